@@ -32,7 +32,7 @@ from skdpfair.training.callbacks import diagnostics_frame
 from skdpfair.training.plan import SCORE_COUNTS, reference_estimator
 from skdpfair.training.plan import plan as make_plan
 from skdpfair.training.privacy_report import account
-from skdpfair.training.processes import check_parts, together
+from skdpfair.training.processes import check_parts, process_group
 from skdpfair.training.train import Trained, train
 from skdpfair.training.warm_start import PreviousFit, previous_fit
 
@@ -117,25 +117,23 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             If a ledger counts the fits of this estimator or of its original, but not this one.
         """
         params = self._params()
-        with together(params["distributed"]) as processes, ExitStack() as stack:
+        with process_group(params["distributed"]) as processes, ExitStack() as stack:
             # check
-            method = processes.agreed(lambda: get_method(self.method))
+            method = get_method(self.method)
             groups, weights = sensitive_features is not None, sample_weight is not None
-            processes.agreed(lambda: parameters.check(params, method, groups, weights))
-            processes.agreed(lambda: self._check(params, method))
+            parameters.check(params, method, groups, weights)
+            self._check(params, method)
             stack.enter_context(full_precision(used_device(params["device"])))
             # read
             # a failed fit leaves this one as it was
             fresh = type(self)(**{k: v for k, v in params.items() if k not in self._absent})
-            data = processes.agreed(
-                lambda: table.read(fresh, X, y, sensitive_features, sample_weight, units)
-            )
+            data = table.read(fresh, X, y, sensitive_features, sample_weight, units)
             if data.classes is not None:
                 parameters.check_binary(method, data.classes, data.groups.levels)
             parameters.check_units(method, params, data.unit is not None)
             features = pictures.features_of(params, data.x.shape[1:])
             shape, n_outputs = data.x.shape[1:], data.n_outputs
-            processes.agreed(lambda: defaults.check_network(params, shape, n_outputs))
+            defaults.check_network(params, shape, n_outputs)
             previous = previous_fit(self, fresh, data, features) if self.warm_start else None
             # plan
             share = self.__dict__.pop("_score_counts_share", 0.0)

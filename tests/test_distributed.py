@@ -19,12 +19,13 @@ from sklearn.preprocessing import FunctionTransformer
 from skorch.callbacks import Callback
 
 from skdpfair import METHODS, DPFairClassifier, _dp_estimator
+from skdpfair.attacks import PGD
 from skdpfair.budget import PrivacyLedger, charging
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine import PoissonSampler
 from skdpfair.exceptions import BudgetExceeded, PrivacyAccountingError
 from skdpfair.training import processes, steps
-from skdpfair.training.processes import Group
+from skdpfair.training.processes import Processes
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),
@@ -33,31 +34,30 @@ pytestmark = [
 PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
 
 
-class Played(Group):
+class Played(Processes):
     """A process of a group, played by a thread."""
 
     def __init__(self, size, rank, boards, barrier):
-        self.size, self.rank, self.boards, self.barrier = size, rank, boards, barrier
+        super().__init__()
+        self.size, self.rank, self.boards, self.meeting = size, rank, boards, barrier
         self.calls = 0
 
-    def gathered(self, what):
+    def _exchanged(self, what):
         self.calls += 1
         board = self.boards[self.calls]
         board[self.rank] = copy.deepcopy(what)
         with suppress(threading.BrokenBarrierError):
-            self.barrier.wait()
+            self.meeting.wait()
         if len(board) < self.size:
             raise RuntimeError("another process has ended")
         return [board[rank] for rank in range(self.size)]
 
-    def total_(self, sums):
-        return sums.copy_(torch.stack(self.gathered(sums)).sum(0))
+    def all_reduce_(self, tensor, op="SUM"):
+        values = torch.stack(self._exchanged(tensor))
+        return tensor.copy_(values.sum(0) if op == "SUM" else values.amax(0))
 
-    def largest_(self, value):
-        return value.copy_(torch.stack(self.gathered(value)).amax(0))
-
-    def first_(self, value):
-        return value.copy_(self.gathered(value)[0])
+    def broadcast_(self, tensor):
+        return tensor.copy_(self._exchanged(tensor)[0])
 
 
 @pytest.fixture
@@ -68,9 +68,10 @@ def together(monkeypatch):
     @contextmanager
     def played(distributed):
         try:
-            yield own.process
+            with own.process.shared_errors():
+                yield own.process
         except BaseException:
-            own.process.barrier.abort()
+            own.process.meeting.abort()
             raise
 
     def run(work, size=2):
@@ -93,7 +94,7 @@ def together(monkeypatch):
             thread.join()
         return found
 
-    run.all = lambda: monkeypatch.setattr(_dp_estimator, "together", played)
+    run.all = lambda: monkeypatch.setattr(_dp_estimator, "process_group", played)
     return run
 
 
@@ -331,14 +332,19 @@ def test_a_bound_broken_in_one_process_voids_the_fit_in_all(table, together):
     assert all(isinstance(error, PrivacyAccountingError) for error in together(work))
 
 
-def test_what_one_process_cannot_use_ends_the_fit_in_all(table, together):
+@pytest.mark.parametrize(
+    ("value", "params", "error"),
+    [(np.nan, {}, "X contains NaN"), (2.0, {"attack": PGD(0.1)}, "X has values outside")],
+)
+def test_what_one_process_cannot_use_ends_the_fit_in_all(value, params, error, table, together):
+    """Where it is read, or only where the plan is made."""
     together.all()
     x, y, group = table
-    spoilt = x.copy()
-    spoilt[1, 0] = np.nan
-    found = together(lambda rank: fitted((spoilt, y, group), slice(rank, None, 2)))
+    spoilt = np.clip(x, 0, 1)
+    spoilt[1, 0] = value
+    found = together(lambda rank: fitted((spoilt, y, group), slice(rank, None, 2), **params))
     assert isinstance(found[1], ValueError) and isinstance(found[0], RuntimeError)
-    assert "Process 1 of 2 cannot fit. ValueError: X contains NaN" in str(found[0])
+    assert f"Process 1 of 2 cannot fit. ValueError: {error}" in str(found[0])
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from skdpfair.postprocessing import DPThresholdClassifier, _score_counts
 from skdpfair.preprocessing import DPQuantileScaler, _quantile_scaler
 from skdpfair.privacy.one_time_noise import discrete_gaussian_noise
 from skdpfair.training import steps, train
-from skdpfair.training.processes import Group
+from skdpfair.training.processes import Processes
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.LowSignalWarning",
@@ -50,20 +50,22 @@ def model(method, persons=False, **params):
     return DPFairClassifier(method, **(given | unit | params))
 
 
-class First(Group):
+class First(Processes):
     """The first of two processes; the records of the other weigh nothing, and it draws no noise."""
 
     def __init__(self):
-        self.size, self.rank = 2, 0
+        super().__init__()
+        self.size = 2
 
-    def gathered(self, what):
+    def _exchanged(self, what):
         is_digest = isinstance(what, (bytes, str))  # of its records, which are others
         return [what, what[::-1] if is_digest else what]
 
-    def total_(self, sums):
-        return sums
+    def all_reduce_(self, tensor, op="SUM"):
+        return tensor
 
-    largest_ = first_ = total_
+    def broadcast_(self, tensor):
+        return tensor
 
 
 def fitted(clf, mode, monkeypatch):
@@ -71,7 +73,7 @@ def fitted(clf, mode, monkeypatch):
     X, y = table(mode == "persons")
     X = X if mode == "persons" else X.drop(columns="person")
     if mode == "processes":
-        monkeypatch.setattr(_dp_estimator, "together", lambda _: nullcontext(First()))
+        monkeypatch.setattr(_dp_estimator, "process_group", lambda _: nullcontext(First()))
     if mode == "continued":
         clf.set_params(warm_start=True, max_steps=1).fit(X, y, sample_weight=np.zeros(len(y)))
         clf.set_params(max_steps=STEPS)

@@ -72,7 +72,7 @@ class Noise:
         four = torch.empty((4, *out.shape), dtype=torch.float64, device=out.device)
         return out.copy_(self._fill(four, sensitivity, noise_multiplier / 2).sum(0))
 
-    def total_(self, sums: Tensor) -> Tensor:
+    def all_reduce_(self, sums: Tensor) -> Tensor:
         """Overwrite a noisy sum with that over all processes, here this one alone; return it."""
         return sums
 

@@ -312,7 +312,7 @@ def _step(
     # more than both, whatever the batch, keeps the bound true
     shrink = (1 - (100 + 10 * size**0.5) * torch.finfo(weight.dtype).eps) / size
     found.add_weighted(weight * model.number(shrink), gradient)
-    generator.total_(gradient)
+    generator.all_reduce_(gradient)
     if model.fixed is not None:  # the sum is zero there, with and without any record
         gradient.index_fill_(0, model.fixed, 0.0)
     state = method.update(state, {**found.release, "gradient": gradient})
@@ -348,7 +348,7 @@ def noisy_sums(
         if query.noise_multiplier > 0:
             noise = torch.empty_like(total)
             total += generator.fill_(noise, query.sensitivity, query.noise_multiplier)
-        release[query.name] = generator.total_(total)
+        release[query.name] = generator.all_reduce_(total)
     return release
 
 

@@ -35,7 +35,7 @@ from skdpfair.training.inference import (
     private_logits,
     weights_of,
 )
-from skdpfair.training.processes import ALONE, Processes
+from skdpfair.training.processes import SINGLE, Processes
 from skdpfair.training.schedule import PoissonBatches, Schedule, record_rates, rows_on
 from skdpfair.training.steps import TrainingLoop, trainable
 
@@ -108,7 +108,7 @@ class PrivateNet(NeuralNetClassifier):
         schedule: Schedule,
         streams: Streams,
         n_classes: int,
-        processes: Processes = ALONE,
+        processes: Processes = SINGLE,
         class_weight: list[float] | None = None,
         loss: Loss | None = None,
         chunk_size: int | str = "auto",
@@ -324,7 +324,7 @@ class PrivateNet(NeuralNetClassifier):
         """Return the state without records and seeds of a running fit."""
         state: dict[str, Any] = super().__getstate__()
         state |= {"_loop": None, "records_": None, "measured_": [], "streams": None}
-        return state | {"processes": ALONE}
+        return state | {"processes": SINGLE}
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Reduce a copy to the module's factory and weights: no records, seeds or history."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import reduce
 from operator import add
 from traceback import clear_frames
@@ -36,8 +36,12 @@ if os.environ.keys() >= _BY_LAUNCHER:
 _ONE_FIT = threading.Lock()  # of this process: of several, each process could join another
 
 
+class _Failure(str):
+    """The error of a process, in words."""
+
+
 class Processes:
-    """The processes that train a model: one alone.
+    """The processes that train a model: those of a group of `torch.distributed`, or one.
 
     Attributes
     ----------
@@ -47,45 +51,86 @@ class Processes:
         Number of this one, from 0.
     """
 
-    size, rank = 1, 0
+    def __init__(self, group: dist.ProcessGroup | None = None) -> None:
+        self.group = group  # until the fit ends
+        self.size, self.rank = (1, 0) if group is None else (group.size(), group.rank())
+        self._announces = True
 
-    def agreed(self, work: Callable[[], T]) -> T:
-        """Return ``work()``; an error in one process is an error in all."""
-        return work()
+    @contextmanager
+    def shared_errors(self) -> Iterator[Processes]:
+        """Announce an error of this process to the others, which raise one where they wait for it.
 
-    def check_same(self, facts: dict[str, Any]) -> None:
-        """Raise ValueError if values, told apart by their reprs, differ between processes."""
+        After the barrier they wait for tensors, and notice the end of the group.
+        """
+        try:
+            yield self
+        except Exception as error:
+            if self.size > 1 and self._announces:
+                with suppress(RuntimeError):  # the others have ended, too
+                    self._exchanged(_Failure(f"{type(error).__name__}: {error}"))
+            raise
 
-    def gathered(self, what: Any) -> list[Any]:
+    def barrier(self) -> None:
+        """Wait until all processes are ready to train; from here on, errors are not announced."""
+        self.all_gather(None)
+        self._announces = False
+
+    def all_gather(self, value: T) -> list[T]:
         """Return a value of each process."""
-        return [what]
+        values = self._exchanged(value) if self.size > 1 else [value]
+        for rank, other in enumerate(values):
+            if isinstance(other, _Failure):
+                self._announces = False  # all know
+                raise RuntimeError(f"Process {rank} of {self.size} cannot fit. {other}")
+        return values
 
     def sum(self, value: T) -> T:
         """Return the sum over all processes: of numbers, of arrays, or tuples in a row."""
-        return value
+        return reduce(add, self.all_gather(value))
 
-    def of_first(self, work: Callable[[], T]) -> T:
-        """Return, in all processes, ``work()`` of process 0."""
-        return work()
+    def broadcast(self, value: T) -> T:
+        """Return the value of process 0."""
+        return self.all_gather(value)[0]
 
-    def total_(self, sums: Tensor) -> Tensor:
-        """Overwrite a tensor with its sum over all processes, and return it."""
-        return sums
+    def check_same(self, facts: dict[str, Any]) -> None:
+        """Raise ValueError if values, told apart by their reprs, differ between processes."""
+        all_facts = self.all_gather({name: repr(value) for name, value in facts.items()})
+        for name, first in all_facts[0].items():
+            for rank, others in enumerate(all_facts):
+                if others[name] != first:
+                    raise ValueError(
+                        f"The processes that train one model differ in {name}: {first} in process "
+                        f"0, {others[name]} in process {rank}. Give all of them the same "
+                        "parameters and columns, and declare classes= and groups=, which a part "
+                        "of the records may lack."
+                    )
 
-    def largest_(self, value: Tensor) -> Tensor:
-        """Overwrite a tensor with its maximum over all processes, and return it."""
-        return value
+    def all_reduce_(self, tensor: Tensor, op: str = "SUM") -> Tensor:
+        """Overwrite a tensor with its sum, or its "MAX", over all processes, and return it."""
+        if self.group is not None:
+            with _naming_others():
+                dist.all_reduce(tensor, getattr(dist.ReduceOp, op), self.group)
+        return tensor
 
-    def first_(self, value: Tensor) -> Tensor:
+    def broadcast_(self, tensor: Tensor) -> Tensor:
         """Overwrite a tensor with that of process 0, and return it."""
-        return value
+        if self.group is not None:
+            with _naming_others():
+                dist.broadcast(tensor, group=self.group, group_src=0)
+        return tensor
 
     def noise(self, noise: Noise) -> Noise:
         """Return the noise of sums over all processes."""
-        return noise
+        return noise if self.size == 1 else SharedNoise(noise, self)
+
+    def _exchanged(self, value: Any) -> list[Any]:
+        values: list[Any] = [None] * self.size
+        with _naming_others():
+            dist.all_gather_object(values, value, self.group)
+        return values
 
 
-ALONE = Processes()
+SINGLE = Processes()
 
 
 class SharedNoise(Noise):
@@ -105,88 +150,13 @@ class SharedNoise(Noise):
             return out.zero_()
         return self._noise.fill_(out, sensitivity, noise_multiplier)
 
-    def total_(self, sums: Tensor) -> Tensor:
+    def all_reduce_(self, sums: Tensor) -> Tensor:
         """Overwrite a noisy sum of this process with that of all, and return it."""
-        return self._processes.total_(sums)
-
-
-class Group(Processes):
-    """Processes of a group of `torch.distributed`."""
-
-    group: dist.ProcessGroup | None  # until the fit ends
-
-    def __init__(self, group: dist.ProcessGroup) -> None:
-        self.group = group
-        self.size, self.rank = group.size(), group.rank()
-
-    def agreed(self, work: Callable[[], T]) -> T:
-        """Return ``work()``; an error in one process is an error in all."""
-        try:
-            found = work()
-        except Exception as error:
-            self.gathered(f"{type(error).__name__}: {error}")
-            raise
-        for rank, told in enumerate(self.gathered(None)):
-            if told is not None:
-                raise RuntimeError(f"Process {rank} of {self.size} cannot fit. {told}")
-        return found
-
-    def check_same(self, facts: dict[str, Any]) -> None:
-        """Raise ValueError if values, told apart by their reprs, differ between processes."""
-        all_facts = self.gathered({name: repr(value) for name, value in facts.items()})
-        for name, own in all_facts[0].items():
-            for rank, others in enumerate(all_facts):
-                if others[name] != own:
-                    raise ValueError(
-                        f"The processes that train one model differ in {name}: {own} in process 0, "
-                        f"{others[name]} in process {rank}. Give all of them the same parameters "
-                        "and columns, and declare classes= and groups=, which a part of the "
-                        "records may lack."
-                    )
-
-    def sum(self, value: T) -> T:
-        """Return the sum of a number or an array over all processes."""
-        parts: list[T] = self.gathered(value)
-        return reduce(add, parts)
-
-    def of_first(self, work: Callable[[], T]) -> T:
-        """Return, in all processes, ``work()`` of process 0."""
-        own = self.agreed(lambda: None if self.rank else work())
-        found: T = self.gathered(own)[0]
-        return found
-
-    def total_(self, sums: Tensor) -> Tensor:
-        """Overwrite a tensor with its sum over all processes, and return it."""
-        with _naming_others():
-            dist.all_reduce(sums, dist.ReduceOp.SUM, self.group)
-        return sums
-
-    def largest_(self, value: Tensor) -> Tensor:
-        """Overwrite a tensor with its maximum over all processes, and return it."""
-        with _naming_others():
-            dist.all_reduce(value, dist.ReduceOp.MAX, self.group)
-        return value
-
-    def first_(self, value: Tensor) -> Tensor:
-        """Overwrite a tensor with that of process 0, and return it."""
-        with _naming_others():
-            dist.broadcast(value, group=self.group, group_src=0)
-        return value
-
-    def noise(self, noise: Noise) -> Noise:
-        """Return the noise of sums over all processes."""
-        return SharedNoise(noise, self)
-
-    def gathered(self, what: Any) -> list[Any]:
-        """Return a value of each process."""
-        found: list[Any] = [None] * self.size
-        with _naming_others():
-            dist.all_gather_object(found, what, self.group)
-        return found
+        return self._processes.all_reduce_(sums)
 
 
 @contextmanager
-def together(distributed: str | None) -> Iterator[Processes]:
+def process_group(distributed: str | None) -> Iterator[Processes]:
     """Return the processes that train one model, for the time of a block.
 
     Parameters
@@ -201,7 +171,7 @@ def together(distributed: str | None) -> Iterator[Processes]:
     error ends the block in all others, too.
     """
     if not (isinstance(distributed, str) and distributed == "auto" and _is_one_of_many()):
-        yield ALONE
+        yield SINGLE
         return
     if not _ONE_FIT.acquire(blocking=False):
         raise ValueError(
@@ -209,12 +179,13 @@ def together(distributed: str | None) -> Iterator[Processes]:
             "trains one now. Fit one after the other, with n_jobs=None."
         )
     try:
-        found = Group(dist.new_group())
+        processes = Processes(dist.new_group())
         try:
-            yield found
+            with processes.shared_errors():
+                yield processes
         finally:
-            dist.destroy_process_group(found.group)
-            found.group = None  # an error that is kept must not keep its connections
+            dist.destroy_process_group(processes.group)
+            processes.group = None  # an error that is kept must not keep its connections
     finally:
         _ONE_FIT.release()
 
@@ -287,10 +258,10 @@ def check_parts(
         facts[f"whether {name} is given"] = not (params[name] is None or params[name] is False)
     processes.check_same(facts)
     # the curator compares keyed digests, and only of parts that may be equal
-    counts = processes.gathered(np.bincount(table.y).tolist())
+    counts = processes.all_gather(np.bincount(table.y).tolist())
     is_alone = counts.count(counts[processes.rank]) == 1
-    key = processes.of_first(lambda: secrets.token_bytes(32))
-    digests = processes.gathered(processes.rank if is_alone else table.digest(key))
+    key = processes.broadcast(secrets.token_bytes(32))
+    digests = processes.all_gather(processes.rank if is_alone else table.digest(key))
     if len(set(digests)) < processes.size:
         both = [i for i, each in enumerate(digests) if digests.count(each) > 1][:2]
         raise ValueError(
@@ -304,8 +275,8 @@ def check_ledgers(processes: Processes, callback: PrivacyLedger | None) -> None:
     """Raise ValueError if a process has another ledger than the first, which charges for all."""
     if processes.size == 1:
         return
-    ledger = processes.agreed(lambda: callback or current_ledger())
-    ledgers = processes.gathered(ledger and (ledger.id, ledger.data))
+    ledger = callback or current_ledger()
+    ledgers = processes.all_gather(ledger and (ledger.id, ledger.data))
     for rank, each in enumerate(ledgers):
         if each not in (None, ledgers[0]):
             raise ValueError(

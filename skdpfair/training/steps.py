@@ -270,7 +270,7 @@ class TrainingLoop:
 
     def check_epoch(self) -> None:
         """Raise if a process broke its bound, or if the weights differ between processes."""
-        self.processes.largest_(self._longest)
+        self.processes.all_reduce_(self._longest, "MAX")
         self.check_bound()
         if self.processes.size > 1:  # which make the same updates
             weights = digest(self.flat.detach().numpy(force=True))

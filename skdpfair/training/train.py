@@ -32,7 +32,7 @@ from skdpfair.training.callbacks import Epochs, Progress, noticed_interrupts, re
 from skdpfair.training.inference import record_by_record, tensors_of
 from skdpfair.training.net import PrivateNet
 from skdpfair.training.plan import GROUP_COUNTS, SCORE_COUNTS, Plan
-from skdpfair.training.processes import ALONE, Processes, check_ledgers
+from skdpfair.training.processes import SINGLE, Processes, check_ledgers
 from skdpfair.training.schedule import Schedule
 from skdpfair.training.seeds import streams_of
 from skdpfair.training.sklearn_callbacks import FitContext
@@ -85,7 +85,7 @@ def train(
     context: FitContext,
     previous: PreviousFit | None = None,
     init_entropy: tuple[int, ...] | None = None,
-    processes: Processes = ALONE,
+    processes: Processes = SINGLE,
 ) -> Trained:
     """Train a net as planned, and charge the ledger for it, in the first of the processes.
 
@@ -102,7 +102,7 @@ def train(
     streams, is_seeded = streams_of(params, table, previous, init_entropy)
     # what is drawn for one part of the records must change with all of them
     entropy = processes.sum(streams.entropy) if is_seeded else streams.entropy
-    init_entropy = processes.of_first(lambda: streams.init_entropy)
+    init_entropy = processes.broadcast(streams.init_entropy)
     streams = replace(streams, entropy=entropy, init_entropy=init_entropy)
     streams = streams.of_process(processes.rank)
     if is_seeded and plan.mechanism.noise_multiplier > 0:
@@ -124,7 +124,7 @@ def train(
     table = table.thinned(params["max_records_per_unit"], streams.thinning())
     ledger = Ledger(() if previous is None else previous.privacy.ledger.entries)
     # values that were released before the end may be why it ends: callbacks see the weights
-    by_values = any(processes.gathered(_may_stop_by_values(params, plan, table, context)))
+    by_values = any(processes.all_gather(_may_stop_by_values(params, plan, table, context)))
     reasons = {"diagnostics": DIAGNOSTICS, "keep_reference": REFERENCE}
     charge: dict[str, Any] = {"ledger": context.ledger, "place": context.place}
     charge |= {"unit": UNITS[table.adjacency], "persons": table.persons}
@@ -137,7 +137,8 @@ def train(
         planned = planned if plan.is_accounted else ()
         charging = charged(planned, ledger, private=plan.is_accounted, **charge)
     with ExitStack() as stack:
-        charge_made = processes.agreed(lambda: stack.enter_context(charging))
+        charge_made = stack.enter_context(charging)
+        processes.barrier()
         try:
             with noticed_interrupts() as interrupts:
                 parts = streams, ledger, context, previous, processes
@@ -150,7 +151,7 @@ def train(
         stop = _stop(net.steps_, plan.settings.n_steps, by_values, is_called, is_ended)
         _record_once(ledger, plan, SCORE_COUNTS)  # whoever reserved them makes them next
     net.on_step = net.streams = None  # whoever gets the net must not get the seeds
-    net.processes = ALONE
+    net.processes = SINGLE
     return Trained(
         net,
         plan,
@@ -237,7 +238,7 @@ def _trained(
         net.steps_before_ = previous.n_steps
         _load_weights(net, previous)
     for tensor in tensors_of(net.module_).values():
-        processes.first_(tensor.detach())
+        processes.broadcast_(tensor.detach())
     records = {"x": table.x, "group": table.groups.code}
     more = {"weight": table.weight, "unit": table.unit}
     net.partial_fit(records | {k: v for k, v in more.items() if v is not None}, table.y)

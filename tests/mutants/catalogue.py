@@ -1240,8 +1240,8 @@ MUTANTS = (
         "an empty batch stays away",
         "a process whose batch is empty takes no part in the step",
         "engine/step.py",
-        "    generator.total_(gradient)\n",
-        "    generator.total_(gradient) if len(batch) else gradient\n",
+        "    generator.all_reduce_(gradient)\n",
+        "    generator.all_reduce_(gradient) if len(batch) else gradient\n",
         SHARED + "test_a_process_with_an_empty_batch_takes_part",
     ),
     Mutant(
