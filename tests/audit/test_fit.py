@@ -32,6 +32,12 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.InsecureSeedWarning",
 )
 PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
+QUICK = [  # methods with each kind of release; the slow tests try all
+    pytest.param(
+        name, marks=() if name in ("dpsgd", "dpsgd_f", "global_adapt") else pytest.mark.slow
+    )
+    for name in PRIVATE
+]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +52,7 @@ def strong(method="dpsgd", **params):
     return DPFairClassifier(method, **settings | params)
 
 
-@pytest.mark.parametrize("name", PRIVATE)
+@pytest.mark.parametrize("name", QUICK)
 def test_correct_fits_pass(name, data):
     groups = {"sensitive_features": data.sensitive_features}
     audit = audit_fit(strong(name), data.data, data.target, 400, **groups, random_state=0)
@@ -122,7 +128,7 @@ def persons(n, most, least=1):
     return rng.normal(size=(len(person), 2)), rng.integers(0, 2, len(person)), person
 
 
-@pytest.mark.parametrize("name", PRIVATE)
+@pytest.mark.parametrize("name", QUICK)
 def test_correct_fits_of_persons_pass(name):
     X, y, person = persons(600, 6)
     clf = strong(name, max_records_per_unit=4, max_steps=30)
@@ -319,7 +325,7 @@ def test_full_runs_pass(name):
 WATCHED = {"attack": "white_box", "random_state": 0}
 
 
-@pytest.mark.parametrize("name", sorted(set(PRIVATE) - {"fairlens_dp"}))
+@pytest.mark.parametrize("name", [one for one in QUICK if one.values != ("fairlens_dp",)])
 def test_correct_fits_pass_when_watched(name, data):
     groups = {"sensitive_features": data.sensitive_features}
     clf = strong(name, epsilon=4.0)
@@ -397,7 +403,15 @@ def test_an_ideal_attack_exceeds_a_true_claim_as_seldom_as_said():
     [
         ("dpsgd", {"max_physical_batch_size": 30}),
         ("dp_sat", {"lr": "auto"}),
-        ("bam", {"module": "mlp", "n_augmentations": 2, "augment": lambda x: x}),
+        (
+            "bam",
+            {
+                "module": "mlp",
+                "hidden_layer_sizes": (16,),
+                "n_augmentations": 2,
+                "augment": lambda x: x,
+            },
+        ),
         ("dpsgd", {"max_records_per_unit": 4, "max_physical_batch_size": 30}),
     ],
 )
