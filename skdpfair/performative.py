@@ -5,7 +5,6 @@ or `LocationShift`.
 """
 
 import math
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -26,72 +25,32 @@ from skdpfair.inputs.groups import apart
 from skdpfair.metrics._arguments import hits
 from skdpfair.privacy import Ledger
 
-__all__ = ["DistributionMap", "LocationShift", "StrategicResponse", "repeated_deployment"]
+__all__ = ["LocationShift", "StrategicResponse", "repeated_deployment"]
 
 _HALVINGS = 20  # of an interval, to a millionth of the budget
 _LEAST_PROBABILITY = 1e-12  # whose log-odds are finite
 
 
-@runtime_checkable
-class DistributionMap(Protocol):
-    """The map from a deployed model to the data that it induces.
-
-    An environment may also have a method ``distance(model) -> float``, which returns the distance
-    of the model from the performatively stable model.
-
-    References
-    ----------
-    .. [perdomo2020] J. Perdomo et al., "Performative Prediction", ICML 2020.
-
-    Examples
-    --------
-    >>> from skdpfair.performative import DistributionMap
-    >>> class NobodyReacts:
-    ...     def sample(self, model, rng):
-    ...         return rng.normal(size=(4, 2)), [0, 1, 0, 1], ["F", "F", "M", "M"]
-    >>> isinstance(NobodyReacts(), DistributionMap)
-    True
-    """
-
-    def sample(self, model, rng):
-        """Return the data of one round.
-
-        Parameters
-        ----------
-        model : fitted classifier or None
-            The deployed model; None before the first deployment.  Do not keep it, because a greedy
-            learner changes it.
-        rng : numpy.random.Generator
-            Random generator of the environment.
-
-        Returns
-        -------
-        X : DataFrame or array of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        sensitive_features : array-like of n_samples rows, or None
-            The groups.
-        """
-        ...
-
-
 class _Population:
-    """Base data, moved by an environment: the same people in every round."""
+    """Base data whose changeable columns an environment moves: the same people in every round."""
 
     def __init__(self, X, y, sensitive_features, changeable, step):
         check_indexes(X=X, y=y, sensitive_features=sensitive_features)
-        self.X = X
-        self.y = y
-        self.sensitive_features = sensitive_features
+        self.X, self.y, self.sensitive_features = X, y, sensitive_features
         for name, column in (("y", y), ("sensitive_features", sensitive_features)):
-            if column is None:
-                continue
-            with error_context_without_data(name, "must have one entry per row of X"):
-                is_like = len(column) == len(X)
-            if not is_like:
-                raise ValueError(
-                    f"{name} must have one entry per row of X ({len(X)}), got {len(column)}."
-                )
-        self.columns = _columns_of(X, changeable)
+            expected = f"must have one entry per row of X ({len(X)})"
+            with error_context_without_data(name, expected):
+                n = len(X) if column is None else len(column)
+            if n != len(X):
+                raise ValueError(f"{name} {expected}, got {n}.")
+        names = list(X.columns) if hasattr(X, "columns") else list(range(np.shape(X)[1]))
+        wanted = listed("changeable", names if changeable is None else changeable, "columns of X")
+        if not wanted or any(c not in names for c in wanted):
+            raise ValueError(
+                "changeable must name at least one column of X, and columns of X only: got "
+                f"{safe_repr(wanted)}, X has {safe_repr(names)}."
+            )
+        self.columns = np.array([names.index(c) for c in wanted])
         self.step = number("step", step, low=0, low_open=True)
 
     def sample(self, model, rng):
@@ -113,12 +72,20 @@ class _Population:
         sensitive_features : array-like of n_samples rows, or None
             The groups.
         """
-        X = self.X if model is None else self._moved(model)
+        X = self.X
+        if model is not None:
+            X = _replaced(X, self.columns, self._moved(model, _values(X, self.columns)))
         return X, self.y, self.sensitive_features
 
-    def _moved(self, model):
-        """Return X as the model's deployment leaves it."""
+    def _moved(self, model, values):
+        """Return the values of the changeable columns after a deployment."""
         raise NotImplementedError  # each reaction is a subclass with its own
+
+    def _coefficients(self, model):
+        """Return the model's coefficients, else the mean slope of its score, of each column."""
+        if hasattr(model, "coef_") and np.shape(model.coef_)[0] == 1:
+            return np.asarray(model.coef_, dtype=float)[0, self.columns]
+        return _slope(model, self.X, self.columns, self.step).mean(axis=0)
 
 
 class StrategicResponse(_Population):
@@ -185,31 +152,31 @@ class StrategicResponse(_Population):
         if not (self.budget >= 0).all():
             raise ValueError("budget must be >= 0 for every record.")
 
-    def _moved(self, model):
+    def _moved(self, model, values):
         denied = np.flatnonzero(_score(model, self.X) <= 0)
-        values = _values_of(self.X, self.columns)
-        if len(denied):
-            rows = self.X.iloc[denied] if hasattr(self.X, "iloc") else np.asarray(self.X)[denied]
-            values[denied] = self._responses(model, rows, values[denied], self.budget[denied])
-        return _replaced(self.X, self.columns, values)
-
-    def _responses(self, model, rows, base, budget):
-        slope = _score_gradient(model, rows, self.columns, self.step)
+        if not len(denied):
+            return values
+        X = self.X.iloc[denied] if hasattr(self.X, "iloc") else np.asarray(self.X)[denied]
+        base, slope = values[denied], _slope(model, X, self.columns, self.step)
         length = np.linalg.norm(slope, axis=1, keepdims=True)
         direction = np.divide(slope, length, out=np.zeros_like(slope), where=length > 0)
 
         def at(distance):
             return base + distance[:, None] * direction
 
+        def granted(distance):
+            return _score(model, _replaced(X, self.columns, at(distance))) > 0
+
         # high: granted, or all that can be afforded; low: denied
-        low, high = np.zeros(len(base)), budget
-        enough = _score(model, _replaced(rows, self.columns, at(high))) > 0
+        low, high = np.zeros(len(base)), self.budget[denied]
+        enough = granted(high)
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            granted = _score(model, _replaced(rows, self.columns, at(middle))) > 0
-            low = np.where(enough & ~granted, middle, low)
-            high = np.where(enough & granted, middle, high)
-        return at(high)
+            is_granted = granted(middle)
+            low = np.where(enough & ~is_granted, middle, low)
+            high = np.where(enough & is_granted, middle, high)
+        values[denied] = at(high)
+        return values
 
 
 class LocationShift(_Population):
@@ -273,10 +240,8 @@ class LocationShift(_Population):
                 f"got {self.stable_coef.shape}."
             )
 
-    def _moved(self, model):
-        theta = _coefficients(model, self.X, self.columns, self.step)
-        values = _values_of(self.X, self.columns) - self.beta * theta
-        return _replaced(self.X, self.columns, values)
+    def _moved(self, model, values):
+        return values - self.beta * self._coefficients(model)
 
     def distance(self, model):
         """Return the L2 distance between the coefficients of the model and the stable model.
@@ -293,25 +258,10 @@ class LocationShift(_Population):
         """
         if self.stable_coef is None:
             return np.nan
-        theta = _coefficients(model, self.X, self.columns, self.step)
-        return float(np.linalg.norm(theta - self.stable_coef))
+        return float(np.linalg.norm(self._coefficients(model) - self.stable_coef))
 
 
-def _columns_of(X, changeable):
-    """Return the positions of the changeable columns; None is all of them."""
-    names = list(X.columns) if hasattr(X, "columns") else list(range(np.shape(X)[1]))
-    given = names if changeable is None else changeable
-    wanted = listed("changeable", given, "columns of X")
-    unknown = [c for c in wanted if c not in names]
-    if unknown or not wanted:
-        raise ValueError(
-            f"changeable must name at least one column of X, and columns of X only: got "
-            f"{safe_repr(wanted)}, X has {safe_repr(names)}."
-        )
-    return np.array([names.index(c) for c in wanted])
-
-
-def _values_of(X, columns):
+def _values(X, columns):
     """Return a copy of those columns as floats, shape (n_samples, n_columns)."""
     part = X.iloc[:, columns] if hasattr(X, "iloc") else np.asarray(X)[:, columns]
     return np.array(part, dtype=float)
@@ -348,27 +298,17 @@ def _score(model, X):
     return np.log(chance) - np.log1p(-chance)
 
 
-def _score_gradient(model, X, columns, step):
+def _slope(model, X, columns, step):
     """Return the score's slope in each of the columns, shape (n_samples, n_columns).
 
     Central differences of half-width ``step``: two evaluations per column, any model.
     """
     slopes = []
     for column in columns:
-        here = _values_of(X, [column])
-        above, below = (_score(model, _replaced(X, [column], here + h)) for h in (step, -step))
+        values = _values(X, [column])
+        above, below = (_score(model, _replaced(X, [column], values + h)) for h in (step, -step))
         slopes.append((above - below) / (2 * step))
     return np.stack(slopes, axis=1)
-
-
-def _coefficients(model, X, columns, step):
-    """Return the model's coefficient of each column, shape (n_columns,).
-
-    ``coef_`` of a linear model; of any other model the score's slope, averaged over the rows of X.
-    """
-    if hasattr(model, "coef_") and np.shape(model.coef_)[0] == 1:
-        return np.asarray(model.coef_, dtype=float)[0, columns]
-    return _score_gradient(model, X, columns, step).mean(axis=0)
 
 
 def repeated_deployment(estimator, environment, n_rounds=10, *, mode="repeated", random_state=None):
@@ -378,8 +318,11 @@ def repeated_deployment(estimator, environment, n_rounds=10, *, mode="repeated",
     ----------
     estimator : classifier
         It is not changed.  ``sensitive_features`` is passed to ``fit`` if that accepts it by name.
-    environment : DistributionMap
-        The map from a deployed model to the data that it induces.
+    environment : object
+        The map from a deployed model to the data that it induces: a method
+        ``sample(model, rng)`` returns X, y and the groups or None; the model is None before the
+        first deployment, and must not be kept, because a greedy learner changes it.  A method
+        ``distance(model) -> float`` is optional.
     n_rounds : int, default=10
         Number of fits, at least 1.
     mode : {"repeated", "greedy"}, default="repeated"
@@ -450,103 +393,74 @@ def repeated_deployment(estimator, environment, n_rounds=10, *, mode="repeated",
     integer("n_rounds", n_rounds)
     if not callable(getattr(environment, "sample", None)):
         raise TypeError(
-            "environment must have a method sample(model, rng), see DistributionMap; got "
-            f"{type(environment).__name__}."
+            f"environment must have a method sample(model, rng), got {type(environment).__name__}."
         )
     rng = generator("random_state", random_state)
-    model, entries, rows = _learner(estimator, mode), [], []
-    data = _Sample(environment, None, rng, number=1)
+    model, reports, rows = clone(estimator), [], []
+    if mode == "greedy":
+        if "warm_start" not in model.get_params():
+            raise ValueError(
+                "mode='greedy' fits on with warm_start=True, which "
+                f"{type(estimator).__name__} does not have. Use an estimator that has it, or "
+                "mode='repeated'."
+            )
+        model.set_params(warm_start=True)
+    X, y, groups = _sample(environment, None, rng, 1)
     for i in range(1, n_rounds + 1):
         if mode == "repeated":
             model = clone(model)
-        data.fit(model)
-        after = _Sample(environment, model, rng, number=i + 1)
-        after.check_like(data)
-        entries = _composed(entries, model, mode)
-        distance = environment.distance(model) if hasattr(environment, "distance") else math.nan
-        common = {"distance": distance, "epsilon_spent": _spent(entries, model)}
-        rows += [{"round": i, **row, **common} for row in _accuracies(model, data, after)]
-        data = after
+        with_groups = groups is not None and has_fit_parameter(model, "sensitive_features")
+        model.fit(X, y, **({"sensitive_features": groups} if with_groups else {}))
+        before, n_features = _accuracies(model, X, y, groups), np.shape(X)[1]
+        X, y, groups = _sample(environment, model, rng, i + 1, n_features)
+        after = _accuracies(model, X, y, groups)
+        reports.append(getattr(model, "privacy_", None))
+        common = {
+            "distance": environment.distance(model) if hasattr(environment, "distance") else np.nan,
+            "epsilon_spent": _spent(reports, mode),
+        }
+        rows += [
+            {"round": i, "group": group, "n_samples": n_samples, "accuracy": accuracy}
+            | {"accuracy_after": after.get(group, (np.nan, 0))[0], **common}
+            for group, (accuracy, n_samples) in before.items()
+        ]
     return pd.DataFrame(rows)
 
 
-class _Sample:
-    """The data of one round, checked."""
-
-    def __init__(self, environment, model, rng, number):
-        self.X, self.y, self.groups = environment.sample(model, rng)
-        self.number = number
-        for name, column in (("y", self.y), ("sensitive_features", self.groups)):
-            if column is not None and len(column) != len(self.X):
-                raise ValueError(
-                    f"environment returned {len(self.X)} rows of X and {len(column)} of {name} in "
-                    f"round {number}; it must return as many."
-                )
-
-    @property
-    def n_features(self):
-        return np.shape(self.X)[1]
-
-    def check_like(self, last):
-        if self.n_features != last.n_features:
+def _sample(environment, model, rng, number, n_features=None):
+    """Return the data of a round, which must have as many features as those before."""
+    X, y, groups = environment.sample(model, rng)
+    for name, column in (("y", y), ("sensitive_features", groups)):
+        if column is not None and len(column) != len(X):
             raise ValueError(
-                f"environment returned {self.n_features} features in round {self.number}, and "
-                f"{last.n_features} in round {last.number}; it must not change their number."
+                f"environment returned {len(X)} rows of X and {len(column)} of {name} in round "
+                f"{number}; it must return as many."
             )
-
-    def fit(self, model):
-        takes_groups = has_fit_parameter(model, "sensitive_features")
-        if self.groups is not None and takes_groups:
-            model.fit(self.X, self.y, sensitive_features=self.groups)
-        else:
-            model.fit(self.X, self.y)
-
-    def accuracy(self, model):
-        """Return accuracy and count of each group, ``"overall"`` first."""
-        right = pd.Series(hits(self.y, model.predict(self.X)))
-        found = {"overall": (right.mean(), len(right))}
-        if self.groups is not None:
-            columns = pd.DataFrame(np.asarray(self.groups))
-            parts = right.groupby([columns[c] for c in columns], dropna=False)
-            for level, part in parts:
-                (name,) = apart([level if len(level) > 1 else level[0]], ["overall"])
-                found[name] = (part.mean(), len(part))
-        return found
-
-
-def _learner(estimator, mode):
-    model = clone(estimator)
-    if mode == "repeated":
-        return model
-    if "warm_start" not in model.get_params():
+    if np.shape(X)[1] != (n_features or np.shape(X)[1]):
         raise ValueError(
-            f"mode='greedy' fits on with warm_start=True, which {type(estimator).__name__} does "
-            "not have. Use an estimator that has it, or mode='repeated'."
+            f"environment returned {np.shape(X)[1]} features in round {number}, and {n_features} "
+            f"in round {number - 1}; it must not change their number."
         )
-    return model.set_params(warm_start=True)
+    return X, y, groups
 
 
-def _composed(entries, model, mode):
-    """Return the releases so far, or None if anything was not private."""
-    privacy = getattr(model, "privacy_", None)
-    if privacy is None or entries is None or not math.isfinite(privacy.epsilon):
-        return None
-    released = list(privacy.ledger.entries)
-    return released if mode == "greedy" else entries + released
+def _accuracies(model, X, y, groups):
+    """Return accuracy and count of each group, ``"overall"`` first."""
+    right = pd.Series(hits(y, model.predict(X)))
+    accuracies = {"overall": (right.mean(), len(right))}
+    if groups is not None:
+        columns = pd.DataFrame(np.asarray(groups))
+        for level, part in right.groupby([columns[c] for c in columns], dropna=False):
+            (name,) = apart([level if len(level) > 1 else level[0]], ["overall"])
+            accuracies[name] = (part.mean(), len(part))
+    return accuracies
 
 
-def _spent(entries, model):
-    if entries is None:
+def _spent(reports, mode):
+    """Return epsilon of all fits; infinite if one of them was not private."""
+    if not all(report is not None and math.isfinite(report.epsilon) for report in reports):
         return math.inf
-    return Ledger(tuple(entries)).epsilon(model.privacy_.delta, model.privacy_.accountant)
-
-
-def _accuracies(model, data, after):
-    before, then = data.accuracy(model), after.accuracy(model)
-    for group, (accuracy, n_samples) in before.items():
-        yield {
-            "group": group,
-            "n_samples": n_samples,
-            "accuracy": accuracy,
-            "accuracy_after": then.get(group, (math.nan, 0))[0],
-        }
+    last = reports[-1]  # of a greedy estimator, it covers the fits before
+    covering = [last] if mode == "greedy" else reports
+    entries = tuple(entry for report in covering for entry in report.ledger.entries)
+    return Ledger(entries).epsilon(last.delta, last.accountant)
