@@ -62,16 +62,16 @@ class RecordByRecord:
         self, attack: Attack, model: Strategy, example: Tensor, name: str = "attack"
     ) -> None:
         self.model = model
-        called = _Attacked(attack, hold_statistics(copy.deepcopy(model.module)))
+        attacked = _Attacked(attack, hold_statistics(copy.deepcopy(model.module)))
         names = [f"module.{name}" for name, _ in model.module.named_parameters()]
-        x = _made_up(example, _image_and_limits(attack, example)[1])[0]
+        x = _two_records(example, _input_range(attack, example))[0]
         y = torch.zeros((), dtype=torch.int64, device=example.device)
 
         def one(*args: Tensor) -> Tensor:
             *values, x, y = args
             named = dict(zip(names, values, strict=True))
-            made: Tensor = functional_call(called, named, (x[None].clone(), y[None]))
-            return made[0]
+            inputs: Tensor = functional_call(attacked, named, (x[None].clone(), y[None]))
+            return inputs[0]
 
         try:
             self._trace = RecordTrace(one, self._values(), (x, y))
@@ -83,7 +83,7 @@ class RecordByRecord:
             ) from None
 
     def __call__(self, module: object, x: Tensor, y: Tensor) -> Tensor:
-        """Return the inputs to train on, each made from its own record.
+        """Return the inputs to train on, each from its own record.
 
         Parameters
         ----------
@@ -99,8 +99,8 @@ class RecordByRecord:
         Tensor
             Like ``x``.
         """
-        made: Tensor = self._trace(self.model.generator, self._values(), x, y)
-        return made
+        inputs: Tensor = self._trace(self.model.generator, self._values(), x, y)
+        return inputs
 
     def _values(self) -> list[Tensor]:
         return [p.detach() for p in self.model.module.parameters()]
@@ -114,7 +114,6 @@ class _Attacked(nn.Module):
         self.attack, self.module = attack, module
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return the adversarial inputs."""
         return self.attack(self.module, x, y)
 
 
@@ -175,23 +174,12 @@ class PGD(BaseEstimator):
         self.input_range = input_range
 
     def plain(self) -> "PGD":
-        """Return the same attack with plain Python numbers as parameters.
+        """Return the same attack, its parameters checked, as plain Python numbers.
 
         Returns
         -------
         PGD
             An attack with equal parameters.
-        """
-        limits = self.input_range
-        return PGD(
-            float(self.radius),
-            None if self.step_size is None else float(self.step_size),
-            int(self.n_steps),
-            input_range=None if limits is None else (float(limits[0]), float(limits[1])),
-        )
-
-    def check(self) -> None:
-        """Check the parameters.
 
         Raises
         ------
@@ -199,11 +187,14 @@ class PGD(BaseEstimator):
             If a parameter cannot be used.
         """
         positive: dict[str, Any] = {"low": 0, "low_open": True, "high": math.inf, "high_open": True}
-        _validate.number("radius", self.radius, **positive)
-        if self.step_size is not None:
-            _validate.number("step_size", self.step_size, **positive)
-        _validate.integer("n_steps", self.n_steps)
-        _check_range(self.input_range)
+        return PGD(
+            _validate.number("radius", self.radius, **positive),
+            None
+            if self.step_size is None
+            else _validate.number("step_size", self.step_size, **positive),
+            _validate.integer("n_steps", self.n_steps),
+            input_range=_plain_range(self.input_range),
+        )
 
     def __call__(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         """Return the adversarial inputs of a batch.
@@ -222,28 +213,19 @@ class PGD(BaseEstimator):
         Tensor
             Like ``x``, at most ``radius`` away from it in every coordinate.
         """
-        self.check()
-        x = x.detach()
-        self._check_inputs(x)
-        step = 2.5 * self.radius / self.n_steps if self.step_size is None else self.step_size
-        low, high = x - self.radius, x + self.radius
-        if self.input_range is not None:
-            low, high = low.clamp(min=self.input_range[0]), high.clamp(max=self.input_range[1])
-        found = x
-        for _ in range(self.n_steps):
-            found = (found + step * _slope(module, found, y).sign()).clamp(low, high)
-        return found
-
-    def _check_inputs(self, x: Tensor) -> None:
+        pgd, x = self.plain(), x.detach()
         if not x.is_floating_point():
             raise TypeError(f"PGD needs inputs of a floating type, got {x.dtype}. Use x.float().")
-        if self.input_range is None or not x.numel():
-            return
-        if x.is_cuda and torch.cuda.is_current_stream_capturing():
-            return  # a recorded step cannot wait for a value; steps before it were checked
-        low, high = self.input_range
-        if bool(((x < low) | (x > high)).any()):
-            raise _out_of_range(self.input_range)
+        step = 2.5 * pgd.radius / pgd.n_steps if pgd.step_size is None else pgd.step_size
+        low, high = x - pgd.radius, x + pgd.radius
+        if (limits := pgd.input_range) is not None:
+            if bool(((x < limits[0]) | (x > limits[1])).any()):
+                raise _out_of_range(limits)
+            low, high = low.clamp(min=limits[0]), high.clamp(max=limits[1])
+        inputs = x
+        for _ in range(pgd.n_steps):
+            inputs = (inputs + step * _slope(module, inputs, y).sign()).clamp(low, high)
+        return inputs
 
 
 def check_inputs(attack: object, x: object) -> None:
@@ -271,10 +253,9 @@ def check_inputs(attack: object, x: object) -> None:
     ...
     ValueError: X has values outside the attack's input_range=(0.0, 1.0)...
     """
-    limits = getattr(attack, "input_range", None)
+    limits = _plain_range(getattr(attack, "input_range", None))
     if limits is None or not isinstance(x, np.ndarray) or not x.size:
         return
-    _check_range(limits)
     if x.min() < limits[0] or x.max() > limits[1]:
         raise _out_of_range(limits)
 
@@ -331,19 +312,34 @@ def check_attack(
     ValueError: attack must return inputs of the shape of x, (2, 3) for a batch of 2, got (1, 3).
     """
     if isinstance(attack, PGD):
-        attack.check()
-    image, limits = _image_and_limits(attack, example)
-    x, y = _made_up(example, limits), torch.tensor([0, n_classes - 1], device=example.device)
+        attack.plain()
+    limits = _input_range(attack, example)
+    x, y = _two_records(example, limits), torch.tensor([0, n_classes - 1], device=example.device)
     with fixed_draws(x.device), torch.enable_grad():
-        _check_inputs_of(name, attack(copy.deepcopy(module), x.clone(), y), x, limits, image)
-
-
-def _image_and_limits(attack: object, example: Tensor) -> tuple[bool, Limits | None]:
-    """Return whether records are images, and the range of the attack's inputs."""
-    image = example.dim() >= 3
-    limits = getattr(attack, "input_range", (0.0, 1.0) if image else None)
-    _check_range(limits)
-    return image, limits
+        inputs: object = attack(copy.deepcopy(module), x.clone(), y)
+    if not isinstance(inputs, Tensor):
+        raise TypeError(f"{name} must return a torch.Tensor like x, got {type(inputs).__name__}.")
+    if inputs.shape != x.shape:
+        raise ValueError(
+            f"{name} must return inputs of the shape of x, {tuple(x.shape)} for a batch of "
+            f"{len(x)}, got {tuple(inputs.shape)}."
+        )
+    if inputs.dtype != x.dtype:
+        raise ValueError(
+            f"{name} must return inputs of the dtype of x, {x.dtype}, got {inputs.dtype}. Convert "
+            "them by .to(x.dtype)."
+        )
+    if not bool(torch.isfinite(inputs).all()):
+        raise ValueError(
+            f"{name} returns NaN or infinity for finite inputs. Bound its steps, for instance by "
+            "the signs of the gradient, and clamp to the range of X."
+        )
+    if limits is not None and bool(((inputs < limits[0]) | (inputs > limits[1])).any()):
+        why = "" if hasattr(attack, "input_range") else " (assumed, since X are images)"
+        raise ValueError(
+            f"{name} returns inputs outside input_range={limits!r}{why}. Clamp them, or set "
+            "attack.input_range = (low, high) to the public range of X, or None for no range."
+        )
 
 
 def _slope(module: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
@@ -354,53 +350,27 @@ def _slope(module: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
         return torch.autograd.grad(loss, x)[0]
 
 
-def _check_range(limits: Any) -> None:
-    """Refuse what is neither None nor a pair low < high of finite numbers."""
+def _input_range(attack: object, example: Tensor) -> Limits | None:
+    """Return the range of an attack's inputs, (0, 1) for images if it states none."""
+    return _plain_range(getattr(attack, "input_range", (0.0, 1.0) if example.dim() >= 3 else None))
+
+
+def _plain_range(limits: Any) -> Limits | None:
+    """Return None or a pair low < high of finite numbers, as Python's own; refuse all else."""
     if limits is None:
-        return
+        return None
     wanted = "input_range must be None or two finite numbers (low, high) with low < high"
-    if not isinstance(limits, (tuple, list)) or not all(_is_finite(v) for v in limits):
+    if not isinstance(limits, (tuple, list)) or not all(
+        isinstance(value, Real) and math.isfinite(value) for value in limits
+    ):
         raise TypeError(f"{wanted}, got {safe_repr(limits)}.")
     if len(limits) != 2 or not limits[0] < limits[1]:
         raise ValueError(f"{wanted}, got {safe_repr(limits)}.")
+    return float(limits[0]), float(limits[1])
 
 
-def _is_finite(value: object) -> bool:
-    return isinstance(value, Real) and math.isfinite(value)
-
-
-def _made_up(example: Tensor, limits: Limits | None) -> Tensor:
-    """Return two records, uniform in the range."""
+def _two_records(example: Tensor, limits: Limits | None) -> Tensor:
+    """Return two records of no data, uniform in the range."""
     low, high = (0.0, 1.0) if limits is None else limits
-    generator = torch.Generator().manual_seed(0)
-    x = torch.rand((2, *example.shape[1:]), generator=generator)
+    x = torch.rand((2, *example.shape[1:]), generator=torch.Generator().manual_seed(0))
     return (low + (high - low) * x.to(example.device, example.dtype)).clamp(low, high)
-
-
-def _check_inputs_of(
-    name: str, found: object, x: Tensor, limits: Limits | None, image: bool
-) -> None:
-    """Refuse what an attack returned if it cannot be trained on."""
-    if not isinstance(found, Tensor):
-        raise TypeError(f"{name} must return a torch.Tensor like x, got {type(found).__name__}.")
-    if found.shape != x.shape:
-        raise ValueError(
-            f"{name} must return inputs of the shape of x, {tuple(x.shape)} for a batch of "
-            f"{len(x)}, got {tuple(found.shape)}."
-        )
-    if found.dtype != x.dtype:
-        raise ValueError(
-            f"{name} must return inputs of the dtype of x, {x.dtype}, got {found.dtype}. Convert "
-            "them by .to(x.dtype)."
-        )
-    if not bool(torch.isfinite(found).all()):
-        raise ValueError(
-            f"{name} returns NaN or infinity for finite inputs. Bound its steps, for instance by "
-            "the signs of the gradient, and clamp to the range of X."
-        )
-    if limits is not None and bool(((found < limits[0]) | (found > limits[1])).any()):
-        why = " (assumed, since X are images)" if image else ""
-        raise ValueError(
-            f"{name} returns inputs outside input_range={tuple(limits)!r}{why}. Clamp them, or "
-            "set attack.input_range = (low, high) to the public range of X, or None for no range."
-        )

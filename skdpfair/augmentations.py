@@ -96,8 +96,10 @@ def _shifted(x: Tensor, axis: int, most: int) -> Tensor:
     return x.gather(axis, at.view(shape).expand(x.shape))
 
 
-class Views:
-    """Random views of records, each made from its own record alone, and then attacked.
+def views(
+    augment: Augment, model: Strategy, example: Tensor, attack: Attack | None = None
+) -> Attack:
+    """Return what makes random views of records, each from its own record alone, then attacks them.
 
     Parameters
     ----------
@@ -110,41 +112,25 @@ class Views:
     attack : callable or None, default=None
         Changes the views, see :func:`skdpfair.engine.private_step`.
 
+    Returns
+    -------
+    callable
+        ``(module, x, y)`` returns the inputs to train on.
+
     Examples
     --------
     >>> from skdpfair.engine import select_strategy
     >>> example = torch.zeros(1, 3)
     >>> with select_strategy(nn.Linear(3, 2), example, n_classes=2) as model:
-    ...     views = Views(lambda x: x + torch.rand(1), model, example)
-    ...     found = views(None, torch.zeros(2, 3), torch.tensor([0, 1]))
-    >>> bool((found[:, 0] == found[:, 1]).all()), bool((found[0] == found[1]).any())
+    ...     view = views(lambda x: x + torch.rand(1), model, example)
+    ...     x = view(None, torch.zeros(2, 3), torch.tensor([0, 1]))
+    >>> bool((x[:, 0] == x[:, 1]).all()), bool((x[0] == x[1]).any())
     (True, False)
     """
-
-    def __init__(
-        self, augment: Augment, model: Strategy, example: Tensor, attack: Attack | None = None
-    ) -> None:
-        self._view, self._attack = RecordByRecord(_Blind(augment), model, example, _NAME), attack
-
-    def __call__(self, module: object, x: Tensor, y: Tensor) -> Tensor:
-        """Return the inputs to train on.
-
-        Parameters
-        ----------
-        module : object
-            What an attack gets.
-        x : Tensor of shape (batch, ...)
-            Inputs.
-        y : Tensor of shape (batch,)
-            Class codes.
-
-        Returns
-        -------
-        Tensor
-            Like ``x``.
-        """
-        x = self._view(module, x, y)
-        return x if self._attack is None else self._attack(module, x, y)
+    view = RecordByRecord(_Blind(augment), model, example, "augment")
+    if attack is None:
+        return view
+    return lambda module, x, y: attack(module, view(module, x, y), y)
 
 
 def check_augment(augment: Augment, example: Tensor) -> None:
@@ -175,10 +161,7 @@ def check_augment(augment: Augment, example: Tensor) -> None:
     ...
     ValueError: augment must return inputs of the shape of x, (2, 3) for a batch of 2, got (1, 3).
     """
-    check_attack(_Blind(augment), nn.Identity(), example, 1, _NAME)
-
-
-_NAME = "augment"
+    check_attack(_Blind(augment), nn.Identity(), example, 1, "augment")
 
 
 class _Blind:

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy, pad
 
 from skdpfair import METHODS, DPFairClassifier, get_method
 from skdpfair.attacks import PGD
-from skdpfair.augmentations import FlipAndShift, Views, check_augment
+from skdpfair.augmentations import FlipAndShift, check_augment, views
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.units import Units
 from skdpfair.mechanism import Mechanism
@@ -67,13 +67,13 @@ def stepped(module, batch, copies=1, attack=None, method=None, noise=0.0, **opti
     mechanism, seen = Mechanism(method, task(n_groups=2), noise), []
     with select_strategy(module, batch.x, 3, records_per_unit=5 * copies) as model:
         model.generator.manual_seed(0)
-        views = None if attack is None else Views(attack, model, batch.x[:1])
+        view = None if attack is None else views(attack, model, batch.x[:1])
 
         def watched(module, x, y):
-            seen.append(views(module, x, y))
+            seen.append(view(module, x, y))
             return seen[-1]
 
-        options["attack"] = None if views is None else watched
+        options["attack"] = None if view is None else watched
         stream, state = Streams.seeded(0, digest=b"").noise(), method.start(mechanism.task)
         step = private_step(model, batch.repeated(copies), mechanism, state, stream, **options)
     return step.gradient.clone() * mechanism.expected_batch_size, seen
@@ -170,13 +170,13 @@ def test_views_are_made_from_their_own_record(name):
     x = torch.rand((5, 4), generator=torch.Generator().manual_seed(0))
     y = torch.zeros(5, dtype=torch.int64)
     with select_strategy(nn.Linear(4, 2), x, 2) as model:
-        views, found = Views(COUPLED[name], model, x[:1]), []
+        view, found = views(COUPLED[name], model, x[:1]), []
         for others in (x[1:], 1 - x[1:]):
             model.generator.manual_seed(0)
-            found.append(views(None, torch.cat([x[:1], others]), y)[0])
+            found.append(view(None, torch.cat([x[:1], others]), y)[0])
         assert torch.equal(*found)
         if name == "one draw for all":
-            ratio = views(None, torch.ones(5, 4), y)
+            ratio = view(None, torch.ones(5, 4), y)
             assert len(ratio.unique()) == 5
 
 

@@ -14,7 +14,7 @@ from skorch.callbacks import Callback, EpochScoring, EpochTimer, PassthroughScor
 from torch import Tensor, nn
 
 from skdpfair.attacks import PGD, RecordByRecord, check_attack
-from skdpfair.augmentations import Augment, Views, check_augment
+from skdpfair.augmentations import Augment, check_augment, views
 from skdpfair.engine import PoissonSampler, Streams, select_strategy
 from skdpfair.engine.flat import acts_elementwise, fixed_places, flat_optimizer, flatten_
 from skdpfair.engine.losses import Loss
@@ -278,7 +278,7 @@ class PrivateNet(NeuralNetClassifier):
         if augment is None:
             return attack
         check_augment(augment, example)
-        return Views(augment, self.engine_, example, attack)
+        return views(augment, self.engine_, example, attack)
 
     def _end(self) -> None:
         """Keep weights and released values, drop whatever a step held."""

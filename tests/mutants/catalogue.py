@@ -1083,7 +1083,7 @@ MUTANTS = (
         "views of whole batches",
         "an augmentation of a user's own gets all records of the batch",
         "augmentations.py",
-        "RecordByRecord(_Blind(augment), model, example, _NAME)",
+        'RecordByRecord(_Blind(augment), model, example, "augment")',
         "_Blind(augment)",
         VIEWS + "test_views_are_made_from_their_own_record[reversed]",
     ),
