@@ -99,16 +99,40 @@ def test_bad_input_is_named(name):
         function(y, own, y_reference=own, **{other: own}, **groups)
     with pytest.raises(TypeError, match=f"{other} is missing.*sample_params"):
         function(y, own, **{other: None}, **groups)
-    with pytest.raises(ValueError, match=f"{other} must have one entry for each of the 2"):
-        function(y, own, **{other: own[:1]}, **groups)
-    for wrong in (["a"], ["a", "b", "c"], "a", None):
-        with pytest.raises(ValueError, match="sensitive_features must"):
-            function(y, own, **{other: own}, sensitive_features=wrong)
-    with pytest.raises(ValueError, match="missing values"):
-        function(y, own, **{other: own}, sensitive_features=["a", None])
     if "risk" in name:
         with pytest.raises(ValueError, match=r"y_prob must hold probabilities in \[0, 1\]"):
             function(y, [0.5, 1.5], y_prob_ref=own, **groups)
+
+
+LABELS = {"y_true": [1, 0], "y_pred": [1, 0]}
+CHANCES = {"y_true": [1, 0], "y_prob": [0.5, 0.5], "y_prob_ref": [0.5, 0.5]}
+GROUPS, WEIGHTS = {"sensitive_features": ["a", "b"]}, {"sample_weight": [1, 1]}
+GIVEN = {
+    "accuracy_difference": LABELS | WEIGHTS | GROUPS,
+    "privacy_cost": LABELS | WEIGHTS | {"y_ref": [1, 0]},
+    "privacy_cost_difference": LABELS | WEIGHTS | GROUPS | {"y_ref": [1, 0]},
+    "excessive_risk": CHANCES | WEIGHTS,
+    "excessive_risk_difference": CHANCES | WEIGHTS | GROUPS,
+    "dg_gap": LABELS | {"is_train": [True, False]},
+    "dg_gap_by_group": LABELS | GROUPS | {"is_train": [True, False]},
+} | {
+    name: (CHANCES if "risk" in name else LABELS | {"y_ref": [1, 0]}) | GROUPS for name in NAMES[1:]
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_wrong_lengths_and_missing_groups_are_named(name):
+    function, given = getattr(skdpfair.metrics, name), GIVEN[name]
+    for array in given.keys() - {"y_true", "sensitive_features"}:
+        with pytest.raises(ValueError, match=f"{array} must have one entry for each of the 2"):
+            function(**given | {array: given[array][:1]})
+    if "sensitive_features" in given:
+        for wrong in (["a"], ["a", "b", "c"], "a", None):
+            with pytest.raises(ValueError, match="sensitive_features must"):
+                function(**given | {"sensitive_features": wrong})
+        for missing in (["a", None], [float("nan"), 1.0]):
+            with pytest.raises(ValueError, match=r"sensitive_features has missing values"):
+                function(**given | {"sensitive_features": missing})
 
 
 def test_a_group_without_a_value_is_left_out_and_warned_of():

@@ -123,15 +123,6 @@ def test_no_probabilities_are_refused_with_the_remedy(wrong, name, measure):
         measure([0, 1], **arrays)
 
 
-@pytest.mark.parametrize("measure", [excessive_risk, excessive_risk_difference])
-def test_lengths_are_checked_and_named(measure):
-    groups = {} if measure is excessive_risk else {"sensitive_features": ["a", "b"]}
-    with pytest.raises(ValueError, match="y_prob_ref must have one entry for each of the 2"):
-        measure([0, 1], [0.5, 0.5], y_prob_ref=[0.5], **groups)
-    with pytest.raises(ValueError, match="sample_weight must have one entry for each of the 2"):
-        measure([0, 1], [0.5, 0.5], y_prob_ref=[0.5, 0.5], sample_weight=[1], **groups)
-
-
 def test_own_class_probability_by_hand():
     y_prob = np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]])
     own = own_class_probability(["c", "a"], y_prob, classes=["b", "a", "c"])

@@ -85,17 +85,8 @@ def test_a_group_without_records_is_nan_and_warned_of():
 
 def test_bad_input_is_named():
     good = {"is_train": [True, False], "sensitive_features": ["a", "a"]}
-    with pytest.raises(ValueError, match="y_pred must have one entry for each of the 2"):
-        dg_gap([1, 0], [1], is_train=[True, False])
     with pytest.raises(ValueError, match=r"is_train must hold only True.* boolean"):
         dg_gap([1, 0], [1, 0], is_train=["train", "test"])
-    with pytest.raises(ValueError, match=r"is_train must have one entry .* got 1"):
-        dg_gap([1, 0], [1, 0], is_train=[True])
-    for wrong in (["a"], None, "a"):
-        with pytest.raises(ValueError, match="sensitive_features must"):
-            dg_gap_by_group([1, 0], [1, 0], **(good | {"sensitive_features": wrong}))
-    with pytest.raises(ValueError, match="missing values"):
-        dg_gap_by_group([1, 0], [1, 0], **(good | {"sensitive_features": ["a", None]}))
     with pytest.raises(ValueError, match=r"sensitive_features has values outside groups=.*Declare"):
         dg_gap_by_group([1, 0], [1, 0], groups=["b"], **good)
     with pytest.raises(TypeError, match="groups must be a list of the groups, got 'ab'"):
