@@ -99,16 +99,6 @@ def test_what_cannot_be_run_ends_with_status_2(released, tmp_path):
     assert run(path, "--export", "nist", "-o", path).exit_code == 2 and path.read_bytes() == before
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_exports_are_those_of_the_library(released, tmp_path, kind):
-    assert kind in run("--help").stdout
-    path, out = released[0]["private"], tmp_path / "out"
-    done = run(path, "--export", kind, "-o", out)
-    assert done.exit_code == 0 and not done.stdout
-    assert out.read_text("utf-8") == export_statement(path, kind)
-    assert run(path, "--export", kind).stdout.rstrip() == out.read_text("utf-8").rstrip()
-
-
 def test_one_command_writes_all_exports_into_a_folder(released, tmp_path):
     path, out = released[0]["private"], tmp_path / "out"
     every = [option for kind in KINDS for option in ("--export", kind)]

@@ -33,12 +33,11 @@ def test_95_percent_intervals_of_groups_cover_95_percent_of_runs():
     assert 0.93 <= np.mean((table["low"] <= 0.8) & (table["high"] >= 0.8)) <= 0.97
 
 
-@pytest.mark.parametrize("method", ["percentile", "bca"])
-def test_95_percent_intervals_cover_95_percent_of_runs(method):
+def test_95_percent_intervals_cover_95_percent_of_runs():
     rng, covered = np.random.default_rng(12345), []
     for _ in range(1000):
         scores = rng.random(150)
-        options = {"metric": mean_prediction, "method": method, "n_resamples": 399}
+        options = {"metric": mean_prediction, "method": "bca", "n_resamples": 399}
         table = bootstrap_interval(scores, scores, random_state=rng, **options)
         covered.append(table.at[0, "low"] <= 0.5 <= table.at[0, "high"])
     assert 0.93 <= np.mean(covered) <= 0.97

@@ -65,7 +65,7 @@ def test_a_killed_sweep_goes_on_with_the_same_result(tmp_path, when, count):
     assert cell_files(folder) == after
 
 
-MANY = {"max_steps": 600, "batch_size": 150}
+MANY = {"max_steps": 200, "batch_size": 150}
 
 
 def test_five_kills_at_random_moments_change_nothing(tmp_path):
