@@ -30,18 +30,18 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.test lint
 	@echo "== Running the tests"
-	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 -m "not slow"
+	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow"
 	@echo "== make test: everything passed"
 
 test-slow: $(VENV)/.test
 	@echo "== Running the slow tests"
-	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 -m slow
+	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --dist worksteal -m slow
 	@echo "== make test-slow: everything passed"
 
 test-integrations: $(VENV)/.test
 	@echo "== Running the tests with other libraries"
 	@$(PIP_INSTALL) -e ".[test,integrations]"
-	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 tests/integrations tests/test_other_tables.py
+	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/integrations tests/test_other_tables.py
 
 lint: $(VENV)/.test
 	@echo "== Checking style, types, spelling and import floors"
