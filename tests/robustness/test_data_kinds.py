@@ -257,7 +257,7 @@ def double():
     torch.set_default_dtype(torch.float32)
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("method", ["dpsgd", "global_adapt", "dpsgd_f", "bam", "gdro"])
 def test_any_default_dtype_of_torch(method, double):
     model = fitted(A, Y, G, method=method)
     again = pickle.loads(pickle.dumps(model))
