@@ -382,6 +382,7 @@ def test_records_that_are_sampled_too_often_are_found_in_one_fit(data, monkeypat
     assert not audit_fit(clf, data.data, data.target, 1000, **WATCHED).passed
 
 
+@pytest.mark.slow  # what it says of an ideal attack is tried below
 def test_true_claims_are_exceeded_as_seldom_as_said():
     """At 80 %, of 25 fits of dpsgd_f: 5 on average, and 3 standard deviations more."""
     data, above = make_two_groups(400, random_state=0), 0
