@@ -20,7 +20,8 @@ from skdpfair.engine.memory import ACTIVATION_BUDGET, affordable_batch
 from skdpfair.inputs import groups, table
 from skdpfair.inputs import labels as _labels
 from skdpfair.inputs.columns import check_indexes
-from skdpfair.inputs.streaming import MappedRows, as_rows
+from skdpfair.inputs.mapped_rows import MappedRows
+from skdpfair.inputs.streaming import as_rows
 from skdpfair.training import defaults
 
 _FEWEST = 8  # records of a chunk, unless memory holds fewer

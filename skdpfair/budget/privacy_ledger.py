@@ -255,7 +255,7 @@ class PrivacyLedger:
         self._look(str(context.root_uuid), estimator)
         self._refused[context.root_uuid] = len(self._refusals(context))
         if self.progress:
-            LedgerFollower.begin(context.root_uuid, self)
+            LedgerFollower.begin(context.root_uuid, self.path, self.so_far)
 
     def teardown(self, estimator: Any, context: Any) -> None:
         """Undo `setup`.

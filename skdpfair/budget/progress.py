@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 from uuid import UUID
 
 from tqdm.auto import tqdm
-
-if TYPE_CHECKING:
-    from skdpfair.budget.privacy_ledger import PrivacyLedger
 
 _EVERY = 0.5  # seconds between two looks at a ledger's file
 
@@ -84,18 +83,18 @@ class LedgerFollower(Thread):
     # by task; threads cannot go where pickled callbacks go
     _running: ClassVar[dict[UUID, LedgerFollower]] = {}
 
-    def __init__(self, ledger: PrivacyLedger) -> None:
+    def __init__(self, path: Path, so_far: Callable[[], tuple[int, float | None]]) -> None:
         super().__init__(daemon=True)
-        self.ledger = ledger
-        self.before = ledger.so_far()[0]
+        self.path, self.so_far = path, so_far
+        self.before = so_far()[0]
         self.bar = ProgressBar("private fits", "fit")
         self._over = Event()
         self._size = -1
 
     @classmethod
-    def begin(cls, task: UUID, ledger: PrivacyLedger) -> None:
+    def begin(cls, task: UUID, path: Path, so_far: Callable[[], tuple[int, float | None]]) -> None:
         """Show a bar, unless nobody would see it."""
-        follower = cls(ledger)
+        follower = cls(path, so_far)
         if not follower.bar.is_hidden:
             cls._running[task] = follower
             follower.start()
@@ -114,10 +113,10 @@ class LedgerFollower(Thread):
 
     def look(self) -> None:
         """Move the bar if the file has grown."""
-        size = self.ledger.path.stat().st_size
+        size = self.path.stat().st_size
         if size != self._size:
             self._size = size
-            done, epsilon = self.ledger.so_far()
+            done, epsilon = self.so_far()
             self.bar.move_to(done - self.before, epsilon)
             self.bar.refresh()
 

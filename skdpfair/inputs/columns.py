@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 from skdpfair._validate import safe_repr
 
@@ -78,7 +77,8 @@ def refuse_different_shapes(name: str, values: object) -> None:
     if isinstance(values, (list, tuple)) or (
         isinstance(values, np.ndarray) and values.dtype == object and values.ndim == 1
     ):
-        shapes = {tuple(v.shape) for v in values if isinstance(v, (np.ndarray, torch.Tensor))}
+        arrays = (v for v in values if hasattr(v, "dtype") and np.ndim(v) > 0)
+        shapes = {tuple(v.shape) for v in arrays}
         if len(shapes) > 1:
             one, other, *_ = sorted(shapes)
             raise ValueError(

@@ -1,12 +1,14 @@
 """Rows fetched batch by batch: memory maps, sparse rows, tensors in another memory."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 import torch
 from scipy import sparse
+
+from skdpfair.inputs.mapped_rows import MappedRows
 
 _AT_ONCE = 2**22  # numbers
 BYTES = 255
@@ -73,44 +75,6 @@ class SparseRows:
         bad = np.zeros(self.shape[1], dtype=bool)
         bad[self.matrix.indices[~np.isfinite(self.matrix.data)]] = True
         return bad
-
-
-class MappedRows:
-    """Rows that a function computes from others, each from its own, when they are asked for.
-
-    Parameters
-    ----------
-    rows : array, memory map or tensor of shape (n, ...)
-        The rows that they are computed from.
-    function : callable
-        Maps some rows to an array (n, *shape), float32.
-    shape : tuple of int
-        Shape of one computed row.
-
-    Examples
-    --------
-    >>> rows = MappedRows(np.eye(3), lambda x: 2 * x[:, :2], (2,))
-    >>> rows[1:], np.asarray(rows).shape
-    (array([[0., 2.],
-            [0., 0.]]), (3, 2))
-    """
-
-    dtype = np.dtype(np.float32)
-
-    def __init__(
-        self, rows: Any, function: Callable[[Any], np.ndarray], shape: Sequence[int]
-    ) -> None:
-        self.rows, self.function = rows, function
-        self.shape, self.ndim = (len(rows), *shape), 1 + len(shape)
-
-    def __len__(self) -> int:
-        return int(self.shape[0])
-
-    def __getitem__(self, rows: Any) -> np.ndarray:
-        return self.function(self.rows[rows])
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.asarray(self[:], dtype=dtype)
 
 
 def is_streamed(X: object) -> bool:

@@ -26,10 +26,10 @@ from skdpfair.inputs.columns import (
     refuse_masked,
     refuse_sparse_columns,
 )
+from skdpfair.inputs.mapped_rows import MappedRows
 from skdpfair.inputs.provenance import noted
 from skdpfair.inputs.streaming import (
     BYTES,
-    MappedRows,
     SparseRows,
     are_bytes,
     as_rows,

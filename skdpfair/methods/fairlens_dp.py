@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from skdpfair.mechanism import (
@@ -19,7 +20,7 @@ from skdpfair.mechanism import (
     count_noise,
 )
 from skdpfair.methods._clipping import clip_at
-from skdpfair.methods._fairlens_terms import WEIGHTS, extra_of, group_rows, statistics
+from skdpfair.methods.fairlens import WEIGHTS, clipped_to, extra_of, group_rows, in_groups
 
 MOST_PARAMETERS = 1000
 
@@ -95,17 +96,22 @@ class FairLensDP(Method, name="fairlens_dp", reference="tran2021fairness"):
         return (Query("groups", self._rows, bound, noise, early=True),)
 
     def _rows(self, sample: EarlySample, state: Sizes) -> Tensor:
+        rows = group_rows(sample, state.n_groups)
         if not self.sees_gradients():
-            return group_rows(sample, state.n_groups)
-        return statistics(sample, state.n_groups, *self._bounds(sample))
+            return rows
+        c, r = self._bounds(sample)
+        grouped = in_groups(clipped_to(r, sample) / r, sample, state.n_groups)
+        return torch.cat([rows, grouped, clipped_to(c, sample) / c], dim=1)
 
     def extra(self, sample: EarlySample, state: Sizes, release: Release) -> Extra:
-        k, found = state.n_groups, release["groups"].to(sample.probability.dtype)
-        if not self.sees_gradients():
-            return extra_of(self, sample, found, None, state.batch_size)
-        (c, r), rows = self._bounds(sample), found[2 * k :].view(k + 1, -1)
-        sums = rows[:k] * r, rows[k] * c
-        return extra_of(self, sample, found[: 2 * k], sums, state.batch_size)
+        k, sums = state.n_groups, None
+        released = release["groups"].to(sample.probability.dtype)
+        c, r = self._bounds(sample)
+        if self.sees_gradients():
+            rows = released[2 * k :].view(k + 1, -1)
+            sums = rows[:k] * r, rows[k] * c
+        weights = self.gamma1, self.gamma2
+        return extra_of(weights, sample, released[: 2 * k], sums, c, state.batch_size)
 
     def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
         return clip_at(self.number("max_grad_norm", 1.0), sample)

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import get_tags
 
-from skdpfair.mechanism import METHODS
 from skdpfair.preprocessing._row_wise import WORDS
 
 _SCALE = "BoundedScaler with public bounds, or DPQuantileScaler, whose quantiles are private"
@@ -84,6 +83,8 @@ def _not(*allowed):
 
 
 def _without_noise(params):
+    from skdpfair.mechanism import METHODS  # of torch, which who lints another pipeline needs not
+
     method = params.get("method")
     method = METHODS.get(method) if isinstance(method, str) else method
     unbounded = params.get("epsilon") is None and not params.get("noise_multiplier")

@@ -15,7 +15,7 @@ import pandas as pd
 from skdpfair._validate import error_context, error_context_without_data
 from skdpfair.budget.files import path_of, replace_file
 from skdpfair.budget.progress import ProgressBar
-from skdpfair.inputs.streaming import MappedRows
+from skdpfair.inputs.mapped_rows import MappedRows
 from skdpfair.preprocessing._schema import TableSchema, labels_in, uncovered
 
 _AT_ONCE = 2**16  # rows

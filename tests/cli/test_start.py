@@ -33,6 +33,9 @@ skdpfair.exceptions.PrivacyLeakWarning
 told("package")
 from skdpfair.release import read_statement
 told("statement", read_statement(sys.argv[1])["epsilon"])
+import skdpfair.cli.schema_command, skdpfair.datasets, skdpfair.metrics, skdpfair.plotting
+import skdpfair.preprocessing
+told("tables")
 from skdpfair.budget import PrivacyLedger
 from sklearn.dummy import DummyClassifier
 warnings.simplefilter("ignore")
@@ -64,6 +67,7 @@ def test_a_process_imports_what_it_needs_and_no_more(two_groups, tmp_path):
         assert name == "package" or len(outputs[name].strip()) > 5
     assert json.loads(outputs["methods --json"]) == rows
     assert facts["statement"][1] == clf.privacy_.epsilon and "torch" not in facts["statement"][0]
+    assert "torch" not in facts["tables"][0]
     assert any("DummyClassifier learns" in reason for reason in facts["ledger"][1])
     assert facts["fits"][1] is False
 

@@ -1,0 +1,44 @@
+"""Rows that are computed when they are read; without torch, as encoding a table needs none."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+
+class MappedRows:
+    """Rows that a function computes from others, each from its own, when they are asked for.
+
+    Parameters
+    ----------
+    rows : array, memory map or tensor of shape (n, ...)
+        The rows that they are computed from.
+    function : callable
+        Maps some rows to an array (n, *shape), float32.
+    shape : tuple of int
+        Shape of one computed row.
+
+    Examples
+    --------
+    >>> rows = MappedRows(np.eye(3), lambda x: 2 * x[:, :2], (2,))
+    >>> rows[1:], np.asarray(rows).shape
+    (array([[0., 2.],
+            [0., 0.]]), (3, 2))
+    """
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(
+        self, rows: Any, function: Callable[[Any], np.ndarray], shape: Sequence[int]
+    ) -> None:
+        self.rows, self.function = rows, function
+        self.shape, self.ndim = (len(rows), *shape), 1 + len(shape)
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        return self.function(self.rows[rows])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self[:], dtype=dtype)
