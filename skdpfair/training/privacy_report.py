@@ -52,7 +52,6 @@ def account(
     delta = plan.delta if previous is None else min(plan.delta, previous.privacy.delta)
     epsilon = ledger.epsilon(delta, plan.accountant) if plan.is_accounted else inf
     group_epsilons = _group_epsilons(plan, delta, ledger, table.groups.levels)
-    is_void = bool(context.resamplers)  # whose rows are not the records
     seeded = trained.is_seeded
     most, most_records = table.most_weight, params["max_records_per_unit"]
     assumptions = _assumptions(params, net.method_, GROUP_COUNTS in plan.one_time, table)
@@ -70,10 +69,9 @@ def account(
         most = max((bound for bound in weights if bound is not None), default=None)
         bounds = most_records, before.max_records_per_unit, before.records_per_person
         most_records = max(filter(None, bounds), default=None)
-        is_void |= not previous.privacy.is_private
-    if is_void:
-        epsilon = inf
-        group_epsilons = group_epsilons and dict.fromkeys(group_epsilons, inf)
+        if not previous.privacy.is_private:
+            epsilon = inf
+            group_epsilons = group_epsilons and dict.fromkeys(group_epsilons, inf)
     mechanism = plan.mechanism
     steps = [e for e in ledger.entries if not e.is_one_time]
     report = PrivacyReport(

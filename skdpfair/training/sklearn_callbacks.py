@@ -1,14 +1,11 @@
 """scikit-learn's callbacks: tasks of a fit, and the ledger set on the outermost estimator."""
 
-import sys
 import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import FrameType
 from typing import Any, Self
 
-from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 
 from skdpfair.budget import active_ledger
@@ -80,8 +77,6 @@ class FitContext:
         Tell the callbacks; None if there are none.
     steps : tuple of str
         Names of the steps that pipelines around the fit have fitted before it.
-    resamplers : tuple of str
-        Classes of those steps that change the number of the rows.
     is_called : bool
         Whether other code fits, a search or whoever cloned the estimator: Ctrl-C has to end that
         code, too.  Callbacks of skorch end a fit on purpose; then only a search is known to call.
@@ -92,36 +87,28 @@ class FitContext:
     epoch: Callable[[], None] | None = None
     end: Callable[[], None] | None = None
     steps: tuple[str, ...] = ()
-    resamplers: tuple[str, ...] = ()
     is_called: bool = False
 
 
 def begin(estimator: Any, X: Any, y: Any, n_epochs: int) -> FitContext:
     """Tell scikit-learn's callbacks that a fit begins."""
     is_called = estimator in _CLONES and not getattr(estimator, "callbacks", None)
-    around = _estimators_around()
-    before = _steps_before(estimator, around)
-    names = tuple(name for name, _ in before)
-    resamplers = tuple(type(step).__name__ for _, step in before if hasattr(step, "fit_resample"))
     if not hasattr(estimator, "_init_callback_context"):
         _remember(estimator, None)
-        return FitContext(steps=names, resamplers=resamplers, is_called=is_called)
+        return FitContext(is_called=is_called)
     context = estimator._init_callback_context(max_subtasks=n_epochs)
     # a ledger is set on the outermost estimator only, and travels with the tasks
     above = [c for task in ancestors(context) for c in getattr(task, "_callbacks", ())]
-    # or stays there: pipelines of imbalanced-learn begin no tasks
-    above += [c for owner in around for c in getattr(owner, "_skl_callbacks", ())]
     ledger = next((c for c in above if isinstance(c, PrivacyLedger)), None)
     _remember(estimator, ledger)
-    found = FitContext(
+    fit = FitContext(
         ledger,
         search_position(context),
-        steps=steps_before(context) or names,
-        resamplers=resamplers,
+        steps=steps_before(context),
         is_called=is_called or is_in_search(context),
     )
     if not getattr(estimator, "_skl_callbacks", ()):
-        return found
+        return fit
     context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
 
     def epoch() -> None:
@@ -133,37 +120,7 @@ def begin(estimator: Any, X: Any, y: Any, n_epochs: int) -> FitContext:
         context.call_on_fit_task_end(estimator=estimator, X=X, y=y)
 
     others = [c for c in estimator._skl_callbacks if type(c) is not PrivacyLedger]
-    return replace(found, epoch=epoch if others else None, end=end)  # no ledger looks at epochs
-
-
-def _estimators_around() -> list[BaseEstimator]:
-    """Return the estimators of other packages whose ``fit`` calls this one, the innermost first.
-
-    This only serves to warn and to charge more: tasks of scikit-learn do not reach through
-    estimators that begin none.
-    """
-    found: list[BaseEstimator] = []
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        is_other = not str(frame.f_globals.get("__name__")).startswith("skdpfair.")
-        code = frame.f_code
-        if is_other and code.co_name.startswith("fit") and code.co_varnames[:1] == ("self",):
-            owner = frame.f_locals["self"]
-            if isinstance(owner, BaseEstimator) and all(owner is not other for other in found):
-                found.append(owner)
-        frame = frame.f_back
-    return found
-
-
-def _steps_before(estimator: Any, around: list[BaseEstimator]) -> list[tuple[str, Any]]:
-    """Return the steps that pipelines around a fit have before it, the first step first."""
-    steps: list[tuple[str, Any]] = []
-    for owner in around:
-        parts = list(getattr(owner, "steps", ()))
-        place = next((i for i, part in enumerate(parts) if part[1] is estimator), len(parts) - 1)
-        steps[:0] = [p for p in parts[: max(place, 0)] if p[1] not in (None, "passthrough")]
-        estimator = owner
-    return steps
+    return replace(fit, epoch=epoch if others else None, end=end)  # no ledger looks at epochs
 
 
 def _remember(estimator: Any, ledger: PrivacyLedger | None) -> None:

@@ -21,7 +21,7 @@ from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE
 from skdpfair.engine import ScaleSearch, Streams
 from skdpfair.engine.losses import REGRESSION
 from skdpfair.engine.memory import used_device
-from skdpfair.exceptions import InsecureSeedWarning, InterruptedWarning, PrivacyLeakWarning
+from skdpfair.exceptions import InsecureSeedWarning, InterruptedWarning
 from skdpfair.inputs.persons import unit_groups
 from skdpfair.inputs.table import Table
 from skdpfair.privacy import Ledger
@@ -111,14 +111,6 @@ def train(
             "whoever knows the seed can remove it. Leave it out for a model that leaves your "
             "hands.",
             InsecureSeedWarning,
-            stacklevel=4,
-        )
-    if context.resamplers and plan.is_accounted:
-        warnings.warn(
-            f"{' and '.join(context.resamplers)} before this fit repeats, combines or drops "
-            "records by what other records hold, and no epsilon covers that: privacy_.epsilon is "
-            "infinite. Leave it out; for rare classes, use class_weight={class: public number}.",
-            PrivacyLeakWarning,
             stacklevel=4,
         )
     table = table.thinned(params["max_records_per_unit"], streams.thinning())
