@@ -39,14 +39,6 @@ def three(data):
     return np.random.default_rng(0).choice(["a", "b", "c"], len(data.target), p=[0.6, 0.3, 0.1])
 
 
-@pytest.mark.parametrize("name", sorted(n for n, m in METHODS.items() if not m.binary))
-def test_any_number_of_groups_and_intersections(data, name):
-    groups = np.stack([three(data), np.asarray(data.sensitive_features)], axis=1)
-    model = fitted(data, name, groups, epsilon=2.0 if METHODS[name].private else None)
-    assert len(model.groups_) == 6
-    assert model.privacy_.is_private == METHODS[name].private
-
-
 class TestNotPrivate:
     @pytest.mark.parametrize("name", NOT_PRIVATE)
     def test_epsilon_is_refused_and_never_finite(self, data, name):

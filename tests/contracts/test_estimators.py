@@ -5,7 +5,6 @@ where two records may move the sum by twice the bound; and a record of weight 0 
 Weights that are all 0 are no error, which would tell the weight of one record.
 """
 
-import pickle
 import warnings
 
 import numpy as np
@@ -18,7 +17,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from skdpfair import METHODS, DPFairClassifier, DPFairRegressor
+from skdpfair import DPFairClassifier, DPFairRegressor
 from skdpfair.model_selection import DPRandomizedSearch
 from skdpfair.postprocessing import DPThresholdClassifier
 
@@ -48,19 +47,6 @@ def test_scikit_learn_accepts(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few rows and fixed seeds are the checks' own choice
         check(estimator)
-
-
-@pytest.mark.parametrize("name", sorted(METHODS))
-def test_every_method_is_fitted_cloned_and_pickled(name, two_groups):
-    X, y = two_groups.data.to_numpy(), two_groups.target
-    noise = 1.0 if METHODS[name].private else None
-    model = DPFairClassifier(name, max_steps=3, noise_multiplier=noise, epsilon=None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model.fit(X, y, sensitive_features=two_groups.sensitive_features)
-    assert repr(clone(model)) == repr(model)
-    again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
 
 
 INNER = {

@@ -1,7 +1,6 @@
 """Odd but sound data are trained on, and a fit leaves the world as it found it."""
 
 import pickle
-import random
 import warnings
 
 import numpy as np
@@ -265,30 +264,6 @@ def test_any_default_dtype_of_torch(method, double):
     assert all(p.dtype == torch.float32 for p in model.net_.module_.parameters())
     custom = fitted(A, module=lambda: torch.nn.Linear(3, 2))
     assert custom.net_.module_.weight.dtype == torch.float32
-
-
-class Refuses(torch.nn.Linear):
-    def forward(self, x):
-        raise ValueError("no batch is good enough")
-
-
-@pytest.mark.parametrize("module", ["logistic", "mlp", Refuses])
-def test_global_generators_and_threads_are_left_alone(module):
-    params = {"in_features": 3, "out_features": 2} if module is Refuses else None
-    model = DPFairClassifier("dpsgd", module=module, module_params=params, max_steps=4)
-    found = torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()
-    state = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if module is Refuses:
-            with pytest.raises(ValueError, match="module"):
-                model.fit(A, Y)
-        else:
-            model.fit(A, Y).predict(A)
-    assert found == (torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled())
-    assert torch.equal(state[0], torch.get_rng_state())
-    np.testing.assert_array_equal(state[1], np.random.get_state()[1])
-    assert state[2] == random.getstate()
 
 
 @pytest.mark.slow
