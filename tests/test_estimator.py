@@ -186,7 +186,7 @@ def test_fit_does_not_change_its_input_or_thread_count(table):
     assert torch.get_num_threads() == threads
 
 
-def test_the_twin(table):
+def test_a_reference_has_no_privacy_and_stays_out_of_copies(table):
     X, y = table
     X = X.drop(columns="group")
     reference = fast(epsilon=None).fit(X, y)
@@ -220,7 +220,9 @@ def test_the_reference_trains_as_it_would_by_itself_but_has_the_same_network(two
 
 
 @pytest.mark.parametrize("state", [None, 0, np.random.RandomState(0)])
-def test_the_twin_starts_from_the_same_weights_and_shares_nothing_else(table, monkeypatch, state):
+def test_the_reference_starts_from_the_same_weights_and_shares_nothing_else(
+    table, monkeypatch, state
+):
     X, y = table
     made, streams_of = [], _training.streams_of
 

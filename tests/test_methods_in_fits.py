@@ -432,7 +432,7 @@ def test_functions_and_classes_of_one_name_are_told_apart_by_what_they_do():
     assert describe(tables[0]) != describe(tables[1])
 
 
-def test_batch_size_and_twin_follow_the_shares_that_were_counted(data):
+def test_batch_size_and_reference_follow_the_shares_that_were_counted(data):
     model = fitted(data, "dp_is_sgd", three(data), batch_size=90, keep_reference=True)
     assert model.batch_size_ == round(model.privacy_.expected_batch_size)
     assert abs(model.reference_.batch_size_ - model.batch_size_) <= 0.1 * model.batch_size_

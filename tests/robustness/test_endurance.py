@@ -114,7 +114,7 @@ def test_ctrl_c_stops_a_search_whatever_callbacks_there_are():
     assert not hasattr(search, "best_estimator_")
 
 
-def test_ctrl_c_stops_the_twin_too():
+def test_ctrl_c_stops_the_reference_too():
     model = quick(callbacks=[Interrupts(2)], keep_reference=True)
     with pytest.warns(UserWarning, match="interrupted"):
         model.fit(X, Y)
