@@ -65,11 +65,8 @@ def fetch_mnist(
     *,
     subset="all",
     data_home=None,
-    download_if_missing=True,
     as_frame=True,
     return_X_y=False,
-    n_retries=3,
-    delay=1.0,
 ):
     """Load MNIST (handwritten digits) from a local folder, and check its digests.
 
@@ -82,17 +79,11 @@ def fetch_mnist(
         ``.gz``, itself or in a subfolder ``mnist``. None means the folder that the environment
         variable ``SKDPFAIR_DATA`` names, else the subfolder ``skdpfair`` of scikit-learn's data
         home.
-    download_if_missing : bool, default=True
-        As in scikit-learn. As no address is recorded, both values raise if a file is missing.
     as_frame : bool, default=True
         Return ``target`` and ``sensitive_features`` as pandas objects; else numpy arrays. Images
         are always an array.
     return_X_y : bool, default=False
         Return ``(data, target)`` instead of a Bunch.
-    n_retries : int, default=3
-        As in scikit-learn, at least 1. It has no effect as long as no address is recorded.
-    delay : float, default=1.0
-        As in scikit-learn, seconds between retries, >= 0. It has no effect either.
 
     Returns
     -------
@@ -126,7 +117,7 @@ def fetch_mnist(
     one_of("subset", subset, _SUBSETS)
     starts = {"all": ("train", "t10k"), "train": ("train",), "test": ("t10k",)}[subset]
     digests = {name: sha256 for name, sha256 in _SHA256.items() if name.startswith(starts)}
-    files = fetch(digests, "mnist", data_home, download_if_missing, n_retries, delay)
+    files = fetch(digests, "mnist", data_home)
     # the headers of idx files are 16 and 8 bytes
     images = [np.frombuffer(files[f"{s}-images-idx3-ubyte"], np.uint8, offset=16) for s in starts]
     labels = [np.frombuffer(files[f"{s}-labels-idx1-ubyte"], np.uint8, offset=8) for s in starts]
@@ -140,11 +131,8 @@ def fetch_faces(
     *,
     subset="all",
     data_home=None,
-    download_if_missing=True,
     as_frame=True,
     return_X_y=False,
-    n_retries=3,
-    delay=1.0,
 ):
     """Load a part of UTKFace (faces, 32 x 32) from a local folder, and check its digest.
 
@@ -155,7 +143,7 @@ def fetch_faces(
     data_home : path-like or None, default=None
         The folder that holds ``utkface_32_rgb.npz``, itself or in a subfolder ``faces``; None as
         in `fetch_mnist`.
-    download_if_missing, as_frame, return_X_y, n_retries, delay
+    as_frame, return_X_y
         As in `fetch_mnist`.
 
     Returns
@@ -189,8 +177,7 @@ def fetch_faces(
     ...
     skdpfair.exceptions.DataIntegrityError: utkface_32_rgb.npz is not in no-such-folder...
     """
-    where = data_home, download_if_missing, n_retries, delay
-    parts = _npz("utkface_32_rgb.npz", "faces", subset, *where)
+    parts = _npz("utkface_32_rgb.npz", "faces", subset, data_home)
     gender, race = _named(parts["gender"], _GENDERS), _named(parts["race"], _RACES)
     attributes = pd.DataFrame({"age": parts["age"].astype(np.int64), "gender": gender})
     attributes["race"] = race
@@ -206,11 +193,8 @@ def fetch_cifar10(
     *,
     subset="all",
     data_home=None,
-    download_if_missing=True,
     as_frame=True,
     return_X_y=False,
-    n_retries=3,
-    delay=1.0,
 ):
     """Load a part of CIFAR-10 from a local folder, and check its digest.
 
@@ -221,7 +205,7 @@ def fetch_cifar10(
     data_home : path-like or None, default=None
         The folder that holds ``cifar10_32_rgb_subset.npz``, itself or in a subfolder ``cifar10``;
         None as in `fetch_mnist`.
-    download_if_missing, as_frame, return_X_y, n_retries, delay
+    as_frame, return_X_y
         As in `fetch_mnist`.
 
     Returns
@@ -253,18 +237,17 @@ def fetch_cifar10(
     ...
     skdpfair.exceptions.DataIntegrityError: cifar10_32_rgb_subset.npz is not in no-such-folder...
     """
-    where = data_home, download_if_missing, n_retries, delay
-    parts = _npz("cifar10_32_rgb_subset.npz", "cifar10", subset, *where)
+    parts = _npz("cifar10_32_rgb_subset.npz", "cifar10", subset, data_home)
     target = pd.Series(parts["label"].astype(np.int64), name="label")
     sensitive = pd.DataFrame({"label": _named(parts["label"], _OBJECTS)})
     about = _OBJECTS, _ABOUT_CIFAR10, as_frame, return_X_y
     return _bunch(_channels_first(parts["images"]), target, sensitive, *about)
 
 
-def _npz(name, subfolder, subset, *where):
+def _npz(name, subfolder, subset, data_home):
     """Return the arrays of an npz file, of one subset."""
     one_of("subset", subset, _SUBSETS)
-    content = fetch({name: _SHA256[name]}, subfolder, *where)[name]
+    content = fetch({name: _SHA256[name]}, subfolder, data_home)[name]
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         split = file["split"]
         rows = slice(None) if subset == "all" else split == ("train", "test").index(subset)

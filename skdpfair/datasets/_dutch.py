@@ -43,15 +43,7 @@ learning", 2022. For research use under the terms of IPUMS-International; not bu
 """
 
 
-def fetch_dutch(
-    *,
-    data_home=None,
-    download_if_missing=True,
-    as_frame=True,
-    return_X_y=False,
-    n_retries=3,
-    delay=1.0,
-):
+def fetch_dutch(*, data_home=None, as_frame=True, return_X_y=False):
     """Load the Dutch census of 2001 from a local folder, and check its digest.
 
     The data are for research use and not bundled, and no permanent public address is known.
@@ -64,16 +56,10 @@ def fetch_dutch(
         The folder that holds ``dutch_census_2001.arff`` or ``dutch_census_2001.arff.gz``, itself
         or in a subfolder ``dutch``. None means the folder that the environment variable
         ``SKDPFAIR_DATA`` names, else the subfolder ``skdpfair`` of scikit-learn's data home.
-    download_if_missing : bool, default=True
-        As in scikit-learn. As no address is known, both values raise if the file is missing.
     as_frame : bool, default=True
         Return pandas objects; else numpy arrays of dtype object.
     return_X_y : bool, default=False
         Return ``(data, target)`` instead of a Bunch.
-    n_retries : int, default=3
-        As in scikit-learn, at least 1. It has no effect as long as no address is known.
-    delay : float, default=1.0
-        As in scikit-learn, seconds between retries, >= 0. It has no effect either.
 
     Returns
     -------
@@ -107,8 +93,7 @@ def fetch_dutch(
     ...
     skdpfair.exceptions.DataIntegrityError: dutch_census_2001.arff is not in no-such-folder...
     """
-    where = data_home, download_if_missing, n_retries, delay
-    content = fetch(_SHA256, "dutch", *where, source=_SOURCE)[_NAME]
+    content = fetch(_SHA256, "dutch", data_home, _SOURCE)[_NAME]
     frame, targets = _parse(content.decode()), ("5_4_9", "2_1")
     return table_bunch(frame, "occupation", ["sex"], targets, _DESCRIPTION, as_frame, return_X_y)
 

@@ -8,36 +8,32 @@ from pathlib import Path
 
 from sklearn.utils import Bunch
 
-from skdpfair._validate import integer, number
 from skdpfair.exceptions import DataIntegrityError
 
 
-def fetch(digests, subfolder, data_home, download_if_missing, n_retries, delay, source=""):
+def fetch(digests, subfolder, data_home, source=""):
     """Return the checked contents of local files, by name.
 
     ``digests`` are the sha256 of the contents: except for .npz, a file may be on disk with ``.gz``,
     too, compressed in any way. ``source`` says where they can be obtained; the rest is as in
     `fetch_dutch`.
     """
-    integer("n_retries", n_retries)
-    number("delay", delay, low=0)
     folder = data_folder(data_home)
     places = (folder / subfolder, folder)
-    found = {}
+    contents = {}
     for name, sha256 in digests.items():
         spellings = (name,) if name.endswith(".npz") else (name, f"{name}.gz")
         paths = [place / spelling for place in places for spelling in spellings]
         path = next((path for path in paths if path.is_file()), None)
         if path is None:
             either = ", plain or compressed as .gz" if len(spellings) > 1 else ""
-            why = " No address to download it from is known." if download_if_missing else ""
             raise DataIntegrityError(
                 f"{name} is not in {folder} (nor in its subfolder {subfolder}); expected that file"
-                f"{either}, of sha256 {sha256}.{why}{source} Name its folder by data_home= or by "
+                f"{either}, of sha256 {sha256}.{source} Name its folder by data_home= or by "
                 "the environment variable SKDPFAIR_DATA."
             )
-        found[name] = read_checked(path, sha256, "sha256")
-    return found
+        contents[name] = read_checked(path, sha256, "sha256")
+    return contents
 
 
 def read_checked(path, expected, algorithm, remedy="Replace it by the original."):

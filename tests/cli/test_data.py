@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from click.testing import CliRunner
 
 from skdpfair.cli import main
@@ -20,16 +19,15 @@ def test_what_is_recorded_passes(outside_data):
     assert found["dutch"]["records"] == 60_420
 
 
-@pytest.mark.parametrize("command", ["verify", "fetch"])
-def test_what_is_missing_or_damaged_is_named(command, tmp_path):
+def test_what_is_missing_or_damaged_is_named(tmp_path):
     (tmp_path / "dutch_census_2001.arff").write_text("@relation nothing")
-    done = invoke(command, "adult", "dutch", "--folder", tmp_path)
+    done = invoke("verify", "adult", "dutch", "--folder", tmp_path)
     assert done.exit_code == 1 and "Traceback" not in done.output
     words = " ".join(done.output.split())
     assert "adult: as recorded, 48,842 records" in words
     assert "The file is damaged or another version" in words
     (tmp_path / "dutch_census_2001.arff").unlink()
-    words = " ".join(invoke(command, "dutch", "--folder", tmp_path).output.split())
+    words = " ".join(invoke("verify", "dutch", "--folder", tmp_path).output.split())
     assert "data_home" not in words and "by --folder or" in words
     assert "dutch: " in words and "SKDPFAIR_DATA" in words
 

@@ -74,14 +74,12 @@ def test_what_cannot_be_unpacked_is_refused(tmp_path):
         fetch_dutch(data_home=tmp_path)
 
 
-@pytest.mark.parametrize("download_if_missing", [True, False])
-def test_a_missing_file_is_refused_and_leaves_no_trace(download_if_missing, tmp_path):
+def test_a_missing_file_is_refused_and_leaves_no_trace(tmp_path):
     with pytest.raises(DataIntegrityError) as caught:
-        fetch_dutch(data_home=tmp_path / "none", download_if_missing=download_if_missing)
+        fetch_dutch(data_home=tmp_path / "none")
     message = str(caught.value)
     for part in (PLAIN, *_dutch._SHA256.values(), "SKDPFAIR_DATA", "data_home", "Le Quy"):
         assert part in message
-    assert ("download" in message) is download_if_missing
     assert not list(tmp_path.iterdir())
 
 
@@ -95,10 +93,3 @@ def test_where_the_data_are_looked_for(tmp_path, monkeypatch):
     monkeypatch.delenv("SCIKIT_LEARN_DATA")
     assert _local.data_folder() == Path.home() / "scikit_learn_data" / "skdpfair"
     assert not list(tmp_path.iterdir())
-
-
-def test_parameters_are_checked(tmp_path):
-    with pytest.raises(ValueError, match="n_retries"):
-        fetch_dutch(data_home=tmp_path, n_retries=0)
-    with pytest.raises(ValueError, match="delay"):
-        fetch_dutch(data_home=tmp_path, delay=-1)
