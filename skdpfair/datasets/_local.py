@@ -63,10 +63,10 @@ def check_digest(path, content, expected, algorithm):
     skdpfair.exceptions.DataIntegrityError: a.txt: its md5 is 92eb5ffee6ae2fec3ad71c777531578f, ...
     """
     # integrity, not security: FIPS builds of OpenSSL refuse md5 otherwise
-    found = hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
-    if found != expected:
+    digest = hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
+    if digest != expected:
         raise DataIntegrityError(
-            f"{path}: its {algorithm} is {found}, expected {expected}. The file is damaged or "
+            f"{path}: its {algorithm} is {digest}, expected {expected}. The file is damaged or "
             "another version. Replace it with the original."
         )
 

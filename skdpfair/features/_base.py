@@ -126,7 +126,7 @@ or (n_samples, height, width, channels)
         return used_device(self.device)
 
     def _facts(self) -> dict[str, Any]:
-        """Return what decides the features, for the name of a cached file."""
+        """Return the facts that decide the features, for the name of a cached file."""
         params: dict[str, Any] = self.get_params(deep=False)
         return {k: v for k, v in params.items() if k not in ("cache_dir", "verbose", "device")}
 
@@ -151,15 +151,15 @@ or (n_samples, height, width, channels)
         return X
 
     def _filled(
-        self, X: Any, extract: Extract, made: Callable[[tuple[int, int]], np.ndarray]
+        self, X: Any, extract: Extract, empty: Callable[[tuple[int, int]], np.ndarray]
     ) -> np.ndarray:
-        """Return the features of all pictures in an array that ``made(shape)`` returns."""
+        """Return the features of all pictures in an array that ``empty(shape)`` returns."""
         n, out = len(X), None
         with ProgressBar(type(self).__name__, "pictures", total=n, shown=self.verbose > 0) as bar:
             for start in range(0, max(n, 1), BATCH_SIZE):
                 rows = slice(start, start + BATCH_SIZE)
                 part = _features_of(extract, X, rows, self.used_device)
-                out = made((n, part.shape[1])) if out is None else out
+                out = empty((n, part.shape[1])) if out is None else out
                 out[rows] = part
                 bar.move_to(min(start + BATCH_SIZE, n))
         assert out is not None
@@ -171,13 +171,13 @@ or (n_samples, height, width, channels)
         with error_context("cache_dir", "cannot be used"):
             folder = Path(self.cache_dir)
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # on made-up records, too: code that is not among the parameters may have changed
-        made_up = np.random.default_rng(0).random((2, *X.shape[1:]), dtype=np.float32)
-        probe = _features_of(extract, made_up, slice(None), self.used_device)
+        # of records of no data, too: code that is not among the parameters may have changed
+        probe = np.random.default_rng(0).random((2, *X.shape[1:]), dtype=np.float32)
+        probe = _features_of(extract, probe, slice(None), self.used_device)
         path = folder / f"{type(self).__name__.lower()}-{self._digest(X, probe)}.npy"
         shape = (len(X), probe.shape[1])
         if not _holds(path, shape):
-            # made beside it and only readable by its owner: features tell what pictures show
+            # written beside it and only readable by its owner: features tell what pictures show
             handle, part = tempfile.mkstemp(suffix=".part", dir=folder)
             os.close(handle)
             try:
@@ -188,20 +188,20 @@ or (n_samples, height, width, channels)
             finally:
                 with suppress(OSError):
                     os.unlink(part)
-        found: np.ndarray = np.load(path, mmap_mode="r")
-        return found
+        features: np.ndarray = np.load(path, mmap_mode="r")
+        return features
 
     def _digest(self, X: Any, probe: np.ndarray) -> str:
         facts = [_VERSION, type(self).__name__, self._facts(), X.shape, str(X.dtype)]
-        found = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode())
-        found.update(probe.tobytes())
+        sha256 = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode())
+        sha256.update(probe.tobytes())
         for start in range(0, len(X), BATCH_SIZE):
             part = X[start : start + BATCH_SIZE]
             if isinstance(part, Tensor):
                 part = part.float() if part.is_floating_point() else part
                 part = part.numpy(force=True)
-            found.update(np.ascontiguousarray(part).view(np.uint8).reshape(-1).data)
-        return found.hexdigest()[:32]
+            sha256.update(np.ascontiguousarray(part).view(np.uint8).reshape(-1).data)
+        return sha256.hexdigest()[:32]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -211,12 +211,12 @@ or (n_samples, height, width, channels)
 
 
 def _holds(path: Path, shape: tuple[int, int]) -> bool:
-    """Tell whether a file holds features of this shape."""
+    """Return True if a file holds features of this shape."""
     try:
-        held = np.load(path, mmap_mode="r")
+        array = np.load(path, mmap_mode="r")
     except (OSError, ValueError, EOFError):
         return False
-    return bool(held.shape == shape and held.dtype == np.float32)
+    return bool(array.shape == shape and array.dtype == np.float32)
 
 
 def _new_map(path: str, shape: tuple[int, int]) -> np.ndarray:
@@ -229,13 +229,13 @@ def _features_of(extract: Extract, X: Any, rows: slice, device: str | torch.devi
     scale = 255 if part.dtype in (np.uint8, torch.uint8) else 1
     if isinstance(part, Tensor):
         part = part.to(torch.float32, copy=True)
-    else:  # a copy, as a module may change what it is given
+    else:  # a copy, as a module may change its input
         with np.errstate(over="ignore"):
             part = torch.from_numpy(np.array(part, np.float32, order="C"))
     with full_precision(device), torch.no_grad():
-        found: np.ndarray = extract(part.to(device) / scale).float().cpu().numpy()
-    if not bool(torch.isfinite(part).all()) or not np.isfinite(found).all():
+        features: np.ndarray = extract(part.to(device) / scale).float().cpu().numpy()
+    if not bool(torch.isfinite(part).all()) or not np.isfinite(features).all():
         raise ValueError(
             "X holds NaN, infinity or numbers too large for float32. Leave such pictures out."
         )
-    return found
+    return features

@@ -109,12 +109,12 @@ class FrozenFeatures(PublicFeatures):
         """SHA-256 of the network: of its file, or of its tensors by name."""
         if self._is_file:
             return hashlib.sha256(self._path.read_bytes()).hexdigest()
-        return digest_of(self._made())
+        return digest_of(self._network())
 
     @property
     def described(self) -> str:
         """What computes the features, and why that costs no privacy."""
-        name = self._path.name if self._is_file else type(self._made()).__name__
+        name = self._path.name if self._is_file else type(self._network()).__name__
         return f"FrozenFeatures({name}), sha256 {self.digest[:16]}, public by declaration"
 
     @property
@@ -135,7 +135,7 @@ class FrozenFeatures(PublicFeatures):
         return path
 
     def _facts(self) -> dict[str, Any]:
-        return {"sha256": self.digest, "code": "" if self._is_file else state_of(self._made())}
+        return {"sha256": self.digest, "code": "" if self._is_file else state_of(self._network())}
 
     def _extractor(self, shape: tuple[int, ...]) -> Extract:
         if self._is_file:
@@ -150,41 +150,41 @@ class FrozenFeatures(PublicFeatures):
                     f"module={self._path.name!r} cannot run on records of shape {shape}: "
                     f"{_line(error, 0 if is_onnx else -1)}."
                 ) from None
-        module = self._made().to(self.used_device)
+        module = self._network().to(self.used_device)
         return _flat(_record_by_record(module, shape, self.used_device))
 
-    def _made(self) -> nn.Module:
+    def _network(self) -> nn.Module:
         """Return a frozen copy of the module, with its weights."""
-        made: Any = self.module
-        if not isinstance(made, nn.Module):
-            if not callable(made):
+        module: Any = self.module
+        if not isinstance(module, nn.Module):
+            if not callable(module):
                 raise TypeError(
                     "module must be a torch.nn.Module, a callable that makes one, or a file, got "
-                    f"{safe_repr(made)}."
+                    f"{safe_repr(module)}."
                 )
             # the same weights in each call, where they are drawn at random
             with (
                 error_context("module", "cannot be made with module_params"),
                 fixed_draws(torch.device("cpu")),
             ):
-                made = made(**(self.module_params or {}))
-        if not isinstance(made, nn.Module):
-            raise TypeError(f"module must make a torch.nn.Module, got {type(made).__name__}.")
-        if any(isinstance(m, torch.jit.ScriptModule) for m in made.modules()):
+                module = module(**(self.module_params or {}))
+        if not isinstance(module, nn.Module):
+            raise TypeError(f"module must make a torch.nn.Module, got {type(module).__name__}.")
+        if any(isinstance(m, torch.jit.ScriptModule) for m in module.modules()):
             raise TypeError(
                 "module holds a torch.jit.ScriptModule. Save it by torch.jit.save, and give the "
                 "file as module."
             )
-        made = copy.deepcopy(made)
+        module = copy.deepcopy(module)
         if self.weights is not None:
-            _load(made, Path(self.weights))
-        elif isinstance(self.module, type) and next(made.parameters(), None) is not None:
+            _load(module, Path(self.weights))
+        elif isinstance(self.module, type) and next(module.parameters(), None) is not None:
             raise ValueError(
                 f"module={self.module.__name__} is a class, whose weights would be drawn at "
                 "random. Give weights=, a module that has its weights, or a function that loads "
                 "them."
             )
-        return made.float().eval().requires_grad_(False)
+        return module.float().eval().requires_grad_(False)
 
 
 def digest_of(module: nn.Module) -> str:
@@ -196,12 +196,12 @@ def digest_of(module: nn.Module) -> str:
     >>> digest_of(one) == digest_of(copy.deepcopy(one)), digest_of(one) == digest_of(other)
     (True, False)
     """
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for name, tensor in sorted(module.state_dict().items()):
         array = tensor.detach().cpu().contiguous().numpy()
-        found.update(repr((name, array.dtype.str, array.shape)).encode())
-        found.update(array.tobytes())
-    return found.hexdigest()
+        sha256.update(repr((name, array.dtype.str, array.shape)).encode())
+        sha256.update(array.tobytes())
+    return sha256.hexdigest()
 
 
 def _load(module: nn.Module, path: Path) -> None:
@@ -249,8 +249,8 @@ def _kind(state: Any) -> str:
 
 def _where_else(state: Mapping[str, Any], name: str) -> str:
     """Return where else in a file a tensor of the module may be, and the remedy."""
-    for key, held in state.items():
-        if isinstance(held, Mapping):
+    for key, value in state.items():
+        if isinstance(value, Mapping):
             return f"The file has other tensors under {key!r}: save these alone."
         if str(key).endswith(f".{name}"):
             prefix = key.removesuffix(name)
@@ -277,8 +277,8 @@ def _record_by_record(
     def one(*args: Tensor) -> Tensor:
         *tensors, x = args
         named = dict(zip(values, tensors, strict=True))
-        made: Tensor = functional_call(called, named, (x[None].clone(),))  # changed in place
-        return made[0]
+        features: Tensor = functional_call(called, named, (x[None].clone(),))  # changed in place
+        return features[0]
 
     try:
         trace = RecordTrace(one, list(values.values()), [torch.full(shape, 0.5, device=device)])
@@ -322,8 +322,8 @@ def _script(path: Path, device: str | torch.device) -> Extract:
         ) from None
 
     def run(x: Tensor) -> Tensor:
-        found: Tensor = copy.deepcopy(loaded)(x.to(device))  # forgets what the copy keeps
-        return found
+        features: Tensor = copy.deepcopy(loaded)(x.to(device))  # forgets what the copy keeps
+        return features
 
     return run
 
@@ -339,23 +339,23 @@ def _onnx_session(path: Path) -> Extract:
         raise ValueError(
             f"module={path.name!r} is not an ONNX file: {_line(error, 0)}. Export it again."
         ) from None
-    (name,) = (given.name for given in session.get_inputs())
+    (name,) = (argument.name for argument in session.get_inputs())
 
     def run(x: Tensor) -> Tensor:
-        found: np.ndarray = session.run(None, {name: x.cpu().numpy()})[0]
-        return torch.from_numpy(found)
+        features: np.ndarray = session.run(None, {name: x.cpu().numpy()})[0]
+        return torch.from_numpy(features)
 
     return run
 
 
 def _flat(run: Extract) -> Extract:
     def flat(x: Tensor) -> Tensor:
-        found = run(x)
-        if not isinstance(found, Tensor) or found.ndim < 2 or len(found) != len(x):
+        features = run(x)
+        if not isinstance(features, Tensor) or features.ndim < 2 or len(features) != len(x):
             raise UnsupportedModuleError(
                 f"module must return features (batch, ...), one row per record, got "
-                f"{tuple(getattr(found, 'shape', ())) or type(found).__name__} for {len(x)}."
+                f"{tuple(getattr(features, 'shape', ())) or type(features).__name__} for {len(x)}."
             )
-        return found.flatten(1)
+        return features.flatten(1)
 
     return flat

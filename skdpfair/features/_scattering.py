@@ -180,8 +180,8 @@ class Scattering2D(PublicFeatures):
         form = self.check(shape)
         mirror = form[0] == 3 if self.mirror == "auto" else bool(self.mirror)
         move = has_channels_last(shape, self.channels)
-        made = _features(kind, form, move, self.J, self.L, self.max_order, mirror)
-        return copy.deepcopy(made)  # whoever gets it may change it
+        extractor = _features(kind, form, move, self.J, self.L, self.max_order, mirror)
+        return copy.deepcopy(extractor)  # whoever gets it may change it
 
     def _extractor(self, shape: tuple[int, ...]) -> Extract:
         return self.network(shape).to(self.used_device)
@@ -223,11 +223,11 @@ class _Features(nn.Module):
 
     def _normalised(self, scattering: Scattering, x: Tensor) -> Tensor:
         """Return the coefficients of all channels, each group of mean 0 and variance 1."""
-        found = scattering(x.flatten(0, 1)).unflatten(0, (-1, x.shape[1]))
+        paths = scattering(x.flatten(0, 1)).unflatten(0, (-1, x.shape[1]))
         if self.mirror:
-            found = (found + found[:, :, scattering.mirrored].flip(-1)) / 2
-            found = found[..., : (found.shape[-1] + 1) // 2]
-        parts = found.split(_GREY if self.colour is None else scattering.group_sizes, 2)
+            paths = (paths + paths[:, :, scattering.mirrored].flip(-1)) / 2
+            paths = paths[..., : (paths.shape[-1] + 1) // 2]
+        parts = paths.split(_GREY if self.colour is None else scattering.group_sizes, 2)
         return torch.cat([layer_norm(p.flatten(1), (p[0].numel(),), eps=_EPS) for p in parts], 1)
 
 

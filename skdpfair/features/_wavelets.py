@@ -84,19 +84,19 @@ class Scattering(nn.Module):
 
     def _part(self, x: Tensor) -> Tensor:
         x = x.index_select(1, self._get("border_0")).index_select(2, self._get("border_1"))
-        found = [self._mean(x[:, None], 0)]
+        first = [self._mean(x[:, None], 0)]
         second = []
         spectrum = self._spectrum(x[:, None])
         for j in range(self.J):
             moduli = self._moduli(spectrum, self._get(f"psi_{j}_0"), j)
-            found.append(self._mean(moduli, j))
+            first.append(self._mean(moduli, j))
             if self.max_order == 1 or j + 1 == self.J:
                 continue
             inner = self._spectrum(moduli[:, :, None])
             for k in range(j + 1, self.J):
                 pairs = self._moduli(inner, self._get(f"psi_{k}_{j}"), k - j)
                 second.append(self._mean(pairs.flatten(1, 2), k))
-        return torch.cat([*found, *second], 1)
+        return torch.cat([*first, *second], 1)
 
     def _spectrum(self, x: Tensor) -> Any:
         return torch.fft.fft2(x)
@@ -165,12 +165,12 @@ def _wavelets(shape: Sequence[int], j: int, L: int) -> Tensor:
     """Return the spectra (L, height, width), float64, of the Morlet wavelets of one scale."""
     angles = [k * math.pi / L for k in range(L)]
     sigma, xi, slant = 0.8 * 2**j, 0.75 * math.pi / 2**j, 4 / L
-    found = []
+    waves = []
     for angle in angles:
         wave = _gabor(shape, sigma, angle, xi, slant)
         bump = _gabor(shape, sigma, angle, 0.0, slant)
-        found.append(np.fft.fft2(wave - wave.sum() / bump.sum() * bump).real)
-    return torch.from_numpy(np.stack(found))
+        waves.append(np.fft.fft2(wave - wave.sum() / bump.sum() * bump).real)
+    return torch.from_numpy(np.stack(waves))
 
 
 def _gabor(shape: Sequence[int], sigma: float, angle: float, xi: float, slant: float) -> np.ndarray:
@@ -182,8 +182,8 @@ def _gabor(shape: Sequence[int], sigma: float, angle: float, xi: float, slant: f
     exponent = -(curvature[0, 0] * u**2 + 2 * curvature[0, 1] * u * v + curvature[1, 1] * v**2)
     wave = np.exp(exponent + 1j * xi * (u * math.cos(angle) + v * math.sin(angle)))
     periodic = wave.reshape(5, shape[0], 5, shape[1]).sum((0, 2))
-    found: np.ndarray = periodic / (2 * math.pi * sigma**2 / slant)
-    return found
+    bump: np.ndarray = periodic / (2 * math.pi * sigma**2 / slant)
+    return bump
 
 
 def _sampled(spectra: Tensor, r: int) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from skdpfair._validate import safe_repr
+from skdpfair._validate import error_context_without_data, safe_repr
 
 
 def in_pandas(X: Any) -> Any:
@@ -32,13 +32,13 @@ def check_indexes(**arguments: Any) -> None:
     An X that counts from 0, as transformers make of arrays, says nothing of other labels.
     """
     parts: dict[str, Any] = {}
-    for name, given in arguments.items():
-        inner = given.items() if isinstance(given, Mapping) else ()
-        parts |= {name: given} | {f"{name}[{safe_repr(key)}]": part for key, part in inner}
+    for name, value in arguments.items():
+        inner = value.items() if isinstance(value, Mapping) else ()
+        parts |= {name: value} | {f"{name}[{safe_repr(key)}]": part for key, part in inner}
     indexed = {n: v.index for n, v in parts.items() if isinstance(v, (pd.Series, pd.DataFrame))}
     others = [index for name, index in indexed.items() if name != "X"]
-    own = indexed.get("X", pd.Index([""]))
-    if own.equals(pd.RangeIndex(len(own))) and not any(own.isin(i).all() for i in others):
+    of_x = indexed.get("X", pd.Index([""]))
+    if of_x.equals(pd.RangeIndex(len(of_x))) and not any(of_x.isin(i).all() for i in others):
         del indexed["X"]
     first = next(iter(indexed), "")
     for name, other in indexed.items():
@@ -61,6 +61,26 @@ def by_index(score: Callable[..., float]) -> Callable[..., float]:
         return score(self, X, y, sample_weight)
 
     return checked
+
+
+def one_column(y: Any, what: str, meta_estimator: str, dtype: Any = None) -> Any:
+    """Return y, as an array unless it has a dtype; refuse masked, complex and several columns.
+
+    ``what`` a row holds, and which estimator of scikit-learn takes several, are for the messages.
+    """
+    refuse_masked("y", y)
+    with error_context_without_data("y", f"must hold one {what} for each row"):
+        column = y if hasattr(y, "dtype") else np.asarray(y, dtype=dtype)
+        shape = tuple(column.shape)
+    if len(shape) > 2 or (len(shape) == 2 and shape[1] != 1):
+        raise ValueError(
+            f"y should be a 1d array, got an array of shape {shape}. Fit one estimator for each "
+            f"column, by sklearn.multioutput.{meta_estimator}: each fit reads all records, so that "
+            "their epsilons add up (PrivacyLedger computes the total)."
+        )
+    if getattr(column.dtype, "kind", None) == "c":
+        raise ValueError(f"Complex data not supported: y must hold one {what} for each row.")
+    return column
 
 
 def refuse_masked(name: str, values: object) -> None:

@@ -9,7 +9,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import column_or_1d
 
 from skdpfair._validate import error_context, error_context_without_data, safe_repr
-from skdpfair.inputs.columns import refuse_masked
+from skdpfair.inputs.columns import one_column
 
 _NOT_LABELS = "cannot be read as class labels"
 _KINDS = ("binary", "multiclass")
@@ -17,39 +17,27 @@ _KINDS = ("binary", "multiclass")
 
 def read(y: Any) -> np.ndarray:
     """Return labels as an array of shape (n_samples,), none of them missing."""
-    refuse_masked("y", y)
-    with error_context_without_data("y", _NOT_LABELS):
-        given = y if hasattr(y, "dtype") else np.asarray(y, dtype=object)
-        shape = tuple(given.shape)
-    if len(shape) > 2 or (len(shape) == 2 and shape[1] != 1):
-        raise ValueError(
-            f"y should be a 1d array, got an array of shape {shape}. For several labels of each "
-            "row, fit one classifier for each column, by "
-            "sklearn.multioutput.MultiOutputClassifier: each fit reads all records, so that their "
-            "epsilons add up (PrivacyLedger computes the total)."
-        )
-    if getattr(given.dtype, "kind", None) == "c":
-        raise ValueError("Complex data not supported: y must hold one label for each row.")
-    if given is not y:
+    column = one_column(y, "label", "MultiOutputClassifier", object)
+    if column is not y:
         _refuse_mixed("y", y)  # which numpy would turn into text
     with error_context_without_data("y", _NOT_LABELS):
         is_pandas_own = pd.api.types.is_extension_array_dtype(getattr(y, "dtype", None))
-        found = y.to_numpy(dtype=object) if is_pandas_own else y  # numpy would make them floats
-        found = plain(column_or_1d(found, warn=True))
-        missing = pd.isna(found).any()
-        infinite = found.dtype.kind == "f" and np.isinf(found).any()
+        labels = y.to_numpy(dtype=object) if is_pandas_own else y  # numpy would make them floats
+        labels = plain(column_or_1d(labels, warn=True))
+        missing = pd.isna(labels).any()
+        infinite = labels.dtype.kind == "f" and np.isinf(labels).any()
     if missing or infinite:
         what = "NaN" if missing else "infinity"
         raise ValueError(f"Input y contains {what}. Drop or label the rows without a class.")
-    if found.dtype.kind in "OS":
-        _refuse_mixed("y", found)
+    if labels.dtype.kind in "OS":
+        _refuse_mixed("y", labels)
     with error_context_without_data("y", _NOT_LABELS):
-        kind = type_of_target(distinct(found))  # raises where labels cannot be sorted
+        kind = type_of_target(distinct(labels))  # raises where labels cannot be sorted
     if kind not in _KINDS:
         raise ValueError(
             f"Unknown label type: {kind}. y must hold one of a few classes for each row."
         )
-    return found
+    return labels
 
 
 def plain(values: np.ndarray) -> np.ndarray:
@@ -65,14 +53,14 @@ def plain(values: np.ndarray) -> np.ndarray:
 
 
 def kinds(values: np.ndarray) -> set[str]:
-    """Return what kinds of values there are: texts, numbers, as flags are, or names of types."""
+    """Return the kinds of the values: texts, numbers, as flags are, or names of types."""
     types = {values.dtype.type} if values.dtype.kind in "biuf" else set(map(type, values.tolist()))
     names = {np.bool_: "numbers", Number: "numbers", str: "texts", bytes: "bytes"}
     return {next((n for of, n in names.items() if issubclass(t, of)), t.__name__) for t in types}
 
 
 def classes_of(y: np.ndarray, declared: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the classes, as found in y or as declared, and the code of each label."""
+    """Return the classes, those of y or as declared, and the code of each label."""
     if len(y) == 0:
         raise ValueError("X and y have 0 samples, and a classifier needs two classes or more.")
     classes = distinct(y) if declared is None else _declared(declared)
@@ -83,8 +71,8 @@ def classes_of(y: np.ndarray, declared: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def distinct(values: np.ndarray) -> np.ndarray:
     """Return the distinct values in order; memory is that of a part of them."""
-    found = [np.unique(part) for part in _parts(values)]
-    return found[0] if len(found) == 1 else np.unique(np.concatenate(found))
+    parts = [np.unique(part) for part in _parts(values)]
+    return parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
 
 
 def _parts(values: np.ndarray) -> list[np.ndarray]:
@@ -104,10 +92,10 @@ def codes_in(classes: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def positions(classes: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return the position of each label among the classes, -1 of others; True is 1."""
-    found = distinct(y)
+    labels = distinct(y)
     position = {label: code for code, label in enumerate(np.asarray(classes).tolist())}
-    at = np.array([position.get(label, -1) for label in found.tolist()], dtype=np.int64)
-    return np.concatenate([at[np.searchsorted(found, part)] for part in _parts(y)])
+    at = np.array([position.get(label, -1) for label in labels.tolist()], dtype=np.int64)
+    return np.concatenate([at[np.searchsorted(labels, part)] for part in _parts(y)])
 
 
 def _declared(declared: Any) -> np.ndarray:
@@ -131,8 +119,8 @@ def _refuse_mixed(name: str, values: Any) -> None:
         missing = pd.isna(values)
     if missing.any():
         raise ValueError(f"Input {name} contains NaN. Drop or label the rows without a class.")
-    found = kinds(values)
-    if "bytes" in found:
+    types = kinds(values)
+    if "bytes" in types:
         raise ValueError(f"{name} holds bytes. Decode them to texts.")
-    if "texts" in found and len(found) > 1:
+    if "texts" in types and len(types) > 1:
         raise ValueError(f"{name} mixes texts and other labels. Spell all labels alike.")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 # by identity, as arrays have no hash; with a checksum, as arrays may be changed in place
-_MADE: dict[int, tuple[weakref.ref[Any], int | None, str]] = {}
+_NOTES: dict[int, tuple[weakref.ref[Any], int | None, str]] = {}
 
 
 def note(array: np.ndarray, features: str) -> np.ndarray:
@@ -18,13 +18,13 @@ def note(array: np.ndarray, features: str) -> np.ndarray:
     Copies and parts of the array are other arrays, of which nothing is known.
     """
     key = id(array)
-    alive = weakref.ref(array, lambda _: _MADE.pop(key, None))
-    _MADE[key] = alive, _checksum(array), features
+    alive = weakref.ref(array, lambda _: _NOTES.pop(key, None))
+    _NOTES[key] = alive, _checksum(array), features
     return array
 
 
 def noted(array: Any) -> str | None:
-    """Return what computed an array, or None if nothing was noted.
+    """Return the note on an array, or None if there is none.
 
     Examples
     --------
@@ -32,9 +32,9 @@ def noted(array: Any) -> str | None:
     >>> noted(rows), noted(rows.copy()), noted(7)
     ('Scattering2D(), which learns nothing', None, None)
     """
-    if not isinstance(array, np.ndarray) or id(array) not in _MADE:
+    if not isinstance(array, np.ndarray) or id(array) not in _NOTES:
         return None
-    alive, checksum, features = _MADE[id(array)]
+    alive, checksum, features = _NOTES[id(array)]
     same = checksum == _checksum(array) and alive() is array
     return features if same else None
 

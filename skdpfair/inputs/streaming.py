@@ -71,19 +71,19 @@ class SparseRows:
         return torch.from_numpy(self.matrix.toarray()).to(self.device)
 
     def bad_columns(self) -> np.ndarray:
-        """Tell for each column whether it holds a number that is not finite."""
+        """Return a mask of the columns that hold a number that is not finite."""
         bad = np.zeros(self.shape[1], dtype=bool)
         bad[self.matrix.indices[~np.isfinite(self.matrix.data)]] = True
         return bad
 
 
 def is_streamed(X: object) -> bool:
-    """Tell whether rows are fetched batch by batch, never all at once."""
+    """Return True for rows that are fetched batch by batch, never all at once."""
     return isinstance(X, (np.memmap, torch.Tensor, SparseRows, MappedRows))
 
 
 def is_sparse(X: object) -> bool:
-    """Tell whether X is a tensor that does not hold each number."""
+    """Return True for a tensor that does not hold each number."""
     return isinstance(X, torch.Tensor) and X.layout is not torch.strided
 
 
@@ -102,10 +102,10 @@ def as_rows(x: Any, rows: slice | np.ndarray) -> np.ndarray:
     scale = BYTES if are_bytes(part) else 1
     if isinstance(part, torch.Tensor):
         part = part.to(torch.float32).numpy(force=True)  # numpy knows no bfloat16
-    found: np.ndarray = np.require(part, np.float32, ["C", "W", "E"])
-    return found if scale == 1 else found / np.float32(scale)
+    dense: np.ndarray = np.require(part, np.float32, ["C", "W", "E"])
+    return dense if scale == 1 else dense / np.float32(scale)
 
 
 def are_bytes(x: Any) -> bool:
-    """Tell whether an array or tensor holds pictures of bytes, which are divided by 255."""
+    """Return True for pictures of bytes, which are divided by 255."""
     return x.ndim > 2 and x.dtype in (np.uint8, torch.uint8)

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils.validation import column_or_1d
 
 from skdpfair._validate import error_context, error_context_without_data, number, safe_repr
-from skdpfair.inputs.columns import refuse_masked
+from skdpfair.inputs.columns import one_column
 
 _NOT_NUMBERS = "must hold one number for each row"
 
@@ -27,10 +27,10 @@ def range_of(y_range: Any) -> tuple[float, float]:
     if isinstance(y_range, (str, bytes, dict, set, frozenset)) or y_range is None:
         raise ValueError(f"{wanted}, got {safe_repr(y_range)}.")
     with error_context("y_range", "must be a pair (low, high) of numbers"):
-        given = list(y_range)
-    if len(given) != 2:
+        limits = list(y_range)
+    if len(limits) != 2:
         raise ValueError(f"{wanted}, got {safe_repr(y_range)}.")
-    low, high = (number("y_range", value, low=-1e300, high=1e300) for value in given)
+    low, high = (number("y_range", value, low=-1e300, high=1e300) for value in limits)
     if not low / 2 < high / 2:
         raise ValueError(f"{wanted}, got {safe_repr(y_range)}.")
     return float(low), float(high)
@@ -50,23 +50,12 @@ def limits_of(y: np.ndarray) -> tuple[float, float]:
 
 def read(y: Any) -> np.ndarray:
     """Return targets as float64 of shape (n_samples,), all finite."""
-    refuse_masked("y", y)
+    column = one_column(y, "number", "MultiOutputRegressor")
     with error_context_without_data("y", _NOT_NUMBERS):
-        given = y if hasattr(y, "dtype") else np.asarray(y)
-        shape = tuple(given.shape)
-    if len(shape) > 2 or (len(shape) == 2 and shape[1] != 1):
-        raise ValueError(
-            f"y should be a 1d array, got an array of shape {shape}. Fit one regressor for each "
-            "column, by sklearn.multioutput.MultiOutputRegressor: each fit reads all records, so "
-            "that their epsilons add up."
-        )
-    if getattr(given.dtype, "kind", None) == "c":
-        raise ValueError("Complex data not supported: y must hold one number for each row.")
-    with error_context_without_data("y", _NOT_NUMBERS):
-        found = column_or_1d(given, warn=True)
-        if found.dtype.kind in "SUMmV":
+        column = column_or_1d(column, warn=True)
+        if column.dtype.kind in "SUMmV":
             raise ValueError("it holds texts, dates or records")
-        numbers: np.ndarray = np.asarray(found, dtype=np.float64)
+        numbers: np.ndarray = np.asarray(column, dtype=np.float64)
     if not np.isfinite(numbers).all():
         what = "NaN" if np.isnan(numbers).any() else "infinity"
         raise ValueError(f"Input y contains {what}. Drop the rows without a target.")
@@ -83,8 +72,8 @@ def scaled(y: np.ndarray, y_range: tuple[float, float]) -> np.ndarray:
     """
     low, high = y_range
     share = (np.clip(y, low, high) / 2 - low / 2) / (high / 2 - low / 2)
-    found: np.ndarray = np.clip(2 * share - 1, -1, 1).astype(np.float32)
-    return found
+    outputs: np.ndarray = np.clip(2 * share - 1, -1, 1).astype(np.float32)
+    return outputs
 
 
 def unscaled(outputs: np.ndarray, y_range: tuple[float, float]) -> np.ndarray:
@@ -97,5 +86,5 @@ def unscaled(outputs: np.ndarray, y_range: tuple[float, float]) -> np.ndarray:
     """
     low, high = y_range
     share = (np.clip(outputs, -1, 1) + 1) / 2
-    found: np.ndarray = np.clip(low * (1 - share) + high * share, low, high)
-    return found
+    predictions: np.ndarray = np.clip(low * (1 - share) + high * share, low, high)
+    return predictions

@@ -1,5 +1,7 @@
 """Clipping rule, thresholds that follow the norms, and group counts, for several methods."""
 
+import abc
+from dataclasses import dataclass
 from numbers import Real
 from typing import NamedTuple
 
@@ -7,7 +9,16 @@ import torch
 from sklearn.utils._param_validation import Interval
 from torch import Tensor
 
-from skdpfair.mechanism import Clip, PerSample, Query, Release, Task
+from skdpfair.mechanism import (
+    Clip,
+    Method,
+    PerSample,
+    Query,
+    Release,
+    State,
+    Task,
+    count_noise,
+)
 
 NOT_NEGATIVE = [Interval(Real, 0, None, closed="left")]
 
@@ -33,6 +44,16 @@ def clip_at(max_norm: float, sample: PerSample) -> Clip:
     """Return the weights of DP-SGD with clipping bound ``max_norm``."""
     bound = sample.norm.new_full((), max_norm)
     return Clip(clip_to(bound, sample.norm), bound)
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class ClippedMethod(Method, abc.ABC):
+    """A method whose gradient sum is that of DP-SGD, clipped to ``max_grad_norm``."""
+
+    max_grad_norm: float | str = "auto"
+
+    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
+        return clip_at(self.number("max_grad_norm", 1.0), sample)
 
 
 class Threshold(NamedTuple):
@@ -72,3 +93,21 @@ def moved(state: Threshold, release: Release, lowest: float = 0.0) -> Threshold:
     exponent = torch.addcmul(state.decay, release["above_z"][0], state.gain)
     z = state.z * exponent.clamp(-1.0, 1.0).exp()
     return state._replace(z=z.clamp(max(1e-4, lowest), 1e4))
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class AdaptiveMethod(ClippedMethod, abc.ABC):
+    """A method that learns its clipping bound: ``target_share`` of the norms exceed it."""
+
+    target_share: float = 0.1
+    count_noise_multiplier: float | str = "auto"
+
+    def start(self, task: Task) -> Threshold:
+        first = self.number("max_grad_norm", 1.0)
+        return first_threshold(first, task, gain=0.2, share=self.target_share)
+
+    def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
+        return (count_above(count_noise(self.count_noise_multiplier, noise_multiplier)),)
+
+    def update(self, state: Threshold, release: Release) -> Threshold:
+        return moved(state, release)

@@ -25,9 +25,9 @@ def sensitivities(method: Method, task: Task, n_classes: int = 2) -> dict[str, f
     >>> sensitivities(get_method("global_adapt", max_grad_norm=0.5), task)
     {'gradient sum': 0.5, 'above_z': 1.0}
     """
-    bounds = set(_bounds(method, task, n_classes))
-    found = {GRADIENT: bounds.pop() if len(bounds) == 1 else None}
-    return found | {query.name: query.sensitivity for query in method.queries(task, 1.0)}
+    of_steps = set(_bounds(method, task, n_classes))
+    bounds = {GRADIENT: of_steps.pop() if len(of_steps) == 1 else None}
+    return bounds | {query.name: query.sensitivity for query in method.queries(task, 1.0)}
 
 
 def methods_table() -> pd.DataFrame:
@@ -70,9 +70,9 @@ def paper(cls: type[Method]) -> str:
     >>> paper(METHODS["dpsgd"])
     'Abadi 2016'
     """
-    found = re.match(r"([a-z]+)(\d{4})", cls.reference)
-    if found:
-        return f"{found[1].title()} {found[2]}"
+    key = re.match(r"([a-z]+)(\d{4})", cls.reference)
+    if key:
+        return f"{key[1].title()} {key[2]}"
     entry = references(cls).partition(";")[0]
     years = re.findall(r"\b(?:19|20)\d\d\b(?!\.\d)", entry)  # and no number of arXiv
     return f"{re.findall(r'[^ ,]+', entry)[0]} {years[-1]}" if years else entry
@@ -94,9 +94,9 @@ def _releases(cls: type[Method]) -> dict[str, str]:
     by_bound = [cls()] * 2
     if "max_grad_norm" in cls().get_params():
         by_bound = [cls(max_grad_norm=c) for c in (1.0, 2.0)]
-    found = [sensitivities(method, _task(2)) for method in by_bound]
-    words = {name: _in_words(*(f[name] for f in found)) for name in found[0]}
-    if found[0][GRADIENT] is None:
+    by_release = [sensitivities(method, _task(2)) for method in by_bound]
+    words = {name: _in_words(*(f[name] for f in by_release)) for name in by_release[0]}
+    if by_release[0][GRADIENT] is None:
         pairs = zip(*(_bounds(method, _task(2)) for method in by_bound), strict=True)
         scales = by_bound[0] is not by_bound[1] and all(math.isclose(b, 2 * a) for a, b in pairs)
         words[GRADIENT] = "C times released factors" if scales else "released"

@@ -5,19 +5,16 @@ from dataclasses import dataclass
 import torch
 
 from skdpfair.mechanism import (
-    Clip,
     EarlySample,
     Extra,
-    Method,
-    PerSample,
     Release,
     State,
 )
-from skdpfair.methods._clipping import NOT_NEGATIVE, clip_at
+from skdpfair.methods._clipping import NOT_NEGATIVE, ClippedMethod
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class BAM(Method, name="bam", reference="knolle2023bias"):
+class BAM(ClippedMethod, name="bam", reference="knolle2023bias"):
     r"""Clip :math:`g'_i = \nabla \ell_i(\theta + \lambda g_i / \lVert g_i \rVert)` to C.
 
     The sharpness of each record's own loss counts, so that training seeks places where clipping
@@ -55,7 +52,6 @@ class BAM(Method, name="bam", reference="knolle2023bias"):
     Clip(weight=tensor([0.2500, 1.0000]), bound=tensor(1.))
     """
 
-    max_grad_norm: float | str = "auto"
     perturbation_radius: float = 0.02
     exact: bool = False
 
@@ -71,11 +67,11 @@ class BAM(Method, name="bam", reference="knolle2023bias"):
         return 0.0 if self.exact else self.perturbation_radius
 
     def sees_gradients(self) -> bool:
-        """Return whether the gradient is exact, which needs that of the loss first."""
+        """Return ``exact``: that gradient needs the one of the loss first."""
         return self.exact
 
     def changes_gradients(self) -> bool:
-        """Return whether the gradient is exact."""
+        """Return ``exact``."""
         return self.exact
 
     def extra(self, sample: EarlySample, state: State, release: Release) -> Extra | None:
@@ -85,7 +81,3 @@ class BAM(Method, name="bam", reference="knolle2023bias"):
         scale = torch.where(sample.norm > 0, self.perturbation_radius / sample.norm, 0.0)
         nothing = torch.zeros_like(sample.probability)
         return Extra(nothing, hvp_vectors=sample.gradient * scale[:, None])
-
-    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
-        """Clip to C."""
-        return clip_at(self.number("max_grad_norm", 1.0), sample)

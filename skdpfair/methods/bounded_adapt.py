@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from skdpfair.mechanism import Clip, Method, PerSample, Query, Release, Task, count_noise
-from skdpfair.methods._clipping import Threshold, clip_to, count_above, first_threshold, moved
+from skdpfair.mechanism import Clip, PerSample, Release
+from skdpfair.methods._clipping import AdaptiveMethod, Threshold, clip_to, moved
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class BoundedAdapt(Method, name="bounded_adapt"):
+class BoundedAdapt(AdaptiveMethod, name="bounded_adapt"):
     r"""Weigh record i by :math:`\min(1, C / \lVert g_i \rVert)`, and learn C.
 
     Released: the count b of norms above C, of sensitivity 1, and the gradient sum, of sensitivity
@@ -37,17 +37,7 @@ class BoundedAdapt(Method, name="bounded_adapt"):
     Clip(weight=tensor([0.2500, 1.0000]), bound=tensor(1.))
     """
 
-    max_grad_norm: float | str = "auto"
     min_grad_norm: float | str = "auto"
-    target_share: float = 0.1
-    count_noise_multiplier: float | str = "auto"
-
-    def start(self, task: Task) -> Threshold:
-        first = self.number("max_grad_norm", 1.0)
-        return first_threshold(first, task, gain=0.2, share=self.target_share)
-
-    def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
-        return (count_above(count_noise(self.count_noise_multiplier, noise_multiplier)),)
 
     def clip(self, sample: PerSample, state: Threshold, release: Release) -> Clip:
         bound = state.z.to(sample.norm.dtype)

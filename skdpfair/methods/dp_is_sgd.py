@@ -7,15 +7,15 @@ import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
-from skdpfair.mechanism import Clip, Method, PerSample, Release, State, Task
-from skdpfair.methods._clipping import clip_at
+from skdpfair.mechanism import Task
+from skdpfair.methods._clipping import ClippedMethod
 from skdpfair.methods._fractions import SHARES, balancing_rates, declared
 
 CAP_FACTOR = 3.0
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class DPISSGD(Method, name="dp_is_sgd", reference="kulynych2022what"):
+class DPISSGD(ClippedMethod, name="dp_is_sgd", reference="kulynych2022what"):
     r"""Draw a record of group k with probability :math:`p_k = \min(p^*, q / (K q_k))`, clip to C.
 
     q is the sample rate and :math:`q_k` the share of group k, public or counted with noise once,
@@ -49,7 +49,6 @@ class DPISSGD(Method, name="dp_is_sgd", reference="kulynych2022what"):
     tensor([0.0625, 0.2000], dtype=torch.float64)
     """
 
-    max_grad_norm: float | str = "auto"
     group_probabilities: object = None
     group_count_noise_multiplier: float | str = "auto"
     max_sample_rate: float | str = "auto"
@@ -74,6 +73,3 @@ class DPISSGD(Method, name="dp_is_sgd", reference="kulynych2022what"):
         if shares is None:
             return torch.full((task.n_groups,), cap, dtype=torch.float64)
         return balancing_rates(task, shares, cap)
-
-    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
-        return clip_at(self.number("max_grad_norm", 1.0), sample)

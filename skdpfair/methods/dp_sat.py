@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.linalg import vector_norm
 
-from skdpfair.mechanism import Clip, Method, PerSample, Release, State
-from skdpfair.methods._clipping import NOT_NEGATIVE, clip_at
+from skdpfair.mechanism import Release
+from skdpfair.methods._clipping import NOT_NEGATIVE, ClippedMethod
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class DPSAT(Method, name="dp_sat", reference="park2023differentially"):
+class DPSAT(ClippedMethod, name="dp_sat", reference="park2023differentially"):
     r"""Clip :math:`\nabla \ell_i(\theta + \rho \tilde g / \lVert \tilde g \rVert)` to C.
 
     :math:`\tilde g` is the gradient released one step before, noise and all, so the ascent is
@@ -38,7 +38,6 @@ class DPSAT(Method, name="dp_sat", reference="park2023differentially"):
     (None, tensor([0.3000, 0.4000]))
     """
 
-    max_grad_norm: float | str = "auto"
     perturbation_radius: float = 0.05
 
     _parameter_constraints = {"perturbation_radius": NOT_NEGATIVE}
@@ -46,9 +45,6 @@ class DPSAT(Method, name="dp_sat", reference="park2023differentially"):
     def parameter_perturbation(self, state: Tensor | None) -> Tensor | None:
         """Return rho times the direction of the last released gradient."""
         return None if state is None else self.perturbation_radius * state
-
-    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
-        return clip_at(self.number("max_grad_norm", 1.0), sample)
 
     def update(self, state: Tensor | None, release: Release) -> Tensor:
         """Keep the direction of the released gradient; none where it is zero."""

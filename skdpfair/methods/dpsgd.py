@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 
-from skdpfair.mechanism import Clip, Method, PerSample, Release, State
-from skdpfair.methods._clipping import clip_at
+from skdpfair.methods._clipping import ClippedMethod
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class DPSGD(Method, name="dpsgd", reference="abadi2016deep"):
+class DPSGD(ClippedMethod, name="dpsgd", reference="abadi2016deep"):
     r"""Weigh record i by :math:`w_i = \min(1, C / \lVert g_i \rVert)`.
 
     Released each step: the gradient sum, of sensitivity C, with noise
@@ -28,9 +27,3 @@ class DPSGD(Method, name="dpsgd", reference="abadi2016deep"):
     >>> DPSGD(max_grad_norm=1.0).clip(per_sample(norm=[4.0, 0.5]), None, {})
     Clip(weight=tensor([0.2500, 1.0000]), bound=tensor(1.))
     """
-
-    max_grad_norm: float | str = "auto"
-
-    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
-        """Clip to C."""
-        return clip_at(self.number("max_grad_norm", 1.0), sample)

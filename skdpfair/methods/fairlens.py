@@ -128,7 +128,7 @@ def extra_of(
     bound: Tensor,
     batch_size: Tensor | float,
 ) -> Extra:
-    """Return what both regularisers, weighted, add to each record's gradient.
+    """Return the term of both regularisers, weighted, in each record's gradient.
 
     ``sums`` holds ``gradients`` and ``clipped`` of :func:`first`; None leaves R_1 out.
     """
@@ -172,9 +172,9 @@ def first(
     sides = torch.zeros_like(size)
     sides[:1].fill_(1.0)
     sides[1:2].fill_(-1.0)
-    own = (batch_size / size * sides).index_select(0, sample.group)
+    of_group = (batch_size / size * sides).index_select(0, sample.group)
     along_v, along_g = _through_clipping(sample, bound, v)
-    vectors = torch.stack([own, along_v], dim=1) @ torch.stack([u, v])
+    vectors = torch.stack([of_group, along_v], dim=1) @ torch.stack([u, v])
     vectors.addcmul_(sample.gradient, along_g[:, None])
     return vectors.mul_(torch.sign(torch.dot(u, v)))
 

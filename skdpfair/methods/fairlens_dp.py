@@ -8,18 +8,15 @@ import torch
 from torch import Tensor
 
 from skdpfair.mechanism import (
-    Clip,
     EarlySample,
     Extra,
-    Method,
     PerSample,
     Query,
     Release,
-    State,
     Task,
     count_noise,
 )
-from skdpfair.methods._clipping import clip_at
+from skdpfair.methods._clipping import ClippedMethod
 from skdpfair.methods.fairlens import WEIGHTS, clipped_to, extra_of, group_rows, in_groups
 
 MOST_PARAMETERS = 1000
@@ -33,7 +30,7 @@ class Sizes(NamedTuple):
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class FairLensDP(Method, name="fairlens_dp", reference="tran2021fairness"):
+class FairLensDP(ClippedMethod, name="fairlens_dp", reference="tran2021fairness"):
     r"""Clip the gradient of :math:`\ell_i + \gamma_1 r_{1i} + \gamma_2 r_{2i}` to C.
 
     The r are each record's share of FairLens' :math:`R_1` and :math:`R_2` (see "fairlens"), for
@@ -66,7 +63,6 @@ class FairLensDP(Method, name="fairlens_dp", reference="tran2021fairness"):
     Clip(weight=tensor([0.2500, 1.0000]), bound=tensor(1.))
     """
 
-    max_grad_norm: float | str = "auto"
     group_max_grad_norm: float | str = "auto"
     gamma1: float = 0.0
     gamma2: float = 1.0
@@ -112,9 +108,6 @@ class FairLensDP(Method, name="fairlens_dp", reference="tran2021fairness"):
             sums = rows[:k] * r, rows[k] * c
         weights = self.gamma1, self.gamma2
         return extra_of(weights, sample, released[: 2 * k], sums, c, state.batch_size)
-
-    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
-        return clip_at(self.number("max_grad_norm", 1.0), sample)
 
     def _bounds(self, sample: PerSample) -> list[Tensor]:
         c = self.number("max_grad_norm", 1.0)

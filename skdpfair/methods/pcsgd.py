@@ -7,12 +7,12 @@ import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skdpfair._validate import number, safe_repr
-from skdpfair.mechanism import Clip, Method, Params, PerSample, Release, State
-from skdpfair.methods._clipping import clip_at, clip_to
+from skdpfair.mechanism import Params, State
+from skdpfair.methods._clipping import ClippedMethod, clip_to
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class PCSGD(Method, name="pcsgd", reference="li2024pcsgd"):
+class PCSGD(ClippedMethod, name="pcsgd", reference="li2024pcsgd"):
     r"""Clip to C, step, then project: :math:`\theta \gets P(\theta - \gamma_t \tilde g_t)`.
 
     P maps all trainable parameters jointly to the nearest point of the feasible set, and the
@@ -48,7 +48,6 @@ class PCSGD(Method, name="pcsgd", reference="li2024pcsgd"):
     {'weight': tensor([1.5000]), 'bias': tensor([-2.])}
     """
 
-    max_grad_norm: float | str = "auto"
     radius: float = 100.0
     feasible_set: str = "ball"
     schedule: tuple[float, float] | None = None
@@ -67,9 +66,6 @@ class PCSGD(Method, name="pcsgd", reference="li2024pcsgd"):
             )
         for value in self.schedule or ():
             number("schedule's c0 and c1", value, low=0, low_open=True)
-
-    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
-        return clip_at(self.number("max_grad_norm", 1.0), sample)
 
     def project(self, params: Params, state: State) -> Params:
         if self.feasible_set == "box":

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import torch
 
-from skdpfair.mechanism import Clip, Method, PerSample, Query, Release, Task, count_noise
-from skdpfair.methods._clipping import Threshold, count_above, first_threshold, moved
+from skdpfair.mechanism import Clip, PerSample, Release
+from skdpfair.methods._clipping import AdaptiveMethod, Threshold
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class SoftAdaClip(Method, name="soft_adaclip"):
+class SoftAdaClip(AdaptiveMethod, name="soft_adaclip"):
     r"""Weigh record i by :math:`C \tanh(\lVert g_i \rVert / C) / \lVert g_i \rVert`, and learn C.
 
     Longer gradients stay longer, but below C.  Released: the count b of norms above C, of
@@ -38,21 +38,7 @@ class SoftAdaClip(Method, name="soft_adaclip"):
     Clip(weight=tensor([0.2498, 0.9242]), bound=tensor(1.))
     """
 
-    max_grad_norm: float | str = "auto"
-    target_share: float = 0.1
-    count_noise_multiplier: float | str = "auto"
-
-    def start(self, task: Task) -> Threshold:
-        first = self.number("max_grad_norm", 1.0)
-        return first_threshold(first, task, gain=0.2, share=self.target_share)
-
-    def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
-        return (count_above(count_noise(self.count_noise_multiplier, noise_multiplier)),)
-
     def clip(self, sample: PerSample, state: Threshold, release: Release) -> Clip:
         bound = state.z.to(sample.norm.dtype)
         ratio = (sample.norm / bound).clamp(min=1e-6)
         return Clip(torch.tanh(ratio) / ratio, bound)
-
-    def update(self, state: Threshold, release: Release) -> Threshold:
-        return moved(state, release)
