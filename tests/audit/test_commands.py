@@ -59,16 +59,12 @@ def test_a_step_is_told_in_short_lines_and_quietly():
     assert "minutes" in invoke("audit", "step", "--help").output
 
 
-def test_the_steps_of_a_fit_show_more_than_its_model():
-    size = ["--records", 1000, "--canaries", 400, "--epsilon", 16, "--seed", 0, "--json"]
-    found = {}
-    for attack in ("black_box", "white_box"):
-        result = invoke("audit", "run", *size, "--attack", attack)
-        assert result.exit_code == 0, result.output
-        found[attack] = json.loads(result.stdout)
-    assert found["white_box"]["n_guesses"] == 400
-    lower = {attack: facts["epsilon_lower"] for attack, facts in found.items()}
-    assert lower["black_box"] < 6 < lower["white_box"] <= 16
+def test_a_fit_is_watched_as_asked():
+    size = ["--records", 400, "--canaries", 100, "--epsilon", 16, "--seed", 0, "--json"]
+    result = invoke("audit", "run", *size, "--attack", "white_box")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["n_guesses"] == 100 and 0 < found["epsilon_lower"] <= 16
 
 
 @pytest.fixture
