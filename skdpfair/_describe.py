@@ -11,8 +11,15 @@ from sklearn.base import BaseEstimator
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 
-_DEEPEST = 8  # containers and objects within one another that a description goes into
-_KNOWN = {"builtins", "torch", "skorch", "sklearn", "numpy", "skdpfair"}  # told by their names
+MAX_DEPTH = 8  # containers and objects within one another that a description goes into
+_KNOWN = {
+    "builtins",
+    "torch",
+    "skorch",
+    "sklearn",
+    "numpy",
+    "skdpfair",
+}  # whose names say what they are
 _PLAIN = (str, bytes, int, float, bool, type(None), np.generic)
 
 
@@ -48,7 +55,7 @@ def describe(value: Any, depth: int = 0) -> str:
         return value.__name__
     if hasattr(value, "__qualname__"):
         kind = f"{getattr(value, '__module__', None)}.{value.__qualname__}"
-    if depth > _DEEPEST:
+    if depth > MAX_DEPTH:
         return kind
     inside = partial(describe, depth=depth + 1)
     if isinstance(value, dict):
@@ -57,15 +64,17 @@ def describe(value: Any, depth: int = 0) -> str:
         return "(" + ", ".join(inside(v) for v in value) + ")"
     if isinstance(value, (set, frozenset)):
         return inside(sorted(inside(v) for v in value))
-    if torch.is_tensor(value) and _is_wrapped(value):
+    if isinstance(value, FunctionalTensor) or (
+        torch.is_tensor(value) and is_functorch_wrapped_tensor(value)
+    ):  # of a transform of torch's, without numbers of its own
         return kind
     if isinstance(value, (np.ndarray, torch.Tensor)) or hasattr(type(value), "to_numpy"):
         array = value.numpy(force=True) if torch.is_tensor(value) else np.asarray(value)
         return inside(array.tolist()) if array.dtype == object else digest(array).hex()
-    held = _held(value)
-    if held is not None and isinstance(value, (type, FunctionType)):
-        held = digest(inside(held)).hex()  # descriptions are stored, and a closure may hold records
-    return kind if held is None else f"{kind}({inside(held)})"
+    parts = _parts(value)
+    if parts is not None and isinstance(value, (type, FunctionType)):
+        parts = digest(inside(parts)).hex()  # descriptions are stored; a closure may hold records
+    return kind if parts is None else f"{kind}({inside(parts)})"
 
 
 def state_of(module: torch.nn.Module) -> str:
@@ -78,7 +87,7 @@ def state_of(module: torch.nn.Module) -> str:
     return digest(parts).hex()
 
 
-def _held(value: Any) -> Any:
+def _parts(value: Any) -> Any:
     """Return the parts that identify an object, or None if its name does."""
     if isinstance(value, partial):
         return value.func, value.args, value.keywords
@@ -86,45 +95,28 @@ def _held(value: Any) -> Any:
         return value.co_code, value.co_names, value.co_consts
     if isinstance(value, BaseEstimator):
         return value.get_params(deep=False)
-    if isinstance(value, type):  # two closures of one name, or a cell that was edited
-        members = {k: v for k, v in vars(value).items() if not k.startswith("__") or callable(v)}
-        return None if _is_known(value) else (members, value.__bases__)
     if isinstance(value, MethodType):
         return value.__self__, value.__func__
-    if isinstance(value, FunctionType):
-        cells = [_cell(cell) for cell in value.__closure__ or ()]
-        read = {name: value.__globals__.get(name) for name in value.__code__.co_names}
-        kinds = (str, int, float, tuple, list, dict, set)
-        plain = {k: v for k, v in read.items() if isinstance(v, kinds)}
-        made = (value.__code__, value.__defaults__, value.__kwdefaults__, cells, plain)
-        return None if _is_known(value) else made
     if hasattr(value, "__qualname__"):
-        return None
-    slots = [name for kind in type(value).__mro__ for name in _slots(kind)]
-    if not slots and not hasattr(value, "__dict__"):
-        return _printed(value)
-    held = {name: getattr(value, name, None) for name in slots} | getattr(value, "__dict__", {})
-    return {k: v for k, v in held.items() if not k.endswith("_")}
-
-
-def _is_wrapped(tensor: torch.Tensor) -> bool:
-    """Tell whether a tensor is one of a transform of torch's, which holds no numbers of its own."""
-    return isinstance(tensor, FunctionalTensor) or is_functorch_wrapped_tensor(tensor)
-
-
-def _printed(value: Any) -> str | None:
-    """Return the digest of what an object of C code prints, such as a deque or a counter."""
-    text = repr(value)
-    return None if " at 0x" in text else digest(text).hex()
-
-
-def _slots(kind: type) -> tuple[str, ...]:
-    slots = kind.__dict__.get("__slots__", ())
-    return (slots,) if isinstance(slots, str) else tuple(slots)
-
-
-def _is_known(value: Any) -> bool:
-    return str(value.__module__).partition(".")[0] in _KNOWN
+        is_known = str(value.__module__).partition(".")[0] in _KNOWN
+        if is_known or not isinstance(value, (type, FunctionType)):
+            return None
+        if isinstance(value, FunctionType):
+            cells = [_cell(cell) for cell in value.__closure__ or ()]
+            names = {name: value.__globals__.get(name) for name in value.__code__.co_names}
+            kinds = (str, int, float, tuple, list, dict, set)
+            plain = {k: v for k, v in names.items() if isinstance(v, kinds)}
+            return value.__code__, value.__defaults__, value.__kwdefaults__, cells, plain
+        # two closures of one name, or a cell that was edited
+        members = {k: v for k, v in vars(value).items() if not k.startswith("__") or callable(v)}
+        return members, value.__bases__
+    state = object.__getstate__(value)  # the attributes, and those in slots
+    if state is None:  # of C code, such as a deque or a counter
+        text = repr(value)
+        return None if " at 0x" in text else digest(text).hex()
+    attributes, slots = state if isinstance(state, tuple) else (state, None)
+    parts = (slots or {}) | (attributes or {})
+    return {k: v for k, v in parts.items() if not k.endswith("_")}
 
 
 def _cell(cell: CellType) -> Any:

@@ -94,7 +94,7 @@ def released(
     method : Method
         The method with the queries.
     sample : PerSample
-        The batch; missing gradients are made up if the method needs them.
+        The batch; gradients that are missing follow from the norms if the method needs them.
     task : Task
         Public facts about the fit.
     state : object or None, default=None
@@ -241,11 +241,10 @@ def check_engine(
     rows = []
     for i in range(n_records):
         loss = cross_entropy(module(x[i : i + 1]), y[i : i + 1])
-        found = torch.autograd.grad(loss, strategy.parameters, allow_unused=True)
-        pairs = zip(strategy.parameters, found, strict=True)
-        rows.append(
-            torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for p, g in pairs])
+        gradients = torch.autograd.grad(
+            loss, strategy.parameters, allow_unused=True, materialize_grads=True
         )
+        rows.append(torch.cat([gradient.flatten() for gradient in gradients]))
     expected = torch.stack(rows)
     torch.testing.assert_close(records.norm, expected.norm(dim=1), rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(total, weight @ expected, rtol=1e-10, atol=1e-10)
@@ -280,7 +279,7 @@ def _check_batch(method: Method, sample: PerSample, task: Task, state: State) ->
         longest = rows.norm(dim=1).max() if len(rows) else 0.0
         assert longest <= query.sensitivity * (1 + 1e-5), f"{query.name}: row beyond sensitivity"
         for i in range(min(len(rows), 5)):
-            alone = query.rows(_only(sample, i), state)[0]
+            alone = query.rows(_rows(sample, slice(i, i + 1)), state)[0]
             assert torch.equal(alone, rows[i]), f"{query.name}: a row depends on other records"
     exact = _release(method, sample, task, state)
     shifted = {k: v + torch.linspace(-9.0, 9.0, len(v)) for k, v in exact.items()}
@@ -299,7 +298,7 @@ def _check_extra(method: Method, sample: PerSample, state: State, release: Relea
         return
     assert not whole.averaged, "a mean over the batch mixes the records"
     for i in range(min(len(sample.norm), 5)):
-        alone = method.extra(_only(sample, i), state, release)
+        alone = method.extra(_rows(sample, slice(i, i + 1)), state, release)
         assert alone is not None, "what is added depends on other records"
         for part, every in (
             (alone.logit_gradient, whole.logit_gradient),
@@ -319,22 +318,14 @@ def _check_clip(method: Method, sample: PerSample, state: State, release: Releas
     length = (clip.weight.double() * sample.norm.double()).max() if len(sample.norm) else 0.0
     assert length <= bound * (1 + 1e-5), f"a weighted gradient of {length} exceeds {bound}"
     for i in range(min(len(sample.norm), 5)):
-        alone = method.clip(_only(sample, i), state, release)
+        alone = method.clip(_rows(sample, slice(i, i + 1)), state, release)
         torch.testing.assert_close(alone.weight[0], clip.weight[i], rtol=1e-6, atol=0.0)
         torch.testing.assert_close(alone.bound, clip.bound, rtol=1e-6, atol=0.0)
-    empty = method.clip(_first(sample, 0), state, release)
+    empty = method.clip(_rows(sample, slice(0)), state, release)
     torch.testing.assert_close(empty.bound, clip.bound, rtol=1e-6, atol=0.0)
     after = method.update(state, release)
     numbers = after if isinstance(after, tuple) else (after,)
     assert all(torch.isfinite(torch.as_tensor(v)).all() for v in numbers if v is not None)
-
-
-def _only(sample: PerSample, i: int) -> PerSample:
-    return _rows(sample, slice(i, i + 1))
-
-
-def _first(sample: PerSample, n: int) -> PerSample:
-    return _rows(sample, slice(n))
 
 
 def _rows(sample: PerSample, rows: slice) -> PerSample:
