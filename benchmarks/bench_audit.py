@@ -20,7 +20,7 @@ from skdpfair.audit import audit_fit, audit_step
 from skdpfair.audit._lower_bounds import accuracy_excess, guesses_excess, least_epsilon
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.preprocessing import public_preprocessor
-from skdpfair.privacy import SampledGaussian, gdp_parameter
+from skdpfair.privacy import Release, gdp_parameter
 
 matplotlib.use("Agg")
 ROOT = Path(__file__).resolve().parents[1]
@@ -73,7 +73,7 @@ def ideal(attack, n_canaries, epsilon):
             excess = accuracy_excess(n, right, 0.05)
         else:
             excess = guesses_excess(n_canaries, n, right, 0.05 / 3)
-        at.append(least_epsilon([SampledGaussian(1.0, 1 / mu, 1)], DELTA, excess))
+        at.append(least_epsilon([Release("step", 1.0, (1 / mu,))], DELTA, excess))
     return max(at)
 
 
@@ -87,7 +87,7 @@ def coverage(n_seeds=1000, n_canaries=1000, claim=4.0, confidence=0.95):
         right = int(np.sum((score > mu / 2) == took_part))
         if right not in refuted:
             excess = accuracy_excess(n_canaries, right, 1 - confidence)
-            refuted[right] = excess((SampledGaussian(1.0, 1 / mu, 1),)) > 0
+            refuted[right] = excess((Release("step", 1.0, (1 / mu,)),)) > 0
         above += refuted[right]
     return above
 

@@ -27,7 +27,7 @@ from skdpfair.engine import PoissonSampler, Streams, private_step, select_strate
 from skdpfair.mechanism import Mechanism, Task
 from skdpfair.model_selection import plan
 from skdpfair.preprocessing import public_preprocessor
-from skdpfair.privacy import PrivacyPlan
+from skdpfair.privacy import Release, calibrated
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.training.schedule import rows_on
 
@@ -78,8 +78,9 @@ def by_hand(n_records):
     both = []
     for batch, k in ((512 // K, 1), (512, K)):
         n = n_records // (K // k)
-        plan = PrivacyPlan(steps=500, sample_rate=batch / n, noise_multipliers=(1.0,))
-        noise = plan.calibrated(EPSILON, DELTA, records_per_person=k).joint_noise_multiplier
+        steps = [Release("steps", batch / n, (1.0,), 500)]
+        (steps,) = calibrated(steps, EPSILON, DELTA, records_per_person=k)
+        noise = steps.joint_noise_multiplier
         both.append(own | {"epsilon": None, "noise_multiplier": noise, "batch_size": batch})
     return both
 
@@ -97,8 +98,8 @@ def record_epsilon(n_records):
 
     def excess(log_epsilon):
         model = DPFairClassifier(epsilon=float(np.exp(log_epsilon)), delta=DELTA)
-        runs = [run for fit in plan(model, n_records).fits for run in fit.runs]
-        return epsilon_of([run._replace(records=K) for run in runs], DELTA) - EPSILON
+        releases = [release for fit in plan(model, n_records).fits for release in fit.releases]
+        return epsilon_of(releases, DELTA, records_per_person=K) - EPSILON
 
     return float(np.exp(brentq(excess, np.log(EPSILON / 20), np.log(EPSILON), xtol=1e-3)))
 

@@ -36,7 +36,8 @@ from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, make_adult_panel
 from skdpfair.metrics import bootstrap_interval, privacy_cost, release_group_table, tv_bound
 from skdpfair.postprocessing import DPThresholdClassifier
 from skdpfair.preprocessing import check_pipeline, public_preprocessor
-from skdpfair.privacy import PrivacyPlan
+from skdpfair.privacy import Release, calibrated
+from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.report import model_card, model_page
 
 panel = make_adult_panel(max_records=5, random_state=0)
@@ -70,10 +71,9 @@ print(f"{customers} customers to train on, {person.iloc[test].nunique()} to test
 delta = 1e-6
 rows = []
 for epsilon in (0.1, 0.5, 1.0, 3.0):
-    plan = PrivacyPlan(steps=300, sample_rate=0.05, noise_multipliers=(1.0,))
-    plan = plan.calibrated(epsilon, delta=delta)
-    guess = 50 + 50 * tv_bound(plan)
-    of_five = plan.epsilon(delta, records_per_person=5)
+    (steps,) = calibrated([Release("gradient sum", 0.05, (1.0,), steps=300)], epsilon, delta)
+    guess = 50 + 50 * tv_bound(steps)
+    of_five = epsilon_of([steps], delta, records_per_person=5)
     rows.append([epsilon, f"{guess:.1f} %", round(of_five, 2)])
 pd.DataFrame(rows, columns=["epsilon of a unit", "guess", "of a customer, if units are records"])
 

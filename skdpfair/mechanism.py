@@ -27,9 +27,10 @@ import torch
 from torch import Tensor
 
 from skdpfair._validate import AutoParameters
+from skdpfair.privacy.releases import Release
 
 State: TypeAlias = Any
-Release: TypeAlias = Mapping[str, Tensor]
+NoisySums: TypeAlias = Mapping[str, Tensor]
 Params: TypeAlias = Mapping[str, Tensor]
 # a PerSample; a PerSampleGradients where the method sees gradients
 EarlySample: TypeAlias = Any
@@ -384,7 +385,7 @@ class Method(AutoParameters, abc.ABC):
         """
         return type(self).extra is not Method.extra
 
-    def extra(self, sample: EarlySample, state: State, release: Release) -> Extra | None:
+    def extra(self, sample: EarlySample, state: State, release: NoisySums) -> Extra | None:
         """Return the addition to each record's gradient, from ITS data and early releases.
 
         Parameters
@@ -419,7 +420,7 @@ class Method(AutoParameters, abc.ABC):
         return None
 
     @abc.abstractmethod
-    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
+    def clip(self, sample: PerSample, state: State, release: NoisySums) -> Clip:
         """Weight each record by its OWN norm, loss and group, and by released values.
 
         Parameters
@@ -438,7 +439,7 @@ class Method(AutoParameters, abc.ABC):
             ``release``.
         """
 
-    def update(self, state: State, release: Release) -> State:
+    def update(self, state: State, release: NoisySums) -> State:
         """Return the next state, from released values.
 
         Parameters
@@ -551,8 +552,8 @@ class Mechanism:
     --------
     >>> from skdpfair import get_method
     >>> from skdpfair.testing import task
-    >>> Mechanism(get_method("global_adapt"), task(), noise_multiplier=1.0).noise_multipliers
-    (1.0, 5.0)
+    >>> Mechanism(get_method("global_adapt"), task(), noise_multiplier=1.0).release
+    Release(what='gradient sum', sample_rate=0.1, noise_multipliers=(1.0, 5.0), steps=1, ...)
     """
 
     method: Method
@@ -584,6 +585,7 @@ class Mechanism:
         return self.task.n_samples * float((self.rates * self.task.group_fractions).sum())
 
     @property
-    def noise_multipliers(self) -> tuple[float, ...]:
-        """Noise multipliers of the gradient and of each query, in this order."""
-        return (self.noise_multiplier, *(q.noise_multiplier for q in self.queries))
+    def release(self) -> Release:
+        """What one step releases: the gradient and each query, in this order."""
+        noise = (self.noise_multiplier, *(q.noise_multiplier for q in self.queries))
+        return Release("gradient sum", self.max_sample_rate, noise)

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from skdpfair.engine import Streams, select_strategy
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics
 from skdpfair.engine.step import noisy_sums
-from skdpfair.mechanism import Method, PerSample, PerSampleGradients, Release, State, Task
+from skdpfair.mechanism import Method, NoisySums, PerSample, PerSampleGradients, State, Task
 
 __all__ = ["check_engine", "check_method", "per_sample", "released", "task"]
 
@@ -292,7 +292,7 @@ def _release(method: Method, sample: PerSample, task: Task, state: State) -> dic
     return released(method, sample, task, state) | {"gradient": torch.tensor([3.0, 0.0, -4.0])}
 
 
-def _check_extra(method: Method, sample: PerSample, state: State, release: Release) -> None:
+def _check_extra(method: Method, sample: PerSample, state: State, release: NoisySums) -> None:
     whole = method.extra(sample, state, release)
     if whole is None:
         return
@@ -309,7 +309,7 @@ def _check_extra(method: Method, sample: PerSample, state: State, release: Relea
                 torch.testing.assert_close(part[0], every[i], rtol=1e-5, atol=1e-6)
 
 
-def _check_clip(method: Method, sample: PerSample, state: State, release: Release) -> None:
+def _check_clip(method: Method, sample: PerSample, state: State, release: NoisySums) -> None:
     clip = method.clip(sample, state, release)
     bound = float(clip.bound)
     assert math.isfinite(bound) and bound >= 0, f"bound {bound} is not a sensitivity"

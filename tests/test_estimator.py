@@ -44,7 +44,7 @@ from skdpfair.exceptions import (
     UnsupportedModuleError,
 )
 from skdpfair.mechanism import Clip, Method
-from skdpfair.privacy import SampledGaussian, epsilon
+from skdpfair.privacy import Release, epsilon
 from skdpfair.training import train as _training
 
 pytestmark = pytest.mark.filterwarnings(
@@ -251,7 +251,7 @@ def test_noise_instead_of_a_budget(table):
     model = fast(epsilon=None, noise_multiplier=1.3, method=get_method("dpsgd", max_grad_norm=1.0))
     report = model.fit(X, y).privacy_
     assert report.noise_multiplier == 1.3 and report.is_private
-    run = SampledGaussian(1 / 6, 1.3, 20)
+    run = Release("steps", 1 / 6, (1.3,), 20)
     assert report.epsilon == pytest.approx(epsilon([run], report.delta), abs=1e-9)
     clipped = fast(epsilon=None, noise_multiplier=0).fit(X, y)
     assert clipped.method_.name == "dpsgd" and math.isinf(clipped.privacy_.epsilon)
@@ -267,8 +267,8 @@ def test_the_ledger_counts_the_steps_that_were_taken(name, table):
     model = fast(name, group_col=group_col, max_steps=23, epsilon=2.0).fit(X, y)
     report = model.privacy_
     assert report.ledger.steps == report.steps == model.n_steps_ == 23
-    joint = report.ledger.entries[0].run.noise_multiplier
-    spent = epsilon([SampledGaussian(report.sample_rate, joint, 23)], report.delta)
+    joint = report.ledger.entries[0].joint_noise_multiplier
+    spent = epsilon([Release("steps", report.sample_rate, (joint,), 23)], report.delta)
     assert report.epsilon == pytest.approx(spent) and report.epsilon <= 2.0
     assert report.expected_batch_size == pytest.approx(report.sample_rate * len(y))
 

@@ -10,7 +10,7 @@ from torch import nn
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.table import Table
-from skdpfair.privacy import Ledger
+from skdpfair.privacy import Ledger, Release
 from skdpfair.training.seeds import streams_of
 
 NO_MATTER = {"verbose", "device", "distributed", "random_state"}
@@ -49,7 +49,7 @@ def test_fits_on_records_that_differ_share_no_noise(table):
 def test_fits_whose_past_differs_share_no_noise(table):
     def after(n_fits=1, spent=1, method="dpsgd", module=None):
         ledger = Ledger()
-        ledger.record("gradient sum", sample_rate=0.1, noise_multipliers=(1.0,), steps=spent)
+        ledger.record(Release("gradient sum", 0.1, (1.0,), spent))
         past = {"n_fits": n_fits, "privacy": SimpleNamespace(ledger=ledger)}
         past |= {"module": module or first, "method": get_method(method)}
         return entropy(PARAMS, table, SimpleNamespace(**past))

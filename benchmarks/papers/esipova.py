@@ -22,7 +22,8 @@ from skdpfair.analysis import GroupRecorder, train_with_error
 from skdpfair.methods import get_method
 from skdpfair.networks import small_cnn
 from skdpfair.plotting._axes import PALETTE, dress
-from skdpfair.privacy import PrivacyPlan
+from skdpfair.privacy import Release
+from skdpfair.privacy import epsilon as epsilon_of
 
 _REFERENCE = "sgd"
 _FAIRLENS = "fairlens"  # takes half an hour a run on Adult: trained there where it is named
@@ -238,15 +239,10 @@ def trained(run, device, split=None, callbacks=()):
     privacy = model.privacy_
     epsilon = privacy.epsilon
     if settings["printed"]:  # noise of C0 where a record may weigh (1 + K) C0
-        plan = PrivacyPlan(
-            steps=privacy.steps,
-            sample_rate=privacy.sample_rate,
-            noise_multipliers=(
-                privacy.noise_multiplier / (1 + len(model.groups_)),
-                method.count_noise_multiplier,
-            ),
-        )
-        epsilon = plan.epsilon(delta=privacy.delta)
+        gradient = privacy.noise_multiplier / (1 + len(model.groups_))
+        noise = (gradient, method.count_noise_multiplier)
+        release = Release("steps", privacy.sample_rate, noise, privacy.steps)
+        epsilon = epsilon_of([release], privacy.delta)
     found = fitting.group_accuracies(model, split)
     return (
         {f"accuracy[{group}]": 100 * value for group, value in found.items()}

@@ -15,7 +15,7 @@ from skdpfair.mechanism import Mechanism, Task
 from skdpfair.methods import get_method
 from skdpfair.networks import small_cnn
 from skdpfair.plotting._axes import PALETTE, dress, label_ends, new_axes
-from skdpfair.privacy import SampledGaussian, epsilon
+from skdpfair.privacy import Release, epsilon
 
 BATCH, NOISE, DELTA, LR, STEPS, EVERY = 512, 1.0, 1e-5, 0.5, 150, 30
 METHODS = {
@@ -119,7 +119,7 @@ class Figure2(Study):
 
     def notes(self, options):
         """Return how the runs are smaller than the paper's."""
-        spent = epsilon([SampledGaussian(BATCH / 10_000, NOISE, STEPS)], DELTA)
+        spent = epsilon([Release("steps", BATCH / 10_000, (NOISE,), STEPS)], DELTA)
         return [
             "A part of CIFAR-10 (10,000 to train on), a CNN of two 3x3 convolutions of 8 channels, "
             f"{STEPS} steps of batches of {BATCH}, noise {NOISE:g}, epsilon {spent:.2f}; the "

@@ -11,7 +11,7 @@ from benchmarks.papers.scalar import (
     corollary_noise_multiplier,
     expected_path,
     minimum_bias_step,
-    privacy_plan,
+    noise_for,
     simulate,
     upper_bound,
 )
@@ -79,7 +79,7 @@ def bias_by_epsilon(
     for c in max_grad_norms:
         problem = ScalarProblem(max_grad_norm=c, n_samples=1000)
         for epsilon in epsilons:
-            (noise,) = privacy_plan(problem, 1000).calibrated(epsilon, delta).noise_multipliers
+            noise = noise_for(problem, 1000, epsilon, delta)
             theta = simulate(problem, 1000, noise_multiplier=noise, **options)
             point = {"max_grad_norm": c, "epsilon": epsilon, "noise_multiplier": noise}
             distance = ((theta - problem.stable_point) ** 2).mean()
@@ -269,13 +269,13 @@ def noise_multiplier(*, sound):
     problem = ScalarProblem()
     if not sound:
         return corollary_noise_multiplier(problem, _STEPS, epsilon=_EPSILON, delta=_DELTA)
-    return float(privacy_plan(problem, _STEPS).calibrated(_EPSILON, _DELTA).noise_multipliers[0])
+    return noise_for(problem, _STEPS, _EPSILON, _DELTA)
 
 
 @cache
 def epsilon_of(noise, n_steps):
     """Return the epsilon of so many steps with this noise."""
-    plan = privacy_plan(ScalarProblem(), n_steps, noise_multiplier=noise)
+    plan = noise_for(ScalarProblem(), n_steps, noise_multiplier=noise)
     return float(plan.epsilon(delta=_DELTA))
 
 
@@ -298,7 +298,7 @@ class StepSizes(Study):
         points = [(self.few, epsilon, 500) for epsilon in self.epsilons]
         for n, epsilon, repetitions in [*points, (_STEPS, _EPSILON, 20)]:
             problem = ScalarProblem(beta=self.beta, n_samples=n)
-            (noise,) = privacy_plan(problem, n).calibrated(epsilon, 1 / n).noise_multipliers
+            noise = noise_for(problem, n, epsilon, 1 / n)
             rate = 1.0 if run.row == self.rows[1] else None
             size = minimum_bias_step(problem, n, noise_multiplier=noise, rate=rate)
             size *= 5 if run.row == self.rows[2] else 1

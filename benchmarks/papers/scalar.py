@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skdpfair._validate import generator, integer, listed, number, safe_repr
-from skdpfair.privacy import PrivacyPlan
+from skdpfair.privacy import Release, calibrated
 
 _BLOCK = 1000  # steps whose draws are held in memory at once
 
@@ -289,20 +289,27 @@ def _spread(problem, noise_multiplier):
     return 2 * (c**2 + G**2) + (noise_multiplier * c) ** 2
 
 
-def privacy_plan(problem, n_steps, *, noise_multiplier=1.0):
-    """Return the releases of a run of `simulate`, for the accountant to price or calibrate.
+def steps_of(problem, n_steps, *, noise_multiplier=1.0):
+    """Return what a run of `simulate` releases, for the accountant.
 
     Examples
     --------
-    >>> plan = privacy_plan(ScalarProblem(n_samples=1000), 10_000).calibrated(3.0, 1e-4)
-    >>> print(f"{plan.noise_multipliers[0]:.2f}")
+    >>> print(f"{epsilon_of([steps_of(ScalarProblem(), 100_000)], 1e-5):.2f}")
+    0.04
+    """
+    return Release("steps", 1 / problem.n_samples, (float(noise_multiplier),), n_steps)
+
+
+def noise_for(problem, n_steps, epsilon, delta):
+    """Return the noise multiplier with which a run of `simulate` costs epsilon.
+
+    Examples
+    --------
+    >>> print(f"{noise_for(ScalarProblem(n_samples=1000), 10_000, 3.0, 1e-4):.2f}")
     0.54
     """
-    return PrivacyPlan(
-        steps=n_steps,
-        sample_rate=1 / problem.n_samples,
-        noise_multipliers=(float(noise_multiplier),),
-    )
+    (steps,) = calibrated([steps_of(problem, n_steps)], epsilon, delta)
+    return steps.joint_noise_multiplier
 
 
 def corollary_noise_multiplier(problem, n_steps, *, epsilon, delta):
@@ -316,8 +323,8 @@ def corollary_noise_multiplier(problem, n_steps, *, epsilon, delta):
     --------
     >>> problem = ScalarProblem()
     >>> noise = corollary_noise_multiplier(problem, 100_000, epsilon=0.1, delta=1e-5)
-    >>> plan = privacy_plan(problem, 100_000, noise_multiplier=noise)
-    >>> print(f"{noise:.4f} {plan.epsilon(1e-5):.0f}")
+    >>> steps = steps_of(problem, 100_000, noise_multiplier=noise)
+    >>> print(f"{noise:.4f} {epsilon_of([steps], 1e-5):.0f}")
     0.1073 259
     """
     return math.sqrt(n_steps * math.log(1 / delta)) / (problem.n_samples * epsilon)

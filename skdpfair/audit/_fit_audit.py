@@ -251,7 +251,6 @@ def audit_fit(
             score = score - _log_odds(model, repeated, labels[chosen])
         guesses = _guesses(np.bincount(of, score) / np.bincount(of), took_part, rng)
     report, failure = model.privacy_, (1 - confidence) / len(guesses)
-    runs = [entry.run for entry in report.ledger.entries]
 
     def bound(guesses):
         """Return the lower bound, and the numbers of guesses and right ones that it rests on."""
@@ -261,13 +260,13 @@ def audit_fit(
             tests = [guesses_excess(n_canaries, n, k, failure) for n, k in guesses]
         best = 0  # at the noise that was tried last, which is close to that of the bound
 
-        def excess(runs):
+        def excess(releases):
             nonlocal best
-            values = [test(runs) for test in tests]
+            values = [test(releases) for test in tests]
             best = int(np.argmax(values))
             return values[best]
 
-        lower = least_epsilon(runs, report.delta, excess)
+        lower = least_epsilon(report.ledger.entries, report.delta, excess)
         return lower, *guesses[best]
 
     lower, n_guesses, n_correct = bound(guesses)

@@ -20,7 +20,7 @@ from skdpfair.audit._read_pickles import Global, class_of, is_node, more_of, sta
 from skdpfair.augmentations import FlipAndShift
 from skdpfair.mechanism import METHODS
 from skdpfair.preprocessing._piecewise_linear import are_columns
-from skdpfair.privacy import Ledger, LedgerEntry, PrivacyReport
+from skdpfair.privacy import Ledger, PrivacyReport, Release
 from skdpfair.release import _facts, _file, statement
 from skdpfair.release._encode import decode
 from skdpfair.release._objects import NETWORKS
@@ -28,7 +28,7 @@ from skdpfair.release._read_statement import CLASSIFIER, REGRESSOR
 
 _VALUES = {  # classes whose objects are values: rebuilt, and judged as such
     f"{cls.__module__}.{cls.__qualname__}": cls
-    for cls in (PrivacyReport, LedgerEntry, Ledger, PGD, FlipAndShift, *METHODS.values())
+    for cls in (PrivacyReport, Release, Ledger, PGD, FlipAndShift, *METHODS.values())
 }
 _MODULE = {"name", "params", "in_shape", "custom", "left_out"}
 _OF_SKLEARN = {  # what public_preprocessor makes
@@ -122,12 +122,8 @@ def value_of(node):
     return _ledger_of(**state) if path.endswith(".Ledger") else _VALUES[path](**state)
 
 
-def _ledger_of(_entries=(), _last=None, _more=0):
-    e = _entries[-1] if _entries else None
-    last = None if e is None else (e.what, e.sample_rate, e.noise_multipliers, e.group_rates)
-    if _last not in (None, last) or not public.is_whole(_more):
-        raise ValueError("no release has this")
-    return Ledger(list(_entries))
+def _ledger_of(_releases=()):
+    return Ledger(_releases)
 
 
 def _judge_classifier(walk, state, where):

@@ -1,6 +1,7 @@
 """Lower bounds of epsilon from the outcomes of attacks, and the sentences that report them."""
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -12,9 +13,9 @@ from skdpfair.privacy.accounting import (
     delta_curve,
     epsilon,
     joint_mu,
-    merged,
 )
 from skdpfair.privacy.gdp import gdp_epsilon
+from skdpfair.privacy.releases import merged
 
 _DOUBLINGS = 10  # of noise, up or down, that are tried
 _TOLERANCE = 1e-3  # of the logarithm of the noise
@@ -110,17 +111,17 @@ def epsilon_lower_bound(without, with_record, thresholds, delta: float, failure:
     return best
 
 
-def least_epsilon(runs, delta: float, excess) -> float:
+def least_epsilon(releases, delta: float, excess) -> float:
     """Return the least epsilon of a fit with these steps that the outcome of an attack leaves.
 
     Parameters
     ----------
-    runs : sequence of SampledGaussian
+    runs : sequence of Release
         The steps as they are accounted for.
     delta : float in (0, 1)
         Where epsilon is taken.
     excess : callable
-        Positive for runs that the outcome refutes.
+        Positive for a tuple of releases that the outcome refutes.
 
     Returns
     -------
@@ -135,7 +136,9 @@ def least_epsilon(runs, delta: float, excess) -> float:
     """
 
     def scaled(x):
-        return merged(run._replace(noise_multiplier=run.noise_multiplier * 2**x) for run in runs)
+        noise = ([s * 2**x for s in release.noise_multipliers] for release in releases)
+        pairs = zip(releases, noise, strict=True)
+        return tuple(replace(r, noise_multipliers=s) for r, s in pairs)
 
     def at(x):
         return excess(scaled(x))
@@ -152,7 +155,7 @@ def least_epsilon(runs, delta: float, excess) -> float:
 
 
 def guesses_excess(n_canaries: int, n_guesses: int, n_correct: int, failure: float):
-    r"""Return a function of runs, positive if so many right guesses in ONE run refute them.
+    r"""Return a function of releases, positive if so many right guesses in ONE run refute them.
 
     Parameters
     ----------
@@ -186,8 +189,12 @@ def guesses_excess(n_canaries: int, n_guesses: int, n_correct: int, failure: flo
             "n_canaries."
         )
 
-    def excess(runs):
-        needed, tail, above = least_chance(runs), failure, 0.0  # P[t >= i + 1]; sum of the later
+    def excess(releases):
+        needed, tail, above = (
+            least_chance(releases),
+            failure,
+            0.0,
+        )  # P[t > i]; sum of the later
         for i in range(n_correct - 1, -1, -1):
             missed = n_canaries * needed(((i + 1) * tail + above) / n_canaries)
             above += tail
@@ -200,7 +207,7 @@ def guesses_excess(n_canaries: int, n_guesses: int, n_correct: int, failure: flo
 
 
 def accuracy_excess(n_guesses: int, n_correct: int, failure: float):
-    """Return a function of runs, positive if so many right INDEPENDENT guesses refute them.
+    """Return a function of releases, positive if so many right INDEPENDENT guesses refute them.
 
     Parameters are those of :func:`guesses_excess`.  A guess about a fair coin is right with a
     chance of at most (1 + TV) / 2, where TV is the total variation of the runs; the number of right
@@ -208,26 +215,28 @@ def accuracy_excess(n_guesses: int, n_correct: int, failure: float):
 
     Examples
     --------
-    >>> from skdpfair.privacy import SampledGaussian
+    >>> from skdpfair.privacy import Release
     >>> excess = accuracy_excess(1000, 700, 0.05)
-    >>> excess((SampledGaussian(1.0, 1.2, 1),)) > 0 > excess((SampledGaussian(1.0, 1.0, 1),))
+    >>> one, two = ((Release("step", 1.0, (s,)),) for s in (1.2, 1.0))
+    >>> excess(one) > 0 > excess(two)
     True
     """
     accuracy = 1 - rate_at_most(n_guesses - n_correct, n_guesses, failure)
-    return lambda runs: float(2 * accuracy - 1 - delta_curve(runs, np.zeros(1))[0])
+    return lambda rs: float(2 * accuracy - 1 - delta_curve(merged(rs), np.zeros(1))[0])
 
 
 @lru_cache(maxsize=4)
-def least_chance(runs):
+def least_chance(releases):
     """Return a function: what has chance y on one neighbour has how much at least on the other.
 
     Examples
     --------
-    >>> from skdpfair.privacy import SampledGaussian
-    >>> chance = least_chance((SampledGaussian(1.0, 1.0, 1),))
+    >>> from skdpfair.privacy import Release
+    >>> chance = least_chance((Release("step", 1.0, (1.0,)),))
     >>> print(f"{chance(0.5):.3f} {norm.cdf(norm.ppf(0.5) - 1):.3f}")
     0.159 0.159
     """
+    runs = merged(releases)
     highest = 1.5 * gdp_epsilon(joint_mu(runs), _LEAST_CHANCE)
     epsilons = np.linspace(0, highest, _N_LINES)
     deltas, ratio = delta_curve(runs, epsilons), np.exp(-epsilons)

@@ -22,7 +22,7 @@ from skdpfair.inputs.targets import range_of
 from skdpfair.mechanism import Method
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._bounded_scaler import BoundedScaler, bounds_of
-from skdpfair.privacy import ACCOUNTANTS, NOT_ACCOUNTED, Ledger, LedgerEntry, PrivacyReport
+from skdpfair.privacy import ACCOUNTANTS, NOT_ACCOUNTED, Ledger, PrivacyReport, Release
 from skdpfair.privacy import statement as words
 from skdpfair.privacy.renyi import ORDERS
 from skdpfair.regressor import DPFairRegressor
@@ -285,9 +285,8 @@ def is_statement(given) -> bool:
     facts = {k: v for k, v in given.items() if k in _FIELDS}
     facts = {k: float(v) if v in ("inf", "nan") else v for k, v in facts.items()}
     facts |= {k: tuple(facts[k]) for k in ("holds", "assumptions", "not_accounted") if k in facts}
-    key, entries = "noise_multipliers", given["ledger"]
-    entries = [LedgerEntry(**e | {key: tuple(map(float, e[key]))}) for e in entries]
-    report = PrivacyReport(**facts | {"ledger": Ledger(entries)})
+    ledger = Ledger([Release(**release) for release in given["ledger"]])
+    report = PrivacyReport(**facts | {"ledger": ledger})
     return is_report(report, n_fits=_MOST_SIZES) and statement(report) == given
 
 
@@ -295,7 +294,7 @@ def is_line(line) -> bool:
     """Tell whether a line of a ledger's file holds what such lines do."""
     rest = {k: v for k, v in line.items() if k not in ("entries", "curve", "reasons", "notes")}
     nested = [rest.pop(key, None) or {} for key in ("place", "budget")]
-    entries = [LedgerEntry(e[0], e[1], tuple(e[2]), *e[3:]) for e in line.get("entries") or ()]
+    entries = [Release(**release) for release in line.get("entries") or ()]
     texts = [text for key in ("reasons", "notes") for text in line.get(key) or ()]
     curve = line.get("curve") or {"orders": None, "rdp": ORDERS}
     return (

@@ -19,8 +19,7 @@ from skdpfair.engine.units import Units
 from skdpfair.mechanism import Mechanism, PerSample, Task
 from skdpfair.methods import get_method
 from skdpfair.privacy import gdp
-from skdpfair.privacy.accounting import MOST_RECORDS
-from skdpfair.privacy.calibration import compose_noise_multipliers
+from skdpfair.privacy.releases import MAX_RECORDS
 from skdpfair.testing import per_sample, released
 
 _NORMS = np.geomspace(1e-2, 1e4, 61)
@@ -199,7 +198,7 @@ def audit_step(
     number("confidence", confidence, high=1, **inner)
     integer("n_draws", n_draws, low=100)
     integer("n_features", n_features, low=250)
-    integer("records_per_person", records_per_person, high=MOST_RECORDS)
+    integer("records_per_person", records_per_person, high=MAX_RECORDS)
     if records_per_person > 1 and not method.takes_units:
         raise ValueError(
             f"method={method.name!r} has no formula for persons with several records: "
@@ -216,7 +215,7 @@ def audit_step(
         without, with_record = _outputs(mechanism, with_record, n_draws, source, callback)
         bounds[scenario.name] = mu_of(without, with_record, (1 - confidence) / len(batches))
     worst = max(bounds, key=bounds.__getitem__)
-    mu, mu_lower = 1 / compose_noise_multipliers(mechanism.noise_multipliers), bounds[worst]
+    mu, mu_lower = 1 / mechanism.release.joint_noise_multiplier, bounds[worst]
     return StepAudit(
         method=method.name,
         scenario=worst,

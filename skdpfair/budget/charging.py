@@ -3,10 +3,10 @@
 import os
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import MappingProxyType
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,8 @@ from skdpfair.budget.journal import Journal, stored
 from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.budget.spending import REFERENCE
 from skdpfair.exceptions import PrivacyAccountingError
-from skdpfair.privacy.ledger import Ledger, LedgerEntry
+from skdpfair.privacy.ledger import Ledger
+from skdpfair.privacy.releases import Release
 from skdpfair.privacy.renyi import rdp_curve
 
 _PAID: ContextVar[list[Any] | None] = ContextVar("skdpfair_paid_for_by_a_search", default=None)
@@ -31,25 +32,8 @@ def current_ledger() -> PrivacyLedger | None:
     return PrivacyLedger(Journal(where["path"], where["memory"]), data=where["data"])
 
 
-def planned_entries(
-    sample_rate: float,
-    noise_multipliers: Sequence[float],
-    steps: int,
-    one_time: Mapping[str, float] = MappingProxyType({}),
-) -> tuple[LedgerEntry, ...]:
-    """Return the ledger entries that a run will have made when it ends.
-
-    Examples
-    --------
-    >>> [e.what for e in planned_entries(0.01, (1.0, 5.0), 100, {"group counts": 20.0})]
-    ['group counts', 'steps']
-    """
-    counts = (LedgerEntry(w, 1.0, (noise,), is_one_time=True) for w, noise in one_time.items())
-    return *counts, LedgerEntry("steps", sample_rate, tuple(noise_multipliers), steps)
-
-
 def entry_of(
-    planned: Sequence[LedgerEntry],
+    planned: Sequence[Release],
     *,
     private: bool = True,
     reasons: Sequence[str] = (),
@@ -58,14 +42,14 @@ def entry_of(
 ) -> Line:
     """Return a planned fit as a ledger keeps it; see `charged` for the parameters."""
     why = list(dict.fromkeys([REFERENCE] * (not private) + [*reasons]))
-    entries = [_plain(e, e.steps) for e in planned]
+    entries = [vars(release) for release in planned]
     fit = {"private": bool(private), "curve": stored(curve), "what": what, "reasons": why}
     return fit | {"entries": entries, "place": None}
 
 
 @contextmanager
 def charged(
-    planned: Sequence[LedgerEntry],
+    planned: Sequence[Release],
     releases: Ledger,
     *,
     private: bool = True,
@@ -81,7 +65,7 @@ def charged(
 
     Parameters
     ----------
-    planned : tuple of LedgerEntry
+    planned : tuple of Release
         What the fit will release.
     releases : Ledger
         Where the fit records its releases; what it holds already was charged before.
@@ -136,9 +120,9 @@ def charged(
     try:
         yield name
     finally:
-        made = _counted(releases.entries) - before
+        new = _counted(releases.entries) - before
         with ledger.locked() as lines:
-            ledger.end(name, [_plain(entry, steps) for entry, steps in made.items()], lines)
+            ledger.end(name, [vars(replace(r, steps=n)) for r, n in new.items()], lines)
 
 
 @contextmanager
@@ -168,13 +152,12 @@ def paid_for(curve: np.ndarray | None) -> Iterator[None]:
         _PAID.reset(token)
 
 
-def _take_what_was_paid(planned: Sequence[LedgerEntry], is_plain: bool) -> None:
+def _take_what_was_paid(planned: Sequence[Release], is_plain: bool) -> None:
     """Use up what was paid for, or raise where it is not enough."""
     where, curve = paid = _PAID.get() or [None, None]
     paid[1] = None
-    runs = [entry.run for entry in planned]
     enough = where == os.getpid() and curve is not None and is_plain
-    if enough and (rdp_curve(runs) <= curve * (1 + 1e-9)).all():
+    if enough and (rdp_curve(planned) <= curve * (1 + 1e-9)).all():
         return
     raise PrivacyAccountingError(
         "Trials of DPRandomizedSearch are running, whose cost covers one model each: the fit of a "
@@ -185,13 +168,8 @@ def _take_what_was_paid(planned: Sequence[LedgerEntry], is_plain: bool) -> None:
     )
 
 
-def _counted(entries: Iterable[LedgerEntry]) -> Counter[LedgerEntry]:
-    total: Counter[LedgerEntry] = Counter()
+def _counted(entries: Iterable[Release]) -> Counter[Release]:
+    total: Counter[Release] = Counter()
     for e in entries:
-        total[LedgerEntry(e.what, e.sample_rate, e.noise_multipliers, 1, e.is_one_time)] += e.steps
+        total[replace(e, steps=1)] += e.steps
     return total
-
-
-def _plain(entry: LedgerEntry, steps: int) -> list[Any]:
-    noise = [float(s) for s in entry.noise_multipliers]
-    return [entry.what, float(entry.sample_rate), noise, int(steps), entry.is_one_time]

@@ -17,9 +17,8 @@ from skdpfair.budget.files import lock, path_of
 from skdpfair.budget.folds import Line, fits_seen_by_record
 from skdpfair.budget.spending import SCORES, SPLIT, TORN, UNKNOWN, Spending
 from skdpfair.exceptions import UnaccountedWarning
-from skdpfair.privacy.accounting import SampledGaussian
 from skdpfair.privacy.accounting import epsilon as epsilon_of
-from skdpfair.privacy.ledger import LedgerEntry
+from skdpfair.privacy.releases import Release
 from skdpfair.privacy.renyi import ORDERS, curve_epsilon, rdp_curve
 from skdpfair.privacy.statement import ASSUMPTIONS, are_names
 
@@ -253,16 +252,16 @@ def frame_of(lines: Sequence[Line], delta: float | None, accountant: str) -> pd.
     around = surroundings(lines)
     for fit in read_entries(lines)[0]:
         found = around.get(fit.get("around", ""), {"reasons": ()})
-        runs = runs_of(fit)
-        what = "; ".join(dict.fromkeys([e[0] for e in fit["entries"]])) or fit["what"]
+        releases = releases_of(fit)
+        what = "; ".join(dict.fromkeys(r.what for r in releases)) or fit["what"]
         rows.append(
             (
                 fit["data"],
                 what if fit["private"] else "not private",
                 fit["state"],
-                sum(e[3] for e in fit["entries"] if e[0] != "group counts"),
-                max((run.sample_rate for run in runs), default=math.nan),
-                min((run.noise_multiplier for run in runs), default=math.nan),
+                sum(r.steps for r in releases if r.what != "group counts"),
+                max((r.sample_rate for r in releases), default=math.nan),
+                min((r.joint_noise_multiplier for r in releases), default=math.nan),
                 cost([fit], {}, delta, accountant) if delta else math.nan,
                 "; ".join(found["reasons"]) or ("nothing" if is_known(fit, around) else "unknown"),
             )
@@ -279,9 +278,9 @@ def cost(
     return max(_composed(view, delta, accountant) for view in fits_seen_by_record(fits, searches))
 
 
-def runs_of(fit: Line) -> list[SampledGaussian]:
-    """Return the runs that a fit released."""
-    return [LedgerEntry(w, q, tuple(s), t, once).run for w, q, s, t, once in fit["entries"]]
+def releases_of(fit: Line) -> list[Release]:
+    """Return what a fit released."""
+    return [Release(**entry) for entry in fit["entries"]]
 
 
 def stored(curve: np.ndarray | None) -> dict[str, list[float]] | None:
@@ -292,11 +291,11 @@ def stored(curve: np.ndarray | None) -> dict[str, list[float]] | None:
 
 
 def _composed(fits: Iterable[Line], delta: float, accountant: str) -> float:
-    runs = [run for fit in fits for run in runs_of(fit)]
+    releases = [release for fit in fits for release in releases_of(fit)]
     curves = [_curve(fit["curve"]) for fit in fits if fit["curve"] is not None]
     if curves:
-        return curve_epsilon(sum(curves) + rdp_curve(runs), delta)
-    return epsilon_of(runs, delta, accountant)
+        return curve_epsilon(sum(curves) + rdp_curve(releases), delta)
+    return epsilon_of(releases, delta, accountant)
 
 
 def _curve(held: Mapping[str, Sequence[float]]) -> np.ndarray:

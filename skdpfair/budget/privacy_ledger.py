@@ -86,13 +86,13 @@ class PrivacyLedger:
     Examples
     --------
     >>> import tempfile
-    >>> from skdpfair.privacy import Ledger
-    >>> from skdpfair.budget.charging import charged, planned_entries
-    >>> release = {"sample_rate": 0.01, "noise_multipliers": (1.0,), "steps": 100}
+    >>> from skdpfair.privacy import Ledger, Release
+    >>> from skdpfair.budget.charging import charged
+    >>> release = Release("gradient sum", 0.01, (1.0,), steps=100)
     >>> path, spent = tempfile.mkdtemp() + "/budget.jsonl", Ledger()
     >>> with PrivacyLedger(path, epsilon=1.0, delta=1e-5) as ledger:
-    ...     with charged(planned_entries(**release), spent):  # what a fit does
-    ...         spent.record("gradient sum", **release)
+    ...     with charged([release], spent):  # what a fit does
+    ...         spent.record(release)
     >>> print(f"{ledger.epsilon():.2f}", ledger.frame().state.tolist())
     0.72 ['done']
     """

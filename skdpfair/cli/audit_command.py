@@ -15,7 +15,7 @@ from skdpfair.cli._input import AS_JSON, AnyPath, Unusable, echo, in_options, wr
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.methods import METHODS
 from skdpfair.preprocessing import columns_of, public_preprocessor
-from skdpfair.privacy.accounting import MOST_RECORDS
+from skdpfair.privacy.releases import MAX_RECORDS
 
 _METHOD = click.option(
     "--method",
@@ -110,7 +110,7 @@ def run(method, epsilon, canaries, records, attack, seed, as_json):
 )
 @click.option(
     "--records-per-person",
-    type=click.IntRange(1, MOST_RECORDS),
+    type=click.IntRange(1, MAX_RECORDS),
     default=1,
     show_default=True,
     help="If more than 1, attack persons with so many records.",

@@ -2,15 +2,17 @@
 
 import json
 import math
+from dataclasses import replace
 
 import click
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from skdpfair.cli._input import Positive, Screen, Unusable, echo, in_options, wrapped
-from skdpfair.privacy import ACCOUNTANTS, PrivacyPlan, gdp_parameter
-from skdpfair.privacy.accounting import MOST_RECORDS
+from skdpfair.privacy import ACCOUNTANTS, Release, calibrated, gdp_parameter, max_steps
+from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.gdp import delta_for
+from skdpfair.privacy.releases import MAX_RECORDS
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, rounded_up
 
 _POSITIVE = Positive()
@@ -44,7 +46,7 @@ _POSITIVE = Positive()
 )
 @click.option(
     "--records-per-person",
-    type=click.IntRange(1, MOST_RECORDS),
+    type=click.IntRange(1, MAX_RECORDS),
     default=1,
     show_default=True,
     help="Largest number of records of one person; --epsilon is then the budget of a person.",
@@ -95,43 +97,38 @@ def budget(
         raise Unusable(f"Give two of {', '.join(given)}; the third is found.")
     with in_options():
         delta = delta_for("auto" if delta is None else delta, records)
-        plan = PrivacyPlan(
-            steps=steps or 1,
-            sample_rate=batch_size / records,
-            noise_multipliers=(noise_multiplier or 1.0,),
-        )
+        release = Release("steps", batch_size / records, (noise_multiplier or 1.0,), steps or 1)
+        person = {"accountant": accountant, "records_per_person": records_per_person}
         if missing == ["--noise-multiplier"]:
-            plan = plan.calibrated(
-                epsilon, delta, accountant, records_per_person=records_per_person
-            )
+            (release,) = calibrated([release], epsilon, delta, **person)
         elif missing == ["--steps"]:
-            plan = plan.max_steps_within(epsilon, delta, accountant, records_per_person)
-        found = _facts(plan, records, delta, accountant, records_per_person)
+            release = replace(release, steps=max_steps(release, epsilon, delta, **person))
+        found = _facts(release, records, delta, **person)
         if candidates is not None:
-            found["search"] = _search(plan, records, delta, accountant, candidates, folds)
+            found["search"] = _search(release, records, delta, accountant, candidates, folds)
     _print(found, as_json)
 
 
-def _facts(plan, records, delta, accountant, records_per_person):
-    epsilon = plan.epsilon(delta, accountant)
+def _facts(release, records, delta, accountant, records_per_person):
+    epsilon = epsilon_of([release], delta, accountant)
     return {
         "epsilon": epsilon,
         "records_per_person": records_per_person,
-        "epsilon_of_person": plan.epsilon(delta, accountant, records_per_person),
+        "epsilon_of_person": epsilon_of([release], delta, accountant, records_per_person),
         "delta": delta,
         "signal": records * gdp_parameter(epsilon, delta),
-        "noise_multiplier": plan.noise_multipliers[0],
-        "steps": plan.steps,
-        "sample_rate": plan.sample_rate,
-        "expected_batch_size": plan.sample_rate * records,
-        "epochs": plan.steps * plan.sample_rate,
+        "noise_multiplier": release.joint_noise_multiplier,
+        "steps": release.steps,
+        "sample_rate": release.sample_rate,
+        "expected_batch_size": release.sample_rate * records,
+        "epochs": release.steps * release.sample_rate,
         "records": records,
         "accountant": accountant,
         "adjacency": "zero_out",
     }
 
 
-def _search(plan, records, delta, accountant, candidates, folds):
+def _search(release, records, delta, accountant, candidates, folds):
     """Return what a grid search of equal fits costs the record that pays most."""
     from sklearn.model_selection import GridSearchCV  # late: a search needs most of the package
 
@@ -141,9 +138,9 @@ def _search(plan, records, delta, accountant, candidates, folds):
     fit = DPFairClassifier(
         "dpsgd",
         epsilon=None,
-        noise_multiplier=plan.noise_multipliers[0],
-        batch_size=round(plan.sample_rate * records),
-        max_steps=plan.steps,
+        noise_multiplier=release.joint_noise_multiplier,
+        batch_size=round(release.sample_rate * records),
+        max_steps=release.steps,
     )
     grid = {"lr": [float(i + 1) for i in range(candidates)]}
     search = GridSearchCV(fit, grid, cv=folds)

@@ -12,9 +12,9 @@ from torch import Tensor
 from skdpfair.mechanism import (
     Clip,
     Method,
+    NoisySums,
     PerSample,
     Query,
-    Release,
     State,
     Task,
     count_noise,
@@ -52,7 +52,7 @@ class ClippedMethod(Method, abc.ABC):
 
     max_grad_norm: float | str = "auto"
 
-    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
+    def clip(self, sample: PerSample, state: State, release: NoisySums) -> Clip:
         return clip_at(self.number("max_grad_norm", 1.0), sample)
 
 
@@ -80,7 +80,7 @@ def count_above(noise_multiplier: float, factor: float = 1.0) -> Query:
     return Query("above_z", rows, 1.0, noise_multiplier)
 
 
-def moved(state: Threshold, release: Release, lowest: float = 0.0) -> Threshold:
+def moved(state: Threshold, release: NoisySums, lowest: float = 0.0) -> Threshold:
     """Return the next threshold, z exp(gain count - decay), from the noisy count.
 
     Examples
@@ -109,5 +109,5 @@ class AdaptiveMethod(ClippedMethod, abc.ABC):
     def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
         return (count_above(count_noise(self.count_noise_multiplier, noise_multiplier)),)
 
-    def update(self, state: Threshold, release: Release) -> Threshold:
+    def update(self, state: Threshold, release: NoisySums) -> Threshold:
         return moved(state, release)

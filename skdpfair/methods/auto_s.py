@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from skdpfair.mechanism import Clip, Method, PerSample, Release, State
+from skdpfair.mechanism import Clip, Method, NoisySums, PerSample, State
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -35,7 +35,7 @@ class AutoS(Method, name="auto_s"):
 
     needs_gradient_scale = True
 
-    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
+    def clip(self, sample: PerSample, state: State, release: NoisySums) -> Clip:
         return Clip(1.0 / (sample.norm + self.gamma), sample.norm.new_ones(()))
 
     def at_scale(self, scale: float, norm_growth: float) -> tuple[Method, float]:

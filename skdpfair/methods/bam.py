@@ -7,7 +7,7 @@ import torch
 from skdpfair.mechanism import (
     EarlySample,
     Extra,
-    Release,
+    NoisySums,
     State,
 )
 from skdpfair.methods._clipping import NOT_NEGATIVE, ClippedMethod
@@ -74,7 +74,7 @@ class BAM(ClippedMethod, name="bam", reference="knolle2023bias"):
         """Return ``exact``."""
         return self.exact
 
-    def extra(self, sample: EarlySample, state: State, release: Release) -> Extra | None:
+    def extra(self, sample: EarlySample, state: State, release: NoisySums) -> Extra | None:
         r"""Add :math:`\lambda \nabla^2 \ell_i \, g_i / \lVert g_i \rVert` to each gradient."""
         if not self.exact:
             return None

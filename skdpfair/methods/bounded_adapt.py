@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from skdpfair.mechanism import Clip, PerSample, Release
+from skdpfair.mechanism import Clip, NoisySums, PerSample
 from skdpfair.methods._clipping import AdaptiveMethod, Threshold, clip_to, moved
 
 
@@ -39,10 +39,10 @@ class BoundedAdapt(AdaptiveMethod, name="bounded_adapt"):
 
     min_grad_norm: float | str = "auto"
 
-    def clip(self, sample: PerSample, state: Threshold, release: Release) -> Clip:
+    def clip(self, sample: PerSample, state: Threshold, release: NoisySums) -> Clip:
         bound = state.z.to(sample.norm.dtype)
         return Clip(clip_to(bound, sample.norm), bound)
 
-    def update(self, state: Threshold, release: Release) -> Threshold:
+    def update(self, state: Threshold, release: NoisySums) -> Threshold:
         floor = self.number("min_grad_norm", self.number("max_grad_norm", 1.0) / 2)
         return moved(state, release, floor)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.linalg import vector_norm
 
-from skdpfair.mechanism import Release
+from skdpfair.mechanism import NoisySums
 from skdpfair.methods._clipping import NOT_NEGATIVE, ClippedMethod
 
 
@@ -46,7 +46,7 @@ class DPSAT(ClippedMethod, name="dp_sat", reference="park2023differentially"):
         """Return rho times the direction of the last released gradient."""
         return None if state is None else self.perturbation_radius * state
 
-    def update(self, state: Tensor | None, release: Release) -> Tensor:
+    def update(self, state: Tensor | None, release: NoisySums) -> Tensor:
         """Keep the direction of the released gradient; none where it is zero."""
         gradient = release["gradient"]
         direction: Tensor = gradient / vector_norm(gradient)

@@ -6,7 +6,7 @@ import torch
 from sklearn.utils._param_validation import StrOptions
 from torch import Tensor
 
-from skdpfair.mechanism import Clip, Method, PerSample, Query, Release, State, Task, count_noise
+from skdpfair.mechanism import Clip, Method, NoisySums, PerSample, Query, State, Task, count_noise
 from skdpfair.methods._clipping import clip_to, one_hot
 
 
@@ -60,7 +60,7 @@ class DPSGDF(Method, name="dpsgd_f", reference="xu2021removing"):
         noise = count_noise(self.count_noise_multiplier, noise_multiplier)
         return (Query("counts", rows, 1.0, noise),)
 
-    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
+    def clip(self, sample: PerSample, state: State, release: NoisySums) -> Clip:
         """Clip to the bound of the record's group."""
         bounds = self.group_bounds(release["counts"].to(sample.norm.dtype))
         return Clip(clip_to(bounds.index_select(0, sample.group), sample.norm), bounds.max())

@@ -12,10 +12,10 @@ from skdpfair.mechanism import (
     EarlySample,
     Extra,
     Method,
+    NoisySums,
     PerSample,
     PerSampleGradients,
     Query,
-    Release,
     State,
     Task,
 )
@@ -78,7 +78,7 @@ class FairLens(Method, name="fairlens", reference="tran2021fairness"):
         }
         return tuple(Query(name, f, inf, 0.0, early=True) for name, f in rows.items())
 
-    def extra(self, sample: PerSampleGradients, state: State, release: Release) -> Extra:
+    def extra(self, sample: PerSampleGradients, state: State, release: NoisySums) -> Extra:
         """Return the gradient of the regularisers, the same for all records."""
         groups, clipped = release["groups"], release["clipped"]
         size, _ = groups.view(2, -1)
@@ -93,7 +93,7 @@ class FairLens(Method, name="fairlens", reference="tran2021fairness"):
             averaged=True,
         )
 
-    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
+    def clip(self, sample: PerSample, state: State, release: NoisySums) -> Clip:
         return Clip(clip_to(self._bound(sample), sample.norm), self._bound(sample))
 
     def _bound(self, sample: PerSample) -> Tensor:

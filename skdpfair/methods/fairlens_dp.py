@@ -10,9 +10,9 @@ from torch import Tensor
 from skdpfair.mechanism import (
     EarlySample,
     Extra,
+    NoisySums,
     PerSample,
     Query,
-    Release,
     Task,
     count_noise,
 )
@@ -99,7 +99,7 @@ class FairLensDP(ClippedMethod, name="fairlens_dp", reference="tran2021fairness"
         grouped = in_groups(clipped_to(r, sample) / r, sample, state.n_groups)
         return torch.cat([rows, grouped, clipped_to(c, sample) / c], dim=1)
 
-    def extra(self, sample: EarlySample, state: Sizes, release: Release) -> Extra:
+    def extra(self, sample: EarlySample, state: Sizes, release: NoisySums) -> Extra:
         k, sums = state.n_groups, None
         released = release["groups"].to(sample.probability.dtype)
         c, r = self._bounds(sample)

@@ -6,7 +6,7 @@ from math import inf
 import torch
 from torch import Tensor
 
-from skdpfair.mechanism import Clip, Method, PerSample, Query, Release, State, Task
+from skdpfair.mechanism import Clip, Method, NoisySums, PerSample, Query, State, Task
 from skdpfair.methods._clipping import NOT_NEGATIVE, one_hot
 
 
@@ -75,15 +75,15 @@ class GDRO(Method, name="gdro", reference="sagawa2020distributionally"):
 
         return (Query("groups", rows, inf, 0.0),)
 
-    def _raised(self, state: tuple[Tensor, ...], release: Release) -> tuple[Tensor, Tensor]:
+    def _raised(self, state: tuple[Tensor, ...], release: NoisySums) -> tuple[Tensor, Tensor]:
         count, loss = release["groups"].view(2, -1)
         adjusted = loss / count.clamp(min=1.0) + self.adjustment * state[2].to(loss).rsqrt()
         return torch.softmax(torch.log(state[0]) + self.group_lr * adjusted, dim=0), count
 
-    def clip(self, sample: PerSample, state: tuple[Tensor, ...], release: Release) -> Clip:
+    def clip(self, sample: PerSample, state: tuple[Tensor, ...], release: NoisySums) -> Clip:
         weight, count = self._raised(state, release)
         each = (weight * state[1] / count.clamp(min=1.0)).to(sample.norm.dtype)
         return Clip(each.index_select(0, sample.group), sample.norm.new_full((), inf))
 
-    def update(self, state: tuple[Tensor, ...], release: Release) -> tuple[Tensor, ...]:
+    def update(self, state: tuple[Tensor, ...], release: NoisySums) -> tuple[Tensor, ...]:
         return self._raised(state, release)[0], *state[1:]

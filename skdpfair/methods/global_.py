@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from skdpfair.mechanism import Clip, Method, PerSample, Release, State
+from skdpfair.mechanism import Clip, Method, NoisySums, PerSample, State
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -43,7 +43,7 @@ class Global(Method, name="global", reference="bu2021convergence"):
     # what lies above Z is lost, so Z must lie above nearly all norms to come
     Z_MARGIN = 2.0
 
-    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
+    def clip(self, sample: PerSample, state: State, release: NoisySums) -> Clip:
         """Scale by C/Z up to Z, drop the rest."""
         bound = self.number("max_grad_norm", 1.0)
         z = self.number("strict_max_grad_norm", 1.0)

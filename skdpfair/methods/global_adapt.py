@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from skdpfair.mechanism import Clip, Method, PerSample, Query, Release, Task, count_noise
+from skdpfair.mechanism import Clip, Method, NoisySums, PerSample, Query, Task, count_noise
 from skdpfair.methods._clipping import NOT_NEGATIVE, Threshold, count_above, first_threshold, moved
 
 PLANNED_GAIN = 0.15  # where the estimator chooses the rate of the threshold
@@ -70,13 +70,13 @@ class GlobalAdapt(Method, name="global_adapt", reference="esipova2023disparate")
         noise = count_noise(self.count_noise_multiplier, noise_multiplier)
         return (count_above(noise, self.threshold),)
 
-    def clip(self, sample: PerSample, state: Threshold, release: Release) -> Clip:
+    def clip(self, sample: PerSample, state: Threshold, release: NoisySums) -> Clip:
         z, c = state.z.to(sample.norm.dtype), self.max_grad_norm
         lowest = self.number("strict_max_grad_norm", 1.0) / 2
         bound = 1.0 / z.clamp(min=lowest) if isinstance(c, str) else torch.full_like(z, c)
         return Clip(bound / torch.maximum(sample.norm, z), bound)
 
-    def update(self, state: Threshold, release: Release) -> Threshold:
+    def update(self, state: Threshold, release: NoisySums) -> Threshold:
         return moved(state, release, self.min_strict_max_grad_norm)
 
     def at_scale(self, scale: float, norm_growth: float) -> tuple[Method, float]:

@@ -6,7 +6,7 @@ from math import inf
 import torch
 from torch import Tensor
 
-from skdpfair.mechanism import Clip, Method, PerSample, Release, State, Task
+from skdpfair.mechanism import Clip, Method, NoisySums, PerSample, State, Task
 from skdpfair.methods._clipping import NOT_NEGATIVE
 from skdpfair.methods._fractions import SHARES, balancing_rates, declared
 
@@ -55,5 +55,5 @@ class ISSGD(Method, name="is_sgd", reference="kulynych2022what"):
         shares = task.group_fractions if shares is None else shares
         return super().rates(task) if shares is None else balancing_rates(task, shares)
 
-    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
+    def clip(self, sample: PerSample, state: State, release: NoisySums) -> Clip:
         return Clip(torch.ones_like(sample.norm), sample.norm.new_full((), inf))

@@ -6,7 +6,7 @@ from math import inf
 import torch
 from torch import Tensor
 
-from skdpfair.mechanism import Clip, Method, PerSample, Release, Task
+from skdpfair.mechanism import Clip, Method, NoisySums, PerSample, Task
 from skdpfair.methods._clipping import NOT_NEGATIVE
 from skdpfair.methods._fractions import SHARES, declared
 
@@ -57,6 +57,6 @@ class IWSGD(Method, name="iw_sgd", reference="kulynych2022what"):
             return torch.ones(task.n_groups)
         return 1.0 / (task.n_groups * shares)
 
-    def clip(self, sample: PerSample, state: Tensor, release: Release) -> Clip:
+    def clip(self, sample: PerSample, state: Tensor, release: NoisySums) -> Clip:
         weight = state.to(sample.norm.dtype).index_select(0, sample.group)
         return Clip(weight, sample.norm.new_full((), inf))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from skdpfair.mechanism import Clip, Method, PerSample, Query, Release, State, Task, count_noise
+from skdpfair.mechanism import Clip, Method, NoisySums, PerSample, Query, State, Task, count_noise
 from skdpfair.methods._clipping import clip_to, one_hot
 
 
@@ -62,7 +62,7 @@ class Naive(Method, name="naive", reference="xu2021removing"):
         noise = count_noise(self.count_noise_multiplier, noise_multiplier)
         return (Query("counts", rows, 1.0, noise),)
 
-    def clip(self, sample: PerSample, state: float, release: Release) -> Clip:
+    def clip(self, sample: PerSample, state: float, release: NoisySums) -> Clip:
         """Clip to C, then weigh by the group's factor."""
         factor = state / release["counts"].to(sample.norm.dtype).clamp(min=1.0)
         bound = sample.norm.new_full((), self.number("max_grad_norm", 1.0))

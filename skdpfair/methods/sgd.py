@@ -5,7 +5,7 @@ from math import inf
 
 import torch
 
-from skdpfair.mechanism import Clip, Method, PerSample, Release, State
+from skdpfair.mechanism import Clip, Method, NoisySums, PerSample, State
 from skdpfair.methods._clipping import NOT_NEGATIVE
 
 
@@ -37,6 +37,6 @@ class SGD(Method, name="sgd", reference="robbins1951stochastic"):
     private = False
     _parameter_constraints = {"gradient_noise": NOT_NEGATIVE}
 
-    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
+    def clip(self, sample: PerSample, state: State, release: NoisySums) -> Clip:
         """Weigh every record by one."""
         return Clip(torch.ones_like(sample.norm), sample.norm.new_full((), inf))

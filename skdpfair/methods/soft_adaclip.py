@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from skdpfair.mechanism import Clip, PerSample, Release
+from skdpfair.mechanism import Clip, NoisySums, PerSample
 from skdpfair.methods._clipping import AdaptiveMethod, Threshold
 
 
@@ -38,7 +38,7 @@ class SoftAdaClip(AdaptiveMethod, name="soft_adaclip"):
     Clip(weight=tensor([0.2498, 0.9242]), bound=tensor(1.))
     """
 
-    def clip(self, sample: PerSample, state: Threshold, release: Release) -> Clip:
+    def clip(self, sample: PerSample, state: Threshold, release: NoisySums) -> Clip:
         bound = state.z.to(sample.norm.dtype)
         ratio = (sample.norm / bound).clamp(min=1e-6)
         return Clip(torch.tanh(ratio) / ratio, bound)

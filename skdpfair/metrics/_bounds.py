@@ -4,7 +4,7 @@ import math
 
 from skdpfair._validate import integer, number, one_of, safe_repr
 from skdpfair.metrics._generalisation import bins_of
-from skdpfair.privacy import Ledger, PrivacyPlan, PrivacyReport
+from skdpfair.privacy import Ledger, PrivacyReport, Release
 from skdpfair.privacy.accounting import RELATIONS, total_variation, tv_from_epsilon
 
 
@@ -13,7 +13,7 @@ def tv_bound(privacy, *, adjacency="add_remove"):
 
     Parameters
     ----------
-    privacy : PrivacyReport, Ledger or PrivacyPlan
+    privacy : PrivacyReport, Ledger or Release
         The releases: ``clf.privacy_``, its ``ledger`` unless that is empty, or a plan.
     adjacency : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         Neighbouring data sets differ by adding or removing one record, by replacing one with a
@@ -44,8 +44,8 @@ def tv_bound(privacy, *, adjacency="add_remove"):
     Examples
     --------
     >>> from skdpfair.metrics import tv_bound
-    >>> from skdpfair.privacy import PrivacyPlan
-    >>> adult = PrivacyPlan(steps=1840, sample_rate=1 / 92, noise_multipliers=(1.0,))
+    >>> from skdpfair.privacy import Release
+    >>> adult = Release("gradient sum", 1 / 92, (1.0,), steps=1840)
     >>> print(f"{tv_bound(adult):.3f}, {tv_bound(adult, adjacency='replace_one'):.3f}")
     0.235, 0.381
     """
@@ -58,7 +58,7 @@ def dg_bound(privacy, *, adjacency="replace_one"):
 
     Parameters
     ----------
-    privacy : PrivacyReport, Ledger or PrivacyPlan
+    privacy : PrivacyReport, Ledger or Release
         As in `tv_bound`.
     adjacency : {"replace_one", "add_remove", "zero_out"}, default="replace_one"
         The relation for which the total variation is bounded. "replace_one" is bounded directly;
@@ -90,8 +90,8 @@ def dg_bound(privacy, *, adjacency="replace_one"):
     Examples
     --------
     >>> from skdpfair.metrics import dg_bound
-    >>> from skdpfair.privacy import PrivacyPlan
-    >>> adult = PrivacyPlan(steps=1840, sample_rate=1 / 92, noise_multipliers=(1.0,))
+    >>> from skdpfair.privacy import Release
+    >>> adult = Release("gradient sum", 1 / 92, (1.0,), steps=1840)
     >>> print(f"{dg_bound(adult):.3f}, {dg_bound(adult, adjacency='add_remove'):.3f}")
     0.381, 0.471
     """
@@ -164,7 +164,7 @@ def strong_dg_bound(privacy, *, n_samples, failure_probability=None, adjacency="
 
     Parameters
     ----------
-    privacy : PrivacyReport, Ledger or PrivacyPlan
+    privacy : PrivacyReport, Ledger or Release
         As in `tv_bound`.
     n_samples : int
         Number of training records.
@@ -201,10 +201,10 @@ def strong_dg_bound(privacy, *, n_samples, failure_probability=None, adjacency="
     Examples
     --------
     >>> from skdpfair.metrics import strong_dg_bound
-    >>> from skdpfair.privacy import PrivacyPlan
-    >>> plan = PrivacyPlan(steps=100, sample_rate=0.01, noise_multipliers=(10.0,))
-    >>> mean = strong_dg_bound(plan, n_samples=50_000)
-    >>> single = strong_dg_bound(plan, n_samples=50_000, failure_probability=0.1)
+    >>> from skdpfair.privacy import Release
+    >>> release = Release("gradient sum", 0.01, (10.0,), steps=100)
+    >>> mean = strong_dg_bound(release, n_samples=50_000)
+    >>> single = strong_dg_bound(release, n_samples=50_000, failure_probability=0.1)
     >>> print(f"{mean:.3f} {single:.3f}")
     0.032 0.319
     """
@@ -223,7 +223,7 @@ def calibration_bound(privacy, *, n_samples, tau=0.1, adjacency="replace_one"):
 
     Parameters
     ----------
-    privacy : PrivacyReport, Ledger or PrivacyPlan
+    privacy : PrivacyReport, Ledger or Release
         As in `tv_bound`.
     n_samples : int
         Number of training records.
@@ -256,9 +256,9 @@ def calibration_bound(privacy, *, n_samples, tau=0.1, adjacency="replace_one"):
     Examples
     --------
     >>> from skdpfair.metrics import calibration_bound
-    >>> from skdpfair.privacy import PrivacyPlan
-    >>> plan = PrivacyPlan(steps=100, sample_rate=0.01, noise_multipliers=(10.0,))
-    >>> print(f"{calibration_bound(plan, n_samples=50_000):.3f}")
+    >>> from skdpfair.privacy import Release
+    >>> release = Release("gradient sum", 0.01, (10.0,), steps=100)
+    >>> print(f"{calibration_bound(release, n_samples=50_000):.3f}")
     0.351
     """
     n_bins = bins_of(tau)
@@ -268,8 +268,8 @@ def calibration_bound(privacy, *, n_samples, tau=0.1, adjacency="replace_one"):
 
 def _runs(privacy):
     """Return the releases as the accountants read them; None if they are not private at all."""
-    if isinstance(privacy, PrivacyPlan):
-        return privacy.runs
+    if isinstance(privacy, Release):
+        return [privacy]
     if isinstance(privacy, Ledger) and not privacy.entries:
         raise ValueError(
             "privacy must be a ledger with entries, got an empty one, as a fit without privacy "
@@ -285,8 +285,8 @@ def _runs(privacy):
             )
         privacy = privacy.ledger
     if isinstance(privacy, Ledger):
-        return [entry.run for entry in privacy.entries]
+        return privacy.entries
     raise TypeError(
-        "privacy must be a PrivacyReport, a Ledger or a PrivacyPlan, got "
+        "privacy must be a PrivacyReport, a Ledger or a Release, got "
         f"{type(privacy).__name__}. Pass clf.privacy_."
     )

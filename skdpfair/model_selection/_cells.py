@@ -29,7 +29,7 @@ from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
 from skdpfair.methods import get_method
 from skdpfair.metrics._measures import MEASURES, OVERALL, compared, rarest_class, values_by_group
 from skdpfair.model_selection._store import key_of
-from skdpfair.privacy import Ledger
+from skdpfair.privacy import Ledger, Release
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.training import defaults
 
@@ -37,7 +37,7 @@ REFERENCE = "reference"  # the method of the models without privacy, in the resu
 CEILING = "ceiling"  # that of scikit-learn's models, with their names
 CELL_ENTRIES = (  # of a finished cell, as a store keeps it
     *("method", "epsilon", "seed", "fold", "reference", "n", "test", "train"),
-    *("epsilon_spent", "runs", "fit_seconds", "low_signal"),
+    *("epsilon_spent", "releases", "fit_seconds", "low_signal"),
 )
 
 
@@ -74,7 +74,7 @@ def run_cell(cell, X, y, code, levels, unit, columns, keep_predictions):
 
 
 def _fit_and_test(cell, X, y, code, levels, unit, columns, keep_predictions):
-    names, spent, runs = np.asarray(levels, dtype=object), np.inf, []
+    names, spent, releases = np.asarray(levels, dtype=object), np.inf, []
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as recorded, call_of(None, False) as call:
         warnings.simplefilter("always")
@@ -86,8 +86,8 @@ def _fit_and_test(cell, X, y, code, levels, unit, columns, keep_predictions):
             if unit is not None:
                 units = pd.Series(unit.to_numpy()[cell.train], index, name=unit.name)
             model.fit(*rows, sensitive_features=names[code[cell.train]], units=units)
-            spent, entries = model.privacy_.epsilon, model.privacy_.ledger.entries
-            runs = [[*map(float, e.run[:2]), e.run.steps] for e in entries]
+            spent = model.privacy_.epsilon
+            releases = [vars(release) for release in model.privacy_.ledger.entries]
         else:
             kind, persons = ("record", None) if unit is None else ("person", unit.name)
             with charged((), Ledger(), private=False, unit=kind, persons=persons):
@@ -118,7 +118,7 @@ def _fit_and_test(cell, X, y, code, levels, unit, columns, keep_predictions):
         "reference": cell.reference,
         **measured(code, levels),
         "epsilon_spent": float(spent),
-        "runs": runs,
+        "releases": releases,
         "call": call,  # by which a ledger that was open knows the fit
         "fit_seconds": seconds,
         "day": datetime.now(UTC).date().isoformat(),
@@ -283,12 +283,17 @@ def predictions_of(cells, levels, classes):
     }
 
 
+def released(cell):
+    """Return what a cell's fit released."""
+    return [Release(**release) for release in cell.get("releases", ())]
+
+
 def releases_of(cells):
     """Return the releases of all cells, one row per cell and kind of release."""
     rows = [
-        (*_key(cell), *run)
+        (*_key(cell), r.sample_rate, r.joint_noise_multiplier, r.steps)
         for cell in cells
-        for run in cell.get("runs", ())
+        for r in released(cell)
         if cell["epsilon"] is not None
     ]
     columns = ["method", "epsilon", "seed", "fold", "sample_rate", "noise_multiplier", "steps"]

@@ -22,14 +22,13 @@ from sklearn.pipeline import Pipeline
 
 from skdpfair._dp_estimator import DPEstimator
 from skdpfair._validate import flag, integer, one_of, safe_repr
-from skdpfair.budget.charging import planned_entries
 from skdpfair.budget.folds import folds_of, keeps_persons_together, takes_as_public
 from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE, SCORES, Spending
 from skdpfair.estimator import DPFairClassifier, classifier_of
 from skdpfair.methods import get_method
 from skdpfair.preprocessing import DPQuantileScaler, check_pipeline
 from skdpfair.preprocessing._linter import reasons_of
-from skdpfair.privacy import ACCOUNTANTS, SampledGaussian
+from skdpfair.privacy import ACCOUNTANTS, Release
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.training import parameters as _params
@@ -46,14 +45,8 @@ class PlannedFit:
     n_fits: int
     n_fits_per_record: int  # of these, for the record that most of them read
     private: bool
-    runs: tuple[SampledGaussian, ...]  # what one fit releases
-    steps: tuple[str, ...] = ()  # before the classifier, that the first of the runs are of
-
-    @property
-    def released(self) -> tuple[str, ...]:
-        """Name of the release that each of the runs is of."""
-        counts = len(self.runs) - len(self.steps) - 1
-        return (*self.steps, *("group counts",) * counts, "steps")
+    releases: tuple[Release, ...]  # of one fit
+    steps: tuple[str, ...] = ()  # before the classifier, that the first of these are of
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,9 +79,9 @@ class SearchPlan(Spending):
     n_samples: int = 0
 
     @property
-    def runs(self) -> list[SampledGaussian]:
+    def releases(self) -> list[Release]:
         """The private releases that read the record with the largest cost."""
-        return _runs(self.fits)
+        return _releases(self.fits)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the planned fits as a table.
@@ -102,11 +95,11 @@ class SearchPlan(Spending):
         columns += ["steps", "sample_rate", "noise_multiplier", "epsilon_of_one_fit"]
         rows = []
         for f in self.fits:
-            one = epsilon_of(f.runs, self.delta, self.accountant) if f.private else math.inf
-            for released, run in zip(f.released, f.runs, strict=True):
+            one = epsilon_of(f.releases, self.delta, self.accountant) if f.private else math.inf
+            for r in f.releases:
                 kind = f.candidate, f.stage, f.n_samples, f.n_fits, f.n_fits_per_record
-                values = run.steps, run.sample_rate, run.noise_multiplier
-                rows.append((*kind, released, *values, one))
+                values = r.what, r.steps, r.sample_rate, r.joint_noise_multiplier
+                rows.append((*kind, *values, one))
         return pd.DataFrame(rows, columns=columns)
 
     def __repr__(self):
@@ -224,7 +217,7 @@ def plan(
     else:
         last = planned.refits(n_samples) if refit else [()]
         ways = [(*folds, *end) for folds in planned.folds(cv, n_samples) for end in last]
-        fits = max(ways, key=lambda fits: epsilon_of(_runs(fits), delta, accountant))
+        fits = max(ways, key=lambda fits: epsilon_of(_releases(fits), delta, accountant))
     reasons = list(planned.reasons) + reasons
     by_folds = None if cv is None else takes_as_public(cv)
     public = [by_folds] if by_folds else []
@@ -232,7 +225,7 @@ def plan(
         public.append("that these groups are the persons")
     if isinstance(cv, (GroupKFold, StratifiedGroupKFold)):
         public.append("that its folds are of equal size")
-    spent = epsilon_of(_runs(fits), delta, accountant)
+    spent = epsilon_of(_releases(fits), delta, accountant)
     total = math.inf if reasons else spent
     planned = plan_of(
         fits, spent, total, delta, accountant, reasons, public, unit=unit, n_samples=n_samples
@@ -305,15 +298,14 @@ class _Planner:
 
     def fit(self, candidate, stage, n_samples, n_fits, n_fits_per_record):
         classifier = classifier_of(self.candidates[candidate])
-        private, runs = planned_runs(classifier, n_samples, self.n_groups)
+        private, releases = planned_fit(classifier, n_samples, self.n_groups)
         steps = planned_steps(self.candidates[candidate], n_samples)
-        names, runs = tuple(name for name, _ in steps), (*(run for _, run in steps), *runs)
         if classifier.keep_reference or not private:
             self.reasons[REFERENCE] = None
         if classifier.diagnostics:
             self.reasons[DIAGNOSTICS] = None
         kind = candidate, stage, n_samples, n_fits, n_fits_per_record
-        return PlannedFit(*kind, private, runs, names)
+        return PlannedFit(*kind, private, (*steps, *releases), tuple(r.what for r in steps))
 
     def folds(self, cv, n_samples):
         """Yield the fold fits once for each size of the fold that leaves the record out."""
@@ -328,43 +320,37 @@ class _Planner:
     def refits(self, n_samples):
         """Return the refits, each alone, of which one may cost most."""
         every = [self.fit(c, "refit", n_samples, 1, 1) for c in range(len(self.candidates))]
-        private = {fit.runs: fit for fit in every if fit.private}
+        private = {fit.releases: fit for fit in every if fit.private}
         costly = [f for f in private.values() if not any(_less(f, g) for g in private.values())]
         return [(fit,) for fit in costly or every[:1]]
 
 
 def _less(fit, other):
     """Return whether a fit costs less than another whatever they are composed with."""
-    pairs = list(zip(fit.runs, other.runs, strict=False))
+    pairs = list(zip(fit.releases, other.releases, strict=False))
     return (
-        len(fit.runs) == len(other.runs)
-        and fit.runs != other.runs
+        len(fit.releases) == len(other.releases)
+        and fit.releases != other.releases
         and all(
             a.sample_rate <= b.sample_rate
-            and a.noise_multiplier >= b.noise_multiplier
+            and a.joint_noise_multiplier >= b.joint_noise_multiplier
             and a.steps <= b.steps
             for a, b in pairs
         )
     )
 
 
-def _runs(fits):
+def _releases(fits):
     return [
-        run._replace(steps=run.steps * f.n_fits_per_record)
+        replace(release, steps=release.steps * f.n_fits_per_record)
         for f in fits
         if f.private
-        for run in f.runs
+        for release in f.releases
     ]
 
 
-def planned_runs(classifier, n_samples, n_groups=1):
-    """Return whether a fit of a classifier is private, and the runs it will release."""
-    private, entries = planned_fit(classifier, n_samples, n_groups)
-    return private, tuple(entry.run for entry in entries)
-
-
 def planned_fit(classifier, n_samples, n_groups=1):
-    """Return whether a fit of a classifier is private, and the ledger entries it will make."""
+    """Return whether a fit of a classifier is private, and what it will release."""
     params = classifier.get_params(deep=False)
     method = get_method(classifier.method)
     _params.check(params, method)
@@ -375,18 +361,15 @@ def planned_fit(classifier, n_samples, n_groups=1):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit will warn
         run = _planning.plan(params, method, n_samples, n_groups)
-    noise = run.mechanism.noise_multipliers if run.is_accounted else (0.0,)
-    entries = planned_entries(
-        run.mechanism.max_sample_rate, noise, run.settings.n_steps, run.one_time
-    )
-    return all(e.run.noise_multiplier > 0 for e in entries if e.steps), entries
+    private = run.is_accounted and all(r.joint_noise_multiplier for r in run.releases if r.steps)
+    return private, run.releases
 
 
 def planned_steps(estimator, n_samples):
-    """Return the names and runs of the other steps that pay: quantiles of a DPQuantileScaler."""
+    """Return the releases of the other steps that pay, by the names of these."""
     paying = check_pipeline(estimator).spending
     return [
-        (type(step).__name__, step.planned(n_samples).run)
+        replace(step.planned(n_samples), what=type(step).__name__)
         for step in paying
         if hasattr(step, "planned")
     ]

@@ -33,12 +33,12 @@ from skdpfair.model_selection._forecast import (
     configured,
     parts_within,
     plan_of,
-    planned_runs,
+    planned_fit,
     refuse_other_fits,
     unit_of,
 )
 from skdpfair.preprocessing._learners import refuse_resamplers
-from skdpfair.privacy import NOT_ACCOUNTED, Ledger, PrivacyReport, SampledGaussian
+from skdpfair.privacy import NOT_ACCOUNTED, Ledger, PrivacyReport, Release
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.renyi import (
     check_law,
@@ -524,15 +524,15 @@ def trial_of(search, pool, n_samples, n_groups=1):
     curves = {}
     for params in pool:
         classifier = classifier_of(configured(search.estimator, params))
-        private, runs = planned_runs(classifier, n_train, n_groups)
+        private, releases = planned_fit(classifier, n_train, n_groups)
         if not private:
             raise ValueError(
                 f"{safe_repr(params)} trains without privacy, so the search has no privacy. "
                 "Remove epsilon=None, noise_multiplier=0 and methods without noise from "
                 "param_distributions and the estimator."
             )
-        if runs not in curves:
-            curves[runs] = rdp_curve(runs)
+        if releases not in curves:
+            curves[releases] = rdp_curve(releases)
     curve = np.max(list(curves.values()), axis=0)
     noise = search.score_noise_multiplier
     if search.validation_data:
@@ -540,8 +540,8 @@ def trial_of(search, pool, n_samples, n_groups=1):
     elif is_auto(noise):
         noise = free_score_noise(curve)
     else:
-        curve = np.maximum(curve, rdp_curve([SampledGaussian(1.0, float(noise), 1)]))
-    worst = max(curves, key=lambda runs: curves[runs][_MIDDLE])
+        curve = np.maximum(curve, rdp_curve([Release("score", 1.0, (noise,))]))
+    worst = max(curves, key=lambda releases: curves[releases][_MIDDLE])
     return PlannedFit(0, "fit", n_train, 1, 1, True, worst), curve, noise
 
 
@@ -587,7 +587,7 @@ def _with_public_facts(report, trial):
 
 def report_of(search, trial, whole, delta, seeded, most_records, n_units):
     """Return the report of the search: the same whichever trial won, or whether one did."""
-    run = trial.runs[-1]
+    steps = trial.releases[-1]
     epsilon = curve_epsilon(whole, delta)
     adjacency = "zero_out" if most_records is None else "zero_out_unit"
     sets = ["sets"]
@@ -600,10 +600,10 @@ def report_of(search, trial, whole, delta, seeded, most_records, n_units):
         epsilon=epsilon,
         delta=delta,
         accountant="rdp",
-        noise_multiplier=run.noise_multiplier,
-        sample_rate=run.sample_rate,
-        steps=run.steps,
-        expected_batch_size=run.sample_rate * trial.n_samples,
+        noise_multiplier=steps.joint_noise_multiplier,
+        sample_rate=steps.sample_rate,
+        steps=steps.steps,
+        expected_batch_size=steps.sample_rate * trial.n_samples,
         is_private=epsilon < math.inf,
         selection_curve=tuple(whole.tolist()),
         seeded=seeded,

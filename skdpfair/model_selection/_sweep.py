@@ -32,6 +32,7 @@ from skdpfair.model_selection._cells import (
     REFERENCE,
     cells_of,
     key_of_cell,
+    released,
     run_cell,
     splits,
 )
@@ -268,11 +269,11 @@ def _run(cells, records, features, store, n_jobs, progress, delta, kept):
         cell.key: joblib.delayed(run_cell)(replace(cell, place=i), *records, *kept)
         for i, cell in enumerate(missing)
     }
-    curve = rdp_curve(run for result in done.values() for run in result["runs"])
+    curve = rdp_curve(release for result in done.values() for release in released(result))
 
     def show(result):
         nonlocal curve
-        curve = curve + rdp_curve(result["runs"])
+        curve = curve + rdp_curve(released(result))
         if not bar.is_hidden:  # models without privacy have no epsilon, and nothing to show
             bar.move_to(len(done), curve_epsilon(curve, delta) or None)
 

@@ -26,7 +26,7 @@ from skdpfair.estimator import classifier_of, private_logits
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
-from skdpfair.model_selection._forecast import configured, planned_runs
+from skdpfair.model_selection._forecast import configured, planned_fit
 from skdpfair.privacy import accounting, calibration, renyi
 from skdpfair.privacy.one_time_noise import noisy
 from skdpfair.privacy.renyi import rdp_curve, stop_parameter
@@ -208,13 +208,13 @@ def trainer(estimator, data, routing, n_samples, curve, rng, seeded, public):
         classifier = classifier_of(model)
         sets = {name: v for name, v in public.items() if getattr(classifier, name) is None}
         classifier.set_params(random_state=seed, **sets)
-        _, planned = planned_runs(classifier, n_samples)
+        _, planned = planned_fit(classifier, n_samples)
         with paid_for(curve):
             model.fit(*data, **routing)
         classifier = classifier_of(model)
         if classifier.n_steps_ < planned[-1].steps:
             raise _Interrupt  # that the classifier took for the end of this fit
-        spent = rdp_curve([entry.run for entry in classifier.privacy_.ledger.entries])
+        spent = rdp_curve(classifier.privacy_.ledger.entries)
         if (spent > curve * (1 + 1e-9)).any():
             raise PrivacyAccountingError("a trial released more than was planned for any")
         return model

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdpfair._validate import integer, number, one_of, safe_repr
 from skdpfair.budget.charging import charged
 from skdpfair.preprocessing._bounded_scaler import BoundedScaler, bounds_of, numbers_of
-from skdpfair.privacy import NOT_ACCOUNTED, Ledger, LedgerEntry, PrivacyReport, calibrate
+from skdpfair.privacy import NOT_ACCOUNTED, Ledger, PrivacyReport, Release, calibrated
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.one_time_noise import generator_of, noisy
 from skdpfair.privacy.statement import ASSUMPTIONS
@@ -161,24 +161,19 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         public = BoundedScaler(self.bounds, feature_range=(0, 1)).fit(X)
         units = np.asarray(public.transform(X), dtype=np.float64)
         n_samples, n_columns = units.shape
-        delta, entry = delta_for(self.delta, n_samples), self.planned(n_samples, n_columns)
+        delta, release = delta_for(self.delta, n_samples), self.planned(n_samples, n_columns)
         generator = generator_of(self.random_state, units, self.get_params())
         ledger = Ledger()
         validate_data(self, X, reset=True, skip_check_array=True)
-        with charged((entry,), ledger):
+        with charged((release,), ledger):
             counts = noisy(
                 tree_counts(units, self.levels),
                 tree_sensitivity(n_columns, self.levels),
-                entry.noise_multipliers[0],
+                release.joint_noise_multiplier,
                 generator,
                 self.noise,
             )
-            ledger.record(
-                entry.what,
-                sample_rate=1.0,
-                noise_multipliers=entry.noise_multipliers,
-                is_one_time=True,
-            )
+            ledger.record(release)
         low, high = bounds_of(public).T[:, :, None]
         shares = quantiles_of(consistent_leaves(counts), self.quantiles)
         self.quantiles_ = low + (high - low) * shares
@@ -202,7 +197,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X = numbers_of(self, X, reset=False)
         return np.asarray(self._scaler(self.quantiles_).fit_transform(X))
 
-    def planned(self, n_samples, n_features=1) -> LedgerEntry:
+    def planned(self, n_samples, n_features=1) -> Release:
         """Return what ``fit`` will release, without fitting anything.
 
         Parameters
@@ -214,7 +209,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        LedgerEntry
+        Release
             One release on all records.
 
         Examples
@@ -225,11 +220,12 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         integer("n_samples", n_samples)
         integer("n_features", n_features)
         self._check()
-        noise = self.noise_multiplier
-        if noise is None:
-            noise = calibrate(1.0, 1, self.epsilon, delta_for(self.delta, n_samples), _ACCOUNTANT)
         what = f"quantiles of {n_features} column{'s' * (n_features != 1)}"
-        return LedgerEntry(what, 1.0, (float(noise),), is_one_time=True)
+        noise = 1.0 if self.noise_multiplier is None else self.noise_multiplier
+        release = Release(what, 1.0, (noise,), is_one_time=True)
+        if self.epsilon is None:
+            return release
+        return calibrated([release], self.epsilon, delta_for(self.delta, n_samples), _ACCOUNTANT)[0]
 
     def _check(self):
         given = {"epsilon": self.epsilon, "noise_multiplier": self.noise_multiplier}

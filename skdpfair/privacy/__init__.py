@@ -1,9 +1,10 @@
-"""Privacy accounting by numbers only: epsilon of a run, calibration, ledgers and reports."""
+"""Privacy accounting by numbers only: releases, their epsilon, calibration and reports."""
 
-from skdpfair.privacy.accounting import ACCOUNTANTS, SampledGaussian, epsilon, total_variation
-from skdpfair.privacy.calibration import MAX_NOISE_MULTIPLIER, PrivacyPlan, calibrate
+from skdpfair.privacy.accounting import ACCOUNTANTS, epsilon, total_variation
+from skdpfair.privacy.calibration import MAX_NOISE_MULTIPLIER, calibrated, max_steps
 from skdpfair.privacy.gdp import gdp_epsilon, gdp_parameter
-from skdpfair.privacy.ledger import Ledger, LedgerEntry
+from skdpfair.privacy.ledger import Ledger
+from skdpfair.privacy.releases import Release
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, NOT_ACCOUNTED, PrivacyReport
 from skdpfair.privacy.tradeoff import TradeOff, trade_off, trade_off_from_epsilon
 
@@ -13,15 +14,14 @@ __all__ = [
     "MAX_NOISE_MULTIPLIER",
     "NOT_ACCOUNTED",
     "Ledger",
-    "LedgerEntry",
-    "PrivacyPlan",
     "PrivacyReport",
-    "SampledGaussian",
+    "Release",
     "TradeOff",
-    "calibrate",
+    "calibrated",
     "epsilon",
     "gdp_epsilon",
     "gdp_parameter",
+    "max_steps",
     "total_variation",
     "trade_off",
     "trade_off_from_epsilon",

@@ -2,106 +2,50 @@
 
 import math
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import lru_cache
-from typing import NamedTuple
 
 import dp_accounting as dpa
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
-from scipy.stats import binom
 
-from skdpfair._validate import error_context, integer, number, one_of, safe_repr
-from skdpfair.privacy.gdp import LEAST_DELTA, clt_parameter, gdp_epsilon
+from skdpfair._validate import number, one_of
+from skdpfair.privacy.gdp import MIN_DELTA, clt_parameter, gdp_epsilon
 from skdpfair.privacy.mixture import loss_bounds, mixture_distribution
-from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
+from skdpfair.privacy.releases import Release, Run, merged
+from skdpfair.privacy.renyi import curve_epsilon, curve_of
 
 PRV_ERROR = 0.01
-MOST_RECORDS = 1000  # of a person: a minute of work at most
 RELATIONS = {
     "zero_out": dpa.NeighboringRelation.ADD_OR_REMOVE_ONE,  # the same dominating pair
     "add_remove": dpa.NeighboringRelation.ADD_OR_REMOVE_ONE,
     "replace_one": dpa.NeighboringRelation.REPLACE_ONE,
 }
-_FIRST_INTERVAL = 1e-3
-_FEWEST_POINTS, _FIRST_POINTS, _MOST_POINTS = 300, 5_000, 30_000
+# the first interval of the losses, and when a finer one gains too little to be worth its time
+_FIRST_INTERVAL, _SETTLED = 1e-3, 0.005
+# points of the grid: too few are loose, and a Fourier transform of more takes over a second
+_MIN_POINTS, _FIRST_POINTS, _MAX_POINTS = 300, 5_000, 30_000
+# from the first, compose in two stages; beyond the second, rounding outgrows what points gain
 _MANY_STEPS, _VERY_MANY_STEPS = 10_000, 100_000
-_SETTLED = 0.005
-_MOST_STEPS = 10**9
-# float64 and time end here: a larger rate or less noise costs more, so that bounds stay bounds
-_LEAST_RATE, _MOST_NOISE, LEAST_NOISE = 1e-9, 1e6, 1e-4
-MOST_MU = 1e4  # epsilon of about 5e7
-_MOST_PRV, _MOST_PRV_STEPS = 500, 1_000_000  # from here opacus understates, fails or hangs
+MIN_NOISE = 1e-4  # below it, losses leave float64
+MAX_MU = 1e4  # epsilon of about 5e7
+_MAX_PRV, _MAX_PRV_STEPS = 500, 1_000_000  # from here opacus understates, fails or hangs
 # absolute error of delta in a Fourier transform's power: up to 1.7e-16 a step was measured
 _ROUNDING, _STEP_ROUNDING = 1e-14, 1e-15
 
 
-class SampledGaussian(NamedTuple):
-    """A run of ``steps`` steps, each a Gaussian release on its own Poisson sample.
+def epsilon(
+    releases: Iterable[Release],
+    delta: float,
+    accountant: str = "pld",
+    records_per_person: int = 1,
+) -> float:
+    """Return an upper bound on the epsilon of the composition of ``releases``.
 
     Parameters
     ----------
-    sample_rate : float
-        Probability in (0, 1] that a record takes part in a step.
-    noise_multiplier : float
-        Noise standard deviation divided by the L2 sensitivity of a step, >= 0.
-    steps : int
-        Number of steps, >= 0.
-    records : int, default=1
-        Number of records, from 1 to 1000, in which neighbouring data sets differ at most: those of
-        a person.  Each is sampled on its own.
-
-    Examples
-    --------
-    >>> run = SampledGaussian(sample_rate=0.01, noise_multiplier=1.0, steps=100)
-    >>> print(f"{epsilon([run], delta=1e-5):.2f}")
-    0.72
-    >>> print(f"{epsilon([run._replace(records=5)], delta=1e-5):.2f}")
-    4.07
-    """
-
-    sample_rate: float
-    noise_multiplier: float
-    steps: int
-    records: int = 1
-
-    @property
-    def event(self) -> dpa.DpEvent:
-        """The run as a ``dp_accounting`` event."""
-        q, sigma, steps, records = self
-        if q == 1:
-            return dpa.SelfComposedDpEvent(dpa.GaussianDpEvent(sigma / records), steps)
-        step = dpa.PoissonSampledDpEvent(q, dpa.GaussianDpEvent(sigma))
-        if records > 1:
-            counts = np.arange(records + 1)
-            step = dpa.dp_event.MixtureOfGaussiansDpEvent(
-                sigma, counts, binom.pmf(counts, records, q)
-            )
-        return dpa.SelfComposedDpEvent(step, steps)
-
-
-def of_person(
-    runs: Iterable[SampledGaussian], records_per_person: int
-) -> tuple[SampledGaussian, ...]:
-    """Return runs about a record as runs about all records of a person.
-
-    Examples
-    --------
-    >>> of_person([SampledGaussian(0.01, 1.0, 100)], 5)
-    (SampledGaussian(sample_rate=0.01, noise_multiplier=1.0, steps=100, records=5),)
-    """
-    k = integer("records_per_person", records_per_person, high=MOST_RECORDS)
-    return tuple(run._replace(records=k) for run in runs)
-
-
-def epsilon(runs: Iterable[SampledGaussian], delta: float, accountant: str = "pld") -> float:
-    """Return an upper bound on the epsilon of the composition of ``runs``.
-
-    Parameters
-    ----------
-    runs : iterable of SampledGaussian
+    releases : iterable of Release
         Everything that was released, in any order.
     delta : float
         In (0, 1); infinity is returned below 1e-100.
@@ -112,6 +56,9 @@ def epsilon(runs: Iterable[SampledGaussian], delta: float, accountant: str = "pl
         ``"rdp"`` is the fastest, and 10 to 20 % loose for one record; for several, it is many
         times as large.  The others use ``"rdp"`` if float64 does not resolve delta: below
         1e-13 + 1e-14 for each step.
+    records_per_person : int, default=1
+        From 1 to 1000: epsilon is that of a person with so many records, all of which neighbouring
+        data sets differ in.  Each is sampled on its own.
 
     Returns
     -------
@@ -126,7 +73,7 @@ def epsilon(runs: Iterable[SampledGaussian], delta: float, accountant: str = "pl
     ``"pld"`` starts at 1e-3 and is divided by 3 until epsilon changes by less than 0.5 %; each
     value is an upper bound, and the smallest is returned.
 
-    Of k ``records``, each sampled with probability q, a step contains a Binomial(k, q) number J,
+    Of k records, each sampled with probability q, a step contains a Binomial(k, q) number J,
     and moves by at most J times its sensitivity.  For ``"pld"``, the mixture of Gaussians with
     these means dominates the step (Corollary 4.7 of [choquette2024]_).  ``"rdp"`` counts all k
     records whenever any is sampled: a rate of 1 - (1 - q)^k and the noise multiplier divided by k.
@@ -138,113 +85,61 @@ def epsilon(runs: Iterable[SampledGaussian], delta: float, accountant: str = "pl
 
     Examples
     --------
-    >>> run = SampledGaussian(sample_rate=1 / 92, noise_multiplier=1.0, steps=1840)
-    >>> print(f"{epsilon([run], 1e-6):.2f}, {epsilon([run], 1e-6, 'rdp'):.2f}")
+    >>> adult = Release("gradient sum", 1 / 92, (1.0,), steps=1840)
+    >>> print(f"{epsilon([adult], 1e-6):.2f}, {epsilon([adult], 1e-6, 'rdp'):.2f}")
     3.10, 3.41
+    >>> print(f"{epsilon([adult], 1e-6, records_per_person=5):.1f}")
+    20.2
     >>> epsilon([], 1e-6)
     0.0
     """
     delta = number("delta", delta, low=0, high=1, low_open=True, high_open=True)
     one_of("accountant", accountant, ACCOUNTANTS)
-    runs = merged(runs)
+    runs = merged(releases, records_per_person)
+    return epsilon_of_runs(runs, delta, resolving(accountant, delta, runs))
+
+
+@lru_cache(maxsize=4096)
+def epsilon_of_runs(runs: tuple[Run, ...], delta: float, accountant: str) -> float:
+    """Return `epsilon` of merged releases, by an accountant that resolves delta."""
     if not runs:
         return 0.0
-    if delta < LEAST_DELTA or any(run.noise_multiplier < LEAST_NOISE for run in runs):
+    if delta < MIN_DELTA or any(run.noise_multiplier < MIN_NOISE for run in runs):
         return math.inf
-    return _cached(runs, delta, resolving(accountant, delta, runs))
+    return float(ACCOUNTANTS[accountant](runs, delta))
 
 
-def rounding(runs: tuple[SampledGaussian, ...]) -> float:
+def rounding(runs: tuple[Run, ...]) -> float:
     """Return a bound on the error that float64 makes in the delta of a composition.
 
     Examples
     --------
-    >>> print(f"{rounding((SampledGaussian(0.01, 1.0, 1000),)):.2g}")
+    >>> print(f"{rounding((Run(0.01, 1.0, 1000),)):.2g}")
     1e-12
     """
     return _ROUNDING + _STEP_ROUNDING * sum(run.steps for run in runs)
 
 
-def resolving(accountant: str, delta: float, runs: tuple[SampledGaussian, ...]) -> str:
+def resolving(accountant: str, delta: float, runs: tuple[Run, ...]) -> str:
     """Return the accountant, or "rdp" where rounding would be a tenth of delta or more.
 
     Examples
     --------
-    >>> runs = (SampledGaussian(0.01, 1.0, 1000),)
+    >>> runs = (Run(0.01, 1.0, 1000),)
     >>> resolving("pld", 1e-9, runs), resolving("pld", 1e-12, runs)
     ('pld', 'rdp')
     """
     return accountant if delta > 10 * rounding(runs) else "rdp"
 
 
-def merged(runs: Iterable[SampledGaussian]) -> tuple[SampledGaussian, ...]:
-    """Return the runs in sorted order, equal steps in one run.
-
-    Runs that release nothing (no steps, a rate of 0, infinite noise) are left out.
-
-    Examples
-    --------
-    >>> merged([(0.1, 1.0, 2), (0.5, 2.0, 0), (0.1, 1.0, 3)])
-    (SampledGaussian(sample_rate=0.1, noise_multiplier=1.0, steps=5, records=1),)
-    """
-    # one run whatever their order, which is faster and hits the cache
-    total: Counter[tuple[float, float, int]] = Counter()
-    for sample_rate, noise_multiplier, steps, records in _checked(runs):
-        steps = integer("steps", steps, low=0, high=_MOST_STEPS)
-        rate = number("sample_rate", sample_rate, low=0, high=1)
-        noise = number("noise_multiplier", noise_multiplier, low=0)
-        records = integer("records", records, high=MOST_RECORDS)
-        if rate > 0 and noise < math.inf:
-            total[max(rate, _LEAST_RATE), min(noise, _MOST_NOISE), records] += steps
-    for steps in total.values():
-        integer("steps", steps, low=0, high=_MOST_STEPS)
-    return tuple(
-        SampledGaussian(rate, noise, steps, records)
-        for (rate, noise, records), steps in sorted(total.items())
-        if steps
-    )
-
-
-def _checked(runs: Iterable[SampledGaussian]) -> list[SampledGaussian]:
-    wanted = "must be a list of SampledGaussian(sample_rate, noise_multiplier, steps)"
-    with error_context("runs", wanted):
-        runs = list(runs)
-    for run in runs:
-        if not isinstance(run, (tuple, list)) or len(run) not in (3, 4):
-            raise TypeError(f"runs {wanted}, got {safe_repr(run)} among them.")
-    return [SampledGaussian(*run) for run in runs]
-
-
-@lru_cache(maxsize=4096)
-def _cached(runs: tuple[SampledGaussian, ...], delta: float, accountant: str) -> float:
-    return float(ACCOUNTANTS[accountant](runs, delta))
-
-
-def _pld(runs: tuple[SampledGaussian, ...], delta: float) -> float:
-    if joint_mu(runs) <= MOST_MU:
+def _pld(runs: tuple[Run, ...], delta: float) -> float:
+    if joint_mu(runs) <= MAX_MU:
         with suppress(OverflowError):  # of an exponential, where there is hardly any noise
-            return min(_epsilons_until_settled(runs, delta))
+            return min(until_settled(runs, lambda level: pld_epsilon(runs, delta, level)))
     return _rdp(runs, delta)
 
 
-def settled_level(runs: tuple[SampledGaussian, ...], delta: float) -> int:
-    """Return the number of times that the first interval is divided by 3 until epsilon settles.
-
-    Examples
-    --------
-    >>> settled_level((SampledGaussian(1.0, 10.0, 50),), 1e-5)
-    1
-    """
-    return len(_epsilons_until_settled(runs, delta)) - 1
-
-
-def _epsilons_until_settled(runs: tuple[SampledGaussian, ...], delta: float) -> list[float]:
-    return until_settled(runs, lambda level: pld_epsilon(runs, delta, level))
-
-
-def until_settled(
-    runs: tuple[SampledGaussian, ...], bound_at: Callable[[int], float]
-) -> list[float]:
+def until_settled(runs: tuple[Run, ...], bound_at: Callable[[int], float]) -> list[float]:
     """Return the upper bounds at finer and finer intervals, until one moves by less than 0.5 %."""
     values = [bound_at(0)]
     while interval(runs, len(values)) < 0.9 * interval(runs, len(values) - 1):
@@ -256,12 +151,12 @@ def until_settled(
 
 
 @lru_cache(maxsize=4096)
-def pld_epsilon(runs: tuple[SampledGaussian, ...], delta: float, level: int) -> float:
+def pld_epsilon(runs: tuple[Run, ...], delta: float, level: int) -> float:
     """Return the pessimistic epsilon of ``runs`` at one discretisation interval.
 
     Examples
     --------
-    >>> print(f"{pld_epsilon((SampledGaussian(1.0, 10.0, 50),), 1e-5, level=0):.2f}")
+    >>> print(f"{pld_epsilon((Run(1.0, 10.0, 50),), 1e-5, level=0):.2f}")
     2.94
     """
     with np.errstate(all="ignore"):
@@ -271,7 +166,7 @@ def pld_epsilon(runs: tuple[SampledGaussian, ...], delta: float, level: int) -> 
 
 @lru_cache(maxsize=8)  # the curves that follow epsilon read the same distribution
 def _composed_distribution(
-    runs: tuple[SampledGaussian, ...],
+    runs: tuple[Run, ...],
     level: int,
     relation: dpa.NeighboringRelation = RELATIONS["add_remove"],
 ) -> pld.PrivacyLossDistribution:
@@ -284,7 +179,7 @@ def _composed_distribution(
 
 
 def _distribution(
-    run: SampledGaussian, width: float, relation: dpa.NeighboringRelation
+    run: Run, width: float, relation: dpa.NeighboringRelation
 ) -> pld.PrivacyLossDistribution:
     q, sigma, steps, records = run
     if q == 1:  # plain Gaussians compose exactly, before anything is discretised
@@ -308,16 +203,14 @@ def _distribution(
     return composed.compose(step.self_compose(rest)) if rest else composed
 
 
-def delta_curve(
-    runs: tuple[SampledGaussian, ...], epsilons: np.ndarray, level: int = 0
-) -> np.ndarray:
+def delta_curve(runs: tuple[Run, ...], epsilons: np.ndarray, level: int = 0) -> np.ndarray:
     """Return upper bounds on the delta of a composition at each epsilon, in either direction.
 
     Epsilons are in ascending order; beyond about 700, where float64 overflows, the bound is 1.
 
     Examples
     --------
-    >>> delta_curve((SampledGaussian(1.0, 1.0, 1),), np.array([0.0, 1.0, 4.0])).round(4)
+    >>> delta_curve((Run(1.0, 1.0, 1),), np.array([0.0, 1.0, 4.0])).round(4)
     array([0.3829, 0.1269, 0.    ])
     """
     with np.errstate(all="ignore"):
@@ -326,7 +219,7 @@ def delta_curve(
     return bounds
 
 
-def interval(runs: tuple[SampledGaussian, ...], level: int) -> float:
+def interval(runs: tuple[Run, ...], level: int) -> float:
     """Return a discretisation interval: 1e-3 at level 0, a third of it at each further level.
 
     Level 0 is coarser at low noise, where 1e-3 would take minutes, and finer at high noise,
@@ -336,27 +229,25 @@ def interval(runs: tuple[SampledGaussian, ...], level: int) -> float:
 
     Examples
     --------
-    >>> interval((SampledGaussian(0.01, 2.0, 100),), level=0)
+    >>> interval((Run(0.01, 2.0, 100),), level=0)
     0.001
     """
     widest = max(_loss_range(run) for run in runs)
-    first = min(max(_FIRST_INTERVAL, widest / _FIRST_POINTS), widest / _FEWEST_POINTS)
+    first = min(max(_FIRST_INTERVAL, widest / _FIRST_POINTS), widest / _MIN_POINTS)
     # rounding adds mass in proportion to steps times points: past this, finer is only looser
     crowding = min(1.0, _VERY_MANY_STEPS / max(run.steps for run in runs))
-    most = max(_MOST_POINTS * crowding, _FEWEST_POINTS)
+    most = max(_MAX_POINTS * crowding, _MIN_POINTS)
     finer: float = first / 3**level
     return max(finer, sum(_loss_range(run) for run in runs) / most)
 
 
-def _loss_range(run: SampledGaussian) -> float:
+def _loss_range(run: Run) -> float:
     """Width of the privacy loss that the library discretises, noise cut at 10 deviations."""
     q, sigma, steps, records = run
     if q < 1 < records:
         return loss_bounds(q, sigma, records)[1] + records * min(10 / sigma, -math.log1p(-q))
     if q == 1:
-        sigma /= records * math.sqrt(
-            steps
-        )  # the library composes plain Gaussians before it discretises
+        sigma /= records * math.sqrt(steps)  # composed before the library discretises
     plain = 10 / sigma + 0.5 / sigma**2
     if q == 1:
         return 2 * plain
@@ -364,27 +255,27 @@ def _loss_range(run: SampledGaussian) -> float:
     return float(highest + min(plain, -math.log1p(-q)))
 
 
-def joint_mu(runs: tuple[SampledGaussian, ...]) -> float:
+def joint_mu(runs: tuple[Run, ...]) -> float:
     """Return the Gaussian parameter of a composition by the central limit theorem.
 
     Examples
     --------
-    >>> joint_mu((SampledGaussian(1.0, 2.0, 9), SampledGaussian(1.0, 0.5, 1)))
+    >>> joint_mu((Run(1.0, 2.0, 9), Run(1.0, 0.5, 1)))
     2.5
     """
     return math.hypot(*(clt_parameter(*run) for run in runs))
 
 
-def _rdp(runs: tuple[SampledGaussian, ...], delta: float) -> float:
-    return curve_epsilon(rdp_curve(runs), delta)
+def _rdp(runs: tuple[Run, ...], delta: float) -> float:
+    return curve_epsilon(curve_of(runs), delta)
 
 
-def _prv(runs: tuple[SampledGaussian, ...], delta: float) -> float:
+def _prv(runs: tuple[Run, ...], delta: float) -> float:
     # an absolute error of 0.01 on an epsilon in the thousands would take minutes and gigabytes,
     # and is more than an epsilon below it
     rough = gdp_epsilon(joint_mu(runs), delta)
-    too_many = sum(run.steps for run in runs) > _MOST_PRV_STEPS
-    if not PRV_ERROR < rough <= _MOST_PRV or too_many or any(run.records > 1 for run in runs):
+    too_many = sum(run.steps for run in runs) > _MAX_PRV_STEPS
+    if not PRV_ERROR < rough <= _MAX_PRV or too_many or any(run.records > 1 for run in runs):
         return _pld(runs, delta)
     from opacus.accountants import PRVAccountant  # imports torch: here only
 
@@ -394,24 +285,28 @@ def _prv(runs: tuple[SampledGaussian, ...], delta: float) -> float:
     with cannot, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         spare = delta - rounding(runs)
-        found: float = accountant.get_epsilon(spare, eps_error=max(PRV_ERROR, rough / 1000))
-        return max(found, 0.0)
+        bound: float = accountant.get_epsilon(spare, eps_error=max(PRV_ERROR, rough / 1000))
+        return max(bound, 0.0)
     return _pld(runs, delta)
 
 
 ACCOUNTANTS = {"pld": _pld, "prv": _prv, "rdp": _rdp}
 
 
-def total_variation(runs: Iterable[SampledGaussian], adjacency: str = "add_remove") -> float:
+def total_variation(
+    releases: Iterable[Release], adjacency: str = "add_remove", records_per_person: int = 1
+) -> float:
     """Return an upper bound on the total variation between releases on neighbouring data.
 
     Parameters
     ----------
-    runs : iterable of SampledGaussian
+    releases : iterable of Release
         Everything that was released, in any order.
     adjacency : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
         Neighbouring data sets differ by adding or removing one record, by replacing one with a
         null record (which has the same dominating pair), or with any other record.
+    records_per_person : int, default=1
+        As in `skdpfair.privacy.epsilon`; 1 for "replace_one".
 
     Returns
     -------
@@ -426,17 +321,18 @@ def total_variation(runs: Iterable[SampledGaussian], adjacency: str = "add_remov
 
     Examples
     --------
-    >>> adult = SampledGaussian(sample_rate=1 / 92, noise_multiplier=1.0, steps=1840)
+    >>> adult = Release("gradient sum", 1 / 92, (1.0,), steps=1840)
     >>> print(f"{total_variation([adult]):.3f}, {total_variation([adult], 'replace_one'):.3f}")
     0.235, 0.381
     """
     one_of("adjacency", adjacency, RELATIONS)
-    runs = merged(runs)
-    if adjacency == "replace_one" and any(run.records > 1 for run in runs):
+    runs = merged(releases, records_per_person)
+    if adjacency == "replace_one" and records_per_person > 1:
         raise ValueError(
-            f"records must be 1 with adjacency={adjacency!r}, got several. Use 'add_remove'."
+            f"records_per_person must be 1 with adjacency={adjacency!r}, got "
+            f"{records_per_person}. Use 'add_remove'."
         )
-    if any(run.noise_multiplier < LEAST_NOISE for run in runs) or joint_mu(runs) > MOST_MU:
+    if any(run.noise_multiplier < MIN_NOISE for run in runs) or joint_mu(runs) > MAX_MU:
         return 1.0
     return _total_variation(runs, RELATIONS[adjacency]) if runs else 0.0
 
@@ -476,7 +372,7 @@ def tv_from_epsilon(epsilon: float, delta: float) -> float:
 
 
 @lru_cache(maxsize=1024)
-def _total_variation(runs: tuple[SampledGaussian, ...], relation: dpa.NeighboringRelation) -> float:
+def _total_variation(runs: tuple[Run, ...], relation: dpa.NeighboringRelation) -> float:
     def delta_at_zero(level: int) -> float:
         with np.errstate(all="ignore"):
             return float(_composed_distribution(runs, level, relation).get_delta_for_epsilon(0.0))

@@ -8,7 +8,7 @@ from scipy.special import log_ndtr
 
 from skdpfair._validate import is_auto, number, safe_repr
 
-LEAST_DELTA = 1e-100
+MIN_DELTA = 1e-100
 _LARGE = 1e6  # from here the upper end of the search is the answer, 0.01 % too high
 
 
@@ -133,7 +133,7 @@ def auto_delta(n_samples: int) -> float:
     return 10.0 ** -math.ceil(math.log10(10 * n_samples) - 1e-12)
 
 
-def delta_for(delta: float | str, n_samples: int, *, low: float = LEAST_DELTA) -> float:
+def delta_for(delta: float | str, n_samples: int, *, low: float = MIN_DELTA) -> float:
     """Return the delta meant for ``n_samples`` records.
 
     Parameters

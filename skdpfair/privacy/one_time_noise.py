@@ -12,7 +12,8 @@ import numpy as np
 
 from skdpfair._validate import integer
 from skdpfair.exceptions import InsecureSeedWarning
-from skdpfair.privacy.calibration import calibrate
+from skdpfair.privacy.calibration import calibrated
+from skdpfair.privacy.releases import Release
 
 
 def generator_of(
@@ -248,7 +249,8 @@ def discrete_gaussian_noise(epsilon: float, delta: float) -> float:
     >>> print(f"{discrete_gaussian_noise(1.0, 1e-5):.2f}")
     3.74
     """
-    sigma = calibrate(1.0, 1, epsilon, delta)
+    (count,) = calibrated([Release("count", 1.0, (1.0,))], epsilon, delta)
+    sigma = count.joint_noise_multiplier
     while _discrete_delta(sigma, epsilon) > delta * (1 - 1e-6):  # the sum is rounded
         sigma *= 1 + 1e-3
     return sigma

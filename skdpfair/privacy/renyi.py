@@ -19,47 +19,41 @@ from dp_accounting.rdp.rdp_privacy_accountant import (
     compute_delta,
     compute_epsilon,
 )
+from scipy.optimize import brentq
 
 from skdpfair._validate import number
+from skdpfair.privacy.releases import Release, Run, merged
 
 ORDERS = np.asarray(DEFAULT_RDP_ORDERS, dtype=np.float64)
-_BISECTIONS = 200
-_MOST_TRIALS, _LEAST_SHAPE, _MOST_SHAPE = 1e6, 1e-3, 1e3  # drawn from in time
+_MAX_TRIALS, _MIN_SHAPE, _MAX_SHAPE = 1e6, 1e-3, 1e3  # drawn from in time
 _SILENT = ContextVar("skdpfair_absl_silent", default=False)  # per thread, unlike a logger's level
 
 
-def rdp_curve(runs: Iterable[tuple[float, ...]]) -> np.ndarray:
-    """Return the Renyi divergence of the composition of ``runs`` at each of ``ORDERS``.
+def rdp_curve(releases: Iterable[Release]) -> np.ndarray:
+    """Return the Renyi divergence of the composition of ``releases`` at each of ``ORDERS``.
 
-    Parameters
-    ----------
-    runs : iterable of SampledGaussian
-        Sample rate, noise multiplier, steps, and records, 1 if left out.
-
-    Returns
-    -------
-    ndarray of shape (n_orders,)
-
-    Notes
-    -----
     Curves of mechanisms that run one after the other add up; for two mechanisms of which a
     record meets only one, known beforehand, the larger value at each order holds.
 
-    With several records, all of them count whenever any is sampled, an upper bound.
-
     Examples
     --------
-    >>> curve = rdp_curve([(1.0, 2.0, 1)])
+    >>> curve = rdp_curve([Release("counts", 1.0, (2.0,))])
     >>> bool(np.allclose(curve, ORDERS / 8))
     True
     """
+    return curve_of(merged(releases))
+
+
+def curve_of(runs: Iterable[Run]) -> np.ndarray:
+    """Return `rdp_curve` of merged releases.
+
+    Of several records of a person, all count whenever any is sampled, an upper bound.
+    """
     total = np.zeros_like(ORDERS)
-    for sample_rate, noise_multiplier, steps, *rest in runs:
-        rate, records = float(sample_rate), rest[0] if rest else 1
+    for rate, noise_multiplier, steps, records in runs:
         if records > 1 and rate < 1:
             rate = -math.expm1(records * math.log1p(-rate))
-        if steps:
-            total = total + steps * _step_curve(rate, float(noise_multiplier) / records)
+        total = total + steps * _step_curve(rate, noise_multiplier / records)
     return total
 
 
@@ -82,7 +76,8 @@ def curve_epsilon(curve: np.ndarray, delta: float) -> float:
 
     Examples
     --------
-    >>> print(f"{curve_epsilon(rdp_curve([(1 / 92, 1.0, 1840)]), 1e-6):.2f}")
+    >>> curve = rdp_curve([Release("steps", 1 / 92, (1.0,), 1840)])
+    >>> print(f"{curve_epsilon(curve, 1e-6):.2f}")
     3.41
     >>> curve_epsilon(np.zeros_like(ORDERS), 1e-6)
     0.0
@@ -102,7 +97,8 @@ def curve_delta(curve: np.ndarray, epsilon: float) -> float:
 
     Examples
     --------
-    >>> print(f"{curve_delta(rdp_curve([(1 / 92, 1.0, 1840)]), 3.41):.1e}")
+    >>> curve = rdp_curve([Release("steps", 1 / 92, (1.0,), 1840)])
+    >>> print(f"{curve_delta(curve, 3.41):.1e}")
     9.9e-07
     """
     usable = np.isfinite(curve)
@@ -137,11 +133,11 @@ logging.getLogger("absl").addFilter(lambda record: not _SILENT.get())
 
 def check_law(mean_trials: float, shape: float) -> tuple[float, float]:
     """Return the law of the number of trials as floats, or refuse it."""
-    mean = number("mean_trials", mean_trials, low=1, high=_MOST_TRIALS)
+    mean = number("mean_trials", mean_trials, low=1, high=_MAX_TRIALS)
     shape = number("shape", shape, low=0)
-    if shape not in (0, math.inf) and not _LEAST_SHAPE <= shape <= _MOST_SHAPE:
+    if shape not in (0, math.inf) and not _MIN_SHAPE <= shape <= _MAX_SHAPE:
         raise ValueError(
-            f"shape must be 0, infinite, or a number from {_LEAST_SHAPE:g} to {_MOST_SHAPE:g}, "
+            f"shape must be 0, infinite, or a number from {_MIN_SHAPE:g} to {_MAX_SHAPE:g}, "
             f"got {shape!r}. Outside this range, use 0 or infinity, which are almost the same."
         )
     if mean == 1 and shape < math.inf:
@@ -175,7 +171,7 @@ def selection_curve(curve: np.ndarray, mean_trials: float, shape: float) -> np.n
 
     Examples
     --------
-    >>> trial = rdp_curve([(0.01, 1.0, 1000)])
+    >>> trial = rdp_curve([Release("steps", 0.01, (1.0,), 1000)])
     >>> print(f"{curve_epsilon(selection_curve(trial, 10.0, math.inf), 1e-5):.3f}")
     4.329
     """
@@ -200,22 +196,20 @@ def stop_parameter(mean_trials: float, shape: float) -> float:
     >>> round(stop_parameter(10.0, 1.0), 6), round(stop_parameter(10.0, 0.0), 3)
     (0.1, 0.027)
     """
-    low, high = -700.0, -1e-9  # log gamma; the mean falls as gamma grows
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if _mean(middle, shape) < mean_trials else (middle, high)
-    return math.exp(low)  # the side that errs towards a larger epsilon
 
+    def excess(log_gamma: float) -> float:  # in logs; the mean falls as gamma grows
+        odds = math.expm1(-log_gamma)
+        scale = -log_gamma if shape == 0 else -math.expm1(shape * log_gamma) / shape
+        return math.log(odds / scale / mean_trials)
 
-def _mean(log_gamma: float, shape: float) -> float:
-    odds = math.expm1(-log_gamma)
-    if shape == 0:
-        return odds / -log_gamma
-    return shape * odds / -math.expm1(shape * log_gamma)
+    low, high = -700.0, -1e-9  # where float64 ends
+    root = high if excess(high) >= 0 else brentq(excess, low, high, xtol=1e-12)
+    # the last factor outweighs the tolerance: a smaller gamma errs towards a larger epsilon
+    return math.exp(root) * (1 - 1e-9)
 
 
 def selection_epsilon(
-    runs: Iterable[tuple[float, float, int]],
+    releases: Iterable[Release],
     mean_trials: float,
     shape: float,
     delta: float,
@@ -226,8 +220,8 @@ def selection_epsilon(
 
     Parameters
     ----------
-    runs : iterable of SampledGaussian
-        The releases of one trial about the records that it trains on.
+    releases : iterable of Release
+        Those of one trial about the records that it trains on.
     mean_trials, shape : float
         Distribution of the number of trials; see :func:`selection_curve`.
     delta : float
@@ -243,12 +237,13 @@ def selection_epsilon(
 
     Examples
     --------
-    >>> print(f"{selection_epsilon([(0.01, 1.0, 1000)], 10.0, 0.0, 1e-5):.3f}")
+    >>> trial = Release("steps", 0.01, (1.0,), 1000)
+    >>> print(f"{selection_epsilon([trial], 10.0, 0.0, 1e-5):.3f}")
     3.523
     """
-    curve = rdp_curve(runs)
+    curve = rdp_curve(releases)
     if score_noise_multiplier is not None:
-        score = rdp_curve([(1.0, float(score_noise_multiplier), 1)])
+        score = rdp_curve([Release("score", 1.0, (score_noise_multiplier,))])
         curve = np.maximum(curve, score)
     return curve_epsilon(selection_curve(curve, mean_trials, shape), delta)
 
@@ -258,7 +253,7 @@ def free_score_noise(curve: np.ndarray) -> float:
 
     Examples
     --------
-    >>> free_score_noise(rdp_curve([(1.0, 2.0, 1)]))
+    >>> free_score_noise(rdp_curve([Release("counts", 1.0, (2.0,))]))
     2.0
     """
     finite = np.isfinite(curve)

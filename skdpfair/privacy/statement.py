@@ -13,8 +13,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from skdpfair._validate import integer
-from skdpfair.privacy.accounting import MOST_RECORDS, of_person
 from skdpfair.privacy.ledger import Ledger
+from skdpfair.privacy.releases import MAX_RECORDS
 from skdpfair.privacy.renyi import ORDERS
 from skdpfair.privacy.tradeoff import (
     TradeOff,
@@ -354,7 +354,7 @@ class PrivacyReport:
         ValueError
             If the report has no ledger, as that of a private search.
         """
-        n_records = integer("n_records", n_records, high=MOST_RECORDS)
+        n_records = integer("n_records", n_records, high=MAX_RECORDS)
         if n_records == 1 or not self.is_private or self.unit == "person":
             return self.epsilon
         if self.epsilon > 0 and not self.ledger.entries:
@@ -371,8 +371,7 @@ class PrivacyReport:
             if self.selection_curve is not None and len(self.selection_curve) == len(ORDERS):
                 return trade_off_from_curve(tuple(map(float, self.selection_curve)), self.delta)
             return trade_off_from_epsilon(epsilon, self.delta)
-        runs = [entry.run for entry in self.ledger.entries]
-        return trade_off(of_person(runs, 1 if self.unit == "person" else n_records))
+        return trade_off(self.ledger.entries, 1 if self.unit == "person" else n_records)
 
     @property
     def mu(self) -> float:
@@ -548,15 +547,7 @@ class PrivacyReport:
             f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name not in _CURVES
         }
         out["releasable"] = self.releasable
-        out["ledger"] = [
-            {
-                "what": e.what,
-                "steps": e.steps,
-                "sample_rate": e.sample_rate,
-                "noise_multipliers": _plain(e.noise_multipliers),
-            }
-            for e in self.ledger.entries
-        ]
+        out["ledger"] = [_plain(vars(release)) for release in self.ledger.entries]
         return out
 
     def to_frame(self) -> pd.DataFrame:

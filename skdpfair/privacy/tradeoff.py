@@ -11,21 +11,20 @@ from scipy.special import ndtr, ndtri
 
 from skdpfair._validate import error_context, number
 from skdpfair.privacy.accounting import (
-    LEAST_NOISE,
-    MOST_MU,
-    SampledGaussian,
+    MAX_MU,
+    MIN_NOISE,
     delta_curve,
     joint_mu,
-    merged,
     pld_epsilon,
     rounding,
     until_settled,
 )
+from skdpfair.privacy.releases import Release, Run, merged
 from skdpfair.privacy.renyi import curve_delta, curve_epsilon
 
 _N_EPSILONS = 1000
-_LARGEST_EPSILON = 700.0  # whose exponential float64 holds
-_LEAST_RATE = 1e-12  # at which curves of Renyi divergences are still read
+_MAX_EPSILON = 700.0  # whose exponential float64 holds
+_MIN_RATE = 1e-12  # at which curves of Renyi divergences are still read
 _RESOLVED = 1000  # times the rounding error: deltas from there on are accurate to 0.1 %
 
 
@@ -63,7 +62,7 @@ class TradeOff:
 
     Examples
     --------
-    >>> curve = trade_off([SampledGaussian(sample_rate=1.0, noise_multiplier=2.0, steps=1)])
+    >>> curve = trade_off([Release("counts", 1.0, (2.0,))])
     >>> print(f"{curve.mu}, {curve.true_positive_rate(0.01):.4f}")
     0.5, 0.0339
     """
@@ -126,13 +125,15 @@ class TradeOff:
         return float(np.min(heights, initial=2 * ndtr(self.plain_mu / 2) - 1))
 
 
-def trade_off(runs: Iterable[SampledGaussian]) -> TradeOff:
-    """Return the trade-off curve of the composition of ``runs``.
+def trade_off(releases: Iterable[Release], records_per_person: int = 1) -> TradeOff:
+    """Return the trade-off curve of the composition of ``releases``.
 
     Parameters
     ----------
-    runs : iterable of SampledGaussian
+    releases : iterable of Release
         Everything that was released, in any order.
+    records_per_person : int, default=1
+        As in `skdpfair.privacy.epsilon`.
 
     Returns
     -------
@@ -150,13 +151,12 @@ def trade_off(runs: Iterable[SampledGaussian]) -> TradeOff:
 
     Examples
     --------
-    >>> run = SampledGaussian(sample_rate=1 / 92, noise_multiplier=1.0, steps=1840)
-    >>> curve = trade_off([run])
+    >>> curve = trade_off([Release("gradient sum", 1 / 92, (1.0,), steps=1840)])
     >>> print(f"{curve.mu:.2f}, {curve.true_positive_rate(0.01):.3f}")
     0.69, 0.044
     """
-    runs = merged(runs)
-    if any(run.noise_multiplier < LEAST_NOISE for run in runs):
+    runs = merged(releases, records_per_person)
+    if any(run.noise_multiplier < MIN_NOISE for run in runs):
         return TradeOff(math.inf)
     return _of_runs(runs)
 
@@ -185,7 +185,7 @@ def trade_off_from_epsilon(epsilon: float, delta: float) -> TradeOff:
     """
     epsilon = number("epsilon", epsilon, low=0)
     delta = number("delta", delta, low=0, high=1)
-    if epsilon > _LARGEST_EPSILON or delta == 1:
+    if epsilon > _MAX_EPSILON or delta == 1:
         return TradeOff(math.inf)
     middle = (1 - delta) / (1 + math.exp(epsilon))  # where the line meets its mirror image
     alphas = np.array([middle, min(delta, middle) or middle])
@@ -203,12 +203,12 @@ def trade_off_from_curve(curve: tuple[float, ...], delta: float) -> TradeOff:
     Examples
     --------
     >>> from skdpfair.privacy.renyi import rdp_curve
-    >>> curve = rdp_curve([SampledGaussian(sample_rate=1.0, noise_multiplier=1.0, steps=1)])
+    >>> curve = rdp_curve([Release("counts", 1.0, (1.0,))])
     >>> print(f"{trade_off_from_curve(tuple(curve), 1e-5).true_positive_rate(0.01):.3f}")
     0.126
     """
     renyi = np.array(curve)
-    most = min(curve_epsilon(renyi, _LEAST_RATE), _LARGEST_EPSILON)
+    most = min(curve_epsilon(renyi, _MIN_RATE), _MAX_EPSILON)
     epsilons = most * np.linspace(0, 1, _N_EPSILONS // 4) ** 2
     deltas = np.array([curve_delta(renyi, epsilon) for epsilon in epsilons])
     bounds = TradeOff(math.inf, 0.0, math.inf, epsilons, deltas)
@@ -222,11 +222,11 @@ def trade_off_from_curve(curve: tuple[float, ...], delta: float) -> TradeOff:
 
 
 @lru_cache(maxsize=1024)
-def _of_runs(runs: tuple[SampledGaussian, ...]) -> TradeOff:
+def _of_runs(runs: tuple[Run, ...]) -> TradeOff:
     plain = math.hypot(*(r.records * math.sqrt(r.steps) / r.noise_multiplier for r in runs))
-    if all(run.sample_rate == 1 for run in runs) or joint_mu(runs) > MOST_MU:
+    if all(run.sample_rate == 1 for run in runs) or joint_mu(runs) > MAX_MU:
         return TradeOff(plain, plain_mu=plain)
-    most = min(pld_epsilon(runs, _RESOLVED * rounding(runs), 0), _LARGEST_EPSILON)
+    most = min(pld_epsilon(runs, _RESOLVED * rounding(runs), 0), _MAX_EPSILON)
     # closer together at 0, where losses of rarely sampled steps are
     epsilons = np.unique(most * np.linspace(0, 1, _N_EPSILONS) ** 2)
     curves = []
@@ -241,8 +241,8 @@ def _of_runs(runs: tuple[SampledGaussian, ...]) -> TradeOff:
     # where neighbouring lines meet
     alphas = -np.diff(deltas) / np.diff(ratios)
     mu = _gaussian(alphas, deltas[1:] + (ratios[1:] + 1) * alphas)
-    found = (mu, float(alphas[-1])) if 0 <= mu < plain else (plain, 0.0)
-    return TradeOff(*found, plain, epsilons, deltas)
+    mu, mu_from = (mu, float(alphas[-1])) if 0 <= mu < plain else (plain, 0.0)
+    return TradeOff(mu, mu_from, plain, epsilons, deltas)
 
 
 def _gaussian(alphas: np.ndarray, powers: np.ndarray) -> float:

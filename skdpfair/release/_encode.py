@@ -8,7 +8,7 @@ import pandas as pd
 
 from skdpfair._validate import safe_repr
 from skdpfair.privacy import PrivacyReport
-from skdpfair.privacy.ledger import Ledger, LedgerEntry
+from skdpfair.privacy.ledger import Ledger, Release
 
 _KINDS = "biufUSO"  # of arrays
 
@@ -107,7 +107,7 @@ _PLAIN = [
     ),
     ("report", _of(PrivacyReport), _fields, lambda p: PrivacyReport(**p[0])),
     ("ledger", _of(Ledger), lambda v: v.entries, lambda p: Ledger(tuple(p))),
-    ("entry", _of(LedgerEntry), _fields, lambda p: LedgerEntry(**p[0])),
+    ("entry", _of(Release), _fields, lambda p: Release(**p[0])),
 ]
 
 

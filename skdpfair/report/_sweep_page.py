@@ -7,7 +7,7 @@ import skdpfair
 from skdpfair._validate import safe_repr
 from skdpfair.inputs.groups import apart
 from skdpfair.metrics._measures import COST, MEASURES, OVERALL, described, level_of
-from skdpfair.privacy import SampledGaussian, trade_off
+from skdpfair.privacy import Release, trade_off
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.statement import (
@@ -514,8 +514,8 @@ def _total(results):
 
 def _runs(releases):
     columns = ["sample_rate", "noise_multiplier", "steps"]
-    runs = [SampledGaussian(*row) for row in releases[columns].itertuples(index=False)]
-    return [run._replace(steps=int(run.steps)) for run in runs]
+    rows = releases[columns].itertuples(index=False)
+    return [Release("steps", q, (noise,), int(steps)) for q, noise, steps in rows]
 
 
 def _attackers(results):

@@ -40,7 +40,7 @@ from skdpfair.engine.memory import used_device
 from skdpfair.mechanism import Method
 from skdpfair.networks import ACTIVATIONS
 from skdpfair.privacy import ACCOUNTANTS
-from skdpfair.privacy.gdp import LEAST_DELTA
+from skdpfair.privacy.gdp import MIN_DELTA
 from skdpfair.training.callbacks import recorders
 
 _GRADIENTS = "on_grad_computed"  # an event of skorch's own steps
@@ -53,7 +53,7 @@ _NOISE = Interval(Real, 1e-3, LARGE, closed="both")
 # parameters that are not here are checked by `check`, or where they are read
 CONSTRAINTS: dict[str, list[Any]] = {
     "epsilon": [Interval(Real, 0, LARGE, closed="right"), None],
-    "delta": [Interval(Real, LEAST_DELTA, 1, closed="left"), _AUTO],
+    "delta": [Interval(Real, MIN_DELTA, 1, closed="left"), _AUTO],
     "noise_multiplier": [_NOISE, Options(Real, {0.0}), None],  # 0 clips without noise
     "group_as_feature": ["boolean"],
     "module": [StrOptions(set(MODULES)), callable],

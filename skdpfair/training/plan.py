@@ -15,8 +15,7 @@ from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
 from skdpfair.mechanism import Mechanism, Method, Task
 from skdpfair.methods import get_method
 from skdpfair.methods._fractions import declared
-from skdpfair.privacy import PrivacyPlan
-from skdpfair.privacy.calibration import compose_noise_multipliers
+from skdpfair.privacy import Release, calibrated
 from skdpfair.privacy.gdp import clt_parameter, delta_for
 from skdpfair.training import defaults, parameters
 from skdpfair.training.warm_start import PreviousFit
@@ -39,8 +38,8 @@ class Plan:
         Delta of the guarantee.
     accountant : {"pld", "prv", "rdp"}
         How epsilon is computed.
-    one_time : dict of str to float
-        Name and noise multiplier of each release on all records.
+    one_time : dict of str to Release
+        Each release on all records by its name.
     optimizer : type or callable
         Makes the optimizer.
     optimizer_params : dict[str, Any]
@@ -55,7 +54,7 @@ class Plan:
     settings: defaults.Settings
     delta: float
     accountant: str
-    one_time: dict[str, float] = field(default_factory=dict)
+    one_time: dict[str, Release] = field(default_factory=dict)
     optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.SGD
     optimizer_params: dict[str, Any] = field(default_factory=dict)
     lr: float = 1.0
@@ -65,6 +64,11 @@ class Plan:
     def is_accounted(self) -> bool:
         """Whether the fit has a privacy loss to account for."""
         return bool(self.mechanism.method.private)
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """What the fit will release."""
+        return *self.one_time.values(), _steps_of(self.mechanism, self.settings)
 
     @property
     def n_epochs(self) -> int:
@@ -181,8 +185,8 @@ def _settings(
 
 def _one_time_noise(
     mechanism: Mechanism, settings: defaults.Settings, score_share: float
-) -> dict[str, float]:
-    """Return the noise multipliers of what a private method releases besides its steps.
+) -> dict[str, Release]:
+    """Return what a private method releases besides its steps.
 
     ``score_share`` is the share of mu squared that counts of scores take after the fit.
     """
@@ -193,10 +197,14 @@ def _one_time_noise(
         once[GROUP_COUNTS] = float(noise)
     if method.private and score_share:
         if mechanism.noise_multiplier:  # given, and the steps may be
-            joint = compose_noise_multipliers(mechanism.noise_multipliers)
+            joint = mechanism.release.joint_noise_multiplier
             mu = clt_parameter(mechanism.max_sample_rate, joint, settings.n_steps)
         once[SCORE_COUNTS] = 1 / (mu * sqrt(score_share))
-    return once
+    return {what: Release(what, 1.0, (s,), is_one_time=True) for what, s in once.items()}
+
+
+def _steps_of(mechanism: Mechanism, settings: defaults.Settings) -> Release:
+    return replace(mechanism.release, what="steps", steps=settings.n_steps)
 
 
 def _calibrated(
@@ -205,31 +213,26 @@ def _calibrated(
     epsilon: float,
     delta: float,
     accountant: str,
-    once: dict[str, float],
+    once: dict[str, Release],
 ) -> Mechanism:
-    unit, double = (replace(mechanism, noise_multiplier=s).noise_multipliers for s in (1.0, 2.0))
-    fixed = tuple(i for i, (a, b) in enumerate(zip(unit, double, strict=True)) if a == b)
-    steps = PrivacyPlan(
-        steps=settings.n_steps,
-        sample_rate=mechanism.max_sample_rate,
-        noise_multipliers=unit,
-        one_time_noise_multipliers=tuple(once.values()),
-    )
+    unit, double = (_steps_of(replace(mechanism, noise_multiplier=s), settings) for s in (1.0, 2.0))
+    pairs = zip(unit.noise_multipliers, double.noise_multipliers, strict=True)
+    fixed = tuple(i for i, (a, b) in enumerate(pairs) if a == b)
     try:
-        noise = steps.calibrated(epsilon, delta, accountant, fixed=fixed).noise_multipliers[0]
+        *_, steps = calibrated([*once.values(), unit], epsilon, delta, accountant, fixed)
     except InfeasibleBudgetError as error:
         raise InfeasibleBudgetError(
             f"{error} (Here steps is max_steps, and sample_rate is batch_size / n, with "
             f"n = {mechanism.task.n_samples}.)"
         ) from None
     # rounding in the other multipliers must not push epsilon above its target
-    return replace(mechanism, noise_multiplier=noise * (1 + 1e-9))
+    return replace(mechanism, noise_multiplier=steps.noise_multipliers[0] * (1 + 1e-9))
 
 
 def _warn_of_low_signal(
     mechanism: Mechanism, settings: defaults.Settings, unit: str, objective: defaults.Objective
 ) -> None:
-    noisiest = max(mechanism.noise_multipliers[1:], default=0.0)
+    noisiest = max(mechanism.release.noise_multipliers[1:], default=0.0)
     is_coarse = noisiest > 0.2 * mechanism.expected_batch_size
     signal, enough = settings.signal_to_noise, defaults.LOW_SIGNAL_TO_NOISE
     if mechanism.noise_multiplier == 0 or not (signal < enough or is_coarse):

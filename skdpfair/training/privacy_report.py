@@ -127,15 +127,14 @@ def _group_epsilons(
     entries = ledger.entries
     if levels is None or not plan.is_accounted or all(e.group_rates is None for e in entries):
         return None
-    runs = [[e.run_of(k) for e in entries] for k in range(len(levels))]
-    rates = np.array([[r.sample_rate for r in own] for own in runs])
-    found, which = np.unique(rates, axis=0, return_inverse=True)
-    alike = np.array_split(np.argsort(found.max(axis=1)), min(len(found), _MOST_PRICED))
-    paid = np.empty(len(found))
+    by_group = [e.group_rates or (e.sample_rate,) * len(levels) for e in entries]
+    rates, which = np.unique(np.array(by_group).T, axis=0, return_inverse=True)
+    alike = np.array_split(np.argsort(rates.max(axis=1)), min(len(rates), _MOST_PRICED))
+    paid = np.empty(len(rates))
     for rows in alike:
-        worst = zip(runs[0], found[rows].max(axis=0).tolist(), strict=True)
-        own = [r._replace(sample_rate=rate) for r, rate in worst]
-        paid[rows] = epsilon_of(own, delta, plan.accountant)
+        worst = zip(entries, rates[rows].max(axis=0).tolist(), strict=True)
+        releases = [replace(e, sample_rate=rate) for e, rate in worst if rate > 0]
+        paid[rows] = epsilon_of(releases, delta, plan.accountant)
     return dict(zip(levels, paid[which.ravel()].tolist(), strict=True))
 
 

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from skorch.helper import predefined_split
 
 from skdpfair._validate import safe_repr
 from skdpfair.attacks import check_inputs
-from skdpfair.budget.charging import charged, planned_entries
+from skdpfair.budget.charging import charged
 from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE
 from skdpfair.engine import ScaleSearch, Streams
 from skdpfair.engine.losses import REGRESSION
@@ -124,9 +125,7 @@ def train(
     check_ledgers(processes, context.ledger)
     charging: AbstractContextManager[Any] = nullcontext()
     if processes.rank == 0:
-        rate, noise = plan.mechanism.max_sample_rate, plan.mechanism.noise_multipliers
-        planned = planned_entries(rate, noise, plan.settings.n_steps, plan.one_time)
-        planned = planned if plan.is_accounted else ()
+        planned = plan.releases if plan.is_accounted else ()
         charging = charged(planned, ledger, private=plan.is_accounted, **charge)
     with ExitStack() as stack:
         charge_made = stack.enter_context(charging)
@@ -195,14 +194,8 @@ def _account_for_the_plan(ledger: Ledger, n_steps: int, previous: PreviousFit | 
     """
     taken = ledger.steps - (0 if previous is None else previous.privacy.ledger.steps)
     if 0 < taken < n_steps:
-        last = ledger.entries[-1]
-        ledger.record(
-            "steps planned, not taken",
-            sample_rate=last.sample_rate,
-            noise_multipliers=last.noise_multipliers,
-            group_rates=last.group_rates,
-            steps=n_steps - taken,
-        )
+        last, what = ledger.entries[-1], "steps planned, not taken"
+        ledger.record(replace(last, what=what, steps=n_steps - taken))
 
 
 def _trained(
@@ -262,7 +255,8 @@ def _with_group_fractions(
     method, task = plan.mechanism.method, plan.mechanism.task
     if not method.needs_group_fractions or task.group_fractions is not None:
         return plan
-    noise = plan.one_time.get(GROUP_COUNTS, 0.0) if processes.rank == 0 else 0.0
+    release = plan.one_time.get(GROUP_COUNTS)
+    noise = 0.0 if release is None or processes.rank else release.joint_noise_multiplier
     _record_once(ledger, plan, GROUP_COUNTS)
     counts = noisy_counts(groups, task.n_groups, noise, streams.releases(), kind)
     # what noise took below one record still has a share
@@ -274,19 +268,18 @@ def _with_group_fractions(
 def _record_once(ledger: Ledger, plan: Plan, what: str) -> None:
     """Record a planned release on all records."""
     if what in plan.one_time:
-        noise = (plan.one_time[what],)
-        ledger.record(what, sample_rate=1.0, noise_multipliers=noise, is_one_time=True)
+        ledger.record(plan.one_time[what])
 
 
 def _listener(plan: Plan, ledger: Ledger, rate: float) -> Callable[[str], None] | None:
     if not plan.is_accounted:
         return None
-    rates, noise = plan.mechanism.rates, plan.mechanism.noise_multipliers
+    rates = plan.mechanism.rates
     by_group = None if bool((rates == rates[0]).all()) else tuple(rates.tolist())
+    step = replace(plan.mechanism.release, sample_rate=rate, group_rates=by_group)
     # a warm-up step releases less than this, and is charged as a full step
-    return lambda what: ledger.record(
-        what, sample_rate=rate, noise_multipliers=noise, group_rates=by_group
-    )
+    named = cache(lambda what: replace(step, what=what))
+    return lambda what: ledger.record(named(what))
 
 
 def _callbacks(

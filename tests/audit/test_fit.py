@@ -24,7 +24,7 @@ from skdpfair.datasets import make_two_groups
 from skdpfair.engine import PoissonSampler
 from skdpfair.engine.noise import Noise
 from skdpfair.preprocessing import BoundedScaler
-from skdpfair.privacy import SampledGaussian, gdp_parameter
+from skdpfair.privacy import Release, gdp_parameter
 from skdpfair.training.schedule import UnitRows
 
 pytestmark = pytest.mark.filterwarnings(
@@ -71,7 +71,10 @@ def test_missing_noise_is_found(name, data, monkeypatch):
     audit = audit_fit(strong(name), data.data, data.target, 400, random_state=0)
     assert not audit.passed and audit.epsilon_lower > 2.0
     exact = guesses_excess(400, audit.n_guesses, audit.n_correct, 0.05 / 3)  # what it rests on
-    assert exact((SampledGaussian(1.0, 1 / gdp_parameter(0.8 * audit.epsilon_lower, 1e-5), 1),)) > 0
+    assert (
+        exact((Release("steps", 1.0, (1 / gdp_parameter(0.8 * audit.epsilon_lower, 1e-5),), 1),))
+        > 0
+    )
     assert "ABOVE its claim of 0.999" in str(audit)
 
 

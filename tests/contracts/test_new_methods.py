@@ -111,7 +111,7 @@ def test_it_is_listed_with_what_its_step_uses(registered):
 
 def test_it_is_checked(registered):
     check_method(registered())
-    assert Mechanism(registered(), task(), 2.0).noise_multipliers == (2.0,)
+    assert Mechanism(registered(), task(), 2.0).release.noise_multipliers == (2.0,)
 
 
 def test_what_holds_for_all_objects_is_written_in_the_body():

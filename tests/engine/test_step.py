@@ -11,7 +11,6 @@ from skdpfair import get_method
 from skdpfair.engine import Batch, Noise, Streams, private_step, select_strategy
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.mechanism import METHODS, Clip, Extra, Mechanism, Method, Query, Task
-from skdpfair.privacy.calibration import compose_noise_multipliers
 
 N = 24
 
@@ -105,8 +104,8 @@ def test_no_private_method_adds_the_mean_of_the_batch(averaged):
 
 def test_all_that_a_step_releases_is_accounted_for(asking):
     mechanism = Mechanism(asking(), Task(N, 1, 1.0), 2.0)
-    assert mechanism.noise_multipliers == (2.0, 8.0, 4.0)
-    assert compose_noise_multipliers(mechanism.noise_multipliers) == pytest.approx(
+    assert mechanism.release.noise_multipliers == (2.0, 8.0, 4.0)
+    assert mechanism.release.joint_noise_multiplier == pytest.approx(
         (1 / 4 + 1 / 64 + 1 / 16) ** -0.5
     )
 

@@ -1,6 +1,7 @@
 """Epsilon and calibration against an independent accountant, at the tolerances it states."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from skdpfair import METHODS
 from skdpfair.mechanism import Mechanism
 from skdpfair.methods import get_method
-from skdpfair.privacy import Ledger, PrivacyPlan
+from skdpfair.privacy import Ledger, Release, calibrated, epsilon
 from skdpfair.testing import task
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_privacy.json").read_text())
@@ -20,7 +21,7 @@ def plan_of(case):
     noise = [case["sigma_grad"]]
     if case.get("sigma_count"):
         noise.append(case["sigma_count"] / case["count_sensitivity"])
-    return PrivacyPlan(steps=case["T"], sample_rate=case["q"], noise_multipliers=tuple(noise))
+    return Release("steps", case["q"], tuple(noise), case["T"])
 
 
 def accepts(value, case, accountant):
@@ -39,30 +40,27 @@ SINGLE = [k for k in SINGLE if k not in ("is_group_private_counts", "f_group_r0.
 def test_epsilon(key, accountant):
     case, plan = CASES[key], plan_of(CASES[key])
     assert plan.joint_noise_multiplier == pytest.approx(case["sigma_eff"], rel=1e-9)
-    assert accepts(plan.epsilon(case["delta"], accountant), case, accountant)
+    assert accepts(epsilon([plan], case["delta"], accountant), case, accountant)
 
 
 @pytest.mark.parametrize("key", ["adult_dpsgd", "adult_ga", "f_q_large"])
 def test_the_prv_accountant_agrees(key):
     case = CASES[key]
-    value = plan_of(case).epsilon(case["delta"], "prv")
+    value = epsilon([plan_of(case)], case["delta"], "prv")
     assert case["epsilon_pld"] - 0.005 <= value <= case["epsilon_pld"] + 0.02
 
 
 @pytest.mark.parametrize("key", SINGLE)
 def test_the_ledger_counts_what_the_plan_foresaw(key):
     case, plan, ledger = CASES[key], plan_of(CASES[key]), Ledger()
-    release = {"sample_rate": plan.sample_rate, "noise_multipliers": plan.noise_multipliers}
-    ledger.record("first half", **release, steps=plan.steps // 2)
-    ledger.record("second half", **release, steps=plan.steps - plan.steps // 2)
-    assert ledger.epsilon(case["delta"]) == plan.epsilon(case["delta"])
+    for steps in (plan.steps // 2, plan.steps - plan.steps // 2):
+        ledger.record(replace(plan, what=f"half of {steps}", steps=steps))
+    assert ledger.epsilon(case["delta"]) == epsilon([plan], case["delta"])
 
 
 def test_the_number_of_groups_does_not_enter():
     for name in METHODS:
-        costs = {
-            Mechanism(METHODS[name](), task(n_groups=k), 1.0).noise_multipliers for k in (1, 2, 50)
-        }
+        costs = {Mechanism(METHODS[name](), task(n_groups=k), 1.0).release for k in (1, 2, 50)}
         assert len(costs) == 1
 
 
@@ -70,17 +68,17 @@ def test_the_number_of_groups_does_not_enter():
 def test_calibration(case):
     ratio = case["ratio_count_over_grad"]
     noise = (1.0,) if ratio is None else (1.0, ratio)
-    plan = PrivacyPlan(steps=case["T"], sample_rate=case["q"], noise_multipliers=noise)
-    made = plan.calibrated(case["target_epsilon"], case["delta"], case["accountant"])
+    plan = Release("steps", case["q"], noise, case["T"])
+    (made,) = calibrated([plan], case["target_epsilon"], case["delta"], case["accountant"])
     assert made.noise_multipliers[0] == pytest.approx(case["sigma_grad"], rel=5e-3)
     if ratio is not None:
         assert made.noise_multipliers[1] == pytest.approx(case["sigma_count"], rel=5e-3)
-    spent = made.epsilon(case["delta"], case["accountant"])
+    spent = epsilon([made], case["delta"], case["accountant"])
     assert 0.995 * case["target_epsilon"] < spent <= case["target_epsilon"]
     method = {"dpsgd": "dpsgd", "naive": "naive"}.get(case["method"], case["method"])
     if ratio is not None:
         auto = Mechanism(get_method(method, count_noise_multiplier=ratio), task(), 1.0)
-        assert auto.noise_multipliers == noise
+        assert auto.release.noise_multipliers == noise
 
 
 def test_cases_left_out_are_known():

@@ -16,14 +16,14 @@ from skdpfair.metrics import (
     strong_dg_bound,
     tv_bound,
 )
-from skdpfair.privacy import Ledger, PrivacyPlan, PrivacyReport
+from skdpfair.privacy import Ledger, PrivacyReport, Release
 
-ADULT = PrivacyPlan(steps=1840, sample_rate=1 / 92, noise_multipliers=(1.0,))
+ADULT = Release("steps", 1 / 92, (1.0,), 1840)
 
 
 def report(**changes):
     ledger = Ledger()
-    ledger.record("gradient", sample_rate=1 / 92, noise_multipliers=(1.0,), steps=1840)
+    ledger.record(Release("gradient", 1 / 92, (1.0,), 1840))
     values = {
         "method": "dpsgd",
         "epsilon": 3.104,
@@ -68,7 +68,7 @@ def test_bounds_name_bad_input():
 
 def full_batches(sigma, steps):
     """Return a plan, and the total variation of its replace-one neighbours in closed form."""
-    plan = PrivacyPlan(steps=steps, sample_rate=1.0, noise_multipliers=(sigma,))
+    plan = Release("steps", 1.0, (sigma,), steps)
     return plan, 2 * norm.cdf(math.sqrt(steps) / sigma) - 1
 
 

@@ -16,7 +16,7 @@ from scipy import stats
 from skdpfair.exceptions import InfeasibleBudgetError, InsecureSeedWarning
 from skdpfair.metrics import release_group_table
 from skdpfair.metrics._group_tables import accuracy_interval
-from skdpfair.privacy import SampledGaussian, gdp_epsilon
+from skdpfair.privacy import Release, gdp_epsilon
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.one_time_noise import discrete_gaussian, discrete_laplace
 
@@ -138,7 +138,7 @@ def test_gaussian_noise_is_calibrated_to_the_budget(epsilon, delta):
     sigma = privacy["noise_scale"]
     assert privacy["mechanism"] == "discrete Gaussian"
     # whole numbers take a little more noise than real ones
-    assert 0.98 * epsilon <= epsilon_of([SampledGaussian(1.0, sigma, 1)], delta) <= epsilon
+    assert 0.98 * epsilon <= epsilon_of([Release("steps", 1.0, (sigma,), 1)], delta) <= epsilon
     assert gdp_epsilon(1 / sigma, delta) <= epsilon  # the exact curve of one Gaussian
 
 

@@ -9,7 +9,7 @@ import signal
 import time
 from collections import Counter
 from copy import deepcopy as copy_of
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,19 +29,19 @@ from sklearn.preprocessing import FunctionTransformer
 from skdpfair import DPFairClassifier
 from skdpfair.budget import journal
 from skdpfair.budget.active_ledger import VARIABLE
-from skdpfair.budget.charging import charged, current_ledger, planned_entries, suspended
+from skdpfair.budget.charging import charged, current_ledger, suspended
 from skdpfair.budget.spending import DIAGNOSTICS, SCORES, TORN
 from skdpfair.exceptions import UnaccountedWarning
 from skdpfair.model_selection import BudgetExceeded, PrivacyLedger, plan
 from skdpfair.postprocessing import DPThresholdClassifier
 from skdpfair.preprocessing import DPQuantileScaler
-from skdpfair.privacy import Ledger, PrivacyPlan
+from skdpfair.privacy import Ledger, Release, epsilon
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
-RUN = {"sample_rate": 0.01, "noise_multipliers": (1.0,), "steps": 100}
-COST = PrivacyPlan(**RUN).epsilon(1e-5)
+RUN = Release("gradient sum", 0.01, (1.0,), 100)
+COST = epsilon([RUN], 1e-5)
 
 
 def forecast(search, **params):
@@ -68,12 +68,12 @@ def path(tmp_path):
 def spend(times=1, **changes):
     for _ in range(times):
         spent = Ledger()
-        with charged(planned_entries(**RUN), spent, **changes):
-            spent.record("gradient sum", **RUN)
+        with charged([RUN], spent, **changes):
+            spent.record(RUN)
 
 
 def test_fits_add_up_to_the_budget_and_not_beyond(path):
-    twice = PrivacyPlan(**RUN | {"steps": 200}).epsilon(1e-5)
+    twice = epsilon([replace(RUN, steps=200)], 1e-5)
     with PrivacyLedger(path, epsilon=twice, delta=1e-5) as ledger:
         spend(2)
         assert ledger.epsilon() == twice
@@ -101,24 +101,23 @@ def test_names_keep_data_sets_apart(path):
 def test_a_fit_is_charged_for_what_it_released(path):
     with PrivacyLedger(path, delta=1e-5) as ledger:
         spent = Ledger()
-        with pytest.raises(OSError), charged(planned_entries(**RUN), spent):
-            spent.record("gradient sum", **RUN | {"steps": 7})
+        with pytest.raises(OSError), charged([RUN], spent):
+            spent.record(replace(RUN, steps=7))
             raise OSError
         assert list(ledger.frame().steps) == [7]
-        spent.record("gradient sum", **RUN)
-        with charged(planned_entries(**RUN), spent):  # continues with the ledger of the first
-            spent.record("gradient sum", **RUN | {"steps": 3})
+        spent.record(RUN)
+        with charged([RUN], spent):  # continues with the ledger of the first
+            spent.record(replace(RUN, steps=3))
     assert list(ledger.frame().steps) == [7, 3]
 
 
 def test_a_private_selection_is_charged_beside_the_fits(path):
-    run = PrivacyPlan(**RUN).run
-    curve = 3.0 * rdp_curve([run])
+    curve = 3.0 * rdp_curve([RUN])
     with PrivacyLedger(path, delta=1e-5) as ledger:
         spend()
         with charged((), Ledger(), curve=curve, what="private selection"):
             pass
-    both = curve_epsilon(curve + rdp_curve([run]), 1e-5)
+    both = curve_epsilon(curve + rdp_curve([RUN]), 1e-5)
     assert ledger.epsilon() == pytest.approx(both) and both > curve_epsilon(curve, 1e-5)
 
 
@@ -153,7 +152,7 @@ def _spend_many(times):
 
 
 def _never_ends(started):
-    with charged(planned_entries(**RUN), Ledger()):
+    with charged([RUN], Ledger()):
         started.set()
         time.sleep(60)
 
@@ -167,7 +166,7 @@ def test_processes_that_append_together_lose_nothing(path):
         for worker in workers:
             worker.join()
     assert list(ledger.frame().state) == ["done"] * 40
-    assert ledger.epsilon() == PrivacyPlan(**RUN | {"steps": 4000}).epsilon(1e-5)
+    assert ledger.epsilon() == epsilon([replace(RUN, steps=4000)], 1e-5)
 
 
 def test_a_killed_fit_stays_charged_as_planned(path):
@@ -192,20 +191,6 @@ def test_a_killed_fit_stays_charged_as_planned(path):
     assert all(json.loads(line) for line in path.read_text().splitlines())
 
 
-def test_a_file_of_an_earlier_version_goes_on(path):
-    """A search over two folds, its refit, and a fit without privacy."""
-    path.write_bytes(Path(__file__).with_name("written_before.jsonl").read_bytes())
-    ledger = PrivacyLedger(path)
-    report = ledger.report()
-    assert (ledger.epsilon(), report.epsilon) == (math.inf, pytest.approx(0.46314, abs=1e-5))
-    assert (report.n_fits, report.n_fits_per_record) == (4, 3)
-    assert report.known and report.epsilon_total == math.inf and report.reasons[-1] == SCORES
-    assert list(ledger.frame().state) == ["done"] * 4
-    with ledger:
-        spend()
-    assert ledger.report().n_fits == 5 and ledger.report().epsilon > report.epsilon
-
-
 def test_a_whole_last_line_without_its_end_counts(path):
     with PrivacyLedger(path, epsilon=1.05 * COST, delta=1e-5):
         spend()
@@ -227,7 +212,11 @@ LOSSES = {
     "all but the first": lambda lines: lines[:1],
     "the last": lambda lines: lines[:-1],
     "one in the middle": lambda lines: [*lines[:1], *lines[2:]],
-    "one edited": lambda lines: [lines[0], lines[1].replace(", 100,", ", 1,"), *lines[2:]],
+    "one edited": lambda lines: [
+        lines[0],
+        lines[1].replace('"steps": 100', '"steps": 1'),
+        *lines[2:],
+    ],
     "another ledger": lambda lines: [lines[0].replace('"id": "', '"id": "0')],
 }
 
@@ -381,8 +370,8 @@ def test_the_plan_is_what_a_grid_search_spends(path, data, n_jobs):
     ):
         made[row] -= times
     (refit,) = made.elements()  # of one candidate, at the rate of all records
-    assert refit[1] == foreseen.fits[-1].runs[-1].sample_rate
-    seen = [r for f in foreseen.fits for r in f.runs for _ in range(f.n_fits_per_record)]
+    assert refit[1] == foreseen.fits[-1].releases[-1].sample_rate
+    seen = [r for f in foreseen.fits for r in f.releases for _ in range(f.n_fits_per_record)]
     assert foreseen.epsilon == pytest.approx(epsilon_of(seen, foreseen.delta, "rdp"), rel=1e-9)
     # the ledger charges all k fits of a candidate, the plan the k-1 that a record is in
     assert foreseen.epsilon < ledger.epsilon() < foreseen.epsilon * math.sqrt(13 / 10) * 1.1
@@ -412,16 +401,16 @@ def test_the_plan_of_thresholds_is_their_ledger(path, data, in_pipeline):
     with PrivacyLedger(path, delta=alone.delta, accountant="rdp") as ledger:
         clone(model).fit(*data)
     assert ledger.epsilon() == pytest.approx(alone.epsilon, rel=1e-9)
-    assert len(alone.fits[0].runs) == 2 and alone.epsilon == pytest.approx(2.0, rel=1e-3)
+    assert len(alone.fits[0].releases) == 2 and alone.epsilon == pytest.approx(2.0, rel=1e-3)
     search = GridSearchCV(model, grid, cv=4, refit=False, error_score="raise")
     foreseen = plan(search, 200, accountant="rdp")
     with PrivacyLedger(path, delta=foreseen.delta, accountant="rdp", data="search") as ledger:
         search.fit(*data)
-    made = [run for fit in foreseen.fits for run in fit.runs for _ in range(fit.n_fits)]
+    made = [run for fit in foreseen.fits for run in fit.releases for _ in range(fit.n_fits)]
     assert len(made) == 2 * 8 and ledger.report().n_fits == 8
     assert ledger.epsilon() == pytest.approx(epsilon_of(made, foreseen.delta, "rdp"), rel=1e-9)
     outside = DPThresholdClassifier(inner, validation_data=data)
-    assert len(plan(outside, 200, accountant="rdp").fits[0].runs) == 1
+    assert len(plan(outside, 200, accountant="rdp").fits[0].releases) == 1
 
 
 def test_a_fit_beyond_the_budget_is_refused_before_it_starts(path, data):

@@ -8,6 +8,7 @@ import struct
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from multiprocessing import get_context
 
 import numpy as np
@@ -32,10 +33,10 @@ from skdpfair.model_selection import (
     plan,
 )
 from skdpfair.preprocessing import DPQuantileScaler
-from skdpfair.privacy import SampledGaussian, trade_off_from_epsilon
+from skdpfair.privacy import Release, trade_off_from_epsilon
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve, selection_epsilon
 from skdpfair.privacy.statement import ASSUMPTIONS
-from skdpfair.training import train as _training
+from skdpfair.training.plan import Plan
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
 SECRET = 98765432.125  # a score
@@ -96,9 +97,9 @@ def test_epsilon_is_that_of_the_selection(data, shape):
     assert fit.n_samples == 240
     assert report.epsilon == foreseen.epsilon_total
     assert report.epsilon == pytest.approx(
-        selection_epsilon(fit.runs, 3.0, shape, report.delta), rel=1e-12
+        selection_epsilon(fit.releases, 3.0, shape, report.delta), rel=1e-12
     )
-    assert foreseen.epsilon == pytest.approx(curve_epsilon(rdp_curve(fit.runs), 1e-4))
+    assert foreseen.epsilon == pytest.approx(curve_epsilon(rdp_curve(fit.releases), 1e-4))
     assert report.accountant == "rdp" and report.is_private and not report.seeded
     assert report.steps == 5 and report.sample_rate == 0.25
     alone = trade_off_from_epsilon(report.epsilon, report.delta)
@@ -179,7 +180,7 @@ def test_a_distribution_is_drawn_from_public_numbers_alone(data):
 def test_a_noisier_score_costs_more_and_a_public_one_nothing(data):
     free, dear = searching().forecast(300), searching(score_noise_multiplier=0.3).forecast(300)
     assert free.epsilon_total < dear.epsilon_total
-    trial = dear.fits[0].runs
+    trial = dear.fits[0].releases
     assert dear.epsilon_total == selection_epsilon(
         trial, 3.0, math.inf, 1e-4, score_noise_multiplier=0.3
     )
@@ -367,11 +368,12 @@ def test_records_without_labels_are_no_validation_data(data):
 
 
 def test_a_trial_that_released_more_than_planned_ends_the_search(data, monkeypatch):
-    rng, low = np.random.default_rng(0), rdp_curve([SampledGaussian(0.1, 100.0, 1)])
+    rng, low = np.random.default_rng(0), rdp_curve([Release("steps", 0.1, (100.0,), 1)])
     train = _trials.trainer(base(), data, {}, len(data[0]), low, rng, False, {})
     with suspended(), pytest.raises(PrivacyAccountingError, match="covers one model each"):
         train({})
-    monkeypatch.setattr(_training, "planned_entries", lambda *_: ())  # less than it releases
+    less = property(lambda plan: (replace(plan.mechanism.release, steps=0),))  # than it releases
+    monkeypatch.setattr(Plan, "releases", less)
     with suspended(), pytest.raises(PrivacyAccountingError, match="released more than was planned"):
         train({})
 

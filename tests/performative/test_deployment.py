@@ -13,7 +13,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from skdpfair import DPFairClassifier
 from skdpfair.datasets import make_two_groups
 from skdpfair.performative import LocationShift, StrategicResponse, repeated_deployment
-from skdpfair.privacy import Ledger, LedgerEntry
+from skdpfair.privacy import Ledger, Release
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ class Fake(ClassifierMixin, BaseEstimator):
     def fit(self, X, y, sensitive_features=None):
         self.classes_, self.groups = np.array([0, 1]), sensitive_features
         last = self.privacy_.ledger.entries if self.warm_start and self.fitted else ()
-        ledger = Ledger((*last, LedgerEntry("gradient sum", 0.1, (self.noise,), 10)))
+        ledger = Ledger((*last, Release("gradient sum", 0.1, (self.noise,), 10)))
         self.privacy_ = SimpleNamespace(
             ledger=ledger, epsilon=ledger.epsilon(1e-5), delta=1e-5, accountant="pld"
         )
@@ -93,7 +93,7 @@ def test_repeated_retraining_nears_the_stable_point(data):
 
 def test_epsilon_composes_the_ledgers_of_all_rounds_in_both_modes(population):
     expected = [
-        Ledger((LedgerEntry("gradient sum", 0.1, (2.0,), 10 * k),)).epsilon(1e-5) for k in (1, 2, 3)
+        Ledger((Release("gradient sum", 0.1, (2.0,), 10 * k),)).epsilon(1e-5) for k in (1, 2, 3)
     ]
     for mode in ("repeated", "greedy"):
         table = repeated_deployment(Fake(), population, 3, mode=mode)

@@ -18,7 +18,7 @@ def as_params(first, second):
     return {"weight": torch.tensor(first)[:, None], "bias": torch.tensor(second)}
 
 
-def compose_noise_multipliers(params):
+def norms_of(params):
     return torch.cat([p.flatten() for p in params.values()])
 
 
@@ -26,7 +26,7 @@ def compose_noise_multipliers(params):
 def test_the_ball_is_of_all_parameters_together(first, second, radius):
     params = as_params(first, second)
     projected = get_method("pcsgd", radius=radius).project(params, None)
-    before, after = compose_noise_multipliers(params), compose_noise_multipliers(projected)
+    before, after = norms_of(params), norms_of(projected)
     assert after.norm() <= radius * (1 + 1e-5)
     if before.norm() <= radius:
         torch.testing.assert_close(after, before)
@@ -39,8 +39,8 @@ def test_the_ball_is_of_all_parameters_together(first, second, radius):
 def test_the_box_is_of_each_parameter(first, second, radius):
     params = as_params(first, second)
     projected = get_method("pcsgd", radius=radius, feasible_set="box").project(params, None)
-    expected = np.clip(compose_noise_multipliers(params).numpy(), -radius, radius)
-    np.testing.assert_allclose(compose_noise_multipliers(projected).numpy(), expected, rtol=1e-6)
+    expected = np.clip(norms_of(params).numpy(), -radius, radius)
+    np.testing.assert_allclose(norms_of(projected).numpy(), expected, rtol=1e-6)
 
 
 def test_the_schedule_multiplies_the_learning_rate():

@@ -127,7 +127,7 @@ def test_fit_and_counts_cost_the_epsilon_of_the_estimator(method, accountant):
     entries = model.privacy_.ledger.entries
     (counts,) = (e for e in entries if e.what == "score counts")
     assert (counts.sample_rate, counts.steps) == (1.0, 1)
-    whole = epsilon_of([e.run for e in entries], model.privacy_.delta, accountant)
+    whole = epsilon_of(entries, model.privacy_.delta, accountant)
     assert 1.99 < whole <= model.privacy_.epsilon <= 2.0
     alone = DPFairClassifier(method, epsilon=2.0, accountant=accountant, max_steps=50)
     alone.fit(x, y, sensitive_features=group)

@@ -25,6 +25,7 @@ from skdpfair.preprocessing._quantile_scaler import (
     tree_counts,
     tree_sensitivity,
 )
+from skdpfair.privacy import Release
 from skdpfair.privacy.one_time_noise import generator_of, noisy
 
 CASES = [
@@ -178,7 +179,7 @@ def test_epsilon_is_that_of_one_gaussian(epsilon, delta):
     assert exact <= privacy.epsilon <= epsilon
     assert exact == pytest.approx(epsilon, rel=5e-3)
     (entry,) = privacy.ledger.entries
-    assert entry.run[:3] == (1.0, privacy.noise_multiplier, 1)
+    assert entry == Release(entry.what, 1.0, (privacy.noise_multiplier,), is_one_time=True)
     assert entry.what == "quantiles of 5 columns"
     assert privacy.is_private
     json.dumps(privacy.to_dict())

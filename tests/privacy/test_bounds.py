@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from skdpfair.privacy import Ledger, SampledGaussian, epsilon
+from skdpfair.privacy import Ledger, Release, epsilon
 from skdpfair.privacy.accounting import total_variation, tv_from_epsilon
 
-ADULT = SampledGaussian(1 / 92, 1.0, 1840)
+ADULT = Release("steps", 1 / 92, (1.0,), 1840)
 SHIFT = {"add_remove": 1.0, "replace_one": 2.0}  # largest change of the mean
 
 
@@ -28,7 +28,7 @@ def test_golden_numbers_of_adult():
 @given(sigma=st.floats(0.5, 50), steps=st.integers(1, 50))
 def test_full_sampling_has_a_closed_form(adjacency, sigma, steps):
     exact = 2 * norm.cdf(SHIFT[adjacency] * math.sqrt(steps) / (2 * sigma)) - 1
-    value = total_variation([SampledGaussian(1.0, sigma, steps)], adjacency)
+    value = total_variation([Release("steps", 1.0, (sigma,), steps)], adjacency)
     assert exact * (1 - 1e-6) <= value <= exact * 1.01
 
 
@@ -38,7 +38,7 @@ def test_full_sampling_has_a_closed_form(adjacency, sigma, steps):
 def test_one_sampled_step_has_a_closed_form(adjacency, q, sigma):
     # the common part (1 - q) N(0, sigma^2) cancels
     exact = q * (2 * norm.cdf(SHIFT[adjacency] / (2 * sigma)) - 1)
-    value = total_variation([SampledGaussian(q, sigma, 1)], adjacency)
+    value = total_variation([Release("steps", q, (sigma,), 1)], adjacency)
     assert exact * (1 - 1e-6) <= value <= exact * 1.02
 
 
@@ -57,7 +57,7 @@ def test_unlike_steps_compose_as_by_quadrature(adjacency):
     (p, r), (s, t) = _densities(x, *a, adjacency), _densities(y, *b, adjacency)
     cell = (x[1] - x[0]) * (y[1] - y[0])
     exact = 0.5 * cell * np.abs(np.outer(p, s) - np.outer(r, t)).sum()
-    runs = [SampledGaussian(*a, 1), SampledGaussian(*b, 1)]
+    runs = [Release("step", rate, (noise,)) for rate, noise in (a, b)]
     value = total_variation(runs, adjacency)
     assert exact * (1 - 1e-4) <= value <= exact * 1.01
     assert value == total_variation(runs[::-1], adjacency)
@@ -66,23 +66,25 @@ def test_unlike_steps_compose_as_by_quadrature(adjacency):
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_a_ledger_of_several_entries_agrees_with_the_librarys_accountant(adjacency):
     ledger = Ledger()
-    ledger.record("counts", sample_rate=1.0, noise_multipliers=(20.0,), is_one_time=True)
-    ledger.record("gradient", sample_rate=0.02, noise_multipliers=(1.2, 10.0), steps=200)
-    ledger.record("gradient", sample_rate=0.05, noise_multipliers=(2.0,), steps=100)
-    runs = [entry.run for entry in ledger.entries]
+    ledger.record(Release("counts", 1.0, (20.0,), is_one_time=True))
+    ledger.record(Release("gradient", 0.02, (1.2, 10.0), 200))
+    ledger.record(Release("gradient", 0.05, (2.0,), 100))
     relation = {
         "add_remove": dpa.NeighboringRelation.ADD_OR_REMOVE_ONE,
         "replace_one": dpa.NeighboringRelation.REPLACE_ONE,
     }[adjacency]
     accountant = PLDAccountant(relation, 3e-4)
-    accountant.compose(dpa.ComposedDpEvent([run.event for run in runs]))
-    assert total_variation(runs, adjacency) == pytest.approx(accountant.get_delta(0.0), rel=5e-3)
+    accountant.compose(dpa.GaussianDpEvent(20.0))
+    for q, sigma, steps in ((0.02, (1.2**-2 + 10.0**-2) ** -0.5, 200), (0.05, 2.0, 100)):
+        accountant.compose(dpa.PoissonSampledDpEvent(q, dpa.GaussianDpEvent(sigma)), steps)
+    found = total_variation(ledger.entries, adjacency)
+    assert found == pytest.approx(accountant.get_delta(0.0), rel=5e-3)
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_very_many_steps_are_composed_in_two_stages(adjacency):
     exact = 2 * norm.cdf(SHIFT[adjacency] / 2) - 1
-    run = SampledGaussian(1 - 1e-9, math.sqrt(10_001), 10_001)
+    run = Release("steps", 1 - 1e-9, (math.sqrt(10_001),), 10_001)
     assert exact * (1 - 1e-6) <= total_variation([run], adjacency) <= exact * 1.01
 
 
@@ -94,8 +96,8 @@ def test_replacing_is_at_most_adding_and_removing():
 
 def test_nothing_and_no_noise():
     assert total_variation([]) == 0
-    assert total_variation([SampledGaussian(0.1, 1.0, 0)]) == 0
-    assert total_variation([ADULT, SampledGaussian(0.1, 0.0, 1)]) == 1
+    assert total_variation([Release("steps", 0.1, (1.0,), 0)]) == 0
+    assert total_variation([ADULT, Release("steps", 0.1, (0.0,), 1)]) == 1
 
 
 @settings(deadline=None)

@@ -16,7 +16,7 @@ from sklearn.model_selection import (
 
 from skdpfair.budget.folds import fits_seen_by_record, folds_of
 from skdpfair.budget.journal import cost as cost_of
-from skdpfair.privacy import SampledGaussian, epsilon
+from skdpfair.privacy import Release, epsilon
 
 
 class Odd(KFold):
@@ -90,8 +90,9 @@ def test_too_many_ways_are_counted_in_full():
 
 def test_the_costliest_view_is_charged_wherever_it_comes():
     for steps in ([10, 1000], [1000, 10]):
-        fits = [fit(i, "s", i, cost=["steps", 0.01, [1.0], n, False]) for i, n in enumerate(steps)]
+        costs = [vars(Release("steps", 0.01, (1.0,), n)) for n in steps]
+        fits = [fit(i, "s", i, cost=cost) for i, cost in enumerate(costs)]
         fits = [f | {"private": True} for f in fits]
-        worst = epsilon([SampledGaussian(0.01, 1.0, 1000)], 1e-5)
+        worst = epsilon([Release("steps", 0.01, (1.0,), 1000)], 1e-5)
         found = cost_of(fits, {"s": {"splits": 2, "folds": 2}}, 1e-5, "pld")
         assert found == worst

@@ -8,6 +8,7 @@ import dp_accounting as dpa
 import mpmath
 import numpy as np
 import pytest
+from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 from dp_accounting.pld import PLDAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,12 +17,12 @@ from scipy.stats import binom, norm
 from skdpfair.exceptions import InfeasibleBudgetError
 from skdpfair.privacy import (
     Ledger,
-    PrivacyPlan,
     PrivacyReport,
-    SampledGaussian,
-    calibrate,
+    Release,
+    calibrated,
     epsilon,
     gdp_epsilon,
+    max_steps,
     total_variation,
 )
 from skdpfair.privacy.statement import rounded_up
@@ -33,27 +34,26 @@ GOLDEN = {1: (1.00, 1.66), 2: (2.16, 3.01), 5: (6.18, 7.24), 10: (14.4, 14.3)}
 @pytest.mark.parametrize("records", GOLDEN)
 def test_golden_numbers(records):
     cost, noise = GOLDEN[records]
-    plan = PrivacyPlan(steps=STEPS, sample_rate=RATE, noise_multipliers=(1.0,))
-    fit = plan.calibrated(1.0, DELTA)
-    found = fit.epsilon(DELTA, records_per_person=records)
+    steps = [Release("steps", RATE, (1.0,), STEPS)]
+    found = epsilon(calibrated(steps, 1.0, DELTA), DELTA, records_per_person=records)
     assert found == pytest.approx(cost, rel=5e-3)
-    person = plan.calibrated(1.0, DELTA, records_per_person=records)
-    assert person.noise_multipliers[0] == pytest.approx(noise, rel=5e-3)
-    assert 0.999 <= person.epsilon(DELTA, records_per_person=records) <= 1.0
+    (person,) = calibrated(steps, 1.0, DELTA, records_per_person=records)
+    assert person.joint_noise_multiplier == pytest.approx(noise, rel=5e-3)
+    assert 0.999 <= epsilon([person], DELTA, records_per_person=records) <= 1.0
 
 
 @pytest.mark.parametrize("accountant", ["prv", "rdp"])
 def test_no_accountant_is_below_pld(accountant):
+    runs = [Release("steps", 0.02, (2.0,), 100), Release("counts", 1.0, (30.0,))]
     for records in (2, 5):
-        runs = [SampledGaussian(0.02, 2.0, 100, records), SampledGaussian(1.0, 30.0, 1, records)]
-        assert epsilon(runs, DELTA, accountant) >= epsilon(runs, DELTA)
+        loose, tight = (epsilon(runs, DELTA, name, records) for name in (accountant, "pld"))
+        assert loose >= tight
 
 
 def test_one_record_is_what_it_was():
-    run = SampledGaussian(0.02, 1.2, 300)
-    assert epsilon([run], DELTA) == epsilon([run._replace(records=1)], DELTA)
-    assert epsilon([run], DELTA) == epsilon([tuple(run)[:3]], DELTA)
-    assert calibrate(0.02, 300, 1.0, DELTA) == calibrate(0.02, 300, 1.0, DELTA, "pld", (), 1)
+    run = Release("steps", 0.02, (1.2,), 300)
+    assert epsilon([run], DELTA) == epsilon([run], DELTA, records_per_person=1)
+    assert calibrated([run], 1.0, DELTA) == calibrated([run], 1.0, DELTA, records_per_person=1)
 
 
 def hockey_stick(eps, q, sigma, k):
@@ -83,7 +83,7 @@ def hockey_stick(eps, q, sigma, k):
 @pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-9, 1e-12])
 def test_one_step_has_the_delta_of_the_mixture(q, sigma, k, delta):
     with mpmath.workdps(60):
-        found = mpmath.mpf(epsilon([SampledGaussian(q, sigma, 1, k)], delta))
+        found = mpmath.mpf(epsilon([Release("step", q, (sigma,))], delta, "pld", k))
         exact = hockey_stick(found, mpmath.mpf(q), mpmath.mpf(sigma), k)
     # below, by the error of float64 that is subtracted from delta
     assert 0.98 * delta <= exact <= delta
@@ -116,7 +116,7 @@ def convolved(q, sigma, k, steps, delta, to_whole):
 
 @pytest.mark.parametrize("q, sigma, k, steps", [(0.05, 1.5, 3, 12), (0.4, 8.0, 6, 20)])
 def test_composed_steps_lie_between_direct_convolutions(q, sigma, k, steps):
-    found = epsilon([SampledGaussian(q, sigma, steps, k)], DELTA)
+    found = epsilon([Release("steps", q, (sigma,), steps)], DELTA, "pld", k)
     low, high = (convolved(q, sigma, k, steps, DELTA, f) for f in (np.floor, np.ceil))
     assert low < found < high and high - low < 0.02
 
@@ -127,7 +127,7 @@ def test_a_rate_next_to_one_has_the_plain_gaussian_as_its_limit(records, steps, 
     noise = records * math.sqrt(steps)  # together a Gaussian of mu 1
     exact = gdp_epsilon(1.0, delta)
     for rate in (1.0, 1 - 1e-9):
-        found = epsilon([SampledGaussian(rate, noise, steps, records)], delta)
+        found = epsilon([Release("steps", rate, (noise,), steps)], delta, "pld", records)
         assert exact * (1 - 1e-6) <= found <= exact * 1.01
 
 
@@ -139,36 +139,30 @@ def test_a_rate_next_to_one_has_the_plain_gaussian_as_its_limit(records, steps, 
     k=st.integers(2, 6),
 )
 def test_more_records_cost_more_but_no_more_than_group_privacy(q, sigma, steps, k):
-    run = SampledGaussian(q, sigma, steps)
-    one, fewer = epsilon([run], 1e-8), epsilon([run._replace(records=k - 1)], DELTA)
-    assert epsilon([run._replace(records=k)], DELTA) >= fewer
+    run = Release("steps", q, (sigma,), steps)
+    one, fewer = epsilon([run], 1e-8), epsilon([run], DELTA, "pld", k - 1)
+    assert epsilon([run], DELTA, "pld", k) >= fewer
     # k neighbouring steps away: (k e, k exp((k - 1) e) d)
     grown = k * math.exp((k - 1) * one) * 1e-8
     if grown < 1:
-        assert epsilon([run._replace(records=k)], grown) <= k * one + 1e-6
+        assert epsilon([run], grown, "pld", k) <= k * one + 1e-6
 
 
 def test_releases_on_all_records_count_each_record_of_a_person():
-    once = SampledGaussian(1.0, 20.0, 1)
-    steps = SampledGaussian(0.05, 2.0, 50)
-    both = [steps._replace(records=3), once._replace(records=3)]
-    plain = [steps._replace(records=3), once._replace(noise_multiplier=20.0 / 3)]
-    assert epsilon(both, DELTA) == epsilon(plain, DELTA)
-    ledger = Ledger()
-    ledger.record("counts", sample_rate=1.0, noise_multipliers=(20.0,), is_one_time=True)
-    ledger.record("gradient", sample_rate=0.05, noise_multipliers=(2.0,), steps=50)
-    assert ledger.epsilon(DELTA, records_per_person=3) == epsilon(both, DELTA)
-    plan = PrivacyPlan(
-        steps=50, sample_rate=0.05, noise_multipliers=(2.0,), one_time_noise_multipliers=(20.0,)
-    )
-    assert plan.epsilon(DELTA, records_per_person=3) == epsilon(both, DELTA)
+    once = Release("counts", 1.0, (20.0,), is_one_time=True)
+    thrice = replace(once, noise_multipliers=(20.0 / 3,))
+    assert epsilon([once], DELTA, "pld", 3) == epsilon([thrice], DELTA)
+    both = [once, Release("gradient", 0.05, (2.0,), 50)]
+    assert Ledger(both).epsilon(DELTA, records_per_person=3) == epsilon(both, DELTA, "pld", 3)
+    assert epsilon(both, DELTA, "pld", 3) > epsilon(both[1:], DELTA, "pld", 3)
 
 
 def test_the_event_of_a_person_agrees_with_the_librarys_accountant():
-    run = SampledGaussian(0.1, 2.0, 20, records=2)
+    step = MixtureOfGaussiansDpEvent(2.0, np.arange(3), binom.pmf(np.arange(3), 2, 0.1))
     accountant = PLDAccountant(value_discretization_interval=2e-3)
-    accountant.compose(dpa.ComposedDpEvent([run.event, SampledGaussian(1.0, 40.0, 4, 2).event]))
-    found = epsilon([run, SampledGaussian(1.0, 20.0, 4)], DELTA)
+    accountant.compose(step, 20).compose(dpa.GaussianDpEvent(20.0), 4)
+    runs = [Release("steps", 0.1, (2.0,), 20), Release("counts", 1.0, (40.0,), 4)]
+    found = epsilon(runs, DELTA, records_per_person=2)
     assert found == pytest.approx(accountant.get_epsilon(DELTA), rel=5e-3)
 
 
@@ -177,45 +171,48 @@ def test_the_event_of_a_person_agrees_with_the_librarys_accountant():
     [("pld", 0.05, (30.0,)), ("pld", 1.0, ()), ("rdp", 0.05, (30.0,)), ("prv", 0.05, ())],
 )
 def test_every_accountant_calibrates_to_a_person(accountant, rate, once):
-    sigma = calibrate(rate, 20, 2.0, DELTA, accountant, once, records_per_person=4)
-    plan = PrivacyPlan(
-        steps=20, sample_rate=rate, noise_multipliers=(sigma,), one_time_noise_multipliers=once
-    )
-    assert 1.99 <= plan.epsilon(DELTA, accountant, 4) <= 2.0
-    assert plan.max_steps_within(2.0, DELTA, accountant, 4).steps == 20
+    runs = [*(Release("once", 1.0, (s,)) for s in once), Release("steps", rate, (1.0,), 20)]
+    runs = calibrated(runs, 2.0, DELTA, accountant, records_per_person=4)
+    assert 1.99 <= epsilon(runs, DELTA, accountant, 4) <= 2.0
+    if not once:
+        assert max_steps(runs[0], 2.0, DELTA, accountant, 4) == 20
 
 
 def test_each_remedy_of_an_infeasible_budget_of_a_person_works():
+
+    def calibrate(epsilon, **run):
+        return calibrated([Release("steps", noise_multipliers=(1.0,), **run)], epsilon, **more)
+
     asked = {"sample_rate": 0.3, "steps": 3000, "epsilon": 0.1}
     more = {"delta": DELTA, "records_per_person": 30}
     with pytest.raises(InfeasibleBudgetError, match="for a person with 30 records") as caught:
-        calibrate(**asked, **more)
+        calibrate(**asked)
     remedies = re.findall(r"(sample_rate|steps|epsilon) [<>]= ([\d.e+-]+\d)", str(caught.value))
     assert {name for name, _ in remedies} == set(asked)
     for name, value in remedies:
         value = int(value) if name == "steps" else float(value)
-        assert calibrate(**(asked | {name: value}), **more) > 0
+        assert calibrate(**(asked | {name: value}))
     with pytest.raises(InfeasibleBudgetError, match="use accountant='pld'"):
-        calibrate(0.3, 10, 0.1, DELTA, "rdp", records_per_person=100)
+        calibrated([Release("steps", 0.3, (1.0,), 10)], 0.1, DELTA, "rdp", (), 100)
 
 
 def test_the_total_variation_of_a_person_is_that_of_the_mixture():
     x, dx = np.linspace(-20, 30, 200_001, retstep=True)
     mixture = sum(p * norm.pdf(x, j, 2.0) for j, p in enumerate(binom.pmf(range(5), 4, 0.2)))
     exact = np.abs(mixture - norm.pdf(x, 0, 2.0)).sum() * dx / 2
-    run = SampledGaussian(0.2, 2.0, 1, records=4)
-    assert exact * (1 - 1e-6) <= total_variation([run]) <= exact * 1.01
-    with pytest.raises(ValueError, match=r"^records must be 1 .*replace_one"):
-        total_variation([run], "replace_one")
+    run = Release("step", 0.2, (2.0,))
+    found = total_variation([run], records_per_person=4)
+    assert exact * (1 - 1e-6) <= found <= exact * 1.01
+    with pytest.raises(ValueError, match=r"^records_per_person must be 1 .*replace_one"):
+        total_variation([run], "replace_one", 4)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1001, 2.5, "2", None])
 def test_a_number_of_records_that_cannot_be_is_named(wrong):
-    plan = PrivacyPlan(steps=5, sample_rate=0.1, noise_multipliers=(1.0,))
+    runs = [Release("steps", 0.1, (1.0,), 5)]
     calls = {
-        "records ": lambda: epsilon([plan.run._replace(records=wrong)], DELTA),
-        "records_per_person": lambda: plan.epsilon(DELTA, records_per_person=wrong),
-        "records_per_person ": lambda: calibrate(0.1, 5, 1.0, DELTA, records_per_person=wrong),
+        "records_per_person": lambda: epsilon(runs, DELTA, records_per_person=wrong),
+        "records_per_person ": lambda: calibrated(runs, 1.0, DELTA, records_per_person=wrong),
         "n_records": lambda: report().epsilon_for(wrong),
     }
     for name, call in calls.items():
@@ -225,7 +222,7 @@ def test_a_number_of_records_that_cannot_be_is_named(wrong):
 
 def report(**changes):
     ledger = Ledger()
-    ledger.record("gradient sum", sample_rate=0.05, noise_multipliers=(2.0, 9.0), steps=50)
+    ledger.record(Release("gradient sum", 0.05, (2.0, 9.0), 50))
     values = {
         "method": "dpsgd",
         "epsilon": ledger.epsilon(DELTA),

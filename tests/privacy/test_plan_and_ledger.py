@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 from skdpfair.exceptions import InfeasibleBudgetError
 from skdpfair.privacy import (
     Ledger,
-    LedgerEntry,
-    PrivacyPlan,
     PrivacyReport,
-    SampledGaussian,
-    calibrate,
+    Release,
+    calibrated,
     epsilon,
     gdp_epsilon,
     gdp_parameter,
+    max_steps,
 )
 from skdpfair.privacy.statement import rounded_up
 
@@ -42,9 +41,9 @@ def test_gdp_parameter_gives_the_published_values(n_delta, target, mu):
     counts=st.sampled_from([(), (5.0,), (5.0, 10.0)]),
 )
 def test_calibrated_noise_meets_the_target_from_below(rate, steps, target, delta, counts):
-    plan = PrivacyPlan(steps=steps, sample_rate=rate, noise_multipliers=(1.0, *counts))
-    made = plan.calibrated(target, delta)
-    assert 0.99 * target <= made.epsilon(delta) <= target
+    plan = Release("steps", rate, (1.0, *counts), steps)
+    (made,) = calibrated([plan], target, delta)
+    assert 0.99 * target <= epsilon([made], delta) <= target
     factor = made.noise_multipliers[0]
     assert made.noise_multipliers == pytest.approx([factor * s for s in plan.noise_multipliers])
     joint = sum(s**-2 for s in made.noise_multipliers) ** -0.5
@@ -53,46 +52,55 @@ def test_calibrated_noise_meets_the_target_from_below(rate, steps, target, delta
 
 @pytest.mark.parametrize("accountant", ["pld", "rdp", "prv"])
 def test_every_accountant_calibrates(accountant):
-    sigma = calibrate(0.05, 200, 2.0, 1e-5, accountant)
-    spent = epsilon([SampledGaussian(0.05, sigma, 200)], 1e-5, accountant)
+    run = Release("steps", 0.05, (1.0,), 200)
+    spent = epsilon(calibrated([run], 2.0, 1e-5, accountant), 1e-5, accountant)
     assert 1.97 <= spent <= 2.0
 
 
+@pytest.mark.parametrize("target", [0.05, 0.3, 3.0, 30.0, 200.0])
+@pytest.mark.parametrize("rate, steps", [(1.0, 100), (0.3, 20), (1 / 92, 1840), (1e-3, 10_000)])
+def test_the_target_is_met_from_below_however_far_it_lies(rate, steps, target):
+    counts = Release("counts", 1.0, (300.0,), is_one_time=True)
+    runs = calibrated([counts, Release("steps", rate, (1.0, 5.0), steps)], target, 1e-6)
+    assert runs[0] == counts
+    assert 0.999 * target <= epsilon(runs, 1e-6) <= target
+
+
 def test_fixed_noise_stays():
-    plan = PrivacyPlan(steps=100, sample_rate=0.05, noise_multipliers=(1.0, 4.0))
-    made = plan.calibrated(2.0, 1e-5, fixed=(1,))
-    assert made.noise_multipliers[1] == 4.0 and made.epsilon(1e-5) <= 2.0
-    weak = PrivacyPlan(steps=100, sample_rate=0.5, noise_multipliers=(1.0, 0.3))
+    plan = Release("steps", 0.05, (1.0, 4.0), 100)
+    (made,) = calibrated([plan], 2.0, 1e-5, fixed=(1,))
+    assert made.noise_multipliers[1] == 4.0 and epsilon([made], 1e-5) <= 2.0
+    weak = Release("steps", 0.5, (1.0, 0.3), 100)
     with pytest.raises(InfeasibleBudgetError, match=r"count_noise_multiplier=0\.3"):
-        weak.calibrated(0.5, 1e-5, fixed=(1,))
+        calibrated([weak], 0.5, 1e-5, fixed=(1,))
 
 
 @pytest.mark.parametrize("target", [1e-3, 1e-9])
 def test_an_impossible_budget_says_what_would_do(target):
     with pytest.raises(InfeasibleBudgetError, match="noise multiplier") as caught:
-        calibrate(0.5, 10_000, target, 1e-6)
+        calibrated([Release("steps", 0.5, (1.0,), 10_000)], target, 1e-6)
     assert all(word in str(caught.value) for word in ("sample_rate", "steps", "epsilon >="))
 
 
 def test_more_steps_cost_more_and_more_noise_costs_less():
-    costs = [epsilon([SampledGaussian(0.1, 2.0, t)], 1e-5) for t in (10, 40, 160)]
+    costs = [epsilon([Release("steps", 0.1, (2.0,), t)], 1e-5) for t in (10, 40, 160)]
     assert costs == sorted(costs) and costs[0] < costs[-1]
-    costs = [epsilon([SampledGaussian(0.1, s, 40)], 1e-5) for s in (4.0, 2.0, 1.0)]
+    costs = [epsilon([Release("steps", 0.1, (s,), 40)], 1e-5) for s in (4.0, 2.0, 1.0)]
     assert costs == sorted(costs) and costs[0] < costs[-1]
 
 
 def test_nothing_costs_nothing_and_no_noise_costs_all():
-    assert epsilon([], 1e-5) == 0.0 and epsilon([SampledGaussian(0.1, 1.0, 0)], 1e-5) == 0.0
-    assert epsilon([SampledGaussian(0.1, 0.0, 1)], 1e-5) == math.inf
+    assert epsilon([], 1e-5) == 0.0 and epsilon([Release("steps", 0.1, (1.0,), 0)], 1e-5) == 0.0
+    assert epsilon([Release("steps", 0.1, (0.0,), 1)], 1e-5) == math.inf
 
 
 def test_the_ledger_counts_equal_neighbours_together():
     ledger = Ledger()
     for what in ["a", "a", "b", "a"]:
-        ledger.record(what, sample_rate=0.1, noise_multipliers=(2.0, 10.0))
+        ledger.record(Release(what, 0.1, (2.0, 10.0)))
     assert [(e.what, e.steps) for e in ledger.entries] == [("a", 2), ("b", 1), ("a", 1)]
-    plan = PrivacyPlan(steps=4, sample_rate=0.1, noise_multipliers=(2.0, 10.0))
-    assert ledger.steps == 4 and ledger.epsilon(1e-5) == plan.epsilon(1e-5)
+    plan = Release("steps", 0.1, (2.0, 10.0), 4)
+    assert ledger.steps == 4 and ledger.epsilon(1e-5) == epsilon([plan], 1e-5)
     assert list(ledger.to_frame()["steps"]) == [2, 1, 1]
 
 
@@ -101,9 +109,9 @@ def test_the_ledger_counts_equal_neighbours_together():
     [("steps", -1), ("sample_rate", 0.0), ("sample_rate", 1.5), ("noise_multipliers", ())],
 )
 def test_a_plan_checks_its_numbers(field, value):
-    good = {"steps": 1, "sample_rate": 0.1, "noise_multipliers": (1.0,)}
+    good = {"what": "sum", "steps": 1, "sample_rate": 0.1, "noise_multipliers": (1.0,)}
     with pytest.raises((ValueError, TypeError), match=field):
-        PrivacyPlan(**(good | {field: value}))
+        Release(**(good | {field: value}))
 
 
 def test_a_report_escapes_what_users_named():
@@ -127,16 +135,16 @@ def test_a_report_escapes_what_users_named():
 
 @pytest.mark.parametrize("noise", [(0.0, 5.0), (float("inf"), 5.0)])
 def test_only_finite_noise_above_zero_can_be_scaled(noise):
-    plan = PrivacyPlan(steps=10, sample_rate=0.1, noise_multipliers=noise)
+    plan = Release("steps", 0.1, noise, 10)
     with pytest.raises(ValueError, match="noise_multipliers"):
-        plan.calibrated(1.0, 1e-5)
+        calibrated([plan], 1.0, 1e-5)
 
 
 @pytest.mark.parametrize("fixed", [(0, 1), (2,), (-1,)])
 def test_fixed_leaves_something_to_scale(fixed):
-    plan = PrivacyPlan(steps=10, sample_rate=0.1, noise_multipliers=(1.0, 5.0))
+    plan = Release("steps", 0.1, (1.0, 5.0), 10)
     with pytest.raises(ValueError, match="fixed must leave out"):
-        plan.calibrated(1.0, 1e-5, fixed=fixed)
+        calibrated([plan], 1.0, 1e-5, fixed=fixed)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +154,7 @@ def test_the_ledger_takes_no_nonsense(wrong):
     entry = {"sample_rate": 0.1, "noise_multipliers": (1.0,), "steps": 1} | wrong
     ledger = Ledger()
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        ledger.record("gradient sum", **entry)
+        ledger.record(Release("gradient sum", **entry))
     assert ledger.entries == ()
 
 
@@ -183,12 +191,13 @@ def test_gdp_at_the_ends_of_float64():
     assert gdp_epsilon(1e308, 1e-5) == math.inf
     assert gdp_epsilon(0.99e6, 1e-5) < gdp_epsilon(1.01e6, 1e-5) < 1.05 * gdp_epsilon(0.99e6, 1e-5)
     assert gdp_parameter(1e308, 1e-5) == pytest.approx(math.sqrt(2) * 1e154)
-    assert calibrate(0.1, 10, 1e308, 1e-5) == 0.1
+    (huge,) = calibrated([Release("steps", 0.1, (1.0,), 10)], 1e308, 1e-5)
+    assert huge.joint_noise_multiplier == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize("wrong", ["abc", None, 3, [1.0], [("what", 1.0, (1.0,))]])
 def test_a_ledger_holds_entries_only(wrong):
-    with pytest.raises((ValueError, TypeError), match=r"^entries must be a list of LedgerEntry"):
+    with pytest.raises((ValueError, TypeError), match=r"^releases must be a list of Release"):
         Ledger(wrong)
 
 
@@ -206,7 +215,7 @@ def test_a_ledger_holds_entries_only(wrong):
 def test_a_ledger_entry_checks_its_fields(wrong):
     good = {"what": "sum", "sample_rate": 0.5, "noise_multipliers": (1.0,)}
     with pytest.raises((ValueError, TypeError), match=f"^{next(iter(wrong))} "):
-        LedgerEntry(**good | wrong)
+        Release(**good | wrong)
 
 
 @pytest.mark.parametrize(
@@ -222,23 +231,20 @@ def test_a_ledger_entry_checks_its_fields(wrong):
 def test_a_record_in_the_ledger_is_named_when_wrong(wrong):
     good = {"sample_rate": 0.5, "noise_multipliers": (1.0,), "steps": 1}
     with pytest.raises((ValueError, TypeError), match=f"^{next(iter(wrong))} "):
-        Ledger().record("sum", **good | wrong)
+        Ledger().record(Release("sum", **good | wrong))
 
 
 def test_releases_made_once_are_checked():
-    with pytest.raises(
-        ValueError, match=r"^one_time_noise_multipliers must be a number >= 0, got -1\.0"
-    ):
-        PrivacyPlan(
-            steps=1, sample_rate=0.1, noise_multipliers=(1.0,), one_time_noise_multipliers=[-1.0]
-        )
-    with pytest.raises(TypeError, match=r"^one_time_noise_multipliers must be a list"):
-        calibrate(0.1, 10, 1.0, 1e-5, one_time_noise_multipliers=1.0)
+    run = Release("steps", 0.1, (1.0,), 10)
+    with pytest.raises(TypeError, match=r"^releases must be a list of Release, got 1\.0"):
+        calibrated([1.0, run], 1.0, 1e-5)
+    with pytest.raises(InfeasibleBudgetError, match="spent by the other releases alone"):
+        calibrated([Release("counts", 1.0, (1.0,)), run], 1.0, 1e-5)
 
 
 @pytest.mark.parametrize("noise", [(1e-200,), (1e200,), (math.inf,), (math.inf, 1e-200)])
 def test_joint_noise_at_the_ends_of_float64(noise):
-    plan = PrivacyPlan(steps=1, sample_rate=0.1, noise_multipliers=noise)
+    plan = Release("steps", 0.1, noise, 1)
     assert plan.joint_noise_multiplier == min(noise)
 
 
@@ -247,26 +253,23 @@ class Shy:
         raise RuntimeError("private")
 
 
-@pytest.mark.parametrize("name", ["noise_multipliers", "one_time_noise_multipliers"])
-def test_a_plan_survives_objects_that_cannot_be_shown(name):
-    good = {"steps": 1, "sample_rate": 0.1, "noise_multipliers": (1.0,)}
+@pytest.mark.parametrize("name", ["what", "noise_multipliers"])
+def test_a_release_survives_objects_that_cannot_be_shown(name):
+    good = {"what": "sum", "sample_rate": 0.1, "noise_multipliers": (1.0,)}
     with pytest.raises(TypeError, match="that cannot be shown"):
-        PrivacyPlan(**good | {name: Shy()})
+        Release(**good | {name: Shy()})
 
 
 @pytest.mark.parametrize(("rate", "noise", "budget"), [(0.01, 1.0, 1.0), (1.0, 30.0, 0.5)])
 def test_the_longest_plan_is_the_last_within_the_budget(rate, noise, budget):
-    plan = PrivacyPlan(steps=5, sample_rate=rate, noise_multipliers=(noise,))
-    max_steps_within = plan.max_steps_within(budget, 1e-5, "rdp")
-    assert max_steps_within.epsilon(1e-5, "rdp") <= budget
-    assert replace(max_steps_within, steps=max_steps_within.steps + 1).epsilon(1e-5, "rdp") > budget
-    assert max_steps_within.noise_multipliers == plan.noise_multipliers
+    plan = Release("steps", rate, (noise,), 5)
+    longest = max_steps(plan, budget, 1e-5, "rdp")
+    costs = [epsilon([replace(plan, steps=longest + more)], 1e-5, "rdp") for more in (0, 1)]
+    assert costs[0] <= budget < costs[1]
 
 
 def test_a_budget_below_one_step_or_beyond_all_is_refused():
     with pytest.raises(InfeasibleBudgetError, match="One step costs more"):
-        PrivacyPlan(steps=1, sample_rate=1.0, noise_multipliers=(1.0,)).max_steps_within(0.1, 1e-5)
+        max_steps(Release("steps", 1.0, (1.0,)), 0.1, 1e-5)
     with pytest.raises(ValueError, match="more than 10,000,000 steps"):
-        PrivacyPlan(steps=1, sample_rate=1e-6, noise_multipliers=(50.0,)).max_steps_within(
-            9.0, 1e-5, "rdp"
-        )
+        max_steps(Release("steps", 1e-6, (50.0,)), 9.0, 1e-5, "rdp")

@@ -6,10 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dp_accounting.dp_event import RepeatAndSelectDpEvent
+from dp_accounting.dp_event import (
+    GaussianDpEvent,
+    PoissonSampledDpEvent,
+    RepeatAndSelectDpEvent,
+    SelfComposedDpEvent,
+)
 from dp_accounting.rdp import RdpAccountant
 
-from skdpfair.privacy import SampledGaussian
+from skdpfair.privacy import Release
 from skdpfair.privacy.renyi import (
     ORDERS,
     check_law,
@@ -23,12 +28,12 @@ from skdpfair.privacy.renyi import (
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "golden_privacy.json"
 CASES = json.loads(GOLDEN.read_text())["selection_cases"]
-RUN = SampledGaussian(0.01, 1.0, 1000)
+RUN = Release("steps", 0.01, (1.0,), 1000)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c["id"])
 def test_golden(case):
-    run = SampledGaussian(case["q"], case["sigma_grad"], case["T"])
+    run = Release("steps", case["q"], (case["sigma_grad"],), case["T"])
     value = selection_epsilon([run], case["mean_trials"], float(case["shape"]), case["delta"])
     assert value == pytest.approx(case["epsilon_rdp"], abs=1e-3)
     alone = curve_epsilon(rdp_curve([run]), case["delta"])
@@ -37,10 +42,13 @@ def test_golden(case):
 
 @pytest.mark.parametrize("shape", [0.0, 0.3, 1.0, 5.0, math.inf])
 @pytest.mark.parametrize("mean", [1.5, 10.0, 300.0])
-@pytest.mark.parametrize("run", [RUN, SampledGaussian(1.0, 4.0, 3), SampledGaussian(0.1, 0.7, 40)])
-def test_agrees_with_the_event_of_dp_accounting(run, mean, shape):
+@pytest.mark.parametrize("q, sigma, steps", [(0.01, 1.0, 1000), (1.0, 4.0, 3), (0.1, 0.7, 40)])
+def test_agrees_with_the_event_of_dp_accounting(q, sigma, steps, mean, shape):
+    run = Release("steps", q, (sigma,), steps)
+    step = PoissonSampledDpEvent(q, GaussianDpEvent(sigma))
     accountant = RdpAccountant()
-    accountant.compose(RepeatAndSelectDpEvent(run.event, mean, shape))
+    event = SelfComposedDpEvent(step, steps)
+    accountant.compose(RepeatAndSelectDpEvent(event, mean, shape))
     golden = accountant.get_epsilon(1e-6)
     # the theorem for the Poisson law is tightened here by monotonicity, as the others are
     assert golden * 0.98 <= selection_epsilon([run], mean, shape, 1e-6) <= golden + 1e-6
@@ -62,12 +70,12 @@ def test_a_score_on_other_records_costs_the_larger_curve_only():
     silent = selection_epsilon([RUN], 10.0, 1.0, 1e-5)
     assert selection_epsilon([RUN], 10.0, 1.0, 1e-5, score_noise_multiplier=free) == silent
     loud = selection_epsilon([RUN], 10.0, 1.0, 1e-5, score_noise_multiplier=free / 4)
-    both = [RUN, SampledGaussian(1.0, free / 4, 1)]
+    both = [RUN, Release("steps", 1.0, (free / 4,), 1)]
     assert silent < loud < selection_epsilon(both, 10.0, 1.0, 1e-5)
 
 
 def test_without_noise_nothing_is_private():
-    assert selection_epsilon([SampledGaussian(0.1, 0.0, 3)], 10.0, 1.0, 1e-5) == math.inf
+    assert selection_epsilon([Release("steps", 0.1, (0.0,), 3)], 10.0, 1.0, 1e-5) == math.inf
     assert np.isinf(selection_curve(np.full_like(ORDERS, np.inf), 3.0, math.inf)).all()
 
 

@@ -13,7 +13,7 @@ from skdpfair.metrics import tv_bound
 from skdpfair.privacy import (
     Ledger,
     PrivacyReport,
-    SampledGaussian,
+    Release,
     epsilon,
     trade_off,
     trade_off_from_epsilon,
@@ -23,7 +23,7 @@ from skdpfair.privacy.statement import rounded_up
 from skdpfair.privacy.tradeoff import trade_off_from_curve
 
 RATES = np.concatenate([[0.0], np.logspace(-8, -1, 30), np.linspace(0.1, 1.0, 40)])
-ADULT = SampledGaussian(1 / 92, 1.0, 1840)
+ADULT = Release("steps", 1 / 92, (1.0,), 1840)
 
 
 def gaussian(mu, rates):
@@ -35,12 +35,12 @@ def gaussian(mu, rates):
 def test_a_rate_of_1_has_the_curve_of_two_gaussians(sigma, steps, records):
     mu = records * math.sqrt(steps) / sigma
     exact = gaussian(mu, RATES)
-    curve = trade_off([SampledGaussian(1.0, sigma, steps, records)])
+    curve = trade_off([Release("steps", 1.0, (sigma,), steps)], records)
     assert curve.false_negative_rate(RATES) == pytest.approx(exact, abs=1e-12)
     assert curve.mu == pytest.approx(mu)
     assert curve.mu_from == 0
     # a rate that is almost 1 takes the way of sampled steps
-    curve = trade_off([SampledGaussian(1 - 1e-9, sigma, 1, records)])
+    curve = trade_off([Release("steps", 1 - 1e-9, (sigma,))], records)
     lines = curve.__class__(0.0, epsilons=curve.epsilons, deltas=curve.deltas)
     exact = gaussian(records / sigma, RATES)
     found = lines.false_negative_rate(RATES)
@@ -52,7 +52,7 @@ def test_a_rate_of_1_has_the_curve_of_two_gaussians(sigma, steps, records):
 @pytest.mark.parametrize("mu", [0.1, 0.5, 2.0])
 def test_the_curve_of_a_selection_bounds_its_attackers(mean, mu):
     """The largest of K normal numbers is released, K a Poisson number: its law is known."""
-    whole = selection_curve(rdp_curve([SampledGaussian(1.0, 1 / mu, 1)]), mean, math.inf)
+    whole = selection_curve(rdp_curve([Release("steps", 1.0, (1 / mu,), 1)]), mean, math.inf)
     curve = trade_off_from_curve(tuple(whole), 1e-5)
     at = np.linspace(-6, 8, 400)
     laws = [np.exp(-mean * norm.sf(at, shift)) for shift in (0.0, mu)]
@@ -78,7 +78,7 @@ def test_one_sampled_step_against_numerical_integrals(rate, sigma):
     def density(x):
         return (1 - rate) * without.pdf(x) + rate * norm.pdf(x, 1, sigma)
 
-    curve = trade_off([SampledGaussian(rate, sigma, 1)])
+    curve = trade_off([Release("steps", rate, (sigma,), 1)])
     ends = -12 * sigma, 1 + 12 * sigma
     for alpha in (1e-6, 1e-4, 0.01, 0.1, 0.3):
         found = float(curve.false_negative_rate(alpha))
@@ -103,15 +103,15 @@ def test_one_sampled_step_against_numerical_integrals(rate, sigma):
 
 
 @pytest.mark.parametrize(
-    "runs",
+    "runs, records",
     [
-        [ADULT],
-        [SampledGaussian(0.01, 1.0, 200, records=5)],
-        [SampledGaussian(0.05, 2.0, 50), SampledGaussian(1.0, 20.0, 1)],
+        ([ADULT], 1),
+        ([Release("steps", 0.01, (1.0,), 200)], 5),
+        ([Release("steps", 0.05, (2.0,), 50), Release("steps", 1.0, (20.0,))], 1),
     ],
 )
-def test_curves_are_convex_and_symmetric_and_lie_above_that_of_mu(runs):
-    curve = trade_off(runs)
+def test_curves_are_convex_and_symmetric_and_lie_above_that_of_mu(runs, records):
+    curve = trade_off(runs, records)
     rates = np.linspace(0, 1, 401)
     missed = curve.false_negative_rate(rates)
     assert np.all(np.diff(missed) <= 0)
@@ -124,21 +124,22 @@ def test_curves_are_convex_and_symmetric_and_lie_above_that_of_mu(runs):
     # and no smaller mu would do
     assert np.any(curve.false_negative_rate(held) < gaussian(0.99 * curve.mu, held))
     for delta in (1e-3, 1e-5, 1e-7):
-        eps = epsilon(runs, delta)
+        eps = epsilon(runs, delta, records_per_person=records)
         assert np.all(missed >= 1 - delta - math.exp(eps) * rates - 1e-3 * curve.total_variation)
 
 
 def test_ends_of_the_scale():
     assert trade_off([]).false_negative_rate(RATES) == pytest.approx(1 - RATES)
     assert (trade_off([]).mu, trade_off([]).total_variation) == (0, 0)
-    for curve in (trade_off([(0.1, 0.0, 3)]), trade_off_from_epsilon(math.inf, 1e-5)):
+    bare = Release("steps", 0.1, (0.0,), 3)
+    for curve in (trade_off([bare]), trade_off_from_epsilon(math.inf, 1e-5)):
         assert not curve.false_negative_rate(RATES).any()
         assert (curve.mu, curve.total_variation) == (math.inf, 1)
     # epsilons beyond what float64 can exponentiate
-    for runs in ([(0.9, 0.02, 2)], [(0.5, 0.0005, 10)]):
-        found = trade_off(runs).true_positive_rate(RATES)
+    for run in (Release("steps", 0.9, (0.02,), 2), Release("steps", 0.5, (0.0005,), 10)):
+        found = trade_off([run]).true_positive_rate(RATES)
         assert np.all((found >= 0) & (found <= 1))
-    few = trade_off([(0.5, 0.02, 1)])  # half of the records are never seen
+    few = trade_off([Release("step", 0.5, (0.02,))])  # half of the records are never seen
     assert float(few.true_positive_rate(0.01)) == pytest.approx(0.51, abs=1e-3)
 
 
@@ -158,7 +159,7 @@ def test_epsilon_and_delta_alone():
 
 def report(**changes):
     ledger = Ledger()
-    ledger.record("gradient", sample_rate=1 / 92, noise_multipliers=(1.0,), steps=1840)
+    ledger.record(Release("gradient", 1 / 92, (1.0,), 1840))
     values = {
         "method": "dpsgd",
         "epsilon": 3.105,

@@ -19,7 +19,7 @@ from skdpfair.budget import PrivacyLedger
 from skdpfair.cli import main
 from skdpfair.metrics._measures import MEASURES, level_of
 from skdpfair.model_selection import TradeoffResults, sweep
-from skdpfair.privacy import SampledGaussian, trade_off
+from skdpfair.privacy import Release, trade_off
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.gdp import auto_delta
 from skdpfair.privacy.statement import rounded_up
@@ -814,7 +814,7 @@ def test_ten_questions_are_answered_from_the_facts(swept):
 
 def epsilon_of_all(releases, delta):
     runs = releases[["sample_rate", "noise_multiplier", "steps"]].itertuples(index=False)
-    return epsilon_of([SampledGaussian(*run) for run in runs], delta, "rdp")
+    return epsilon_of([Release("steps", q, (s,), int(t)) for q, s, t in runs], delta, "rdp")
 
 
 def test_a_ledger_tells_what_was_fitted_before(swept, two_groups, tmp_path):

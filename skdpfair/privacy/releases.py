@@ -1,0 +1,144 @@
+"""A release: the unit of accounting, of which plans, ledgers and statements are views."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from skdpfair._validate import error_context, flag, integer, listed, number, safe_repr
+
+MAX_RECORDS = 1000  # of a person: a minute of work at most
+_MAX_STEPS = 10**9
+# float64 and time end here: a larger rate or less noise costs more, so that bounds stay bounds
+_MIN_RATE, _MAX_NOISE = 1e-9, 1e6
+
+
+@dataclass(frozen=True)
+class Release:
+    """``steps`` equal releases, each on its own Poisson sample.
+
+    Parameters
+    ----------
+    what : str
+        Name of what is released.
+    sample_rate : float
+        Probability in (0, 1] that a record takes part; 1 for a release on all records.
+    noise_multipliers : tuple of float
+        Noise standard deviation over L2 sensitivity, of the gradient and then of each query.  All
+        read the SAME sample, so that a step is ONE sampled Gaussian with the joint multiplier.
+    steps : int, default=1
+        Number of releases, >= 0.
+    is_one_time : bool, default=False
+        Whether it is made once, on all records, beside the steps of the training.
+    group_rates : tuple of float or None, default=None
+        Sampling rate of each group, at most ``sample_rate``, if the rates differ.
+
+    Examples
+    --------
+    >>> release = Release("gradient sum", 0.01, (1.0, 10.0), steps=100)
+    >>> round(release.joint_noise_multiplier, 4)
+    0.995
+    >>> Release(**vars(release)) == release  # as it is stored
+    True
+    """
+
+    what: str
+    sample_rate: float
+    noise_multipliers: tuple[float, ...]
+    steps: int = 1
+    is_one_time: bool = False
+    group_rates: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.what, str):
+            raise TypeError(
+                f"what must be the name of a release, a text, got {safe_repr(self.what)}."
+            )
+        rate = number("sample_rate", self.sample_rate, low=0, high=1, low_open=True)
+        if not isinstance(self.noise_multipliers, (tuple, list)):
+            raise TypeError(
+                f"noise_multipliers must be a tuple of numbers, got "
+                f"{safe_repr(self.noise_multipliers)}. Write noise_multipliers=(1.0,) for a single "
+                "one."
+            )
+        if not self.noise_multipliers:
+            raise ValueError("noise_multipliers must hold at least the gradient's, got ().")
+        noise = tuple(number("noise_multipliers", s, low=0) for s in self.noise_multipliers)
+        numbers: dict[str, object] = {"sample_rate": rate, "noise_multipliers": noise}
+        numbers["steps"] = integer("steps", self.steps, low=0, high=_MAX_STEPS)
+        flag("is_one_time", self.is_one_time)
+        if self.group_rates is not None:
+            rates = listed("group_rates", self.group_rates, "the groups' sampling rates")
+            numbers["group_rates"] = tuple(number("group_rates", q, low=0, high=1) for q in rates)
+        vars(self).update(numbers)
+
+    @property
+    def joint_noise_multiplier(self) -> float:
+        """Noise multiplier of the joint release of a step."""
+        return joint_noise(self.noise_multipliers)
+
+
+def joint_noise(noise_multipliers: tuple[float, ...]) -> float:
+    """Return the noise multiplier of Gaussian releases that read one and the same sample.
+
+    Seen on the sample they are 1/s-GDP each, and compose to ``sqrt(sum s**-2)``-GDP; sampling
+    amplifies that once.
+
+    Examples
+    --------
+    >>> round(joint_noise((1.0, 10.0)), 4), joint_noise((0.0, 5.0))
+    (0.995, 0.0)
+    """
+    least = min(noise_multipliers)
+    if least == 0 or math.isinf(least):
+        return float(least)
+    # in units of the least, as the squares of numbers beyond 1e154 leave float64
+    ratio: float = math.fsum((s / least) ** -2 for s in noise_multipliers) ** -0.5
+    return least * ratio
+
+
+class Run(NamedTuple):
+    """What accountants read of equal releases: see `merged`.
+
+    ``records`` is the number of records of a person, in which neighbouring data sets differ at
+    most; each is sampled on its own.
+    """
+
+    sample_rate: float
+    noise_multiplier: float
+    steps: int
+    records: int = 1
+
+
+def merged(releases: Iterable[Release], records_per_person: int = 1) -> tuple[Run, ...]:
+    """Return releases as accountants read them: sorted, equal steps in one run.
+
+    What releases nothing (no steps, infinite noise) is left out.
+
+    Examples
+    --------
+    >>> merged([Release("a", 0.1, (1.0,), 2), Release("b", 0.5, (2.0,), 0)])
+    (Run(sample_rate=0.1, noise_multiplier=1.0, steps=2, records=1),)
+    """
+    # one run whatever their order, which is faster and hits the caches
+    total: Counter[tuple[float, float]] = Counter()
+    records = integer("records_per_person", records_per_person, high=MAX_RECORDS)
+    for release in all_releases(releases):
+        noise = release.joint_noise_multiplier
+        if noise < math.inf:
+            total[max(release.sample_rate, _MIN_RATE), min(noise, _MAX_NOISE)] += release.steps
+    for steps in total.values():
+        integer("steps", steps, low=0, high=_MAX_STEPS)
+    runs = (Run(rate, noise, steps, records) for (rate, noise), steps in sorted(total.items()))
+    return tuple(run for run in runs if run.steps)
+
+
+def all_releases(releases: Iterable[Release]) -> list[Release]:
+    """Return releases as a list, or raise TypeError if anything else is among them."""
+    with error_context("releases", "must be a list of Release"):
+        releases = list(releases)
+    for release in releases:
+        if not isinstance(release, Release):
+            raise TypeError(f"releases must be a list of Release, got {safe_repr(release)} in it.")
+    return releases
