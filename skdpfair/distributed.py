@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 from urllib.parse import urlparse
 
@@ -75,34 +76,36 @@ def fit_on_dask(
     >>> fit_on_dask(Client(), model, X, y)  # doctest: +SKIP
     DPFairClassifier(classes=[0, 1], distributed='auto')
     """
-    given = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
-    columns = {"X": X, "y": y} | {name: c for name, c in given.items() if c is not None}
+    optional = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
+    columns = {"X": X, "y": y} | {name: c for name, c in optional.items() if c is not None}
     parts = {name: _partitions(name, column) for name, column in columns.items()}
-    counts = {name: len(own) for name, own in parts.items()}
+    counts = {name: len(partitions) for name, partitions in parts.items()}
     if len(set(counts.values())) > 1:
         raise ValueError(
             f"X, y and what belongs to them must have the same partitions, got {counts}. Rechunk "
             "or repartition them alike."
         )
-    held = client.compute([part for own in parts.values() for part in own])
-    client.gather([client.submit(_nothing, part, pure=False) for part in held])  # errors come here
-    where = client.who_has(held[: counts["X"]])
+    # at once, so that what the columns come from is computed once
+    computed = iter(client.compute([part for partitions in parts.values() for part in partitions]))
+    futures = {name: list(islice(computed, n)) for name, n in counts.items()}
+    for partitions in futures.values():  # errors come here
+        client.gather([client.submit(_nothing, part, pure=False) for part in partitions])
+    where = client.who_has(futures["X"])
     by_worker: dict[str, list[int]] = defaultdict(list)
-    for i, part in enumerate(held[: counts["X"]]):
+    for i, part in enumerate(futures["X"]):
         by_worker[sorted(where[part.key])[0]].append(i)
     first = next(iter(by_worker))
-    host = urlparse(first).hostname
     port = client.submit(_free_port, workers=[first], pure=False).result()
+    address = f"tcp://{urlparse(first).hostname}:{port}"
     ledger = current_ledger()
     model = clone(estimator).set_params(distributed="auto")
-    n = counts["X"]
     fits = []
-    for rank, (worker, own) in enumerate(by_worker.items()):
-        mine = {name: [held[k * n + i] for i in own] for k, name in enumerate(columns)}
-        place = rank, len(by_worker), f"tcp://{host}:{port}"
+    for rank, (worker, indices) in enumerate(by_worker.items()):
+        of_worker = {name: [column[i] for i in indices] for name, column in futures.items()}
+        place = rank, len(by_worker), address
         only = {"workers": [worker], "allow_other_workers": False, "pure": False, "retries": 0}
         charged = ledger if rank == 0 else None
-        fits.append(client.submit(_fit, model, mine, place, charged, **only))
+        fits.append(client.submit(_fit, model, of_worker, place, charged, **only))
     try:
         return _first_of(fits, client, set(by_worker))
     finally:
@@ -156,7 +159,7 @@ def _fit(
 ) -> Any:
     """Fit on the partitions of this worker; return the model on the first one."""
     rank, size, address = place
-    joined = {name: _joined(own) for name, own in parts.items()}
+    joined = {name: _joined(partitions) for name, partitions in parts.items()}
     X, y = joined.pop("X"), joined.pop("y")
     if size == 1:
         model.set_params(distributed=None)
