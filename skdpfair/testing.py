@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from skdpfair.engine import Streams, select_strategy
+from skdpfair.engine import Batch, Streams, select_strategy
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics
 from skdpfair.engine.step import noisy_sums
 from skdpfair.mechanism import Method, NoisySums, PerSample, PerSampleGradients, State, Task
@@ -236,17 +236,17 @@ def check_engine(
     y = torch.randint(0, n_classes, (n_records,), generator=generator)
     weight = torch.rand(n_records, generator=generator, dtype=torch.float64)
     with select_strategy(module, x, n_classes) as strategy:
-        records, total = strategy.records(x, y), strategy.flat()
-        records.weighted_sum(weight, total)
+        gradients, total = strategy.per_sample_gradients(Batch(x, y)), strategy.flat()
+        gradients.weighted_sum(weight, total)
     rows = []
     for i in range(n_records):
         loss = cross_entropy(module(x[i : i + 1]), y[i : i + 1])
-        gradients = torch.autograd.grad(
+        parts = torch.autograd.grad(
             loss, strategy.parameters, allow_unused=True, materialize_grads=True
         )
-        rows.append(torch.cat([gradient.flatten() for gradient in gradients]))
+        rows.append(torch.cat([part.flatten() for part in parts]))
     expected = torch.stack(rows)
-    torch.testing.assert_close(records.norm, expected.norm(dim=1), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(gradients.norm, expected.norm(dim=1), rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(total, weight @ expected, rtol=1e-10, atol=1e-10)
     return strategy.name
 

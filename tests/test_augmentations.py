@@ -15,7 +15,7 @@ from skdpfair import METHODS, DPFairClassifier, get_method
 from skdpfair.attacks import PGD
 from skdpfair.augmentations import FlipAndShift, check_augment, views
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
-from skdpfair.engine.units import Units
+from skdpfair.engine.batch import Examples
 from skdpfair.mechanism import Mechanism
 from skdpfair.testing import task
 from skdpfair.training.steps import TrainingLoop
@@ -53,19 +53,19 @@ def module_of(name):
 def batch_of(sizes=None, n=9):
     """A batch of ``n`` records, or of persons with ``sizes`` records."""
     generator = torch.Generator().manual_seed(1)
-    units = None if sizes is None else Units(torch.tensor(sizes))
-    n = n if sizes is None else sum(sizes)
+    n, sizes = (n, 1) if sizes is None else (sum(sizes), torch.tensor(sizes))
     x = torch.randn((n, 4), generator=generator, dtype=torch.float64)
     y = torch.randint(0, 2, (n,), generator=generator)
-    group = torch.randint(0, 2, (n if units is None else len(units),), generator=generator)
-    return Batch(x, y, group if units is None else units.spread(group), units=units)
+    of = Examples(sizes, n)
+    group = torch.randint(0, 2, (len(of),), generator=generator)
+    return Batch(x, y, of.spread(group), examples=of)
 
 
 def stepped(module, batch, copies=1, attack=None, method=None, noise=0.0, **options):
     """Return the sum of a step, and the inputs that it was taken on."""
     method = method or get_method("dpsgd", max_grad_norm=BOUND)
     mechanism, seen = Mechanism(method, task(n_groups=2), noise), []
-    with select_strategy(module, batch.x, 3, records_per_unit=5 * copies) as model:
+    with select_strategy(module, batch.x, 3) as model:
         model.generator.manual_seed(0)
         view = None if attack is None else views(attack, model, batch.x[:1])
 
@@ -114,14 +114,15 @@ def test_one_record_or_person_moves_the_sum_by_at_most_the_bound(name, sizes, co
     module, batch = module_of(name), batch_of(sizes)
     whole, seen = stepped(module, batch, copies, lambda x: 9.0 * jittered(x))
     viewed = batch.repeated(copies)
-    units = Units(copies * torch.tensor(sizes or [1] * len(batch)))
-    for u in (0, len(units) - 1):
-        kept = units.of != u
+    sizes = copies * torch.tensor(sizes or [1] * len(batch))
+    for u in (0, len(sizes) - 1):
+        at = torch.arange(len(sizes))
+        kept = at.repeat_interleave(sizes) != u
         rest = Batch(
             torch.cat(seen)[kept],
             viewed.y[kept],
             viewed.group[kept],
-            units=Units(units.size[torch.arange(len(units)) != u]),
+            examples=Examples(sizes[at != u]),
         )
         without, _ = stepped(module, rest)
         assert 0 < (whole - without).norm() <= BOUND * (1 + 1e-9)
@@ -146,10 +147,11 @@ def test_an_empty_batch_releases_noise(name):
 
 
 def test_sizes_that_are_equal_are_split_without_being_read():
-    units = Units(torch.full((5,), 3), each=3)
-    assert [len(part) for part in units.split(7)] == [2, 2, 1]
-    assert [len(part) for part in units.split(2)] == [1] * 5
-    assert units.times(2).each == 6 and Units(torch.tensor([1, 2])).times(2).each is None
+    examples = Examples(3, n_rows=15)
+    assert [len(part) for part in examples.split(7)] == [2, 2, 1]
+    assert [len(part) for part in examples.split(2)] == [1] * 5
+    batch = Batch(torch.zeros(15, 1), torch.zeros(15), examples=examples)
+    assert [part.repeated(2).examples.each for part in batch.split(7)] == [6, 6, 6]
 
 
 # --- no record acts on the views of another ------------------------------------------------------

@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -22,8 +23,8 @@ from skdpfair.analysis import GroupCurvature
 from skdpfair.audit import audit_fit
 from skdpfair.budget.folds import persons_lie_in_groups
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
+from skdpfair.engine.batch import Examples
 from skdpfair.engine.step import weigh
-from skdpfair.engine.units import Units
 from skdpfair.exceptions import LowSignalWarning
 from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.persons import codes, grouped, thinned
@@ -84,16 +85,15 @@ def step_on(sizes, name="dpsgd", seed=0, **settings):
     x = 3.0 * torch.randn((n, 4), generator=generator)
     y = torch.randint(0, 2, (n,), generator=generator)
     group = torch.randint(0, 2, (len(sizes),), generator=generator)
-    units = Units(torch.tensor(sizes))
-    batch = Batch(x, y, units.spread(group), units=units)
+    sizes = torch.tensor(sizes)
+    batch = Batch(x, y, group.repeat_interleave(sizes), examples=Examples(sizes))
     return batch, Mechanism(get_method(name, **settings), task(n_groups=2), 0.0)
 
 
 def without(batch, person):
-    kept = batch.units.of != person
-    size = batch.units.size[torch.arange(len(batch.units)) != person]
-    rest = batch.select(torch.nonzero(kept)[:, 0])
-    return Batch(rest.x, rest.y, rest.group, units=Units(size))
+    kept = batch.examples.of != person
+    sizes = batch.examples.sizes[torch.arange(len(batch.examples)) != person]
+    return replace(batch.select(torch.nonzero(kept)[:, 0]), examples=Examples(sizes))
 
 
 @pytest.mark.parametrize("name", PRIVATE)
@@ -172,6 +172,18 @@ def test_persons_with_one_record_take_the_step_of_records(name):
     assert torch.equal(*taken)
 
 
+@pytest.mark.parametrize("name", PRIVATE)
+def test_a_batch_without_persons_is_a_step(name):
+    batch, mechanism = step_on([2, 1], name)
+    mechanism = Mechanism(mechanism.method, task(n_groups=20), 1.0)  # wide rows of counts
+    unit = np.array([0, 0, 1])
+    none = UnitRows(batch, unit).select(torch.tensor([], dtype=torch.int64))
+    state = mechanism.method.start(mechanism.task)
+    with select_strategy(torch.nn.Linear(4, 2), batch.x, 2) as model:
+        step = private_step(model, none, mechanism, state, Streams.fresh().noise())
+    assert bool(step.gradient.any()) and step.longest is None
+
+
 def test_a_person_with_a_record_that_has_no_finite_gradient_counts_for_nothing():
     batch, mechanism = step_on([2, 3, 1])
     batch.x[1, 0] = torch.inf
@@ -187,7 +199,7 @@ def test_a_position_brings_all_records_of_a_person_and_none_of_another():
     unit = np.array([2, 0, 1, 0, 2, 2, -1])
     rows = Batch(torch.arange(7.0)[:, None], torch.arange(7), torch.zeros(7, dtype=torch.int64))
     batch = UnitRows(rows, unit).select(torch.tensor([0, 2]))
-    assert batch.y.tolist() == [1, 3, 0, 4, 5] and batch.units.size.tolist() == [2, 3]
+    assert batch.y.tolist() == [1, 3, 0, 4, 5] and batch.examples.sizes.tolist() == [2, 3]
     assert len(UnitRows(rows, unit).select(torch.tensor([], dtype=torch.int64))) == 0
 
 
@@ -197,7 +209,7 @@ def test_the_order_of_persons_in_a_batch_is_told():
     codes = torch.from_numpy(unit)
     data = UnitRows(Batch(torch.zeros(len(unit), 1), codes, codes), unit)
     index = torch.from_numpy(rng.permutation(50)[:20])
-    assert data.select(index).unit_group.tolist() == data.in_order(index).tolist()
+    assert data.select(index).example_group.tolist() == data.in_order(index).tolist()
 
 
 def test_sparse_rows_are_split_as_dense_ones_are():
@@ -326,16 +338,16 @@ def test_batches_are_poisson_samples_of_persons(visits, monkeypatch):
     quick(method, batch_size=60, max_steps=200, lr=0.1).fit(numbered, y)
     person, kept = pd.factorize(X["person"])[0], {}
     for batch in seen:
-        assert batch.units is not None
+        assert len(batch.examples) < len(batch)
         records = batch.x[:, 0].long().numpy()
-        of, size = person[records], batch.units.size.numpy()
+        of, size = person[records], batch.examples.sizes.numpy()
         assert (np.repeat(np.arange(len(size)), size) == pd.factorize(of)[0]).all()
         for u in np.unique(of):  # the same records of hers in every batch
             assert kept.setdefault(u, set(records[of == u])) == set(records[of == u])
     assert {u: len(r) for u, r in kept.items()} == {
         u: min(n, 3) for u, n in enumerate(np.bincount(person)) if u in kept
     }
-    drawn = sum(len(batch.units) for batch in seen)
+    drawn = sum(len(batch.examples) for batch in seen)
     assert stats.binomtest(drawn, 600 * len(seen), 0.1).pvalue > ALPHA
 
 

@@ -205,7 +205,7 @@ def _ascent(module, probe, last):
     with select_strategy(copied(module), x[:1], 10) as strategy, torch.no_grad():
         mean, own = strategy.flat(), strategy.flat()
         for part, labels in zip(x.split(64), y.split(64), strict=True):
-            found = strategy.records(part, labels)
+            found = strategy.per_sample_gradients(Batch(part, labels))
             found.weighted_sum(torch.full_like(found.norm, 1 / len(y)), mean)
             found.weighted_sum(1 / (len(y) * found.norm.clamp(min=1e-12)), own)
     towards = mean / torch.linalg.vector_norm(mean)

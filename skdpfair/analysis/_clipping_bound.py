@@ -94,7 +94,8 @@ def clipping_error_bound(
         batch_size = n
     size = _validate.number("batch_size", batch_size, low=0, low_open=True, high=n)
     with found.strategy() as strategy:
-        norms = torch.cat([strategy.records(c.x, c.y).norm for c in found.chunks()]).cpu().numpy()
+        parts = [strategy.per_sample_gradients(chunk).norm for chunk in found.chunks()]
+    norms = torch.cat(parts).cpu().numpy()
     code = found.batch.group.cpu().numpy()
     rows = [
         _errors(np.sort(norms[code == k]), bound, n / size / epsilon) for k in range(found.n_groups)

@@ -101,10 +101,10 @@ def group_gradients_of(found: Problem, strategy):
     total = torch.stack([strategy.flat() for _ in found.levels])
     sums = total.new_zeros((2, found.n_groups))
     for chunk in found.chunks():
-        records = strategy.records(chunk.x, chunk.y)
-        sums.index_add_(1, chunk.group, torch.stack([records.loss, records.norm]))
+        gradients = strategy.per_sample_gradients(chunk)
+        sums.index_add_(1, chunk.group, torch.stack([gradients.loss, gradients.norm]))
         for k in chunk.group.unique().tolist():
-            records.weighted_sum((chunk.group == k) / found.sizes[k].to(total), total[k])
+            gradients.weighted_sum((chunk.group == k) / found.sizes[k].to(total), total[k])
     total[torch.from_numpy(found.absent)] = torch.nan
     loss, norm = (sums / found.sizes).cpu().numpy()
     facts = {

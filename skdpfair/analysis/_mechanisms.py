@@ -104,8 +104,8 @@ def _mean_gradient(strategy, batch, chunk, size) -> Tensor:
     """Return the sum of the records' gradients over ``size``."""
     total = strategy.flat()
     for part in batch.split(chunk) if len(batch) else []:
-        records = strategy.records(part.x, part.y)
-        records.weighted_sum(torch.full_like(records.norm, 1 / size), total)
+        gradients = strategy.per_sample_gradients(part)
+        gradients.weighted_sum(torch.full_like(gradients.norm, 1 / size), total)
     return total
 
 

@@ -15,7 +15,7 @@ from torch import nn
 from skdpfair._validate import integer, number, one_of, safe_repr
 from skdpfair.audit._lower_bounds import describe_bound, mu_lower_bound
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
-from skdpfair.engine.units import Units
+from skdpfair.engine.batch import Examples
 from skdpfair.mechanism import Mechanism, PerSample, Task
 from skdpfair.methods import get_method
 from skdpfair.privacy import gdp
@@ -258,16 +258,18 @@ def _batch(mechanism, scenario, n_features, most):
         return batch
     # norms of persons are rounded up, and a gradient just beyond a threshold may count for nothing
     batch = replace(batch, x=batch.x * (1 - 1e-4))
-    units = Units(torch.tensor([*(1 + i % most for i in range(len(norms) - 1)), most]))
-    return replace(batch.select(units.of), units=units)
+    sizes = torch.tensor([*(1 + i % most for i in range(len(norms) - 1)), most])
+    records = torch.arange(len(norms)).repeat_interleave(sizes)
+    return replace(batch.select(records), examples=Examples(sizes))
 
 
 def _without_last(batch):
     """Return the batch without its last record or person."""
-    if batch.units is None:
+    sizes = batch.examples.sizes
+    if isinstance(sizes, int):
         return batch.select(torch.arange(len(batch) - 1))
-    units = Units(batch.units.size[:-1])
-    return replace(batch.select(torch.arange(units.n_records)), units=units)
+    rest = batch.select(torch.arange(len(batch) - int(sizes[-1])))
+    return replace(rest, examples=Examples(sizes[:-1]))
 
 
 def _telling_norm(mechanism, scenario):
@@ -306,10 +308,10 @@ class Transcripts:
     def __init__(self, engine, mechanism, batch, noise):
         self.engine, self.mechanism, self.noise = engine, mechanism, noise
         self.state = mechanism.method.start(mechanism.task)
-        measured = engine.records(batch.x, batch.y, units=batch.units)
+        measured = engine.per_sample_gradients(batch)
         last = torch.arange(len(measured.norm)) == len(measured.norm) - 1
         self.directions = torch.stack([self._direction(measured, kept) for kept in (last, ~last)])
-        facts = measured.norm, measured.loss, batch.unit_group, measured.probability
+        facts = measured.norm, measured.loss, batch.example_group, measured.probability
         self.record = PerSample(*(fact[-1:] for fact in facts))
 
     def _direction(self, measured, kept):

@@ -109,25 +109,25 @@ class Planted:  # not a Strategy: it has no module of its own
         """Move the parameters; canaries have none."""
         return self._engine.moved(shift[: self._engine.n_parameters])
 
-    def records(self, *args, **settings):
-        """Return the gradients of the next records of the batch, which may come in chunks."""
-        records = self._engine.records(*args, **settings)
+    def per_sample_gradients(self, batch):
+        """Return the gradients of the next examples of the batch, which may come in chunks."""
+        gradients = self._engine.per_sample_gradients(batch)
         first = self._first % len(self._canary)
-        self._first = first + len(records.norm)
-        return self._with_canaries(records, self._canary[first : self._first])
+        self._first = first + len(gradients.norm)
+        return self._with_canaries(gradients, self._canary[first : self._first])
 
-    def _with_canaries(self, records, canary):
+    def _with_canaries(self, gradients, canary):
         n, mine = self._engine.n_parameters, canary >= 0
 
         def weighted_sum(weight, out, finite=None):
-            records.weighted_sum(torch.where(mine, 0.0, weight), out[:n], finite)
+            gradients.weighted_sum(torch.where(mine, 0.0, weight), out[:n], finite)
             out[n:].index_add_(0, canary[mine], weight[mine] * self._norm)
 
         return replace(
-            records,
-            norm=torch.where(mine, self._norm, records.norm),
+            gradients,
+            norm=torch.where(mine, self._norm, gradients.norm),
             weighted_sum=weighted_sum,
-            ahead=lambda scale: self._with_canaries(records.ahead(scale), canary),
+            ahead=lambda scale: self._with_canaries(gradients.ahead(scale), canary),
         )
 
 

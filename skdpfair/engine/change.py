@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from skdpfair.engine.batch import Batch
 from skdpfair.engine.per_sample import Strategy
-from skdpfair.engine.per_sample.materialised import Gradients, materialised
+from skdpfair.engine.per_sample.materialised import GradientMatrix, materialised
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.mechanism import Extra, Mechanism, PerSample, PerSampleGradients
-
-if TYPE_CHECKING:
-    from skdpfair.engine.step import Batch
 
 
 def early_sample(
@@ -30,22 +28,20 @@ def early_sample(
         return PerSampleGradients(*facts, none.new_zeros((0, model.n_parameters))), nobody
     sample: PerSample
     if seen:
-        x = batch.dense_x
-        plain = materialised(model, x).gradients(x, batch.y, weight=batch.weight)
+        plain = materialised(model, batch.dense_x).gradients(batch)
         finite = torch.isfinite(plain.norm)
         facts = plain.norm, plain.loss, batch.group, plain.probability
         sample = PerSampleGradients(*facts, plain.rows)
     else:
         chunks = batch.split(chunk_size or len(batch))
         logits = torch.cat([model.forward(chunk.dense_x).detach() for chunk in chunks])
-        loss, probability, _ = model.loss_terms(logits, batch.y, None, batch.weight)
+        loss, probability, _ = model.loss_terms(logits, batch)
         finite = torch.isfinite(probability).all(1)
         sample = PerSample(torch.full_like(loss, torch.nan), loss, batch.group, probability)
     if finite.device.type == "cpu" and bool(finite.all()):
         return sample, None
-    if batch.units is not None:  # a person counts with all her records or not at all
-        finite = batch.units.spread(batch.units.whole(finite))
-    return sample, finite
+    examples = batch.examples  # each counts with all its rows or not at all
+    return sample, examples.spread(examples.sum((~finite).to(torch.int64)) == 0)
 
 
 def changed_gradients(
@@ -55,21 +51,18 @@ def changed_gradients(
     sample: PerSample,
     finite: Tensor | None,
     extra: Extra,
-) -> Gradients | Tensor:
-    """Return the changed gradients, or their change in the logits where that is all."""
+) -> GradientMatrix | Batch:
+    """Return the changed gradients, or the batch with their change in the logits."""
+    batch = replace(batch, logit_gradient=extra.logit_gradient)
     if not isinstance(sample, PerSampleGradients):
-        return extra.logit_gradient
+        return batch
     if extra.averaged and mechanism.method.private:
         raise PrivacyAccountingError(
             f"{mechanism.method!r} adds a mean over the batch to every record's gradient, so one "
             "record moves all others; it cannot be private."
         )
-    found = materialised(model, batch.dense_x).gradients(
-        batch.dense_x, batch.y, extra.logit_gradient, extra.hvp_vectors, batch.weight
-    )
-    if batch.units is not None:
-        return found.by_unit(batch.units)
-    if extra.averaged:
+    found = materialised(model, batch.dense_x).gradients(batch, extra.hvp_vectors)
+    if extra.averaged:  # by methods that take no examples of several rows
         change = found.rows.sub_(sample.gradient)
         if finite is None:
             mean = change.mean(0)
@@ -77,4 +70,4 @@ def changed_gradients(
             change = torch.where(finite[:, None], change, 0.0)
             mean = change.sum(0) / finite.sum().clamp(min=1)
         found.rows = sample.gradient + mean
-    return found
+    return found.of_examples(batch.examples)

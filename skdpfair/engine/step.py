@@ -3,127 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
+from skdpfair.engine.batch import Batch, Examples
 from skdpfair.engine.change import changed_gradients, early_sample
 from skdpfair.engine.noise import Noise
-from skdpfair.engine.per_sample import Records, Strategy
-from skdpfair.engine.per_sample.materialised import Gradients
-from skdpfair.engine.per_sample.records import at_most
+from skdpfair.engine.per_sample import Strategy
+from skdpfair.engine.per_sample.materialised import GradientMatrix
+from skdpfair.engine.per_sample.records import Gradients, at_most
 from skdpfair.engine.precision import full_precision, is_exact, without_grad
-from skdpfair.engine.units import Units
 from skdpfair.mechanism import Clip, Mechanism, PerSample, Query
 
 Attack: TypeAlias = Callable[[Any, Tensor, Tensor], Tensor]
 AddWeighted: TypeAlias = Callable[[Tensor, Tensor], None]
 
 BOUND_TOLERANCE = 1e-5
-
-
-@dataclass(frozen=True)
-class Batch:
-    """The records of one step.
-
-    Parameters
-    ----------
-    x : Tensor or SparseRows of shape (batch, ...)
-        Inputs of the module; sparse rows are made dense chunk by chunk.
-    y : Tensor of shape (batch,)
-        Class codes, int64; targets in [-1, 1], float32, of a regression.
-    group : Tensor of shape (batch,), int64
-        Group codes.
-    weight : Tensor of shape (batch,), or None
-        Factor of each record's loss, >= 0; None for 1.
-    units : Units or None
-        The persons whose records these are, one after the other; None if each record is a person.
-        The loss of a person is the mean of the losses of her records in the batch.
-
-    Examples
-    --------
-    >>> batch = Batch(torch.eye(3), y=torch.tensor([0, 1, 1]), group=torch.tensor([0, 0, 1]))
-    >>> batch.select(torch.tensor([2])).group, [len(part) for part in batch.split(2)]
-    (tensor([1]), [2, 1])
-    """
-
-    x: Any
-    y: Tensor
-    group: Tensor
-    weight: Tensor | None = None
-    units: Units | None = None
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    @property
-    def dense_x(self) -> Tensor:
-        """The inputs as a tensor, of sparse rows too."""
-        x: Tensor = self.x if isinstance(self.x, Tensor) else self.x.dense()
-        return x
-
-    @property
-    def unit_group(self) -> Tensor:
-        """Group code of each person, which all her records have; of each record without units."""
-        if self.units is None:
-            return self.group
-        if self.units.each is not None:
-            return self.group[:: self.units.each]
-        return self.group.index_select(0, self.units.first)
-
-    def repeated(self, n: int) -> Batch:
-        """Return the batch with ``n`` copies of each record, which count as it did.
-
-        The copies stand together, as the records of one person: of the same one, where she has
-        several already.
-        """
-        if n == 1:
-            return self
-        index = torch.arange(len(self), device=self.y.device).repeat_interleave(n)
-        units = Units(torch.full_like(self.y, n), n) if self.units is None else self.units.times(n)
-        return replace(self.select(index), units=units)
-
-    def select(self, index: Tensor, out: Tensor | None = None) -> Batch:
-        """Return the records at some positions.
-
-        Parameters
-        ----------
-        index : Tensor of shape (n,), int64
-            Positions in the batch, each at least 0.
-        out : Tensor of shape (n, ...), optional
-            Memory for the inputs.
-
-        Returns
-        -------
-        Batch
-            With the records in the order of ``index``.
-        """
-        x = self.x
-        return Batch(
-            x.index_select(0, index) if out is None else torch.index_select(x, 0, index, out=out),
-            self.y.index_select(0, index),
-            self.group.index_select(0, index),
-            weight=None if self.weight is None else self.weight.index_select(0, index),
-        )
-
-    def split(self, size: int) -> list[Batch]:
-        """Return the batch in chunks of at most ``size`` records, in order.
-
-        A person stays whole, also where she has more records.
-        """
-        parts: list[Any] = [None] if self.units is None else self.units.split(size)
-        sizes = size if self.units is None else [part.n_records for part in parts]
-        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "units"}
-        split = {name: c.split(sizes) for name, c in columns.items() if c is not None}
-        chunks = [
-            dict(zip(split, chunk, strict=True)) for chunk in zip(*split.values(), strict=True)
-        ]
-        if self.units is None:
-            return [Batch(**chunk) for chunk in chunks]
-        return [Batch(**c, units=part) for c, part in zip(chunks, parts, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -244,8 +143,8 @@ def attacked(
 class Weighed:
     """A batch with its weights, before noise is added to the sum.
 
-    ``weight`` (batch,) is 0 for what counts for nothing; ``add_weighted(weight, out)`` adds the
-    weighted sum of the method's gradients to the flat vector ``out``.
+    ``weight`` (n_examples,) is 0 for what counts for nothing; ``add_weighted(weight, out)`` adds
+    the weighted sum of the method's gradients to the flat vector ``out``.
     """
 
     sample: PerSample
@@ -263,21 +162,19 @@ def weigh(
     generator: Noise,
     chunk_size: int | None,
 ) -> Weighed:
-    """Return the records' weights, from their norms and the noisy queries."""
+    """Return the weights of the examples, from their norms and the noisy queries."""
     method = mechanism.method
-    changed: Gradients | Tensor | None = None
+    changed: GradientMatrix | Batch = batch
     release: dict[str, Tensor] = {}
     if method.changes_gradients():
         early, counted = early_sample(model, batch, mechanism, chunk_size)
-        share = None if batch.units is None else batch.units.share
-        release = noisy_sums(
-            mechanism.queries, early, counted, state, generator, early=True, share=share
-        )
+        args = early, counted, state, generator
+        release = noisy_sums(mechanism.queries, *args, early=True, examples=batch.examples)
         if len(batch):
             extra = method.extra(early, state, release)
             if extra is not None:
                 changed = changed_gradients(model, batch, mechanism, early, counted, extra)
-    measured = _measure(model, batch, chunk_size, method.per_sample_perturbation_radius(), changed)
+    measured = _measure(model, changed, batch, chunk_size, method.per_sample_perturbation_radius())
     sample, finite, add_weighted = measured
     release |= noisy_sums(mechanism.queries, sample, finite, state, generator, early=False)
     clip = method.clip(sample, state, release)
@@ -327,13 +224,13 @@ def noisy_sums(
     generator: Noise,
     *,
     early: bool | None = None,
-    share: Tensor | None = None,
+    examples: Examples | None = None,
 ) -> dict[str, Tensor]:
     """Return each query's sum of rows (sensitivity as declared) plus its Gaussian noise.
 
-    ``early`` picks the early or the other queries; None takes all.  ``share`` is that of each
-    record in its person: a person's row is the mean of her records' rows, no longer than the
-    longest of them.
+    ``early`` picks the early or the other queries; None takes all.  ``examples`` is given where
+    the sample is of their rows: the row of an example in the sum is then the mean of its own, no
+    longer than the longest of them.
     """
     release = {}
     for query in queries:
@@ -342,8 +239,8 @@ def noisy_sums(
         rows = query.rows(sample, state)
         if finite is not None:
             rows = torch.where(finite[:, None], rows, 0.0)
-        if share is not None:
-            rows = rows * share.to(rows.dtype)[:, None]
+        if examples is not None:
+            rows = examples.mean(rows)
         total = rows.sum(0)
         if query.noise_multiplier > 0:
             noise = torch.empty_like(total)
@@ -355,34 +252,30 @@ def noisy_sums(
 def measure(
     model: Strategy, batch: Batch, chunk_size: int | None = None
 ) -> tuple[PerSample, Tensor | None]:
-    """Return the batch's :class:`PerSample`, and which records count (None for all)."""
-    sample, finite, _ = _measure(model, batch, chunk_size, 0.0, None)
+    """Return the batch's :class:`PerSample`, and which examples count (None for all)."""
+    sample, finite, _ = _measure(model, batch, batch, chunk_size, 0.0)
     return sample, finite
 
 
 def _measure(
     model: Strategy,
+    changed: GradientMatrix | Batch,
     batch: Batch,
     chunk_size: int | None,
     radius: float,
-    changed: Gradients | Tensor | None,
 ) -> tuple[PerSample, Tensor | None, AddWeighted]:
-    """Return the sample, which records count (None for all), and a function for weighted sums.
-
-    All of it is by person where the batch has units.
-    """
+    """Return the sample, which examples count (None for all), and a function for weighted sums."""
     if len(batch) == 0:
         return _nothing(model, batch), None, lambda weight, out: None
-    size = chunk_size or len(batch)
-    if isinstance(changed, Gradients) or len(batch) <= size:
-        records: Gradients | Records
-        if isinstance(changed, Gradients):
-            records = changed
-        else:
-            records = _records(model, batch, radius, changed)
-        sample, finite = screened(records.norm, records.loss, records.probability, batch)
-        return sample, finite, lambda w, out: records.weighted_sum(w, out, finite)
-    return _measure_in_chunks(model, batch, size, radius, changed)
+    found: GradientMatrix | Gradients
+    if isinstance(changed, GradientMatrix):
+        found = changed
+    elif chunk_size is not None and len(batch) > chunk_size:
+        return _measure_in_chunks(model, changed.split(chunk_size), batch, radius)
+    else:
+        found = _gradients(model, changed, radius)
+    sample, finite = screened(found.norm, found.loss, found.probability, batch)
+    return sample, finite, lambda w, out: found.weighted_sum(w, out, finite)
 
 
 def _nothing(model: Strategy, batch: Batch) -> PerSample:
@@ -392,45 +285,37 @@ def _nothing(model: Strategy, batch: Batch) -> PerSample:
 
 
 def _measure_in_chunks(
-    model: Strategy, batch: Batch, chunk_size: int, radius: float, logit_gradient: Tensor | None
+    model: Strategy, chunks: list[Batch], batch: Batch, radius: float
 ) -> tuple[PerSample, Tensor | None, AddWeighted]:
-    chunks, chances = batch.split(chunk_size), []
-    columns: list[tuple[Tensor, Tensor, Tensor]] = []
-    slopes: Sequence[Tensor | None] = [None] * len(chunks)
-    if logit_gradient is not None:
-        slopes = logit_gradient.split([len(chunk) for chunk in chunks])
-    for chunk, extra in zip(chunks, slopes, strict=True):
+    chances, columns = [], list[tuple[Tensor, Tensor, Tensor]]()
+    for chunk in chunks:
         chances.append(model.chance())
-        records = _records(model, chunk, radius, extra)
-        columns.append((records.norm, records.loss, records.probability))
-        del records
+        gradients = _gradients(model, chunk, radius)
+        columns.append((gradients.norm, gradients.loss, gradients.probability))
+        del gradients
     norm, loss, probability = (torch.cat(part) for part in zip(*columns, strict=True))
     sample, finite = screened(norm, loss, probability, batch)
 
     def add_weighted(weight: Tensor, out: Tensor) -> None:
         norms = [norm for norm, _, _ in columns]
         weights = weight.split([len(norm) for norm in norms])
-        for chunk, extra, w, then, chance in zip(
-            chunks, slopes, weights, norms, chances, strict=True
-        ):
+        for chunk, w, then, chance in zip(chunks, weights, norms, chances, strict=True):
             model.replay(chance)  # the dropout masks that the norms were taken with
-            records = _records(model, chunk, radius, extra)
+            gradients = _gradients(model, chunk, radius)
             # the first pass decided the weights: this one may only make them smaller
-            w = at_most(w, then, records.norm)
-            records.weighted_sum(w, out, torch.isfinite(then) & torch.isfinite(records.norm))
+            w = at_most(w, then, gradients.norm)
+            finite = torch.isfinite(then) & torch.isfinite(gradients.norm)
+            gradients.weighted_sum(w, out, finite)
 
     return sample, finite, add_weighted
 
 
-def _records(
-    model: Strategy, batch: Batch, radius: float, logit_gradient: Tensor | None
-) -> Records:
-    """Return the records' gradients, each ``radius`` ahead along itself."""
-    weight, units = batch.weight, batch.units
+def _gradients(model: Strategy, batch: Batch, radius: float) -> Gradients:
+    """Return the gradients of the examples, each ``radius`` ahead along itself."""
     if not radius:
-        return model.records(batch.dense_x, batch.y, logit_gradient, weight, units)
+        return model.per_sample_gradients(batch)
     chance = model.chance()
-    here = model.records(batch.dense_x, batch.y, weight=weight, units=units)
+    here = model.per_sample_gradients(batch)
     model.replay(chance)  # the same dropout masks
     return here.ahead(torch.where(here.norm > 0, radius / here.norm, 0.0))
 
@@ -438,13 +323,13 @@ def _records(
 def screened(
     norm: Tensor, loss: Tensor, probability: Tensor, batch: Batch
 ) -> tuple[PerSample, Tensor | None]:
-    """Return the sample, and which records count (None for all).
+    """Return the sample, and which examples count (None for all).
 
-    Records without a finite gradient contribute zero to every sum.
+    Examples without a finite gradient contribute zero to every sum.
     """
     if norm.device.type == "cpu" and math.isfinite(norm.sum().item()):
-        return PerSample(norm, loss, batch.unit_group, probability), None
+        return PerSample(norm, loss, batch.example_group, probability), None
     finite = torch.isfinite(norm)
     norm, loss = torch.where(finite, norm, 0.0), torch.where(finite, loss, 0.0)
     probability = torch.where(finite[:, None], probability, 0.0)
-    return PerSample(norm, loss, batch.unit_group, probability), finite
+    return PerSample(norm, loss, batch.example_group, probability), finite

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from skdpfair.engine.batch import Batch
 from skdpfair.engine.noise import Noise
 from skdpfair.engine.per_sample import Strategy
-from skdpfair.engine.step import Attack, Batch, attacked, measure, noisy_sums
+from skdpfair.engine.step import Attack, attacked, measure, noisy_sums
 from skdpfair.mechanism import Mechanism, PerSample, Query, count_noise
 
 Z_MIN, Z_MAX = 1e-4, 1e4

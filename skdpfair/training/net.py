@@ -63,8 +63,6 @@ class PrivateNet(NeuralNetClassifier):
         Loss of a regression; cross-entropy by default.
     chunk_size : int or "auto", default="auto"
         Records held in memory at once.
-    records_per_unit : int, default=1
-        Largest number of records of a person.
     noise : {"standard", "gaussian_sum"}, default="standard"
         See :class:`skdpfair.engine.noise.Noise`.
     attack : callable, optional
@@ -112,7 +110,6 @@ class PrivateNet(NeuralNetClassifier):
         class_weight: list[float] | None = None,
         loss: Loss | None = None,
         chunk_size: int | str = "auto",
-        records_per_unit: int = 1,
         noise: str = "standard",
         attack: Attack | None = None,
         augment: Augment | None = None,
@@ -127,7 +124,6 @@ class PrivateNet(NeuralNetClassifier):
         self.processes = processes
         self.n_classes, self.class_weight, self.loss = n_classes, class_weight, loss
         self.chunk_size, self.noise = chunk_size, noise
-        self.records_per_unit = records_per_unit
         self.attack, self.on_step, self.diagnostics = attack, on_step, diagnostics
         self.augment, self.n_augmentations = augment, n_augmentations
         self.discloses = discloses
@@ -234,7 +230,6 @@ class PrivateNet(NeuralNetClassifier):
             example,
             self.n_classes,
             weight,
-            self.records_per_unit * self.n_augmentations,
             loss=self.loss,
         )
         module, made_up = copy.deepcopy(self.module_), example.new_zeros(2, *example.shape[1:])

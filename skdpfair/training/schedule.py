@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from skdpfair.engine import Batch, PoissonSampler, ScaleSearch
-from skdpfair.engine.units import Units
+from skdpfair.engine.batch import Examples
 from skdpfair.inputs.streaming import BYTES, SparseRows, are_bytes, as_rows, is_streamed
 from skdpfair.inputs.table import Rows
 from skdpfair.mechanism import Mechanism
@@ -116,14 +116,12 @@ class UnitRows:
         at = self.in_order(index)
         if self._each is not None:
             records = self._order.index_select(0, at).flatten()
-            units = Units(self._size[: len(at)], self._each)
+            examples = Examples(self._each, len(records))
         else:
-            units = Units(self._size.index_select(0, at))
-            within = torch.arange(units.n_records, device=at.device)
-            start = self._first.index_select(0, at) - units.first
-            records = self._order.index_select(0, units.spread(start) + within)
-        batch = self.rows.select(records)
-        return batch if self._each == 1 else replace(batch, units=units)
+            examples = Examples(self._size.index_select(0, at))
+            start = self._first.index_select(0, at) - examples.first
+            records = self._order.index_select(0, examples.spread(start) + examples.at)
+        return replace(self.rows.select(records), examples=examples)
 
 
 def _is_plain(data: Batch | StreamedRows) -> bool:

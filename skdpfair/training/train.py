@@ -332,7 +332,6 @@ def _net(
         class_weight=class_weight,
         loss=None if table.classes is not None else REGRESSION[params["loss"]](),
         chunk_size=params["max_physical_batch_size"],
-        records_per_unit=1 if table.unit is None else params["max_records_per_unit"],
         noise=params["noise"],
         attack=params["attack"],
         augment=params["augment"],

@@ -143,7 +143,7 @@ def test_correct_fits_of_persons_pass(name):
 
 
 def records_one_by_one(select):
-    return lambda self, index: replace(select(self, index), units=None)
+    return lambda self, index: replace(select(self, index), examples=None)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from skdpfair.audit._lower_bounds import (
     mu_lower_bound,
     rate_at_most,
 )
-from skdpfair.engine.per_sample.layers.grad_sampler import RowsGradSampler, UnitRowsGradSampler
+from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.step import weigh
 from skdpfair.mechanism import Clip
 from skdpfair.privacy import Release, epsilon
@@ -114,7 +114,12 @@ def test_no_attack_on_a_person_beats_the_claim(name):
 
 
 def records_one_by_one(model, batch, *rest):
-    return weigh(model, replace(batch, units=None), *rest)
+    return weigh(model, replace(batch, examples=None), *rest)
+
+
+def sums_clipped_as_means(self, samplers, examples, weight, out, finite=None):
+    for sampler in samplers:
+        sampler.add(examples.spread(weight), self.views(out))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +127,7 @@ def records_one_by_one(model, batch, *rest):
     [
         ("dpsgd", "skdpfair.engine.step.weigh", records_one_by_one),
         ("global_adapt", "skdpfair.engine.step.weigh", records_one_by_one),
-        ("dpsgd_f", (UnitRowsGradSampler, "add"), RowsGradSampler.add),  # sums, clipped as means
+        ("dpsgd_f", (Strategy, "_add"), sums_clipped_as_means),
     ],
 )
 def test_a_person_who_counts_as_often_as_she_has_records_is_found(name, part, fault, monkeypatch):

@@ -103,7 +103,7 @@ def noise_of(name, module, batch, noise_multiplier, seed):
         clip = bounds[-1]
         exact = strategy.flat()
         if len(batch):
-            strategy.records(batch.x, batch.y).weighted_sum(clip.weight, exact)
+            strategy.per_sample_gradients(batch).weighted_sum(clip.weight, exact)
     noise = step.gradient * mechanism.expected_batch_size - exact
     return (noise / (noise_multiplier * clip.bound)).double().numpy()
 
@@ -190,9 +190,9 @@ def test_a_record_moves_the_sum_by_at_most_the_bound_whatever_its_weight(
     mechanism = Mechanism(METHODS[name](**options), task(n_groups=2), 0.0)
     state, fixed, moves = mechanism.method.start(mechanism.task), {}, []
 
-    def same_for_neighbours(queries, *args, early=None, share=None):
+    def same_for_neighbours(queries, *args, early=None, examples=None):
         if early not in fixed:
-            fixed[early] = noisy_sums(queries, *args, early=early, share=share)
+            fixed[early] = noisy_sums(queries, *args, early=early, examples=examples)
         return fixed[early]
 
     monkeypatch.setattr(engine_step, "noisy_sums", same_for_neighbours)

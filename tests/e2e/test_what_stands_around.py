@@ -19,6 +19,7 @@ from skdpfair.analysis import robust_accuracy
 from skdpfair.attacks import PGD
 from skdpfair.budget import PrivacyLedger
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
+from skdpfair.engine.batch import Examples
 from skdpfair.engine.losses import CrossEntropy
 from skdpfair.engine.per_sample import ClosedForm, chain_of, layers
 from skdpfair.engine.per_sample.records import at_most
@@ -91,8 +92,9 @@ def test_both_passes_draw_the_same_masks_whoever_else_draws(name, chunk_size):
                 batch = Batch(x, y, y)
                 step = private_step(strategy, batch, mechanism, None, noise, chunk_size=chunk_size)
                 strategy.generator.set_state(state)
-                for part in zip(x.split(chunk_size or 2), y.split(chunk_size or 2), strict=True):
-                    strategy.records(*part).weighted_sum(torch.ones(len(part[0])), expected)
+                for part in batch.split(chunk_size or 2):
+                    gradients = strategy.per_sample_gradients(part)
+                    gradients.weighted_sum(torch.ones(len(part)), expected)
                 torch.testing.assert_close(step.gradient, expected, rtol=1e-4, atol=1e-6)
         finally:
             busy.set()
@@ -121,7 +123,7 @@ def test_values_that_cancel_neither_break_the_bound_nor_erase_noise(size):
     x = torch.cat([size * part, -size * part], dim=1) + rest
     with select_strategy(module, x, 3) as strategy:
         assert weighed(strategy, x).norm() <= C * (1 + 1e-6)
-        records = strategy.records(x, torch.zeros(1, dtype=torch.int64))
+        records = strategy.per_sample_gradients(Batch(x, torch.zeros(1, dtype=torch.int64)))
         weight = (1 / records.norm).clamp(max=1.0).nan_to_num(0.0)
         noise = torch.randn(strategy.n_parameters, generator=torch.Generator().manual_seed(0))
         records.weighted_sum(weight, with_noise := noise.clone())
@@ -134,7 +136,9 @@ def test_squares_that_underflow_hide_no_gradient():
     for a, b in ((1e-23, 1e18), (1e18, 1e-23), (1e-21, 1e15), (1.0, 1e-22)):
         sampler = layers.find(layer)(layer, torch.full((1, 6), a), torch.full((1, 3), b))
         sampler.add(torch.ones(1), {layer.weight: (total := torch.zeros(3, 6))})
-        assert float(sampler.norm2()[0]) ** 0.5 >= float(total.double().norm()) * (1 - 1e-5)
+        assert float(sampler.norm2(Examples(1, 1))[0]) ** 0.5 >= float(total.double().norm()) * (
+            1 - 1e-5
+        )
         chain = nn.Sequential(layer, nn.ReLU())
         closed = ClosedForm(chain, CrossEntropy(3), chain_of(chain, torch.zeros(1, 6)))
         assert float(closed._norm([sampler])[0]) >= float(total.double().norm()) * (1 - 1e-5)
@@ -147,7 +151,7 @@ def test_a_sure_prediction_of_a_large_record_is_measured(size):
     module.weight.data[0, 1] = 1.0
     x, y = torch.tensor([[size, 46.0], [size, 90.0]]), torch.tensor([0, 0])
     with select_strategy(module, x, 3) as strategy:
-        records = strategy.records(x, y)
+        records = strategy.per_sample_gradients(Batch(x, y))
         for i in range(2):
             records.weighted_sum(torch.eye(2)[i], total := strategy.flat())
             assert float(records.norm[i]) >= float(total.double().norm()) * (1 - 1e-5)
@@ -159,14 +163,14 @@ def test_steps_run_in_full_precision_whatever_the_process_prefers():
         exact, seen = weighed(strategy, x), []
 
     def look(strategy):
-        records = strategy.records
+        records = strategy.per_sample_gradients
 
         def noted(*args):
             seen.append(torch.backends.mkldnn.matmul.fp32_precision)
             assert seen == ["ieee"] and not torch.is_autocast_enabled("cpu")
             return records(*args)
 
-        strategy.records = noted
+        strategy.per_sample_gradients = noted
 
     torch.set_float32_matmul_precision("medium")
     try:
@@ -545,7 +549,7 @@ def test_slopes_that_underflow_along_a_sequence_hide_nothing(gate):
     totals = {layer.weight: torch.zeros(64, 128), layer.bias: torch.zeros(64)}
     sampler.add(torch.ones(1), totals)
     true = sum(float(t.double().square().sum()) for t in totals.values()) ** 0.5
-    assert float(sampler.norm2()[0]) ** 0.5 >= true * (1 - 1e-5)
+    assert float(sampler.norm2(Examples(1, 1))[0]) ** 0.5 >= true * (1 - 1e-5)
 
 
 class StopsByValue(torch.optim.SGD):

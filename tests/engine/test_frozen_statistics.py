@@ -82,9 +82,10 @@ def test_gradients_are_those_of_each_record_and_no_statistic_moves(case):
     with select_strategy(module, x, 3) as strategy:
         assert strategy.name == name
         module.train()  # whatever mode the module is put in afterwards
-        found, total = strategy.records(x, y), strategy.flat()
+        batch, total = Batch(x, y), strategy.flat()
+        found = strategy.per_sample_gradients(batch)
         found.weighted_sum(weight, total)
-        matrix = materialised(strategy, x).gradients(x, y).rows
+        matrix = materialised(strategy, x).gradients(batch).rows
     torch.testing.assert_close(found.norm, rows.norm(dim=1), rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(total, weight @ rows, rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(matrix, rows, rtol=1e-10, atol=1e-12)

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from skdpfair import DPFairClassifier
-from skdpfair.engine import select_strategy
+from skdpfair.engine import Batch, select_strategy
 from skdpfair.engine.memory import affordable_batch
 from skdpfair.engine.per_sample.closed_list import TraceError
 from skdpfair.engine.per_sample.tracing import RecordTrace, _of_any_size, trace
@@ -591,8 +591,9 @@ def test_what_rarely_brings_records_together_never_does_in_training(between):
     x, y = torch.linspace(-9, 9, 60).view(10, 6), torch.arange(10) % 3
     module = Hidden(lambda m, h: between(h))
     with select_strategy(module, x[:1], 3) as strategy:
-        alone = [strategy.records(x[i : i + 1], y[i : i + 1]).norm for i in range(10)]
-        torch.testing.assert_close(strategy.records(x, y).norm, torch.cat(alone))
+        batch = Batch(x, y)
+        alone = [strategy.per_sample_gradients(one).norm for one in batch.split(1)]
+        torch.testing.assert_close(strategy.per_sample_gradients(batch).norm, torch.cat(alone))
 
 
 def reshaped(*shape):
@@ -642,8 +643,10 @@ def test_the_number_of_records_changes_no_gradient(name):
         return
     x, y = torch.linspace(0, 1, 2400).sin().view(400, 6), torch.arange(400) % 3
     with strategy:
-        norm = strategy.records(x, y).norm
-        torch.testing.assert_close(norm[:1], strategy.records(x[:1], y[:1]).norm)
+        whole, alone = (
+            strategy.per_sample_gradients(Batch(x[:n], y[:n])).norm for n in (len(x), 1)
+        )
+        torch.testing.assert_close(whole[:1], alone)
 
 
 @torch.library.custom_op("skdpfair_tests::own", mutates_args=())
@@ -799,7 +802,7 @@ def test_bags_of_codes_are_summed_by_record(mode):
     module = seq(nn.EmbeddingBag(10, 4, mode=mode, padding_idx=0), nn.Linear(4, 3))
     x, y = torch.arange(30).view(5, 6) % 10, torch.arange(5) % 3
     with select_strategy(module, x[:1], 3) as strategy:
-        norm = strategy.records(x, y).norm
+        norm = strategy.per_sample_gradients(Batch(x, y)).norm
     for i in range(5):
         loss = F.cross_entropy(module(x[i : i + 1]), y[i : i + 1])
         parts = torch.autograd.grad(loss, tuple(module.parameters()))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from skdpfair.engine import select_strategy
+from skdpfair.engine import Batch, select_strategy
+from skdpfair.engine.batch import Examples
 from skdpfair.engine.flat import split
-from skdpfair.engine.units import Units
 from skdpfair.exceptions import UnsupportedModuleError
 
 
@@ -245,7 +245,7 @@ def test_norms_and_sums_equal_a_loop(case, weighted, dtype, tolerance):
     assert strategy.name == expected and strategy.reason
     rows = loop(module, x, y, class_weight, own=own)
     with strategy:
-        records = strategy.records(x, y, weight=own)
+        records = strategy.per_sample_gradients(Batch(x, y, weight=own))
         total = strategy.flat()
         records.weighted_sum(weight, total)
     assert all(type(p) is nn.Parameter for p in module.parameters())
@@ -266,7 +266,10 @@ def test_gradients_ahead_equal_a_loop(case):
     class_weight = torch.tensor([1.0, 0.3, 2.0]).double()
     rows = loop(module, x, y, class_weight, scale, own)
     with select_strategy(module, x, 3, class_weight) as strategy:
-        records, total = strategy.records(x, y, weight=own).ahead(scale), strategy.flat()
+        records, total = (
+            strategy.per_sample_gradients(Batch(x, y, weight=own)).ahead(scale),
+            strategy.flat(),
+        )
         records.weighted_sum(weight, total)
     torch.testing.assert_close(records.norm, rows.norm(dim=1), rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(
@@ -287,18 +290,18 @@ def test_persons_equal_a_loop(case, name):
     """Norms and sums of the mean gradients of each person, here and ahead."""
     make, shape, expected = MODULES[case]
     sizes, dtype, tolerance = SIZES[name]
-    each = sizes[0] if len(set(sizes)) == 1 else None
-    units, n = Units(torch.tensor(sizes), each), sum(sizes)
+    n, of_each = sum(sizes), torch.tensor(sizes)
+    given = sizes[0] if len(set(sizes)) == 1 else of_each
     with torch.random.fork_rng():
         torch.manual_seed(0)
         module = make().to(dtype)
         x, y = torch.randn(n, *shape, dtype=dtype), torch.randint(0, 3, (n,))
         own = torch.rand(n, dtype=dtype)
         scale, weight = torch.rand(2, len(sizes), dtype=dtype)
-    strategy = select_strategy(module, x, 3, records_per_unit=max(sizes))
+    strategy = select_strategy(module, x, 3)
     assert strategy.name == expected
-    persons = torch.eye(len(sizes), dtype=dtype).repeat_interleave(units.size, 0).t()
-    persons = persons / units.size[:, None]
+    persons = torch.eye(len(sizes), dtype=dtype).repeat_interleave(of_each, 0).t()
+    persons = persons / of_each[:, None]
     here = persons @ loop(module, x, y, None, own=own)
     ahead = []
     for u, (step, part) in enumerate(zip(scale, persons, strict=True)):
@@ -309,7 +312,8 @@ def test_persons_equal_a_loop(case, name):
                 p.add_(step * g)
         ahead.append(loop(moved, x[of], y[of], None, own=own[of]).mean(0))
     with strategy:
-        found = strategy.records(x, y, weight=own, units=units)
+        batch = Batch(x, y, weight=own, examples=Examples(given, n))
+        found = strategy.per_sample_gradients(batch)
         for records, rows in ((found, here), (found.ahead(scale), torch.stack(ahead))):
             records.weighted_sum(weight, total := strategy.flat())
             norm, largest = rows.norm(dim=1), float((weight @ rows).abs().max())
@@ -334,13 +338,14 @@ def test_how_many_records_one_person_has_changes_nobody_else(case):
         x = torch.cat([x, torch.randn(more, *shape)])
     y, sums, norms = torch.zeros(len(x), dtype=torch.int64), [], []
     slope = torch.tensor([[1.0, -0.7, -0.3]]) * torch.tensor([[1.0], [-1.001]])
-    with select_strategy(module, x[:2], 3, records_per_unit=more) as strategy:
+    with select_strategy(module, x[:2], 3) as strategy:
         for last in (1, 2, 3, 6, more):
             m = 2 * n + last
             wanted = torch.cat([slope.repeat(n, 1), torch.zeros(last, 3)])
             plain = torch.softmax(strategy.forward(x[:m]).detach(), 1) - torch.eye(3)[y[:m]]
-            units = Units(torch.tensor([2] * n + [last]), each=2 if last == 2 else None)
-            records = strategy.records(x[:m], y[:m], wanted - plain, units=units)
+            sizes = 2 if last == 2 else torch.tensor([2] * n + [last])
+            batch = Batch(x[:m], y[:m], logit_gradient=wanted - plain, examples=Examples(sizes, m))
+            records = strategy.per_sample_gradients(batch)
             weight = 1.0 / records.norm
             weight[n] = 0.0
             records.weighted_sum(weight, total := strategy.flat())
@@ -365,9 +370,9 @@ def test_long_gradients_of_one_person_that_cancel_stay_within_the_bound(case):
         with torch.no_grad():
             for p in module.parameters():
                 p.fill_(0.0 if p.dim() > 1 else 1.0)
-    y, units = torch.zeros(5, dtype=torch.int64), Units(torch.tensor([4, 1]))
-    with select_strategy(module, x, 3, records_per_unit=4) as strategy:
-        records, total = strategy.records(x, y, units=units), strategy.flat()
+    batch = Batch(x, torch.zeros(5, dtype=torch.int64), examples=Examples(torch.tensor([4, 1])))
+    with select_strategy(module, x, 3) as strategy:
+        records, total = strategy.per_sample_gradients(batch), strategy.flat()
         records.weighted_sum(torch.tensor([1.0, 0.0]) / records.norm, total)
     assert total.norm() <= 1 + 1e-5
 
@@ -378,7 +383,8 @@ def test_a_small_weight_does_not_hide_a_large_input(factor):
     x, y = torch.full((1, 1), 1e16), torch.zeros(1, dtype=torch.int64)
     for layers in (nn.Linear(1, 2), nn.Sequential(nn.Linear(1, 1), nn.Tanh(), nn.Linear(1, 2))):
         with select_strategy(layers, x, 2) as strategy:
-            records, total = strategy.records(x, y, weight=torch.tensor([factor])), strategy.flat()
+            batch, total = Batch(x, y, weight=torch.tensor([factor])), strategy.flat()
+            records = strategy.per_sample_gradients(batch)
             records.weighted_sum(torch.ones(1), total)
         assert total.norm() <= records.norm[0] * (1 + 1e-5)
         assert factor > 0 or not total.any()
@@ -400,7 +406,7 @@ def test_random_architectures(widths, n, seed):
         x, y, w = torch.randn(n, 5).double(), torch.randint(0, 3, (n,)), torch.rand(n).double()
     rows = loop(module, x, y, None)
     with select_strategy(module, x, 3) as strategy:
-        records, total = strategy.records(x, y), strategy.flat()
+        records, total = strategy.per_sample_gradients(Batch(x, y)), strategy.flat()
         records.weighted_sum(w, total)
     torch.testing.assert_close(records.norm, rows.norm(dim=1), rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(total, w @ rows, rtol=1e-10, atol=1e-12)
@@ -442,7 +448,7 @@ def test_random_convolutions(net, n):
     rows = loop(module, x, y, None)
     with select_strategy(module, x, 3) as strategy:
         assert strategy.name == "bookkeeping"
-        records, total = strategy.records(x, y), strategy.flat()
+        records, total = strategy.per_sample_gradients(Batch(x, y)), strategy.flat()
         records.weighted_sum(w, total)
     torch.testing.assert_close(records.norm, rows.norm(dim=1), rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(total, w @ rows, rtol=1e-10, atol=1e-10)
@@ -460,7 +466,7 @@ def test_dropout_masks_are_the_same_for_norms_and_sums(last):
     x, y = torch.ones(40, 6), torch.zeros(40, dtype=torch.int64)
     with select_strategy(module, x, 3) as strategy:
         assert strategy.name == ("vmap" if last is nn.PReLU else "bookkeeping")
-        records = strategy.records(x, y)
+        records = strategy.per_sample_gradients(Batch(x, y))
         torch.rand(64)  # somebody else draws: it changes nothing
         for i in range(20):  # other masks give half of them a shorter sum
             alone = strategy.flat()
@@ -551,7 +557,7 @@ def test_what_the_structure_hides_is_found_by_comparison(case):
         module, x = make().double(), torch.randn(7, *shape).double()
     y, weight = torch.arange(7) % 3, torch.linspace(0.1, 1.0, 7).double()
     with select_strategy(module, x, 3) as strategy:
-        records, total = strategy.records(x, y), strategy.flat()
+        records, total = strategy.per_sample_gradients(Batch(x, y)), strategy.flat()
         records.weighted_sum(weight, total)
     rows = loop(module, x, y, None)
     torch.testing.assert_close(records.norm, rows.norm(dim=1), rtol=1e-9, atol=1e-12)
@@ -590,7 +596,7 @@ def test_norms_stay_above_the_gradients_where_a_sequence_cancels(size):
     y = torch.zeros(20, dtype=torch.int64)
     with select_strategy(module, x, 3) as strategy:
         assert strategy.name == "bookkeeping"
-        records = strategy.records(x, y)
+        records = strategy.per_sample_gradients(Batch(x, y))
         for i in range(20):
             records.weighted_sum(torch.eye(20)[i] / records.norm[i], total := strategy.flat())
             assert total.norm() <= 1 + 1e-5
@@ -639,7 +645,7 @@ def test_the_module_itself_is_never_called_on_a_batch():
     with select_strategy(module, torch.zeros(4, 6), 3) as strategy:
         assert strategy.name == "bookkeeping"
         module.forward = module[0].forward = called
-        strategy.records(torch.ones(2, 6), torch.zeros(2, dtype=torch.int64))
+        strategy.per_sample_gradients(Batch(torch.ones(2, 6), torch.zeros(2, dtype=torch.int64)))
         strategy.forward(torch.ones(2, 6))
 
 
@@ -668,7 +674,7 @@ def longest_part(module, x, y, bound=1e-2):
     """Return by which factor the longest clipped record exceeds the bound, in float64."""
     with select_strategy(module, x, 3) as strategy:
         assert strategy.name == "bookkeeping"
-        records, found = strategy.records(x, y), []
+        records, found = strategy.per_sample_gradients(Batch(x, y)), []
         weight = (bound / records.norm).clamp(max=1.0)
         assert bool((weight > 0).all()) and bool((weight < 1).any())
         for i in range(len(x)):
@@ -719,6 +725,6 @@ def test_norms_of_long_records_equal_a_loop(layer, length):
         y = torch.randint(0, 3, (7,))
     with select_strategy(module, x, 3) as strategy:
         assert strategy.name == "bookkeeping"
-        found = strategy.records(x, y).norm.double()
+        found = strategy.per_sample_gradients(Batch(x, y)).norm.double()
     exact = loop(module.double(), x.double(), y, None).norm(dim=1)
     assert bool((found >= exact * (1 - 1e-5)).all() and (found <= exact * 1.01).all())

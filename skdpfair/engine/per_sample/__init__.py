@@ -12,7 +12,7 @@ from skdpfair.engine.per_sample.bookkeeping import BookKeeping, LayerBook
 from skdpfair.engine.per_sample.checks import check_module, disagreement, refuse_mixing
 from skdpfair.engine.per_sample.closed_form import ClosedForm, chain_of
 from skdpfair.engine.per_sample.module_code import ModuleCode
-from skdpfair.engine.per_sample.records import Records, Strategy
+from skdpfair.engine.per_sample.records import Gradients, Strategy
 from skdpfair.engine.per_sample.vmap import MicroVmap
 from skdpfair.engine.precision import full_precision
 from skdpfair.exceptions import UnsupportedModuleError
@@ -20,8 +20,8 @@ from skdpfair.exceptions import UnsupportedModuleError
 __all__ = [
     "BookKeeping",
     "ClosedForm",
+    "Gradients",
     "MicroVmap",
-    "Records",
     "Strategy",
     "select_strategy",
 ]
@@ -34,7 +34,6 @@ def select_strategy(
     example: Tensor,
     n_classes: int,
     class_weight: Tensor | None = None,
-    records_per_unit: int = 1,
     *,
     loss: Loss | None = None,
 ) -> Strategy:
@@ -50,8 +49,6 @@ def select_strategy(
         Number of classes; of outputs, if ``loss`` is given.
     class_weight : Tensor of shape (n_classes,), optional
         Fixed public factors of the loss.
-    records_per_unit : int, default=1
-        Largest number of records of a person.
     loss : Loss, optional
         The loss; cross-entropy of the classes by default.
 
@@ -68,19 +65,20 @@ def select_strategy(
     Examples
     --------
     >>> import torch
-    >>> x, y = torch.eye(3), torch.tensor([0, 1, 1])
-    >>> with select_strategy(torch.nn.Linear(3, 2), x, n_classes=2) as model:
-    ...     print(model.name, model.records(x, y).norm.shape)
+    >>> from skdpfair.engine import Batch
+    >>> batch = Batch(torch.eye(3), torch.tensor([0, 1, 1]))
+    >>> with select_strategy(torch.nn.Linear(3, 2), batch.x, n_classes=2) as model:
+    ...     print(model.name, model.per_sample_gradients(batch).norm.shape)
     closed_form torch.Size([3])
     """
     loss = CrossEntropy(n_classes, class_weight) if loss is None else loss
     # checks draw random numbers, too
     devices = [example.device] if example.is_cuda else []
     with torch.random.fork_rng(devices), full_precision(example.device):
-        return _chosen(module, example, loss, records_per_unit)
+        return _chosen(module, example, loss)
 
 
-def _chosen(module: nn.Module, example: Tensor, loss: Loss, records_per_unit: int) -> Strategy:
+def _chosen(module: nn.Module, example: Tensor, loss: Loss) -> Strategy:
     probe = check_module(module, example, loss)
     refusals: dict[str, str] = {}
 
@@ -96,9 +94,7 @@ def _chosen(module: nn.Module, example: Tensor, loss: Loss, records_per_unit: in
     makers: dict[str, Callable[[nn.Module], Strategy]] = {
         "closed_form": lambda module: ClosedForm(module, loss, chain_of(module, probe)),
         "bookkeeping": lambda module: BookKeeping(module, loss, code(), book()),
-        "vmap": lambda module: MicroVmap(
-            module, loss, code(), refusals["bookkeeping"], records_per_unit
-        ),
+        "vmap": lambda module: MicroVmap(module, loss, code(), refusals["bookkeeping"]),
     }
     for name, make in makers.items():
         reason = disagreement(make, module, probe, loss)

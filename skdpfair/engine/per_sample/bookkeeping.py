@@ -10,16 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from skdpfair.engine.batch import Batch
 from skdpfair.engine.losses import Loss
 from skdpfair.engine.per_sample import layers
 from skdpfair.engine.per_sample.closed_list import TraceError
-from skdpfair.engine.per_sample.layers.grad_sampler import sum_of
 from skdpfair.engine.per_sample.module_code import ModuleCode
-from skdpfair.engine.per_sample.records import Records, Slope
+from skdpfair.engine.per_sample.records import Gradients, Slope
 from skdpfair.engine.per_sample.tracing import RecordTrace
-from skdpfair.engine.per_sample.vmap import Traced, records_ahead
+from skdpfair.engine.per_sample.vmap import Traced, gradients_ahead
 from skdpfair.engine.precision import without_grad
-from skdpfair.engine.units import Units
 
 
 class LayerBook:
@@ -105,31 +104,13 @@ class BookKeeping(Traced):
         del self._book
 
     @without_grad
-    def records(
-        self,
-        x: Tensor,
-        y: Tensor,
-        logit_gradient: Tensor | None = None,
-        weight: Tensor | None = None,
-        units: Units | None = None,
-    ) -> Records:
-        """Return the gradients of a batch that is not empty."""
-        slope = Slope(self, y, logit_gradient, weight)
+    def per_sample_gradients(self, batch: Batch) -> Gradients:
+        """Return the gradients of the examples of a batch that is not empty."""
+        slope, x = Slope(self, batch), batch.dense_x
         _, inputs, slopes = self._book.trace(self.generator, self._values(), x, slope=slope)
         samplers = [
             layers.sampler_of(layer)(layer, a, b)
             for layer, a, b in zip(self._layers, inputs, slopes, strict=True)
         ]
-        loss, probability = slope.loss, slope.probability
-        if units is not None:
-            samplers = [sampler.by_unit(units) for sampler in samplers]
-            loss, probability = units.mean(loss), units.mean(probability)
-        norm = sum_of(sampler.norm2() for sampler in samplers).sqrt()
-
-        return Records(
-            norm if units is None else units.divided(norm).to(loss.dtype),
-            loss,
-            probability,
-            partial(self._add_samplers, samplers),
-            partial(records_ahead, self, self.code, (x, y, logit_gradient, weight), units),
-        )
+        ahead = partial(gradients_ahead, self, self.code, batch)
+        return self._gradients(batch, samplers, None, slope.loss, slope.probability, ahead)

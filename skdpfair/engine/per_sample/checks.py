@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
+from skdpfair.engine.batch import Batch
 from skdpfair.engine.flat import NOTHING_TRAINS
 from skdpfair.engine.losses import Loss, Regression
 from skdpfair.engine.per_sample.batch_statistics import (
@@ -150,18 +151,18 @@ def disagreement(
     try:
         strategy = make(module)  # traced before draws are constant
         with ConstantDraws() if strategy.draws else nullcontext(), strategy:
-            records = strategy.records(probe, y)
-            if records.norm.shape != (N_PROBE,):
-                return f"it finds {len(records.norm)} gradients in {N_PROBE} records"
+            found = strategy.per_sample_gradients(Batch(probe, y))
+            if found.norm.shape != (N_PROBE,):
+                return f"it finds {len(found.norm)} gradients in {N_PROBE} records"
             for i in range(N_PROBE):
-                one_hot = torch.zeros_like(records.norm)
+                one_hot = torch.zeros_like(found.norm)
                 one_hot[i] = 1.0
-                records.weighted_sum(one_hot, total := strategy.flat())
+                found.weighted_sum(one_hot, total := strategy.flat())
                 expected = _gradient(called, parameters, loss, probe, y, i)
                 allowed = _TOLERANCE * (expected.norm() + _TOLERANCE)
                 if not (total - expected).norm() <= allowed:
                     return f"its gradient of one record is not autograd's{_ROUNDED}"
-                if not (records.norm[i] - expected.norm()).abs() <= allowed:
+                if not (found.norm[i] - expected.norm()).abs() <= allowed:
                     return "its norm of one record's gradient is not autograd's"
     except UnsupportedModuleError:
         raise

@@ -1,23 +1,22 @@
 """Closed form: forward and backward of a chain of Linear layers by formulas, without autograd."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from skdpfair.engine.batch import Batch
 from skdpfair.engine.losses import Loss
 from skdpfair.engine.per_sample.closed_list import TraceError
-from skdpfair.engine.per_sample.layers.grad_sampler import GradSampler, lengths_of, sum_of
+from skdpfair.engine.per_sample.layers.grad_sampler import lengths_of
 from skdpfair.engine.per_sample.layers.linear import LinearGradSampler
 from skdpfair.engine.per_sample.module_code import ModuleCode
-from skdpfair.engine.per_sample.records import Records, Strategy
-from skdpfair.engine.per_sample.vmap import records_ahead
+from skdpfair.engine.per_sample.records import Gradients, Strategy
+from skdpfair.engine.per_sample.vmap import gradients_ahead
 from skdpfair.engine.precision import without_grad
-from skdpfair.engine.units import Units
 
 _aten = torch.ops.aten
 
@@ -82,53 +81,25 @@ class ClosedForm(Strategy):
         """Return the logits of a batch."""
         return self._forward(x.flatten(1), None)[1]
 
-    def records(
-        self,
-        x: Tensor,
-        y: Tensor,
-        logit_gradient: Tensor | None = None,
-        weight: Tensor | None = None,
-        units: Units | None = None,
-    ) -> Records:
-        """Return the gradients of a batch that is not empty."""
-        return self._records(x, y, logit_gradient, weight, units)
-
     @without_grad
-    def _records(
-        self,
-        x: Tensor,
-        y: Tensor,
-        logit_gradient: Tensor | None = None,
-        weight: Tensor | None = None,
-        units: Units | None = None,
-        moved: Move | None = None,
-    ) -> Records:
-        """Return gradients, at moved parameters if ``moved`` says so."""
-        inputs, logits = self._forward(x.flatten(1), moved)
-        loss, probability, b = self.loss_terms(logits, y, logit_gradient, weight)
-        own = self._backward(inputs, logits, b, moved)
-        grad_samplers: Sequence[GradSampler] = own
-        if units is None:
-            norm = self._norm(own)
-        else:
-            grad_samplers = [sampler.by_unit(units) for sampler in own]
-            norm = units.divided(sum_of(s.norm2() for s in grad_samplers).sqrt_()).to(loss.dtype)
-            loss, probability = units.mean(loss), units.mean(probability)
+    def per_sample_gradients(self, batch: Batch, moved: Move | None = None) -> Gradients:
+        """Return the gradients of the examples of a batch that is not empty.
 
-        def ahead(scale: Tensor) -> Records:
-            batch = x, y, logit_gradient, weight
-            if units is None:
-                return self._records(*batch, None, Move(own, scale))
-            self._code = self._code or ModuleCode(self.module, x, self.loss.n_outputs)
-            return records_ahead(self, self._code, batch, units, scale)
+        They are at moved parameters if ``moved`` says so.
+        """
+        inputs, logits = self._forward(batch.dense_x.flatten(1), moved)
+        loss, probability, b = self.loss_terms(logits, batch)
+        samplers = self._backward(inputs, logits, b, moved)
+        is_plain = batch.examples.each == 1
 
-        return Records(
-            norm,
-            loss,
-            probability,
-            partial(self._add_samplers, grad_samplers),
-            ahead,
-        )
+        def ahead(scale: Tensor) -> Gradients:
+            if is_plain:
+                return self.per_sample_gradients(batch, Move(samplers, scale))
+            self._code = self._code or ModuleCode(self.module, batch.dense_x, self.loss.n_outputs)
+            return gradients_ahead(self, self._code, batch, scale)
+
+        norm = self._norm(samplers) if is_plain else None
+        return self._gradients(batch, samplers, norm, loss, probability, ahead)
 
     def _forward(self, a: Tensor, moved: Move | None) -> tuple[list[Tensor], Tensor]:
         inputs = []

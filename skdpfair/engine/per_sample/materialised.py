@@ -9,6 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from skdpfair.engine.batch import Batch, Examples
 from skdpfair.engine.flat import split
 from skdpfair.engine.per_sample.layers.grad_sampler import sum_of
 from skdpfair.engine.per_sample.module_code import ModuleCode
@@ -16,12 +17,11 @@ from skdpfair.engine.per_sample.records import Slope, Strategy
 from skdpfair.engine.per_sample.tracing import RecordTrace
 from skdpfair.engine.per_sample.vmap import MicroVmap, Traced
 from skdpfair.engine.precision import without_grad
-from skdpfair.engine.units import Units
 from skdpfair.exceptions import UnsupportedModuleError
 
 
 @dataclass
-class Gradients:
+class GradientMatrix:
     """Per-record gradients ``rows`` (batch, n_parameters), loss and probability of the records."""
 
     rows: Tensor
@@ -34,9 +34,9 @@ class Gradients:
         norm: Tensor = torch.linalg.vecdot(self.rows, self.rows).sqrt()
         return norm
 
-    def by_unit(self, units: Units) -> Gradients:
-        """Return the means of the rows, losses and probabilities of each person."""
-        return Gradients(*map(units.mean, (self.rows, self.loss, self.probability)))
+    def of_examples(self, examples: Examples) -> GradientMatrix:
+        """Return the means of each example's rows, losses and probabilities."""
+        return GradientMatrix(*map(examples.mean, (self.rows, self.loss, self.probability)))
 
     @without_grad
     def weighted_sum(self, weight: Tensor, out: Tensor, finite: Tensor | None = None) -> None:
@@ -82,23 +82,16 @@ class Materialised(MicroVmap):
                 "method that does not look (fairlens_dp with gamma1=0)."
             )
 
-    def gradients(
-        self,
-        x: Tensor,
-        y: Tensor,
-        logit_gradient: Tensor | None = None,
-        hvp_vectors: Tensor | None = None,
-        weight: Tensor | None = None,
-    ) -> Gradients:
-        """Return the gradients of each record, changed as `mechanism.Extra` says."""
-        slope = Slope(self, y, logit_gradient, weight)
+    def gradients(self, batch: Batch, hvp_vectors: Tensor | None = None) -> GradientMatrix:
+        """Return the gradient of each row, changed as `mechanism.Extra` says."""
+        x, y, slope = batch.dense_x, batch.y, Slope(self, batch)
         _, gradients = self.code.gradients(self.generator, self._values(), x, slope=slope)
         rows = _matrix(gradients)
         if hvp_vectors is not None:
-            factor = self.loss.factor(y, weight)
+            factor = self.loss.factor(y, batch.weight)
             columns = x, y, slope.loss.new_ones(len(x)) if factor is None else factor, hvp_vectors
             rows += _matrix(self._hessian_products(None, self._values(), *columns))
-        return Gradients(rows, slope.loss, slope.probability)
+        return GradientMatrix(rows, slope.loss, slope.probability)
 
     @cached_property
     def _hessian_products(self) -> RecordTrace:

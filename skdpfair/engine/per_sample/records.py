@@ -6,39 +6,38 @@ import abc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import Tensor, nn
 
+from skdpfair.engine.batch import Batch, Examples
 from skdpfair.engine.flat import split
 from skdpfair.engine.losses import Loss
+from skdpfair.engine.per_sample.layers.grad_sampler import GradSampler, sum_of
 from skdpfair.engine.precision import without_grad
-from skdpfair.engine.units import Units
 
 if TYPE_CHECKING:
-    from skdpfair.engine.per_sample.layers.grad_sampler import GradSampler
     from skdpfair.engine.per_sample.materialised import Materialised
 
 
 @dataclass(frozen=True)
-class Records:
-    r"""The per-record gradients of one batch, known by their norms and weighted sums.
+class Gradients:
+    r"""The gradients of a batch's examples, known by their norms and weighted sums.
 
-    ``norm`` and ``loss`` have shape (batch,), ``probability`` (batch, n_outputs);
+    Gradient, loss and probability of an example are the means of those of its rows.  ``norm`` and
+    ``loss`` have shape (n_examples,), ``probability`` (n_examples, n_outputs);
     ``weighted_sum(weight, out, finite=None)`` adds :math:`\sum_i w_i g_i` to the flat vector
-    ``out``, over the records that are finite; ``ahead(scale)`` returns the records' gradients
-    where the parameters are moved, for record i alone, by ``scale[i]`` times its own gradient.
-
-    If the strategy was given :class:`Units`, all of this is by person instead of record: gradient,
-    loss and probability of a person are the means of those of her records.
+    ``out``, over the examples that are finite; ``ahead(scale)`` returns the gradients where the
+    parameters are moved, for example i alone, by ``scale[i]`` times its own gradient.
     """
 
     norm: Tensor
     loss: Tensor
     probability: Tensor
     weighted_sum: Callable[..., None]
-    ahead: Callable[[Tensor], Records]
+    ahead: Callable[[Tensor], Gradients]
 
 
 class Strategy(abc.ABC):
@@ -81,20 +80,8 @@ class Strategy(abc.ABC):
         return f"{type(self).__name__}({self.reason})"
 
     @abc.abstractmethod
-    def records(
-        self,
-        x: Tensor,
-        y: Tensor,
-        logit_gradient: Tensor | None = None,
-        weight: Tensor | None = None,
-        units: Units | None = None,
-    ) -> Records:
-        """Return the gradients of a batch that is not empty.
-
-        ``logit_gradient`` (batch, n_outputs) is added to the gradients in the logits; ``weight``
-        (batch,) multiplies the loss of each record, before anything is measured or clipped;
-        ``units`` takes the means of the gradients of each person.
-        """
+    def per_sample_gradients(self, batch: Batch) -> Gradients:
+        """Return the gradients of the examples of a batch that is not empty."""
 
     @abc.abstractmethod
     def forward(self, x: Tensor) -> Tensor:
@@ -143,29 +130,52 @@ class Strategy(abc.ABC):
             self._views = flat, views
         return views
 
+    def _gradients(
+        self,
+        batch: Batch,
+        samplers: Sequence[GradSampler],
+        norm: Tensor | None,
+        loss: Tensor,
+        probability: Tensor,
+        ahead: Callable[[Tensor], Gradients],
+    ) -> Gradients:
+        """Return the gradients that grad samplers hold; ``norm`` is None if it is not known yet.
+
+        The norm is that of the mean over an example's rows, which therefore all have the weight of
+        their example over their number.
+        """
+        examples = batch.examples
+        if norm is None:
+            total = sum_of(sampler.norm2(examples) for sampler in samplers).sqrt()
+            norm = examples.over_size(total).to(loss.dtype)
+        loss, probability = examples.mean(loss), examples.mean(probability)
+        return Gradients(norm, loss, probability, partial(self._add, samplers, examples), ahead)
+
     @without_grad
-    def _add_samplers(
+    def _add(
         self,
         samplers: Sequence[GradSampler],
+        examples: Examples,
         weight: Tensor,
         out: Tensor,
         finite: Tensor | None = None,
     ) -> None:
         """Add the weighted sum of the gradients that grad samplers hold to ``out``."""
-        views = self.views(out)
+        views, weight = self.views(out), examples.spread(examples.over_size(weight))
         for sampler in samplers:
-            (sampler if finite is None else sampler.masked(finite)).add(weight, views)
+            if finite is not None:
+                sampler = sampler.masked(examples.spread(finite))
+            sampler.add(weight, views)
 
     def loss_terms(
-        self,
-        outputs: Tensor,
-        y: Tensor,
-        extra: Tensor | None = None,
-        weight: Tensor | None = None,
+        self, outputs: Tensor, batch: Batch, rows: slice | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return loss, predictions and the gradient in the outputs, ``extra`` added to it."""
-        found = self.loss.terms(outputs, y, self.loss.factor(y, weight))
-        loss, predicted, slope = found
+        """Return loss, predictions and the gradient in the outputs, of some rows of a batch."""
+        y, weight, extra = batch.y, batch.weight, batch.logit_gradient
+        if rows is not None:
+            y = y[rows]
+            weight, extra = (None if c is None else c[rows] for c in (weight, extra))
+        loss, predicted, slope = self.loss.terms(outputs, y, self.loss.factor(y, weight))
         return loss, predicted, slope if extra is None else slope + extra
 
 
@@ -176,17 +186,13 @@ class Slope:
     called with.
     """
 
-    def __init__(
-        self, model: Strategy, y: Tensor, extra: Tensor | None, weight: Tensor | None
-    ) -> None:
-        self._model, self._columns = model, (y, extra, weight)
+    def __init__(self, model: Strategy, batch: Batch) -> None:
+        self._model, self._batch = model, batch
         self._terms: list[tuple[Tensor, Tensor]] = []
 
     def __call__(self, outputs: Tensor, rows: slice) -> Tensor:
         """Return the gradients (batch, n_outputs) of some rows."""
-        y, extra, weight = (None if c is None else c[rows] for c in self._columns)
-        assert y is not None
-        loss, probability, slope = self._model.loss_terms(outputs, y, extra, weight)
+        loss, probability, slope = self._model.loss_terms(outputs, self._batch, rows)
         self._terms.append((loss, probability))
         return slope
 

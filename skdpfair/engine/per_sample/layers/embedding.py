@@ -3,13 +3,13 @@
 import torch
 from torch import Tensor, nn
 
+from skdpfair.engine.batch import Examples
 from skdpfair.engine.per_sample.layers.grad_sampler import (
     GradSampler,
     Views,
     register_grad_sampler,
     rounding,
 )
-from skdpfair.engine.units import Units
 
 
 def _plain_embedding(module: nn.Embedding) -> bool:
@@ -28,23 +28,19 @@ class EmbeddingGradSampler(GradSampler):
         if module.padding_idx is not None:
             self.b = torch.where((self.a == module.padding_idx)[..., None], 0.0, self.b)
 
-    def norm2(self) -> Tensor:
-        """Return the sum of b_s.b_t over positions s, t with equal indices."""
-        return self._norm2(self.b)
+    def norm2(self, examples: Examples) -> Tensor:
+        """Return the sum of b_s.b_t over an example's positions s, t with equal indices."""
+        blocks = examples.blocks(self.a[..., None], self.b)
+        return torch.cat([self._norm2(a, b) for a, b in blocks])
 
-    def unit_norm2(self, units: Units) -> Tensor:
-        """Return that over the positions of all records of a person."""
-        wide: EmbeddingGradSampler = self.as_sequences(units, torch.float64)
-        return wide._norm2(self.b)
-
-    def _norm2(self, like: Tensor) -> Tensor:
-        """Return the squared norms, above the errors of sums in the type of ``like``."""
-        equal = self.a[:, :, None] == self.a[:, None, :]
-        products = torch.bmm(self.b, self.b.transpose(1, 2))
-        length = torch.linalg.vector_norm(self.b, dim=2)
+    def _norm2(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the squared norms, above the errors of sums in the type of the gradients."""
+        equal = a == a.transpose(1, 2)
+        products = torch.bmm(b, b.transpose(1, 2))
+        length = torch.linalg.vector_norm(b, dim=2)
         longest = torch.where(equal, length[:, :, None] * length[:, None, :], 0.0).sum((1, 2))
         norm2 = torch.where(equal, products, 0.0).sum((1, 2)).clamp(min=0.0)
-        guarded: Tensor = norm2 + rounding(self.b.shape[2], like) * longest
+        guarded: Tensor = norm2 + rounding(b.shape[2], self.b) * longest
         return guarded
 
     def add(self, weight: Tensor, views: Views) -> None:

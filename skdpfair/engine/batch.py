@@ -1,0 +1,260 @@
+"""The records of one step, and which of them make up one example: a record, or a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+
+class Examples:
+    """Which rows make up one example: a record has one, a person has her records, with all views.
+
+    The rows of an example stand together.  Its gradient is the mean of theirs, which is measured
+    and clipped as one: a sum over examples of what each contributes has the sensitivity of one
+    contribution, and the number of rows scales none.
+
+    Parameters
+    ----------
+    sizes : int or Tensor of shape (n_examples,), int64
+        Number of rows of each example, at least 1; an int if it is known to be the same for all.
+    n_rows : int, optional
+        Number of rows of all examples; by default the sum of ``sizes``.
+
+    Examples
+    --------
+    >>> examples = Examples(torch.tensor([1, 2]))
+    >>> examples.mean(torch.tensor([[1.0], [2.0], [3.0]])).tolist(), examples.of.tolist()
+    ([[1.0], [2.5]], [0, 1, 1])
+    """
+
+    def __init__(self, sizes: int | Tensor, n_rows: int | None = None) -> None:
+        self.sizes, self.n_rows = (
+            sizes,
+            int(torch.as_tensor(sizes).sum()) if n_rows is None else n_rows,
+        )
+        self.each = sizes if isinstance(sizes, int) else None
+
+    def __len__(self) -> int:
+        return self.n_rows // self.sizes if isinstance(self.sizes, int) else len(self.sizes)
+
+    @cached_property
+    def of(self) -> Tensor:
+        """Position of each row's example, shape (n_rows,), int64; where sizes differ."""
+        assert isinstance(self.sizes, Tensor)
+        at = torch.arange(len(self), device=self.sizes.device)
+        return at.repeat_interleave(self.sizes, output_size=self.n_rows)
+
+    @cached_property
+    def largest(self) -> int:
+        """Largest number of rows of an example."""
+        return self.sizes if isinstance(self.sizes, int) else int(self.sizes.max())
+
+    def sum(self, rows: Tensor) -> Tensor:
+        """Return the sum (n_examples, ...) of the rows of each example.
+
+        How many rows the others in the batch have does not change how it is rounded.
+        """
+        if self.each == 1:
+            return rows
+        if self.each is not None:
+            return rows.view(len(self), self.each, *rows.shape[1:]).sum(1)
+        if rows.shape[1:].numel() > 8 and rows.is_floating_point():
+            return self._bags(rows.flatten(1)).view(len(self), *rows.shape[1:])
+        return rows.new_zeros((len(self), *rows.shape[1:])).index_add_(0, self.of, rows)
+
+    def outer_sum(self, b: Tensor, a: Tensor) -> Tensor:
+        """Return the sum (n_examples, n_b, n_a) of outer products of the rows, as `sum` does."""
+        if self.each is not None:
+            b, a = (rows.view(len(self), self.each, -1) for rows in (b, a))
+            return torch.bmm(b.transpose(1, 2), a)
+        return torch.stack([self._bags(a, column.contiguous()) for column in b.t()], 1)
+
+    def _bags(self, rows: Tensor, weight: Tensor | None = None) -> Tensor:
+        # several times faster than `index_add_`, and weighted rows are never made
+        return embedding_bag(self.at, rows, self.first, mode="sum", per_sample_weights=weight)
+
+    @cached_property
+    def at(self) -> Tensor:
+        """Position of each row, shape (n_rows,), int64; where sizes differ."""
+        return torch.arange(self.n_rows, device=self.first.device)
+
+    @cached_property
+    def first(self) -> Tensor:
+        """Position of each example's first row, shape (n_examples,), int64; where sizes differ."""
+        assert isinstance(self.sizes, Tensor)
+        return self.sizes.cumsum(0) - self.sizes
+
+    def mean(self, rows: Tensor) -> Tensor:
+        """Return the mean (n_examples, ...) of the rows of each example."""
+        return self.over_size(self.sum(rows))
+
+    def over_size(self, values: Tensor) -> Tensor:
+        """Return the values (n_examples, ...) over the numbers of rows."""
+        if self.each == 1:
+            return values
+        if isinstance(self.sizes, int):
+            return values / self.sizes
+        return values / self.sizes.view(-1, *[1] * (values.dim() - 1))
+
+    def spread(self, values: Tensor) -> Tensor:
+        """Return the value of each row's example, (n_rows, ...)."""
+        if self.each == 1:
+            return values
+        if self.each is not None:
+            return values.repeat_interleave(self.each, 0)
+        return values.index_select(0, self.of)
+
+    def blocks(self, *columns: Tensor) -> Iterator[list[Tensor]]:
+        """Yield columns (n_rows, ..., d) of some examples after the other, (n, positions, d) each.
+
+        The axis of an example's rows joins that of their positions, if they are sequences.  A block
+        is of examples with equally many rows, and nothing is padded.  Where that is not one, it has
+        about 2**16 numbers at most, which stay in a cache, as float64: so how many rows the others
+        have does not change how products are rounded.
+        """
+        if self.each == 1:
+            yield [c.unsqueeze(1) if c.dim() == 2 else c for c in columns]
+            return
+        width = max(c.shape[1:].numel() for c in columns)
+        stop = 0
+        for each, n in self._runs:
+            step = each * max(1, 2**16 // (each * width))
+            start, stop = stop, stop + each * n
+            for first in range(start, stop, step):
+                rows = slice(first, min(first + step, stop))
+                n_here = (rows.stop - first) // each
+                parts = (c[rows].reshape(n_here, -1, c.shape[-1]) for c in columns)
+                yield [part.double() if part.is_floating_point() else part for part in parts]
+
+    @cached_property
+    def _runs(self) -> list[tuple[int, int]]:
+        """Numbers of rows, and of examples after each other that have so many."""
+        if isinstance(self.sizes, int):
+            return [(self.sizes, len(self))]
+        return [(size, len(list(same))) for size, same in groupby(self.sizes.tolist())]
+
+    def split(self, n_rows: int) -> list[Examples]:
+        """Return chunks of at most ``n_rows`` rows, and at least one example."""
+        if isinstance(self.sizes, int):  # without a wait for sizes
+            step = self.sizes * max(1, n_rows // self.sizes)
+            starts = range(0, self.n_rows, step)
+            return [Examples(self.sizes, min(step, self.n_rows - start)) for start in starts]
+        chunks = [[0, 0]]
+        for size in self.sizes.tolist():
+            if chunks[-1][0] and chunks[-1][1] + size > n_rows:
+                chunks.append([0, 0])
+            chunks[-1] = [chunks[-1][0] + 1, chunks[-1][1] + size]
+        parts = self.sizes.split([n for n, _ in chunks])
+        return [Examples(part, rows) for part, (_, rows) in zip(parts, chunks, strict=True)]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The records of one step.
+
+    Parameters
+    ----------
+    x : Tensor or SparseRows of shape (n_rows, ...)
+        Inputs of the module; sparse rows are made dense chunk by chunk.
+    y : Tensor of shape (n_rows,)
+        Class codes, int64; targets in [-1, 1], float32, of a regression.
+    group : Tensor of shape (n_rows,), int64, or None
+        Group codes, those of one example all the same; None for group 0.
+    weight : Tensor of shape (n_rows,), or None
+        Factor of each record's loss, >= 0, before anything is measured or clipped; None for 1.
+    logit_gradient : Tensor of shape (n_rows, n_outputs), or None
+        Added to the gradient of each record's loss in the outputs.
+    examples : Examples, or None
+        The examples, one after the other: persons, or records with several views.  The loss of an
+        example is the mean of the losses of its rows.  None where each row is one.
+
+    Examples
+    --------
+    >>> batch = Batch(torch.eye(3), torch.tensor([0, 1, 1]), group=torch.tensor([0, 0, 1]))
+    >>> batch.select(torch.tensor([2])).group, [len(part) for part in batch.split(2)]
+    (tensor([1]), [2, 1])
+    >>> len(batch.repeated(4)), len(batch.repeated(4).examples)
+    (12, 3)
+    """
+
+    x: Any
+    y: Tensor
+    group: Tensor = None  # type: ignore[assignment]  # set below
+    weight: Tensor | None = None
+    logit_gradient: Tensor | None = None
+    examples: Examples = None  # type: ignore[assignment]  # set below
+
+    def __post_init__(self) -> None:
+        if self.group is None:
+            group = torch.zeros_like(self.y, dtype=torch.int64)
+            object.__setattr__(self, "group", group)
+        if self.examples is None:
+            object.__setattr__(self, "examples", Examples(1, len(self.y)))
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def dense_x(self) -> Tensor:
+        """The inputs as a tensor, of sparse rows too."""
+        x: Tensor = self.x if isinstance(self.x, Tensor) else self.x.dense()
+        return x
+
+    @property
+    def example_group(self) -> Tensor:
+        """Group code of each example."""
+        if self.examples.each is not None:
+            return self.group if self.examples.each == 1 else self.group[:: self.examples.each]
+        return self.group.index_select(0, self.examples.first)
+
+    def repeated(self, n: int) -> Batch:
+        """Return the batch with ``n`` copies of each record, which are rows of its example."""
+        if n == 1:
+            return self
+        index = torch.arange(len(self), device=self.y.device).repeat_interleave(n)
+        examples = Examples(self.examples.sizes * n, len(index))
+        return replace(self.select(index), examples=examples)
+
+    def select(self, index: Tensor, out: Tensor | None = None) -> Batch:
+        """Return the records at some positions, each as an example.
+
+        Parameters
+        ----------
+        index : Tensor of shape (n,), int64
+            Positions in the batch, each at least 0.
+        out : Tensor of shape (n, ...), optional
+            Memory for the inputs.
+
+        Returns
+        -------
+        Batch
+            With the records in the order of ``index``.
+        """
+        x = self.x
+        return Batch(
+            x.index_select(0, index) if out is None else torch.index_select(x, 0, index, out=out),
+            self.y.index_select(0, index),
+            self.group.index_select(0, index),
+            weight=None if self.weight is None else self.weight.index_select(0, index),
+        )
+
+    def split(self, n_rows: int) -> list[Batch]:
+        """Return the batch in chunks of at most ``n_rows`` rows, in order.
+
+        An example stays whole, also where it has more rows.
+        """
+        parts = self.examples.split(n_rows)
+        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "examples"}
+        counts = [part.n_rows for part in parts]
+        chunks = {name: c.split(counts) for name, c in columns.items() if c is not None}
+        return [
+            Batch(**{name: c[i] for name, c in chunks.items()}, examples=part)
+            for i, part in enumerate(parts)
+        ]
