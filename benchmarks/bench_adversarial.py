@@ -15,7 +15,7 @@ import torch
 from sklearn.datasets import load_digits
 
 from benchmarks import pages
-from skdpfair import DPFairClassifier, get_method
+from skdpfair import MLP, DPFairClassifier, Factory, get_method
 from skdpfair.analysis import robust_accuracy
 from skdpfair.attacks import PGD
 
@@ -34,12 +34,9 @@ def model(noise, epochs, seed):
     return DPFairClassifier(
         get_method("sgd", gradient_noise=noise),
         epsilon=None,
-        module="mlp",
-        hidden_layer_sizes=(256,),
-        activation="relu",
+        module=MLP((256,), activation="relu"),
         attack=PGD(RADIUS, n_steps=5),
-        optimizer="SGD",
-        optimizer_params={"momentum": 0.9},
+        optimizer=Factory("SGD", momentum=0.9),
         lr=0.1,
         batch_size=100,
         max_epochs=epochs,

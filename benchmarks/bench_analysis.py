@@ -72,7 +72,6 @@ def along_training(lr, seed, every=100):
         lr=lr,
         batch_size=256,
         max_epochs=20,
-        diagnostics=True,
         callbacks=[recorder],
         random_state=seed,
     ).fit(split.x, split.y, sensitive_features=split.group)

@@ -11,7 +11,7 @@ import pandas as pd
 from sklearn.metrics import balanced_accuracy_score
 
 from benchmarks import pages
-from skdpfair import DPFairClassifier, get_method
+from skdpfair import DPFairClassifier, Groups, get_method
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.metrics._compare_groups import difference, group_min
 from skdpfair.preprocessing import public_preprocessor
@@ -47,7 +47,7 @@ def run(name, params, epsilon, seed, train, test):
         method,
         epsilon=epsilon if method.private else None,
         module="logistic",
-        groups=GROUPS,
+        group_col=Groups(levels=GROUPS),
         random_state=seed,
     )
     X, y, groups = train

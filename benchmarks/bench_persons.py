@@ -21,7 +21,7 @@ from sklearn.model_selection import GroupShuffleSplit
 from benchmarks import pages
 from benchmarks.bench_training import interleave
 from benchmarks.workloads import Workload
-from skdpfair import DPFairClassifier, get_method
+from skdpfair import DPFairClassifier, Persons, get_method
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult, make_adult_panel
 from skdpfair.engine import PoissonSampler, Streams, private_step, select_strategy
 from skdpfair.mechanism import Mechanism, Task
@@ -112,7 +112,7 @@ def worth(n_seeds):
             (x, y, unit), (x_test, y_test) = make(seed)
             by_person, by_record = settings(len(y))
             kinds = {
-                "persons": (by_person | {"max_records_per_unit": K}, {"units": unit}),
+                "persons": (by_person | {"persons": Persons(max_records=K)}, {"units": unit}),
                 "records": (by_record, {}),
             }
             for kind, (params, given) in kinds.items():

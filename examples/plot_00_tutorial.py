@@ -30,7 +30,7 @@ from sklearn.model_selection import GroupShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skdpfair import DPFairClassifier
+from skdpfair import DPFairClassifier, Groups, Persons
 from skdpfair.budget import PrivacyLedger
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, make_adult_panel
 from skdpfair.metrics import bootstrap_interval, privacy_cost, release_group_table, tv_bound
@@ -95,9 +95,10 @@ ledger = PrivacyLedger(folder / "ledger.jsonl", epsilon=1.0, delta=delta, progre
 classifier = DPFairClassifier(
     epsilon=1.0,
     delta=delta,
-    groups=["Female", "Male"],  # the groups, classes, bounds and categories are public facts
+    # the groups, classes, bounds and categories are public facts
+    group_col=Groups(levels=["Female", "Male"]),
     classes=["<=50K", ">50K"],
-    max_records_per_unit=5,
+    persons=Persons(max_records=5),
     module="logistic",
 )
 print(check_pipeline(make_pipeline(StandardScaler(), classifier)))

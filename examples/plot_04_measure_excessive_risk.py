@@ -56,7 +56,6 @@ clf = DPFairClassifier(
     lr=0.01,
     batch_size=256,
     max_epochs=20,
-    diagnostics=True,
     callbacks=[recorder],
     random_state=0,
 )

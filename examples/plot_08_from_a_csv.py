@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from skdpfair import DPFairClassifier, load_release
+from skdpfair import DPFairClassifier, Groups, load_release
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.metrics import group_table
 from skdpfair.plotting import plot_group_accuracy
@@ -57,9 +57,8 @@ X, y, sex = schema.split(table)
 # Classes and groups are declared, so they are not taken from the rows. The reference model, which
 # is the same model without privacy, is used in the comparison below.
 
-clf = DPFairClassifier(
-    epsilon=1.0, classes=schema.classes, groups=schema.group_levels, keep_reference=True
-)
+groups = Groups(levels=schema.group_levels)
+clf = DPFairClassifier(epsilon=1.0, group_col=groups, classes=schema.classes, keep_reference=True)
 clf.fit(X, y, sensitive_features=sex)
 clf.save_release(folder / "model.safetensors", schema=schema)
 

@@ -18,7 +18,7 @@ from itertools import product
 import matplotlib.pyplot as plt
 import numpy as np
 
-from skdpfair import DPFairClassifier
+from skdpfair import DPFairClassifier, Groups
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.metrics import group_table, release_group_table
 from skdpfair.preprocessing import public_preprocessor
@@ -33,8 +33,7 @@ X, X_test = preprocessor.fit_transform(train), preprocessor.transform(test)
 clf = DPFairClassifier(
     "global_adapt",
     epsilon=1.0,
-    group_col=columns,
-    groups=groups,
+    group_col=Groups(columns, levels=groups),
     classes=["<=50K", ">50K"],
     module="logistic",
     keep_reference=True,

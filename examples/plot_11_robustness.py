@@ -17,7 +17,7 @@ Tag: research.
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from skdpfair import DPFairClassifier
+from skdpfair import MLP, DPFairClassifier
 from skdpfair.analysis import robust_accuracy
 from skdpfair.attacks import PGD
 from skdpfair.datasets import make_two_groups
@@ -42,8 +42,7 @@ for privacy, epsilon in (("no privacy", None), ("epsilon 1", 1.0)):
             clf = DPFairClassifier(
                 "dpsgd",
                 epsilon=epsilon,
-                module="mlp",
-                hidden_layer_sizes=(16,),
+                module=MLP((16,)),
                 batch_size=400,
                 max_steps=200,
                 accountant="rdp",

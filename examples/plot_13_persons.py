@@ -17,7 +17,7 @@ from functools import partial
 import pandas as pd
 from sklearn.model_selection import GroupKFold, cross_validate
 
-from skdpfair import DPFairClassifier
+from skdpfair import DPFairClassifier, Persons
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, make_adult_panel
 from skdpfair.model_selection import plan
 from skdpfair.plotting import plot_group_bars
@@ -42,7 +42,8 @@ print({k: round(epsilon, 2) for k, epsilon in epsilons.items()})
 # With ``units``, a batch is a random sample of persons, and the mean gradient of a person's records
 # is clipped once. The same epsilon then holds for all records of a person.
 
-by_person = model(max_records_per_unit=5).fit(X, y, sensitive_features=sex, units=person)
+of_persons = model(persons=Persons(max_records=5))
+by_person = of_persons.fit(X, y, sensitive_features=sex, units=person)
 print(by_person.privacy_.statement)
 
 # %%
@@ -69,7 +70,7 @@ ax = plot_group_bars(
 
 folds = GroupKFold(3)
 scores = cross_validate(
-    model(max_records_per_unit=5),
+    of_persons,
     X,
     y,
     groups=person,
@@ -78,5 +79,5 @@ scores = cross_validate(
     params={"units": person},
 )
 print({name: f"{v.mean():.3f}" for name, v in scores.items() if name.startswith("test")})
-planned = plan(model(max_records_per_unit=5), person.nunique(), units=True, cv=folds, delta=1e-5)
+planned = plan(of_persons, person.nunique(), units=True, cv=folds, delta=1e-5)
 print(planned)

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from skdpfair.estimator import DPFairClassifier
+    from skdpfair.inputs.groups import Groups
+    from skdpfair.inputs.persons import Persons
     from skdpfair.methods import METHODS, get_method
+    from skdpfair.networks import MLP, Factory
     from skdpfair.regressor import DPFairRegressor
     from skdpfair.release import load_release
 
@@ -14,8 +17,12 @@ __version__ = "0.1.0"  # which pyproject.toml reads
 
 __all__ = [
     "METHODS",
+    "MLP",
     "DPFairClassifier",
     "DPFairRegressor",
+    "Factory",
+    "Groups",
+    "Persons",
     "__version__",
     "get_method",
     "load_release",
@@ -24,8 +31,12 @@ __all__ = [
 # imported when they are asked for, so that the command line need not wait for torch
 _HOMES = {
     "METHODS": "skdpfair.methods",
+    "MLP": "skdpfair.networks",
     "DPFairClassifier": "skdpfair.estimator",
     "DPFairRegressor": "skdpfair.regressor",
+    "Factory": "skdpfair.networks",
+    "Groups": "skdpfair.inputs.groups",
+    "Persons": "skdpfair.inputs.persons",
     "get_method": "skdpfair.methods",
     "load_release": "skdpfair.release",
 }

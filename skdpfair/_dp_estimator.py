@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from math import ceil
 from os import PathLike
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -16,25 +17,45 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from skdpfair import release
+from skdpfair._validate import is_auto
+from skdpfair.augmentations import Views
 from skdpfair.engine.memory import used_device
 from skdpfair.engine.precision import full_precision
 from skdpfair.features import Scattering2D
 from skdpfair.inputs import fitted_rows, table
 from skdpfair.inputs.columns import in_pandas
+from skdpfair.inputs.groups import Groups
+from skdpfair.inputs.persons import Persons
 from skdpfair.inputs.streaming import is_streamed
-from skdpfair.mechanism import Method
 from skdpfair.methods import get_method
+from skdpfair.networks import MLP, Factory, network_of
 from skdpfair.preprocessing._schema import encoded
 from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy.statement import UNITS
-from skdpfair.training import defaults, parameters, pictures, sklearn_callbacks
-from skdpfair.training.callbacks import diagnostics_frame
-from skdpfair.training.plan import SCORE_COUNTS, reference_estimator
+from skdpfair.training import defaults, pictures, sklearn_callbacks
+from skdpfair.training.callbacks import recorders
 from skdpfair.training.plan import plan as make_plan
+from skdpfair.training.plan import reference_estimator
 from skdpfair.training.privacy_report import account
 from skdpfair.training.processes import check_parts, process_group
+from skdpfair.training.spec import FitSpec
 from skdpfair.training.train import Trained, train
 from skdpfair.training.warm_start import PreviousFit, previous_fit
+
+# what a parameter becomes where one of its own is set, as ``module__width``
+_WRAPPED: dict[str, Callable[[Any], Any]] = {
+    "method": lambda method: get_method(method) if isinstance(method, str) else method,
+    "module": lambda module: MLP() if is_auto(module) else _features_or_network(module),
+    "optimizer": Factory,
+    "group_col": Groups,
+    "persons": lambda persons: Persons() if persons is None else persons,
+    "augment": lambda augment: augment if augment is None else Views(augment),
+}
+
+
+def _features_or_network(module: Any) -> Any:
+    is_scattering = isinstance(module, str) and module == pictures.SCATTERING
+    return Scattering2D() if is_scattering else network_of(module)
 
 
 class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
@@ -44,20 +65,11 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
     """
 
     __metadata_request__fit = {"sensitive_features": True, "units": True}
-    _absent: ClassVar[dict[str, Any]] = {}  # parameters that a subclass does not have
 
     @abc.abstractmethod
     def _read_target(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
         """Return y as an array, the classes or None, and what the net is trained on."""
 
-    def _check(self, params: dict[str, Any], method: Method) -> None:
-        """Raise on parameters that no fit takes, besides those that `parameters.check` refuses."""
-
-    def _params(self) -> dict[str, Any]:
-        params: dict[str, Any] = self._absent | self.get_params(deep=False)
-        return params
-
-    @sklearn_callbacks.with_callbacks
     def fit(
         self,
         X: Any,
@@ -83,7 +95,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             Factors of the loss of each row, from 0 to ``max_sample_weight`` if declared, applied
             before clipping.  Epsilon assumes that each follows from its own row and public facts.
         units : array of shape (n_samples,), optional
-            The person of each record, if ``unit_col`` does not name a column.
+            The person of each record, if ``persons`` names no column.
 
         Returns
         -------
@@ -116,57 +128,52 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
         UnaccountedWarning
             If a ledger counts the fits of this estimator or of its original, but not this one.
         """
-        params = self._params()
-        with process_group(params["distributed"]) as processes, ExitStack() as stack:
-            # check
-            method = get_method(self.method)
-            groups, weights = sensitive_features is not None, sample_weight is not None
-            parameters.check(params, method, groups, weights)
-            self._check(params, method)
-            stack.enter_context(full_precision(used_device(params["device"])))
+        fitted: Self = self._fit(X, y, (sensitive_features, sample_weight, units))
+        return fitted
+
+    @sklearn_callbacks.with_callbacks
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        columns: tuple[Any, Any, Any],
+        init_entropy: tuple[int, ...] | None = None,
+        extracted: table.Table | None = None,
+    ) -> Self:
+        """Fit; a reference model gets the initial weights and features of pictures of another."""
+        with process_group(getattr(self, "distributed", None)) as processes, ExitStack() as stack:
             # read
+            has_groups, has_weights, has_persons = (column is not None for column in columns)
+            spec = FitSpec.of(
+                self, has_groups=has_groups, has_weights=has_weights, has_persons=has_persons
+            )
+            stack.enter_context(full_precision(used_device(spec.device)))
             # a failed fit leaves this one as it was
-            fresh = type(self)(**{k: v for k, v in params.items() if k not in self._absent})
-            data = table.read(fresh, X, y, sensitive_features, sample_weight, units)
-            if data.classes is not None:
-                parameters.check_binary(method, data.classes, data.groups.levels)
-            parameters.check_units(method, params, data.unit is not None)
-            features = pictures.features_of(params, data.x.shape[1:])
-            shape, n_outputs = data.x.shape[1:], data.n_outputs
-            defaults.check_network(params, shape, n_outputs)
-            previous = previous_fit(self, fresh, data, features) if self.warm_start else None
-            # plan
-            share = self.__dict__.pop("_score_counts_share", 0.0)
-            check_parts(processes, fresh, method, data, share, previous)
+            fresh = type(self)(**self.get_params(deep=False))
+            data = table.read(fresh, spec, X, y, *columns)
+            spec.check_data(data)
+            spec, features = pictures.features_of(spec, data.x.shape[1:])
+            defaults.check_network(spec.module, data.x.shape[1:], data.n_outputs)
+            previous = previous_fit(self, fresh, data, features) if spec.warm_start else None
+            check_parts(processes, fresh, spec, data, previous)
             if data.weight is not None:
                 data = replace(data, most_weight=max(processes.sum((data.most_weight or 0.0,))))
-            if share:
-                params[SCORE_COUNTS] = share
-            unit = UNITS[data.adjacency]
+            # plan
             n_units, n_groups = processes.sum(data.n_units), data.groups.n_groups
-            wide = pictures.is_wide(data, features)
-            plan = make_plan(params, method, n_units, n_groups, previous, unit, wide)
+            is_wide = pictures.is_wide(data, features)
+            plan = make_plan(spec, n_units, n_groups, previous, UNITS[data.adjacency], is_wide)
             # train
             context = sklearn_callbacks.begin(self, X, y, plan.n_training_epochs)
-            init_entropy = self.__dict__.pop("_init_entropy", None)
-            shown = pictures.extracted(data, features, self.__dict__.pop("_extracted", None))
-            trained = train(params, plan, shown, context, previous, init_entropy, processes)
+            shown = pictures.extracted(data, features, extracted)
+            trained = train(spec, plan, shown, context, previous, init_entropy, processes)
             # account
-            report = account(params, trained, shown, context, previous, data.features is not None)
+            report = account(spec, trained, shown, context, previous, data.features is not None)
             # keep
             self._keep(fresh, data, features, trained, report, previous)
-        if self.keep_reference and not trained.is_interrupted:
-            network = plan.settings.module if features is None else pictures.SCATTERING
-            reference = reference_estimator(self, network)
-            reference._init_entropy = trained.init_entropy
-            reference._extracted = None if features is None else shown
-            self.reference_ = reference.fit(
-                X,
-                y,
-                sensitive_features=sensitive_features,
-                sample_weight=sample_weight,
-                units=units,
-            )
+        if spec.keep_reference and not trained.is_interrupted:
+            reference = reference_estimator(self, features or plan.settings.module)
+            same = trained.init_entropy, None if features is None else shown
+            self.reference_ = reference._fit(X, y, columns, *same)
         if context.end is not None:
             context.end()
         return self
@@ -248,7 +255,8 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
         ----------
         **params : dict
             Names and values.  ``method__<name>`` sets a parameter of the method, also where
-            ``method`` is given by name.
+            ``method`` is given by name; likewise ``module__``, ``optimizer__``, ``group_col__``,
+            ``persons__`` and ``augment__``.
 
         Returns
         -------
@@ -260,9 +268,11 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
         ValueError
             If there is no parameter of a name.
         """
-        method = params.get("method", self.method)
-        if isinstance(method, str) and any(key.startswith("method__") for key in params):
-            params = {**params, "method": get_method(method)}
+        nested = {name.partition("__")[0] for name in params if "__" in name}
+        for name, wrap in _WRAPPED.items():
+            value = params.get(name, getattr(self, name, None))
+            if name in nested and not hasattr(value, "get_params"):
+                params[name] = wrap(value)
         super().set_params(**params)
         return self
 
@@ -313,8 +323,9 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
         kept |= {} if data.classes is None else {"classes_": data.classes}
         if persons := data.persons or (previous and previous.persons):
             kept["_persons"] = persons
-        if self.diagnostics:
-            kept["diagnostics_"] = diagnostics_frame(net, data.groups.levels, self.callbacks)
+        for recorder in recorders(self.callbacks):
+            if hasattr(recorder, "frame_"):
+                kept["diagnostics_"] = recorder.frame_
         is_first = previous is None and data.classes is not None
         if is_first and isinstance(data.x, np.ndarray) and not is_streamed(data.x):
             fitted_rows.remember(net, data.x, data.y)

@@ -376,6 +376,33 @@ def _satisfies(value: Any, constraint: Any) -> bool:
         return False
 
 
+class ParameterObject(BaseEstimator):
+    """Parameters that belong together, as one parameter of an estimator.
+
+    ``_parameter_constraints`` holds their constraints, as scikit-learn writes them.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
+
+    def checked(self) -> Self:
+        """Return a copy whose values are Python's own.
+
+        Returns
+        -------
+        ParameterObject
+            Of the same class.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a value breaks its constraint.
+        """
+        of = f" of {type(self).__name__}"
+        values = self.get_params(deep=False).items()
+        limits = self._parameter_constraints
+        return type(self)(**{k: check_parameter(k, v, limits[k], of) for k, v in values})
+
+
 class AutoParameters(BaseEstimator):
     """An object with scikit-learn parameters that may be ``"auto"``.
 

@@ -1,10 +1,12 @@
 """Random views of records, each made from its own record, so that training stays private."""
 
 from collections.abc import Callable
-from typing import TypeAlias
+from numbers import Integral
+from typing import Any, TypeAlias
 
 import torch
 from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import Interval
 from torch import Tensor, nn
 
 from skdpfair import _validate
@@ -19,8 +21,8 @@ Augment: TypeAlias = Callable[[Tensor], Tensor]
 class FlipAndShift(BaseEstimator):
     """Mirror pictures from left to right at random, and shift them by a few pixels.
 
-    ``DPFairClassifier(augment=FlipAndShift(), n_augmentations=8)`` trains on 8 views of each
-    picture in every step, and a grid search can vary ``augment__shift``.  Records of three axes are
+    ``DPFairClassifier(augment=Views(FlipAndShift(), n=8))`` trains on 8 views of each picture in
+    every step, and a grid search can vary ``augment__augment__shift``.  Records of three axes are
     (channels, height, width), or (height, width, channels) if only the last axis has length 1 or 3
     of these two; other records have height and width in their last two axes.
 
@@ -94,6 +96,51 @@ def _shifted(x: Tensor, axis: int, most: int) -> Tensor:
     shape = [1] * x.dim()
     shape[0], shape[axis] = len(x), n
     return x.gather(axis, at.view(shape).expand(x.shape))
+
+
+class Views(_validate.ParameterObject):
+    """Several random views of each record, as the parameter ``augment`` of an estimator.
+
+    Parameters
+    ----------
+    augment : callable
+        ``augment(x)`` returns other records, see :func:`check_augment`.
+    n : int >= 1, default=1
+        Number of views of a record in a step.  Their gradients are averaged and clipped as one, so
+        epsilon is the same for any number.
+
+    Examples
+    --------
+    >>> Views(FlipAndShift(shift=2), n=4).get_params()["augment__shift"]
+    2
+    """
+
+    _parameter_constraints = {
+        "augment": [callable],
+        "n": [Interval(Integral, 1, 2**63 - 1, closed="both")],
+    }
+
+    def __init__(self, augment: Augment, n: int = 1) -> None:
+        self.augment = augment
+        self.n = n
+
+    @classmethod
+    def of(cls, augment: Any) -> "Views | None":
+        """Return the ``augment`` of an estimator in one form.
+
+        Parameters
+        ----------
+        augment : callable, Views or None
+            As given to the estimator.
+
+        Returns
+        -------
+        Views or None
+            Checked; None for the records themselves.
+        """
+        if augment is None:
+            return None
+        return (augment if isinstance(augment, cls) else cls(augment)).checked()
 
 
 def views(

@@ -17,14 +17,16 @@ from torch import nn
 
 from skdpfair import _validate
 from skdpfair._dp_estimator import DPEstimator
-from skdpfair.augmentations import Augment
+from skdpfair.augmentations import Augment, Views
 from skdpfair.engine.step import Attack
 from skdpfair.inputs import labels, persons, table
 from skdpfair.inputs.columns import check_indexes
+from skdpfair.inputs.groups import Groups
+from skdpfair.inputs.persons import Persons
 from skdpfair.mechanism import Method
 from skdpfair.methods import get_method
 from skdpfair.metrics._arguments import check_kind
-from skdpfair.training import parameters
+from skdpfair.networks import Factory
 
 
 class DPFairClassifier(ClassifierMixin, DPEstimator):
@@ -42,50 +44,31 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         that is at most 1/(10 n).
     noise_multiplier : float >= 0 or None, default=None
         Noise instead of a budget (with ``epsilon=None``); 0 clips without noise.
-    group_col : str, int, "target", list of these, or None, default=None
+    group_col : str, int, "target", list of these, Groups or None, default=None
         Column(s) of X that hold the groups; several make intersections; "target" takes the
-        class labels.  The columns are not features unless ``group_as_feature``.
-    groups : list or None, default=None
-        The public set of groups.  None reads them off the data, an assumption on record.
+        class labels.  The columns are not features.  :class:`skdpfair.Groups` declares the public
+        set of groups, too, which is else read off the data, an assumption on record.
     classes : list or None, default=None
         The public set of classes, likewise.
-    group_as_feature : bool, default=False
-        Whether the model sees the group columns, which must then be numbers.
-    unit_col : str, int or None, default=None
-        Column of X that names the person of each record, never a feature.  The guarantee is then
-        for all records of a person: batches are samples of persons, and the gradients of a
-        person's records are averaged and clipped as one.  Her group is that of most of her
-        records.
-    max_records_per_unit : int >= 1 or None, default=None
-        Public bound on the records of one person, needed with ``unit_col`` or ``units``.  Without
-        these, records are sampled one by one, and the statement also says what a person with so
-        many records is guaranteed.
-    surplus_records : {"thin", "raise"}, default="thin"
-        Of a person with more records, draw ``max_records_per_unit`` at random, anew in each fit;
-        or raise an error.
-    module : {"auto", "logistic", "mlp", "cnn", "scattering"}, class or factory, default="auto"
-        The network, or a torch.nn.Module class or factory of one, which maps (batch, ...) to
-        logits (batch, n_classes).  "scattering" is a linear model on the public features
+    persons : Persons or None, default=None
+        :class:`skdpfair.Persons` names the person of each record and bounds the records of one:
+        the guarantee is then for all records of a person.
+    module : str, MLP, CNN, Scattering2D, Factory, class or function, default="auto"
+        The network: "logistic", "mlp", "cnn" or "scattering"; one of these as an object with its
+        sizes, such as :class:`skdpfair.MLP`; or a torch.nn.Module class or a function that makes
+        one, with its arguments in a :class:`skdpfair.Factory`, which maps (batch, ...) to logits
+        (batch, n_classes).  "scattering" is a linear model on the public features
         :class:`skdpfair.features.Scattering2D` of pictures.  "auto" chooses it for records of 2 or
         3 axes, of 8 x 8 pixels or more; for others, a linear model or a small MLP.  "cnn" takes
         (height, width), or a channel axis first or, if of length 1 or 3, last.  What is frozen
         in a module (``requires_grad=False``) is public by declaration, batch normalisation too.
-    module_params : dict or None, default=None
-        Keyword arguments of the module; of `Scattering2D`, with ``module="scattering"``.
-    hidden_layer_sizes : tuple of int or "auto", default="auto"
-        Of an MLP: given with ``module="auto"``, they choose one.  "auto" means (256, 256), as in
-        the papers, with ``module="mlp"``, and (32,) where ``module="auto"`` chooses an MLP.  The
-        larger network takes several times as long, and is seldom better.
-    activation : {"tanh", "relu", "sigmoid", "gelu"}, default="tanh"
-        Of ``module="mlp"`` and ``"cnn"``.
-    optimizer : torch.optim class, its name, or "auto", default="auto"
+    optimizer : torch.optim class, its name, Factory, or "auto", default="auto"
         "auto" is SGD: with damped momentum 0.9 while ``lr`` is "auto", plain once it is given.
-    optimizer_params : dict or None, default=None
-        Keyword arguments of the optimizer.
+        A :class:`skdpfair.Factory` holds the class with its arguments.
     lr : float > 0 or "auto", default="auto"
         Learning rate.
     batch_size : int or "auto", default="auto"
-        Expected number of records (persons, with ``unit_col`` or ``units``) in a Poisson batch;
+        Expected number of records (persons, if they are named) in a Poisson batch;
         the rate is 1 / ceil(n / batch_size).
     max_epochs : int or "auto", default="auto"
         Passes over the data.
@@ -100,14 +83,12 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     attack : callable or None, default=None
         Adversarial training: :class:`skdpfair.attacks.PGD`, or any ``attack(module, x, y)`` that
         returns the inputs to train on, each made from its own record.
-    augment : callable or None, default=None
+    augment : callable, Views or None, default=None
         Random views of the records: :class:`skdpfair.augmentations.FlipAndShift`, or any
         ``augment(x)`` that returns records of the same shape, each made from its own record.  In
-        every step, each record is replaced by new views of it, before ``attack``.  Records that
-        are predicted, in ``validation_data`` or in diagnostics are left as they are.
-    n_augmentations : int >= 1, default=1
-        Number of views of a record in a step.  Their gradients are averaged and clipped as one,
-        so epsilon is the same for any number.
+        every step, each record is replaced by new views of it, before ``attack``; by several with
+        :class:`skdpfair.augmentations.Views`.  Records that are predicted, in ``validation_data``
+        or seen by recorders are left as they are.
     class_weight : dict or None, default=None
         Fixed public factors of the loss per class, applied before clipping.
     max_sample_weight : float > 0 or None, default=None
@@ -125,12 +106,11 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     keep_reference : bool, default=False
         Also train the non-private reference model and keep it in ``reference_``: the same network
         and initial weights; other settings at "auto" are those of a model without privacy.
-    diagnostics : bool, default=False
-        Record mean loss and gradient norm of each group over training, in ``diagnostics_``; with a
-        :class:`skdpfair.analysis.GroupRecorder` among ``callbacks``, what that keeps.
-        These are NOT private: the fitted object must not be released, and ``privacy_`` says so.
     callbacks : list of skorch callbacks or None, default=None
-        Called at epoch ends, and at batch ends if they override that.
+        Called at epoch ends, and at batch ends if they override that.  A
+        :class:`skdpfair.analysis.GroupRecorder` keeps losses and gradient norms of each group in
+        ``diagnostics_``.  These are NOT private: the fitted object must not be released, and
+        ``privacy_`` says so.
     device : str or "auto", default="auto"
         "auto" is "cuda" if there is one, else "cpu".
     distributed : "auto" or None, default=None
@@ -172,7 +152,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         Number of records, or of persons, times mu, the privacy parameter of Gaussian DP; infinite
         without noise.
     diagnostics_ : DataFrame with columns step, group, n_samples, loss, gradient_norm, ...
-        If ``diagnostics``; never pickled.
+        That of a recorder among ``callbacks``; never pickled.
     reference_ : DPFairClassifier
         The non-private reference model, if ``keep_reference``; never pickled.
 
@@ -191,8 +171,6 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     True
     """
 
-    _parameter_constraints = parameters.CONSTRAINTS
-
     def __init__(
         self,
         method: str | Method = "global_adapt",
@@ -200,19 +178,11 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         epsilon: float | None = 1.0,
         delta: float | str = "auto",
         noise_multiplier: float | None = None,
-        group_col: str | int | list[str | int] | None = None,
-        groups: Sequence[Any] | None = None,
+        group_col: str | int | list[str | int] | Groups | None = None,
         classes: Sequence[Any] | None = None,
-        group_as_feature: bool = False,
-        unit_col: str | int | None = None,
-        max_records_per_unit: int | None = None,
-        surplus_records: str = "thin",
-        module: str | Callable[..., nn.Module] = "auto",
-        module_params: Mapping[str, Any] | None = None,
-        hidden_layer_sizes: Sequence[int] | str = "auto",
-        activation: str = "tanh",
-        optimizer: str | Callable[..., torch.optim.Optimizer] = "auto",
-        optimizer_params: Mapping[str, Any] | None = None,
+        persons: Persons | None = None,
+        module: str | Callable[..., nn.Module] | Any = "auto",
+        optimizer: str | Callable[..., torch.optim.Optimizer] | Factory = "auto",
         lr: float | str = "auto",
         batch_size: int | str = "auto",
         max_epochs: int | str = "auto",
@@ -220,8 +190,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         iterate_average: float | str = "auto",
         max_physical_batch_size: int | str = "auto",
         attack: Attack | None = None,
-        augment: Augment | None = None,
-        n_augmentations: int = 1,
+        augment: Augment | Views | None = None,
         class_weight: Mapping[Any, float] | None = None,
         max_sample_weight: float | None = None,
         validation_data: tuple[Any, Any] | None = None,
@@ -229,7 +198,6 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         accountant: str = "pld",
         noise: str = "standard",
         keep_reference: bool = False,
-        diagnostics: bool = False,
         callbacks: Sequence[Any] | None = None,
         device: str = "auto",
         distributed: str | None = None,
@@ -241,18 +209,10 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         self.delta = delta
         self.noise_multiplier = noise_multiplier
         self.group_col = group_col
-        self.groups = groups
         self.classes = classes
-        self.group_as_feature = group_as_feature
-        self.unit_col = unit_col
-        self.max_records_per_unit = max_records_per_unit
-        self.surplus_records = surplus_records
+        self.persons = persons
         self.module = module
-        self.module_params = module_params
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
         self.optimizer = optimizer
-        self.optimizer_params = optimizer_params
         self.lr = lr
         self.batch_size = batch_size
         self.max_epochs = max_epochs
@@ -261,7 +221,6 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         self.max_physical_batch_size = max_physical_batch_size
         self.attack = attack
         self.augment = augment
-        self.n_augmentations = n_augmentations
         self.class_weight = class_weight
         self.max_sample_weight = max_sample_weight
         self.validation_data = validation_data
@@ -269,7 +228,6 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         self.accountant = accountant
         self.noise = noise
         self.keep_reference = keep_reference
-        self.diagnostics = diagnostics
         self.callbacks = callbacks
         self.device = device
         self.distributed = distributed
@@ -432,7 +390,7 @@ def persons_of(model: Any, X: Any, n_samples: int, units: Any) -> np.ndarray | N
     n_samples : int
         Number of records.
     units : array-like of shape (n_samples,) or None
-        The persons, if ``unit_col`` does not name their column.
+        The persons, if ``persons`` of the classifier names no column.
 
     Raises
     ------
@@ -441,13 +399,13 @@ def persons_of(model: Any, X: Any, n_samples: int, units: Any) -> np.ndarray | N
     """
     classifier = classifier_of(model)
     if classifier is model:
-        at = persons.columns(X, classifier.unit_col, classifier.group_col)
+        at = persons.columns(X, classifier.persons, classifier.group_col)
         return persons.encode(X, n_samples, at=at, units=units)
-    if classifier.unit_col is not None:
+    if (column := persons.Persons.of(classifier.persons).column) is not None:
         raise ValueError(
-            f"unit_col={_validate.safe_repr(classifier.unit_col)} names a column of what the steps "
-            "of the pipeline return, which is not known before they are fitted. Set unit_col=None, "
-            "and pass the persons of all records as fit(..., units=...)."
+            f"persons={_validate.safe_repr(column)} names a column of what the steps of the "
+            "pipeline return, which is not known before they are fitted. Leave out column=, and "
+            "pass the persons of all records as fit(..., units=...)."
         )
     return persons.encode(None, n_samples, at=[], units=units)
 

@@ -1,23 +1,189 @@
 """The built-in modules: logistic regression, multi-layer perceptron, small CNN."""
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import torch
+from sklearn.utils._param_validation import StrOptions
 from torch import nn
 
-from skdpfair._validate import error_context, safe_repr
+from skdpfair._validate import (
+    ParameterObject,
+    error_context,
+    integer,
+    listed,
+    one_of,
+    safe_repr,
+)
 
-_MOST_WEIGHTS = 2**28  # of a built-in network: one GiB, and a fit holds several of that size
+__all__ = ["CNN", "MLP", "Factory"]
+
+MAX_WEIGHTS = 2**28  # of a built-in network: one GiB, and a fit holds several of that size
+MODULES = ("auto", "logistic", "mlp", "cnn", "scattering")
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "sigmoid": nn.Sigmoid, "gelu": nn.GELU}
 
 
-@dataclass(frozen=True)
 class Factory:
-    """A factory that makes the module of a fit, repeatedly and in any process.
+    """A class or function with keyword arguments, as the parameter of an estimator.
+
+    A search reaches the arguments: those of ``module=Factory(MyNet, width=64)`` by
+    ``module__width``.
+
+    Parameters
+    ----------
+    make : class, function or str
+        What is called; an optimizer of `torch.optim` may be given by name.
+    **params
+        Its keyword arguments.
+
+    Examples
+    --------
+    >>> sgd = Factory("SGD", momentum=0.9)
+    >>> sgd.set_params(nesterov=True)
+    Factory('SGD', momentum=0.9, nesterov=True)
+    """
+
+    def __init__(self, make: Any, /, **params: Any) -> None:
+        self.make, self.params = make, params
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the keyword arguments.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Ignored.
+
+        Returns
+        -------
+        dict
+            Values by name.
+        """
+        return dict(self.params)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set keyword arguments.
+
+        Parameters
+        ----------
+        **params
+            Names and values.
+
+        Returns
+        -------
+        Factory
+            Itself.
+        """
+        self.params = self.params | params
+        return self
+
+    def __sklearn_clone__(self) -> Self:
+        return type(self)(self.make, **copy.deepcopy(self.params))
+
+    def __repr__(self) -> str:
+        make = getattr(self.make, "__name__", repr(self.make))
+        return f"Factory({', '.join([make, *(f'{k}={v!r}' for k, v in self.params.items())])})"
+
+
+_ACTIVATION = [StrOptions(set(ACTIVATIONS))]
+
+
+class MLP(ParameterObject):
+    """A multi-layer perceptron, as the ``module`` of an estimator.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : tuple of int, default=(256, 256)
+        Widths of the hidden layers, by default those of the papers.
+    activation : {"tanh", "relu", "sigmoid", "gelu"}, default="tanh"
+        Activation between the layers.
+    zero_output : bool, default=False
+        Start the output layer at zero and the others LeCun-uniform, so that all groups start
+        with the same logits; otherwise use torch's own initial weights.
+
+    Examples
+    --------
+    >>> from skdpfair import DPFairClassifier
+    >>> clf = DPFairClassifier(module=MLP((64,))).set_params(module__activation="relu")
+    >>> clf.module
+    MLP(activation='relu', hidden_layer_sizes=(64,))
+    """
+
+    _parameter_constraints = {
+        "hidden_layer_sizes": ["array-like"],
+        "activation": _ACTIVATION,
+        "zero_output": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        hidden_layer_sizes: Sequence[int] = (256, 256),
+        activation: str = "tanh",
+        zero_output: bool = False,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.zero_output = zero_output
+
+    def checked(self) -> Self:
+        """Return a copy whose values are Python's own, see `ParameterObject.checked`.
+
+        Returns
+        -------
+        MLP
+            The copy.
+        """
+        network = super().checked()
+        network.hidden_layer_sizes = _sizes("hidden_layer_sizes", self.hidden_layer_sizes)
+        return network
+
+
+class CNN(ParameterObject):
+    """The CNN of the papers: 3x3 convolutions without pooling, and a linear layer.
+
+    Parameters
+    ----------
+    activation : {"tanh", "relu", "sigmoid", "gelu"}, default="tanh"
+        Activation after each convolution.
+    channels : tuple of int, default=(32, 16)
+        Output channels of the convolutions.
+
+    Examples
+    --------
+    >>> CNN(channels=(8,)).get_params()
+    {'activation': 'tanh', 'channels': (8,)}
+    """
+
+    _parameter_constraints = {"activation": _ACTIVATION, "channels": ["array-like"]}
+
+    def __init__(self, activation: str = "tanh", channels: Sequence[int] = (32, 16)) -> None:
+        self.activation = activation
+        self.channels = channels
+
+    def checked(self) -> Self:
+        """Return a copy whose values are Python's own, see `ParameterObject.checked`.
+
+        Returns
+        -------
+        CNN
+            The copy.
+        """
+        network = super().checked()
+        network.channels = _sizes("channels", self.channels)
+        return network
+
+
+def _sizes(name: str, values: Any) -> tuple[int, ...]:
+    return tuple(integer(name, value) for value in listed(name, values, "integers"))
+
+
+@dataclass(frozen=True)
+class ModuleFactory:
+    """Makes the module of a fit, repeatedly and in any process.
 
     Parameters
     ----------
@@ -27,12 +193,6 @@ class Factory:
         Keyword arguments of ``make``.
     in_shape : tuple of int
         Shape of one record.
-
-    Examples
-    --------
-    >>> made = Factory(nn.Linear, {"in_features": 3, "out_features": 2}, in_shape=(3,))
-    >>> made(), made() is made()
-    (Linear(in_features=3, out_features=2, bias=True), False)
     """
 
     make: Callable[..., Any]
@@ -40,20 +200,9 @@ class Factory:
     in_shape: tuple[int, ...]
 
     def __call__(self) -> nn.Module:
-        """Return a new module.
-
-        Returns
-        -------
-        torch.nn.Module
-            Of float32; its initial weights are drawn from torch's global generator.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If ``make`` fails, or makes something else.
-        """
+        """Return a new module of float32, drawn from torch's global generator."""
         name = safe_repr(getattr(self.make, "__name__", self.make))
-        with error_context("module", f"{name} cannot be made with module_params"):
+        with error_context("module", f"{name} cannot be made with its arguments"):
             made = self.make(**self.params)
         if not isinstance(made, nn.Module):
             raise TypeError(
@@ -62,81 +211,65 @@ class Factory:
         return made.float()  # as the records are, whatever torch's default is
 
 
-def factory(
-    module: str | Callable[..., nn.Module],
+def network_of(module: Any) -> Any:
+    """Return the ``module`` of an estimator in one form, checked.
+
+    It is "auto", "logistic" or "scattering", or an object with the arguments.
+
+    >>> network_of("mlp"), network_of(nn.Identity)
+    (MLP(), Factory(Identity))
+    """
+    if isinstance(module, nn.Module):
+        raise TypeError(
+            "module must be a class or a factory, got an instance of "
+            f"{type(module).__name__}. Pass the class, or Factory(class, **arguments), so that "
+            "clones start afresh."
+        )
+    if isinstance(module, str):
+        module = {"mlp": MLP(), "cnn": CNN()}.get(one_of("module", module, MODULES), str(module))
+    if isinstance(module, ParameterObject):
+        return module.checked()
+    is_features = hasattr(module, "image_shape") and not isinstance(module, type)
+    if isinstance(module, (str, Factory)) or is_features:
+        return module
+    if callable(module):
+        return Factory(module)
+    raise TypeError(
+        f"module must be one of {', '.join(map(repr, MODULES))}, an object such as MLP(), or a "
+        f"class or function that makes a torch.nn.Module, got {safe_repr(module)}."
+    )
+
+
+def module_factory(
+    network: Any,
     in_shape: Sequence[int],
     n_classes: int,
-    *,
-    hidden_layer_sizes: Sequence[int],
-    activation: str,
-    initial_logits: Sequence[float] | None,
-    params: dict[str, Any],
-) -> Factory:
-    """Return the factory of the module that the estimator's parameters name.
+    initial_logits: Sequence[float] | None = None,
+) -> ModuleFactory:
+    """Return what makes the modules of a network, as `network_of` returns it.
 
-    Parameters
-    ----------
-    module : {"logistic", "mlp", "cnn"} or callable
-        Name of the network, or a class or function that makes it.
-    in_shape : tuple of int
-        Shape of one record.
-    n_classes : int
-        Number of outputs.
-    hidden_layer_sizes : tuple of int
-        Widths of the hidden layers of "mlp".
-    activation : {"tanh", "relu", "sigmoid", "gelu"}
-        Activation of "mlp" and "cnn".
-    initial_logits : tuple of float or None
-        Initial logits of an output layer whose weights start at zero.
-    params : dict[str, Any]
-        Keyword arguments that override the above.
+    ``initial_logits`` are those of an output layer whose weights start at zero.
 
-    Returns
-    -------
-    Factory
-        It makes a new module on each call.
-
-    Examples
-    --------
-    >>> options = {"hidden_layer_sizes": (8,), "activation": "relu", "initial_logits": None}
-    >>> made = factory("mlp", (4,), 2, **options, params={"activation": "tanh"})
-    >>> made.params["hidden_layer_sizes"], made.params["activation"]
-    ((8,), 'tanh')
+    >>> module_factory(MLP((8,)), (4,), 2).params["hidden_layer_sizes"]
+    (8,)
     """
-    if callable(module):
-        return Factory(module, params, tuple(in_shape))
-    given = {"in_shape": tuple(in_shape), "n_classes": n_classes}
-    if module == "logistic":
-        given |= {"initial_logits": initial_logits}
-    if module == "mlp":
-        given |= {"initial_logits": initial_logits}
-        given |= {"hidden_layer_sizes": tuple(hidden_layer_sizes), "activation": activation}
-    if module == "cnn":
-        given |= {"activation": activation}
-    return Factory(_BUILTIN[module], given | params, tuple(in_shape))
+    shape = tuple(in_shape)
+    if isinstance(network, Factory):
+        return ModuleFactory(network.make, network.params, shape)
+    params = {"in_shape": shape, "n_classes": n_classes}
+    if isinstance(network, CNN):
+        return ModuleFactory(small_cnn, params | network.get_params(), shape)
+    params["initial_logits"] = initial_logits
+    if isinstance(network, MLP):
+        return ModuleFactory(mlp, params | network.get_params(), shape)
+    return ModuleFactory(logistic, params, shape)
 
 
 def logistic(
     in_shape: Sequence[int], n_classes: int, initial_logits: Sequence[float] | None = None
 ) -> nn.Module:
-    """Return a softmax regression with weights that start at zero.
+    """Return a softmax regression whose weights start at zero, with ``initial_logits`` if given.
 
-    Parameters
-    ----------
-    in_shape : tuple of int
-        Shape of one record.
-    n_classes : int
-        Number of outputs.
-    initial_logits : tuple of float, optional
-        Initial logits of all records; zeros by default.
-
-    Returns
-    -------
-    torch.nn.Module
-        A Linear layer, after a Flatten layer if records have several axes.
-
-    Examples
-    --------
     >>> logistic((3,), 2, initial_logits=(1.0, -1.0))(torch.ones(1, 3)).tolist()
     [[1.0, -1.0]]
     """
@@ -153,36 +286,10 @@ def mlp(
     zero_output: bool = False,
     initial_logits: Sequence[float] | None = None,
 ) -> nn.Sequential:
-    """Return a multi-layer perceptron.
+    """Return a multi-layer perceptron, see `MLP`.
 
-    Parameters
-    ----------
-    in_shape : tuple of int
-        Shape of one record.
-    n_classes : int
-        Number of outputs.
-    hidden_layer_sizes : tuple of int, default=(256, 256)
-        Widths of the hidden layers.
-    activation : {"tanh", "relu", "sigmoid", "gelu"}, default="tanh"
-        Activation between the layers.
-    zero_output : bool, default=False
-        Start the output layer at zero and the others LeCun-uniform, so that all groups start
-        with the same logits; otherwise use torch's own initial weights.
-    initial_logits : tuple of float, optional
-        These logits, with ``zero_output``; zeros by default.
+    ``initial_logits`` are those of all records, with ``zero_output``; zeros by default.
 
-    Returns
-    -------
-    torch.nn.Sequential
-        Linear layers with activations between them.
-
-    Raises
-    ------
-    ValueError
-        If the network has more weights than a fit can hold.
-
-    Examples
-    --------
     >>> mlp((4,), 2, hidden_layer_sizes=(8,), activation="relu")
     Sequential(
       (0): Linear(in_features=4, out_features=8, bias=True)
@@ -191,9 +298,9 @@ def mlp(
     )
     """
     widths = [math.prod(in_shape), *hidden_layer_sizes, n_classes]
-    if sum(a * b for a, b in pairwise(widths)) > _MOST_WEIGHTS:
+    if sum(a * b for a, b in pairwise(widths)) > MAX_WEIGHTS:
         raise ValueError(
-            f"hidden_layer_sizes={safe_repr(hidden_layer_sizes)} makes more than {_MOST_WEIGHTS} "
+            f"hidden_layer_sizes={safe_repr(hidden_layer_sizes)} makes more than {MAX_WEIGHTS} "
             "weights, which no fit can hold. Give smaller ones."
         )
     width = widths[0]
@@ -218,28 +325,8 @@ def small_cnn(
     activation: str = "tanh",
     channels: Sequence[int] = (32, 16),
 ) -> nn.Sequential:
-    """Return the CNN of the papers: 3x3 convolutions without pooling, and a linear layer.
+    """Return the CNN of the papers, see `CNN`, for pictures of two or three axes.
 
-    Parameters
-    ----------
-    in_shape : tuple of int
-        (height, width), (channels, height, width) or (height, width, channels) of one record, see
-        `has_channels_last`.
-    n_classes : int
-        Number of outputs.
-    activation : {"tanh", "relu", "sigmoid", "gelu"}, default="tanh"
-        Activation after each convolution.
-    channels : tuple of int, default=(32, 16)
-        Output channels of the convolutions.
-
-    Returns
-    -------
-    torch.nn.Sequential
-        The convolutions with their activations, a Flatten and a Linear layer; before them, what
-        puts channels first.
-
-    Examples
-    --------
     >>> module = small_cnn((28, 28), 10)
     >>> module(torch.zeros(5, 28, 28)).shape, sum(p.numel() for p in module.parameters())
     (torch.Size([5, 10]), 97114)
@@ -256,29 +343,7 @@ def small_cnn(
 
 
 def check_pictures(module: str, shape: Sequence[int]) -> None:
-    """Raise if records have not the two or three axes of pictures.
-
-    Parameters
-    ----------
-    module : str
-        Name of the network, for the message.
-    shape : tuple of int
-        Shape of one record.
-
-    Raises
-    ------
-    ValueError
-        With the call of ``reshape`` for square pictures, if there is one.
-
-    Examples
-    --------
-    >>> check_pictures("cnn", (784,))
-    Traceback (most recent call last):
-    ...
-    ValueError: module='cnn' needs pictures, X of shape (n, height, width), (n, channels, height,
-    width) or (n, height, width, channels), got records of shape (784,). Reshape X: for square
-    pictures, X.reshape(-1, 28, 28).
-    """
+    """Raise ValueError if records have not the two or three axes of pictures."""
     if len(shape) in (2, 3):
         return
     size, square = math.prod(shape), "X.reshape(-1, height, width)"
@@ -297,49 +362,19 @@ def check_pictures(module: str, shape: Sequence[int]) -> None:
 
 
 class ChannelsFirst(nn.Module):
-    """Move the last axis of a batch of pictures, that of channels, before height and width.
-
-    Examples
-    --------
-    >>> ChannelsFirst()(torch.zeros(5, 32, 24, 3)).shape
-    torch.Size([5, 3, 32, 24])
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
+    """Move the last axis of a batch of pictures, that of channels, before height and width."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return pictures with their channels first.
-
-        Parameters
-        ----------
-        x : Tensor of shape (batch, height, width, channels)
-            Pictures.
-
-        Returns
-        -------
-        Tensor of shape (batch, channels, height, width)
-            The same pictures.
-        """
+        """Return pictures (batch, channels, height, width)."""
         return x.permute(0, 3, 1, 2).contiguous()
 
 
 def has_channels_last(shape: Sequence[int], channels: str = "auto") -> bool:
-    """Tell whether pictures of a shape have their channels in the last axis.
+    """Return whether pictures of a shape have their channels in the last axis.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Shape of one record.
-    channels : {"auto", "first", "last", "none"}, default="auto"
-        "auto" is "last" where the last of three axes has length 1 or 3, and the first has not.
+    With ``channels="auto"``, that is where the last of three axes has length 1 or 3, and the first
+    has not.
 
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
     >>> has_channels_last((32, 24, 3)), has_channels_last((3, 32, 24)), has_channels_last((32, 24))
     (True, False, False)
     """
@@ -362,6 +397,3 @@ def _lecun_uniform(module: nn.Sequential) -> None:
             bound = math.sqrt(3 / layer.in_features)
             nn.init.uniform_(layer.weight, -bound, bound)
             nn.init.zeros_(layer.bias)
-
-
-_BUILTIN: dict[str, Callable[..., nn.Module]] = {"logistic": logistic, "mlp": mlp, "cnn": small_cnn}

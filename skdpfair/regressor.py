@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
-from sklearn.utils._param_validation import StrOptions
 from torch import nn
 
 from skdpfair._dp_estimator import DPEstimator
-from skdpfair._validate import check_parameter
-from skdpfair.augmentations import Augment
-from skdpfair.engine.losses import REGRESSION
+from skdpfair.augmentations import Augment, Views
 from skdpfair.exceptions import PrivacyLeakWarning
-from skdpfair.inputs import groups, targets
+from skdpfair.inputs import targets
 from skdpfair.inputs.columns import by_index
+from skdpfair.inputs.groups import Groups
+from skdpfair.inputs.persons import Persons
 from skdpfair.mechanism import Method
-from skdpfair.training import parameters
-from skdpfair.training.callbacks import recorders
-
-_ABSENT = ("attack", "classes", "class_weight", "distributed", "validation_data")
+from skdpfair.networks import Factory
 
 
 class DPFairRegressor(RegressorMixin, DPEstimator):
@@ -50,23 +46,23 @@ class DPFairRegressor(RegressorMixin, DPEstimator):
         clipping limits the effect of large errors with all of them.
     delta, noise_multiplier, accountant, noise : see `DPFairClassifier`
         The budget, and how epsilon is computed.
-    group_col, groups, group_as_feature : see `DPFairClassifier`
+    group_col : see `DPFairClassifier`
         The groups; "target" is refused, as a regression has no classes.
-    unit_col, max_records_per_unit, surplus_records : see `DPFairClassifier`
+    persons : see `DPFairClassifier`
         Persons with several records.
-    module, module_params, hidden_layer_sizes, activation : see `DPFairClassifier`
+    module : see `DPFairClassifier`
         The network; a module of your own maps (batch, ...) to outputs (batch, 1), where -1 stands
         for the lower end of ``y_range``, and 1 for the upper end.
-    optimizer, optimizer_params, lr, batch_size : see `DPFairClassifier`
+    optimizer, lr, batch_size : see `DPFairClassifier`
         The steps.
     max_epochs, max_steps, iterate_average, max_physical_batch_size : see `DPFairClassifier`
         Their number, averaging and memory.
-    augment, n_augmentations : see `DPFairClassifier`
+    augment : see `DPFairClassifier`
         Random views of the records.
     max_sample_weight : float > 0 or None, default=None
         Public bound on the weights that ``fit`` takes as ``sample_weight``; None takes the largest
         of them as public, which ``privacy_.assumptions`` say.
-    warm_start, keep_reference, diagnostics, callbacks : see `DPFairClassifier`
+    warm_start, keep_reference, callbacks : see `DPFairClassifier`
         Fits in a row, the non-private reference model, and what is recorded.
     device, random_state, verbose : see `DPFairClassifier`
         Where and how a fit runs.
@@ -85,8 +81,8 @@ class DPFairRegressor(RegressorMixin, DPEstimator):
         What the fit spent, and under which assumptions.
     features_, net_, method_, lr_, batch_size_, n_steps_, n_iter_, signal_to_noise_
         As in `DPFairClassifier`.
-    diagnostics_ : DataFrame with columns step, group, n_samples, loss, gradient_norm
-        If ``diagnostics``; never pickled.
+    diagnostics_ : DataFrame
+        That of a recorder among ``callbacks``; never pickled.
     reference_ : DPFairRegressor
         The non-private reference model, if ``keep_reference``; never pickled.
 
@@ -102,12 +98,6 @@ class DPFairRegressor(RegressorMixin, DPEstimator):
     (True, True)
     """
 
-    _absent = dict.fromkeys(_ABSENT)
-    _parameter_constraints = {
-        **{k: v for k, v in parameters.CONSTRAINTS.items() if k not in _ABSENT},
-        "loss": [StrOptions(set(REGRESSION))],
-    }
-
     score = by_index(RegressorMixin.score)
 
     def __init__(
@@ -119,32 +109,22 @@ class DPFairRegressor(RegressorMixin, DPEstimator):
         loss: str = "squared",
         delta: float | str = "auto",
         noise_multiplier: float | None = None,
-        group_col: str | int | list[str | int] | None = None,
-        groups: Sequence[Any] | None = None,
-        group_as_feature: bool = False,
-        unit_col: str | int | None = None,
-        max_records_per_unit: int | None = None,
-        surplus_records: str = "thin",
-        module: str | Callable[..., nn.Module] = "auto",
-        module_params: Mapping[str, Any] | None = None,
-        hidden_layer_sizes: Sequence[int] | str = "auto",
-        activation: str = "tanh",
-        optimizer: str | Callable[..., torch.optim.Optimizer] = "auto",
-        optimizer_params: Mapping[str, Any] | None = None,
+        group_col: str | int | list[str | int] | Groups | None = None,
+        persons: Persons | None = None,
+        module: str | Callable[..., nn.Module] | Any = "auto",
+        optimizer: str | Callable[..., torch.optim.Optimizer] | Factory = "auto",
         lr: float | str = "auto",
         batch_size: int | str = "auto",
         max_epochs: int | str = "auto",
         max_steps: int | None = None,
         iterate_average: float | str = "auto",
         max_physical_batch_size: int | str = "auto",
-        augment: Augment | None = None,
-        n_augmentations: int = 1,
+        augment: Augment | Views | None = None,
         max_sample_weight: float | None = None,
         warm_start: bool = False,
         accountant: str = "pld",
         noise: str = "standard",
         keep_reference: bool = False,
-        diagnostics: bool = False,
         callbacks: Sequence[Any] | None = None,
         device: str = "auto",
         random_state: int | np.random.RandomState | np.random.Generator | None = None,
@@ -157,17 +137,9 @@ class DPFairRegressor(RegressorMixin, DPEstimator):
         self.delta = delta
         self.noise_multiplier = noise_multiplier
         self.group_col = group_col
-        self.groups = groups
-        self.group_as_feature = group_as_feature
-        self.unit_col = unit_col
-        self.max_records_per_unit = max_records_per_unit
-        self.surplus_records = surplus_records
+        self.persons = persons
         self.module = module
-        self.module_params = module_params
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
         self.optimizer = optimizer
-        self.optimizer_params = optimizer_params
         self.lr = lr
         self.batch_size = batch_size
         self.max_epochs = max_epochs
@@ -175,13 +147,11 @@ class DPFairRegressor(RegressorMixin, DPEstimator):
         self.iterate_average = iterate_average
         self.max_physical_batch_size = max_physical_batch_size
         self.augment = augment
-        self.n_augmentations = n_augmentations
         self.max_sample_weight = max_sample_weight
         self.warm_start = warm_start
         self.accountant = accountant
         self.noise = noise
         self.keep_reference = keep_reference
-        self.diagnostics = diagnostics
         self.callbacks = callbacks
         self.device = device
         self.random_state = random_state
@@ -209,45 +179,18 @@ class DPFairRegressor(RegressorMixin, DPEstimator):
         """
         return targets.unscaled(self._outputs(X)[:, 0], self.y_range_)
 
-    def _check(self, params: dict[str, Any], method: Method) -> None:
-        params["loss"] = check_parameter(
-            "loss", params["loss"], self._parameter_constraints["loss"]
-        )
-        if params["y_range"] is not None:
-            params["y_range"] = targets.range_of(params["y_range"])
-        elif params["warm_start"]:
-            raise ValueError(
-                "warm_start=True needs y_range: the targets of another fit may have other limits. "
-                "Declare public limits, such as y_range=(0, 120) for an age."
-            )
-        elif params["epsilon"] is not None or params["noise_multiplier"] is not None:
-            warnings.warn(
-                "Epsilon does not cover the smallest and the largest target, which the model "
-                "reveals since y_range=None. Declare public limits, such as y_range=(0, 120).",
-                PrivacyLeakWarning,
-                stacklevel=2,
-            )
-        if method.binary:
-            raise ValueError(
-                f"method={method.name!r} is defined for two classes, and a regression has none. "
-                'Use a method for groups such as "dpsgd_f", or "global_adapt".'
-            )
-        if groups.TARGET in groups.as_columns(params["group_col"]):
-            raise ValueError(
-                "group_col='target' takes the classes as groups, and a regression has none. Name "
-                "a column of X, or pass fit(..., sensitive_features=...)."
-            )
-        if found := recorders(params["callbacks"]):
-            raise ValueError(
-                f"callbacks holds {type(found[0]).__name__}, which measures the loss of classes. "
-                "Drop the callback: diagnostics=True alone records losses and norms by group."
-            )
-
     def _read_target(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
         y = targets.read(y)
         if len(y) == 0:
             raise ValueError("X and y have 0 samples, and a fit needs one or more.")
-        limits = self.y_range
+        limits, budget = self.y_range, (self.epsilon, self.noise_multiplier)
+        if limits is None and budget != (None, None):
+            warnings.warn(
+                "Epsilon does not cover the smallest and the largest target, which the model "
+                "reveals since y_range=None. Declare public limits, such as y_range=(0, 120).",
+                PrivacyLeakWarning,
+                stacklevel=4,
+            )
         self.y_range_ = targets.limits_of(y) if limits is None else targets.range_of(limits)
         return y, None, targets.scaled(y, self.y_range_)
 

@@ -12,8 +12,9 @@ from torch.nn.functional import cross_entropy
 
 from skdpfair import DPFairClassifier
 from skdpfair.attacks import PGD, RecordByRecord, check_attack
+from skdpfair.augmentations import Views
 from skdpfair.engine import select_strategy
-from skdpfair.networks import small_cnn
+from skdpfair.networks import CNN, small_cnn
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.InsecureSeedWarning",
@@ -250,7 +251,7 @@ attacked.register_vmap(lambda info, axes, x: (x - x.mean(axes[0], keepdim=True),
 def test_operations_outside_the_closed_list_are_refused_by_name(change):
     for params in (
         {"attack": lambda module, x, y: change(x)},
-        {"augment": change, "n_augmentations": 2},
+        {"augment": Views(change, n=2)},
     ):
         with pytest.raises(ValueError, match=r"attacked|as_strided"):
             fast(**params).fit(*digits())
@@ -326,7 +327,7 @@ def fast(**params):
 
 def test_a_private_fit_on_images_costs_the_same_epsilon():
     X, y = digits()
-    cnn = {"module": "cnn", "module_params": {"channels": (2,)}}
+    cnn = {"module": CNN(channels=(2,))}
     plain = fast(**cnn).fit(X, y)
     attacked = fast(**cnn, attack=PGD(0.1, n_steps=2)).fit(X, y)
     assert attacked.privacy_.epsilon == plain.privacy_.epsilon <= 5.0

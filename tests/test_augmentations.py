@@ -11,12 +11,14 @@ from sklearn.model_selection import GridSearchCV
 from torch import nn
 from torch.nn.functional import cross_entropy, pad
 
-from skdpfair import METHODS, DPFairClassifier, get_method
+from skdpfair import METHODS, DPFairClassifier, Persons, get_method
+from skdpfair.analysis import GroupRecorder
 from skdpfair.attacks import PGD
-from skdpfair.augmentations import FlipAndShift, check_augment, views
+from skdpfair.augmentations import FlipAndShift, Views, check_augment, views
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.mechanism import Mechanism
+from skdpfair.networks import CNN
 from skdpfair.testing import task
 from skdpfair.training.steps import TrainingLoop
 
@@ -235,10 +237,10 @@ def test_is_a_value_as_scikit_learn_knows_them():
     assert repr(augment) == "FlipAndShift(shift=2)"
     copies = clone(augment), pickle.loads(pickle.dumps(augment))
     assert all(c.get_params() == augment.get_params() for c in copies)
-    model = clone(quick(augment=augment, n_augmentations=2))
-    assert model.augment is not augment and model.n_augmentations == 2
-    assert "augment=FlipAndShift(shift=2)" in repr(model) and "n_augmentations=2" in repr(model)
-    assert model.set_params(augment__shift=3).augment.shift == 3
+    model = clone(quick(augment=Views(augment, n=2)))
+    assert model.augment.augment is not augment and model.augment.n == 2
+    assert "augment=Views(augment=FlipAndShift(shift=2), n=2)" in repr(model)
+    assert model.set_params(augment__augment__shift=3).augment.augment.shift == 3
 
 
 # --- fits ----------------------------------------------------------------------------------------
@@ -253,13 +255,11 @@ def pictures(n=120, shape=(6, 6)):
 
 def quick(method="dpsgd", **params):
     given = {"epsilon": 3.0, "max_steps": 8, "batch_size": 60, "random_state": 0}
-    given |= {"module": "cnn", "module_params": {"channels": (2,)}, "accountant": "rdp"}
-    if "module" in params:
-        del given["module_params"]
+    given |= {"module": CNN(channels=(2,)), "accountant": "rdp"}
     return DPFairClassifier(method, **(given | params))
 
 
-VIEWS = {"augment": FlipAndShift(shift=1), "n_augmentations": 3}
+VIEWS = {"augment": Views(FlipAndShift(shift=1), n=3)}
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))
@@ -269,9 +269,9 @@ def test_every_method_trains_on_views_or_says_why_not(name):
     model = quick(name, epsilon=epsilon, **VIEWS)
     groups = np.arange(len(y)) // 2 % 2
     if not METHODS[name].takes_units:
-        with pytest.raises(ValueError, match="no formula for several views of a record"):
+        with pytest.raises(ValueError, match="no formula for n=3 views of a record"):
             model.fit(X, y, sensitive_features=groups)
-        model.set_params(n_augmentations=1)
+        model.set_params(augment__n=1)
     model.fit(X, y, sensitive_features=groups)
     assert np.isfinite(model.predict_proba(X)).all()
 
@@ -283,7 +283,7 @@ def test_the_guarantee_is_that_of_a_fit_without_views():
     for name in ("unit", "n_samples", "sample_rate", "noise_multiplier", "delta", "steps"):
         assert getattr(viewed, name) == getattr(plain, name)
     persons = np.arange(len(y)) // 3
-    bounded = {"max_records_per_unit": 2, "delta": 1e-3}
+    bounded = {"persons": Persons(max_records=2), "delta": 1e-3}
     plain, viewed = (quick(**bounded, **p).fit(X, y, units=persons).privacy_ for p in ({}, VIEWS))
     assert viewed.epsilon == plain.epsilon and viewed.n_samples == plain.n_samples == 40
 
@@ -309,8 +309,8 @@ def seen_in(model, X, y, monkeypatch, **given):
 def test_views_are_drawn_anew_in_each_step_for_each_copy(persons, monkeypatch):
     X, y = np.zeros((60, 4), dtype=np.float32), np.arange(60) % 2
     given = {"units": np.arange(60) // 3} if persons else {}
-    model = quick(module="logistic", augment=jittered, n_augmentations=3)
-    model.set_params(max_records_per_unit=3 if persons else None, delta=1e-3, batch_size=20)
+    model = quick(module="logistic", augment=Views(jittered, n=3))
+    model.set_params(persons__max_records=3 if persons else None, delta=1e-3, batch_size=20)
     first = seen_in(model, X, y, monkeypatch, **given)
     assert len(first) >= 6 and all(len(x) % 3 == 0 for x in first)
     values = torch.cat(first).flatten()
@@ -332,7 +332,7 @@ def test_views_are_made_before_the_attack(monkeypatch):
 @pytest.mark.parametrize("module", ["logistic", "cnn", lambda: OfItsOwn()])
 def test_chunks_change_nothing(module):
     X, y = pictures(30)
-    params = {"augment": lambda x: x.flip(-1) + 0.1, "n_augmentations": 3, "module": module}
+    params = {"augment": Views(lambda x: x.flip(-1) + 0.1, n=3), "module": module}
     noiseless = {"epsilon": None, "noise_multiplier": 0.0, "lr": 0.5, "max_steps": 3}
     found = [
         quick(get_method("dpsgd", max_grad_norm=0.3), **params, **noiseless)
@@ -358,8 +358,9 @@ class OfItsOwn(nn.Module):
 
 def test_records_are_predicted_and_measured_as_they_are():
     X, y = pictures()
-    params = {"module": "logistic", "batch_size": len(y), "diagnostics": True}
-    hidden = {"augment": lambda x: x * 0, "n_augmentations": 2}
+    recorder = GroupRecorder(terms=False)
+    params = {"module": "logistic", "batch_size": len(y), "callbacks": [recorder]}
+    hidden = {"augment": Views(lambda x: x * 0, n=2)}
     noiseless = {"epsilon": None, "noise_multiplier": 0.0, "lr": 0.5}
     method = get_method("dpsgd", max_grad_norm=1.0)
     plain, blind = (quick(method, **params, **noiseless, **p).fit(X, y) for p in ({}, hidden))
@@ -375,11 +376,11 @@ def test_records_are_predicted_and_measured_as_they_are():
 @pytest.mark.parametrize("persons", [False, True])
 def test_sparse_rows_train_on_views_like_dense_ones(persons):
     X, y = np.eye(120, 5, dtype=np.float32), np.arange(120) % 2
-    params = {"module": "logistic", "augment": lambda x: 2 * x, "n_augmentations": 2}
+    params = {"module": "logistic", "augment": Views(lambda x: 2 * x, n=2)}
     noiseless = {"epsilon": None, "noise_multiplier": 0.0, "lr": 0.5, "batch_size": 120}
     found = [
         quick(get_method("dpsgd", max_grad_norm=0.3), **(params | noiseless))
-        .set_params(max_physical_batch_size=50, max_records_per_unit=3 if persons else None)
+        .set_params(max_physical_batch_size=50, persons__max_records=3 if persons else None)
         .fit(rows, y, units=np.arange(120) // 3 if persons else None)
         .decision_function(X)
         for rows in (X, sparse.csr_array(X))
@@ -390,24 +391,23 @@ def test_sparse_rows_train_on_views_like_dense_ones(persons):
 def test_the_reference_and_copies_keep_the_views():
     X, y = pictures()
     model = quick(**VIEWS, keep_reference=True).fit(X, y)
-    assert model.reference_.n_augmentations == 3 and model.reference_.augment.shift == 1
+    assert model.reference_.augment.get_params()["augment__shift"] == 1
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    assert again.augment.get_params() == model.augment.get_params()
-    assert model.release().n_augmentations == 3
+    assert repr(again.augment) == repr(model.augment)
+    assert model.release().augment.n == 3
 
 
 def test_a_grid_over_views():
     X, y = pictures()
-    grid = {"n_augmentations": [1, 2], "augment__shift": [0, 1]}
-    search = GridSearchCV(quick(augment=FlipAndShift(), max_steps=2), grid, cv=2).fit(X, y)
+    grid = {"augment__n": [1, 2], "augment__augment__shift": [0, 1]}
+    search = GridSearchCV(quick(augment=Views(FlipAndShift()), max_steps=2), grid, cv=2).fit(X, y)
     assert len(search.cv_results_["params"]) == 4
 
 
 @pytest.mark.parametrize(
     ("params", "error", "match"),
     [
-        ({"n_augmentations": 2}, ValueError, "n_augmentations=2.*augment=None makes none"),
         ({"augment": FlipAndShift}, TypeError, r"augment must be .*FlipAndShift\(\)"),
         ({"augment": nn.Tanh()}, TypeError, "augment must be .* callable"),
         ({"augment": lambda: None}, TypeError, "augment must be .* callable"),

@@ -25,7 +25,7 @@ from skdpfair.training.defaults import resolve
 )
 def test_worked_values(n, epsilon, module, batch, unit):
     settings = resolve(n_samples=n, epsilon=epsilon, delta=auto_delta(n))
-    assert settings.module == module
+    assert settings.module == ("logistic" if module == "logistic" else defaults.AUTO_MLP)
     assert n / settings.steps_per_epoch == pytest.approx(batch, abs=1)
     if unit is not None:
         assert settings.lr_scale == pytest.approx(unit, abs=0.1)

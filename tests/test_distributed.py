@@ -18,7 +18,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from skorch.callbacks import Callback
 
-from skdpfair import METHODS, DPFairClassifier, _dp_estimator
+from skdpfair import METHODS, MLP, DPFairClassifier, Persons, _dp_estimator
+from skdpfair.analysis import GroupRecorder
 from skdpfair.attacks import PGD
 from skdpfair.budget import PrivacyLedger, charging
 from skdpfair.datasets import make_two_groups
@@ -132,7 +133,7 @@ def gradients(monkeypatch):
 @pytest.mark.parametrize("name", PRIVATE)
 def test_without_noise_two_processes_release_what_one_does(name, table, together, gradients):
     params = {"method": name, "noise_multiplier": 0.0, "batch_size": 600, "max_steps": 24}
-    params |= {"random_state": 0, "module": "mlp", "hidden_layer_sizes": (8,)}
+    params |= {"random_state": 0, "module": MLP((8,))}
     if name == "dp_is_sgd":  # groups of equal size are sampled alike
         params["method__group_probabilities"] = [0.5, 0.5]
     one = fitted(table, **params)
@@ -218,9 +219,14 @@ def test_seeded_noise_changes_with_the_records_of_any_process(table, together, g
 def test_a_process_with_an_empty_batch_takes_part(table, together):
     together.all()
     parts = [slice(0, 1), slice(1, None)]
-    params = {"method": "global_adapt", "batch_size": 20, "classes": [0, 1], "groups": ["a", "b"]}
+    params = {
+        "method": "global_adapt",
+        "batch_size": 20,
+        "classes": [0, 1],
+        "group_col__levels": ["a", "b"],
+    }
     levels = list(np.unique(table[2]))
-    params["groups"] = levels
+    params["group_col__levels"] = levels
     found = together(lambda rank: fitted(table, parts[rank], **params))
     assert not any(isinstance(clf, Exception) for clf in found), found
     assert torch.equal(weights(found[0]), weights(found[1]))
@@ -229,7 +235,11 @@ def test_a_process_with_an_empty_batch_takes_part(table, together):
 def test_groups_are_counted_over_all_processes(table, together):
     together.all()
     own = table[2] == table[2][0]
-    params = {"method": "dp_is_sgd", "groups": list(np.unique(table[2])), "classes": [0, 1]}
+    params = {
+        "method": "dp_is_sgd",
+        "group_col__levels": list(np.unique(table[2])),
+        "classes": [0, 1],
+    }
     params["method__group_count_noise_multiplier"] = 1e-3
     by_rank = [own, ~own]
 
@@ -353,7 +363,7 @@ def test_what_one_process_cannot_use_ends_the_fit_in_all(value, params, error, t
         ("epsilon", [{"epsilon": 1.0}, {"epsilon": 2.0}]),
         ("classes", [{"classes": [0, 1]}, {"classes": [0, 1, 2]}]),
         ("max_steps", [{"max_steps": 10}, {"max_steps": 11}]),
-        ("whether keep_reference", [{"keep_reference": True}, {}]),
+        ("keep_reference", [{"keep_reference": True}, {}]),
         ("whether random_state", [{"random_state": 0}, {}]),
     ],
 )
@@ -368,7 +378,7 @@ def test_processes_that_differ_are_refused(what, params, table, together):
 @pytest.mark.parametrize(
     ("what", "params"),
     [
-        ("diagnostics=True", {"diagnostics": True}),
+        ("GroupRecorder", {"callbacks": [GroupRecorder()]}),
         ("method='fairlens'", {"method": "fairlens", "noise_multiplier": None}),
         ("method='is_sgd'", {"method": "is_sgd", "noise_multiplier": None}),
     ],
@@ -382,7 +392,7 @@ def test_what_several_processes_cannot_do_is_refused(what, params, table, togeth
 def test_persons_are_refused(table, together):
     together.all()
     x, y, group = table
-    clf = DPFairClassifier(max_records_per_unit=2)
+    clf = DPFairClassifier(persons=Persons(max_records=2))
     found = together(
         lambda rank: clf.fit(x, y, sensitive_features=group, units=np.arange(600) // 2)
     )

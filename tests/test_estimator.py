@@ -34,7 +34,8 @@ from skorch.callbacks import (
 )
 from torch import nn
 
-from skdpfair import METHODS, DPFairClassifier, get_method
+from skdpfair import METHODS, MLP, DPFairClassifier, Factory, Groups, get_method
+from skdpfair.analysis import GroupRecorder
 from skdpfair.attacks import PGD
 from skdpfair.exceptions import (
     InfeasibleBudgetError,
@@ -55,7 +56,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 def fast(method="dpsgd", **params):
     defaults = {"max_steps": 20, "batch_size": 100, "epsilon": 5.0, "random_state": 0}
-    return DPFairClassifier(method, **(defaults | params))
+    return DPFairClassifier(method).set_params(**defaults | params)
 
 
 def weights(model):
@@ -103,7 +104,7 @@ def test_intersections_and_target_as_groups(table):
 
 def test_declared_groups_and_classes_are_no_assumption(table):
     X, y = table
-    declared = fast(group_col="group", groups=["a", "b", "c"], classes=[0, 1, 2]).fit(X, y)
+    declared = fast(group_col=Groups("group", ["a", "b", "c"]), classes=[0, 1, 2]).fit(X, y)
     assert list(declared.groups_) == ["a", "b", "c"] and len(declared.classes_) == 3
     assert not any("declare" in line for line in declared.privacy_.assumptions)
     assert any("declare" in line for line in fast().fit(X[["x0"]], y).privacy_.assumptions)
@@ -123,11 +124,11 @@ class Wide(nn.Module):
     "params",
     [
         {"module": "logistic"},
-        {"module": "mlp", "hidden_layer_sizes": (5, 4), "activation": "relu"},
-        {"module": Wide, "module_params": {"n_features": 6}},
+        {"module": MLP((5, 4), "relu")},
+        {"module": Factory(Wide, n_features=6)},
         {"module": lambda: nn.Sequential(nn.Linear(6, 4), nn.LayerNorm(4), nn.Linear(4, 2))},
         {"optimizer": "adam"},
-        {"optimizer": torch.optim.Adam, "lr": 0.01, "optimizer_params": {"betas": (0.8, 0.9)}},
+        {"optimizer": torch.optim.Adam, "lr": 0.01, "optimizer__betas": (0.8, 0.9)},
         {"noise": "gaussian_sum"},
         {"max_physical_batch_size": 7},
         {"class_weight": {0: 1.0, 1: 3.0}},
@@ -166,12 +167,11 @@ def test_equal_seeds_agree_bit_for_bit_and_no_seed_never_repeats(table):
 
 
 @pytest.mark.parametrize("random_state", [0, None])
-@pytest.mark.parametrize("module", ["mlp", Wide])
+@pytest.mark.parametrize("module", ["mlp", Factory(Wide, n_features=6)], ids=["mlp", "Wide"])
 def test_global_generators_are_left_alone(random_state, module, table):
     X, y = table
     before = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
-    params = {"module_params": {"n_features": 6}} if module is Wide else {}
-    model = fast(module=module, random_state=random_state, **params)
+    model = fast(module=module, random_state=random_state)
     pickle.loads(pickle.dumps(model.fit(X.drop(columns="group"), y)))
     assert torch.equal(before[0], torch.get_rng_state())
     np.testing.assert_array_equal(before[1], np.random.get_state()[1])
@@ -231,8 +231,8 @@ def test_the_reference_starts_from_the_same_weights_and_shares_nothing_else(
         return made[-1], state is not None
 
     monkeypatch.setattr(_training, "streams_of", heard)
-    still = {"lr": 1e-12, "max_steps": 1, "hidden_layer_sizes": (8,), "random_state": state}
-    models = [fast(module="mlp", keep_reference=True, **still) for _ in range(2)]
+    still = {"lr": 1e-12, "max_steps": 1, "module": MLP((8,)), "random_state": state}
+    models = [fast(keep_reference=True, **still) for _ in range(2)]
     for model in models:
         model.fit(X.drop(columns="group"), y)
         np.testing.assert_allclose(weights(model), weights(model.reference_), atol=1e-8)
@@ -394,7 +394,7 @@ BAD = [
     ({"group_col": "sex"}, ValueError, "passthrough"),
     ({"group_col": 99}, ValueError, "out of range"),
     ({"group_col": ["group", "group"]}, ValueError, "twice"),
-    ({"group_as_feature": True}, ValueError, "group"),
+    ({"group_col": Groups("group", as_feature=True)}, ValueError, "group"),
     ({"module": nn.Linear(6, 2)}, TypeError, "class or a factory"),
     ({"module": lambda: nn.Linear(6, 3)}, UnsupportedModuleError, r"\(batch, 2\)"),
     (
@@ -402,7 +402,6 @@ BAD = [
         UnsupportedModuleError,
         "GroupNorm",
     ),
-    ({"hidden_layer_sizes": (4,), "module": "cnn"}, ValueError, "those of module=.mlp"),
     ({"optimizer": "sdg"}, ValueError, "Did you mean 'sgd'"),
     ({"class_weight": "balanced"}, ValueError, "fixed public numbers"),
     ({"device": "meta"}, ValueError, "device 'meta' is not a torch device that can be used here"),
@@ -413,7 +412,6 @@ BAD = [
     ),
     ({"batch_size": 0}, ValueError, r"batch_size must be an int in the range \[1, 2\*\*63\]"),
     ({"random_state": "a"}, ValueError, r"'numpy\.random\.Generator'"),
-    ({"n_augmentations": 2}, ValueError, "augment=None makes none"),
 ]
 
 
@@ -468,12 +466,12 @@ def test_warnings(table):
         DPFairClassifier(epsilon=0.5).fit(features[:100], y[:100])
 
 
-@pytest.mark.parametrize("module, sizes", [("auto", (7,)), ("mlp", "auto"), ("auto", "auto")])
-def test_given_sizes_of_hidden_layers_make_an_mlp(module, sizes, table):
+@pytest.mark.parametrize(
+    ("module", "widths"), [(MLP((7,)), [7]), ("mlp", [256, 256]), ("auto", [])]
+)
+def test_the_reference_has_the_hidden_layers_of_the_model(module, widths, table):
     X, y = table
-    model = fast(module=module, hidden_layer_sizes=sizes, keep_reference=True, max_steps=1)
-    model.fit(X.drop(columns="group"), y)
-    widths = {("auto", "auto"): [], ("mlp", "auto"): [256, 256]}.get((module, sizes), [7])
+    model = fast(module=module, keep_reference=True, max_steps=1).fit(X.drop(columns="group"), y)
     for fitted in (model, model.reference_):
         made = [m.out_features for m in fitted.net_.module_.modules() if isinstance(m, nn.Linear)]
         assert made == [*widths, 2]
@@ -550,11 +548,11 @@ def test_values_that_are_not_finite_are_placed(table):
 
 def test_labels_and_groups_that_were_not_declared_are_named(table):
     X, y = table
-    with pytest.raises(ValueError, match="outside groups=, which") as caught:
-        fast(group_col="group", groups=["a", "b"]).fit(X.replace({"group": {"a": "c"}}), y)
+    with pytest.raises(ValueError, match=r"outside groups= .*, which") as caught:
+        fast(group_col=Groups("group", ["a", "b"])).fit(X.replace({"group": {"a": "c"}}), y)
     assert "'c'" not in str(caught.value)  # a cell of the data
     with pytest.raises(ValueError, match="add None to groups"):
-        fast(group_col="group", groups=["a", "b"]).fit(X.replace({"group": {"a": None}}), y)
+        fast(group_col=Groups("group", ["a", "b"])).fit(X.replace({"group": {"a": None}}), y)
     with pytest.raises(ValueError, match=r"single str.*set group_col="):
         fast().fit(X, y, sensitive_features="group")
     with pytest.raises(ValueError, match="outside classes"):
@@ -611,14 +609,14 @@ def test_arrays_on_disk_are_never_loaded_whole(tmp_path):
     [
         ({"module": "logistic", "max_physical_batch_size": 7}, sparse.csr_matrix),
         (
-            {"module": "mlp", "hidden_layer_sizes": (5,), "attack": PGD(0.1, input_range=None)},
+            {"module": MLP((5,)), "attack": PGD(0.1, input_range=None)},
             sparse.csc_array,
         ),
         (
             {"module": lambda: nn.Sequential(nn.Linear(6, 4), nn.LayerNorm(4), nn.Linear(4, 2))},
             sparse.coo_matrix,
         ),
-        ({"method": "fairlens_dp", "diagnostics": True}, sparse.csr_array),
+        ({"method": "fairlens_dp", "callbacks": [GroupRecorder(terms=False)]}, sparse.csr_array),
     ],
     ids=["chunks", "mlp", "own", "fairlens_dp"],
 )
@@ -770,11 +768,12 @@ def test_callbacks_that_score_public_or_disclosed_rows_are_not_refused(table):
 def test_rows_that_a_fit_discloses_can_be_scored(table):
     X, y = table
     X, own = X.drop(columns="group"), EpochScoring("accuracy", on_train=True, use_caching=False)
-    for params in ({"epsilon": None}, {"diagnostics": True}):
-        history = fast(callbacks=[own], lr=0.1, **params).fit(X, y).net_.history
+    recorder = GroupRecorder(terms=False)
+    for params in ({"epsilon": None}, {"callbacks": [own, recorder]}):
+        history = fast(lr=0.1, **{"callbacks": [own]} | params).fit(X, y).net_.history
         assert all(0 <= score <= 1 for score in history[:, "accuracy"])
     with pytest.raises(ValueError, match="EpochScoring, which scores training rows"):
-        fast(callbacks=[EpochScoring("accuracy", on_train=True)], diagnostics=True).fit(X, y)
+        fast(callbacks=[EpochScoring("accuracy", on_train=True), recorder]).fit(X, y)
 
 
 @pytest.mark.parametrize("batch_size", [250, 500, 1000])
@@ -829,8 +828,8 @@ class Padded(nn.Module):
 @pytest.mark.parametrize(
     "params",
     [
-        {"optimizer": "Adam", "optimizer_params": {"weight_decay": 0.1}, "iterate_average": 0.5},
-        {"method": "dp_sat", "optimizer_params": {"weight_decay": 0.1, "momentum": 0.9}},
+        {"optimizer": Factory("Adam", weight_decay=0.1), "iterate_average": 0.5},
+        {"method": "dp_sat", "optimizer": Factory("auto", weight_decay=0.1, momentum=0.9)},
         {"optimizer": torch.optim.Rprop},
         {"lr": "auto", "epsilon": None},
     ],

@@ -11,7 +11,7 @@ from skdpfair.inputs.groups import as_columns, encode, group_names
 
 def coded(column, **params):
     table = pd.DataFrame({"g": column})
-    defaults = {"group_col": "g", "groups": None, "sensitive_features": None}
+    defaults = {"group_col": "g", "levels": None, "sensitive_features": None}
     return encode(table, np.zeros(len(table)), **(defaults | params))
 
 
@@ -45,42 +45,40 @@ def test_kinds_of_values(values):
 def test_missing_values_need_a_level(missing):
     with pytest.raises(ValueError, match="missing values"):
         coded(["a", "b", missing])
-    groups = coded(["a", "b", missing], groups=["a", "b", None])
+    groups = coded(["a", "b", missing], levels=["a", "b", None])
     assert list(groups.code) == [0, 1, 2] and groups.declared
 
 
 def test_declared_levels_keep_their_order_and_may_be_absent():
-    groups = coded(["b", "a"], groups=["c", "b", "a"])
+    groups = coded(["b", "a"], levels=["c", "b", "a"])
     assert list(groups.code) == [1, 2] and groups.n_groups == 3
     with pytest.raises(ValueError, match="outside groups"):
-        coded(["b", "z"], groups=["a", "b"])
+        coded(["b", "z"], levels=["a", "b"])
     with pytest.raises(ValueError, match="twice"):
-        coded(["b", "a"], groups=["a", "b", "a"])
+        coded(["b", "a"], levels=["a", "b", "a"])
 
 
 def test_intersections_are_the_product():
     table = pd.DataFrame({"s": ["f", "m", "f"], "r": [1, 1, 2]})
-    groups = encode(table, np.zeros(3), group_col=["s", "r"], groups=None, sensitive_features=None)
+    groups = encode(table, np.zeros(3), group_col=["s", "r"], sensitive_features=None)
     assert list(groups.levels) == [("f", 1), ("f", 2), ("m", 1), ("m", 2)]
     assert list(groups.code) == [0, 2, 1]
     with pytest.raises(ValueError, match="tuples of 2"):
-        encode(table, np.zeros(3), group_col=["s", "r"], groups=["f"], sensitive_features=None)
+        encode(table, np.zeros(3), group_col=["s", "r"], levels=["f"], sensitive_features=None)
 
 
 def test_no_groups_at_all():
     none = {"group_col": None, "sensitive_features": None}
-    groups = encode(np.zeros((3, 1)), np.zeros(3), groups=None, **none)
+    groups = encode(np.zeros((3, 1)), np.zeros(3), **none)
     assert groups.n_groups == 1 and groups.levels is None and not groups.code.any()
     with pytest.raises(ValueError, match=r"no groups are given.*sensitive_features"):
-        encode(np.zeros((3, 1)), np.zeros(3), groups=["a"], **none)
+        encode(np.zeros((3, 1)), np.zeros(3), levels=["a"], **none)
 
 
 @pytest.mark.parametrize("shape", [(6,), (6, 2)])
 def test_groups_may_have_names_that_are_half_a_character(shape):
     names = np.array(["\ud800", "b"], dtype=object)[np.arange(np.prod(shape)) % 3 // 2]
-    found = encode(
-        None, np.zeros(6), group_col=None, groups=None, sensitive_features=names.reshape(shape)
-    )
+    found = encode(None, np.zeros(6), group_col=None, sensitive_features=names.reshape(shape))
     assert found.n_groups == 2 ** len(shape)
 
 

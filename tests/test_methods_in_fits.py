@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 from torch import nn
 
-from skdpfair import METHODS, DPFairClassifier, get_method
+from skdpfair import METHODS, MLP, DPFairClassifier, get_method
+from skdpfair.analysis import GroupRecorder
 from skdpfair.cli import main
 from skdpfair.datasets import make_two_groups
 from skdpfair.privacy import Release
@@ -135,11 +136,13 @@ class TestGroupRates:
         from skorch.callbacks import Callback
 
         class Look(Callback):
+            discloses = True
+
             def on_batch_begin(self, net, batch=None, training=None, **kwargs):
                 drawn.append(batch[0])
 
         method = get_method("dp_is_sgd", group_probabilities=np.bincount(code) / len(code))
-        told = {"callbacks": [Look()], "diagnostics": True}
+        told = {"callbacks": [Look()]}
         model = fitted(data, method, groups, batch_size=90, max_epochs=20, **told)
         rows = np.concatenate([np.asarray(x) for x in drawn])
         x = np.asarray(data.data, dtype=np.float32)
@@ -256,7 +259,7 @@ class TestWarmStart:
         with pytest.raises(ValueError, match="classes changed"):
             model.fit(data.data, np.asarray(data.target) + 5)
         with pytest.raises(ValueError, match="weights"):
-            model.set_params(module="mlp", hidden_layer_sizes=(3,)).fit(data.data, data.target)
+            model.set_params(module=MLP((3,))).fit(data.data, data.target)
         assert model.privacy_ is report
 
     def test_it_must_be_a_bool(self, data):
@@ -454,11 +457,11 @@ def test_methods_that_look_at_gradients_refuse_dropout(data):
 
 class TestDiagnostics:
     def test_they_are_recorded_by_group_and_marked(self, data):
-        model = fitted(data, "dpsgd", three(data), diagnostics=True)
+        model = fitted(data, "dpsgd", three(data), callbacks=[GroupRecorder(terms=False)])
         frame = model.diagnostics_
-        assert set(frame["group"]) == {"a", "b", "c"} and frame["step"].nunique() == model.n_iter_
+        assert set(frame["group"]) == {"a", "b", "c"}
         assert (frame[["loss", "gradient_norm"]] > 0).all(axis=None)
-        first = frame[frame["step"] == 0]
+        first = frame[frame["step"] == frame["step"].min()]
         assert np.average(first["loss"], weights=first["n_samples"]) == pytest.approx(
             math.log(2), rel=1e-5
         )  # a logistic model starts at zero
@@ -468,22 +471,25 @@ class TestDiagnostics:
     def test_they_change_nothing_and_stay_out_of_pickles(self, data):
         import pickle
 
-        plain, watched = (fitted(data, "dpsgd", diagnostics=flag) for flag in (False, True))
+        recorder = GroupRecorder(terms=False)
+        plain, watched = (fitted(data, "dpsgd", callbacks=c) for c in (None, [recorder]))
         X = data.data
         assert np.array_equal(plain.decision_function(X), watched.decision_function(X))
         assert not hasattr(plain, "diagnostics_") and plain.privacy_.releasable
         again = pickle.loads(pickle.dumps(watched))
-        assert not hasattr(again, "diagnostics_") and not hasattr(again.net_, "measured_")
+        assert not hasattr(again, "diagnostics_")
 
     def test_the_display(self, data):
         pytest.importorskip("matplotlib").use("Agg")
         from skdpfair.plotting import GroupLossDisplay
 
-        display = GroupLossDisplay.from_estimator(fitted(data, "dpsgd", diagnostics=True)).plot()
+        display = GroupLossDisplay.from_estimator(
+            fitted(data, "dpsgd", callbacks=[GroupRecorder(terms=False)])
+        ).plot()
         assert [len(axes.lines) for axes in display.axes_] == [2, 2]
         assert all({t.get_text() for t in axes.texts} == {"a", "b"} for axes in display.axes_)
         display.figure_.clear()
-        with pytest.raises(ValueError, match="diagnostics=True"):
+        with pytest.raises(ValueError, match="GroupRecorder"):
             GroupLossDisplay.from_estimator(fitted(data, "dpsgd"))
         again = GroupLossDisplay.from_results(display.frame)
         assert again.frame is display.frame

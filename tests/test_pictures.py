@@ -12,15 +12,16 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 
-from skdpfair import DPFairClassifier, load_release
+from skdpfair import MLP, DPFairClassifier, load_release
 from skdpfair.attacks import PGD
 from skdpfair.audit import audit_artifact
-from skdpfair.augmentations import FlipAndShift
+from skdpfair.augmentations import FlipAndShift, Views
 from skdpfair.features import FrozenFeatures, Scattering2D
 from skdpfair.model_selection import TradeoffResults, dg_gap_scorer, sweep
 from skdpfair.networks import small_cnn
 from skdpfair.report import model_page, results_page
 from skdpfair.training.pictures import features_of
+from skdpfair.training.spec import FitSpec
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning"),
@@ -66,7 +67,7 @@ def test_it_is_the_model_of_a_pipeline(bars, fitted):
     pipe.fit(x, y, dpfairclassifier__sensitive_features=group)
     np.testing.assert_array_equal(pipe.predict_proba(x), fitted.predict_proba(x))
     assert pipe[-1].privacy_.epsilon == fitted.privacy_.epsilon
-    named = clone(fitted).set_params(module="scattering", module_params={"J": 2})
+    named = clone(fitted).set_params(module=Scattering2D(J=2))
     named.fit(x, y, sensitive_features=group)
     np.testing.assert_array_equal(named.predict_proba(x), fitted.predict_proba(x))
 
@@ -80,12 +81,12 @@ def test_it_is_the_model_of_a_pipeline(bars, fitted):
         ((7, 12), {}, "None"),  # too small
         ((5, 12, 12), {}, "None"),  # no colours
         ((2, 3, 12, 12), {}, "None"),
-        ((12, 10), {"hidden_layer_sizes": (4,)}, "None"),
+        ((12, 10), {"module": MLP((4,))}, "None"),
         ((12, 10), {"attack": PGD(0.1, n_steps=1)}, "None"),
-        ((12, 10), {"augment": FlipAndShift(shift=1), "n_augmentations": 2}, "None"),
+        ((12, 10), {"augment": Views(FlipAndShift(shift=1), n=2)}, "None"),
         ((12, 10), {"module": "logistic"}, "None"),
         ((12, 10), {"module": "cnn"}, "None"),
-        ((12, 10), {"module": "scattering", "module_params": {"L": 4}}, "Scattering2D(L=4)"),
+        ((12, 10), {"module": Scattering2D(L=4)}, "Scattering2D(L=4)"),
     ],
 )
 def test_what_is_chosen_follows_from_public_facts(shape, params, chosen):
@@ -102,14 +103,13 @@ def test_what_is_chosen_follows_from_public_facts(shape, params, chosen):
         ((4, 32, 32), {}, "records of shape (4, 32, 32) are no pictures of 1 or 3 channels"),
         ((32, 7), {}, "pictures of shape (32, 7) have less than 8 pixels on a side"),
         ((32, 32), {"augment": FlipAndShift()}, "augment is given"),
-        ((32, 32), {"hidden_layer_sizes": (4,)}, "hidden_layer_sizes is given"),
     ],
 )
 def test_why_pixels_are_trained_on_is_logged(shape, given, reason, caplog):
-    params = DPFairClassifier(**given).get_params()
+    spec = FitSpec.of(DPFairClassifier(**given))
     with caplog.at_level(logging.INFO, "skdpfair"):
-        assert features_of(params, shape) is None
-        assert features_of(params, (5,)) is None  # a row of a table is not worth a line
+        assert features_of(spec, shape) == (spec, None)
+        assert features_of(spec, (5,)) == (spec, None)  # a row of a table is not worth a line
     assert caplog.messages == [f"module='auto': no features of pictures, as {reason}"]
 
 
@@ -140,8 +140,7 @@ def test_advice_on_missing_pixels_is_for_pictures(bars, fitted, spoilt):
     "params, shape, text",
     [
         ({}, (2, 3, 4, 5), "needs pictures"),
-        ({"module_params": {"J": 9}}, (12, 12), "J"),
-        ({"module_params": {"K": 2}}, (12, 12), "module_params"),
+        ({"module": Scattering2D(J=9)}, (12, 12), "J"),
         ({"attack": PGD(0.1)}, (12, 12), "attack=PGD.*changes pixels"),
         ({"augment": FlipAndShift()}, (12, 12), "augment=FlipAndShift.*changes pixels"),
     ],
@@ -149,7 +148,7 @@ def test_advice_on_missing_pixels_is_for_pictures(bars, fitted, spoilt):
 def test_what_cannot_be_used(params, shape, text):
     x = np.random.default_rng(0).random((50, *shape))
     with pytest.raises((ValueError, TypeError), match=text):
-        DPFairClassifier(module="scattering", **SETTINGS, **params).fit(x, np.arange(50) % 2)
+        DPFairClassifier(**{"module": "scattering"} | SETTINGS | params).fit(x, np.arange(50) % 2)
 
 
 def test_every_form_of_a_model_takes_pictures(bars, fitted, tmp_path):
@@ -219,7 +218,7 @@ def test_pictures_may_lie_in_a_memory_map(bars, fitted, tmp_path):
     x, y, group = bars
     np.save(tmp_path / "x.npy", x)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
-    own = clone(fitted).set_params(module="scattering", module_params={"cache_dir": tmp_path / "f"})
+    own = clone(fitted).set_params(module=Scattering2D(cache_dir=tmp_path / "f"))
     own.fit(mapped, y, sensitive_features=group)
     np.testing.assert_array_equal(own.predict_proba(mapped), fitted.predict_proba(x))
     assert own.features_.cache_dir is None  # pictures to predict are not kept
@@ -292,13 +291,13 @@ def test_steps_before_features_are_still_named(bars):
 def test_what_would_predict_on_other_features_is_refused(bars, tmp_path):
     x, y, _ = bars
     by_name = DPFairClassifier(module="scattering", **SETTINGS | {"max_steps": 2})
-    with pytest.raises(ValueError, match="module_params has image_shape"):
-        clone(by_name).set_params(module_params={"image_shape": (12, 10)}).fit(x, y)
-    model = clone(by_name).set_params(warm_start=True, module_params={"cache_dir": str(tmp_path)})
+    with pytest.raises(ValueError, match="module has an image_shape"):
+        clone(by_name).set_params(module__image_shape=(12, 10)).fit(x, y)
+    model = clone(by_name).set_params(warm_start=True, module__cache_dir=str(tmp_path))
     model.fit(x, y).save_release(tmp_path / "model.safetensors")
     assert str(tmp_path).encode() not in (tmp_path / "model.safetensors").read_bytes()
     with pytest.raises(ValueError, match="features of pictures changed"):
-        model.set_params(module_params={"mirror": True}).fit(x, y)
+        model.set_params(module__mirror=True).fit(x, y)
 
 
 @pytest.mark.parametrize("module", ["cnn", "scattering"])
@@ -322,5 +321,5 @@ def test_rows_of_pixels_are_refused_with_the_call_that_makes_pictures(module, si
 )
 def test_flat_rows_of_pixels_get_a_hint(width, hint, caplog):
     caplog.set_level(logging.WARNING, "skdpfair")
-    assert features_of(DPFairClassifier().get_params(), (width,)) is None
+    assert features_of(FitSpec.of(DPFairClassifier()), (width,))[1] is None
     assert hint in caplog.text and bool(caplog.text) == bool(hint)

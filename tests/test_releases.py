@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdpfair import DPFairClassifier, _dp_estimator, get_method
+from skdpfair import DPFairClassifier, Groups, Persons, _dp_estimator, get_method
 from skdpfair.engine import step as engine
 from skdpfair.inputs import persons
 from skdpfair.metrics import release_group_table
@@ -42,11 +42,16 @@ def table(persons=False):
     return X.loc[X.index.repeat(k)].reset_index(drop=True), np.repeat(y, k)
 
 
-def model(method, persons=False, **params):
-    unit = {"unit_col": "person", "max_records_per_unit": 3} if persons else {}
+def model(method, persons=False, levels=GROUPS, **params):
+    unit = {"persons": Persons("person", max_records=3)} if persons else {}
     given = {"epsilon": None, "noise_multiplier": NOISE, "lr": 1e-9, "iterate_average": 0.0}
-    given |= {"module": "logistic", "max_steps": STEPS, "batch_size": N, "groups": GROUPS}
-    given |= {"group_col": "group", "classes": [0, 1], "random_state": 1, "accountant": "rdp"}
+    given |= {"module": "logistic", "max_steps": STEPS, "batch_size": N}
+    given |= {
+        "group_col": Groups("group", levels),
+        "classes": [0, 1],
+        "random_state": 1,
+        "accountant": "rdp",
+    }
     return DPFairClassifier(method, **(given | unit | params))
 
 
@@ -123,7 +128,7 @@ def test_group_counts(mode, monkeypatch):
 
     monkeypatch.setattr(train, "noisy_counts", noisy_counts)
     method = get_method("dp_is_sgd", group_count_noise_multiplier=3.0)
-    clf = model(method, mode == "persons", max_steps=1, groups=[*GROUPS, *map(str, range(500))])
+    clf = model(method, mode == "persons", max_steps=1, levels=[*GROUPS, *map(str, range(500))])
     report = fitted(clf, mode, monkeypatch).privacy_
     assert report.ledger.entries[0].noise_multipliers == (3.0,)
     has_scale(noise, 3.0)

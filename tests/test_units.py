@@ -26,7 +26,7 @@ from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.step import weigh
 from skdpfair.exceptions import LowSignalWarning
-from skdpfair.inputs.groups import Groups
+from skdpfair.inputs.groups import GroupCodes
 from skdpfair.inputs.persons import codes, grouped, thinned
 from skdpfair.inputs.streaming import SparseRows
 from skdpfair.inputs.table import Table
@@ -50,6 +50,7 @@ from skdpfair.testing import task
 from skdpfair.training.schedule import UnitRows
 
 PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
+COLUMN = "persons__column"
 ALPHA = 1e-6  # the chance that a correct draw fails a statistical test
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.LowSignalWarning",
@@ -72,8 +73,8 @@ def visits():
 
 def quick(method="dpsgd", **params):
     given = {"epsilon": 3.0, "max_steps": 8, "module": "logistic", "accountant": "rdp"}
-    given |= {"group_col": "sex", "unit_col": "person", "max_records_per_unit": 3}
-    return DPFairClassifier(method, **(given | {"random_state": 0} | params))
+    given |= {"group_col": "sex", COLUMN: "person", "persons__max_records": 3}
+    return DPFairClassifier(method, random_state=0).set_params(**given | params)
 
 
 # --- one step ---------------------------------------------------------------------------------
@@ -223,7 +224,7 @@ def test_sparse_rows_of_persons_can_be_processed_in_parts(visits):
     X, y = visits
     rows = sparse.csr_array(X[list("abc")].to_numpy())
     method = get_method("dpsgd", max_grad_norm=0.5)
-    params = {"group_col": None, "unit_col": None, "epsilon": None, "noise_multiplier": 0.0}
+    params = {"group_col": None, COLUMN: None, "epsilon": None, "noise_multiplier": 0.0}
     found = [
         quick(method, **params, lr=0.5, batch_size=600, max_physical_batch_size=size)
         .fit(rows, y, units=X["person"].to_numpy())
@@ -258,7 +259,7 @@ def test_thinning_draws_evenly_from_a_persons_own_records_whoever_else_is_there(
 
 
 def test_a_person_has_one_group_that_of_most_of_her_records():
-    groups = Groups(np.array([0, 1, 1, 2, 0, 2]), np.array(["a", "b", "c"]), True)
+    groups = GroupCodes(np.array([0, 1, 1, 2, 0, 2]), np.array(["a", "b", "c"]), True)
     assert grouped(groups, np.array([0, 0, 0, 1, 1, 1])).code.tolist() == [1, 1, 1, 2, 2, 2]
     tied = grouped(groups, np.array([0, 0, 1, 1, 1, 1]))
     assert tied.code[:2].tolist() == [0, 0]
@@ -266,7 +267,7 @@ def test_a_person_has_one_group_that_of_most_of_her_records():
 
 def test_records_that_take_no_part_vote_on_the_group_of_their_person():
     code = np.tile([0] * 9 + [1], 50)
-    groups, unit = Groups(code, np.array(["a", "b"]), True), np.repeat(np.arange(50), 10)
+    groups, unit = GroupCodes(code, np.array(["a", "b"]), True), np.repeat(np.arange(50), 10)
     whole = Table(np.zeros((500, 1)), code, np.array([0, 1]), groups, [], unit=unit)
     drawn = whole.thinned(1, np.random.default_rng(0))
     taken = drawn.unit >= 0
@@ -286,7 +287,7 @@ def test_persons_are_counted_sampled_and_stated(visits):
     assert "number of persons" in report.statement and "number of records" not in report.statement
     assert not any("several records" in item for item in report.not_accounted)
     assert json.loads(json.dumps(report.to_dict()))["adjacency"] == "zero_out_unit"
-    as_records = quick(unit_col=None, max_records_per_unit=None, batch_size=60, delta=1e-4)
+    as_records = quick(persons__column=None, persons__max_records=None, batch_size=60, delta=1e-4)
     plain = as_records.fit(X.drop(columns="person"), y).privacy_
     assert plain.adjacency == "zero_out" and plain.n_samples == len(y)
 
@@ -296,7 +297,7 @@ def test_a_report_says_what_holds_for_persons(visits):
     X, y = visits
     weighted = {"sample_weight": np.ones(len(y))}
     report = quick(max_sample_weight=1.0).fit(X, y, **weighted).privacy_
-    plain = quick(unit_col=None, max_records_per_unit=None, max_sample_weight=1.0)
+    plain = quick(persons__column=None, persons__max_records=None, max_sample_weight=1.0)
     of_records = plain.fit(X.drop(columns="person"), y, **weighted).privacy_
     assert (report.unit, of_records.unit) == ("person", "record")
     said, other = ({*r.assumptions, *r.not_accounted} for r in (report, of_records))
@@ -313,7 +314,7 @@ def test_a_report_says_what_holds_for_persons(visits):
 @pytest.mark.parametrize("unit", ["person", "record"])
 def test_a_warning_of_few_persons_counts_persons(unit, visits):
     X, y = visits
-    given = {} if unit == "person" else {"unit_col": None, "max_records_per_unit": None}
+    given = {} if unit == "person" else {COLUMN: None, "persons__max_records": None}
     columns = X if unit == "person" else X.drop(columns="person")
     model = quick("dpsgd_f", epsilon=0.05, batch_size=50, delta=1e-5, **given)
     with pytest.warns(LowSignalWarning) as caught:
@@ -364,9 +365,9 @@ def test_the_column_of_persons_is_no_feature_and_may_be_absent(visits):
 
 def test_an_array_of_persons_does_as_a_column(visits):
     X, y = visits
-    model = quick(unit_col=None).fit(X.drop(columns="person"), y, units=X["person"])
+    model = quick(persons__column=None).fit(X.drop(columns="person"), y, units=X["person"])
     assert model.privacy_.n_samples == 600
-    nested = quick(unit_col=None, group_col=None, method="dpsgd")
+    nested = quick(persons__column=None, group_col=None, method="dpsgd")
     memory = X[list("abc")].to_numpy()
     assert nested.fit(memory, y, units=X["person"].to_numpy()).privacy_.n_samples == 600
 
@@ -387,7 +388,7 @@ def test_every_method_trains_on_persons_or_says_why_not(name, visits):
 def test_persons_pass_through_pipelines_searches_and_thresholds(visits, tmp_path):
     X, y = visits
     features, persons = X[list("abc")], X["person"].to_numpy()
-    plain = quick(unit_col=None, group_col=None)
+    plain = quick(persons__column=None, group_col=None)
     pipe = make_pipeline(FunctionTransformer(), plain)
     fitted = pipe.fit(features, y, dpfairclassifier__units=persons)[-1]
     assert fitted.privacy_.n_samples == 600
@@ -415,9 +416,9 @@ def test_persons_pass_through_pipelines_searches_and_thresholds(visits, tmp_path
 @pytest.mark.parametrize("of_persons", [True, False])
 def test_a_continued_fit_states_the_largest_number_of_records(visits, of_persons):
     X, y = visits
-    model = quick(warm_start=True).set_params(**{} if of_persons else {"unit_col": None})
+    model = quick(warm_start=True).set_params(**{} if of_persons else {COLUMN: None})
     for most in (5, 2):
-        model.set_params(max_records_per_unit=most).fit(X, y)
+        model.set_params(persons__max_records=most).fit(X, y)
     report, said = model.privacy_, "of which at most 5" if of_persons else "with at most 5 records"
     assert said in report.statement
     stated = report.max_records_per_unit, report.records_per_person
@@ -452,14 +453,15 @@ def test_a_private_search_protects_persons(visits, tmp_path):
     assert ledger.epsilon() == pytest.approx(report.epsilon)
     assert planned.fits[0].n_samples == 480 and report.n_samples == 600
     assert sum("declare" in text for text in report.assumptions) == 2
-    declared = private_search(quick(classes=[0, 1], groups=["f", "m"])).fit(X, y).privacy_
+    declared = quick(classes=[0, 1], group_col__levels=["f", "m"])
+    declared = private_search(declared).fit(X, y).privacy_
     assert not any("declare" in text for text in declared.assumptions)
-    pipe = make_pipeline(FunctionTransformer(), quick(unit_col=None, group_col=None))
+    pipe = make_pipeline(FunctionTransformer(), quick(persons__column=None, group_col=None))
     searching = DPRandomizedSearch(pipe, {"dpfairclassifier__lr": [1.0]}, shape=1.0)
     searching.fit(X[list("abc")], y, units=X["person"])
     assert searching.privacy_.adjacency == "zero_out_unit"
     with PrivacyLedger(tmp_path / "ledger") as ledger, pytest.raises(ValueError, match="another"):
-        private_search(quick(unit_col=None, max_records_per_unit=None)).fit(X, y)
+        private_search(quick(persons__column=None, persons__max_records=None)).fit(X, y)
 
 
 def test_a_private_search_holds_out_whole_persons_each_of_whom_counts_once(visits, monkeypatch):
@@ -483,16 +485,16 @@ def test_a_private_search_holds_out_whole_persons_each_of_whom_counts_once(visit
 
 def test_a_private_search_refuses_persons_that_it_cannot_count(visits):
     X, y = visits
-    plain, features = quick(unit_col=None, group_col=None), X[list("abc")]
+    plain, features = quick(persons__column=None, group_col=None), X[list("abc")]
     for searching, rows, units, says in (
         (private_search(plain), features, None, "needs the person of each record"),
-        (private_search(quick(max_records_per_unit=None)), X, None, "max_records_per_unit=None"),
-        (private_search(quick(surplus_records="raise")), X, None, "forbids thinning"),
+        (private_search(quick(persons__max_records=None)), X, None, "max_records=None"),
+        (private_search(quick(persons__surplus="raise")), X, None, "forbids thinning"),
         (
-            DPRandomizedSearch(quick(), {"unit_col": ["a", "person"]}),
+            DPRandomizedSearch(quick(), {COLUMN: ["a", "person"]}),
             X,
             None,
-            "unit_col='a' in param_distributions",
+            "persons='a' in param_distributions",
         ),
         (
             private_search(make_pipeline(FunctionTransformer(), quick())).set_params(
@@ -500,13 +502,13 @@ def test_a_private_search_refuses_persons_that_it_cannot_count(visits):
             ),
             X,
             None,
-            "Set unit_col=None",
+            "Leave out column=",
         ),
     ):
         with pytest.raises(ValueError, match=says):
             searching.fit(rows, y, units=units)
     thresholds = DPThresholdClassifier(make_pipeline(FunctionTransformer(), quick()))
-    with pytest.raises(ValueError, match="Set unit_col=None"):
+    with pytest.raises(ValueError, match="Leave out column="):
         thresholds.fit(X, y)
 
 
@@ -552,7 +554,7 @@ def test_a_person_misses_a_fold_only_where_groups_stay_together(cv, most, visits
     X, y = visits
     ledger = PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp", progress=False)
     persons = X["person"].to_numpy()
-    search = GridSearchCV(quick(unit_col=None, group_col=None), {"lr": [0.5]}, cv=cv or 3)
+    search = GridSearchCV(quick(persons__column=None, group_col=None), {"lr": [0.5]}, cv=cv or 3)
     search.refit = False
     given = {"groups": persons} if isinstance(cv, GroupKFold) else {}
     ledger.fit(search, X[list("abc")], y, units=persons, **given)
@@ -563,7 +565,7 @@ def test_a_person_misses_a_fold_only_where_groups_stay_together(cv, most, visits
 @follows_folds
 def test_groups_that_are_not_the_persons_give_no_discount(visits, tmp_path):
     X, y = visits
-    plain = quick(unit_col=None, group_col=None)
+    plain = quick(persons__column=None, group_col=None)
     search, columns = GridSearchCV(plain, {"lr": [0.5]}, cv=GroupKFold(3)), list("abc")
     by_column = GridSearchCV(quick(), {"lr": [0.5]}, cv=GroupKFold(3))
     persons = X["person"].to_numpy()
@@ -609,7 +611,7 @@ def test_a_ledger_adds_up_one_kind_of_unit(visits, tmp_path):
     X, y = visits
     with PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp") as ledger:
         model = quick().fit(X, y)
-        plain = quick(unit_col=None, max_records_per_unit=None)
+        plain = quick(persons__column=None, persons__max_records=None)
         with pytest.raises(ValueError, match="protects each record, but earlier fits"):
             plain.fit(X.drop(columns="person"), y)
     assert ledger.epsilon() == pytest.approx(model.privacy_.epsilon)
@@ -621,16 +623,16 @@ def of_patients_and_stays(place, visits, tmp_path):
     stays = pd.Series(np.arange(len(X)) % 200, name="stay")
     table = X.rename(columns={"person": "patient"}).assign(stay=stays)
     features, patients = table[list("abc")], table["patient"]
-    plain, by_column = quick(unit_col=None, group_col=None), quick(unit_col="patient")
+    plain, by_column = quick(persons__column=None, group_col=None), quick(persons__column="patient")
     ledger = PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp", progress=False)
     if place == "warm start":
         model = by_column.set_params(warm_start=True).fit(table.drop(columns="stay"), y)
-        model.set_params(unit_col="stay").fit(table.drop(columns="patient"), y)
+        model.set_params(persons__column="stay").fit(table.drop(columns="patient"), y)
     elif place == "search":
-        search = GridSearchCV(by_column, {"unit_col": ["patient", "stay"]}, error_score="raise")
+        search = GridSearchCV(by_column, {COLUMN: ["patient", "stay"]}, error_score="raise")
         ledger.fit(search, table, y)
     elif place == "forecast":
-        plan(GridSearchCV(by_column, {"unit_col": ["patient", "stay"]}, cv=GroupKFold(3)), 600)
+        plan(GridSearchCV(by_column, {COLUMN: ["patient", "stay"]}, cv=GroupKFold(3)), 600)
     else:
         with ledger:
             plain.fit(features, y, units=patients)
@@ -638,13 +640,13 @@ def of_patients_and_stays(place, visits, tmp_path):
             if place == "fit":
                 plain.fit(features, y, units=stays)
             elif place == "column":
-                quick(unit_col="stay").fit(table.drop(columns="patient"), y)
+                quick(persons__column="stay").fit(table.drop(columns="patient"), y)
             elif place == "private search":
                 private_search(plain).fit(features, y, units=stays.to_frame())
             elif place == "threshold":
                 DPThresholdClassifier(plain).fit(features, y, units=stays)
             else:
-                given = {"max_records_per_unit": 3, "progress": False, "ceiling": False}
+                given = {"persons__max_records": 3, "progress": False, "ceiling": False}
                 sweep(["dpsgd"], [3.0], 1, features, y, table["sex"], units=stays, **given)
 
 
@@ -666,16 +668,16 @@ def test_positions_and_later_names_do_not_tell_persons_apart(visits, tmp_path):
     ledger = PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp", progress=False)
     with ledger:
         for _ in range(2):
-            quick(unit_col=0, group_col=None).fit(np.c_[X["person"], features], y)
+            quick(persons__column=0, group_col=None).fit(np.c_[X["person"], features], y)
     assert "note: persons that no column name" in str(ledger.report())
-    plain = quick(unit_col=None, group_col=None, warm_start=True)
+    plain = quick(persons__column=None, group_col=None, warm_start=True)
     plain.fit(features, y, units=X["person"].to_numpy()).fit(features, y, units=X["person"])
     assert any("no column name" in text for text in plain.privacy_.assumptions)
 
 
 def test_persons_without_a_name_are_on_record_as_those_of_the_other_fits(visits, tmp_path):
     X, y = visits
-    plain, features = quick(unit_col=None, group_col=None, warm_start=True), X[list("abc")]
+    plain, features = quick(persons__column=None, group_col=None, warm_start=True), X[list("abc")]
     ledger = PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp", progress=False)
     with ledger:
         plain.fit(features, y, units=X["person"])
@@ -708,18 +710,18 @@ def test_forecasts_count_persons_and_ask_for_folds_by_person(visits):
 
 
 def test_forecasts_ask_whether_fits_protect_persons(visits):
-    bounded, given = quick(unit_col=None, delta=1e-4), {"delta": 1e-4, "accountant": "rdp"}
+    bounded, given = quick(persons__column=None, delta=1e-4), {"delta": 1e-4, "accountant": "rdp"}
     with pytest.raises(ValueError, match=r"units=None, .* Pass units=True"):
         plan(bounded, 600, **given)
     assert plan(bounded, 600, units=True, **given).unit == "person"
     records = plan(bounded, 600, units=False, **given)
     assert records.unit == "record" and "planned for" not in str(records)
-    plain = quick(unit_col=None, max_records_per_unit=None)
+    plain = quick(persons__column=None, persons__max_records=None)
     assert plan(plain, 600).unit == "record"
-    for model, units in ((plain, True), (quick(max_records_per_unit=None), None)):
-        with pytest.raises(ValueError, match="max_records_per_unit=None declares no bound"):
+    for model, units in ((plain, True), (quick(persons__max_records=None), None)):
+        with pytest.raises(ValueError, match="max_records=None declares no bound"):
             plan(model, 600, units=units)
-    for model in (quick(), GridSearchCV(quick(), {"unit_col": ["person", None]}, cv=GroupKFold(3))):
+    for model in (quick(), GridSearchCV(quick(), {COLUMN: ["person", None]}, cv=GroupKFold(3))):
         with pytest.raises(ValueError, match="There is no sum of both"):
             plan(model, 600, units=False)
     with pytest.raises(TypeError, match="units must be"):
@@ -727,13 +729,13 @@ def test_forecasts_ask_whether_fits_protect_persons(visits):
     assert plan(private_search(bounded), 600).unit == "person"  # whose fit demands them
     with pytest.raises(ValueError, match="units=False, but a DPRandomizedSearch protects"):
         plan(private_search(bounded), 600, units=False)
-    with pytest.raises(ValueError, match="max_records_per_unit=None declares no bound"):
-        private_search(quick(max_records_per_unit=None)).forecast(600)
+    with pytest.raises(ValueError, match="max_records=None declares no bound"):
+        private_search(quick(persons__max_records=None)).forecast(600)
 
 
 def test_a_sweep_keeps_persons_on_one_side(visits, tmp_path):
     X, y = visits
-    settings = {"max_records_per_unit": 3, "module": "logistic", "max_steps": 5, "lr": 0.5}
+    settings = {"persons__max_records": 3, "module": "logistic", "max_steps": 5, "lr": 0.5}
     given = ["dpsgd"], [3.0], 1, X[list("abc")], y, X["sex"]
     persons = X["person"].to_numpy()
     results = sweep(*given, units=persons, progress=False, **settings)
@@ -749,8 +751,8 @@ def test_a_sweep_keeps_persons_on_one_side(visits, tmp_path):
     assert "several records of one person" not in page and "fits on the same persons" in page
     with pytest.raises(ValueError, match="records of one person among"):
         sweep(*given, units=persons, cv=KFold(3), progress=False, **settings)
-    with pytest.raises(ValueError, match="unit_col"):
-        sweep(*given, unit_col="person", progress=False, **settings)
+    with pytest.raises(ValueError, match="persons__column"):
+        sweep(*given, persons__column="person", progress=False, **settings)
 
 
 def test_the_split_of_a_sweep_is_by_person():
@@ -768,20 +770,20 @@ def test_the_split_of_a_sweep_is_by_person():
 @pytest.mark.parametrize(
     "params, change, error, match",
     [
-        ({"max_records_per_unit": None}, {}, ValueError, "max_records_per_unit=None declares no"),
-        ({"max_records_per_unit": 0}, {}, ValueError, "max_records_per_unit.*got 0"),
-        ({"surplus_records": "raise"}, {}, ValueError, "more than max_records_per_unit=3"),
-        ({"surplus_records": "raise", "unit_col": None}, {}, ValueError, "no persons are given"),
-        ({"surplus_records": "drop"}, {}, ValueError, "surplus_records.*got 'drop'"),
-        ({"unit_col": "sex"}, {}, ValueError, "also in group_col"),
-        ({"unit_col": "patient"}, {}, ValueError, "unit_col='patient' is not a column of X"),
-        ({"unit_col": ["person"]}, {}, TypeError, "unit_col must be the name or index"),
-        ({}, {"units": np.zeros(1)}, ValueError, "by unit_col or by units, not by both"),
-        ({"unit_col": None}, {"units": np.zeros(3)}, ValueError, "units has 3 values for 2,"),
-        ({"unit_col": None}, {"units": np.zeros((3, 2))}, ValueError, r"got shape \(3, 2\)"),
-        ({"unit_col": None}, {"units": ("person",)}, ValueError, "set unit_col='person'"),
-        ({"unit_col": 0}, {}, ValueError, "unit_col='a' holds fractions"),
-        ({"unit_col": None}, {"units": "person"}, ValueError, "units is the column 'person' of X"),
+        ({"persons__max_records": None}, {}, ValueError, "max_records=None declares no"),
+        ({"persons__max_records": 0}, {}, ValueError, "max_records of Persons.*got 0"),
+        ({"persons__surplus": "raise"}, {}, ValueError, "more than max_records=3"),
+        ({"persons__surplus": "raise", COLUMN: None}, {}, ValueError, "no persons are given"),
+        ({"persons__surplus": "drop"}, {}, ValueError, "surplus of Persons.*got 'drop'"),
+        ({COLUMN: "sex"}, {}, ValueError, "also in group_col"),
+        ({COLUMN: "patient"}, {}, ValueError, "persons='patient' is not a column of X"),
+        ({COLUMN: ["person"]}, {}, ValueError, "column of Persons must be"),
+        ({}, {"units": np.zeros(1)}, ValueError, "by a column or by units, not by both"),
+        ({COLUMN: None}, {"units": np.zeros(3)}, ValueError, "units has 3 values for 2,"),
+        ({COLUMN: None}, {"units": np.zeros((3, 2))}, ValueError, r"got shape \(3, 2\)"),
+        ({COLUMN: None}, {"units": ("person",)}, ValueError, r"persons=Persons\('person'"),
+        ({COLUMN: 0}, {}, ValueError, "persons='a' holds fractions"),
+        ({COLUMN: None}, {"units": "person"}, ValueError, "units is the column 'person' of X"),
     ],
 )
 def test_what_cannot_be_used_is_refused(params, change, error, match, visits):
@@ -802,11 +804,11 @@ def test_missing_persons_are_refused(missing, visits):
     X, y = visits
     X = X.assign(person=[f"p{i}" for i in X["person"]]).astype({"person": object})
     X.loc[3, "person"] = missing
-    with pytest.raises(ValueError, match="unit_col='person' has missing values"):
+    with pytest.raises(ValueError, match="persons='person' has missing values"):
         quick().fit(X, y)
     features, persons = X.drop(columns="person"), X["person"].tolist()
     with pytest.raises(ValueError, match="units has missing values"):
-        quick(unit_col=None).fit(features, y, units=persons)
+        quick(persons__column=None).fit(features, y, units=persons)
 
 
 @pytest.mark.parametrize(
@@ -859,11 +861,11 @@ def test_all_who_read_persons_refuse_two_spellings_of_a_number(place, visits):
     X, y = visits
     features, persons = X[list("abc")], np.array([f"p{i}" for i in range(len(X))], dtype=object)
     persons[[3, 5]] = "8,765", "8765"
-    name = "unit_col='id'" if place == "fit" else "units"
-    plain = quick(unit_col=None, group_col=None)
+    name = "persons='id'" if place == "fit" else "units"
+    plain = quick(persons__column=None, group_col=None)
     with pytest.raises(ValueError, match=f"^{name} holds texts that may be one number") as caught:
         if place == "fit":
-            quick(unit_col="id", group_col=None).fit(features.assign(id=persons), y)
+            quick(persons__column="id", group_col=None).fit(features.assign(id=persons), y)
         elif place == "threshold":
             DPThresholdClassifier(plain).fit(features, y, units=persons)
         elif place == "search":
@@ -905,17 +907,18 @@ def test_values_of_several_types_name_no_persons(values):
 
 
 def _fit(X, y, groups, persons):
-    quick(unit_col=None, group_col=None).fit(X, y, sensitive_features=groups, units=persons)
+    quick(persons__column=None, group_col=None).fit(X, y, sensitive_features=groups, units=persons)
 
 
 def _fit_pipeline(X, y, groups, persons):  # whose steps keep the index
-    model = make_pipeline(FunctionTransformer(), quick(unit_col=None, group_col=None))
+    model = make_pipeline(FunctionTransformer(), quick(persons__column=None, group_col=None))
     given = {"sensitive_features": groups, "units": persons}
     model.fit(X, y, **{f"dpfairclassifier__{name}": values for name, values in given.items()})
 
 
 def _fit_others(of):
-    pipe = make_pipeline(FunctionTransformer(np.asarray), quick(unit_col=None, group_col=None))
+    plain = quick(persons__column=None, group_col=None)
+    pipe = make_pipeline(FunctionTransformer(np.asarray), plain)
 
     def fit(X, y, groups, persons):
         of(pipe).fit(X, y, sensitive_features=groups, units=persons)
@@ -960,7 +963,7 @@ def test_persons_of_a_part_come_with_the_index_of_their_records(visits):
     X, y = visits
     part = X.sample(500, random_state=0)
     features, labels = part[list("abc")], y[part.index]
-    plain = quick(unit_col=None, group_col=None)
+    plain = quick(persons__column=None, group_col=None)
     report = plain.fit(features, labels, units=part["person"]).privacy_
     assert report.n_samples == part["person"].nunique()
     plain.fit(features, labels, units=part["person"].tolist())

@@ -41,7 +41,6 @@ def test_the_net_keeps_no_number_that_depends_on_the_batches(two_groups):
     nets = [fitted(two_groups, seed).net_ for seed in (0, 1)]
     assert plain(nets[0]) == plain(nets[1])
     for net in nets:
-        assert net.measured_ == []
         assert [set(epoch) for epoch in net.history] == [{"batches", "epoch", "dur"}] * 2
         assert not any(batch for epoch in net.history for batch in epoch["batches"])
 

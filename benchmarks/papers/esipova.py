@@ -20,7 +20,7 @@ from benchmarks.papers.study import (
 )
 from skdpfair.analysis import GroupRecorder, train_with_error
 from skdpfair.methods import get_method
-from skdpfair.networks import small_cnn
+from skdpfair.networks import Factory, small_cnn
 from skdpfair.plotting._axes import PALETTE, dress
 from skdpfair.privacy import Release
 from skdpfair.privacy import epsilon as epsilon_of
@@ -64,7 +64,7 @@ SETTINGS = {
     "dutch": {
         **_CENSUS,
         "C": 0.1,
-        "fit": {"module": sigmoid_logistic, "module_params": {"n_features": 59, "n_classes": 2}},
+        "fit": {"module": Factory(sigmoid_logistic, n_features=59, n_classes=2)},
         "rows": {
             "sgd": (0.8, {}),
             "dpsgd": (0.8, {}),

@@ -17,6 +17,7 @@ from skdpfair.datasets import (
     load_adult,
 )
 from skdpfair.estimator import DPFairClassifier
+from skdpfair.inputs.groups import Groups
 from skdpfair.methods import get_method
 from skdpfair.plotting._axes import PALETTE, dress
 from skdpfair.preprocessing import public_preprocessor
@@ -188,7 +189,7 @@ def _fit(name, split, run, device, bound=None, step=None):
     model = DPFairClassifier(
         method,
         epsilon=run.settings["epsilon"],
-        groups=list(_GROUPS),
+        group_col=Groups(levels=list(_GROUPS)),
         classes=[0, 1],
         random_state=run.seed,
         device=device,

@@ -13,6 +13,7 @@ from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
 from skdpfair.mechanism import Clip
 from skdpfair.methods._clipping import clip_to
 from skdpfair.methods.dpsgd_f import DPSGDF
+from skdpfair.training.callbacks import recorders
 
 
 class RunningLoss(Callback):
@@ -22,6 +23,7 @@ class RunningLoss(Callback):
     in the batch, at the parameters before the step.
     """
 
+    frame_ = None  # a recorder's table; sums_ are all it keeps
     leaves_fits_unchanged = True  # a seed gives the same model with and without it
 
     def __init__(self, first):
@@ -78,6 +80,7 @@ def fit(method, split, seed, *, sigma, epochs, batch_size=256, delta=1e-6, callb
     """
     n_steps = epochs * -(-len(split.y) // batch_size)
     losses = RunningLoss(n_steps - n_steps // epochs)
+    losses.discloses = not recorders(callbacks)  # a fit with one hands callbacks the batches
     model = DPFairClassifier(
         method,
         epsilon=None,
@@ -87,7 +90,6 @@ def fit(method, split, seed, *, sigma, epochs, batch_size=256, delta=1e-6, callb
         max_epochs=epochs,
         random_state=seed,
         callbacks=[losses, *callbacks],
-        diagnostics=True,  # which hands it the batches
         **params,
     )
     fit_in_silence(model, split)

@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.papers import fitting
 from benchmarks.papers.data import Split
 from benchmarks.papers.study import SHARE, Study, cell, claim, printed
-from skdpfair import DPFairClassifier
+from skdpfair import DPFairClassifier, Factory, Groups
 from skdpfair.datasets import ADULT_CATEGORIES, load_adult
 from skdpfair.methods import get_method
 from skdpfair.metrics._compare_groups import difference
@@ -62,10 +62,9 @@ def trained(row, split, seed, epochs=EPOCHS, device="cpu", *, lr=0.1, momentum=0
         batch_size=256 if sigma is None else 200,
         module="logistic",
         lr=lr,
-        optimizer="sgd",
-        optimizer_params={"momentum": momentum, "weight_decay": 0.01},
+        optimizer=Factory("SGD", momentum=momentum, weight_decay=0.01),
         delta=1 / (2 * N_TRAIN),
-        groups=list(SIZES),
+        group_col=Groups(levels=list(SIZES)),
         device=device,
     )
     found = fitting.group_accuracies(model, split)
@@ -187,14 +186,12 @@ def overfitted(method, seed, split, *, device, epochs=_LONG, l2=0.0, noise=0.0, 
         get_method(method, **params),
         epsilon=epsilon,
         delta=1 / (2 * _FEW),
-        groups=_GROUPS,
+        group_col=Groups(levels=_GROUPS),
         module="mlp",
-        hidden_layer_sizes=(256, 256),
         batch_size=64,
         max_epochs=epochs,
         lr=0.1 if epsilon is None else 0.05,
-        optimizer="sgd",
-        optimizer_params={"momentum": 0.9, "weight_decay": l2},
+        optimizer=Factory("SGD", momentum=0.9, weight_decay=l2),
         iterate_average=0.0,
         random_state=seed,
         device=device,

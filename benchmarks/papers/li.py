@@ -13,9 +13,11 @@ from benchmarks.papers.scalar import (
     minimum_bias_step,
     noise_for,
     simulate,
+    steps_of,
     upper_bound,
 )
 from benchmarks.papers.study import OTHER, Study, cell, claim
+from skdpfair import privacy
 from skdpfair.plotting._axes import PALETTE, dress, new_axes
 
 _EPSILON, _STEPS, _BETAS = 0.1, 100_000, (0.01, 0.05)
@@ -275,8 +277,7 @@ def noise_multiplier(*, sound):
 @cache
 def epsilon_of(noise, n_steps):
     """Return the epsilon of so many steps with this noise."""
-    plan = noise_for(ScalarProblem(), n_steps, noise_multiplier=noise)
-    return float(plan.epsilon(delta=_DELTA))
+    return privacy.epsilon([steps_of(ScalarProblem(), n_steps, noise_multiplier=noise)], _DELTA)
 
 
 class StepSizes(Study):

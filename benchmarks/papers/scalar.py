@@ -294,8 +294,9 @@ def steps_of(problem, n_steps, *, noise_multiplier=1.0):
 
     Examples
     --------
-    >>> print(f"{epsilon_of([steps_of(ScalarProblem(), 100_000)], 1e-5):.2f}")
-    0.04
+    >>> from skdpfair.privacy import epsilon
+    >>> print(f"{epsilon([steps_of(ScalarProblem(), 100_000)], 1e-5):.4f}")
+    0.0108
     """
     return Release("steps", 1 / problem.n_samples, (float(noise_multiplier),), n_steps)
 
@@ -323,8 +324,9 @@ def corollary_noise_multiplier(problem, n_steps, *, epsilon, delta):
     --------
     >>> problem = ScalarProblem()
     >>> noise = corollary_noise_multiplier(problem, 100_000, epsilon=0.1, delta=1e-5)
+    >>> from skdpfair.privacy import epsilon
     >>> steps = steps_of(problem, 100_000, noise_multiplier=noise)
-    >>> print(f"{noise:.4f} {epsilon_of([steps], 1e-5):.0f}")
+    >>> print(f"{noise:.4f} {epsilon([steps], 1e-5):.0f}")
     0.1073 259
     """
     return math.sqrt(n_steps * math.log(1 / delta)) / (problem.n_samples * epsilon)

@@ -20,6 +20,7 @@ from benchmarks.papers.study import (
 from skdpfair.analysis import GroupRecorder
 from skdpfair.datasets import ADULT_BOUNDS, fetch_dutch, load_adult
 from skdpfair.methods import get_method
+from skdpfair.networks import Factory
 
 _REFERENCE, _METHODS = "sgd", ("sgd", "dpsgd", "naive", "dpsgd_f")
 _SETS = {  # and how many steps fewer are taken as published, which pay for the counts
@@ -106,8 +107,7 @@ def trained(name, method, run, device, *, bound=None, sigma=None, callbacks=()):
         epochs=epochs,
         max_steps=n_steps,
         module="logistic" if tabular else cnn,
-        optimizer="sgd",
-        optimizer_params={"weight_decay": 0.01} if tabular else None,
+        optimizer=Factory("SGD", weight_decay=0.01 if tabular else 0.0),
         lr=1 / math.sqrt(n_steps) if tabular else 0.01,
         device=device,
         callbacks=callbacks,

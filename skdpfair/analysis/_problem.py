@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from skdpfair import _validate
 from skdpfair.engine import Batch, select_strategy
 from skdpfair.engine.flat import split
+from skdpfair.engine.losses import Loss
 from skdpfair.engine.memory import ACTIVATION_BUDGET, affordable_batch
 from skdpfair.inputs import groups, table
 from skdpfair.inputs import labels as _labels
@@ -39,6 +40,7 @@ class Problem:
     n_classes: int
     class_weight: Tensor | None  # factors of the loss, shape (n_classes,)
     chunk: int  # records held in memory at once
+    criterion: Loss | None = None  # of a regression
 
     @property
     def n_groups(self) -> int:
@@ -67,7 +69,10 @@ class Problem:
 
     def strategy(self):
         """Return the context in which per-record gradients are taken."""
-        return select_strategy(self.module, self.batch.x[:1], self.n_classes, self.class_weight)
+        like = self.batch.x[:1]
+        return select_strategy(
+            self.module, like, self.n_classes, self.class_weight, loss=self.criterion
+        )
 
     def chunks(self) -> list[Batch]:
         """Return the records in parts that fit in memory."""
@@ -160,7 +165,9 @@ def problem(
     return made
 
 
-def of_tensors(module, batch, n_classes, class_weight, levels, chunk_size="auto") -> Problem:
+def of_tensors(
+    module, batch, n_classes, class_weight, levels, chunk_size="auto", criterion=None
+) -> Problem:
     """Return the problem of a module that may be kept, and tensors that fit it."""
     like = next(module.parameters())
     if class_weight is not None:
@@ -172,7 +179,7 @@ def of_tensors(module, batch, n_classes, class_weight, levels, chunk_size="auto"
     else:
         chunk = _validate.integer("chunk_size", chunk_size)
     names = ["all"] if levels is None else list(levels)
-    return Problem(module, batch, names, n_classes, class_weight, chunk)
+    return Problem(module, batch, names, n_classes, class_weight, chunk, criterion)
 
 
 def _groups_of(model, X, y, labels, sensitive_features):
@@ -180,11 +187,12 @@ def _groups_of(model, X, y, labels, sensitive_features):
     group_col = levels = None
     if not isinstance(model, nn.Module):
         labels = np.asarray(y)
-        group_col = model.group_col if sensitive_features is None else None
+        own = groups.as_columns(model.group_col)
+        group_col = own if own and sensitive_features is None else None
         if model.groups_ is not None and (group_col is not None or sensitive_features is not None):
             levels = list(model.groups_)
     found = groups.encode(
-        X, labels, group_col=group_col, groups=levels, sensitive_features=sensitive_features
+        X, labels, group_col=group_col, levels=levels, sensitive_features=sensitive_features
     )
     if getattr(model, "groups_", None) is not None and found.levels is None:
         raise ValueError("The estimator was fitted with sensitive_features: pass them here, too.")

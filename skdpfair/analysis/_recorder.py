@@ -21,17 +21,16 @@ from skdpfair.inputs.streaming import as_rows
 class GroupRecorder(Callback):
     """Record losses, gradients and step risk of each group along a fit; NOT private.
 
-    The values are computed on all records, in memory and without noise.  Therefore the estimator
-    must have ``diagnostics=True``, which marks the fitted object as one that must not be released.
-    Pickles and releases do not hold the values.
+    The values are computed on all records, in memory and without noise.  The fitted object must
+    not be released, and its ``privacy_`` says so.  Pickles and releases do not hold the values.
 
     Parameters
     ----------
     every : int, default=50
         Number of steps between two records; the first and the last step are always recorded.
     terms : bool, default=True
-        Whether to compute the terms of `step_risk_terms`; without them, recording costs about one
-        pass over the data.
+        Whether to compute the terms of `step_risk_terms`, which are those of classes; without
+        them, recording costs about one pass over the data.
     n_batches, n_vectors, curvature_records : int
         As in `step_risk_terms`; the smaller defaults 4, 10 and 1000 save time.
     eigenvalues : bool, default=True
@@ -59,8 +58,7 @@ class GroupRecorder(Callback):
     >>> from skdpfair.datasets import make_two_groups
     >>> data = make_two_groups(2000, random_state=0)
     >>> recorder = GroupRecorder(every=50, n_batches=2, n_vectors=2)
-    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=100, diagnostics=True,
-    ...                        callbacks=[recorder])
+    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=100, callbacks=[recorder])
     >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
     >>> clf.diagnostics_[["step", "group", "n_samples"]].tail(2).to_numpy().tolist()
     [[100, 'a', 1400], [100, 'b', 600]]
@@ -228,12 +226,10 @@ class GroupRecorder(Callback):
         module.load_state_dict(net.module_.state_dict())
         module = module.to(net.device).eval().double()
         x = torch.from_numpy(as_rows(x, slice(None))).to(net.device, torch.float64)
-        y, group = (
-            torch.from_numpy(np.asarray(v).astype(np.int64)).to(net.device) for v in (y, group)
-        )
-        return of_tensors(
-            module, Batch(x, y, group), net.n_classes, net.class_weight, net.group_levels_
-        )
+        y = np.asarray(y, np.int64 if net.loss is None else np.float64)
+        y, group = (torch.from_numpy(np.asarray(v)).to(net.device) for v in (y, group))
+        facts = net.n_classes, net.class_weight, net.group_levels_
+        return of_tensors(module, Batch(x, y, group), *facts, criterion=net.loss)
 
     def _write(self):
         if self.path is None:

@@ -24,6 +24,8 @@ from skdpfair.estimator import DPFairClassifier
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import check_indexes, in_pandas
+from skdpfair.inputs.groups import Groups
+from skdpfair.inputs.persons import Persons
 from skdpfair.methods import get_method
 from skdpfair.preprocessing._learners import refuse_resamplers
 from skdpfair.testing import per_sample, released, task
@@ -119,7 +121,7 @@ def audit_fit(
     sensitive_features : array, Series or DataFrame of n_samples rows, optional
         Passed on to ``fit``.
     units : array of shape (n_samples,), optional
-        The person of each record, passed on to ``fit``, if ``unit_col`` of the classifier does
+        The person of each record, passed on to ``fit``, if ``persons`` of the classifier does
         not name a column.
     attack : {"black_box", "white_box"}, default="black_box"
         What the attacker sees: the fitted model, or the noisy sums of all steps, in which each
@@ -202,7 +204,7 @@ def audit_fit(
     if isinstance(estimator, Pipeline) and len(estimator) > 1:
         X = clone(estimator[:-1]).fit_transform(X, y)
     X = in_pandas(X) if hasattr(X, "shape") else np.asarray(X)
-    at = _persons.columns(X, classifier.unit_col, classifier.group_col)
+    at = _persons.columns(X, classifier.persons, classifier.group_col)
     person = _persons.encode(X, n_samples, at=at, units=units)
     unit = "record" if person is None else "person"
     code = np.arange(n_samples) if person is None else person
@@ -303,9 +305,8 @@ def _groups_of(model, X, y, given):
             f"attack='white_box' cannot plant gradients for {method.name!r}, which changes them. "
             "Use 'black_box'."
         )
-    named = {"group_col": model.group_col, "groups": model.groups}
-    named["sensitive_features"] = given.get("sensitive_features")
-    return _groups.encode(X, y, **named).code
+    features = given.get("sensitive_features")
+    return _groups.encode(X, y, group_col=model.group_col, sensitive_features=features).code
 
 
 def _classifier(estimator):
@@ -384,7 +385,7 @@ def _with_features(model, X, y, chosen, of, rng):
     frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
     hidden = [
         *_groups.positions(X, model.group_col),
-        *_persons.columns(X, model.unit_col, model.group_col),
+        *_persons.columns(X, model.persons, model.group_col),
     ]
     seen = [i for i in range(frame.shape[1]) if i not in hidden]
     numbers = _numbers(frame.iloc[:, seen])
@@ -408,15 +409,16 @@ def _with_features(model, X, y, chosen, of, rng):
 
 def _counted_from_the_front(model, X):
     """Return the model, whose numbers of columns hold when columns are added at the end."""
-    for name in ("group_col", "unit_col"):
-        given = getattr(model, name)
-        several = isinstance(given, (list, tuple))
-        columns = [
-            _groups.position(X, column, name) if is_integer(column) else column
-            for column in (given if several else [given])
-        ]
-        model.set_params(**{name: columns if several else columns[0]})
-    return model
+    groups, persons = Groups.of(model.group_col), Persons.of(model.persons)
+
+    def counted(column, name):
+        return _groups.position(X, column, name) if is_integer(column) else column
+
+    columns = [counted(column, "group_col") for column in _groups.as_columns(groups)]
+    return model.set_params(
+        group_col=groups.set_params(columns=columns or None),
+        persons=persons.set_params(column=counted(persons.column, "persons")),
+    )
 
 
 _PLANT = {"feature": _with_features, "mislabelled": _mislabelled}

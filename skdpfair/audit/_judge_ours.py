@@ -4,32 +4,35 @@ import json
 import math
 import re
 from collections import namedtuple
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 
-from skdpfair.attacks import PGD
 from skdpfair.audit import _findings as kinds
 from skdpfair.audit import _public_facts as public
 from skdpfair.audit._arrays import as_array, scalar_of
 from skdpfair.audit._judge_others import attribute, item
 from skdpfair.audit._read_files import Tensors, Text
 from skdpfair.audit._read_pickles import Global, class_of, is_node, more_of, state_of
-from skdpfair.augmentations import FlipAndShift
 from skdpfair.mechanism import METHODS
+from skdpfair.networks import Factory
 from skdpfair.preprocessing._piecewise_linear import are_columns
 from skdpfair.privacy import Ledger, PrivacyReport, Release
 from skdpfair.release import _facts, _file, statement
 from skdpfair.release._encode import decode
-from skdpfair.release._objects import NETWORKS
+from skdpfair.release._objects import CLASSES, NETWORKS
 from skdpfair.release._read_statement import CLASSIFIER, REGRESSOR
 
-_VALUES = {  # classes whose objects are values: rebuilt, and judged as such
+# classes whose objects are values: rebuilt, and judged as such
+_VALUES: dict[str, Callable[..., Any]] = {
     f"{cls.__module__}.{cls.__qualname__}": cls
-    for cls in (PrivacyReport, Release, Ledger, PGD, FlipAndShift, *METHODS.values())
+    for cls in (PrivacyReport, Release, Ledger, *CLASSES.values(), *METHODS.values())
 }
+_VALUES[f"{Factory.__module__}.Factory"] = lambda make, params: Factory(make, **params)
 _MODULE = {"name", "params", "in_shape", "custom", "left_out"}
 _OF_SKLEARN = {  # what public_preprocessor makes
     "sklearn.compose._column_transformer.ColumnTransformer",
@@ -248,8 +251,8 @@ def _are_columns(node, state, walk):
 
 def _are_choices(node, state, walk):
     choices = value_of(node)
-    named = all(name.split("__")[-1] in public.PARAMETERS for name in choices)
-    return named and all(map(public.is_setting, [v for each in choices.values() for v in each]))
+    named = all(public.is_choice(name) for name in choices)
+    return named and all(map(public.is_chosen, [v for each in choices.values() for v in each]))
 
 
 _REMAINDER = "sklearn.compose._column_transformer._RemainderColsList"  # scikit-learn 1.6

@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from skdpfair._validate import is_auto
+from skdpfair._validate import ParameterObject
 from skdpfair.attacks import PGD
-from skdpfair.augmentations import FlipAndShift
+from skdpfair.augmentations import FlipAndShift, Views
 from skdpfair.budget.journal import LINES
 from skdpfair.engine.losses import REGRESSION
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.features import Scattering2D
-from skdpfair.inputs.groups import group_names
+from skdpfair.inputs.groups import Groups, group_names
+from skdpfair.inputs.persons import Persons
 from skdpfair.inputs.targets import range_of
 from skdpfair.mechanism import Method
+from skdpfair.networks import CNN, MLP, Factory
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._bounded_scaler import BoundedScaler, bounds_of
 from skdpfair.privacy import ACCOUNTANTS, NOT_ACCOUNTED, Ledger, PrivacyReport, Release
@@ -28,8 +30,8 @@ from skdpfair.privacy.renyi import ORDERS
 from skdpfair.regressor import DPFairRegressor
 from skdpfair.release import _facts, statement
 from skdpfair.release._read_statement import are_ledger_fits, is_day
-from skdpfair.training.parameters import resolve_optimizer
 from skdpfair.training.privacy_report import STEPS_BEFORE
+from skdpfair.training.spec import optimizer_of
 
 PARAMETERS = DPFairClassifier().get_params(deep=False)
 PARAMETERS |= DPFairRegressor().get_params(deep=False)
@@ -154,17 +156,26 @@ def is_listed(name, value, values, network) -> bool:
         known = values.get("classes_", values.get("classes"))
         known = list(value)[:_MOST_SIZES] if known is None else np.asarray(known, object)
         return set(value) <= set(known) and all(isinstance(v, _REAL) for v in value.values())
-    if name in ("module_params", "optimizer_params"):
-        made = resolve_optimizer(values.get("optimizer", "auto")) if name[0] == "o" else None
-        taken = value if made is None else signature(made).parameters
-        plain = all(map(is_word, value)) and all(map(is_setting, value.values()))
-        return plain and set(value) <= set(taken)
-    if name == "hidden_layer_sizes":
-        own = value if network is None else network.params.get(name, ())
-        return is_auto(value) or (is_setting(value) and tuple(value) == tuple(own))
-    if name in ("groups", "groups_", "classes", "classes_") and not is_list(value):
+    if isinstance(value, Factory):
+        taken = signature(optimizer_of(value).make).parameters if name == "optimizer" else {}
+        known = set(value.params) <= set(taken) and all(map(is_setting, value.params.values()))
+        return known and is_listed(name, value.make, values, network)
+    if name == "module" and isinstance(value, (MLP, CNN)):
+        own = value.get_params()
+        known = own if network is None else network.params
+        same = all(np.array_equal(v, known.get(k, ())) for k, v in own.items())
+        return same and all(map(is_setting, own.values()))
+    if name == "module" and type(value) is Scattering2D:
+        return all(map(is_setting, value.get_params().values()))
+    if isinstance(value, Groups):
+        levels = value.levels is None or (is_list(value.levels) and are_levels(value.levels))
+        return levels and is_setting(value.columns) and is_scalar(value.as_feature)
+    if isinstance(value, (Persons, Views, PGD, FlipAndShift)):
+        own = value.get_params(deep=False)
+        return all(v is None or is_listed("augment", v, {}, None) for v in own.values())
+    if name in ("groups_", "classes", "classes_") and not is_list(value):
         return False
-    if name in ("groups", "groups_"):
+    if name == "groups_":
         return are_levels(value)
     if name in ("classes", "classes_"):
         of_outputs = n_outputs == len(set(value)) == len(value) and all(map(is_level, value))
@@ -202,7 +213,7 @@ def is_listed(name, value, values, network) -> bool:
     if name == "_ledger_fits":
         return len(value) == values.get("_n_fits", 1) and are_ledger_fits(value)
     if name in ("attack", "augment", "group_col"):
-        return isinstance(value, (PGD, FlipAndShift)) or is_setting(value)
+        return is_setting(value)
     return is_scalar(value) and name not in ("callbacks", "validation_data")
 
 
@@ -258,7 +269,19 @@ def is_value(value) -> bool:
     """Tell whether a method or a report, found by itself, holds what such objects do."""
     if isinstance(value, PrivacyReport):
         return is_report(value, n_fits=_MOST_SIZES)
-    return not isinstance(value, Method) or is_method(value)
+    if isinstance(value, Method):
+        return is_method(value)
+    return isinstance(value, (Ledger, Release)) or is_listed("module", value, {}, None)
+
+
+def is_choice(name) -> bool:
+    """Tell whether a text names a parameter, of a step or of its own, that a search varies."""
+    return is_word(name) and not PARAMETERS.keys().isdisjoint(name.split("__"))
+
+
+def is_chosen(value) -> bool:
+    """Tell whether a value is a choice of a search: a setting, or an object of settings."""
+    return is_value(value) if isinstance(value, ParameterObject) else is_setting(value)
 
 
 def are_assumptions(texts, n_fits) -> bool:

@@ -124,7 +124,7 @@ def persons_lie_in_groups(search: Any, X: Any, params: Mapping[str, Any]) -> boo
     """Return whether all records of a person are in one group, where a search is fitted.
 
     False if the call ``search.fit(X, y, **params)`` does not name both, as ``groups`` and as
-    ``units`` or the ``unit_col`` of the search's classifier.
+    ``units`` or the ``persons`` of the search's classifier.
 
     Examples
     --------
@@ -139,15 +139,15 @@ def persons_lie_in_groups(search: Any, X: Any, params: Mapping[str, Any]) -> boo
     """
     from skdpfair.inputs import persons  # which need torch
 
-    column = getattr(getattr(search, "estimator", None), "unit_col", None)
+    of_classifier = getattr(getattr(search, "estimator", None), "persons", None)
     spaces = [getattr(search, name, {}) for name in ("param_grid", "param_distributions")]
     with suppress(Exception):  # the fit will tell what is wrong
         groups = check_array(params["groups"], ensure_2d=False, dtype=None)
         group = pd.Series(np.unique(groups, return_inverse=True)[1])  # as the splitters do
         given = [v for name, v in params.items() if name.rpartition("__")[2] == "units"]
         codes: list[Any] = [persons.codes("units", units, len(group)) for units in given]
-        if column is not None and "unit_col" not in str(spaces):  # one column for all candidates
-            at = persons.columns(X, column, None)
+        at = persons.columns(X, of_classifier, None)
+        if at and "persons" not in str(spaces):  # one column for all candidates
             codes.append(persons.encode(X, len(group), at=at, units=None))
         routing = getattr(getattr(search, "cv", None), "get_metadata_routing", None)
         if routing and routing().split.requests["groups"] is not True:

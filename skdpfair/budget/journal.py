@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, TypeAlias
 import numpy as np
 import pandas as pd
 
+from skdpfair._validate import error_context
 from skdpfair.budget.files import lock, path_of
 from skdpfair.budget.folds import Line, fits_seen_by_record
 from skdpfair.budget.spending import SCORES, SPLIT, TORN, UNKNOWN, Spending
@@ -280,7 +281,8 @@ def cost(
 
 def releases_of(fit: Line) -> list[Release]:
     """Return what a fit released."""
-    return [Release(**entry) for entry in fit["entries"]]
+    with error_context("The ledger's file", "has a line that this version cannot read"):
+        return [Release(**entry) for entry in fit["entries"]]
 
 
 def stored(curve: np.ndarray | None) -> dict[str, list[float]] | None:

@@ -7,7 +7,7 @@ from skdpfair.privacy.statement import rounded_up
 UNKNOWN = "the estimators around the fits were not checked: use ledger.fit(model, X, y)"
 
 SCORES = "scores on private records are not private: select with DPRandomizedSearch instead"
-DIAGNOSTICS = "a fitted object holds diagnostics, which are not private (diagnostics=True)"
+DIAGNOSTICS = "a fitted object holds diagnostics, which are not private (a recorder)"
 LEAKS = "{} learn{} from private records outside the budget: see check_pipeline"
 TORN = "a line of the ledger's file was cut off: a fit may be missing"
 ELSEWHERE = "{} spend{} another budget, which is not counted here"

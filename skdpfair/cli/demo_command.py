@@ -109,7 +109,7 @@ def _train(train, epsilon, seed):
             name,
             epsilon=epsilon,
             classes=["<=50K", ">50K"],
-            groups=["Female", "Male"],
+            group_col=skdpfair.Groups(levels=["Female", "Male"]),
             keep_reference=not models,
             random_state=seed,
             verbose=1,

@@ -49,7 +49,8 @@ from skdpfair.cli.schema_command import (
     person_question,
 )
 from skdpfair.exceptions import InterruptedWarning
-from skdpfair.inputs.groups import named
+from skdpfair.inputs.groups import Groups, named
+from skdpfair.inputs.persons import Persons
 from skdpfair.methods import METHODS
 from skdpfair.release import load_release, schema_of
 from skdpfair.release._file import require_safetensors
@@ -60,12 +61,11 @@ _OWN = {
     **{name: f"--{name}" for name in ("epsilon", "delta", "method")},
     "random_state": "--seed",
     "noise_multiplier": "--epsilon, which finds it",
-    **dict.fromkeys(("group_col", "groups", "classes"), "the schema"),
-    "unit_col": "--unit",
-    "max_records_per_unit": "--max-records-per-unit",
+    **dict.fromkeys(("group_col", "classes"), "the schema"),
+    "persons": "--unit and --max-records-per-unit",
     "verbose": "--json, which is quiet",
     "distributed": "torchrun",
-    **dict.fromkeys(("keep_reference", "diagnostics"), "Python: the file would not hold it"),
+    "keep_reference": "Python: the file would not hold it",
 }
 _LARGE = 10  # an epsilon that promises little
 _MOST_PREDICTED = 100_000  # training records, to see whether a model is of use
@@ -218,8 +218,8 @@ def fit(
             "epsilon": epsilon,
             "delta": delta_of_fits(delta, ledger, ledger_delta, records.n_units),
             "classes": schema.classes,
-            "groups": schema.group_levels,
-            "max_records_per_unit": schema.max_records_per_unit,
+            "group_col": Groups(levels=schema.group_levels),
+            "persons": Persons(max_records=schema.max_records_per_unit),
             "random_state": seed,
             "verbose": 0 if as_json or tried else 1,
             "distributed": "auto" if n_processes > 1 else None,
@@ -433,6 +433,7 @@ def _check_name(name, option):
     from skdpfair import DPFairClassifier
 
     known = DPFairClassifier().get_params(deep=False)
+    name = name.partition("__")[0]
     if name in _OWN:
         raise ValueError(f"{option}: use {_OWN[name]} instead.")
     if name not in known:

@@ -30,6 +30,8 @@ from skdpfair.cli._input import (
 from skdpfair.cli._sources import shared_columns, source_of
 from skdpfair.cli.schema_command import Study, person_question
 from skdpfair.exceptions import InterruptedWarning
+from skdpfair.inputs.groups import Groups
+from skdpfair.inputs.persons import Persons
 
 
 @click.command()
@@ -101,7 +103,7 @@ def sweep(
         if own != "auto" and delta_in(folder) in (None, own):  # what is continued keeps its delta
             params = params | {"delta": own}
         if units is not None:
-            params = params | {"max_records_per_unit": schema.max_records_per_unit}
+            params = params | {"persons": Persons(max_records=schema.max_records_per_unit)}
             units = pd.Series(units, name=schema.unit)
         remedy = "add unit = {!r} and max_records_per_unit to the study."
         shared = shared_columns(source, schema)
@@ -121,7 +123,7 @@ def sweep(
                 n_jobs=jobs,
                 store=folder,
                 progress=not as_json,
-                groups=schema.group_levels,
+                group_col=Groups(levels=schema.group_levels),
                 classes=schema.classes,
                 units=units,
                 **options,

@@ -83,7 +83,7 @@ def flatten_(parameters: list[nn.Parameter]) -> nn.Parameter:
     if any(isinstance(p, UninitializedParameter) for p in parameters):
         raise UnsupportedModuleError(
             "module has lazy layers, whose sizes are unknown before data pass through. Give the "
-            "sizes, by module_params for instance."
+            "sizes, by arguments of a Factory for instance."
         )
     if not parameters:
         raise UnsupportedModuleError(NOTHING_TRAINS)

@@ -12,8 +12,10 @@ import numpy as np
 import pandas as pd
 
 from skdpfair._validate import (
+    ParameterObject,
     error_context,
     error_context_without_data,
+    flag,
     is_integer,
     listed,
     outline,
@@ -22,14 +24,66 @@ from skdpfair._validate import (
 from skdpfair.inputs.columns import in_pandas, refuse_masked
 
 TARGET = "target"
-_KINDS = {"group_col": ("group", "sensitive_features"), "unit_col": ("person", "units")}
+_KINDS = {"group_col": ("group", "sensitive_features"), "persons": ("person", "units")}
 _LONGEST_NAME = 100
 _MOST_GROUPS = 10_000  # found in the data; a column of numbers makes as many as there are rows
 
 
+class Groups(ParameterObject):
+    """The groups of a table, as the parameter ``group_col`` of an estimator.
+
+    Parameters
+    ----------
+    columns : str, int, "target", list of these, or None, default=None
+        Column(s) of X that hold the groups; several make intersections; "target" takes the class
+        labels.  None where ``fit`` is given ``sensitive_features``.
+    levels : list or None, default=None
+        The public set of groups.  None reads them off the data, an assumption on record.
+    as_feature : bool, default=False
+        Whether the model sees the columns, which must then be numbers.
+
+    Examples
+    --------
+    >>> from skdpfair import DPFairClassifier
+    >>> DPFairClassifier(group_col=Groups("sex", levels=["F", "M"])).group_col.levels
+    ['F', 'M']
+    """
+
+    def __init__(
+        self,
+        columns: str | int | list[str | int] | None = None,
+        levels: Sequence[Any] | None = None,
+        as_feature: bool = False,
+    ) -> None:
+        self.columns = columns
+        self.levels = levels
+        self.as_feature = as_feature
+
+    @classmethod
+    def of(cls, group_col: Any) -> "Groups":
+        """Return the ``group_col`` of an estimator in one form; raise if it is none.
+
+        Parameters
+        ----------
+        group_col : str, int, list, Groups or None
+            As given to the estimator.
+
+        Returns
+        -------
+        Groups
+            Checked, apart from whether X has the columns.
+        """
+        given = group_col if isinstance(group_col, Groups) else cls(group_col)
+        columns = as_columns(given.columns) or None
+        levels = given.levels
+        if levels is not None:
+            levels = listed("levels", levels, "values or None")
+        return cls(columns, levels, flag("as_feature", given.as_feature))
+
+
 @dataclass(frozen=True)
-class Groups:
-    """The groups of a table.
+class GroupCodes:
+    """The groups of the records of a table.
 
     Parameters
     ----------
@@ -119,7 +173,7 @@ def joined(parts: Sequence[str], variables: Sequence[str]) -> str:
 def variables_of(y: Any, X: Any, group_col: Any, sensitive_features: Any) -> tuple[str, ...]:
     """Return the names of the target and of the columns of the groups, "" where there is none."""
     target, *groups = _names_of(y)[:1] or [""], *_names_of(sensitive_features)
-    if group_col is not None:
+    if as_columns(group_col):
         names, at = _names(X) or [""] * X.shape[1], iter(positions(X, group_col))
         groups = [
             target[0] or TARGET if c == TARGET else names[next(at)] for c in as_columns(group_col)
@@ -129,6 +183,8 @@ def variables_of(y: Any, X: Any, group_col: Any, sensitive_features: Any) -> tup
 
 def as_columns(group_col: Any) -> list[Any]:
     """Return ``group_col`` as a list of column names or indices; None is no column."""
+    if isinstance(group_col, Groups):
+        group_col = group_col.columns
     if group_col is None:
         return []
     columns = list(group_col) if isinstance(group_col, (list, tuple)) else [group_col]
@@ -204,8 +260,8 @@ def _names(X: Any) -> list[Any]:
 
 
 def encode(
-    X: Any, y: np.ndarray, *, group_col: Any, groups: Any, sensitive_features: Any
-) -> Groups:
+    X: Any, y: np.ndarray, *, group_col: Any, sensitive_features: Any, levels: Any = None
+) -> GroupCodes:
     """Return the groups of the rows of X.
 
     Parameters
@@ -214,14 +270,16 @@ def encode(
         The table, which holds the columns that ``group_col`` names.
     y : ndarray of shape (n_samples,)
         Class labels, the groups where ``group_col`` is "target".
-    group_col, groups : as in DPFairClassifier
+    group_col : as in DPFairClassifier
         Columns of the groups, and the declared groups.
     sensitive_features : array, Series, DataFrame or None
-        The groups, one column or several, in place of ``group_col``.
+        The groups, one column or several, in place of columns.
+    levels : list or None, default=None
+        All groups, in place of those that ``group_col`` declares.
 
     Returns
     -------
-    Groups
+    GroupCodes
         Codes and levels of all rows.
 
     Raises
@@ -229,20 +287,22 @@ def encode(
     ValueError
         If both sources are given, groups are missing or undeclared, or there is only one.
     """
+    named = Groups.of(group_col)
+    group_col, levels = named.columns, named.levels if levels is None else levels
     if group_col is not None and sensitive_features is not None:
         raise ValueError("Give groups by group_col or by sensitive_features, not by both.")
     table = _group_table(in_pandas(X), y, group_col, in_pandas(sensitive_features))
     if table is None:
-        if groups is not None:
+        if levels is not None:
             raise ValueError(
-                "groups= declares levels, but no groups are given. Pass fit(..., "
-                "sensitive_features=...), or set group_col=."
+                "Groups(levels=...) declares levels, but no groups are given. Pass fit(..., "
+                "sensitive_features=...), or name their columns."
             )
-        return Groups(np.zeros(len(y), dtype=np.int64), None, True)
+        return GroupCodes(np.zeros(len(y), dtype=np.int64), None, True)
     if len(table) != len(y):
         raise ValueError(f"sensitive_features has {len(table)} rows, but y has {len(y)}.")
     source = "sensitive_features" if group_col is None else "group_col"
-    found = _coded(table, groups, source)
+    found = _coded(table, levels, source)
     n_groups = found.n_groups if found.declared else len(np.unique(found.code))
     if n_groups < 2:
         raise ValueError(
@@ -294,7 +354,7 @@ def within_columns(
 
 def encode_features(
     sensitive_features: Any, n_samples: int, groups: Sequence[Any] | None = None
-) -> Groups:
+) -> GroupCodes:
     """Return the groups of records that are measured: those declared, or those that occur.
 
     Unlike `encode`, one group is enough, and intersections without a record are left out unless
@@ -311,7 +371,7 @@ def encode_features(
 
     Returns
     -------
-    Groups
+    GroupCodes
 
     Raises
     ------
@@ -345,7 +405,7 @@ def encode_features(
         return found
     assert found.levels is not None
     occurring, code = np.unique(found.code, return_inverse=True)
-    return Groups(code.astype(np.int64), found.levels[occurring], False)
+    return GroupCodes(code.astype(np.int64), found.levels[occurring], False)
 
 
 def _group_table(
@@ -406,7 +466,7 @@ def _as_they_are(values: np.ndarray) -> pd.Series:
     return pd.Series(values, dtype=object if values.dtype.kind in "OUT" else None)
 
 
-def _coded(table: pd.DataFrame, groups: Any, source: str) -> Groups:
+def _coded(table: pd.DataFrame, groups: Any, source: str) -> GroupCodes:
     values = [table.iloc[:, i].to_numpy(dtype=object) for i in range(table.shape[1])]
     rows = values[0] if len(values) == 1 else _tuples(zip(*values, strict=True))
     missing = np.logical_or.reduce([np.asarray(pd.isna(v)) for v in values])
@@ -414,7 +474,7 @@ def _coded(table: pd.DataFrame, groups: Any, source: str) -> Groups:
         if missing.any():
             raise ValueError(
                 f"{source} has missing values. Give them a level of their own, for instance "
-                "fillna('unknown'), or declare one: groups=[..., None]."
+                "fillna('unknown'), or declare one: groups=[..., None] (levels= of Groups)."
             )
         with error_context_without_data(source, "has values that cannot name groups"):
             found = [_sorted_unique(v) for v in values]
@@ -427,8 +487,11 @@ def _coded(table: pd.DataFrame, groups: Any, source: str) -> Groups:
         remedy = "Declare every group, spelt as in the data."
         if missing[code < 0].all():
             remedy = "Missing values need a level too: add None to groups, or fill them."
-        raise ValueError(f"{source} has values outside groups=, which must list them all. {remedy}")
-    return Groups(code.astype(np.int64), levels, groups is not None)
+        raise ValueError(
+            f"{source} has values outside groups= (levels= of Groups), which must list them "
+            f"all. {remedy}"
+        )
+    return GroupCodes(code.astype(np.int64), levels, groups is not None)
 
 
 def _codes_of(rows: np.ndarray, levels: np.ndarray) -> np.ndarray:
@@ -444,7 +507,7 @@ def _crossed(levels: list[np.ndarray], source: str) -> np.ndarray:
     if prod(map(len, levels)) > _MOST_GROUPS:
         raise ValueError(
             f"{source} makes more than {_MOST_GROUPS} groups. Choose columns of few values, cut "
-            "numbers into ranges, or declare the intersections by groups=."
+            "numbers into ranges, or declare the intersections by groups= (levels= of Groups)."
         )
     return levels[0] if len(levels) == 1 else _tuples(product(*levels))
 

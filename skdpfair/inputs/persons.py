@@ -13,11 +13,12 @@ from uuid import UUID
 
 import numpy as np
 import pandas as pd
+from sklearn.utils._param_validation import Interval, StrOptions
 
-from skdpfair._validate import error_context_without_data, is_integer, safe_repr
+from skdpfair._validate import ParameterObject, error_context_without_data, safe_repr
 from skdpfair.inputs import labels
 from skdpfair.inputs.columns import in_pandas, refuse_masked
-from skdpfair.inputs.groups import Groups, position, positions
+from skdpfair.inputs.groups import GroupCodes, position, positions
 
 _ONE_FOR_EACH = "one value for each record that names its person, without missing values"
 _KINDS = (str, bytes, Number, date, UUID, pd.Period, np.generic)  # whose equality tells
@@ -30,19 +31,83 @@ _NUMBER = re.compile(f"{_GROUPED.pattern}|{_PLAIN.pattern}")
 _ODD = re.compile(r"^(?:[-+.]|0.|[1-9]\d*[^\d\n]|[^\S\n]|$)|[^\S\n]$|[^\s!-~]", re.M)
 
 
-def columns(X: Any, unit_col: Any, group_col: Any) -> list[int]:
-    """Return the position in X of the column of persons, in a list; empty without one."""
-    if unit_col is None:
+class Persons(ParameterObject):
+    """The persons behind the records, as the parameter ``persons`` of an estimator.
+
+    The guarantee is then for all records of a person: batches are samples of persons, and the
+    gradients of a person's records are averaged and clipped as one.  Her group is that of most of
+    her records.
+
+    Parameters
+    ----------
+    column : str, int or None, default=None
+        Column of X that names the person of each record, never a feature.  None where ``fit`` is
+        given ``units``.  Without both, records are sampled one by one, and the statement also says
+        what a person with ``max_records`` records is guaranteed.
+    max_records : int >= 1 or None, default=None
+        Public bound on the records of one person, needed where persons are named.
+    surplus : {"thin", "raise"}, default="thin"
+        Of a person with more records, draw ``max_records`` at random, anew in each fit; or raise
+        an error.
+
+    Examples
+    --------
+    >>> from skdpfair import DPFairClassifier
+    >>> clf = DPFairClassifier(persons=Persons("customer_id", max_records=10))
+    >>> clf.set_params(persons__max_records=5).persons
+    Persons(column='customer_id', max_records=5)
+    """
+
+    _parameter_constraints = {
+        "column": [str, Integral, None],
+        "max_records": [Interval(Integral, 1, 2**63 - 1, closed="both"), None],
+        "surplus": [StrOptions({"thin", "raise"})],
+    }
+
+    def __init__(
+        self,
+        column: str | int | None = None,
+        max_records: int | None = None,
+        surplus: str = "thin",
+    ) -> None:
+        self.column = column
+        self.max_records = max_records
+        self.surplus = surplus
+
+    @classmethod
+    def of(cls, persons: Any) -> "Persons":
+        """Return the ``persons`` of an estimator in one form; raise if it is none.
+
+        Parameters
+        ----------
+        persons : Persons or None
+            As given to the estimator.
+
+        Returns
+        -------
+        Persons
+            Checked, apart from whether X has the column.
+        """
+        if persons is not None and not isinstance(persons, cls):
+            raise TypeError(
+                f"persons must be None or a Persons object, got {safe_repr(persons)}. Give "
+                "Persons(column, max_records=...)."
+            )
+        return (persons or cls()).checked()
+
+
+def columns(X: Any, persons: Any, group_col: Any) -> list[int]:
+    """Return the position in X of the column of persons, in a list; empty without one.
+
+    ``persons`` and ``group_col`` are as an estimator has them.
+    """
+    column = Persons.of(persons).column
+    if column is None:
         return []
-    if not isinstance(unit_col, str) and not is_integer(unit_col):
-        raise TypeError(
-            f"unit_col must be the name or index of one column of X, got {safe_repr(unit_col)}. "
-            "Give persons that several columns name as fit(..., units=...)."
-        )
-    at = position(X, unit_col, "unit_col")
+    at = position(X, column, "persons")
     if at in positions(X, group_col):
         raise ValueError(
-            f"unit_col={safe_repr(unit_col)} is also in group_col. A person is not a group: name "
+            f"persons={safe_repr(column)} is also in group_col. A person is not a group: name "
             "another column in one of them."
         )
     return [at]
@@ -54,20 +119,20 @@ def encode(X: Any, n_samples: int, *, at: list[int], units: Any) -> np.ndarray |
     They are the column of X at the position in ``at``, see `columns`, or else ``units``.
     """
     if at and units is not None:
-        raise ValueError("Give persons by unit_col or by units, not by both.")
+        raise ValueError("Give persons by a column or by units, not by both.")
     if not at and units is None:
         return None
     own = name_of(X, at, units)
     if at:
         values = X.iloc[:, at[0]] if hasattr(X, "iloc") else np.asarray(X)[:, at[0]]
         column = own if hasattr(X, "columns") else at[0]
-        return codes(f"unit_col={safe_repr(column)}", values, n_samples)
+        return codes(f"persons={safe_repr(column)}", values, n_samples)
     code = codes("units", units, n_samples)
     if own in [str(name) for name in getattr(X, "columns", ())]:
         raise ValueError(
             f"units is the column {safe_repr(own)} of X, which would also be a feature. Drop the "
             "column from X (in a pipeline, take it out of passthrough=), or set "
-            f"unit_col={safe_repr(own)} instead."
+            f"persons=Persons({safe_repr(own)}, max_records=...) instead."
         )
     return code
 
@@ -99,7 +164,7 @@ def codes(name: str, values: Any, n_samples: int) -> np.ndarray:
     if isinstance(values, str):
         raise ValueError(
             f"{name} must be an array, got {safe_repr(values)}; to name a column, set "
-            f"unit_col={safe_repr(values)}."
+            f"persons=Persons({safe_repr(values)}, max_records=...)."
         )
     refuse_masked(name, values)
     values = in_pandas(values)
@@ -211,19 +276,20 @@ def _readings(text: str) -> set[str]:
     return {number.rstrip("0").rstrip(".") if "." in number else number for number in plain}
 
 
-def check(unit: np.ndarray, most: int | None, surplus: str) -> None:
+def check(unit: np.ndarray, persons: Persons) -> None:
     """Raise ValueError without a bound on a person's records, or if they may not be thinned."""
+    most = persons.max_records
     if most is None:
         raise ValueError(
-            "Persons are given, but max_records_per_unit=None declares no bound on the records of "
-            "one person. Declare a public number by max_records_per_unit=; of a person with more "
-            "records, so many take part, drawn at random."
+            "Persons are given, but max_records=None declares no bound on the records of one "
+            "person. Declare a public number by persons=Persons(..., max_records=...); of a person "
+            "with more records, so many take part, drawn at random."
         )
-    if surplus == "raise" and np.bincount(unit).max() > most:
+    if persons.surplus == "raise" and np.bincount(unit).max() > most:
         raise ValueError(
-            f"Some persons have more than max_records_per_unit={most} records, and "
-            'surplus_records="raise" forbids thinning. Set surplus_records="thin", which keeps '
-            f"{most} records of a person at random, or a larger max_records_per_unit."
+            f"Some persons have more than max_records={most} records, and surplus='raise' forbids "
+            f"thinning. Set surplus='thin' of persons, which keeps {most} records of a person at "
+            "random, or a larger max_records."
         )
 
 
@@ -246,7 +312,7 @@ def thinned(unit: np.ndarray, most: int, generator: np.random.Generator) -> np.n
     return kept
 
 
-def grouped(groups: Groups, unit: np.ndarray) -> Groups:
+def grouped(groups: GroupCodes, unit: np.ndarray) -> GroupCodes:
     """Return groups in which a person has one: that of most of her records.
 
     Of several such groups it is the first.

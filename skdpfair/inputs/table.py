@@ -62,7 +62,7 @@ class Table:
         Codes into ``classes``, int64; without these, targets in [-1, 1], float32.
     classes : ndarray of shape (n_classes,) or None
         Class labels, sorted; None for a regression.
-    groups : Groups
+    groups : GroupCodes
         Groups of the rows.
     group_positions : list of int
         Positions in X of the group columns, which are no features.
@@ -86,7 +86,7 @@ class Table:
     x: Rows
     y: np.ndarray
     classes: np.ndarray | None
-    groups: _groups.Groups
+    groups: _groups.GroupCodes
     group_positions: list[int]
     validation: tuple[np.ndarray, np.ndarray] | None = None
     weight: np.ndarray | None = None
@@ -128,6 +128,7 @@ class Table:
 
 def read(
     estimator: Any,
+    spec: Any,
     X: Any,
     y: Any,
     sensitive_features: Any,
@@ -139,8 +140,9 @@ def read(
     Parameters
     ----------
     estimator : DPFairClassifier or DPFairRegressor
-        Reads y; its parameters say which columns are groups; gets ``n_features_in_`` and
-        ``feature_names_in_``.
+        Reads y; gets ``n_features_in_`` and ``feature_names_in_``.
+    spec : FitSpec
+        Says which columns are groups and persons.
     X, y, sensitive_features, sample_weight, units
         As given to ``fit``.
 
@@ -163,32 +165,32 @@ def read(
         X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight, units=units
     )
     y, classes, codes = estimator._read_target(y)
+    group_col = spec.groups.columns
     if len(X) != len(y):
         raise ValueError(f"X and y have inconsistent numbers of samples: {[len(X), len(y)]}.")
-    if isinstance(X, SparseRows) and estimator.group_col not in (None, _groups.TARGET):
+    if isinstance(X, SparseRows) and group_col not in (None, [_groups.TARGET]):
         raise ValueError(
-            f"group_col={safe_repr(estimator.group_col)} names columns of X, but X is sparse. Give "
+            f"group_col={safe_repr(group_col)} names columns of X, but X is sparse. Give "
             "the groups as fit(..., sensitive_features=...), or let a ColumnTransformer return a "
             'dense table: sparse_threshold=0, sparse_output=False, set_output(transform="pandas").'
         )
     groups = _groups.encode(
         X,
         y,
-        group_col=estimator.group_col,
-        groups=estimator.groups,
+        group_col=spec.groups,
         sensitive_features=sensitive_features,
     )
-    hidden = _hidden(estimator, X)
-    at = _persons.columns(X, estimator.unit_col, estimator.group_col)
+    at = _persons.columns(X, spec.persons, spec.groups)
+    hidden = at if spec.groups.as_feature else [*_groups.positions(X, group_col), *at]
     unit = _persons.encode(X, len(y), at=at, units=units)  # before a column of persons is a feature
     x = _numbers(_without(X, hidden))
     if unit is not None:
-        _persons.check(unit, estimator.max_records_per_unit, estimator.surplus_records)
+        _persons.check(unit, spec.persons)
     validation = None
-    if classes is not None and estimator.validation_data is not None:
-        validation = _validation(estimator, hidden, x.shape[1:], classes)
-    weight, most = _weights(sample_weight, len(y), estimator.max_sample_weight)
-    variables = _groups.variables_of(named, X, estimator.group_col, sensitive_features)
+    if classes is not None and spec.validation_data is not None:
+        validation = _validation(estimator, spec.validation_data, hidden, x.shape[1:], classes)
+    weight, most = _weights(sample_weight, len(y), spec.max_sample_weight)
+    variables = _groups.variables_of(named, X, group_col, sensitive_features)
     names = _persons.name_of(X, at, units), features, variables
     return Table(x, codes, classes, groups, hidden, validation, weight, most, unit, *names)
 
@@ -260,23 +262,19 @@ def _like_fitted(estimator: Any, X: Any, hidden: list[int], shape: tuple[int, ..
 
 
 def _validation(
-    estimator: Any, hidden: list[int], shape: tuple[int, ...], classes: np.ndarray
+    estimator: Any,
+    validation_data: tuple[Any, Any],
+    hidden: list[int],
+    shape: tuple[int, ...],
+    classes: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    X, y = estimator.validation_data
+    X, y = validation_data
     with error_context("validation_data", "must be (X, y) like the records of the fit"):
         check_indexes(X=X, y=y)
         x, y = as_rows(_like_fitted(estimator, X, hidden, shape), slice(None)), _labels.read(y)
         if len(x) != len(y):
             raise ValueError(f"X has {len(x)} rows and y has {len(y)} labels.")
         return x, _labels.codes_in(classes, y)
-
-
-def _hidden(estimator: Any, X: Any) -> list[int]:
-    """Return the positions of the columns that the model must not see."""
-    at = _persons.columns(X, estimator.unit_col, estimator.group_col)
-    if estimator.group_as_feature:
-        return at
-    return [*_groups.positions(X, estimator.group_col), *at]
 
 
 def _hidden_in(estimator: Any, X: Any, hidden: list[int]) -> list[int]:
@@ -343,9 +341,9 @@ def _without(X: Any, columns: list[int]) -> Any:
         return X
     if is_streamed(X):
         raise ValueError(
-            "group_col and unit_col cannot be taken out of a numpy.memmap or a torch.Tensor "
+            "Columns of groups and persons cannot be taken out of a numpy.memmap or a torch.Tensor "
             "without copying it. Give groups as fit(..., sensitive_features=...) or "
-            "group_as_feature=True, and persons as fit(..., units=...)."
+            "group_col=Groups(..., as_feature=True), and persons as fit(..., units=...)."
         )
     if hasattr(X, "iloc"):
         return X.iloc[:, [i for i in range(X.shape[1]) if i not in set(columns)]]

@@ -27,7 +27,7 @@ def declared(probabilities: Any, n_groups: int) -> Tensor | None:
         raise ValueError(
             f"group_probabilities={safe_repr(probabilities)} has {len(values)} values for "
             f"{n_groups} groups. Give one for each group, in the order of groups_ (sorted, or as "
-            "declared by groups=)."
+            "declared by Groups)."
         )
     values = [number("group_probabilities", v, low=0, high=1, low_open=True) for v in values]
     if abs(sum(values) - 1.0) > SUM_TOLERANCE:

@@ -192,13 +192,13 @@ def _network(base, n_train, epsilon):
     """Return the name of the network that "auto" means here, or "as given"."""
     if base.module != "auto":
         return "as given"
-    return defaults.resolve(
+    network = defaults.resolve(
         n_samples=n_train,
         epsilon=epsilon,
         delta=delta_for(base.delta, n_train),
-        hidden_layer_sizes=base.hidden_layer_sizes,
         batch_size=base.batch_size,
     ).module
+    return network if network == "logistic" else "mlp"
 
 
 def _reference(base, network):
@@ -206,7 +206,7 @@ def _reference(base, network):
     model = clone(base).set_params(method="sgd", epsilon=None)
     if network == "as given":
         return model
-    return model.set_params(**defaults.network(base.get_params(deep=False), network))
+    return model.set_params(module=clone(defaults.AUTO_MLP) if network == "mlp" else network)
 
 
 def splits(cv, seed, y, code, unit=None):

@@ -25,14 +25,15 @@ from skdpfair._validate import flag, integer, one_of, safe_repr
 from skdpfair.budget.folds import folds_of, keeps_persons_together, takes_as_public
 from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE, SCORES, Spending
 from skdpfair.estimator import DPFairClassifier, classifier_of
-from skdpfair.methods import get_method
+from skdpfair.inputs.persons import Persons
 from skdpfair.preprocessing import DPQuantileScaler, check_pipeline
 from skdpfair.preprocessing._linter import reasons_of
 from skdpfair.privacy import ACCOUNTANTS, Release
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.gdp import delta_for
-from skdpfair.training import parameters as _params
 from skdpfair.training import plan as _planning
+from skdpfair.training.callbacks import recorders
+from skdpfair.training.spec import FitSpec
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def plan(
         Number of groups; ``groups`` or ``group_probabilities`` of the classifier override it.
     units : bool or None, default=None
         Whether ``fit`` will be given ``units``, so that it protects persons.  None is for
-        classifiers that name them by ``unit_col``, or that declare no ``max_records_per_unit``.
+        classifiers that name them by ``persons``, or that declare no ``max_records``.
     cv : int, splitter or None, default=None
         Forecast ``cross_validate(search, ..., cv=cv)`` of a classifier or a pipeline.
     delta : float or "auto", default="auto"
@@ -203,7 +204,7 @@ def plan(
         if units not in (None, found.unit == "person"):
             raise ValueError(
                 f"units={units!r}, but a {type(search).__name__} protects persons if, and only if, "
-                "its classifier declares max_records_per_unit. Leave units out."
+                "its classifier declares persons with max_records. Leave units out."
             )
         return _with_leaks(found, search)
     candidates, cv, refit = candidates_of(search, cv)
@@ -235,23 +236,24 @@ def plan(
 
 def unit_of(classifiers, units=None):
     """Return what fits of classifiers protect, with or without ``units``."""
-    named = [(c.unit_col, c.max_records_per_unit) for c in classifiers]
+    persons = [Persons.of(c.persons) for c in classifiers]
+    named = [(p.column, p.max_records) for p in persons]
     if len({column for column, _ in named} - {None}) > 1:
         raise ValueError(
-            "unit_col names other persons for some candidates, and there is no sum of both. Set "
-            "unit_col to one column for all candidates."
+            "persons names other persons for some candidates, and there is no sum of both. Set "
+            "one column for all candidates."
         )
     columns = {column is not None for column, _ in named}
     is_bounded = {bound is not None for _, bound in named}
     if len(columns) > 1 or (columns == {True} and units is False):
         raise ValueError(
-            "unit_col names persons for the fits of a candidate, but another candidate, or "
+            "persons names a column for the fits of a candidate, but another candidate, or "
             f"units={units!r}, asks for fits that protect records. There is no sum of both: set "
-            "unit_col for all candidates, or for none."
+            "the column for all candidates, or for none."
         )
     if units is None and columns == {False} and True in is_bounded:
         raise ValueError(
-            "units=None, and the classifier has max_records_per_unit but no unit_col, so its fit "
+            "units=None, and persons of the classifier has max_records but no column, so its fit "
             "protects persons only if it is given units. Pass units=True for fit(..., units=...) "
             "and the number of persons, or units=False for fits that protect records."
         )
@@ -259,8 +261,8 @@ def unit_of(classifiers, units=None):
         return "record"
     if False in is_bounded:
         raise ValueError(
-            "max_records_per_unit=None declares no bound on the records of one person, which fits "
-            "with unit_col or units need. Set max_records_per_unit."
+            "max_records=None declares no bound on the records of one person, which fits with "
+            "persons need. Set persons=Persons(..., max_records=...)."
         )
     return "person"
 
@@ -302,7 +304,7 @@ class _Planner:
         steps = planned_steps(self.candidates[candidate], n_samples)
         if classifier.keep_reference or not private:
             self.reasons[REFERENCE] = None
-        if classifier.diagnostics:
+        if recorders(classifier.callbacks):
             self.reasons[DIAGNOSTICS] = None
         kind = candidate, stage, n_samples, n_fits, n_fits_per_record
         return PlannedFit(*kind, private, (*steps, *releases), tuple(r.what for r in steps))
@@ -351,16 +353,13 @@ def _releases(fits):
 
 def planned_fit(classifier, n_samples, n_groups=1):
     """Return whether a fit of a classifier is private, and what it will release."""
-    params = classifier.get_params(deep=False)
-    method = get_method(classifier.method)
-    _params.check(params, method)
-    params[_planning.SCORE_COUNTS] = vars(classifier).get("_score_counts_share", 0.0)
-    shares = getattr(method, "group_probabilities", None)
-    declared = shares if shares is not None else params["groups"]
+    spec = FitSpec.of(classifier)
+    shares = getattr(spec.method, "group_probabilities", None)
+    declared = shares if shares is not None else spec.groups.levels
     n_groups = n_groups if declared is None else max(len(declared), 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit will warn
-        run = _planning.plan(params, method, n_samples, n_groups)
+        run = _planning.plan(spec, n_samples, n_groups)
     private = run.is_accounted and all(r.joint_noise_multiplier for r in run.releases if r.steps)
     return private, run.releases
 

@@ -26,6 +26,8 @@ from skdpfair.exceptions import InfeasibleBudgetError, InsecureSeedWarning
 from skdpfair.inputs import labels as _labels
 from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import by_index, check_indexes
+from skdpfair.inputs.groups import Groups
+from skdpfair.inputs.persons import Persons
 from skdpfair.model_selection import _trials
 from skdpfair.model_selection._forecast import (
     PlannedFit,
@@ -37,6 +39,7 @@ from skdpfair.model_selection._forecast import (
     refuse_other_fits,
     unit_of,
 )
+from skdpfair.networks import network_of
 from skdpfair.preprocessing._learners import refuse_resamplers
 from skdpfair.privacy import NOT_ACCOUNTED, Ledger, PrivacyReport, Release
 from skdpfair.privacy.gdp import delta_for
@@ -52,7 +55,7 @@ from skdpfair.privacy.tradeoff import trade_off_from_curve
 from skdpfair.training import sklearn_callbacks as _tasks
 from skdpfair.training.defaults import check_network
 
-_ONLY = {"keep_reference": False, "diagnostics": False, "warm_start": False, "callbacks": None}
+_ONLY = {"keep_reference": False, "warm_start": False, "callbacks": None}
 _ONLY |= {"distributed": None}
 _OWN = ("n", "sets", "classes", "groups", "counts")  # facts of which a search has its own
 _LEAST_SHARE = 64  # a trial may have no less than this part of the budget of a search
@@ -195,7 +198,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         delta = delta_for(self.delta, n_samples) if delta is None else delta
         pool = self._pool(n_samples, n_groups, delta)
         every = [classifier_of(configured(self.estimator, params)) for params in pool]
-        unit = unit_of(every, any(c.max_records_per_unit is not None for c in every) or None)
+        unit = unit_of(every, any(Persons.of(c.persons).max_records for c in every) or None)
         trial, curve, _ = trial_of(self, pool, n_samples, n_groups)
         whole = self._selection_curve(curve)
         guess = trade_off_from_curve(tuple(whole), delta).total_variation
@@ -220,7 +223,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         sensitive_features : array, Series or DataFrame of n_samples rows, optional
             Passed to the classifier.
         units : array of shape (n_samples,), optional
-            The person of each record, if ``unit_col`` of the classifier does not name a column.
+            The person of each record, if ``persons`` of the classifier names no column.
 
         Returns
         -------
@@ -239,7 +242,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         check_indexes(X=X, y=y, sensitive_features=sensitive_features, units=units)
         n_samples = _num_samples(X)
         unit = persons_of(self.estimator, X, n_samples, units)
-        at = _persons.columns(X, classifier_of(self.estimator).unit_col, None)
+        at = _persons.columns(X, classifier_of(self.estimator).persons, None)
         persons = _persons.name_of(X, at, units)
         n_units = n_samples if unit is None else 1 + int(unit.max())
         delta = delta_for(self.delta, n_units)
@@ -262,7 +265,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         public = _trials.public_sets(self.estimator, X, y, sensitive_features)
         scored = self._public_scored(public["classes"])
         for params in pool if isinstance(self.estimator, DPFairClassifier) else ():
-            candidate = configured(self.estimator, params).get_params(deep=False)
+            candidate = network_of(configured(self.estimator, params).module)
             check_network(candidate, np.shape(X)[1:], len(public["classes"]))
         context = _tasks.begin(self, X, y, 0)
         day = datetime.now(UTC).date().isoformat()  # that of the end would tell of the trials
@@ -504,9 +507,7 @@ def _refuse_witnesses(part):
             "must stay secret. Call set_callbacks on the DPRandomizedSearch, or on the estimator "
             "that holds it: a PrivacyLedger is charged once, for the whole search."
         )
-    params = getattr(part, "module_params", None)
-    where = [getattr(part, "cache_dir", None), dict(params or {}).get("cache_dir")]
-    if any(folder is not None for folder in where):
+    if any(getattr(p, "cache_dir", None) is not None for p in (part, getattr(part, "module", 0))):
         raise ValueError(
             f"cache_dir of the {name} in estimator would store features of the records, and tell "
             "trials that must stay secret. Set cache_dir=None."
@@ -555,18 +556,19 @@ def _most_records(search, pool, unit):
     most_records = 0
     for params in pool:
         classifier = classifier_of(configured(search.estimator, params))
-        if classifier.unit_col != classifier_of(search.estimator).unit_col:
+        persons = Persons.of(classifier.persons)
+        if persons.column != Persons.of(classifier_of(search.estimator).persons).column:
             raise ValueError(
-                f"unit_col={safe_repr(classifier.unit_col)} in param_distributions is not that of "
-                "the estimator. All trials must protect the same persons: set it there."
+                f"persons={safe_repr(persons.column)} in param_distributions is not that of the "
+                "estimator. All trials must protect the same persons: set it there."
             )
-        bound = classifier.max_records_per_unit
+        bound = persons.max_records
         if unit is not None:
-            _persons.check(unit, bound, classifier.surplus_records)
+            _persons.check(unit, persons)
         elif bound is not None:
             raise ValueError(
-                f"max_records_per_unit={bound} needs the person of each record here: pass "
-                "units to fit, or name their column by unit_col."
+                f"max_records={bound} of persons needs the person of each record here: pass units "
+                "to fit, or name their column."
             )
         most_records = max(most_records, bound or 0)
     return most_records or None
@@ -593,7 +595,8 @@ def report_of(search, trial, whole, delta, seeded, most_records, n_units):
     sets = ["sets"]
     if most_records is not None:
         last = classifier_of(search.estimator)
-        sets = ["n", *(name for name in ("classes", "groups") if getattr(last, name) is None)]
+        undeclared = {"classes": last.classes, "groups": Groups.of(last.group_col).levels}
+        sets = ["n", *(name for name, value in undeclared.items() if value is None)]
     scores = "validation" if search.validation_data else "held out"
     return PrivacyReport(
         method="private selection",

@@ -88,14 +88,14 @@ class ByGroupScorer(BaseEstimator):
         levels = listed("groups", levels, "all groups")
         try:
             found = _groups.encode(
-                X, y, group_col=group_col, groups=levels, sensitive_features=sensitive_features
+                X, y, group_col=group_col, levels=levels, sensitive_features=sensitive_features
             )
         except ValueError as error:
             if self.groups is not None or "values outside groups" not in str(error):
                 raise
             raise ValueError(
                 f"{error} The groups are those seen in the training part of this fold: declare "
-                f"all, by groups=[...] of the classifier or by {own}(groups=[...])."
+                f"all, by Groups(levels=...) of the classifier or by {own}(groups=[...])."
             ) from None
         assert found.levels is not None
         return {name: found.code == i for i, name in enumerate(group_names(found.levels))}

@@ -39,21 +39,22 @@ from skdpfair.model_selection._cells import (
 from skdpfair.model_selection._forecast import planned_fit
 from skdpfair.model_selection._results import TradeoffResults, empty_runs
 from skdpfair.model_selection._store import Store, digest_of, run_missing
+from skdpfair.networks import CNN, MLP, network_of
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
 from skdpfair.training import defaults, pictures
-from skdpfair.training import parameters as _params
 from skdpfair.training import plan as _planning
+from skdpfair.training.spec import FitSpec
 
 _TAKEN = {
     "method": "Use methods= instead.",
     "epsilon": "Use epsilons= instead.",
     "random_state": "Use seeds= instead.",
-    "group_col": "Use sensitive_features= instead.",
+    "group_col__columns": "Use sensitive_features= instead.",
     "noise_multiplier": "Use epsilons= instead.",
     "keep_reference": "Leave it out: reference models are always trained.",
     "warm_start": "Leave it out: cells are independent.",
-    "unit_col": "Use units= instead.",
+    "persons__column": "Use units= instead.",
 }
 _OTHERS_CALL_IT = {
     "learning_rate": "lr",
@@ -119,7 +120,7 @@ def sweep(
         Train scikit-learn's logistic regression, MLP and gradient boosting, too: tables and pages
         show the best of them, ``TradeoffResults.ceiling``, beside the reference model.
     units : array of shape (n_samples,), optional
-        The person of each record, with ``max_records_per_unit`` among the parameters.
+        The person of each record, with ``persons=Persons(max_records=...)`` among the parameters.
     **params
         Parameters of `DPFairClassifier` that all fits share.
 
@@ -181,13 +182,14 @@ def sweep(
         raise ValueError("sensitive_features must hold the group of each row, got None.")
     check_indexes(X=X, y=y, sensitive_features=sensitive_features, units=units)
     variables = groups.variables_of(y, X, None, sensitive_features)
-    y, given = labels.read(y), params.pop("groups", None)
-    found = groups.encode(X, y, group_col=None, groups=given, sensitive_features=sensitive_features)
+    y, base = labels.read(y), DPFairClassifier().set_params(**params)
+    given = groups.Groups.of(base.group_col)
+    found = groups.encode(X, y, group_col=given, sensitive_features=sensitive_features)
     assert found.levels is not None
     levels = apart(group_names(found.levels), [OVERALL])
     columns = groups.within_columns(found.levels, sensitive_features, [OVERALL])
-    classes, label = labels.classes_of(y, params.get("classes"))
-    base = DPFairClassifier(**params).set_params(groups=levels, classes=classes.tolist())
+    classes, label = labels.classes_of(y, base.classes)
+    base.set_params(group_col=given.set_params(levels=levels), classes=classes.tolist())
     unit = _persons.encode(X, len(y), at=[], units=units)
     base, features = pictures.head_of(base, np.shape(X)[1:])
     data = {"X": digest_of(X), "y": digest_of(y), "groups": digest_of(found.code)}
@@ -214,7 +216,7 @@ def sweep(
         "seeds": seeds,
         "cv": describe(cv),
         "keep_predictions": keep_predictions,
-        "params": {k: describe(v) for k, v in sorted(params.items())},
+        "params": {k: describe(v) for k, v in sorted(_flat(params).items())},
         "n_features": int(np.prod(np.shape(X)[1:])),
         "counts": _counts(found.code, len(levels), label, len(classes)),
         "variables": list(variables),
@@ -348,7 +350,7 @@ def _check(params, n_jobs):
     for name in sorted(params.keys() & _TAKEN.keys()):
         raise ValueError(f"sweep does not take {name}={safe_repr(params[name])}. {_TAKEN[name]}")
     known = DPFairClassifier().get_params(deep=False)
-    for name in sorted(params.keys() - known.keys()):
+    for name in sorted({name.partition("__")[0] for name in params} - known.keys()):
         near = difflib.get_close_matches(name, known, n=1)
         hint = _OTHERS_CALL_IT.get(name, near[0] if near else None)
         raise TypeError(
@@ -362,17 +364,28 @@ def _check(params, n_jobs):
         )
 
 
+def _flat(params):
+    """Return parameters as the command line takes them: sizes of a network by their own names."""
+    flat = dict(params)
+    for name, value in params.items():
+        if isinstance(value, (MLP, CNN)):
+            default = type(value)().get_params()
+            own = {k: v for k, v in value.get_params().items() if v != default[k]}
+            flat[name] = type(value).__name__.lower()
+            flat |= {f"{name}__{k}": v for k, v in own.items()}
+    return flat
+
+
 def _check_models(cells, n_groups, shape, n_classes):
     """Raise if some model of the sweep cannot be fitted as asked, or cannot meet its budget."""
     tightest = min((cell.epsilon for cell in cells if cell.epsilon is not None), default=None)
     models = {(cell.method, cell.epsilon): cell for cell in cells}.values()
     for cell in (m for m in models if isinstance(m.estimator, DPFairClassifier)):
-        defaults.check_network(cell.estimator.get_params(deep=False), shape, n_classes)
+        defaults.check_network(network_of(cell.estimator.module), shape, n_classes)
         if cell.epsilon == tightest:
             _planning.check(cell.estimator, cell.n_units, n_groups)
         else:  # calibrating takes a while, and a larger budget is met if this one is
-            method = get_method(cell.estimator.method)
-            _params.check(cell.estimator.get_params(deep=False), method)
+            FitSpec.of(cell.estimator)
 
 
 def budgets_of(epsilons) -> list:

@@ -237,11 +237,13 @@ def public_sets(estimator, X, y, sensitive_features):
     last = classifier_of(estimator)
     classes, _ = _labels.classes_of(y, last.classes)
     column = last.group_col if last is estimator else None
-    if last.groups is not None or (column is None and sensitive_features is None):
+    declared = _groups.Groups.of(last.group_col)
+    is_unnamed = not _groups.as_columns(column) and sensitive_features is None
+    if declared.levels is not None or is_unnamed:
         return {"classes": classes}
     rows = X if hasattr(X, "iloc") else np.asarray(X)
-    given = {"group_col": column, "groups": None, "sensitive_features": sensitive_features}
-    return {"classes": classes, "groups": _groups.encode(rows, y, **given).levels}
+    found = _groups.encode(rows, y, group_col=column, sensitive_features=sensitive_features)
+    return {"classes": classes, "group_col": declared.set_params(levels=found.levels)}
 
 
 def scorer(X, y, noise, rng, share=None):

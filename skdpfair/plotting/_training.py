@@ -91,11 +91,11 @@ class GroupLossDisplay(_RecordedDisplay):
 
     columns = ("step", "group", "loss", "gradient_norm")
     _size = (10.0, 4.0, 2)
-    _remedy = "Pass the diagnostics_ of an estimator fitted with diagnostics=True."
+    _remedy = "Pass the diagnostics_ of an estimator fitted with a GroupRecorder."
 
     @classmethod
     def from_estimator(cls, estimator):
-        """Return the display of an estimator fitted with ``diagnostics=True``.
+        """Return the display of an estimator fitted with a `GroupRecorder` among its callbacks.
 
         Parameters
         ----------
@@ -113,8 +113,8 @@ class GroupLossDisplay(_RecordedDisplay):
         """
         if not hasattr(estimator, "diagnostics_"):
             raise ValueError(
-                "The estimator has no recorded values. Fit it with diagnostics=True; the fitted "
-                "object must then not be released."
+                "The estimator has no recorded values. Fit it with callbacks=[GroupRecorder()] of "
+                "skdpfair.analysis; the fitted object must then not be released."
             )
         return cls(estimator.diagnostics_)
 

@@ -24,6 +24,7 @@ from skdpfair.privacy.one_time_noise import generator_of
 from skdpfair.privacy.statement import ASSUMPTIONS
 from skdpfair.training import sklearn_callbacks as _tasks
 from skdpfair.training.plan import SCORE_COUNTS
+from skdpfair.training.spec import SCORE_SHARES
 
 _CALIBRATIONS = ("temperature", "platt")
 _SHARE, _SHARE_BY_GROUP = 0.05, 0.2
@@ -154,7 +155,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         self._check()
         estimator = clone(self.estimator)
         if self.validation_data is None:
-            classifier_of(estimator)._score_counts_share = self._share
+            SCORE_SHARES[classifier_of(estimator)] = self._share
         return estimator
 
     @_tasks.with_callbacks
@@ -170,7 +171,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         sensitive_features : array, Series or DataFrame of n_samples rows, optional
             The groups, if they are not columns of X that ``group_col`` of the classifier names.
         units : array of shape (n_samples,), optional
-            The person of each record, if ``unit_col`` of the classifier does not name a column.
+            The person of each record, if ``persons`` of the classifier names no column.
             The counts of a person are the mean of those of her records.
 
         Returns
@@ -375,7 +376,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
     def _groups_of(self, classifier, X, y, sensitive_features, levels=None):
         """Return the groups of labelled rows, one group if thresholds depend on none."""
         if not self._is_by_group:
-            return _groups.Groups(np.zeros(len(y), dtype=np.int64), None, True)
+            return _groups.GroupCodes(np.zeros(len(y), dtype=np.int64), None, True)
         column = classifier.group_col if sensitive_features is None else None
         in_pipeline = classifier is not self.estimator and hasattr(self.estimator, "steps")
         names = _groups.as_columns(column)
@@ -396,9 +397,10 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
                 f"group_col={safe_repr(column)} is a position in what the pipeline makes of X, "
                 "which may be another one in X. Give fit and predict sensitive_features=."
             )
-        levels = classifier.groups if levels is None else levels
+        given = _groups.Groups.of(classifier.group_col)
+        levels = given.levels if levels is None else levels
         return _groups.encode(
-            X, y, group_col=column, groups=levels, sensitive_features=sensitive_features
+            X, y, group_col=names or None, levels=levels, sensitive_features=sensitive_features
         )
 
     def _groups_in(self, X, scores, levels, sensitive_features):

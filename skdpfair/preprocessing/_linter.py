@@ -202,8 +202,8 @@ def check_pipeline(pipe) -> PipelineReport:
     they define ``fit``.  An unknown step is a finding, unless its tags have ``requires_fit=False``
     and a trial on made-up rows agrees, or it is fitted and its ``privacy_.is_private`` is true.
     The check cannot detect parameters (bounds, categories) that were computed from the rows. If a
-    column has a name such as "patient_id" and a DPFairClassifier has no ``unit_col`` and no
-    ``max_records_per_unit``, a note asks whether each row is a person.
+    column has a name such as "patient_id" and a DPFairClassifier has no ``persons``, a note asks
+    whether each row is a person.
 
     The trial runs the unknown step, or the function of a FunctionTransformer, on made-up rows with
     the columns that the pipeline names: together, one at a time, with other rows, on several
@@ -240,7 +240,7 @@ def check_pipeline(pipe) -> PipelineReport:
     names = [*walk.declared, *getattr(pipe, "feature_names_in_", ())]
     name = column_of_persons(names)
     if walk.by_row and name is not None:
-        remedy = f"keep it, and set unit_col={safe_repr(name)} and max_records_per_unit="
+        remedy = f"keep it, and set persons=Persons({safe_repr(name)}, max_records=...)"
         notes.append(f"{PERSON_QUESTION.format(safe_repr(name), remedy)}; else drop it")
     return PipelineReport(findings, notes, walk.spending, searches)
 
@@ -308,8 +308,9 @@ class _Walk:
         if grids_of(estimator) is not None:
             self._search(estimator, path)
             return
-        limits = ("unit_col", "max_records_per_unit")
-        self.by_row |= {params.get(name, "no such parameter") for name in limits} == {None}
+        persons = params.get("persons", "no such parameter")
+        limits = getattr(persons, "column", None), getattr(persons, "max_records", None)
+        self.by_row |= persons is None or (not isinstance(persons, str) and limits == (None, None))
         row = verdict(estimator)
         inner = params.get(row.like)
         if row.learns and not (is_estimator(inner) and not self._learns(inner)):

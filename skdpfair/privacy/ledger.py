@@ -47,7 +47,13 @@ class Ledger:
         return sum(release.steps for release in self._releases if not release.is_one_time)
 
     def record(self, release: Release) -> None:
-        """Add a release; every step of a fit passes here before it is taken."""
+        """Add a release; every step of a fit passes here before it is taken.
+
+        Parameters
+        ----------
+        release : Release
+            What is about to be released.
+        """
         self._releases.append(release)
 
     def epsilon(self, delta: float, accountant: str = "pld", records_per_person: int = 1) -> float:

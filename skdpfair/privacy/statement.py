@@ -68,7 +68,7 @@ ASSUMPTIONS = {
         "the smallest and the largest target are public (y_range was taken from y; declare "
         "y_range=)"
     ),
-    "groups": "the set of groups, if any, is public (declare groups=)",
+    "groups": "the set of groups, if any, is public (declare the levels of Groups)",
     "sets": "the number of records n is public, and so are the sets of classes and of groups",
     "counts": (
         "group_epsilons depend on sampling rates chosen from the noisy group counts: before the "
@@ -105,9 +105,9 @@ _OF_PERSONS = {  # what a report on persons says instead; "" for nothing
     SEVERAL_RECORDS: "",
     OTHER_FITS: "other fits on the same persons: their cost comes in addition",
     ASSUMPTIONS["n"]: (
-        "the number of persons n and max_records_per_unit are public, and each record names its "
-        "person; the number of records is public, too, where steps before the classifier depend on "
-        "it"
+        "the number of persons n and the bound on the records of one are public, and each record "
+        "names its person; the number of records is public, too, where steps before the classifier "
+        "depend on it"
     ),
     ASSUMPTIONS["weights"]: (
         "the sample weight of each record is a function of the records of its person and of public "

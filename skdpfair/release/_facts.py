@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from sklearn.base import is_regressor
+from sklearn.base import clone, is_regressor
 
 from skdpfair._validate import safe_repr
 from skdpfair.exceptions import InsecureSeedWarning, PrivacyLeakWarning
+from skdpfair.features import Scattering2D
 from skdpfair.mechanism import Method
-from skdpfair.networks import Factory
+from skdpfair.networks import Factory, ModuleFactory
 from skdpfair.release._encode import NotPlain, decode, encode
 from skdpfair.release._objects import NETWORKS
 from skdpfair.release._read_statement import REGRESSOR, check_statement, origin_of, statement
@@ -19,7 +20,7 @@ from skdpfair.training.inference import InferenceNet, weights_of
 
 # what no copy of a fitted classifier keeps, and what no release keeps besides
 SCRUBBED = {"random_state": None, "callbacks": None, "validation_data": None}
-DROPPED = SCRUBBED | {"keep_reference": False, "diagnostics": False}
+DROPPED = SCRUBBED | {"keep_reference": False}
 _NEVER_KEPT = ("reference_", "diagnostics_", "_skl_callbacks")
 FITTED = (
     *(
@@ -74,7 +75,7 @@ def facts_of(estimator):
 def _check_releasable(estimator):
     if hasattr(estimator, "diagnostics_"):
         raise ValueError(
-            "This fit recorded diagnostics (diagnostics=True), which are not private, so it cannot "
+            "This fit recorded diagnostics_, which are not private, so it cannot "
             "be released. The weights do not depend on them: drop them with "
             "`del classifier.diagnostics_`, then release."
         )
@@ -103,11 +104,9 @@ def _parameters(estimator):
     """Return the parameters, encoded, without those that the module's facts stand for."""
     params = _dropped(estimator.get_params(deep=False))
     if module_facts(estimator.net_.module)["name"] is None:
-        params = {k: v for k, v in params.items() if k not in ("module", "module_params")}
-    if params.get("module_params"):  # no folder of this machine
-        params["module_params"] = {
-            k: v for k, v in params["module_params"].items() if k != "cache_dir"
-        }
+        del params["module"]
+    elif isinstance(params["module"], Scattering2D):  # no folder of this machine
+        params["module"] = clone(params["module"]).set_params(cache_dir=None)
     out, left_out = {}, []
     for name, value in params.items():
         try:
@@ -144,7 +143,7 @@ def module_facts(factory):
         return facts | {"custom": label, "left_out": left_out}
     if left_out:
         raise TypeError(
-            f"module_params={safe_repr(left_out)} cannot be released. Use numbers and strings."
+            f"{safe_repr(left_out)} of module cannot be released. Use numbers and strings."
         )
     return facts
 
@@ -156,7 +155,8 @@ def rebuilt(cls, facts, weights, module=None):
     if unknown:
         raise ValueError(f"{cls.__name__} of this version has no parameters {unknown}")
     if module is not None:
-        params |= {"module": module.make, "module_params": module.params or None}
+        own = module.params
+        params["module"] = Factory(module.make, **own) if own else module.make
     estimator = cls(**params)
     for name in FITTED:
         if name in facts["fitted"]:
@@ -191,7 +191,7 @@ def record_shape(estimator):
 def factory_of(facts, make):
     """Return the factory of a module whose class is ``make``."""
     params = {name: decode(value) for name, value in facts["params"].items()}
-    return Factory(make, params, tuple(facts["in_shape"]))
+    return ModuleFactory(make, params, tuple(facts["in_shape"]))
 
 
 def _builtin(facts, weights):
@@ -274,5 +274,5 @@ def unpacked(state):
         return state
     state = dict(state)
     state |= {name: decode(value) for name, value in json.loads(state.pop(FACTS_KEY)).items()}
-    state["net_"] = InferenceNet(Factory(*state.pop(FACTORY_KEY)), state.pop(WEIGHTS_KEY))
+    state["net_"] = InferenceNet(ModuleFactory(*state.pop(FACTORY_KEY)), state.pop(WEIGHTS_KEY))
     return state

@@ -4,10 +4,14 @@ import torch
 
 from skdpfair import networks
 from skdpfair.attacks import PGD
-from skdpfair.augmentations import FlipAndShift
+from skdpfair.augmentations import FlipAndShift, Views
 from skdpfair.features import Scattering2D
+from skdpfair.inputs.groups import Groups
+from skdpfair.inputs.persons import Persons
 from skdpfair.mechanism import METHODS, Method
+from skdpfair.networks import CNN, MLP, Factory
 
+CLASSES = {c.__name__: c for c in (PGD, FlipAndShift, Views, Groups, Persons, MLP, CNN)}
 NETWORKS = {"logistic": networks.logistic, "mlp": networks.mlp, "cnn": networks.small_cnn}
 
 
@@ -54,14 +58,19 @@ def _name_of(function):
 
 TAGS = [  # as in _encode
     ("method", _is_registered, lambda v: (v.name, v.get_params(deep=False)), _method),
-    ("pgd", lambda v: type(v) is PGD, lambda v: (v.get_params(),), lambda p: PGD(**p[0])),
-    ("scattering", lambda v: type(v) is Scattering2D, _scattering_facts, _scattering),
     (
-        "flip_and_shift",
-        lambda v: type(v) is FlipAndShift,
-        lambda v: (v.get_params(),),
-        lambda p: FlipAndShift(**p[0]),
+        "object",
+        lambda v: CLASSES.get(type(v).__name__) is type(v),
+        lambda v: (type(v).__name__, v.get_params(deep=False)),
+        lambda p: CLASSES[p[0]](**p[1]),
     ),
+    (
+        "factory",
+        lambda v: type(v) is Factory,
+        lambda v: (v.make, v.params),
+        lambda p: Factory(p[0], **p[1]),
+    ),
+    ("scattering", lambda v: type(v) is Scattering2D, _scattering_facts, _scattering),
     ("optimizer", _is_torch_optimizer, lambda v: v.__name__, _optimizer),
     ("device", lambda v: isinstance(v, torch.device), str, torch.device),
     ("network", lambda v: _name_of(v) is not None, _name_of, NETWORKS.__getitem__),

@@ -172,7 +172,7 @@ def load_release(path, *, module=None):
     path : str or Path
         The file.  Only data is read from it; no code that it names is imported.
     module : torch.nn.Module class or factory, optional
-        The class of a custom network; it is called with the ``module_params`` of the file.
+        The class of a custom network; it is called with the arguments in the file.
 
     Returns
     -------

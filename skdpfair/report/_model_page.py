@@ -16,7 +16,7 @@ from skdpfair._validate import safe_repr
 from skdpfair.budget.files import path_of, replace_file
 from skdpfair.inputs import labels
 from skdpfair.inputs.columns import check_indexes
-from skdpfair.inputs.groups import apart, encode, named, variables_of
+from skdpfair.inputs.groups import apart, as_columns, encode, named, variables_of
 from skdpfair.metrics._arguments import check_kind
 from skdpfair.metrics._compare_groups import NOT_COMPARED, difference
 from skdpfair.metrics._measures import (
@@ -475,12 +475,12 @@ def _tested(model, classifier, X, y, sensitive_features, measures):
     y, predicted = labels.read(y), model.predict(X, **given)
     check_kind("y", y, predicted, like="the fit")
     code, levels = None, []
-    if sensitive_features is not None or classifier.group_col is not None:
+    if sensitive_features is not None or as_columns(classifier.group_col):
         found = encode(
             X,
             y,
             group_col=by,
-            groups=None if classifier.groups_ is None else list(classifier.groups_),
+            levels=None if classifier.groups_ is None else list(classifier.groups_),
             sensitive_features=sensitive_features,
         )
         assert found.levels is not None

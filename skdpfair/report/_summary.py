@@ -32,7 +32,7 @@ from skdpfair.report._spent_before import holds
 
 _WIDE_INTERVAL = 0.02  # half an interval, from which on numbers have no decimals
 _WEAK = 0.01  # of accuracy, that a private model may have more than its reference
-_OF_SCHEMA = ("classes", "groups", "max_records_per_unit")  # which the command reads
+_OF_SCHEMA = ("classes", "group_col", "persons")  # which the command reads
 MOST_BUDGETS = 6  # that a sentence or the bars name
 
 

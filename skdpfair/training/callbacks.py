@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-import numpy as np
-import pandas as pd
 from skorch.callbacks import Callback, EpochScoring, EpochTimer, PassthroughScoring, PrintLog
 
 from skdpfair.budget.progress import ProgressBar
@@ -22,8 +20,8 @@ class _Withheld:
     def _refuse(self, *args: object) -> NoReturn:
         raise ValueError(
             "callbacks holds one that asks for training rows, which a private fit gives to nobody. "
-            "Score public validation_data=, or set diagnostics=True, which marks the fitted object "
-            "as one that must not be released."
+            "Score public validation_data=, or add a GroupRecorder of skdpfair.analysis, which "
+            "marks the fitted object as one that must not be released."
         )
 
     __getattr__ = __len__ = __iter__ = __getitem__ = _refuse
@@ -61,23 +59,6 @@ def recorders(callbacks: Sequence[Any] | None) -> list[Callback]:
     """Return the callbacks that keep private values, which have ``discloses = True``."""
     given = [c[-1] if isinstance(c, tuple) else c for c in callbacks or ()]
     return [callback for callback in given if getattr(callback, "discloses", False)]
-
-
-def diagnostics_frame(
-    net: Any, levels: np.ndarray | None, callbacks: Sequence[Any] | None
-) -> pd.DataFrame:
-    """Return the diagnostics: a recorder's table, or one row per epoch and group."""
-    for recorder in recorders(callbacks):
-        return recorder.frame_
-    names = ["all"] if levels is None else list(levels)
-    rows = [
-        (step, group, int(n), loss / n, norm / n)
-        for step, sums in net.measured_
-        for group, (n, loss, norm) in zip(names, sums.T, strict=True)
-        if n > 0
-    ]
-    columns = ["step", "group", "n_samples", "loss", "gradient_norm"]
-    return pd.DataFrame(rows, columns=columns)
 
 
 @contextmanager

@@ -4,27 +4,23 @@ The rules were chosen on about 7,000 fits; ``docs/defaults.md`` explains them.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
-from skdpfair import networks
 from skdpfair._validate import is_auto, safe_repr
 from skdpfair.engine.losses import HUBER_THRESHOLD
 from skdpfair.engine.memory import used_device
+from skdpfair.networks import CNN, MLP, Factory, module_factory
 from skdpfair.privacy import gdp_parameter
-
-Module: TypeAlias = str | Callable[..., nn.Module]
 
 # module and length, by the signal-to-noise ratio n * mu
 HIDDEN_LAYER_FROM = 1e4  # below it a hidden layer does not pay
-HIDDEN_LAYER_SIZE = 32
-MLP_LAYER_SIZES = (256, 256)  # of module="mlp"
+AUTO_MLP = MLP((32,), zero_output=True)
 ENOUGH_MU = 8.0  # a budget so large, or none, that noise no longer matters
 LOW_SIGNAL_TO_NOISE = 500.0  # below it accuracy suffers by several points
 NO_SIGNAL_TO_NOISE = 50.0  # below it a model learns next to nothing
@@ -93,9 +89,9 @@ _OBJECTIVES = {
 }
 
 
-def objective(params: Mapping[str, Any]) -> Objective:
-    """Return the objective of an estimator's parameters: only regressors have a ``loss``."""
-    return _OBJECTIVES[params["loss"]] if "loss" in params else _CLASSIFICATION
+def objective(loss: str | None) -> Objective:
+    """Return the objective of a regression's loss; None stands for cross-entropy."""
+    return _CLASSIFICATION if loss is None else _OBJECTIVES[loss]
 
 
 @dataclass(frozen=True)
@@ -106,8 +102,8 @@ class Settings:
     ----------
     signal_to_noise : float
         Number of records times mu, the privacy parameter of Gaussian DP.
-    module : str
-        "logistic" or "mlp" where the user left "auto".
+    module : "logistic", MLP, CNN or Factory
+        The network.
     steps_per_epoch : int
         ceil(n / batch size); the sampling rate is its inverse.
     n_steps : int
@@ -125,7 +121,7 @@ class Settings:
     """
 
     signal_to_noise: float
-    module: Module
+    module: Any
     steps_per_epoch: int
     n_steps: int
     warm_up: int
@@ -146,8 +142,7 @@ def resolve(
     epsilon: float | None,
     delta: float,
     noise_multiplier: float | None = None,
-    module: Module = "auto",
-    hidden_layer_sizes: Sequence[int] | str = "auto",
+    module: Any = "auto",
     batch_size: int | str = "auto",
     max_epochs: int | str = "auto",
     max_steps: int | None = None,
@@ -168,8 +163,8 @@ def resolve(
         The target; ``epsilon=None`` when there is none.
     noise_multiplier : float or None
         Fixes the noise instead of epsilon; None or 0 for no noise.
-    module, hidden_layer_sizes, batch_size, max_epochs, max_steps, lr, iterate_average
-        As given to the estimator.  Given sizes of hidden layers ask for an MLP.
+    module, batch_size, max_epochs, max_steps, lr, iterate_average
+        As given to the estimator, the module in the form of `network_of`.
     searches_scale : bool
         Whether the gradient scale must be found in a warm-up.
     decays : bool
@@ -194,8 +189,7 @@ def resolve(
     # without noise it is the number of records that limits what can be learned
     learnable = n_samples * min(mu, ENOUGH_MU)
     if is_auto(module):
-        is_linear = is_auto(hidden_layer_sizes) and learnable < HIDDEN_LAYER_FROM
-        module = "logistic" if is_linear else "mlp"
+        module = "logistic" if learnable < HIDDEN_LAYER_FROM else AUTO_MLP
     decay = WEIGHT_DECAY if module == "logistic" else HIDDEN_WEIGHT_DECAY
     most = MAX_STEPS if math.isfinite(mu) else NOISELESS_STEPS
     steps = math.floor(_clip(learnable / (18 if module == "logistic" else 12), MIN_STEPS, most))
@@ -269,53 +263,11 @@ def _clip(value: float, low: float, high: float) -> float:
     return min(max(value, low), high)
 
 
-def network(params: dict[str, Any], module: Module) -> dict[str, Any]:
-    """Return the estimator's parameters that describe the network chosen for "auto".
-
-    Examples
-    --------
-    >>> network({"module": "auto", "hidden_layer_sizes": "auto", "module_params": None}, "mlp")
-    {'module': 'mlp', 'hidden_layer_sizes': (32,), 'module_params': {'zero_output': True}}
-    """
-    chosen, sizes = is_auto(params["module"]), params["hidden_layer_sizes"]
-    if module != "mlp":
-        return {"module": module}
-    if is_auto(sizes):
-        sizes = (HIDDEN_LAYER_SIZE,) if chosen else MLP_LAYER_SIZES
-    found = {"module": module, "hidden_layer_sizes": sizes}
-    if chosen:
-        found["module_params"] = {"zero_output": True} | (params["module_params"] or {})
-    return found
-
-
-def factory(
-    params: dict[str, Any],
-    module: Any,
-    in_shape: Sequence[int],
-    n_outputs: int,
-    initial_logits: Sequence[float] | None = None,
-) -> networks.Factory:
-    """Return the factory of the network that the estimator's parameters stand for."""
-    found = params | network(params, module)
-    return networks.factory(
-        found["module"],
-        in_shape,
-        n_outputs,
-        hidden_layer_sizes=found["hidden_layer_sizes"],
-        activation=params["activation"],
-        initial_logits=initial_logits,
-        params=found["module_params"] or {},
-    )
-
-
-def check_network(params: dict[str, Any], in_shape: Sequence[int], n_outputs: int) -> None:
+def check_network(network: Any, in_shape: Sequence[int], n_outputs: int) -> None:
     """Raise, before anything is spent, if a built-in network cannot be made as asked."""
-    module = params["module"]
-    if is_auto(module) and not is_auto(params["hidden_layer_sizes"]):
-        module = "mlp"
-    if module in ("logistic", "mlp", "cnn"):
+    if network == "logistic" or isinstance(network, (MLP, CNN)):
         with torch.device("meta"):  # takes no memory
-            factory(params, module, in_shape, n_outputs)()
+            module_factory(network, in_shape, n_outputs)()
 
 
 def device_in_turn(given: str | torch.device, place: int) -> str | torch.device:
@@ -325,11 +277,11 @@ def device_in_turn(given: str | torch.device, place: int) -> str | torch.device:
 
 
 def optimizer(
-    name: Any, cls: Callable[..., Any], params: dict[str, Any], lr: float | str, settings: Settings
+    given: Factory, is_auto: bool, lr: float | str, settings: Settings
 ) -> tuple[dict[str, Any], float, float | None]:
     """Return the optimizer's arguments and its learning rate.
 
-    ``name``, ``params`` and ``lr`` are the estimator's; ``cls`` is what ``name`` stands for.
+    ``given`` and ``lr`` are the estimator's, and ``is_auto`` says that the optimizer was left so.
 
     Returns
     -------
@@ -341,15 +293,16 @@ def optimizer(
         Learning rate in units of the method's own scale, see `Method.at_scale`; None where ``lr``
         holds.
     """
+    params, lr_scale = dict(given.params), None
     if not isinstance(lr, str):
         return params, lr, None
-    if name == "auto":
+    if is_auto:
         decay = {"weight_decay": settings.weight_decay} if settings.weight_decay else {}
         params, lr_scale = MOMENTUM | decay | params, settings.lr_scale
-    elif cls is torch.optim.SGD:
+    elif given.make is torch.optim.SGD:
         lr_scale = min(settings.lr_scale, PLAIN_LR_SCALE)
     else:
-        params, lr_scale = {"lr": signature(cls).parameters["lr"].default} | params, None
+        params = {"lr": signature(given.make).parameters["lr"].default} | params
     rest = {key: value for key, value in params.items() if key != "lr"}
     return rest, params.get("lr", 1.0), lr_scale
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from skorch.callbacks import Callback, EpochScoring, EpochTimer, PassthroughScor
 from torch import Tensor, nn
 
 from skdpfair.attacks import PGD, RecordByRecord, check_attack
-from skdpfair.augmentations import Augment, check_augment, views
+from skdpfair.augmentations import Views, check_augment, views
 from skdpfair.engine import PoissonSampler, Streams, select_strategy
 from skdpfair.engine.flat import acts_elementwise, fixed_places, flat_optimizer, flatten_
 from skdpfair.engine.losses import Loss
@@ -67,14 +67,10 @@ class PrivateNet(NeuralNetClassifier):
         See :class:`skdpfair.engine.noise.Noise`.
     attack : callable, optional
         ``attack(module, x, y)`` returns the inputs to train on, each made from its own record.
-    augment : callable, optional
-        ``augment(x)`` returns other views of the records, before they are attacked.
-    n_augmentations : int, default=1
-        Number of views of a record, whose gradients are averaged.
+    views : Views, optional
+        Other views of the records, before they are attacked, whose gradients are averaged.
     on_step : callable, optional
         Called with the name of each release before it is made; records it in the ledger.
-    diagnostics : bool, default=False
-        Measure the first batch of each epoch, by group; NOT private.
     discloses : bool, default=False
         Whether callbacks get the training rows, so that the net is NOT private.
     **kwargs
@@ -92,7 +88,6 @@ class PrivateNet(NeuralNetClassifier):
     _loop: TrainingLoop | None  # while a fit lasts
     flat_: nn.Parameter | None  # until the fit ends
     records_: tuple[Any, Any] | None
-    measured_: list[tuple[int, np.ndarray]]
     ended_by_callback_: bool  # or by Ctrl-C while one ran
     bound_: float | None
     group_levels_: np.ndarray | None
@@ -112,10 +107,8 @@ class PrivateNet(NeuralNetClassifier):
         chunk_size: int | str = "auto",
         noise: str = "standard",
         attack: Attack | None = None,
-        augment: Augment | None = None,
-        n_augmentations: int = 1,
+        views: Views | None = None,
         on_step: Callable[[str], None] | None = None,
-        diagnostics: bool = False,
         discloses: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -124,8 +117,8 @@ class PrivateNet(NeuralNetClassifier):
         self.processes = processes
         self.n_classes, self.class_weight, self.loss = n_classes, class_weight, loss
         self.chunk_size, self.noise = chunk_size, noise
-        self.attack, self.on_step, self.diagnostics = attack, on_step, diagnostics
-        self.augment, self.n_augmentations = augment, n_augmentations
+        self.attack, self.on_step, self.views = attack, on_step, views
+        self.copies = 1 if views is None else views.n  # of each record
         self.discloses = discloses
 
     @property
@@ -144,7 +137,7 @@ class PrivateNet(NeuralNetClassifier):
         super().initialize()
         self.steps_, self.method_, self._loop = 0, self.mechanism.method, None
         self.ended_by_callback_ = False
-        self.measured_, self.settled_, self.bound_ = [], False, None
+        self.settled_, self.bound_ = False, None
         self.group_levels_, self.steps_before_, self.records_ = None, 0, None
         self.frozen_ = None
         return self
@@ -206,6 +199,21 @@ class PrivateNet(NeuralNetClassifier):
         """Note the classes, which are public; the estimator has checked the data."""
         self.classes_inferred_ = np.arange(self.n_classes)
 
+    def fit(self, X: Any, y: Any = None, **fit_params: Any) -> NoReturn:
+        """Refuse to train without the estimator, which plans and accounts."""
+        raise ValueError(
+            "net_ trains inside the fit of its estimator only, which plans the noise and counts "
+            "epsilon; its own fit would not be private. Fit the estimator; with warm_start=True it "
+            "continues from these weights."
+        )
+
+    def partial_fit(self, X: Any, y: Any = None, *args: Any, **fit_params: Any) -> Self:
+        """Train, within the fit of an estimator."""
+        if self.streams is None:
+            self.fit(X, y)
+        super().partial_fit(X, y, *args, **fit_params)
+        return self
+
     def fit_loop(self, X: Any, y: Any = None, epochs: int | None = None, **fit_params: Any) -> Self:
         """Run skorch's loop inside the context that computes per-record gradients."""
         with current_device(self.device):
@@ -258,22 +266,20 @@ class PrivateNet(NeuralNetClassifier):
             lr=self.lr,
             on_step=self.on_step,
             attack=self._inputs(example),
-            copies=self.n_augmentations,
+            copies=self.copies,
         )
 
     def _inputs(self, example: Tensor) -> Attack | None:
         """Return what makes the inputs to train on, views first; None for the records' own."""
-        attack, augment = self.attack, self.augment
+        attack = self.attack
         if attack is not None:
             check_attack(attack, self.module_, example, self.n_classes)
-            if type(attack) is PGD:
-                attack = attack.plain()
-            else:
+            if type(attack) is not PGD:
                 attack = RecordByRecord(attack, self.engine_, example)
-        if augment is None:
+        if self.views is None:
             return attack
-        check_augment(augment, example)
-        return views(augment, self.engine_, example, attack)
+        check_augment(self.views.augment, example)
+        return views(self.views.augment, self.engine_, example, attack)
 
     def _end(self) -> None:
         """Keep weights and released values, drop whatever a step held."""
@@ -318,7 +324,7 @@ class PrivateNet(NeuralNetClassifier):
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without records and seeds of a running fit."""
         state: dict[str, Any] = super().__getstate__()
-        state |= {"_loop": None, "records_": None, "measured_": [], "streams": None}
+        state |= {"_loop": None, "records_": None, "streams": None}
         return state | {"processes": SINGLE}
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -346,9 +352,7 @@ class PrivateNet(NeuralNetClassifier):
         with_callbacks = has_batch_callbacks(self)
         loop.begin_epoch(iterator)
         step = self._step_with_callbacks if with_callbacks else loop.step
-        for position, index in enumerate(iterator):
-            if self.diagnostics and position == 0:
-                self.measured_.append(loop.measured(index))
+        for index in iterator:
             step(index)
         self.steps_ = loop.taken
         if self.history and not self.history[-1]["batches"]:

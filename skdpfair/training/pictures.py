@@ -17,6 +17,7 @@ from skdpfair.inputs.streaming import SparseRows
 from skdpfair.inputs.table import Table, numbers_of
 from skdpfair.networks import check_pictures
 from skdpfair.training import defaults
+from skdpfair.training.spec import FitSpec
 
 SCATTERING = "scattering"
 _SIDES = (28, 32, 48, 64, 96, 128, 224, 256)  # of pictures, as data sets have them
@@ -25,18 +26,19 @@ _LEAST_SIDE = 8  # pixels; smaller arrays of numbers are hardly pictures
 log = logging.getLogger("skdpfair")
 
 
-def features_of(params: dict[str, Any], shape: tuple[int, ...]) -> Scattering2D | None:
-    """Return the features that the estimator's parameters ask for, by the shape of a record.
+def features_of(spec: FitSpec, shape: tuple[int, ...]) -> tuple[FitSpec, Scattering2D | None]:
+    """Return the features that a spec asks for, by the shape of a record, and what is then to do.
 
-    Where there are some, ``params`` then describe the linear head.
+    Where there are some, the spec that is returned describes the linear head.
 
     Raises
     ------
     ValueError, TypeError
         If features of other records than pictures are asked for, or with a change of pixels.
     """
-    chosen = is_auto(params["module"])
-    reason = _unsuited(params, shape) if chosen else None
+    chosen, module = is_auto(spec.module), spec.module
+    changes = {"attack": spec.attack, "augment": spec.views}
+    reason = _unsuited(changes, shape) if chosen else None
     if reason is not None and len(shape) in (2, 3):
         log.info("module='auto': no features of pictures, as %s", reason)
     if chosen and any(shape == (n * side**2,) for n in (1, 3) for side in _SIDES):
@@ -44,37 +46,37 @@ def features_of(params: dict[str, Any], shape: tuple[int, ...]) -> Scattering2D 
             check_pictures("scattering", shape)
         except ValueError as error:
             log.warning("X may hold pictures as flat rows, which are taken as numbers: %s", error)
-    if reason is not None or not (chosen or params["module"] == SCATTERING):
-        return None
-    for name in ("attack", "augment"):
-        if params[name] is not None:
+    if reason is not None or not (
+        chosen or module == SCATTERING or isinstance(module, Scattering2D)
+    ):
+        return spec, None
+    for name, change in changes.items():
+        if change is not None:
             raise ValueError(
-                f"{name}={safe_repr(params[name])} changes pixels, but module='scattering' trains "
-                'on features of them. Use module="cnn" or a module of your own.'
+                f"{name}={safe_repr(change)} changes pixels, but module='scattering' trains on "
+                'features of them. Use module="cnn" or a module of your own.'
             )
     if not chosen:
         check_pictures(SCATTERING, shape)
-    with error_context("module_params", "do not describe a Scattering2D"):
-        features = Scattering2D(**{"device": params["device"], **(params["module_params"] or {})})
+    given = isinstance(module, Scattering2D)
+    features = clone(module) if given else Scattering2D(device=spec.device)
     if features.image_shape is not None:
         raise ValueError(
-            "module_params has image_shape, but X must hold pictures here: give "
+            "module has an image_shape, but X must hold pictures here: give "
             f"X.reshape(-1, {', '.join(map(str, features.image_shape))})."
         )
-    features.fit(np.zeros((1, *shape), np.float32))
+    with error_context("module", "does not describe features of pictures"):
+        features.fit(np.zeros((1, *shape), np.float32))
     if chosen:
         log.info("module='auto': a linear model on %s, as records have shape %s", features, shape)
-    params |= {"module": "logistic", "module_params": None}
-    return features
+    return replace(spec, module="logistic"), features
 
 
-def _unsuited(params: dict[str, Any], shape: tuple[int, ...]) -> str | None:
-    """Return why records are no pictures or a network is asked for; None if neither holds."""
-    for name in ("attack", "augment", "module_params"):
-        if params[name] is not None:
+def _unsuited(changes: dict[str, Any], shape: tuple[int, ...]) -> str | None:
+    """Return why records are no pictures or their pixels change; None if neither holds."""
+    for name, change in changes.items():
+        if change is not None:
             return f"{name} is given"
-    if not is_auto(params["hidden_layer_sizes"]):
-        return "hidden_layer_sizes is given"
     try:
         _, *sides = form_of(shape, "auto")
     except ValueError:
@@ -120,13 +122,12 @@ def head_of(
     Fits of the head on ``transformed(features, X)`` are those of the estimator on X. Without
     features, the estimator itself is returned.
     """
-    params: dict[str, Any] = estimator.get_params(deep=False)
-    features = features_of(params, shape)
+    spec, features = features_of(FitSpec.of(estimator), shape)
     if features is None:
         return estimator, None
-    head = {name: params[name] for name in ("module", "module_params")}
-    if params["validation_data"] is not None:
-        x, y = params["validation_data"]
+    head: dict[str, Any] = {"module": spec.module}
+    if spec.validation_data is not None:
+        x, y = spec.validation_data
         head["validation_data"] = transformed(features, x), y
     return clone(estimator).set_params(**head), features
 

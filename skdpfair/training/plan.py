@@ -12,12 +12,13 @@ import torch
 from sklearn.base import BaseEstimator, clone
 
 from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
-from skdpfair.mechanism import Mechanism, Method, Task
+from skdpfair.mechanism import Mechanism, Task
 from skdpfair.methods import get_method
 from skdpfair.methods._fractions import declared
 from skdpfair.privacy import Release, calibrated
 from skdpfair.privacy.gdp import clt_parameter, delta_for
-from skdpfair.training import defaults, parameters
+from skdpfair.training import defaults
+from skdpfair.training.spec import FitSpec
 from skdpfair.training.warm_start import PreviousFit
 
 GROUP_COUNTS = "group counts"
@@ -82,8 +83,7 @@ class Plan:
 
 
 def plan(
-    params: dict[str, Any],
-    method: Method,
+    spec: FitSpec,
     n_samples: int,
     n_groups: int,
     previous: PreviousFit | None = None,
@@ -92,8 +92,8 @@ def plan(
 ) -> Plan:
     """Resolve every "auto" and calibrate the noise, from public facts alone.
 
-    ``params`` are the estimator's, as `parameters.check` leaves them; ``unit`` is what is counted,
-    a "record" or a "person"; ``is_wide`` says that the network takes many numbers of each.
+    ``unit`` is what is counted, a "record" or a "person"; ``is_wide`` says that the network takes
+    many numbers of each.
 
     Raises
     ------
@@ -105,38 +105,52 @@ def plan(
     LowSignalWarning
         If the records, or the persons, are few for the budget.
     """
-    epsilon, noise = params["epsilon"], params["noise_multiplier"]
+    method, noise = spec.method, spec.noise_multiplier
     settled_lr = None if previous is None else previous.lr
     if previous is not None and settled_lr is not None:
         method = method.filled(**previous.method.get_params())
-    if epsilon is None and noise is None and method.private:
+    if spec.epsilon is None and noise is None and method.private:
         method = get_method("sgd")  # the non-private reference model
-    delta = delta_for(params["delta"], n_samples)
-    settings = _settings(params, method, n_samples, delta, settled_lr is not None, is_wide)
+    delta, objective = delta_for(spec.delta, n_samples), defaults.objective(spec.loss)
+    waits = any(method.is_auto(name) for name in method.scale_fields)
+    is_scaled = method.needs_gradient_scale or not method.private
+    settings = defaults.resolve(
+        n_samples=n_samples,
+        epsilon=spec.epsilon,
+        delta=delta,
+        noise_multiplier=noise,
+        module=spec.module,
+        batch_size=spec.batch_size,
+        max_epochs=spec.max_epochs,
+        max_steps=spec.max_steps,
+        lr=spec.lr,
+        iterate_average=spec.iterate_average,
+        searches_scale=waits or (spec.lr == "auto" and settled_lr is None and is_scaled),
+        decays=not method.private,
+        is_wide=is_wide,
+        hidden_growth=objective.norm_growth,
+    )
     method = method.planned(defaults.TARGET_QUANTILE)
     shares = declared(getattr(method, "group_probabilities", None), n_groups)
     task = Task(n_samples, n_groups, settings.sample_rate, shares)
     mechanism = Mechanism(method, task, 0.0 if noise is None else float(noise))
-    once = _one_time_noise(mechanism, settings, params.get(SCORE_COUNTS, 0.0))
-    if epsilon is not None:
-        mechanism = _calibrated(mechanism, settings, epsilon, delta, params["accountant"], once)
-    objective = defaults.objective(params)
+    once = _one_time_noise(mechanism, settings, spec.score_share)
+    if spec.epsilon is not None:
+        mechanism = _calibrated(mechanism, settings, spec.epsilon, delta, spec.accountant, once)
     _warn_of_low_signal(mechanism, settings, unit, objective)
-    cls = parameters.resolve_optimizer(params["optimizer"])
-    given = dict(params["optimizer_params"] or {})
     given, lr, lr_scale = defaults.optimizer(
-        params["optimizer"], cls, given, params["lr"], settings
+        spec.optimizer, spec.has_auto_optimizer, spec.lr, settings
     )
     lr_scale = None if lr_scale is None else lr_scale * objective.lr
-    if settled_lr is not None and params["lr"] == "auto":
+    if settled_lr is not None and spec.lr == "auto":
         lr, lr_scale = settled_lr, None
     return Plan(
         mechanism=mechanism,
         settings=settings,
         delta=delta,
-        accountant=params["accountant"],
+        accountant=spec.accountant,
         one_time=once,
-        optimizer=cls,
+        optimizer=spec.optimizer.make,
         optimizer_params=given,
         lr=lr,
         lr_scale=lr_scale,
@@ -145,42 +159,9 @@ def plan(
 
 def check(estimator: BaseEstimator, n_samples: int, n_groups: int) -> None:
     """Check that a fit would be accepted, before anything is written or spent."""
-    params: dict[str, Any] = estimator.get_params(deep=False)
-    method = get_method(estimator.method)
-    parameters.check(params, method)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LowSignalWarning)  # the fit says it
-        plan(params, method, n_samples, n_groups)
-
-
-def _settings(
-    params: dict[str, Any],
-    method: Method,
-    n_samples: int,
-    delta: float,
-    is_settled: bool,
-    is_wide: bool,
-) -> defaults.Settings:
-    waits = any(method.is_auto(name) for name in method.scale_fields)
-    is_scaled = method.needs_gradient_scale or not method.private
-    waits_for_lr = params["lr"] == "auto" and not is_settled and is_scaled
-    return defaults.resolve(
-        n_samples=n_samples,
-        epsilon=params["epsilon"],
-        delta=delta,
-        noise_multiplier=params["noise_multiplier"],
-        module=params["module"],
-        hidden_layer_sizes=params["hidden_layer_sizes"],
-        batch_size=params["batch_size"],
-        max_epochs=params["max_epochs"],
-        max_steps=params["max_steps"],
-        lr=params["lr"],
-        iterate_average=params["iterate_average"],
-        searches_scale=waits or waits_for_lr,
-        decays=not method.private,
-        is_wide=is_wide,
-        hidden_growth=defaults.objective(params).norm_growth,
-    )
+        plan(FitSpec.of(estimator), n_samples, n_groups)
 
 
 def _one_time_noise(
@@ -254,12 +235,9 @@ def _warn_of_low_signal(
     warnings.warn(" ".join(messages), LowSignalWarning, stacklevel=5)
 
 
-def reference_estimator(estimator: BaseEstimator, module: defaults.Module) -> BaseEstimator:
+def reference_estimator(estimator: BaseEstimator, module: Any) -> BaseEstimator:
     """Return the unfitted non-private reference model of a network; "auto" is its own affair."""
     reference: BaseEstimator = clone(estimator)
     return reference.set_params(
-        epsilon=None,
-        noise_multiplier=None,
-        keep_reference=False,
-        **defaults.network(estimator.get_params(deep=False), module),
+        epsilon=None, noise_multiplier=None, keep_reference=False, module=module
     )

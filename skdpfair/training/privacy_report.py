@@ -27,16 +27,16 @@ from skdpfair.training.inference import frozen_numbers
 from skdpfair.training.net import PrivateNet
 from skdpfair.training.plan import GROUP_COUNTS, Plan
 from skdpfair.training.sklearn_callbacks import FitContext
+from skdpfair.training.spec import FitSpec
 from skdpfair.training.train import Trained
 from skdpfair.training.warm_start import PreviousFit
 
 _MOST_PRICED = 8  # rates that are accounted for one by one
 STEPS_BEFORE = "what the steps before it learned, if anything ({}): see check_pipeline"
-_HELD = {"diagnostics": DIAGNOSTICS_HELD, "keep_reference": REFERENCE_HELD}
 
 
 def account(
-    params: dict[str, Any],
+    spec: FitSpec,
     trained: Trained,
     table: Table,
     context: FitContext,
@@ -53,8 +53,8 @@ def account(
     epsilon = ledger.epsilon(delta, plan.accountant) if plan.is_accounted else inf
     group_epsilons = _group_epsilons(plan, delta, ledger, table.groups.levels)
     seeded = trained.is_seeded
-    most, most_records = table.most_weight, params["max_records_per_unit"]
-    assumptions = _assumptions(params, net.method_, GROUP_COUNTS in plan.one_time, table)
+    most, most_records = table.most_weight, spec.persons.max_records
+    assumptions = _assumptions(spec, net.method_, GROUP_COUNTS in plan.one_time, table)
     if trained.is_shared:
         assumptions += ASSUMPTIONS["processes"], ASSUMPTIONS["parts"]
     if plan.is_accounted:
@@ -92,7 +92,7 @@ def account(
         seeded=seeded,
         group_epsilons=group_epsilons,
         n_samples=mechanism.task.n_samples,
-        holds=tuple(word for name, word in _HELD.items() if params[name]),
+        holds=(*[DIAGNOSTICS_HELD] * bool(spec.recorders), *[REFERENCE_HELD] * spec.keep_reference),
         stop=trained.stop,
         proof=net.engine_.proof if plan.is_accounted else None,
         features=table.features,
@@ -139,7 +139,7 @@ def _group_epsilons(
 
 
 def _assumptions(
-    params: dict[str, Any],
+    spec: FitSpec,
     method: Method,
     counts_groups: bool,
     table: Table,
@@ -147,14 +147,14 @@ def _assumptions(
     taken = {
         "n": True,
         "shares": getattr(method, "group_probabilities", None) is not None,
-        "classes": table.classes is not None and params["classes"] is None,
+        "classes": table.classes is not None and spec.classes is None,
         "y_range": table.classes is None,
-        "limits": table.classes is None and params["y_range"] is None,
-        "groups": params["groups"] is None,
+        "limits": table.classes is None and spec.y_range is None,
+        "groups": spec.groups.levels is None,
         "counts": counts_groups,
-        "validation": params["validation_data"] is not None,
+        "validation": spec.validation_data is not None,
         "weights": table.most_weight is not None,
-        "largest weight": table.most_weight is not None and params["max_sample_weight"] is None,
+        "largest weight": table.most_weight is not None and spec.max_sample_weight is None,
     }
     said = (ASSUMPTIONS[name] for name, is_taken in taken.items() if is_taken)
     return in_unit(said, UNITS[table.adjacency])

@@ -7,6 +7,7 @@ import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from traceback import clear_frames
@@ -22,9 +23,8 @@ from skdpfair.budget.charging import current_ledger
 from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.engine import Noise
 from skdpfair.inputs.table import Table
-from skdpfair.mechanism import Method
-from skdpfair.methods.sgd import SGD
-from skdpfair.training.seeds import described_params
+from skdpfair.training.seeds import described
+from skdpfair.training.spec import APART, FitSpec
 from skdpfair.training.warm_start import PreviousFit
 
 T = TypeVar("T")
@@ -101,8 +101,8 @@ class Processes:
                     raise ValueError(
                         f"The processes that train one model differ in {name}: {first} in process "
                         f"0, {others[name]} in process {rank}. Give all of them the same "
-                        "parameters and columns, and declare classes= and groups=, which a part "
-                        "of the records may lack."
+                        "parameters and columns, and declare classes and levels of groups, which a "
+                        "part of the records may lack."
                     )
 
     def all_reduce_(self, tensor: Tensor, op: str = "SUM") -> Tensor:
@@ -216,9 +216,8 @@ def _is_one_of_many() -> bool:
 def check_parts(
     processes: Processes,
     estimator: BaseEstimator,
-    method: Method,
+    spec: FitSpec,
     table: Table,
-    score_share: float,
     previous: PreviousFit | None,
 ) -> None:
     """Raise ValueError if processes cannot train one model on their parts of the records.
@@ -227,25 +226,10 @@ def check_parts(
     """
     if processes.size == 1:
         return
-    params: dict[str, Any] = estimator.get_params(deep=False)
-    persons = "persons (unit_col or units), whose records may lie in several processes"
-    wrong = {
-        f"method={method.name!r}, which is not private": not (
-            method.private or type(method) is SGD
-        ),
-        "diagnostics=True": params["diagnostics"],
-        persons: table.unit is not None,
-        "thresholds, whose counts are those of one process": score_share,
-    }
-    for what, is_set in wrong.items():
-        if is_set:
-            raise ValueError(
-                f'distributed="auto" does not train with {what}. Train in one process, with '
-                "distributed=None."
-            )
+    spec.check(APART)
     names = getattr(estimator, "feature_names_in_", None)
     # each process may log for itself
-    facts = described_params(params | {"callbacks": None}) | {
+    facts = described(replace(spec, callbacks=None)) | {
         "the number of columns of X": estimator.n_features_in_,
         "the names of the columns of X": None if names is None else list(names),
         "the shape of a record": tuple(table.x.shape[1:]),
@@ -254,8 +238,8 @@ def check_parts(
         "sample_weight": table.weight is not None,
         "the fits before": None if previous is None else (previous.n_fits, previous.privacy.ledger),
     }
-    for name in ("random_state", "keep_reference"):
-        facts[f"whether {name} is given"] = not (params[name] is None or params[name] is False)
+    facts["whether random_state is given"] = spec.random_state is not None
+    facts["keep_reference"] = spec.keep_reference
     processes.check_same(facts)
     # the curator compares keyed digests, and only of parts that may be equal
     counts = processes.all_gather(np.bincount(table.y).tolist())

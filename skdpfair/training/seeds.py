@@ -1,7 +1,7 @@
 """Seeds of a fit: entropy of the operating system, or random_state and a digest of the data."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -11,17 +11,18 @@ from skdpfair._describe import describe, digest
 from skdpfair.engine import Streams
 from skdpfair.inputs.streaming import SparseRows
 from skdpfair.inputs.table import Table
+from skdpfair.training.spec import FitSpec
 from skdpfair.training.warm_start import PreviousFit
 
-# what cannot change the weights of a fit, or has no stable description
+# what cannot change the weights of a fit, has no stable description, or follows from the records
 _NOT_IN_DIGEST = {
-    "verbose", "device", "distributed", "random_state", "keep_reference",
-    "diagnostics",
-}  # fmt: skip
+    *("verbose", "device", "distributed", "random_state", "keep_reference", "has_groups"),
+    *("groups", "classes", "score_share"),
+}
 
 
 def streams_of(
-    params: dict[str, Any],
+    spec: FitSpec,
     table: Table,
     previous: PreviousFit | None,
     init_entropy: tuple[int, ...] | None = None,
@@ -30,41 +31,41 @@ def streams_of(
 
     ``init_entropy`` is that of the initial weights, where they are to be those of another fit.
     """
-    streams, seeded = _own_streams(params, table, previous)
+    streams, seeded = _own_streams(spec, table, previous)
     if init_entropy is not None:
         streams = replace(streams, init_entropy=init_entropy)
     return streams, seeded
 
 
-def _own_streams(
-    params: dict[str, Any], table: Table, previous: PreviousFit | None
-) -> tuple[Streams, bool]:
-    state = params["random_state"]
+def _own_streams(spec: FitSpec, table: Table, previous: PreviousFit | None) -> tuple[Streams, bool]:
+    state = spec.random_state
     if state is None:
         return Streams.fresh(), False
     if isinstance(state, np.random.RandomState):
         state = state.randint(2**31 - 1)
     elif isinstance(state, np.random.Generator):
         state = state.integers(2**63 - 1)
-    described = described_params(params)
+    facts = described(spec)
     # declared or discovered, they act by the codes of the records, and by those that no record has
     known = {"groups": (table.groups.n_groups, table.groups.code)}
     if table.classes is not None:
         known["classes"] = table.n_outputs, table.y
-    described |= {k: str(None if n == len(np.unique(c)) else n) for k, (n, c) in known.items()}
+    facts |= {k: str(None if n == len(np.unique(c)) else n) for k, (n, c) in known.items()}
     x = table.x.numpy(force=True) if torch.is_tensor(table.x) else table.x
     if not isinstance(x, SparseRows):
         x = np.asarray(x)
     past = () if previous is None else _past(previous)  # no two fits in a row share their noise
     more = [column for column in (table.weight, table.unit) if column is not None]
-    mixed = digest(x, table.y, table.groups.code, sorted(described.items()), *more, *past)
+    mixed = digest(x, table.y, table.groups.code, sorted(facts.items()), *more, *past)
     return Streams.seeded(int(state), digest=mixed), True
 
 
-def described_params(params: dict[str, Any]) -> dict[str, str]:
-    """Return descriptions of the parameters that act on the weights of a fit."""
-    acting = params | {"callbacks": _acting(params["callbacks"])}
-    return {k: describe(v) for k, v in acting.items() if k not in _NOT_IN_DIGEST}
+def described(spec: FitSpec) -> dict[str, str]:
+    """Return descriptions of what acts on the weights of a fit, besides its records."""
+    acting = {f.name: getattr(spec, f.name) for f in fields(spec) if f.name not in _NOT_IN_DIGEST}
+    acting |= {"callbacks": _acting(spec.callbacks), "as_feature": spec.groups.as_feature}
+    acting |= {"columns": spec.groups.columns}
+    return {name: describe(value) for name, value in acting.items()}
 
 
 def _acting(callbacks: Sequence[Any] | None) -> list[Any] | None:

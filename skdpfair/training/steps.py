@@ -7,7 +7,6 @@ from dataclasses import replace
 from math import inf
 from typing import TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
@@ -17,7 +16,7 @@ from skdpfair.engine import Batch, Noise, Step, private_step
 from skdpfair.engine.flat import rejoin_, set_lr, unflatten_
 from skdpfair.engine.memory import is_out_of_memory
 from skdpfair.engine.per_sample import Strategy
-from skdpfair.engine.step import BOUND_TOLERANCE, Attack, measure
+from skdpfair.engine.step import BOUND_TOLERANCE, Attack
 from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
 from skdpfair.mechanism import Mechanism, Method, State
 from skdpfair.training.processes import Processes
@@ -233,19 +232,6 @@ class TrainingLoop:
         params = {name: p.detach() for name, p in named if p.requires_grad}
         for name, value in self.method.project(params, self.state).items():
             params[name].copy_(value)
-
-    def measured(self, index: Tensor) -> tuple[int, np.ndarray]:
-        """Return the step's number and, by group, counts, losses and norms summed; NOT private.
-
-        All are of the records as they are, neither augmented nor attacked.
-        """
-        chance = self.engine.chance()
-        sample, finite = measure(self.engine, self.batch(index), self.chunk)
-        self.engine.replay(chance)  # looking must not change the dropout masks to come
-        size = torch.ones_like(sample.norm) if finite is None else finite.to(sample.norm.dtype)
-        rows = torch.stack([size, sample.loss, sample.norm])
-        sums = rows.new_zeros((3, self.mechanism.task.n_groups)).index_add_(1, sample.group, rows)
-        return self.taken, sums.cpu().numpy()
 
     def rejoin(self) -> None:
         """Take over callbacks' changes of the weights; refuse changes of the module."""

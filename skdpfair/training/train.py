@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,11 +24,12 @@ from skdpfair.engine.memory import used_device
 from skdpfair.exceptions import InsecureSeedWarning, InterruptedWarning
 from skdpfair.inputs.persons import unit_groups
 from skdpfair.inputs.table import Table
-from skdpfair.privacy import Ledger
+from skdpfair.networks import module_factory
+from skdpfair.privacy import Ledger, Release
 from skdpfair.privacy.one_time_noise import noisy_counts
 from skdpfair.privacy.statement import UNITS
 from skdpfair.training import defaults
-from skdpfair.training.callbacks import Epochs, Progress, noticed_interrupts, recorders
+from skdpfair.training.callbacks import Epochs, Progress, noticed_interrupts
 from skdpfair.training.inference import record_by_record, tensors_of
 from skdpfair.training.net import PrivateNet
 from skdpfair.training.plan import GROUP_COUNTS, SCORE_COUNTS, Plan
@@ -37,6 +37,7 @@ from skdpfair.training.processes import SINGLE, Processes, check_ledgers
 from skdpfair.training.schedule import Schedule
 from skdpfair.training.seeds import streams_of
 from skdpfair.training.sklearn_callbacks import FitContext
+from skdpfair.training.spec import FitSpec
 from skdpfair.training.warm_start import PreviousFit
 
 _INIT_LOCK = threading.Lock()  # initial weights pass through torch's global generator
@@ -80,7 +81,7 @@ class Trained:
 
 
 def train(
-    params: dict[str, Any],
+    spec: FitSpec,
     plan: Plan,
     table: Table,
     context: FitContext,
@@ -99,8 +100,8 @@ def train(
     KeyboardInterrupt
         If the fit was interrupted before its first step, or inside a search.
     """
-    check_inputs(params["attack"], table.x)
-    streams, is_seeded = streams_of(params, table, previous, init_entropy)
+    check_inputs(spec.attack, table.x)
+    streams, is_seeded = streams_of(spec, table, previous, init_entropy)
     # what is drawn for one part of the records must change with all of them
     entropy = processes.sum(streams.entropy) if is_seeded else streams.entropy
     init_entropy = processes.broadcast(streams.init_entropy)
@@ -108,20 +109,19 @@ def train(
     streams = streams.of_process(processes.rank)
     if is_seeded and plan.mechanism.noise_multiplier > 0:
         warnings.warn(
-            f"random_state={safe_repr(params['random_state'])} makes the noise reproducible: "
+            f"random_state={safe_repr(spec.random_state)} makes the noise reproducible: "
             "whoever knows the seed can remove it. Leave it out for a model that leaves your "
             "hands.",
             InsecureSeedWarning,
             stacklevel=4,
         )
-    table = table.thinned(params["max_records_per_unit"], streams.thinning())
+    table = table.thinned(spec.persons.max_records, streams.thinning())
     ledger = Ledger(() if previous is None else previous.privacy.ledger.entries)
     # values that were released before the end may be why it ends: callbacks see the weights
-    by_values = any(processes.all_gather(_may_stop_by_values(params, plan, table, context)))
-    reasons = {"diagnostics": DIAGNOSTICS, "keep_reference": REFERENCE}
+    by_values = any(processes.all_gather(_may_stop_by_values(spec, plan, table, context)))
     charge: dict[str, Any] = {"ledger": context.ledger, "place": context.place}
     charge |= {"unit": UNITS[table.adjacency], "persons": table.persons}
-    charge["reasons"] = [why for name, why in reasons.items() if params[name]]
+    charge["reasons"] = [DIAGNOSTICS] * bool(spec.recorders) + [REFERENCE] * spec.keep_reference
     check_ledgers(processes, context.ledger)
     charging: AbstractContextManager[Any] = nullcontext()
     if processes.rank == 0:
@@ -133,7 +133,7 @@ def train(
         try:
             with noticed_interrupts() as interrupts:
                 parts = streams, ledger, context, previous, processes
-                net, plan = _trained(params, plan, table, *parts)
+                net, plan = _trained(spec, plan, table, *parts)
         finally:
             if by_values:
                 _account_for_the_plan(ledger, plan.settings.n_steps, previous)
@@ -176,13 +176,11 @@ def _stop(taken: int, planned: int, by_values: bool, is_called: bool, is_ended: 
     return f"after {taken} of {planned} steps{by}, and the accounting counts {counted}"
 
 
-def _may_stop_by_values(
-    params: dict[str, Any], plan: Plan, table: Table, context: FitContext
-) -> bool:
+def _may_stop_by_values(spec: FitSpec, plan: Plan, table: Table, context: FitContext) -> bool:
     """Tell whether a user's code sees released values before the fit ends."""
     given = (type(plan.mechanism.method), plan.optimizer)
     foreign = [cls for cls in given if not cls.__module__.startswith(("skdpfair.", "torch.optim."))]
-    shown = params["callbacks"] or table.validation is not None or context.epoch is not None
+    shown = spec.callbacks or table.validation is not None or context.epoch is not None
     return bool(foreign or shown)
 
 
@@ -199,7 +197,7 @@ def _account_for_the_plan(ledger: Ledger, n_steps: int, previous: PreviousFit | 
 
 
 def _trained(
-    params: dict[str, Any],
+    spec: FitSpec,
     plan: Plan,
     table: Table,
     streams: Streams,
@@ -210,10 +208,10 @@ def _trained(
 ) -> tuple[PrivateNet, Plan]:
     planned_rate = plan.mechanism.max_sample_rate
     groups = unit_groups(table.groups.code, table.unit)
-    plan = _with_group_fractions(plan, groups, streams, ledger, params["noise"], processes)
-    net = _net(params, plan, table, streams, processes)
+    plan = _with_group_fractions(plan, groups, streams, ledger, spec.noise, processes)
+    net = _net(spec, plan, table, streams, processes)
     net.on_step = _listener(plan, ledger, planned_rate)
-    net.callbacks = _callbacks(params, plan, ledger, context, processes.rank == 0)
+    net.callbacks = _callbacks(spec, plan, ledger, context, processes.rank == 0)
     _initialize(net, streams)
     if SCORE_COUNTS in plan.one_time:  # refused here, nothing has been spent
         record_by_record(net.module_, net.module.in_shape, net.n_classes, net.device)
@@ -278,16 +276,22 @@ def _listener(plan: Plan, ledger: Ledger, rate: float) -> Callable[[str], None] 
     by_group = None if bool((rates == rates[0]).all()) else tuple(rates.tolist())
     step = replace(plan.mechanism.release, sample_rate=rate, group_rates=by_group)
     # a warm-up step releases less than this, and is charged as a full step
-    named = cache(lambda what: replace(step, what=what))
-    return lambda what: ledger.record(named(what))
+    named: dict[str, Release] = {}
+
+    def record(what: str) -> None:
+        if what not in named:
+            named[what] = replace(step, what=what)
+        ledger.record(named[what])
+
+    return record
 
 
 def _callbacks(
-    params: dict[str, Any], plan: Plan, ledger: Ledger, context: FitContext, is_first: bool
+    spec: FitSpec, plan: Plan, ledger: Ledger, context: FitContext, is_first: bool
 ) -> list[Any] | None:
     """Return the user's callbacks, the progress bar's and scikit-learn's, or None."""
-    callbacks = list(params["callbacks"] or [])
-    if params["verbose"] and is_first:
+    callbacks = list(spec.callbacks or [])
+    if spec.verbose and is_first:
 
         def spent() -> float | None:
             return ledger.epsilon(plan.delta, plan.accountant) if plan.is_accounted else None
@@ -300,15 +304,15 @@ def _callbacks(
 
 
 def _net(
-    params: dict[str, Any], plan: Plan, table: Table, streams: Streams, processes: Processes
+    spec: FitSpec, plan: Plan, table: Table, streams: Streams, processes: Processes
 ) -> PrivateNet:
     """Return the net of a plan, not yet initialized."""
     settings, n_classes = plan.settings, table.n_outputs
     class_weight, initial_logits = defaults.loss_weights(
-        params["class_weight"], table.classes, rescaled=bool(settings.warm_up)
+        spec.class_weight, table.classes, rescaled=bool(settings.warm_up)
     )
     in_shape = table.x.shape[1:]
-    module = defaults.factory(params, settings.module, in_shape, n_classes, initial_logits)
+    module = module_factory(settings.module, in_shape, n_classes, initial_logits)
     search = None
     if settings.warm_up:
         search = ScaleSearch.beside(plan.mechanism, defaults.TARGET_QUANTILE)
@@ -320,7 +324,7 @@ def _net(
         lr_scale=plan.lr_scale,
         norm_growth=settings.norm_growth,
         averaged=settings.averaged,
-        clip_slope=defaults.objective(params).clip_slope,
+        clip_slope=defaults.objective(spec.loss).clip_slope,
     )
     return PrivateNet(
         module,
@@ -330,19 +334,17 @@ def _net(
         processes=processes,
         n_classes=n_classes,
         class_weight=class_weight,
-        loss=None if table.classes is not None else REGRESSION[params["loss"]](),
-        chunk_size=params["max_physical_batch_size"],
-        noise=params["noise"],
-        attack=params["attack"],
-        augment=params["augment"],
-        n_augmentations=params["n_augmentations"],
-        diagnostics=params["diagnostics"] and not recorders(params["callbacks"]),
-        discloses=params["diagnostics"] or not plan.is_accounted,
+        loss=None if spec.loss is None else REGRESSION[spec.loss](),
+        chunk_size=spec.max_physical_batch_size,
+        noise=spec.noise,
+        attack=spec.attack,
+        views=spec.views,
+        discloses=bool(spec.recorders) or not plan.is_accounted,
         lr=plan.lr,
         optimizer=plan.optimizer,
         max_epochs=plan.n_epochs,
         train_split=_validation(table),
-        device=used_device(params["device"]),
+        device=used_device(spec.device),
         verbose=0,
         **{f"optimizer__{key}": value for key, value in plan.optimizer_params.items()},
     )

@@ -11,7 +11,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from skdpfair import DPFairClassifier
+from skdpfair import DPFairClassifier, Groups
 from skdpfair.analysis import clipping_error_bound
 from skdpfair.privacy import gdp_epsilon
 
@@ -124,7 +124,12 @@ def test_unusable_numbers_are_named(change, error, message):
 def test_a_group_without_records_is_nan(two_groups):
     X, y, sex = two_groups.data, two_groups.target, two_groups.sensitive_features
     clf = DPFairClassifier(
-        "dpsgd", epsilon=4.0, max_steps=5, groups=["a", "b", "c"], lr=0.5, random_state=0
+        "dpsgd",
+        epsilon=4.0,
+        max_steps=5,
+        group_col=Groups(levels=["a", "b", "c"]),
+        lr=0.5,
+        random_state=0,
     ).fit(X, y, sensitive_features=sex)
     with pytest.warns(UndefinedMetricWarning, match="no record of some"):
         found = clipping_error_bound(clf, X, y, 0.5, epsilon=1.0, sensitive_features=sex)

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from skorch.callbacks import Callback
 from torch.nn.functional import cross_entropy
 
-from skdpfair import DPFairClassifier, get_method
+from skdpfair import DPFairClassifier, Groups, get_method
 from skdpfair.analysis import GroupRecorder, step_risk_terms
 from skdpfair.plotting import (
     CurvatureDisplay,
@@ -37,7 +37,6 @@ def fitted(data, recorder, **params):
         "max_steps": 12,
         "module": "logistic",
         "random_state": 0,
-        "diagnostics": True,
     } | params
     if recorder is not None:
         given.setdefault("callbacks", [recorder])
@@ -86,9 +85,8 @@ def test_the_last_look_is_at_the_trained_model(two_groups):
 
 def test_looking_changes_nothing(two_groups):
     """Weights of seeded fits agree bit by bit with and without a recorder, dropout included."""
-    module = {"module": _with_dropout, "module_params": None}
-    plain = fitted(two_groups, None, diagnostics=False, **module)
-    seen = fitted(two_groups, GroupRecorder(every=3, **FAST), **module)
+    plain = fitted(two_groups, None, module=_with_dropout)
+    seen = fitted(two_groups, GroupRecorder(every=3, **FAST), module=_with_dropout)
     for a, b in zip(plain.net_.module_.parameters(), seen.net_.module_.parameters(), strict=True):
         assert torch.equal(a, b)
     ledgers = [m.privacy_.ledger for m in (plain, seen)]
@@ -126,9 +124,7 @@ def test_moving_thresholds_are_seen(two_groups, method, column):
         assert (thresholds["a"] != thresholds["b"]).any()
 
 
-def test_it_needs_the_mark(two_groups):
-    with pytest.raises(ValueError, match="GroupRecorder, which keeps what is not private"):
-        fitted(two_groups, GroupRecorder(), diagnostics=False)
+def test_a_fit_has_one_recorder(two_groups):
     with pytest.raises(ValueError, match="two recorders"):
         fitted(two_groups, None, callbacks=[GroupRecorder(), GroupRecorder()])
 
@@ -166,7 +162,7 @@ def test_a_warm_start_goes_on(two_groups, tmp_path):
     kept = pd.read_csv(path)
     np.testing.assert_allclose(kept["loss"], recorder.frame_["loss"])
     other = pickle.loads(pickle.dumps(model)).set_params(
-        callbacks=[GroupRecorder(every=6, path=path, **FAST)], diagnostics=True, warm_start=True
+        callbacks=[GroupRecorder(every=6, path=path, **FAST)], warm_start=True
     )
     other.fit(two_groups.data, two_groups.target, sensitive_features=two_groups.sensitive_features)
     steps = pd.read_csv(path)["step"].unique().tolist()
@@ -180,7 +176,7 @@ def test_groups_of_a_file_are_those_of_the_fit(two_groups, tmp_path, levels):
     groups = pd.Series([levels[i] for i in two_groups.sensitive_features == "b"], dtype=object)
     groups = pd.DataFrame(groups.tolist()) if isinstance(levels[0], tuple) else groups
     data = SimpleNamespace(**(two_groups | {"sensitive_features": groups}))
-    model, params = None, {"max_steps": 2, "warm_start": True, "groups": levels}
+    model, params = None, {"max_steps": 2, "warm_start": True, "group_col": Groups(levels=levels)}
     for _ in range(2):  # the second in another process
         recorder = GroupRecorder(every=2, path=tmp_path / "looks.csv", terms=False)
         params["callbacks"] = [recorder]
@@ -293,7 +289,7 @@ def test_tuples_survive_the_file(two_groups, tmp_path):
     for _ in range(2):
         recorder = GroupRecorder(every=12, path=path, terms=False)
         model = pickle.loads(pickle.dumps(model))
-        model.set_params(callbacks=[recorder], diagnostics=True)
+        model.set_params(callbacks=[recorder])
         model.fit(two_groups.data, two_groups.target, sensitive_features=both)
     levels = list(model.groups_)
     assert set(recorder.frame_["group"]) == set(levels) and isinstance(levels[0], tuple)
@@ -313,7 +309,7 @@ def test_a_path_that_cannot_be_written_is_named_before_a_step(two_groups, tmp_pa
 @pytest.mark.parametrize("module", ["logistic", "mlp"])
 def test_a_declared_group_without_records_is_nan(two_groups, module):
     recorder = GroupRecorder(every=12, n_batches=2, n_vectors=2, random_state=0)
-    fitted(two_groups, recorder, groups=["a", "b", "c"], module=module)
+    fitted(two_groups, recorder, group_col=Groups(levels=["a", "b", "c"]), module=module)
     last = recorder.frame_[recorder.frame_["step"] == 12].set_index("group")
     numbers = last.drop(columns=["method", "step", "lr", "n_samples", "threshold"])
     assert numbers.loc["c"].isna().all() and numbers.loc[["a", "b"]].notna().all(axis=None)
@@ -349,8 +345,3 @@ def test_a_module_that_is_shared_is_refused(two_groups):
     module = torch.nn.Linear(6, 2)
     with pytest.raises(ValueError, match="module= returns the one"):
         fitted(two_groups, GroupRecorder(**FAST), module=lambda: module)
-
-
-def test_a_net_in_a_pickle_holds_no_sums_of_batches(two_groups):
-    model = fitted(two_groups, None)
-    assert model.net_.measured_ and not model.net_.__getstate__()["measured_"]

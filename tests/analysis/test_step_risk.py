@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from skdpfair import METHODS, DPFairClassifier, get_method
+from skdpfair import METHODS, DPFairClassifier, Groups, get_method
 from skdpfair.analysis import (
     GroupCurvature,
     gradient_bias,
@@ -537,7 +537,12 @@ def test_noise_of_the_baselines_is_told():
 def test_a_group_that_is_absent_is_nan(two_groups):
     X, y, sex = two_groups.data, two_groups.target, two_groups.sensitive_features
     model = DPFairClassifier(
-        "dpsgd", epsilon=4.0, max_steps=5, groups=["a", "b", "c"], lr=0.5, random_state=0
+        "dpsgd",
+        epsilon=4.0,
+        max_steps=5,
+        group_col=Groups(levels=["a", "b", "c"]),
+        lr=0.5,
+        random_state=0,
     ).fit(X, y, sensitive_features=sex)
     with pytest.warns(UndefinedMetricWarning, match="no record of some"):
         found = group_gradients(model, X, y, sensitive_features=sex)

@@ -16,10 +16,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from torch import nn
 
-from skdpfair import METHODS, DPFairClassifier, get_method
+from skdpfair import METHODS, MLP, DPFairClassifier, Factory, Groups, Persons, get_method
+from skdpfair.analysis import GroupRecorder
 from skdpfair.audit import audit_artifact
+from skdpfair.augmentations import FlipAndShift, Views
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult, make_two_groups
 from skdpfair.model_selection import DPRandomizedSearch, PrivacyLedger
+from skdpfair.networks import CNN
 from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, public_preprocessor
 
 pytestmark = [
@@ -44,7 +47,7 @@ class Scaled(nn.Module):
 
 def classifier(method="dpsgd", **params):
     settings = {"epsilon": 2.0, "accountant": "rdp", "max_steps": 2}
-    return DPFairClassifier(method, **settings | params)
+    return DPFairClassifier(method, **settings).set_params(**params)
 
 
 def fitted(method="dpsgd", **params):
@@ -76,7 +79,7 @@ def columns():
 
 
 def search():
-    choices = {"lr": list(np.linspace(0.1, 2, 12)), "hidden_layer_sizes": [(4,), (8, 4)]}
+    choices = {"lr": list(np.linspace(0.1, 2, 12)), "module__hidden_layer_sizes": [(4,), (8, 4)]}
     return DPRandomizedSearch(classifier(), choices, mean_trials=2, shape=1.0, random_state=0).fit(
         X, y
     )
@@ -84,17 +87,19 @@ def search():
 
 CLEAN = {
     **{f"method {m}": (lambda m=m: fitted(m)) for m in ("naive", "dpsgd_f", "bam", "dp_is_sgd")},
-    "mlp": lambda: fitted("global_adapt", module="mlp", hidden_layer_sizes=(8, 4), random_state=3),
+    "mlp": lambda: fitted("global_adapt", module=MLP((8, 4)), random_state=3),
     "frame": lambda: classifier().fit(data.data, y),
     "cnn": image,
     "warm": warm,
-    "adam": lambda: fitted(optimizer="Adam", lr=0.01, optimizer_params={"betas": (0.8, 0.9)}),
+    "adam": lambda: fitted(optimizer=Factory("Adam", betas=(0.8, 0.9)), lr=0.01),
     "ten classes": lambda: classifier().fit(X, np.arange(300) % 10),
-    "declared": lambda: fitted(class_weight={0: 1.0, 1: 2.0}, classes=[0, 1], groups=["a", "b"]),
+    "declared": lambda: fitted(
+        class_weight={0: 1.0, 1: 2.0}, classes=[0, 1], group_col=Groups(levels=["a", "b"])
+    ),
     "adult": adult,
     "columns": columns,
     "search": search,
-    "unfitted": lambda: classifier(random_state=0, hidden_layer_sizes=(64, 32, 16, 8)),
+    "unfitted": lambda: classifier(random_state=0, module=MLP((64, 32, 16, 8))),
     "unfitted pipeline": lambda: make_pipeline(
         public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES), classifier(random_state=0)
     ),
@@ -105,7 +110,12 @@ CLEAN = {
         X, np.arange(300) % 20
     ),
     "codes": lambda: classifier().fit(X, 37 * (np.arange(300) % 25) ** 2),
-    "many layers": lambda: fitted(module="mlp", hidden_layer_sizes=(4,) * 10),
+    "many layers": lambda: fitted(module=MLP((4,) * 10)),
+    "objects": lambda: classifier(
+        module=CNN(channels=(4,)),
+        augment=Views(FlipAndShift(shift=1), n=2),
+        persons=Persons(max_records=3),
+    ).fit(np.zeros((40, 8, 8), "f4"), y[:40], units=np.arange(40) // 2),
     "channels": lambda: classifier(module="cnn").fit(np.zeros((40, 3, 6, 6), "f4"), y[:40]),
     "quantiles": lambda: make_pipeline(DPQuantileScaler(bounds=(-5, 5)), classifier()).fit(X, y),
 }
@@ -133,9 +143,15 @@ def test_nothing_is_found_in_what_is_made_to_be_released(name):
         assert report.is_clean, report
 
 
-@pytest.mark.parametrize("name", ["reference", "diagnostics"])
-def test_what_only_the_live_object_holds_is_found_in_it_alone(name):
-    live, *files = forms(fitted(**{f"keep_{name}" if name == "reference" else name: True}))
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("reference", {"keep_reference": True}),
+        ("diagnostics", {"callbacks": [GroupRecorder(terms=False)]}),
+    ],
+)
+def test_what_only_the_live_object_holds_is_found_in_it_alone(name, params):
+    live, *files = forms(fitted(**params))
     assert any(f.where.startswith(f"{name}_") for f in audit_artifact(live).findings)
     for form in files:
         report = audit_artifact(form)
@@ -158,7 +174,7 @@ def test_declared_intersections_of_many_levels_are_clean(tmp_path):
         {"a": np.where(np.arange(300) % 2, "F", "H"), "b": np.resize(regions, 300)}
     )
     levels = [(a, b) for a in "FH" for b in regions]
-    clf = classifier(groups=levels).fit(X, y, sensitive_features=crossed)
+    clf = classifier(group_col=Groups(levels=levels)).fit(X, y, sensitive_features=crossed)
     clf.save_release(tmp_path / "model.safetensors")
     for form in (clf, pickle.dumps(clf), tmp_path / "model.safetensors"):
         report = audit_artifact(form)
@@ -176,14 +192,12 @@ def test_declared_intersections_of_many_levels_are_clean(tmp_path):
     ids=["names", "people", "numbers", "ragged"],
 )
 def test_rows_of_people_are_no_groups(rows):
-    clf = classifier()
-    clf.groups = rows
+    clf = classifier(group_col=Groups(levels=rows))
     assert not audit_artifact(clf).is_clean
 
 
 def test_a_declared_cross_of_codes_is_clean():
-    clf = classifier()
-    clf.groups = [(a, b) for a in range(5) for b in "abcd"]
+    clf = classifier(group_col=Groups(levels=[(a, b) for a in range(5) for b in "abcd"]))
     assert audit_artifact(clf).is_clean
 
 
@@ -217,7 +231,7 @@ def test_the_weights_of_a_network_of_ones_own_are_not_judged():
 
 
 def test_weights_are_explained_beside_their_classifier_alone():
-    clf = fitted(module="mlp", hidden_layer_sizes=(8,))
+    clf = fitted(module=MLP((8,)))
     for thing in (clf.net_.module_, clf.net_.module_.state_dict()):
         assert {f.kind for f in audit_artifact(thing).findings} == {"unexplained array"}
         assert audit_artifact({"model": clf, "copy": thing}).is_clean
@@ -236,7 +250,7 @@ def test_what_others_estimators_keep_is_found_however_little(fit):
 
 
 def test_folders_are_clean(tmp_path):
-    clf = fitted(module="mlp", hidden_layer_sizes=(8,))
+    clf = fitted(module=MLP((8,)))
     torch.save(clf, tmp_path / "model.pt")
     joblib.dump(clf, tmp_path / "model.joblib")
     (tmp_path / "privacy.json").write_text(json.dumps(clf.privacy_statement()))

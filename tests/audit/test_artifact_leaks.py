@@ -22,7 +22,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, TunedThresholdClassifierCV
 from torch import nn
 
-from skdpfair import DPFairClassifier
+from skdpfair import DPFairClassifier, Factory
 from skdpfair.audit import audit_artifact
 from skdpfair.datasets import make_two_groups
 
@@ -292,7 +292,7 @@ SMALL = {
     "labels that are one object": lambda: [(np.int64(0), np.int64(1))[i] for i in y],
     "a gradient under another name": lambda: network().state_dict() | {"0.w_sum": X[:5, :6]},
     "a seed in a tensor": lambda: {"model_seed": torch.tensor(42)},
-    "a seed among settings": lambda: fit(module_params={"seed": 4}, module=seeded),
+    "a seed among settings": lambda: fit(module=Factory(seeded, seed=4)),
     "a seed in a log": lambda: ["fitted DPFairClassifier(random_state=42) in 3 s"],
     "losses in a log": lambda: "\n".join(f"epoch {i} train loss 0.{i}1" for i in range(5)),
     "losses as JSON": lambda: json.dumps({"losses": [0.7, 0.6, 0.5] * 5}),

@@ -14,12 +14,16 @@ import torch
 from sklearn.preprocessing import LabelEncoder
 from torch import nn
 
-from skdpfair import DPFairClassifier
+from skdpfair import MLP, DPFairClassifier, Factory, Groups, Persons
+from skdpfair.attacks import PGD
 from skdpfair.audit import audit_artifact
+from skdpfair.augmentations import FlipAndShift, Views
 from skdpfair.datasets import make_two_groups
 from skdpfair.model_selection import DPRandomizedSearch
+from skdpfair.networks import CNN
 from skdpfair.preprocessing import BoundedScaler, TableSchema
 from skdpfair.release import _file
+from skdpfair.release._encode import encode
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
 rng = np.random.default_rng(0)
@@ -60,16 +64,26 @@ def with_attribute(path, value):
         ("feature_names_in_", X.astype(str)),
         ("feature_names_in_", np.array([str(row) for row in X], dtype=object)),
         ("class_weight", dict(enumerate(norms.tolist()))),
-        ("hidden_layer_sizes", tuple(norms.tolist())),
-        ("hidden_layer_sizes", tuple(drawn.tolist())),
-        ("module_params", {"w": X.tolist()}),
-        ("optimizer_params", {"w": norms.tolist()}),
+        ("module", MLP(tuple(norms.tolist()))),
+        ("module", MLP(tuple(drawn.tolist()))),
+        ("module", CNN(channels=X.tolist())),
+        ("module", Factory("mlp", w=X.tolist())),
+        ("optimizer", Factory("SGD", w=norms.tolist())),
+        ("optimizer", Factory("Adam", betas=norms.tolist())),
+        ("group_col", Groups(drawn.tolist())),
+        ("group_col", Groups("sex", as_feature=X)),
+        ("persons", Persons(norms.tolist())),
+        ("persons", Persons("person", max_records=norms.tolist())),
+        ("augment", FlipAndShift(shift=norms.tolist())),
+        ("augment", Views(FlipAndShift(shift=norms.tolist()))),
+        ("attack", PGD(norms.tolist())),
+        ("augment", Views(FlipAndShift(), n=norms.tolist())),
         ("privacy_.assumptions", tuple(norms.tolist())),
         ("privacy_.assumptions", tuple(map(str, norms))),
         ("privacy_.group_epsilons", dict(enumerate(X[:, 0].tolist()))),
         ("method_.max_grad_norm", norms),
         ("_group_positions", drawn.tolist()),
-        ("groups", X[:, 0].tolist()),
+        ("group_col", Groups(levels=X[:, 0].tolist())),
         ("lr_", norms),
         ("verbose", int.from_bytes(X[:2].tobytes(), "big")),
     ],
@@ -90,7 +104,7 @@ def test_bounds_are_as_many_as_the_columns():
 
 def test_rows_are_found_among_the_weights_of_a_network_of_ones_own():
     """These are not judged; whoever has the records can still find them."""
-    clf = fitted(module=Remembering, module_params={"values": torch.from_numpy(X)})
+    clf = fitted(module=Factory(Remembering, values=torch.from_numpy(X)))
     assert "not judged" in {f.kind for f in audit_artifact(clf).findings}
     assert "rows" in {f.kind for f in audit_artifact(clf, rows=X).findings}
 
@@ -195,8 +209,10 @@ IN_A_RELEASE = {
     "a fact": fact("rows", ROWS),
     "a parameter": fact("parameters/rows", ROWS),
     "a fitted attribute": fact("fitted/rows_", ROWS),
-    "rows as a parameter": fact("parameters/module_params", {"dict": [["w", ROWS]]}),
-    "rows as a setting": fact("parameters/optimizer_params", {"dict": [["w", ROWS]]}),
+    "rows as a parameter": fact("parameters/module", encode(MLP(ROWS))),
+    "rows as a setting": fact("parameters/optimizer", encode(Factory("SGD", lr=ROWS))),
+    "rows as groups": fact("parameters/group_col", encode(Groups(levels=ROWS))),
+    "rows as persons": fact("parameters/persons", encode(Persons(max_records=ROWS))),
     "names of people": fact("fitted/feature_names_in_", {"array": ["|O", [64], NAMES]}),
     "a record as names": fact("fitted/feature_names_in_", {"array": ["|O", [6], ["0.5"] * 6]}),
     "a record as a number": fact("fitted/lr_", {"array": ["<f8", [6], ROWS[0]]}),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skdpfair import DPFairClassifier
+from skdpfair import DPFairClassifier, Groups
 from skdpfair.datasets import make_two_groups
 from skdpfair.preprocessing import public_preprocessor
 from skdpfair.report import model_page
@@ -69,7 +69,7 @@ def pages(swept, tmp_path_factory):
     data = make_two_groups(3000, random_state=0)
     names = sorted(set(results.frame["group"]) - {"overall"})
     groups = np.where(data.sensitive_features == "a", *names)
-    clf = DPFairClassifier("dp_is_sgd", epsilon=3.0, groups=names, max_steps=5)
+    clf = DPFairClassifier("dp_is_sgd", epsilon=3.0, group_col=Groups(levels=names), max_steps=5)
     clf.fit(data.data, data.target, sensitive_features=groups)
     page = model_page(clf, data.data, data.target, sensitive_features=groups)
     (folder / "model.html").write_text(page)

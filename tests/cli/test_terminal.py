@@ -79,7 +79,7 @@ def test_all_that_is_printed_passes_one_place():
 
 DEEP = {
     "lists": "a = " + "[" * 5000 + "]" * 5000 + STUDY,
-    "parameters": STUDY + "module_params." + "a." * 5000 + "b = 1",
+    "parameters": STUDY + "class_weight." + "a." * 5000 + "b = 1",
     "data": "data." + "a." * 5000 + "b = 1" + STUDY.replace('data = "loans.csv"', ""),
 }
 

@@ -13,7 +13,7 @@ from scipy import stats
 from skorch.callbacks import Callback
 from torch import nn
 
-from skdpfair import METHODS, DPFairClassifier, get_method
+from skdpfair import METHODS, DPFairClassifier, Factory, get_method
 from skdpfair.audit._lower_bounds import sampling_p_values
 
 pytestmark = pytest.mark.filterwarnings(
@@ -55,9 +55,9 @@ def steps_of(name, X, *, n_groups=2, **params):
     DPFairClassifier(
         method,
         epsilon=None,
-        module_params={"n_features": X.shape[1]},
         callbacks=[Weights(kept)],
-        **{"module": Softmax} | params,
+        module=Factory(params.pop("module", Softmax), n_features=X.shape[1]),
+        **params,
     ).fit(X, np.arange(len(X)) // n_groups % 2, sensitive_features=group)
     moves = torch.stack(kept).double().diff(dim=0, prepend=torch.zeros_like(kept[:1][0])[None])
     return moves.numpy() / params["lr"]

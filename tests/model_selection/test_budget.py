@@ -26,7 +26,8 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skdpfair import DPFairClassifier
+from skdpfair import DPFairClassifier, Groups
+from skdpfair.analysis import GroupRecorder
 from skdpfair.budget import journal
 from skdpfair.budget.active_ledger import VARIABLE
 from skdpfair.budget.charging import charged, current_ledger, suspended
@@ -122,7 +123,7 @@ def test_a_private_selection_is_charged_beside_the_fits(path):
 
 
 def test_diagnostics_are_a_reason_that_the_whole_is_not_private(data, path):
-    model = quick(diagnostics=True)
+    model = quick(callbacks=[GroupRecorder(terms=False)])
     with PrivacyLedger(path, delta=1e-4, accountant="rdp") as ledger:
         model.fit(*data)
     for found in (ledger.report(), forecast(model)):
@@ -513,7 +514,9 @@ def test_what_cannot_be_forecast_is_refused():
 
 def test_a_scaler_that_pays_is_listed_before_and_during(tmp_path):
     scaler = DPQuantileScaler((-5, 5), epsilon=1.0)
-    classifier = DPFairClassifier(epsilon=1.0, groups=["F", "M"], max_steps=3, accountant="rdp")
+    classifier = DPFairClassifier(
+        epsilon=1.0, group_col=Groups(levels=["F", "M"]), max_steps=3, accountant="rdp"
+    )
     planned = forecast(make_pipeline(scaler, classifier))
     frame = planned.to_frame()
     assert list(frame.released.iloc[[0, -1]]) == ["DPQuantileScaler", "steps"]

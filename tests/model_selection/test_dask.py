@@ -139,7 +139,7 @@ def test_one_model_on_all_workers(cluster, tmp_path):
     columns, (X, y, group) = collections(600)
     params = {"epsilon": None, "noise_multiplier": 0.0, "batch_size": 600, "max_steps": 20}
     clf = DPFairClassifier(module="logistic", classes=[0, 1], random_state=0, **params)
-    clf.set_params(groups=list(np.unique(columns[2])))
+    clf.set_params(group_col__levels=list(np.unique(columns[2])))
     here = distributed.get_client()
     far = fit_on_dask(here, clf, X, y, sensitive_features=group)
     one = clf.fit(*columns[:2], sensitive_features=columns[2])

@@ -21,6 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from skdpfair import DPFairClassifier, get_method
+from skdpfair.analysis import GroupRecorder
 from skdpfair.budget.active_ledger import SEARCH
 from skdpfair.budget.charging import suspended
 from skdpfair.exceptions import InsecureSeedWarning, PrivacyAccountingError
@@ -152,7 +153,9 @@ def test_a_budget_of_the_whole_search_that_cannot_be_met_is_refused(data, params
 def test_the_report_has_the_public_facts_of_the_released_trial(data):
     X, y = data
     method = get_method("dp_is_sgd", group_probabilities=(0.4, 0.6))
-    clf = private().set_params(method=method, groups=["no", "yes"], classes=["no", "yes"])
+    clf = private().set_params(
+        method=method, group_col__levels=["no", "yes"], classes=["no", "yes"]
+    )
     pipe = make_pipeline(StandardScaler(), clf)
     search = searching(pipe, PIPED, random_state=0, epsilon=3.0)
     search.fit(X, y, sensitive_features=y)
@@ -330,9 +333,9 @@ def test_a_ledger_is_charged_once_for_the_whole_search(data, tmp_path):
         ({"space": {"noise_multiplier": [3.0, 0.0]}}, "trains without privacy"),
         ({"space": {"keep_reference": [True]}}, "keep_reference=True would reveal trials"),
         ({"estimator": base(warm_start=True)}, "warm_start=True would reveal trials"),
-        ({"space": {"diagnostics": [True]}}, "diagnostics=True would reveal trials"),
+        ({"estimator": base(callbacks=[GroupRecorder()])}, "callbacks=.* would reveal trials"),
         (
-            {"estimator": base(module_params={"cache_dir": "c"})},
+            {"estimator": base(module=Scattering2D(cache_dir="c"))},
             "cache_dir of the DPFairClassifier",
         ),
         (
@@ -349,10 +352,9 @@ def test_refusals(data, params, says):
 @pytest.mark.parametrize(
     "network",
     [
-        {"module": ["mlp"], "hidden_layer_sizes": [(4,), (10**8,)]},
+        {"module": ["mlp"], "module__hidden_layer_sizes": [(4,), (10**8,)]},
         {"module": ["logistic", "cnn"]},  # on records that are no pictures
-        {"module_params": [None, {"depth": 3}]},
-        {"module": [lambda width=2: None], "module_params": [{"depth": 2}]},
+        {"module": [lambda width=2: None], "module__depth": [2]},
     ],
 )
 def test_a_network_that_cannot_be_made_is_refused_before_any_trial(data, network, tmp_path):

@@ -12,7 +12,7 @@ from sklearn.model_selection import KFold, ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skdpfair import DPFairClassifier, get_method
+from skdpfair import DPFairClassifier, Factory, Groups, get_method
 from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
 from skdpfair.features import Scattering2D
 from skdpfair.model_selection import (
@@ -62,7 +62,7 @@ def test_cells_take_the_devices_in_turn(device, n_devices, expected, data, setti
     monkeypatch.setattr(DPFairClassifier, "fit", noted)
     monkeypatch.setattr(_cells.defaults, "used_device", lambda given: DEVICE_OF.get(given, given))
     monkeypatch.setattr("torch.cuda.device_count", lambda: n_devices)
-    monkeypatch.setattr("skdpfair.training.parameters.used_device", lambda given: None)
+    monkeypatch.setattr("skdpfair.training.spec.used_device", lambda given: None)
     sweep(["dpsgd"], [1.0, 2.0, 3.0], [0], *data, **settings, device=device)
     assert used == expected
 
@@ -72,7 +72,7 @@ def test_cells_take_the_devices_in_turn(device, n_devices, expected, data, setti
     ("levels", "facts"),
     [
         (("a", "b"), {}),
-        (("a", "b"), {"groups": ["a", "b"], "classes": [0, 1]}),
+        (("a", "b"), {"group_col": Groups(levels=["a", "b"]), "classes": [0, 1]}),
         ((0, 1), {}),  # in the sweep, "0" and "1"
     ],
 )
@@ -131,7 +131,8 @@ def test_features_of_pictures_are_computed_once_for_all_fits(kind, monkeypatch, 
     assert without_clock(again).equals(without_clock(results))
     state = int(np.random.SeedSequence(3, spawn_key=(1, 0)).generate_state(1)[0])
     ((train, test),) = _cells.splits(None, 3, y, (group == "b").astype(int))
-    shared = settings | {"random_state": state, "groups": ["a", "b"], "classes": [0, 1]}
+    shared = settings | {"random_state": state, "classes": [0, 1]}
+    shared["group_col"] = Groups(levels=["a", "b"])
     frame = results.frame.query("group == 'overall'").set_index(["method", "epsilon"])
     assert list(frame.index) == [("reference", np.inf), ("dpsgd", 1.0), ("dpsgd", 8.0)]
     for (method, epsilon), row in frame.iterrows():
@@ -242,7 +243,7 @@ def test_the_split_keeps_the_shares_of_classes_and_groups(data):
 
 
 def test_networks_that_auto_tells_apart_have_their_own_references():
-    base = DPFairClassifier(groups=["a", "b"], classes=[0, 1])
+    base = DPFairClassifier(group_col=Groups(levels=["a", "b"]), classes=[0, 1])
     rows = (np.arange(9000), np.arange(9000, 9100))
     methods = {"dpsgd": get_method("dpsgd", max_grad_norm=0.5)}
     cells = _cells.cells_of(methods, [0.1, 10.0], 0, 0, rows, base, False)
@@ -252,7 +253,8 @@ def test_networks_that_auto_tells_apart_have_their_own_references():
         ("dpsgd", "reference (logistic)"),
         ("dpsgd", "reference (mlp)"),
     ]
-    assert [c.estimator.module for c in cells] == ["logistic", "mlp", "auto", "auto"]
+    network = "MLP(hidden_layer_sizes=(32,), zero_output=True)"
+    assert [str(c.estimator.module) for c in cells] == ["logistic", network, "auto", "auto"]
     assert len({c.estimator.random_state for c in cells}) == 1
 
 
@@ -370,8 +372,8 @@ def test_refusals_name_the_remedy(data, changed, match):
         ({"batchsize": 10}, "Did you mean 'batch_size'"),
         ({"n_jobs": "2"}, "n_jobs must be a number of processes.*got '2'"),
         ({"n_jobs": 0}, "n_jobs must be a number of processes"),
-        ({"groups": "a"}, "groups must be a list"),
-        ({"module_params": {"depth": 3}}, "cannot be made with module_params"),
+        ({"group_col": Groups(levels="a")}, "levels must be a list"),
+        ({"module": Factory(len, depth=3)}, "^module"),
     ],
 )
 def test_what_is_no_parameter_is_refused_before_any_fit(data, wrong, match):

@@ -1131,9 +1131,9 @@ MUTANTS = (
     Mutant(
         "numbers with code of their own",
         "the numbers of an attack are used as they are given",
-        "training/net.py",
-        "attack = attack.plain()",
-        "pass",
+        "attacks.py",
+        "pgd, x = self.plain(), x.detach()",
+        "pgd, x = self, x.detach()",
         STANDS + "test_numbers_of_an_attack_see_no_row",
     ),
     Mutant(

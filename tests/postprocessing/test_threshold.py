@@ -24,7 +24,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 
-from skdpfair import DPFairClassifier
+from skdpfair import DPFairClassifier, Factory
 from skdpfair.budget import PrivacyLedger
 from skdpfair.estimator import private_logits
 from skdpfair.exceptions import BudgetExceeded, PrivacyAccountingError, UnsupportedModuleError
@@ -375,7 +375,7 @@ class Mixes(nn.Module):
 def test_a_score_is_that_of_its_record_alone(how):
     x, y, _ = table(400)
     other = np.concatenate([[[4242.0] * 3], x[1:]])
-    inner = DPFairClassifier("dpsgd", module=Mixes, module_params={"how": how}, max_steps=2)
+    inner = DPFairClassifier("dpsgd", module=Factory(Mixes, how=how), max_steps=2)
     model = inner.fit(x, y)
     scores = [private_logits(model, rows) for rows in (x, other)]
     np.testing.assert_array_equal(scores[0][1:], scores[1][1:])

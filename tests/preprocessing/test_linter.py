@@ -57,7 +57,7 @@ from sklearn.preprocessing import (
 from sklearn.random_projection import GaussianRandomProjection
 from sklearn.utils import all_estimators
 
-from skdpfair import DPFairClassifier
+from skdpfair import DPFairClassifier, Persons
 from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.model_selection import DPRandomizedSearch
 from skdpfair.preprocessing import (
@@ -797,17 +797,17 @@ def test_a_column_that_may_name_persons_asks_what_a_row_is(name, asks):
     columns = make_column_transformer((BoundedScaler((0, 1)), [name, "height"]))
     report = check_pipeline(make_pipeline(columns, private()))
     assert report.findings == [] and len(report.notes) == asks
-    assert all(f"unit_col={name!r}" in note for note in report.notes)
+    assert all(f"Persons({name!r}" in note for note in report.notes)
 
 
 def test_the_question_what_a_row_is_can_be_answered():
     """By a column or a bound; a search asks if one candidate does; names of a fit count."""
     columns = make_column_transformer((BoundedScaler((0, 1)), ["user_id"]))
-    for answer in ({"unit_col": "user_id"}, {"max_records_per_unit": 3}):
-        assert check_pipeline(make_pipeline(columns, private(**answer))).notes == []
+    for answer in (Persons("user_id"), Persons(max_records=3)):
+        assert check_pipeline(make_pipeline(columns, private(persons=answer))).notes == []
     assert check_pipeline(columns).notes == []  # nothing is trained
-    pipe = make_pipeline(columns, private(max_records_per_unit=3))
-    grid = {"dpfairclassifier__max_records_per_unit": [2, None]}
+    pipe = make_pipeline(columns, private(persons=Persons(max_records=3)))
+    grid = {"dpfairclassifier__persons__max_records": [2, None]}
     assert "Is a row a person?" in check_pipeline(GridSearchCV(pipe, grid)).notes[-1]
     rows = pd.DataFrame({"nhsNumber": [0.0, 1.0] * 1500})
     fitted = private(module="logistic", max_steps=1).fit(rows, [0, 1] * 1500)

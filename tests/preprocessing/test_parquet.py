@@ -128,7 +128,7 @@ def test_a_fit_is_that_of_the_rows_in_memory(to_file, by_person, parts, tmp_path
     def fitted(X, **more):
         clf = DPFairClassifier(
             "dpsgd", epsilon=1.0, module="logistic", max_steps=6, batch_size=300, random_state=0
-        ).set_params(max_records_per_unit=schema.max_records_per_unit)
+        ).set_params(persons__max_records=schema.max_records_per_unit)
         return clf.fit(X, data.y, sensitive_features=data.sensitive_features, units=data.units)
 
     everything = np.array(data.X)

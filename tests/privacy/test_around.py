@@ -34,6 +34,7 @@ from sklearn.semi_supervised import SelfTrainingClassifier
 from skorch.callbacks import Callback
 
 from skdpfair import DPFairClassifier
+from skdpfair.analysis import GroupRecorder
 from skdpfair.budget import PrivacyLedger
 from skdpfair.budget.spending import SCORES, UNKNOWN
 from skdpfair.exceptions import PrivacyLeakWarning
@@ -176,7 +177,7 @@ LEAKING = {
         quick(max_sample_weight=100.0), DemographicParity(), grid_size=2
     ),
     "reference": lambda: quick(keep_reference=True),
-    "diagnostics": lambda: quick(diagnostics=True),
+    "diagnostics": lambda: quick(callbacks=[GroupRecorder(terms=False)]),
 }
 REFUSING = {  # they ask for what a network does not have
     "elimination": lambda: RFE(quick(), n_features_to_select=2),

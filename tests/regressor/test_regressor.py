@@ -21,11 +21,19 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from skdpfair import METHODS, DPFairClassifier, DPFairRegressor, get_method, load_release
+from skdpfair import (
+    METHODS,
+    DPFairClassifier,
+    DPFairRegressor,
+    Factory,
+    Persons,
+    get_method,
+    load_release,
+)
 from skdpfair.analysis import GroupRecorder, robust_accuracy
 from skdpfair.attacks import PGD
 from skdpfair.audit import audit_artifact, audit_fit
-from skdpfair.augmentations import FlipAndShift
+from skdpfair.augmentations import FlipAndShift, Views
 from skdpfair.budget import PrivacyLedger
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.losses import HUBER_THRESHOLD, REGRESSION
@@ -215,7 +223,7 @@ def test_what_a_regression_does_not_take(data):
     with pytest.raises(TypeError, match="unexpected keyword"):
         DPFairRegressor(class_weight={0: 1})
     with pytest.raises(Exception, match=r"outputs of shape \(batch, 1\)"):
-        regressor(module=nn.Linear, module_params={"in_features": 3, "out_features": 2}).fit(X, y)
+        regressor(module=Factory(nn.Linear, in_features=3, out_features=2)).fit(X, y)
 
 
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"fairlens", "fairlens_dp"}))
@@ -321,7 +329,7 @@ def test_groups_persons_weights_and_names(data):
     X, y, groups = data
     frame = pd.DataFrame(X, columns=list("uvw")).assign(sex=groups, who=np.arange(N) // 2)
     model = regressor(
-        "dpsgd_f", group_col="sex", unit_col="who", max_records_per_unit=2, max_sample_weight=2.0
+        "dpsgd_f", group_col="sex", persons=Persons("who", max_records=2), max_sample_weight=2.0
     )
     model.fit(frame, y, sample_weight=np.full(N, 0.5))
     assert model.privacy_.unit == "person" and list(model.groups_) == ["a", "b"]
@@ -374,7 +382,7 @@ def test_releases_predict_alike(tmp_path, data):
 
 def test_what_is_for_classes_refuses_regressors(data):
     X, y, groups = data
-    model = regressor(diagnostics=True).fit(X, y, sensitive_features=groups)
+    model = regressor(callbacks=[GroupRecorder(terms=False)]).fit(X, y, sensitive_features=groups)
     assert list(model.diagnostics_["group"].unique()) == ["a", "b"]
     for function in (
         model_page,
@@ -389,13 +397,13 @@ def test_what_is_for_classes_refuses_regressors(data):
     with pytest.raises(ValueError, match="only the cost of the last step is counted"):
         plan(before, n_samples=N)
     with pytest.raises(ValueError, match="GroupRecorder"):
-        regressor(diagnostics=True, callbacks=[GroupRecorder()]).fit(X, y)
+        regressor(callbacks=[GroupRecorder()]).fit(X, y)
 
 
 def test_pictures_and_their_views(data):
     rng = np.random.default_rng(0)
     X = rng.random((60, 8, 8), dtype=np.float32)
-    views = {"augment": FlipAndShift(shift=1), "n_augmentations": 2}
+    views = {"augment": Views(FlipAndShift(shift=1), n=2)}
     for params in ({"module": "scattering"}, {"module": "cnn", **views}):
         model = regressor(max_steps=3, **params).fit(X, X.mean((1, 2)) * 100)
         assert model.predict(X).shape == (60,)

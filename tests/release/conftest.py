@@ -26,8 +26,8 @@ def fitted():
     """``fitted(table, method, **params)``."""
 
     def fit(table, method="dpsgd", **params):
-        params = PRIVATE | {"group_col": "group"} | params
-        return DPFairClassifier(method, **params).fit(*table)
+        model = DPFairClassifier(method, **PRIVATE, group_col="group")
+        return model.set_params(**params).fit(*table)
 
     return fit
 

@@ -14,9 +14,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from skdpfair import METHODS, DPFairClassifier, get_method, load_release
+from skdpfair import METHODS, MLP, DPFairClassifier, Factory, get_method, load_release
+from skdpfair.analysis import GroupRecorder
 from skdpfair.attacks import PGD
-from skdpfair.augmentations import FlipAndShift
+from skdpfair.augmentations import FlipAndShift, Views
 from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.release._facts import facts_of
 
@@ -83,7 +84,7 @@ def test_groups_of_any_kind(levels, table, fitted, check_copies):
     column = np.empty(len(table[0]), dtype=object)
     column[:] = [levels[i % 2] for i in range(len(column))]
     X = table[0].assign(group=pd.Series(column, dtype=object))
-    model = fitted((X, table[1]), "dp_is_sgd", groups=levels)
+    model = fitted((X, table[1]), "dp_is_sgd", group_col__levels=levels)
     check_copies(model, X)
 
 
@@ -107,18 +108,21 @@ def test_feature_names_of_any_kind(table, fitted, check_copies):
 def test_images(module, shape, fitted, check_copies):
     rng = np.random.default_rng(0)
     X, y = rng.random((40, *shape), dtype=np.float32), rng.integers(0, 3, 40)
-    views = {"augment": FlipAndShift(shift=2), "n_augmentations": 2}
-    loaded = check_copies(fitted((X, y), module=module, group_col=None, **views), X)
-    assert loaded.augment.get_params() == {"flip": True, "shift": 2} and loaded.n_augmentations == 2
+    views = Views(FlipAndShift(shift=2), n=2)
+    loaded = check_copies(fitted((X, y), module=module, group_col=None, augment=views), X)
+    assert repr(loaded.augment) == repr(views)
 
 
 PARAMETERS = [
-    {"optimizer": torch.optim.Adam, "lr": 0.01, "optimizer_params": {"betas": (0.8, 0.9)}},
+    {"optimizer": Factory(torch.optim.Adam, betas=(0.8, 0.9)), "lr": 0.01},
     {"attack": PGD(0.1, input_range=None), "class_weight": {0: 1.0, 1: 3.0}},
-    {"module": "mlp", "hidden_layer_sizes": (5, 4), "activation": "gelu", "device": "cpu"},
-    {"module": "mlp", "module_params": {"hidden_layer_sizes": np.array([3, 2])}},
-    {"method": get_method("pcsgd", schedule=(1.0, 10.0)), "groups": np.array(["a", "b"])},
-    {"classes": (0, 1, 2), "groups": ["a", "b", "c"], "verbose": 0, "max_steps": 3},
+    {"module": MLP((5, 4), activation="gelu"), "device": "cpu"},
+    {"module": MLP(np.array([3, 2]))},
+    {
+        "method": get_method("pcsgd", schedule=(1.0, 10.0)),
+        "group_col__levels": np.array(["a", "b"]),
+    },
+    {"classes": (0, 1, 2), "group_col__levels": ["a", "b", "c"], "verbose": 0, "max_steps": 3},
     {"optimizer": "adam", "iterate_average": 0.5, "batch_size": 50, "max_physical_batch_size": 9},
 ]
 
@@ -188,14 +192,14 @@ def test_the_facts_are_these_and_no_more(table, fitted):
 
 
 def test_diagnostics_are_refused_until_they_are_dropped(table, path, fitted):
-    model = fitted(table, diagnostics=True)
+    model = fitted(table, callbacks=[GroupRecorder(terms=False)])
     for leave in (model.release, lambda: model.save_release(path)):
         with pytest.raises(ValueError, match=r"del classifier\.diagnostics_"):
             leave()
     assert not path.exists()
     del model.diagnostics_
     released = model.release()
-    assert released.privacy_.releasable and not released.diagnostics
+    assert released.privacy_.releasable and released.callbacks is None
     assert any("diagnostics" in line for line in released.privacy_.not_accounted)
     assert released.privacy_.epsilon == model.privacy_.epsilon
 
@@ -267,11 +271,11 @@ def test_skops_trusts_one_type(wrap, custom, table):
     method = get_method("dpsgd", max_grad_norm=1.0)
     params = {"attack": PGD(0.1, input_range=None), "noise_multiplier": 1.0, "max_steps": 2}
     if custom:
-        params |= {"module": nn.Linear, "module_params": {"in_features": 6, "out_features": 2}}
+        params |= {"module": Factory(nn.Linear, in_features=6, out_features=2)}
     model = wrap(DPFairClassifier(method, epsilon=None, **params)).fit(X, y)
     content = skops.dumps(model)
     types = skops.get_untrusted_types(data=content)
-    own = ["torch.nn.modules.linear.Linear"] if custom else []
+    own = ["skdpfair.networks.Factory", "torch.nn.modules.linear.Linear"] if custom else []
     assert sorted(types) == sorted(["skdpfair.estimator.DPFairClassifier", *own])
     if not custom:  # skops finds classes by import, which tests are not for
         again = skops.loads(content, trusted=types)

@@ -12,7 +12,7 @@ import torch
 from sklearn.pipeline import make_pipeline
 from torch import nn
 
-from skdpfair import DPFairClassifier, get_method, load_release
+from skdpfair import DPFairClassifier, Factory, get_method, load_release
 from skdpfair.budget.files import check_writable, replace_file
 from skdpfair.preprocessing import TableSchema
 from skdpfair.release import _file, schema_of
@@ -160,16 +160,16 @@ class Wide(nn.Module):
         return self.logits(self.norm(self.drop(self.act(self.inner(x)))))
 
 
-CUSTOM = {"module": Wide, "module_params": {"n_features": 6, "width": np.int64(5)}}
+CUSTOM = Factory(Wide, n_features=6, width=np.int64(5))
 
 
 def test_a_module_of_ones_own(table, path, fitted, check_same):
-    model = fitted(table, **CUSTOM)
+    model = fitted(table, module=CUSTOM)
     model.save_release(path)
     loaded = load_release(path, module=Wide)
     for other in (loaded, model.release(), pickle.loads(pickle.dumps(loaded))):
         check_same(other, model, table[0])
-        assert other.module is Wide and other.module_params == {"n_features": 6, "width": 5}
+        assert other.module.make is Wide and other.module.params == {"n_features": 6, "width": 5}
     content = path.read_bytes()
     loaded.save_release(path)
     assert path.read_bytes() == content
@@ -186,8 +186,7 @@ def test_a_module_of_ones_own(table, path, fitted, check_same):
 
 
 def test_arguments_that_no_file_holds_are_named(table, path, fitted):
-    params = {"n_features": 6, "make": nn.Tanh}
-    fitted(table, module=Wide, module_params=params).save_release(path)
+    fitted(table, module=Factory(Wide, n_features=6, make=nn.Tanh)).save_release(path)
     with pytest.raises(ValueError, match=r"with \['make'\] bound by functools.partial"):
         load_release(path)
 

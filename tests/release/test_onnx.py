@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import skdpfair
+from skdpfair import MLP
 from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.release import _onnx
 
@@ -73,8 +74,7 @@ def test_labels_of_any_kind(kind, table, path, fitted):
 
 @pytest.mark.parametrize("activation", ["tanh", "relu", "sigmoid", "gelu"])
 def test_layers_of_a_table(activation, table, path, fitted):
-    sizes = {"hidden_layer_sizes": (7, 5), "activation": activation}
-    check_onnx(fitted(table, module="mlp", **sizes), table[0], path)
+    check_onnx(fitted(table, module=MLP((7, 5), activation=activation)), table[0], path)
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 9, 7), (9, 7)])

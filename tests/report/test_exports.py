@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from skdpfair import DPFairClassifier, DPFairRegressor
+from skdpfair import DPFairClassifier, DPFairRegressor, Groups
 from skdpfair.datasets import make_two_groups
 from skdpfair.privacy import Ledger
 from skdpfair.privacy.statement import rounded_up
@@ -53,7 +53,9 @@ def data():
 @pytest.fixture(scope="module")
 def fitted(data):
     X, y, groups = data
-    clf = DPFairClassifier("dpsgd", epsilon=1.7, groups=[HOSTILE, "b"], max_steps=10)
+    clf = DPFairClassifier(
+        "dpsgd", epsilon=1.7, group_col=Groups(levels=[HOSTILE, "b"]), max_steps=10
+    )
     return clf.fit(X, y, sensitive_features=groups)
 
 

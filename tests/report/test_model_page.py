@@ -18,7 +18,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skdpfair import DPFairClassifier, get_method
+from skdpfair import DPFairClassifier, Groups, Persons, get_method
 from skdpfair._validate import visible
 from skdpfair.audit import audit_artifact
 from skdpfair.budget import PrivacyLedger
@@ -42,7 +42,9 @@ HOSTILE = "<b onclick=x>|a|</b>"
 def fitted():
     data = make_two_groups(3000, random_state=0)
     groups = np.where(data.sensitive_features == "a", HOSTILE, "b")
-    clf = DPFairClassifier("dpsgd", epsilon=3.0, groups=[HOSTILE, "b"], max_steps=10)
+    clf = DPFairClassifier(
+        "dpsgd", epsilon=3.0, group_col=Groups(levels=[HOSTILE, "b"]), max_steps=10
+    )
     return clf.fit(data.data, data.target, sensitive_features=groups), data, groups
 
 
@@ -125,7 +127,9 @@ def test_the_group_table_tells_who_is_wrongly_refused_and_accepted(fitted):
 
 def test_groups_without_test_records_are_not_compared(fitted):
     _, data, groups = fitted
-    clf = DPFairClassifier("dpsgd", epsilon=3.0, groups=[HOSTILE, "b", "c"], max_steps=10)
+    clf = DPFairClassifier(
+        "dpsgd", epsilon=3.0, group_col=Groups(levels=[HOSTILE, "b", "c"]), max_steps=10
+    )
     clf.fit(data.data, data.target, sensitive_features=groups)
     page = model_page(clf, data.data, data.target, sensitive_features=groups)
     right = clf.predict(data.data) == data.target
@@ -228,7 +232,7 @@ def test_a_model_of_persons_says_so(fitted):
     """Page and card count persons, and the scanner knows both pages."""
     _, data, groups = fitted
     persons = np.arange(3000) // 2
-    given = {"epsilon": 3.0, "max_steps": 5, "max_records_per_unit": 2}
+    given = {"epsilon": 3.0, "max_steps": 5, "persons": Persons(max_records=2)}
     clf = DPFairClassifier("dpsgd", **given).fit(data.data, data.target, units=persons)
     page, card = model_page(clf), model_card(clf).render()
     assert "<dt>persons trained on</dt><dd>1,500</dd>" in page
@@ -251,7 +255,7 @@ def test_a_model_of_persons_says_so(fitted):
 
 def test_a_fit_on_records_tells_what_it_guarantees_a_person(fitted):
     data = fitted[1]
-    clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=5, max_records_per_unit=12)
+    clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=5, persons=Persons(max_records=12))
     clf.set_params(accountant="rdp").fit(data.data, data.target)
     page, card = model_page(clf), model_card(clf).render()
     epsilon = rounded_up(clf.privacy_.epsilon_for(12))
@@ -268,8 +272,10 @@ def test_a_fit_on_records_tells_what_it_guarantees_a_person(fitted):
 def test_columns_of_groups_and_persons_are_no_features(fitted):
     data = fitted[1]
     X = data.data.assign(sex=data.sensitive_features, person=np.arange(3000) // 2)
-    clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=5, max_records_per_unit=2)
-    clf.set_params(group_col="sex", unit_col="person").fit(X, data.target)
+    clf = DPFairClassifier(
+        "dpsgd", epsilon=3.0, max_steps=5, persons=Persons("person", max_records=2)
+    )
+    clf.set_params(group_col="sex").fit(X, data.target)
     assert f"<dt>features</dt><dd>{data.data.shape[1]}</dd>" in model_page(clf)
 
 
@@ -279,7 +285,7 @@ def test_a_private_search_tells_what_it_released(of_persons, fitted):
     clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=34, batch_size=99, module="logistic")
     clf.set_params(classes=[0, 1], accountant="rdp")
     given = {"units": np.arange(3000) // 2} if of_persons else {}
-    clf.set_params(max_records_per_unit=2 if of_persons else None)
+    clf.set_params(persons__max_records=2 if of_persons else None)
     search = DPRandomizedSearch(clf, {"lr": [0.1]}, mean_trials=2.0, shape=1.0)
     search.fit(data.data, data.target, **given)
     page = model_page(search)
@@ -290,7 +296,7 @@ def test_a_private_search_tells_what_it_released(of_persons, fitted):
         assert "has 34 steps" in text and "number of trials and their scores are secret" in text
         assert "ledger is empty" not in text and "Nothing." not in text
         assert "declare classes=" not in text
-        assert ("declare groups=" in text) == of_persons
+        assert ("declare the levels" in text) == of_persons
     assert ("<dt>persons</dt><dd>1,500</dd>" in page) == of_persons
     assert audit_artifact(page.encode()).is_clean
 
@@ -298,7 +304,7 @@ def test_a_private_search_tells_what_it_released(of_persons, fitted):
 @pytest.fixture(scope="module")
 def compared(fitted):
     data, groups = fitted[1:]
-    given = {"module": "logistic", "max_steps": 10, "groups": [HOSTILE, "b"]}
+    given = {"module": "logistic", "max_steps": 10, "group_col": Groups(levels=[HOSTILE, "b"])}
     return sweep(["dpsgd"], [1.0, 4.0], 3, data.data, data.target, groups, n_jobs=1, **given)
 
 
@@ -331,7 +337,9 @@ def test_costs_of_groups_that_cannot_be_judged_are_not_called_measured(fitted, c
 def test_a_method_may_be_an_object_and_two_groups_may_have_one_name(fitted):
     data = fitted[1]
     groups = np.array([1, "1"], dtype=object)[(data.sensitive_features == "a").astype(int)]
-    clf = DPFairClassifier(get_method("dpsgd"), epsilon=3.0, max_steps=5, groups=[1, "1"])
+    clf = DPFairClassifier(
+        get_method("dpsgd"), epsilon=3.0, max_steps=5, group_col=Groups(levels=[1, "1"])
+    )
     clf.fit(data.data, data.target, sensitive_features=groups)
     page = model_page(clf, data.data, data.target, sensitive_features=groups)
     assert "<dt>method</dt><dd>dpsgd</dd>" in page and "largest difference in accuracy" in page
@@ -361,7 +369,7 @@ def test_values_are_told_with_their_variables(variables, tmp_path):
             for name in ("black = yes", "black = no", "deny = yes", "deny = no"):
                 assert name in text
             assert not re.search(r"(?:[>;|,]|of|predicted|as) *(?:yes|no) *[<;|,.]", text)
-    both = clone(clf).set_params(group_col=["sex", "target"], groups=None)
+    both = clone(clf).set_params(group_col=["sex", "target"])
     both.fit(X.assign(sex=groups["sex"].where(groups["sex"] == "0", "")), y)
     page = model_page(both)
     assert "sex = 0, deny = no; " in page.replace("sex = (missing), deny = no; ", "")
@@ -402,7 +410,7 @@ def test_a_sweep_of_persons_or_of_the_same_table(variables):
     clf, X, y, groups = variables
     same = swept(X, y, groups["black"])
     assert "black = yes" in section(model_page(clf, results=same), "groups")
-    of_persons = swept(X, y, groups["black"], units=np.arange(600) // 2, max_records_per_unit=2)
+    of_persons = swept(X, y, groups["black"], units=np.arange(600) // 2, persons__max_records=2)
     with pytest.raises(ValueError, match="unit 'person', of the model 'record'"):
         model_page(clf, results=of_persons)
 
@@ -576,7 +584,9 @@ def test_labels_of_a_page_may_be_flags(fitted, kind):
 def test_a_group_called_all_is_not_all_records(fitted):
     _, data, groups = fitted
     named = np.where(groups == "b", "all", "overall")
-    clf = DPFairClassifier("dpsgd", epsilon=3.0, groups=["overall", "all"], max_steps=1)
+    clf = DPFairClassifier(
+        "dpsgd", epsilon=3.0, group_col=Groups(levels=["overall", "all"]), max_steps=1
+    )
     clf.fit(data.data, data.target, sensitive_features=named)
     page = model_page(clf, data.data, data.target, sensitive_features=named)
     rows = re.findall(r'<th scope="row">(.*?)</th><td class="n">([0-9,]+)</td>', page)

@@ -83,6 +83,9 @@ class Page(HTMLParser):
         return " ".join(" ".join(self.texts).split())
 
 
+STEPS = Release("gradient sum", 0.02, (1.25,), 900)
+
+
 def cells(groups=("F", "M"), methods=("poor", "even"), budgets=(1.0, 4.0), seeds=2):
     """Finished cells: the k-th method costs the first group 10 k + 5 points at budget 1."""
     n = [100 * (i + 1) for i in range(len(groups))]
@@ -103,7 +106,7 @@ def cells(groups=("F", "M"), methods=("poor", "even"), budgets=(1.0, 4.0), seeds
                     "test": {"accuracy": accuracy},
                     "train": {"accuracy": [a + e for a, e in zip(accuracy, more, strict=True)]},
                     "epsilon_spent": np.inf if budget is None else 0.999 * budget,
-                    "runs": [] if budget is None else [[0.02, 1.25, 900]],
+                    "releases": [] if budget is None else [vars(STEPS)],
                     "fit_seconds": 1.0,
                     "low_signal": [],
                 }
@@ -181,14 +184,14 @@ def test_the_commands_of_a_release_fit_what_is_recommended():
             "delta": "1e-06",
             "classes": "('no', 'yes')",
             "module": "'mlp'",
-            "hidden_layer_sizes": "(8, 8)",
+            "module__hidden_layer_sizes": "(8, 8)",
         },
     }
     found = SimpleNamespace(asked=asked, leading_measures=["accuracy"])
     advised = SimpleNamespace(method="dpsgd", epsilon=0.5, score=None, is_useful=True)
     tried, fixed = release_commands(found, advised)
     fit = "skdpfair fit DATA --schema SCHEMA.toml --epsilon 0.5 "
-    end = "--delta 1e-06 --set module=mlp --set 'hidden_layer_sizes=[8, 8]'"
+    end = "--delta 1e-06 --set module=mlp --set 'module__hidden_layer_sizes=[8, 8]'"
     assert tried == f"{fit}--try method=dpsgd,global_adapt {end}"
     assert fixed == f"{fit}--method dpsgd {end}"
     found.asked = None
@@ -314,7 +317,7 @@ def test_the_page_states_what_an_attacker_finds(swept):
     page, worst = found.to_html(), {}
     for (_, epsilon, *_), rows in found.releases.groupby(["method", "epsilon", "seed", "fold"]):
         steps = zip(rows["sample_rate"], rows["noise_multiplier"], rows["steps"], strict=True)
-        curve = trade_off(list(steps))
+        curve = trade_off([Release("step", rate, (noise,), n) for rate, noise, n in steps])
         numbers = [curve.mu, float(curve.true_positive_rate(0.01)), 0.5 + curve.total_variation / 2]
         worst[epsilon] = np.maximum(worst.get(epsilon, 0.0), numbers)
     for epsilon, (mu, rate, guess) in worst.items():

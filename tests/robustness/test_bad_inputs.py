@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from sklearn.exceptions import NotFittedError
 
 import skdpfair.training.steps
-from skdpfair import METHODS, DPFairClassifier, get_method
+from skdpfair import METHODS, DPFairClassifier, Groups, Persons, get_method
 from skdpfair._validate import safe_repr
 from skdpfair.exceptions import LowSignalWarning
 from skdpfair.metrics import privacy_cost_difference
@@ -43,7 +43,7 @@ def nothing_is_trained_or_written(monkeypatch, tmp_path):
 
 def refused(names, params, X=X, y=Y, **fit_params):
     """Check that a fit is refused by name, in silence, and that the fit before is untouched."""
-    model = DPFairClassifier(**params)
+    model = DPFairClassifier().set_params(**params)
     model.net_ = model.privacy_ = model.classes_ = object()  # as if fitted before
     before = dict(vars(model))
     generators = torch.get_rng_state(), np.random.get_state()[1].copy()
@@ -72,7 +72,7 @@ def test_two_hundred_bad_parameters_are_refused_by_name(capsys):
             value = boxed.value
             cases.add((name, type(value).__name__, safe_repr(value)))
             try:
-                refused(name.split(".")[-1], make(value))
+                refused([*re.split(r"\.|__", name), *["groups"] * ("levels" in name)], make(value))
             except BaseException as error:
                 error.add_note(f"{name}={safe_repr(value)}")
                 raise
@@ -88,7 +88,9 @@ def test_two_hundred_bad_parameters_are_refused_by_name(capsys):
             return BASE | {"epsilon": epsilon, "method": get_method(method, **{field: value})}
 
         check(strategy, f"{method}.{field}", make)
-    assert {name for name, *_ in TABLE} == set(DPFairClassifier().get_params(deep=False))
+    assert {n.partition("__")[0] for n, *_ in TABLE} == set(
+        DPFairClassifier().get_params(deep=False)
+    )
     with capsys.disabled():
         print(f"\n{len(cases)} distinct bad values of {len(TABLE) + len(FIELDS)} parameters")
     assert len(cases) >= 200
@@ -134,7 +136,7 @@ def test_what_is_no_table_of_numbers_is_named_with_the_remedy(remedy):
         assert remedy in str(refused.value)
 
 
-@pytest.mark.parametrize("names", [{"group_col": ("s", "k")}, {"unit_col": "s"}])
+@pytest.mark.parametrize("names", [{"group_col": ("s", "k")}, {"persons": Persons("s")}])
 def test_names_do_not_reach_into_columns_of_several_levels(names):
     columns = pd.MultiIndex.from_tuples([("a", "u"), ("a", "v"), ("s", "k")])
     with pytest.raises(ValueError, match=r"columns of several levels.*X\.columns ="):
@@ -151,15 +153,15 @@ TOGETHER = {
     "name of two columns": ("X", {}, {"X": pd.concat([X, X[["g"]]], axis=1)}),
     "name twice, by position": ("group_col", {"group_col": ["g", 3]}, {}),
     "name in an array": ("group_col", {}, {"X": A}),
-    "no groups for groups": ("groups", {"group_col": None, "groups": ["u", "v"]}, {"X": A}),
-    "undeclared groups": ("groups", {"groups": ["u", "w"]}, {}),
-    "pairs for one column": ("groups", {"groups": [("u", 1), ("v", 2)]}, {}),
-    "no pairs for two columns": ("groups", {"group_col": ["g", "target"], "groups": ["u"]}, {}),
+    "no groups for levels": ("levels", {"group_col": Groups(levels=["u", "v"])}, {"X": A}),
+    "undeclared groups": ("levels", {"group_col__levels": ["u", "w"]}, {}),
+    "pairs for one column": ("groups", {"group_col__levels": [("u", 1), ("v", 2)]}, {}),
+    "no pairs for two columns": ("groups", {"group_col": Groups(["g", "target"], ["u"])}, {}),
     "undeclared classes": ("classes", {"classes": [1, 2]}, {}),
     "classes of another type": ("classes", {"classes": ["0", "1"]}, {}),
     "module of many inputs": ("module", {"module": lambda: torch.nn.Linear(7, 2)}, {}),
     "cnn on a table": ("module", {"module": "cnn"}, {}),
-    "two learning rates": ("lr", {"lr": 0.1, "optimizer_params": {"lr": 0.2}}, {}),
+    "two learning rates": ("lr", {"lr": 0.1, "optimizer__lr": 0.2}, {}),
 }
 
 

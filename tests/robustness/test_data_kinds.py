@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
-from skdpfair import METHODS, DPFairClassifier
+from skdpfair import METHODS, MLP, DPFairClassifier, Groups
 from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
 
 N = 120
@@ -178,7 +178,7 @@ GROUPS = [
 @pytest.mark.parametrize("names", GROUPS, ids=range(len(GROUPS)))
 def test_names_of_groups_and_classes(names):
     values = pd.Series([names[code] for code in Y])
-    declared = {"groups": names} if None in names else {}
+    declared = {"group_col": Groups(levels=names)} if None in names else {}
     model = fitted(A, Y, values, method="dpsgd_f", **declared)
     assert set(model.groups_) == set(names)
     if all(isinstance(name, str) for name in names):
@@ -192,13 +192,13 @@ def test_few_and_many_groups(method):
     for groups in (Y, np.arange(N) % 50, np.where(np.arange(N) == 7, "alone", "rest")):
         model = fitted(A, Y, groups, method=method, **off)
         assert len(model.groups_) == len(set(groups.tolist()))
-    empty = fitted(A, Y, G, method=method, groups=["u", "v", "nobody"])
+    empty = fitted(A, Y, G, method=method, group_col=Groups(levels=["u", "v", "nobody"]))
     assert len(empty.groups_) == 3
 
 
 def test_ten_classes():
     for classes in (np.arange(10), np.array(list("abcdefghij"))):
-        model = fitted(A, classes[np.arange(N) % 10], module="mlp", hidden_layer_sizes=(4,))
+        model = fitted(A, classes[np.arange(N) % 10], module=MLP((4,)))
         assert len(model.classes_) == 10
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from sklearn.model_selection import GridSearchCV
 
-from skdpfair import DPFairClassifier, get_method, metrics, plotting
+from skdpfair import DPFairClassifier, Groups, get_method, metrics, plotting
 from skdpfair.analysis import gradient_bias, robust_accuracy, step_risk_terms
 from skdpfair.attacks import PGD
 from skdpfair.audit import audit_artifact, audit_fit
@@ -57,6 +57,10 @@ def cells(secret):
 
 def fit(params=None, X=X, y=LABELS, groups=None):
     DPFairClassifier(**FAST | (params or {})).fit(X, y, sensitive_features=groups)
+
+
+def levels(*values):
+    return {"group_col": Groups(levels=list(values))}
 
 
 def grouped(params=None, groups=GROUPS, method="dpsgd_f", y=LABELS):
@@ -140,13 +144,17 @@ CASES = {
     "groups in a series in a dict": lambda f, t: fit(groups={"g": pd.Series(planted(GROUPS))}),
     "a group alone": lambda f, t: fit(groups=SECRET),
     "one group": lambda f, t: grouped(groups=[SECRET] * N),
-    "groups beyond those declared": lambda f, t: grouped({"groups": ["u", "v"]}, planted(GROUPS)),
+    "groups beyond those declared": lambda f, t: grouped(
+        {"group_col": Groups(levels=["u", "v"])}, planted(GROUPS)
+    ),
     "groups in a column, beyond": lambda f, t: fit(
-        {"group_col": "g", "groups": ["u", "v"]}, X=X.assign(g=planted(GROUPS))
+        {"group_col": Groups("g", ["u", "v"])}, X=X.assign(g=planted(GROUPS))
     ),
     "groups that are lists": lambda f, t: grouped(groups=planted(GROUPS, [SECRET])),
-    "groups as declared ones": lambda f, t: grouped({"groups": planted(GROUPS)}),
-    "groups of pairs": lambda f, t: grouped({"groups": [("u", 1)]}, planted(GROUPS)),
+    "groups as declared ones": lambda f, t: grouped(levels(*planted(GROUPS))),
+    "groups of pairs": lambda f, t: grouped(
+        {"group_col": Groups(levels=[("u", 1)])}, planted(GROUPS)
+    ),
     "groups that are too many": lambda f, t: grouped(
         groups=[[f"{SECRET}{i}", i, i, i] for i in range(N)]
     ),
