@@ -271,7 +271,7 @@ def test_every_method_trains_on_views_or_says_why_not(name):
     if not METHODS[name].takes_units:
         with pytest.raises(ValueError, match="no formula for n=3 views of a record"):
             model.fit(X, y, sensitive_features=groups)
-        model.set_params(augment__n=1)
+        model.set_params(augment=FlipAndShift(shift=1))
     model.fit(X, y, sensitive_features=groups)
     assert np.isfinite(model.predict_proba(X)).all()
 
