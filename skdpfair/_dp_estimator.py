@@ -38,7 +38,7 @@ from skdpfair.training.plan import plan as make_plan
 from skdpfair.training.plan import reference_estimator
 from skdpfair.training.privacy_report import account
 from skdpfair.training.processes import check_parts, process_group
-from skdpfair.training.spec import FitSpec
+from skdpfair.training.spec import SCORE_SHARES, FitSpec
 from skdpfair.training.train import Trained, train
 from skdpfair.training.warm_start import PreviousFit, previous_fit
 
@@ -49,7 +49,7 @@ _WRAPPED: dict[str, Callable[[Any], Any]] = {
     "optimizer": Factory,
     "group_col": Groups,
     "persons": lambda persons: Persons() if persons is None else persons,
-    "augment": lambda augment: augment if augment is None else Views(augment),
+    "augment": Views,
 }
 
 
@@ -147,6 +147,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             spec = FitSpec.of(
                 self, has_groups=has_groups, has_weights=has_weights, has_persons=has_persons
             )
+            SCORE_SHARES.pop(self, None)  # a later fit of this estimator sets nothing aside
             stack.enter_context(full_precision(used_device(spec.device)))
             # a failed fit leaves this one as it was
             fresh = type(self)(**self.get_params(deep=False))
@@ -324,8 +325,8 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
         if persons := data.persons or (previous and previous.persons):
             kept["_persons"] = persons
         for recorder in recorders(self.callbacks):
-            if hasattr(recorder, "frame_"):
-                kept["diagnostics_"] = recorder.frame_
+            # a release is refused until its owner drops it, also where there is no table
+            kept["diagnostics_"] = getattr(recorder, "frame_", None)
         is_first = previous is None and data.classes is not None
         if is_first and isinstance(data.x, np.ndarray) and not is_streamed(data.x):
             fitted_rows.remember(net, data.x, data.y)

@@ -5,12 +5,14 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from skorch.callbacks import Callback
 from torch import nn
 
 from skdpfair import MLP, DPFairClassifier, DPFairRegressor, Factory, Groups, Persons
 from skdpfair.augmentations import FlipAndShift, Views
 from skdpfair.features import Scattering2D
 from skdpfair.methods import get_method
+from skdpfair.postprocessing import DPThresholdClassifier
 from skdpfair.training.spec import CONFLICTS, FitSpec
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
@@ -52,6 +54,7 @@ def test_at_most_thirty_parameters(estimator):
         ({}, {"persons__max_records": 64}, lambda c: c.persons.max_records),
         ({"augment": FlipAndShift()}, {"augment__shift": 64}, lambda c: c.augment.shift),
         ({"augment": Views(FlipAndShift())}, {"augment__n": 64}, lambda c: c.augment.n),
+        ({}, {"augment__n": 64}, lambda c: c.augment.n),
         ({"method": "dpsgd"}, {"method__max_grad_norm": 64}, lambda c: c.method.max_grad_norm),
     ],
 )
@@ -110,6 +113,7 @@ def test_every_conflict_has_values_that_its_message_names():
         ({"optimizer": Factory("SGD", momentum=-1.0)}, "optimizer.*momentum"),
         ({"augment": Views(FlipAndShift(), n=0)}, "n of Views must be .*got 0"),
         ({"augment": FlipAndShift}, "augment must be None, FlipAndShift"),
+        ({"augment": Views(None, n=3)}, "augment of Views must be a callable, got None"),
     ],
 )
 def test_objects_are_checked_by_name_before_a_record_is_read(params, message):
@@ -125,6 +129,28 @@ def test_features_of_pictures_are_a_module():
     clf = DPFairClassifier("dpsgd", epsilon=9.0, max_steps=2, module=Scattering2D(J=1, L=4))
     clf.fit(pictures, np.arange(60) % 2)
     assert clf.features_.get_params()["L"] == 4 and "Linear" in type(clf.net_.module_).__name__
+
+
+class Watches(Callback):
+    discloses = True
+
+
+def test_a_callback_that_is_shown_rows_forbids_the_release():
+    X = np.random.default_rng(0).normal(size=(200, 2)).astype(np.float32)
+    clf = DPFairClassifier("dpsgd", epsilon=9.0, max_steps=2, callbacks=[Watches()])
+    clf.fit(X, X[:, 0] > 0)
+    assert not clf.privacy_.releasable
+    with pytest.raises(ValueError, match=r"del classifier\.diagnostics_"):
+        clf.release()
+
+
+def test_a_second_fit_sets_nothing_aside_for_thresholds():
+    X = np.random.default_rng(0).normal(size=(300, 2)).astype(np.float32)
+    y, clf = X[:, 0] > 0, DPFairClassifier("dpsgd", epsilon=9.0, max_steps=2)
+    inner = DPThresholdClassifier(clf).fit(X, y).estimator_
+    assert "score counts" in [entry.what for entry in inner.privacy_.ledger.entries]
+    again = inner.fit(X, y).privacy_.ledger.entries
+    assert "score counts" not in [entry.what for entry in again]
 
 
 def test_a_fitted_net_does_not_train_without_its_estimator():

@@ -93,7 +93,7 @@ class Processes:
         return self.all_gather(value)[0]
 
     def check_same(self, facts: dict[str, Any]) -> None:
-        """Raise ValueError if values, told apart by their reprs, differ between processes."""
+        """Raise ValueError if values, compared by their reprs, differ between processes."""
         all_facts = self.all_gather({name: repr(value) for name, value in facts.items()})
         for name, first in all_facts[0].items():
             for rank, others in enumerate(all_facts):
