@@ -29,7 +29,7 @@ people = StrategicResponse(*given, budget=0.3, changeable=["x0", "x1"])
 
 clf = DPFairClassifier("pcsgd", epsilon=1.0, module="logistic", random_state=0)
 table = repeated_deployment(clf, people, n_rounds=5)
-print(table.query("group == 'overall'").drop(columns=["group", "distance"]).round(3))
+print(table.query("group == 'overall'").drop(columns="group").round(3))
 
 # %%
 # In each round the model is accurate on the data that it was trained on, and less so on the data

@@ -8,10 +8,12 @@ import math
 
 import numpy as np
 import pandas as pd
+from scipy.special import logit
 from sklearn.base import clone
-from sklearn.utils.validation import has_fit_parameter
+from sklearn.utils.validation import check_consistent_length, has_fit_parameter
 
 from skdpfair._validate import (
+    error_context,
     error_context_without_data,
     generator,
     integer,
@@ -27,8 +29,8 @@ from skdpfair.privacy import Ledger
 
 __all__ = ["LocationShift", "StrategicResponse", "repeated_deployment"]
 
-_HALVINGS = 20  # of an interval, to a millionth of the budget
-_LEAST_PROBABILITY = 1e-12  # whose log-odds are finite
+_N_HALVINGS = 20  # of an interval, to a millionth of the budget
+_MIN_PROBABILITY = 1e-12  # whose log-odds are finite
 
 
 class _Population:
@@ -36,21 +38,18 @@ class _Population:
 
     def __init__(self, X, y, sensitive_features, changeable, step):
         check_indexes(X=X, y=y, sensitive_features=sensitive_features)
+        check_consistent_length(X, y, sensitive_features)
         self.X, self.y, self.sensitive_features = X, y, sensitive_features
-        for name, column in (("y", y), ("sensitive_features", sensitive_features)):
-            expected = f"must have one entry per row of X ({len(X)})"
-            with error_context_without_data(name, expected):
-                n = len(X) if column is None else len(column)
-            if n != len(X):
-                raise ValueError(f"{name} {expected}, got {n}.")
-        names = list(X.columns) if hasattr(X, "columns") else list(range(np.shape(X)[1]))
-        wanted = listed("changeable", names if changeable is None else changeable, "columns of X")
-        if not wanted or any(c not in names for c in wanted):
+        self._frame = pd.DataFrame(X)
+        names = list(self._frame.columns)
+        self.columns = listed("changeable", names if changeable is None else changeable, "columns")
+        if not self.columns or any(column not in names for column in self.columns):
             raise ValueError(
                 "changeable must name at least one column of X, and columns of X only: got "
-                f"{safe_repr(wanted)}, X has {safe_repr(names)}."
+                f"{safe_repr(self.columns)}, X has {safe_repr(names)}."
             )
-        self.columns = np.array([names.index(c) for c in wanted])
+        with error_context_without_data("changeable", "must name columns of numbers"):
+            self._base = self._frame[self.columns].to_numpy(dtype=float)
         self.step = number("step", step, low=0, low_open=True)
 
     def sample(self, model, rng):
@@ -72,20 +71,30 @@ class _Population:
         sensitive_features : array-like of n_samples rows, or None
             The groups.
         """
-        X = self.X
-        if model is not None:
-            X = _replaced(X, self.columns, self._moved(model, _values(X, self.columns)))
+        X = self.X if model is None else self._replaced(self._moved(model))
         return X, self.y, self.sensitive_features
 
-    def _moved(self, model, values):
+    def _moved(self, model):
         """Return the values of the changeable columns after a deployment."""
         raise NotImplementedError  # each reaction is a subclass with its own
 
-    def _coefficients(self, model):
-        """Return the model's coefficients, else the mean slope of its score, of each column."""
-        if hasattr(model, "coef_") and np.shape(model.coef_)[0] == 1:
-            return np.asarray(model.coef_, dtype=float)[0, self.columns]
-        return _slope(model, self.X, self.columns, self.step).mean(axis=0)
+    def _replaced(self, values, rows=slice(None)):
+        """Return rows of X, in its own form, with other values in the changeable columns."""
+        X = self._frame.iloc[rows].copy()
+        X[self.columns] = values
+        return X if isinstance(self.X, pd.DataFrame) else X.to_numpy()
+
+    def _score(self, model, values, rows=slice(None)):
+        return _score(model, self._replaced(values, rows))
+
+    def _slopes(self, model, rows=slice(None)):
+        """Return the score's slopes (n_rows, n_columns), by central differences at the base."""
+        base = self._base[rows]
+        differences = [
+            self._score(model, base + h, rows) - self._score(model, base - h, rows)
+            for h in self.step * np.eye(len(self.columns))
+        ]
+        return np.stack(differences, axis=1) / (2 * self.step)
 
 
 class StrategicResponse(_Population):
@@ -141,40 +150,34 @@ class StrategicResponse(_Population):
 
     def __init__(self, X, y, sensitive_features=None, *, budget, changeable=None, step=0.01):
         super().__init__(X, y, sensitive_features, changeable, step)
-        if np.ndim(budget) == 0:
-            budget = number("budget", budget, low=0)
-        elif np.shape(budget) != (len(X),):
-            raise ValueError(
-                "budget must be a number >= 0 or one per row of X, shape "
-                f"({len(X)},), got shape {np.shape(budget)}."
-            )
-        self.budget = np.broadcast_to(np.asarray(budget, dtype=float), len(X))
+        with error_context("budget", f"must be a number >= 0, or one per row of X ({len(X)})"):
+            self.budget = np.broadcast_to(np.asarray(budget, dtype=float), len(X))
         if not (self.budget >= 0).all():
             raise ValueError("budget must be >= 0 for every record.")
 
-    def _moved(self, model, values):
-        denied = np.flatnonzero(_score(model, self.X) <= 0)
+    def _moved(self, model):
+        values = self._base.copy()
+        denied = np.flatnonzero(self._score(model, values) <= 0)
         if not len(denied):
             return values
-        X = self.X.iloc[denied] if hasattr(self.X, "iloc") else np.asarray(self.X)[denied]
-        base, slope = values[denied], _slope(model, X, self.columns, self.step)
-        length = np.linalg.norm(slope, axis=1, keepdims=True)
-        direction = np.divide(slope, length, out=np.zeros_like(slope), where=length > 0)
+        slopes = self._slopes(model, denied)
+        length = np.linalg.norm(slopes, axis=1, keepdims=True)
+        direction = np.divide(slopes, length, out=np.zeros_like(slopes), where=length > 0)
 
         def at(distance):
-            return base + distance[:, None] * direction
+            return self._base[denied] + distance[:, None] * direction
 
-        def granted(distance):
-            return _score(model, _replaced(X, self.columns, at(distance))) > 0
+        def is_granted(distance):
+            return self._score(model, at(distance), denied) > 0
 
         # high: granted, or all that can be afforded; low: denied
-        low, high = np.zeros(len(base)), self.budget[denied]
-        enough = granted(high)
-        for _ in range(_HALVINGS):
+        low, high = np.zeros(len(denied)), self.budget[denied]
+        can_gain = is_granted(high)
+        for _ in range(_N_HALVINGS):
             middle = (low + high) / 2
-            is_granted = granted(middle)
-            low = np.where(enough & ~is_granted, middle, low)
-            high = np.where(enough & is_granted, middle, high)
+            granted = is_granted(middle)
+            low = np.where(can_gain & ~granted, middle, low)
+            high = np.where(can_gain & granted, middle, high)
         values[denied] = at(high)
         return values
 
@@ -184,26 +187,11 @@ class LocationShift(_Population):
 
     Parameters
     ----------
-    X : DataFrame or array of shape (n_samples, n_features)
-        The base data.
-    y : array-like of shape (n_samples,)
-        Labels of two classes.
-    sensitive_features : array-like of n_samples rows or None, default=None
-        The groups.
+    X, y, sensitive_features, changeable, step : see `StrategicResponse`
+        The base data; ``step`` is for models without ``coef_``.
     beta : float >= 0
         Sensitivity of the distribution: it moves (in Wasserstein-1 distance) by at most beta times
         the change of the coefficients.
-    changeable : list of column names or positions, or None, default=None
-        The numeric columns that shift; None is all.
-    stable_coef : array-like of shape (n_changeable,) or None, default=None
-        Coefficients of the performatively stable model, if they are known.
-    step : float > 0, default=0.01
-        Half-width of the central differences for models without ``coef_``, in the unit of X.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, a column is unknown, or lengths differ.
 
     Notes
     -----
@@ -228,63 +216,22 @@ class LocationShift(_Population):
     True
     """
 
-    def __init__(
-        self, X, y, sensitive_features=None, *, beta, changeable=None, stable_coef=None, step=0.01
-    ):
+    def __init__(self, X, y, sensitive_features=None, *, beta, changeable=None, step=0.01):
         super().__init__(X, y, sensitive_features, changeable, step)
         self.beta = number("beta", beta, low=0)
-        self.stable_coef = None if stable_coef is None else np.asarray(stable_coef, dtype=float)
-        if self.stable_coef is not None and self.stable_coef.shape != self.columns.shape:
-            raise ValueError(
-                f"stable_coef must have shape {self.columns.shape}, one per changeable column, "
-                f"got {self.stable_coef.shape}."
-            )
 
-    def _moved(self, model, values):
-        return values - self.beta * self._coefficients(model)
-
-    def distance(self, model):
-        """Return the L2 distance between the coefficients of the model and the stable model.
-
-        Parameters
-        ----------
-        model : fitted classifier of two classes
-            The deployed model.
-
-        Returns
-        -------
-        float
-            At least 0; NaN if ``stable_coef`` is None.
-        """
-        if self.stable_coef is None:
-            return np.nan
-        return float(np.linalg.norm(self._coefficients(model) - self.stable_coef))
-
-
-def _values(X, columns):
-    """Return a copy of those columns as floats, shape (n_samples, n_columns)."""
-    part = X.iloc[:, columns] if hasattr(X, "iloc") else np.asarray(X)[:, columns]
-    return np.array(part, dtype=float)
-
-
-def _replaced(X, columns, values):
-    """Return a copy of X with those columns replaced; a DataFrame stays one."""
-    if hasattr(X, "iloc"):
-        names = X.columns[columns]
-        X = X.copy()
-        X[list(names)] = values
-        return X
-    moved = np.array(X, dtype=float) if np.asarray(X).dtype.kind in "iub" else np.array(X)
-    moved[:, columns] = values
-    return moved
+    def _moved(self, model):
+        if len(getattr(model, "coef_", ())) == 1:
+            slope = np.asarray(model.coef_)[0, self._frame.columns.get_indexer(self.columns)]
+        else:
+            slope = self._slopes(model).mean(axis=0)
+        return self._base - self.beta * slope
 
 
 def _score(model, X):
-    """Return the score of each row; where it is above 0 the model predicts ``classes_[1]``.
-
-    The decision function if the model has one, else the log-odds of ``predict_proba``.
-    """
-    if not hasattr(model, "decision_function") and not hasattr(model, "predict_proba"):
+    """Return each row's score, above 0 where the model predicts ``classes_[1]``."""
+    has_score = hasattr(model, "decision_function")
+    if not has_score and not hasattr(model, "predict_proba"):
         raise ValueError(
             f"model must have decision_function or predict_proba, got {type(model).__name__}."
         )
@@ -292,23 +239,9 @@ def _score(model, X):
         raise ValueError(
             f"model must have two classes, the second one favourable, got {len(model.classes_)}."
         )
-    if hasattr(model, "decision_function"):
+    if has_score:
         return np.asarray(model.decision_function(X), dtype=float)
-    chance = np.clip(model.predict_proba(X)[:, 1], _LEAST_PROBABILITY, 1 - _LEAST_PROBABILITY)
-    return np.log(chance) - np.log1p(-chance)
-
-
-def _slope(model, X, columns, step):
-    """Return the score's slope in each of the columns, shape (n_samples, n_columns).
-
-    Central differences of half-width ``step``: two evaluations per column, any model.
-    """
-    slopes = []
-    for column in columns:
-        values = _values(X, [column])
-        above, below = (_score(model, _replaced(X, [column], values + h)) for h in (step, -step))
-        slopes.append((above - below) / (2 * step))
-    return np.stack(slopes, axis=1)
+    return logit(model.predict_proba(X)[:, 1].clip(_MIN_PROBABILITY, 1 - _MIN_PROBABILITY))
 
 
 def repeated_deployment(estimator, environment, n_rounds=10, *, mode="repeated", random_state=None):
@@ -321,8 +254,7 @@ def repeated_deployment(estimator, environment, n_rounds=10, *, mode="repeated",
     environment : object
         The map from a deployed model to the data that it induces: a method
         ``sample(model, rng)`` returns X, y and the groups or None; the model is None before the
-        first deployment, and must not be kept, because a greedy learner changes it.  A method
-        ``distance(model) -> float`` is optional.
+        first deployment, and must not be kept, because a greedy learner changes it.
     n_rounds : int, default=10
         Number of fits, at least 1.
     mode : {"repeated", "greedy"}, default="repeated"
@@ -345,18 +277,14 @@ def repeated_deployment(estimator, environment, n_rounds=10, *, mode="repeated",
         accuracy, accuracy_after : float
             Accuracy on the training data of the model, and on the data that its own deployment
             induces, in [0, 1].
-        distance : float
-            ``environment.distance(model)``, or NaN if the environment has no such method.
         epsilon_spent : float
             Epsilon of all rounds so far, infinite for an estimator that is not private.
 
     Raises
     ------
-    ValueError
-        If ``mode`` is unknown, ``n_rounds`` < 1, a greedy estimator has no ``warm_start``, the
-        environment changes the number of features, or returns columns of different lengths.
-    TypeError
-        If the environment has no method ``sample``, or ``n_rounds`` is not an integer.
+    ValueError, TypeError
+        If a parameter cannot be used, a greedy estimator has no ``warm_start``, or the environment
+        has no method ``sample`` or returns columns of different lengths.
 
     Notes
     -----
@@ -380,14 +308,11 @@ def repeated_deployment(estimator, environment, n_rounds=10, *, mode="repeated",
     ...     data.data, data.target, data.sensitive_features, budget=0.3, changeable=["x0"]
     ... )
     >>> table = repeated_deployment(LogisticRegression(), people, 2, random_state=0)
-    >>> table[["round", "group", "n_samples", "epsilon_spent"]]
+    >>> table[["round", "group", "n_samples", "epsilon_spent"]].head(3)
        round    group  n_samples  epsilon_spent
     0      1  overall        500            inf
     1      1        a        350            inf
     2      1        b        150            inf
-    3      2  overall        500            inf
-    4      2        a        350            inf
-    5      2        b        150            inf
     """
     one_of("mode", mode, ("repeated", "greedy"))
     integer("n_rounds", n_rounds)
@@ -405,42 +330,28 @@ def repeated_deployment(estimator, environment, n_rounds=10, *, mode="repeated",
                 "mode='repeated'."
             )
         model.set_params(warm_start=True)
-    X, y, groups = _sample(environment, None, rng, 1)
+    X, y, groups = _sample(environment, None, rng)
     for i in range(1, n_rounds + 1):
         if mode == "repeated":
             model = clone(model)
         with_groups = groups is not None and has_fit_parameter(model, "sensitive_features")
         model.fit(X, y, **({"sensitive_features": groups} if with_groups else {}))
-        before, n_features = _accuracies(model, X, y, groups), np.shape(X)[1]
-        X, y, groups = _sample(environment, model, rng, i + 1, n_features)
+        before = _accuracies(model, X, y, groups)
+        X, y, groups = _sample(environment, model, rng)
         after = _accuracies(model, X, y, groups)
         reports.append(getattr(model, "privacy_", None))
-        common = {
-            "distance": environment.distance(model) if hasattr(environment, "distance") else np.nan,
-            "epsilon_spent": _spent(reports, mode),
-        }
-        rows += [
-            {"round": i, "group": group, "n_samples": n_samples, "accuracy": accuracy}
-            | {"accuracy_after": after.get(group, (np.nan, 0))[0], **common}
-            for group, (accuracy, n_samples) in before.items()
-        ]
-    return pd.DataFrame(rows)
+        spent = _spent(reports, mode)
+        for group, (accuracy, n_samples) in before.items():
+            accuracy_after = after.get(group, (np.nan, 0))[0]
+            rows.append((i, group, n_samples, accuracy, accuracy_after, spent))
+    names = ["round", "group", "n_samples", "accuracy", "accuracy_after", "epsilon_spent"]
+    return pd.DataFrame(rows, columns=names)
 
 
-def _sample(environment, model, rng, number, n_features=None):
-    """Return the data of a round, which must have as many features as those before."""
+def _sample(environment, model, rng):
     X, y, groups = environment.sample(model, rng)
-    for name, column in (("y", y), ("sensitive_features", groups)):
-        if column is not None and len(column) != len(X):
-            raise ValueError(
-                f"environment returned {len(X)} rows of X and {len(column)} of {name} in round "
-                f"{number}; it must return as many."
-            )
-    if np.shape(X)[1] != (n_features or np.shape(X)[1]):
-        raise ValueError(
-            f"environment returned {np.shape(X)[1]} features in round {number}, and {n_features} "
-            f"in round {number - 1}; it must not change their number."
-        )
+    with error_context("environment", "must return X, y and groups of one length"):
+        check_consistent_length(X, y, groups)
     return X, y, groups
 
 
