@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -33,7 +33,6 @@ MIN_NOISE_MULTIPLIER = 0.1
 MAX_NOISE_MULTIPLIER = 1e3
 _MARGIN = 1e-3  # how far under the target, relatively, a solution may stay
 _MAX_EVALUATIONS = 12  # in a bracket; 2 or 3 usually do
-_PROBE = 1.02  # factor of the noise at which the slope is measured
 _MAX_PLANNED_STEPS = 10_000_000
 _MAX_EPSILON = 1e10  # a larger target takes no less noise
 
@@ -79,9 +78,9 @@ def calibrated(
 
     Notes
     -----
-    Brent's method starts at the value of the central limit theorem, in the logarithms of the
-    noise and of the ``mu`` of its cost: first on a coarse interval of the privacy losses, from
-    there by the accountant itself.  The result is a noise multiplier whose cost was computed.
+    Brent's method compares the ``mu`` of the cost with the one of the central limit theorem, in
+    logarithms, in which one grows nearly as the other: first on one interval of the privacy losses,
+    from there by the accountant itself.  The result is a noise multiplier whose cost was computed.
 
     Examples
     --------
@@ -107,7 +106,7 @@ def calibrated(
         number("delta", delta, low=0, high=1, low_open=True, high_open=True),
         one_of("accountant", accountant, ACCOUNTANTS),
     )
-    rest = joint**-2 - math.fsum(noise[i] ** -2 for i in fixed)
+    rest = 1 - math.fsum((noise[i] / joint) ** -2 for i in fixed)
     if rest <= 0:
         raise InfeasibleBudgetError(
             f"The fixed count_noise_multiplier={joint_noise(tuple(noise[i] for i in fixed)):g} "
@@ -116,10 +115,14 @@ def calibrated(
             'use count_noise_multiplier="auto".'
         )
     free = math.fsum(s**-2 for i, s in enumerate(noise) if i not in fixed)
-    # the last factor outweighs the rounding of the closed form
-    factor = math.sqrt(free / rest) * (1 + 1e-12)
-    scaled = tuple(s if i in fixed else s * factor for i, s in enumerate(noise))
-    return *kept, replace(last, noise_multipliers=scaled)
+    factor = joint * math.sqrt(free / rest)
+
+    def scaled(factor: float) -> tuple[float, ...]:
+        return tuple(s if i in fixed else s * factor for i, s in enumerate(noise))
+
+    if joint_noise(scaled(factor)) < joint:  # by rounding
+        factor *= 1 + 1e-12
+    return *kept, replace(last, noise_multipliers=scaled(factor))
 
 
 def _check_scalable(noise: tuple[float, ...], fixed: tuple[int, ...]) -> None:
@@ -141,73 +144,76 @@ def _least_noise(
 ) -> float:
     """Return the least noise multiplier at which ``run`` and the ``kept`` runs cost ``target``."""
     accountant = resolving(accountant, delta, (*kept, run))
-    left = math.sqrt(max(gdp_parameter(target, delta) ** 2 - joint_mu(kept) ** 2, 0.0))  # in mu
+    whole = gdp_parameter(target, delta)
+    left = math.sqrt(max(whole**2 - joint_mu(kept) ** 2, 0.0))  # in mu
     _refuse_in_advance(run, target, delta, accountant, left)
+    q, _, steps, records = run
 
-    def runs(noise: float) -> tuple[Run, ...]:
-        return tuple(sorted((*kept, run._replace(noise_multiplier=noise))))
+    def noise_at(log_mu: float) -> float:
+        noise = clt_noise_multiplier(q, math.exp(log_mu), steps, records)
+        return min(max(noise, MIN_NOISE_MULTIPLIER), MAX_NOISE_MULTIPLIER)
 
-    def coarse(noise: float) -> float:
+    def runs(log_mu: float) -> tuple[Run, ...]:
+        return tuple(sorted((*kept, run._replace(noise_multiplier=noise_at(log_mu)))))
+
+    def first_bound(log_mu: float) -> float:
         with suppress(OverflowError):  # of an exponential, where there is hardly any noise
-            return pld_epsilon(runs(noise), delta, -1)
+            return pld_epsilon(runs(log_mu), delta, 0)
         return math.inf
 
-    def fine(noise: float) -> float:
-        return epsilon_of_runs(runs(noise), delta, accountant)
+    def settled(log_mu: float) -> float:
+        return epsilon_of_runs(runs(log_mu), delta, accountant)
 
-    noise = clt_noise_multiplier(run.sample_rate, left, run.steps, run.records)
-    # of mu against noise, in logs: 1 at high noise, up to 6 where sampling amplifies at low noise
-    slope = 1.0 if run.sample_rate == 1 else min(1 + noise**-2, 3.0)
-    if accountant == "pld":  # whose last intervals take ten times as long as a coarse one
-        noise = _solution(coarse, target, delta, noise, 5 * _MARGIN, slope) or noise
-        costs = coarse(noise), coarse(noise * _PROBE)
-        if 0 < costs[1] < costs[0] < math.inf:
-            mu = [gdp_parameter(value, delta) for value in costs]
-            slope = math.log(mu[0] / mu[1]) / math.log(_PROBE)
-    least = _solution(fine, target, delta, noise, _MARGIN, slope)
-    if least is None:
+    ends = MAX_NOISE_MULTIPLIER, MIN_NOISE_MULTIPLIER
+    limits = [math.log(clt_parameter(q, noise, steps, records)) for noise in ends]
+    log_mu = math.log(left * gdp_parameter(target * (1 - _MARGIN / 2), delta) / whole)
+    if accountant == "pld":  # whose finer intervals take several times as long as the first
+        # a bound that is a little above may settle below
+        costs = _costs_near(target * (1 + 0.4 * _MARGIN), delta, first_bound, log_mu, limits)
+        log_mu = min(costs, key=lambda at: abs(costs[at] - target))
+    costs = _costs_near(target, delta, settled, log_mu, limits)
+    safe = [noise_at(log_mu) for log_mu, cost in costs.items() if cost <= target]
+    if not safe:
         raise InfeasibleBudgetError(
             f"{_goal(run, target, delta)} cannot be certified by the {accountant!r} accountant "
             f"with a noise multiplier up to {MAX_NOISE_MULTIPLIER:g}. "
             f"{_remedies(run, target, delta, accountant, left)}"
         )
-    return least
+    return min(safe)
 
 
-def _solution(
-    cost: Callable[[float], float],
+def _costs_near(
     target: float,
     delta: float,
+    cost: Callable[[float], float],
     start: float,
-    margin: float,
-    slope: float,
-) -> float | None:
-    """Return the least noise multiplier that was tried and costs at most ``target``, or None.
+    limits: Sequence[float],
+) -> dict[float, float]:
+    """Return the costs that were computed until one was near the target, by position.
 
-    The cost of what is returned has been computed and compared with the target: neither the
-    tolerance of the root finder nor a jump of the cost can put it above.
+    A position is the log of the ``mu`` that the central limit theorem gives a noise multiplier.
+    The log of the ``mu`` of its cost has a slope near 1 in it.  Near are costs up to ``_MARGIN``
+    below the target.
     """
-    tried: dict[float, float] = {}
-    aim = math.log(gdp_parameter(target * (1 - margin / 2), delta))
+    costs: dict[float, float] = {}
+    aim = math.log(gdp_parameter(target * (1 - _MARGIN / 2), delta))
 
-    def excess(log_noise: float) -> float:
-        noise = min(max(math.exp(log_noise), MIN_NOISE_MULTIPLIER), MAX_NOISE_MULTIPLIER)
-        value = tried[noise] = tried.get(noise) or cost(noise)
-        if target * (1 - margin) <= value <= target:
+    def excess(log_mu: float) -> float:
+        value = costs[log_mu] = costs.get(log_mu) or cost(log_mu)
+        if target * (1 - _MARGIN) <= value <= target:
             return 0.0  # where a root finder ends
         return math.log(gdp_parameter(value, delta)) - aim if value < math.inf else 1.0
 
-    low, high = math.log(MIN_NOISE_MULTIPLIER), math.log(MAX_NOISE_MULTIPLIER)
-    last = here = min(max(math.log(start), low), high)
+    last = here = min(max(start, limits[0]), limits[1])
     for attempt in range(_MAX_EVALUATIONS):
-        if excess(last) * excess(here) <= 0 and attempt:
+        if attempt and excess(last) * excess(here) <= 0:
             break
         # to where the theorem sees the target, and beyond if that was not enough
-        rise = 2**attempt * excess(here) / slope
-        last, here = here, min(max(here + rise, low), high)
+        rise = 2**attempt * excess(here)
+        last, here = here, min(max(here - rise, limits[0]), limits[1])
     if excess(last) * excess(here) < 0:
         brentq(excess, last, here, xtol=1e-6, maxiter=_MAX_EVALUATIONS, disp=False)
-    return min((noise for noise, value in tried.items() if value <= target), default=None)
+    return costs
 
 
 def _refuse_in_advance(run: Run, target: float, delta: float, accountant: str, left: float) -> None:

@@ -20,6 +20,7 @@ from skdpfair.privacy import (
     gdp_parameter,
     max_steps,
 )
+from skdpfair.privacy.accounting import pld_epsilon
 from skdpfair.privacy.statement import rounded_up
 
 
@@ -273,3 +274,14 @@ def test_a_budget_below_one_step_or_beyond_all_is_refused():
         max_steps(Release("steps", 1.0, (1.0,)), 0.1, 1e-5)
     with pytest.raises(ValueError, match="more than 10,000,000 steps"):
         max_steps(Release("steps", 1e-6, (50.0,)), 9.0, 1e-5, "rdp")
+
+
+@pytest.mark.parametrize(
+    ("rate", "steps", "target", "most"),
+    [(1.0, 100, 1.0, 2), (0.3, 20, 3.0, 4), (1 / 92, 1840, 3, 5)],
+)
+def test_calibration_and_the_report_after_it_take_few_evaluations(rate, steps, target, most):
+    pld_epsilon.cache_clear()
+    (noise,) = calibrated([Release("steps", rate, (1.0,), steps)], target, 3e-6)
+    epsilon([noise], 3e-6)
+    assert pld_epsilon.cache_info().misses <= most
