@@ -3,121 +3,29 @@
 import copy
 import math
 from collections.abc import Callable
-from numbers import Real
-from typing import Any, TypeAlias
+from numbers import Integral, Real
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import Interval
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
-from skdpfair import _validate
-from skdpfair._validate import safe_repr
+from skdpfair._validate import ParameterObject, safe_repr
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics
 from skdpfair.engine.per_sample.closed_list import TraceError
 from skdpfair.engine.per_sample.tracing import RecordTrace, fixed_draws
 from skdpfair.engine.step import Attack
 
+__all__ = ["PGD"]
+
 Limits: TypeAlias = tuple[float, float]
 
 
-class RecordByRecord:
-    """A user's attack, or augmentation, that runs on each record separately.
-
-    Its Python code runs once, on a made-up batch of one record, while torch traces its operations.
-    Training repeats the traced operations under vmap: even if the attack decides by values, by the
-    number of records or by its memory, each input depends only on its own record.
-
-    Parameters
-    ----------
-    attack : callable
-        See :func:`check_attack`.
-    model : Strategy
-        The module that is attacked, see :func:`skdpfair.engine.select_strategy`.
-    example : Tensor of shape (1, ...)
-        Only its shape, dtype and device are used.
-    name : str, default="attack"
-        What errors call it.
-
-    Raises
-    ------
-    ValueError
-        If the attack cannot be traced; the message names the line.
-
-    Examples
-    --------
-    >>> from skdpfair.engine import select_strategy
-    >>> example = torch.zeros(1, 3)
-    >>> with select_strategy(nn.Linear(3, 2), example, n_classes=2) as model:
-    ...     attack = RecordByRecord(lambda module, x, y: x / len(x), model, example)
-    ...     attack(None, torch.ones(2, 3), torch.tensor([0, 1]))
-    tensor([[1., 1., 1.],
-            [1., 1., 1.]])
-    """
-
-    def __init__(
-        self, attack: Attack, model: Strategy, example: Tensor, name: str = "attack"
-    ) -> None:
-        self.model = model
-        attacked = _Attacked(attack, hold_statistics(copy.deepcopy(model.module)))
-        names = [f"module.{name}" for name, _ in model.module.named_parameters()]
-        x = _two_records(example, _input_range(attack, example))[0]
-        y = torch.zeros((), dtype=torch.int64, device=example.device)
-
-        def one(*args: Tensor) -> Tensor:
-            *values, x, y = args
-            named = dict(zip(names, values, strict=True))
-            inputs: Tensor = functional_call(attacked, named, (x[None].clone(), y[None]))
-            return inputs[0]
-
-        try:
-            self._trace = RecordTrace(one, self._values(), (x, y))
-        except TraceError as error:
-            raise ValueError(
-                f"{name} cannot run on one record at a time: {error}. Use tensor operations such "
-                "as torch.where instead of branches on values, random numbers of torch's global "
-                "generator, and keep no state between calls."
-            ) from None
-
-    def __call__(self, module: object, x: Tensor, y: Tensor) -> Tensor:
-        """Return the inputs to train on, each from its own record.
-
-        Parameters
-        ----------
-        module : object
-            Not used: the attack was traced on the module of the strategy.
-        x : Tensor of shape (batch, ...)
-            Inputs.
-        y : Tensor of shape (batch,)
-            Class codes.
-
-        Returns
-        -------
-        Tensor
-            Like ``x``.
-        """
-        inputs: Tensor = self._trace(self.model.generator, self._values(), x, y)
-        return inputs
-
-    def _values(self) -> list[Tensor]:
-        return [p.detach() for p in self.model.module.parameters()]
-
-
-class _Attacked(nn.Module):
-    """An attack as a module, so that its parameters are arguments."""
-
-    def __init__(self, attack: Attack, module: nn.Module) -> None:
-        super().__init__()
-        self.attack, self.module = attack, module
-
-    def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return self.attack(self.module, x, y)
-
-
-class PGD(BaseEstimator):
+class PGD(ParameterObject):
     r"""Projected gradient ascent on each record's own loss in an L-infinity ball.
 
     ``DPFairClassifier(attack=PGD(8 / 255))`` trains on the inputs that the attack returns, and a
@@ -160,6 +68,13 @@ class PGD(BaseEstimator):
             [1.0000, 0.0000]])
     """
 
+    _parameter_constraints = {
+        "radius": [Interval(Real, 0, None, closed="neither")],
+        "step_size": [Interval(Real, 0, None, closed="neither"), None],
+        "n_steps": [Interval(Integral, 1, 2**63 - 1, closed="both")],
+        "input_range": [tuple, list, None],
+    }
+
     def __init__(
         self,
         radius: float,
@@ -173,91 +88,135 @@ class PGD(BaseEstimator):
         self.n_steps = n_steps
         self.input_range = input_range
 
-    def plain(self) -> "PGD":
-        """Return the same attack, its parameters checked, as plain Python numbers.
+    def checked(self) -> Self:
+        """Return a copy whose values are Python's own, see `ParameterObject.checked`.
 
         Returns
         -------
         PGD
-            An attack with equal parameters.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If a parameter cannot be used.
+            The copy.
         """
-        positive: dict[str, Any] = {"low": 0, "low_open": True, "high": math.inf, "high_open": True}
-        return PGD(
-            _validate.number("radius", self.radius, **positive),
-            None
-            if self.step_size is None
-            else _validate.number("step_size", self.step_size, **positive),
-            _validate.integer("n_steps", self.n_steps),
-            input_range=_plain_range(self.input_range),
-        )
+        pgd = super().checked()
+        pgd.input_range = _limits(self.input_range)
+        return pgd
 
     def __call__(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-        """Return the adversarial inputs of a batch.
-
-        Parameters
-        ----------
-        module : torch.nn.Module
-            Maps (batch, ...) to logits (batch, n_classes); its gradients are not touched.
-        x : Tensor of shape (batch, ...)
-            Floating numbers inside ``input_range``.
-        y : Tensor of shape (batch,)
-            Class codes.
-
-        Returns
-        -------
-        Tensor
-            Like ``x``, at most ``radius`` away from it in every coordinate.
-        """
-        pgd, x = self.plain(), x.detach()
+        """Return the adversarial inputs of a batch, of class codes ``y``."""
+        pgd, x = self.checked(), x.detach()
         if not x.is_floating_point():
             raise TypeError(f"PGD needs inputs of a floating type, got {x.dtype}. Use x.float().")
         step = 2.5 * pgd.radius / pgd.n_steps if pgd.step_size is None else pgd.step_size
         low, high = x - pgd.radius, x + pgd.radius
         if (limits := pgd.input_range) is not None:
-            if bool(((x < limits[0]) | (x > limits[1])).any()):
+            if _is_outside(x, limits):
                 raise _out_of_range(limits)
             low, high = low.clamp(min=limits[0]), high.clamp(max=limits[1])
         inputs = x
         for _ in range(pgd.n_steps):
-            inputs = (inputs + step * _slope(module, inputs, y).sign()).clamp(low, high)
+            with torch.enable_grad():
+                inputs = inputs.detach().requires_grad_()
+                loss = cross_entropy(module(inputs), y, reduction="sum")
+                slope = torch.autograd.grad(loss, inputs)[0]
+            inputs = (inputs.detach() + step * slope.sign()).clamp(low, high)
         return inputs
 
 
-def check_inputs(attack: object, x: object) -> None:
-    """Check before training that rows in memory lie in the attack's range.
+def record_by_record(
+    attack: Attack, model: Strategy, example: Tensor, n_classes: int, name: str = "attack"
+) -> Attack:
+    """Return an attack, or augmentation, as one that acts on each record separately.
 
-    Parameters
-    ----------
-    attack : object
-        An attack, whose attribute ``input_range`` is (low, high) or None, or None.
-    x : object
-        The rows; only arrays are checked.
-
-    Raises
-    ------
-    ValueError
-        If a value lies outside the range.
-    TypeError
-        If ``input_range`` is not a pair of finite numbers.
-
-    Examples
-    --------
-    >>> check_inputs(PGD(8 / 255), np.array([[0.0, 1.0]]))
-    >>> check_inputs(PGD(8 / 255), np.array([[0.0, 255.0]]))
-    Traceback (most recent call last):
-    ...
-    ValueError: X has values outside the attack's input_range=(0.0, 1.0)...
+    The Python code of a user's attack runs on made-up records only: torch traces its operations on
+    one, and training repeats them under vmap.  Even if the attack decides by values, by the number
+    of records or by its memory, each input depends only on its own record.  An attack that cannot
+    be traced is refused with the line.
     """
-    limits = _plain_range(getattr(attack, "input_range", None))
-    if limits is None or not isinstance(x, np.ndarray) or not x.size:
-        return
-    if x.min() < limits[0] or x.max() > limits[1]:
+    check_attack(attack, model.module, example, n_classes, name)
+    if type(attack) is PGD:
+        return attack
+    attacked = _Attacked(attack, hold_statistics(copy.deepcopy(model.module)))
+    names = [f"module.{name}" for name, _ in model.module.named_parameters()]
+    x = _two_records(example, _range_of(attack, example))[0]
+    y = torch.zeros((), dtype=torch.int64, device=example.device)
+
+    def one(*args: Tensor) -> Tensor:
+        *values, x, y = args
+        named = dict(zip(names, values, strict=True))
+        inputs: Tensor = functional_call(attacked, named, (x[None].clone(), y[None]))
+        return inputs[0]
+
+    def values() -> list[Tensor]:
+        return [p.detach() for p in model.module.parameters()]
+
+    try:
+        trace = RecordTrace(one, values(), (x, y))
+    except TraceError as error:
+        raise ValueError(
+            f"{name} cannot run on one record at a time: {error}. Use tensor operations such as "
+            "torch.where instead of branches on values, random numbers of torch's global "
+            "generator, and keep no state between calls."
+        ) from None
+    return lambda module, x, y: trace(model.generator, values(), x, y)
+
+
+class _Attacked(nn.Module):
+    """An attack as a module, so that its parameters are arguments."""
+
+    def __init__(self, attack: Attack, module: nn.Module) -> None:
+        super().__init__()
+        self.attack, self.module = attack, module
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.attack(self.module, x, y)
+
+
+def check_inputs(attack: object, x: object) -> None:
+    """Raise ValueError before training if an array has values outside the attack's range."""
+    limits = _limits(getattr(attack, "input_range", None))
+    if limits is not None and isinstance(x, np.ndarray) and x.size and _is_outside(x, limits):
         raise _out_of_range(limits)
+
+
+def check_attack(
+    attack: Callable[[nn.Module, Tensor, Tensor], Tensor],
+    module: nn.Module,
+    example: Tensor,
+    n_classes: int,
+    name: str = "attack",
+) -> None:
+    """Raise ValueError or TypeError if an attack does not return finite inputs in its range.
+
+    It runs on two made-up records like ``example``, and reads no record of the data.  There are no
+    side effects: it gets a copy of the module, and torch's random numbers are restored.
+    """
+    limits = _range_of(attack.checked() if isinstance(attack, PGD) else attack, example)
+    x, y = _two_records(example, limits), torch.tensor([0, n_classes - 1], device=example.device)
+    with fixed_draws(x.device), torch.enable_grad():
+        inputs: object = attack(copy.deepcopy(module), x.clone(), y)
+    if not isinstance(inputs, Tensor):
+        raise TypeError(f"{name} must return a torch.Tensor like x, got {type(inputs).__name__}.")
+    if inputs.shape != x.shape:
+        fault = f"the shape {tuple(inputs.shape)} for x of shape {tuple(x.shape)}"
+    elif inputs.dtype != x.dtype:
+        fault = f"{inputs.dtype} for x of {x.dtype}. Convert them by .to(x.dtype)"
+    elif not bool(torch.isfinite(inputs).all()):
+        fault = (
+            "NaN or infinity for finite inputs. Bound its steps, for instance by the signs of the "
+            "gradient, and clamp to the range of X"
+        )
+    elif limits is not None and _is_outside(inputs, limits):
+        why = "" if hasattr(attack, "input_range") else " (assumed, since X are images)"
+        fault = (
+            f"values outside input_range={limits!r}{why}. Clamp them, or set attack.input_range = "
+            "(low, high) to the public range of X, or None for no range"
+        )
+    else:
+        return
+    raise ValueError(f"{name} must return inputs like x, but returns {fault}.")
+
+
+def _is_outside(x: Any, limits: Limits) -> bool:
+    return bool(((x < limits[0]) | (x > limits[1])).any())
 
 
 def _out_of_range(limits: Limits) -> ValueError:
@@ -268,104 +227,22 @@ def _out_of_range(limits: Limits) -> ValueError:
     )
 
 
-def check_attack(
-    attack: Callable[[nn.Module, Tensor, Tensor], Tensor],
-    module: nn.Module,
-    example: Tensor,
-    n_classes: int,
-    name: str = "attack",
-) -> None:
-    """Check that an attack can be used on inputs like ``example``.
-
-    It runs on two made-up records, and must return finite inputs of the same shape in its
-    ``input_range``.  The check reads no record of the data and has no side effects: the attack gets
-    a copy of the module, and the state of torch's random numbers is restored.
-
-    Parameters
-    ----------
-    attack : callable
-        ``attack(module, x, y)`` returns other inputs.  Its attribute ``input_range`` is (low,
-        high) or None; without the attribute, it is (0, 1) for images and None for tables.
-    module : torch.nn.Module
-        Maps (batch, ...) to logits (batch, n_classes).
-    example : Tensor of shape (1, ...)
-        Only its shape, dtype and device are used.
-    n_classes : int
-        Number of classes.
-    name : str, default="attack"
-        What errors call it.
-
-    Raises
-    ------
-    TypeError
-        If the attack does not return a tensor.
-    ValueError
-        If its parameters are out of range, or it returns inputs of another form.
-
-    Examples
-    --------
-    >>> module, example = torch.nn.Linear(3, 2), torch.zeros(1, 3)
-    >>> check_attack(PGD(0.1), module, example, n_classes=2)
-    >>> check_attack(lambda module, x, y: x[:1], module, example, n_classes=2)
-    Traceback (most recent call last):
-    ...
-    ValueError: attack must return inputs of the shape of x, (2, 3) for a batch of 2, got (1, 3).
-    """
-    if isinstance(attack, PGD):
-        attack.plain()
-    limits = _input_range(attack, example)
-    x, y = _two_records(example, limits), torch.tensor([0, n_classes - 1], device=example.device)
-    with fixed_draws(x.device), torch.enable_grad():
-        inputs: object = attack(copy.deepcopy(module), x.clone(), y)
-    if not isinstance(inputs, Tensor):
-        raise TypeError(f"{name} must return a torch.Tensor like x, got {type(inputs).__name__}.")
-    if inputs.shape != x.shape:
-        raise ValueError(
-            f"{name} must return inputs of the shape of x, {tuple(x.shape)} for a batch of "
-            f"{len(x)}, got {tuple(inputs.shape)}."
-        )
-    if inputs.dtype != x.dtype:
-        raise ValueError(
-            f"{name} must return inputs of the dtype of x, {x.dtype}, got {inputs.dtype}. Convert "
-            "them by .to(x.dtype)."
-        )
-    if not bool(torch.isfinite(inputs).all()):
-        raise ValueError(
-            f"{name} returns NaN or infinity for finite inputs. Bound its steps, for instance by "
-            "the signs of the gradient, and clamp to the range of X."
-        )
-    if limits is not None and bool(((inputs < limits[0]) | (inputs > limits[1])).any()):
-        why = "" if hasattr(attack, "input_range") else " (assumed, since X are images)"
-        raise ValueError(
-            f"{name} returns inputs outside input_range={limits!r}{why}. Clamp them, or set "
-            "attack.input_range = (low, high) to the public range of X, or None for no range."
-        )
-
-
-def _slope(module: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
-    """Return the gradient of each record's loss in its own input."""
-    with torch.enable_grad():
-        x = x.detach().requires_grad_()
-        loss = cross_entropy(module(x), y, reduction="sum")
-        return torch.autograd.grad(loss, x)[0]
-
-
-def _input_range(attack: object, example: Tensor) -> Limits | None:
+def _range_of(attack: object, example: Tensor) -> Limits | None:
     """Return the range of an attack's inputs, (0, 1) for images if it states none."""
-    return _plain_range(getattr(attack, "input_range", (0.0, 1.0) if example.dim() >= 3 else None))
+    return _limits(getattr(attack, "input_range", (0.0, 1.0) if example.dim() >= 3 else None))
 
 
-def _plain_range(limits: Any) -> Limits | None:
+def _limits(limits: Any) -> Limits | None:
     """Return None or a pair low < high of finite numbers, as Python's own; refuse all else."""
     if limits is None:
         return None
-    wanted = "input_range must be None or two finite numbers (low, high) with low < high"
-    if not isinstance(limits, (tuple, list)) or not all(
-        isinstance(value, Real) and math.isfinite(value) for value in limits
-    ):
-        raise TypeError(f"{wanted}, got {safe_repr(limits)}.")
-    if len(limits) != 2 or not limits[0] < limits[1]:
-        raise ValueError(f"{wanted}, got {safe_repr(limits)}.")
+    is_list = isinstance(limits, (tuple, list))
+    numbers = all(isinstance(v, Real) and math.isfinite(v) for v in limits) if is_list else False
+    if not numbers or len(limits) != 2 or not limits[0] < limits[1]:
+        raise ValueError(
+            "input_range must be None or two finite numbers (low, high) with low < high, got "
+            f"{safe_repr(limits)}."
+        )
     return float(limits[0]), float(limits[1])
 
 

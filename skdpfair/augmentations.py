@@ -5,20 +5,21 @@ from numbers import Integral
 from typing import Any, TypeAlias
 
 import torch
-from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval
-from torch import Tensor, nn
+from torch import Tensor
 
-from skdpfair import _validate
-from skdpfair.attacks import RecordByRecord, check_attack
+from skdpfair._validate import ParameterObject
+from skdpfair.attacks import record_by_record
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.step import Attack
 from skdpfair.networks import has_channels_last
 
+__all__ = ["FlipAndShift", "Views"]
+
 Augment: TypeAlias = Callable[[Tensor], Tensor]
 
 
-class FlipAndShift(BaseEstimator):
+class FlipAndShift(ParameterObject):
     """Mirror pictures from left to right at random, and shift them by a few pixels.
 
     ``DPFairClassifier(augment=Views(FlipAndShift(), n=8))`` trains on 8 views of each picture in
@@ -48,30 +49,19 @@ class FlipAndShift(BaseEstimator):
     True
     """
 
+    _parameter_constraints = {
+        "flip": ["boolean"],
+        "shift": [Interval(Integral, 0, 2**63 - 1, closed="both")],
+    }
+
     def __init__(self, flip: bool = True, shift: int = 4) -> None:
         self.flip = flip
         self.shift = shift
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Return one random view of each picture.
-
-        Parameters
-        ----------
-        x : Tensor of shape (batch, ..., height, width) or (batch, height, width, channels)
-            Pictures, of any number of channels; of 1 or 3 where these are last.
-
-        Returns
-        -------
-        Tensor
-            Like ``x``.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If a parameter cannot be used, or ``x`` are no pictures larger than the shift.
-        """
-        flip = _validate.flag("flip", self.flip)
-        shift = _validate.integer("shift", self.shift, low=0)
+        """Return one random view of each picture of a batch."""
+        own = self.checked()
+        flip, shift = own.flip, own.shift
         height, width = (-3, -2) if has_channels_last(x.shape[1:]) else (-2, -1)
         if x.dim() < 3 or min(x.shape[height], x.shape[width]) <= shift:
             raise ValueError(
@@ -98,13 +88,14 @@ def _shifted(x: Tensor, axis: int, most: int) -> Tensor:
     return x.gather(axis, at.view(shape).expand(x.shape))
 
 
-class Views(_validate.ParameterObject):
+class Views(ParameterObject):
     """Several random views of each record, as the parameter ``augment`` of an estimator.
 
     Parameters
     ----------
     augment : callable
-        ``augment(x)`` returns other records, see :func:`check_augment`.
+        ``augment(x)`` returns other records of the same shape, random ones by torch's global
+        generator.  It is traced on a made-up record, so that each view is made from its own record.
     n : int >= 1, default=1
         Number of views of a record in a step.  Their gradients are averaged and clipped as one, so
         epsilon is the same for any number.
@@ -146,78 +137,11 @@ class Views(_validate.ParameterObject):
 def views(
     augment: Augment, model: Strategy, example: Tensor, attack: Attack | None = None
 ) -> Attack:
-    """Return what makes random views of records, each from its own record alone, then attacks them.
+    """Return what makes random views of records, each from its own record, then attacks them."""
 
-    Parameters
-    ----------
-    augment : callable
-        See :func:`check_augment`.  It is traced once, see `RecordByRecord`.
-    model : Strategy
-        From whose generator views are drawn.
-    example : Tensor of shape (1, ...)
-        Only its shape, dtype and device are used.
-    attack : callable or None, default=None
-        Changes the views, see :func:`skdpfair.engine.private_step`.
+    def blind(module: object, x: Tensor, y: Tensor) -> Tensor:
+        return augment(x)
 
-    Returns
-    -------
-    callable
-        ``(module, x, y)`` returns the inputs to train on.
-
-    Examples
-    --------
-    >>> from skdpfair.engine import select_strategy
-    >>> example = torch.zeros(1, 3)
-    >>> with select_strategy(nn.Linear(3, 2), example, n_classes=2) as model:
-    ...     view = views(lambda x: x + torch.rand(1), model, example)
-    ...     x = view(None, torch.zeros(2, 3), torch.tensor([0, 1]))
-    >>> bool((x[:, 0] == x[:, 1]).all()), bool((x[0] == x[1]).any())
-    (True, False)
-    """
-    view = RecordByRecord(_Blind(augment), model, example, "augment")
-    if attack is None:
-        return view
-    return lambda module, x, y: attack(module, view(module, x, y), y)
-
-
-def check_augment(augment: Augment, example: Tensor) -> None:
-    """Check that an augmentation can be used on inputs like ``example``.
-
-    It runs on two made-up records, and must return finite records of the same shape.  The check
-    reads no record of the data and has no side effects.
-
-    Parameters
-    ----------
-    augment : callable
-        ``augment(x)`` returns other records, random ones by torch's global generator.
-    example : Tensor of shape (1, ...)
-        Only its shape, dtype and device are used.
-
-    Raises
-    ------
-    TypeError
-        If it does not return a tensor.
-    ValueError
-        If its parameters are out of range, or it returns records of another form.
-
-    Examples
-    --------
-    >>> check_augment(FlipAndShift(), torch.zeros(1, 3, 8, 8))
-    >>> check_augment(lambda x: x[:1], torch.zeros(1, 3))
-    Traceback (most recent call last):
-    ...
-    ValueError: augment must return inputs of the shape of x, (2, 3) for a batch of 2, got (1, 3).
-    """
-    check_attack(_Blind(augment), nn.Identity(), example, 1, "augment")
-
-
-class _Blind:
-    """An augmentation as an attack, which sees neither the module nor the label."""
-
-    input_range = None
-
-    def __init__(self, augment: Augment) -> None:
-        self.augment = augment
-
-    def __call__(self, module: object, x: Tensor, y: Tensor) -> Tensor:
-        return self.augment(x)
+    blind.input_range = None  # type: ignore[attr-defined]
+    view = record_by_record(blind, model, example, 1, "augment")
+    return view if attack is None else lambda module, x, y: attack(module, view(module, x, y), y)

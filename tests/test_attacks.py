@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from skdpfair import DPFairClassifier
-from skdpfair.attacks import PGD, RecordByRecord, check_attack
+from skdpfair.attacks import PGD, check_attack, record_by_record
 from skdpfair.augmentations import Views
 from skdpfair.engine import select_strategy
 from skdpfair.networks import CNN, small_cnn
@@ -81,16 +81,6 @@ def test_the_default_step_reaches_the_ball_and_none_lifts_the_range():
     torch.testing.assert_close((one - x).abs(), torch.full_like(x, 0.2))
 
 
-def test_each_input_is_made_from_its_own_record():
-    module, (x, y) = mlp(), records()
-    attack = PGD(0.1)
-    together = attack(module, x, y)
-    alone = torch.cat([attack(module, x[i : i + 1], y[i : i + 1]) for i in range(len(x))])
-    torch.testing.assert_close(together, alone, rtol=0, atol=1e-12)
-    shuffled = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(attack(module, x[shuffled], y[shuffled]), together[shuffled])
-
-
 @pytest.mark.parametrize("frozen", [True, False])
 def test_leaves_gradients_mode_and_inputs_alone(frozen):
     module, (x, y) = mlp(), records()
@@ -121,28 +111,25 @@ def test_pgd_draws_no_random_numbers():
 
 
 @pytest.mark.parametrize(
-    ("params", "error", "match"),
+    ("params", "match"),
     [
-        ({"radius": 0.0}, ValueError, "radius must be a number > 0.*got 0.0"),
-        ({"radius": -1.0}, ValueError, "radius.*-1.0"),
-        ({"radius": float("inf")}, ValueError, "radius.*inf"),
-        ({"radius": "big"}, TypeError, "radius.*'big'"),
-        ({"step_size": 0.0}, ValueError, "step_size must be a number > 0.*got 0.0"),
-        ({"step_size": float("nan")}, ValueError, "step_size.*nan"),
-        ({"n_steps": 0}, ValueError, "n_steps must be an integer >= 1, got 0"),
-        ({"n_steps": 2.5}, TypeError, "n_steps.*2.5"),
-        ({"input_range": (1.0, 0.0)}, ValueError, r"input_range.*low < high, got \(1.0, 0.0\)"),
-        ({"input_range": (0.0, 0.0)}, ValueError, "input_range"),
-        ({"input_range": (0.0, 1.0, 2.0)}, ValueError, "input_range"),
-        ({"input_range": (0.0, float("inf"))}, TypeError, "input_range.*finite"),
-        ({"input_range": 1.0}, TypeError, "input_range must be None or two.*got 1.0"),
+        ({"radius": 0.0}, r"radius of PGD must be a float in the range \(0.0, .*got 0.0"),
+        ({"radius": float("inf")}, "radius.*inf"),
+        ({"radius": "big"}, "radius.*'big'"),
+        ({"step_size": float("nan")}, "step_size.*nan"),
+        ({"n_steps": 0}, "n_steps of PGD must be an int .*got 0"),
+        ({"n_steps": 2.5}, "n_steps.*2.5"),
+        ({"input_range": (1.0, 0.0)}, r"input_range.*low < high, got \(1.0, 0.0\)"),
+        ({"input_range": (0.0, 1.0, 2.0)}, "input_range"),
+        ({"input_range": (0.0, float("inf"))}, "input_range.*finite"),
+        ({"input_range": 1.0}, "input_range.*got 1.0"),
     ],
 )
-def test_parameters_are_checked_when_used(params, error, match):
+def test_parameters_are_checked_when_used(params, match):
     attack, (x, y) = PGD(**({"radius": 0.1} | params)), records()
-    with pytest.raises(error, match=match):
+    with pytest.raises(ValueError, match=match):
         attack(mlp(), x, y)
-    with pytest.raises(error, match=match):
+    with pytest.raises(ValueError, match=match):
         check_attack(attack, mlp(), x[:1], 3)
 
 
@@ -233,7 +220,7 @@ COUPLED = {
 def test_an_attack_sees_one_record(name):
     x, y = torch.rand(5, 1, 6, 6, generator=torch.Generator().manual_seed(0)), torch.arange(5) % 3
     with select_strategy(image_net(), x[:1], 3) as model:
-        attack = RecordByRecord(COUPLED[name], model, x[:1])
+        attack = record_by_record(COUPLED[name], model, x[:1], 3)
         alone = [attack(None, x[i : i + 1], y[i : i + 1]) for i in range(5)]
         torch.testing.assert_close(attack(None, x, y), torch.cat(alone))
 
@@ -262,9 +249,8 @@ def test_operations_outside_the_closed_list_are_refused_by_name(change):
     [
         (lambda module, x, y: x.numpy(), TypeError, "must return a torch.Tensor.*got ndarray"),
         (lambda module, x, y: None, TypeError, "got NoneType"),
-        (lambda module, x, y: x[:, :, :2], ValueError, r"shape of x.*got \(2, 1, 2, 6\)"),
-        (lambda module, x, y: x.double(), ValueError, "dtype of x, torch.float32.*float64"),
-        (lambda module, x, y: x.long(), ValueError, "dtype of x.*int64"),
+        (lambda module, x, y: x[:, :, :2], ValueError, r"the shape \(2, 1, 2, 6\) for x"),
+        (lambda module, x, y: x.double(), ValueError, "torch.float64 for x of torch.float32"),
         (lambda module, x, y: x / 0, ValueError, "NaN or infinity"),
         (lambda module, x, y: x + 0.5, ValueError, r"input_range=\(0.0, 1.0\) \(assumed.*set att"),
     ],
@@ -284,7 +270,7 @@ def test_the_range_of_a_callable_is_its_attribute():
     shift.input_range = None
     check_attack(shift, image_net(), IMAGE, 3)
     shift.input_range = (0.0, 1.0)
-    with pytest.raises(ValueError, match=r"outside input_range=\(0.0, 1.0\)"):
+    with pytest.raises(ValueError, match=r"outside input_range=\(0.0, 1.0\)\."):
         check_attack(shift, mlp().float(), ROW, 3)
     shift.input_range = (2.0, 1.0)
     with pytest.raises(ValueError, match="low < high"):

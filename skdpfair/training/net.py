@@ -13,8 +13,8 @@ from skorch import NeuralNetClassifier
 from skorch.callbacks import Callback, EpochScoring, EpochTimer, PassthroughScoring, PrintLog
 from torch import Tensor, nn
 
-from skdpfair.attacks import PGD, RecordByRecord, check_attack
-from skdpfair.augmentations import Views, check_augment, views
+from skdpfair.attacks import record_by_record
+from skdpfair.augmentations import Views, views
 from skdpfair.engine import PoissonSampler, Streams, select_strategy
 from skdpfair.engine.flat import acts_elementwise, fixed_places, flat_optimizer, flatten_
 from skdpfair.engine.losses import Loss
@@ -273,12 +273,9 @@ class PrivateNet(NeuralNetClassifier):
         """Return what makes the inputs to train on, views first; None for the records' own."""
         attack = self.attack
         if attack is not None:
-            check_attack(attack, self.module_, example, self.n_classes)
-            if type(attack) is not PGD:
-                attack = RecordByRecord(attack, self.engine_, example)
+            attack = record_by_record(attack, self.engine_, example, self.n_classes)
         if self.views is None:
             return attack
-        check_augment(self.views.augment, example)
         return views(self.views.augment, self.engine_, example, attack)
 
     def _end(self) -> None:

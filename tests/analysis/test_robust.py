@@ -86,7 +86,7 @@ def test_what_is_refused(fitted):
     model, X, y = fitted
     with pytest.raises(TypeError, match=r"attack must be a callable.*got 'pgd'"):
         robust_accuracy(model, X, y, "pgd")
-    with pytest.raises(ValueError, match=r"radius must be a number > 0.*got -1"):
+    with pytest.raises(ValueError, match=r"radius of PGD must be .*got -1"):
         robust_accuracy(model, X, y, PGD(-1.0))
     with pytest.raises(ValueError, match="batch_size must be an integer >= 1, got 0"):
         robust_accuracy(model, X, y, PGD(0.1), batch_size=0)
@@ -102,5 +102,5 @@ def test_what_is_refused(fitted):
         robust_accuracy(model, X[:0], y[:0], PGD(0.1))
     with pytest.raises(ValueError, match="set input_range"):
         robust_accuracy(model, X + 5, y, PGD(0.1))
-    with pytest.raises(ValueError, match="shape of x"):
+    with pytest.raises(ValueError, match="for x of shape"):
         robust_accuracy(model, X, y, lambda module, x, y: x[:, :2])

@@ -456,14 +456,13 @@ def test_attacks_that_bring_records_together_do_not(attack):
 
     class Keeps(Callback):
         def on_epoch_end(self, net, **kwargs):
-            kept.append((net._loop.attack, net.engine_.generator))
+            kept.append((net._loop.attack, net.engine_, net.engine_.generator))
 
     try:
         quick(attack=attack, callbacks=[Keeps()]).fit(X, Y)
     except ValueError:
         return  # it was seen to bring them together
-    run, generator = kept[0]
-    getattr(run, "model", run).generator = generator
+    run, engine, engine.generator = kept[0]
     for n in (3, 9, 40):
         x = torch.rand(n, 4, generator=torch.Generator().manual_seed(n))
         y = torch.zeros(n, dtype=torch.int64)
