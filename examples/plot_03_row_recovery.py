@@ -1,6 +1,6 @@
 """
-Recover training rows from a pickle, and detect them before a release
-=====================================================================
+Recover training rows from a pickle, and verify a release
+=========================================================
 
 Opacus stores the per-record gradients of the last batch on the parameters. The gradient of a linear
 layer contains the record itself. A pickle of the trained module therefore reveals rows, whatever
@@ -13,6 +13,7 @@ Tag: reference.
 # Two steps of DP-SGD on a softmax regression, with Opacus.
 
 import pickle
+import tempfile
 import warnings
 
 import matplotlib.pyplot as plt
@@ -22,7 +23,7 @@ from opacus import PrivacyEngine
 from torch import nn
 
 from skdpfair import DPFairClassifier
-from skdpfair.audit import audit_artifact
+from skdpfair.audit import verify_release
 from skdpfair.datasets import make_two_groups
 
 warnings.filterwarnings("ignore", message="Secure RNG|Full backward hook|Optimal order")
@@ -57,18 +58,25 @@ error = (recovered - inputs).abs().max().item()
 print(f"{len(recovered)} rows recovered, largest error {error:.1e}")
 
 # %%
-# The audit reads the pickle without loading it, and names the data that it contains.
-
-print(audit_artifact(content))
-
-# %%
-# A pickle of a classifier of this package contains weights and public facts only, whatever the
-# classifier holds in memory.
+# A release of this package contains weights and public facts only, whatever the classifier holds
+# in memory. Its file is read as data, held against the list of what a release has, and written
+# again: the bytes must be the same.
 
 clf = DPFairClassifier("dpsgd", epsilon=1.0, accountant="rdp")
 clf.fit(data.data, data.target)
-report = audit_artifact(pickle.dumps(clf))
-print(report)
+path = tempfile.mkdtemp() + "/model.safetensors"
+clf.save_release(path)
+verify_release(path)
+
+# %%
+# Rows behind the weights are refused.
+
+with open(path, "ab") as file:
+    file.write(recovered.numpy().tobytes())
+try:
+    verify_release(path)
+except ValueError as error:
+    print(type(error).__name__)
 
 # %%
 # Every recovered number lies on the diagonal.

@@ -1,16 +1,13 @@
-"""Audits: lower bounds of what a step or a fit spends, and what an artefact gives away."""
+"""Audits: lower bounds of what a step or a fit spends, and what a released file holds."""
 
-from skdpfair.audit._artifact import audit_artifact
-from skdpfair.audit._findings import ArtifactFinding, ArtifactReport
 from skdpfair.audit._fit_audit import FitAudit, audit_fit
 from skdpfair.audit._step_audit import StepAudit, audit_step
+from skdpfair.audit._verify_release import verify_release
 
 __all__ = [
-    "ArtifactFinding",
-    "ArtifactReport",
     "FitAudit",
     "StepAudit",
-    "audit_artifact",
     "audit_fit",
     "audit_step",
+    "verify_release",
 ]

@@ -7,14 +7,13 @@ from dataclasses import asdict
 
 import click
 import numpy as np
-import pandas as pd
 
 import skdpfair
-from skdpfair.audit import audit_artifact, audit_fit, audit_step
-from skdpfair.cli._input import AS_JSON, AnyPath, Unusable, echo, in_options, wrapped
+from skdpfair.audit import audit_fit, audit_step
+from skdpfair.cli._input import AS_JSON, echo, in_options, wrapped
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.methods import METHODS
-from skdpfair.preprocessing import columns_of, public_preprocessor
+from skdpfair.preprocessing import public_preprocessor
 from skdpfair.privacy.releases import MAX_RECORDS
 
 _METHOD = click.option(
@@ -31,7 +30,7 @@ _SEED = click.option(
 
 @click.group()
 def audit():
-    """Measure lower bounds on epsilon, and find leaks in files.
+    """Measure lower bounds on epsilon.
 
     Each command ends with status 0 if it finds no more than was claimed, 1 if it finds more, and
     2 if it could not be run.
@@ -129,30 +128,6 @@ def step(method, noise_multiplier, draws, records_per_person, seed, as_json):
     _report(found, as_json)
 
 
-@audit.command()
-@click.argument("path", type=AnyPath(exists=True))
-@click.option(
-    "--rows",
-    type=AnyPath(exists=True, dir_okay=False),
-    default=None,
-    help="CSV file of records to search for; its columns of numbers are used.",
-)
-@AS_JSON
-def artifact(path, rows, as_json):
-    """Find training data in a pickle, a torch file or a release, without executing it.
-
-    A file of a kind that is not judged ends with status 1, as findings do.
-    """
-    with in_options():
-        report = audit_artifact(path, rows=None if rows is None else _numbers(rows))
-    if as_json:
-        facts = {"source": report.source, "findings": [asdict(f) for f in report.findings]}
-        echo(json.dumps(facts))
-    else:
-        echo(report)
-    sys.exit(bool(report.findings))
-
-
 @contextmanager
 def _progress(length):
     """Give a function that moves a bar on a terminal; None elsewhere, where all is quiet."""
@@ -161,20 +136,6 @@ def _progress(length):
         return
     with click.progressbar(length=length, label="Steps", file=sys.stderr) as bar:
         yield bar.update
-
-
-def _numbers(path):
-    """Return the columns of numbers of a CSV file; errors never show its cells."""
-    try:
-        rounds = int(pd.__version__.partition(".")[0]) < 3  # and would miss most rows
-        exact = {"float_precision": "round_trip"} if rounds else {}
-        table = pd.read_csv(path, sep=columns_of(path)[1], encoding="utf-8-sig", **exact)
-    except (ValueError, OSError) as error:
-        raise Unusable(
-            f"--rows {path} must be a CSV file in UTF-8 with a header line and rows: "
-            f"{type(error).__name__}."
-        ) from None
-    return table.select_dtypes("number")
 
 
 def _report(found, as_json):

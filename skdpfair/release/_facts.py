@@ -13,6 +13,7 @@ from skdpfair.exceptions import InsecureSeedWarning, PrivacyLeakWarning
 from skdpfair.features import Scattering2D
 from skdpfair.mechanism import Method
 from skdpfair.networks import Factory, ModuleFactory
+from skdpfair.release._closed_list import FITTED, NOTED, OPTIONAL
 from skdpfair.release._encode import NotPlain, decode, encode
 from skdpfair.release._objects import NETWORKS
 from skdpfair.release._read_statement import REGRESSOR, check_statement, origin_of, statement
@@ -22,27 +23,8 @@ from skdpfair.training.inference import InferenceNet, weights_of
 SCRUBBED = {"random_state": None, "callbacks": None, "validation_data": None}
 DROPPED = SCRUBBED | {"keep_reference": False}
 _NEVER_KEPT = ("reference_", "diagnostics_", "_skl_callbacks")
-FITTED = (
-    *(
-        "classes_",
-        "y_range_",
-        "groups_",
-        "n_features_in_",
-        "feature_names_in_",
-        "method_",
-        "privacy_",
-    ),
-    *("lr_", "batch_size_", "n_steps_", "n_iter_", "signal_to_noise_", "features_"),
-    *("_settled", "_n_fits", "_group_positions", "_charged", "_ledger_fits", "_day"),
-    *("_persons", "_variables", "_schema"),  # names, and what the file says that was read
-)
-_OPTIONAL = (
-    *("feature_names_in_", "features_", "_charged", "classes_", "y_range_"),
-    *("_ledger_fits", "_day", "_persons", "_variables", "_schema"),  # which older files lack
-)
-_NEEDED = [n for n in FITTED if n not in _OPTIONAL]
+_NEEDED = [name for name in FITTED if name not in OPTIONAL]
 FACTS_KEY, WEIGHTS_KEY, FACTORY_KEY = "_facts", "_weights", "_factory"  # of a pickled state
-NOTED = "{}: not in this copy, but whoever fitted could look at it"
 
 
 def facts_of(estimator):

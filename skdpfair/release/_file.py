@@ -23,11 +23,16 @@ class Content(NamedTuple):
 
 
 def write(path, facts, weights) -> None:
-    """Write a release, whole or not at all; equal releases have equal bytes."""
+    """Write a release, whole or not at all."""
+    replace_file(path, file_bytes(facts, weights))
+
+
+def file_bytes(facts, weights) -> bytes:
+    """Return the bytes of a release; equal releases have equal ones."""
     numpy_format = require_safetensors()
     weights = {name: np.array(w, order="C") for name, w in weights.items()}
     header = {"format_version": FORMAT_VERSION, "sha256": digest(facts, weights)} | facts
-    replace_file(path, numpy_format.save(weights, metadata={METADATA_KEY: _canonical(header)}))
+    return numpy_format.save(weights, metadata={METADATA_KEY: _canonical(header)})
 
 
 def read(path):

@@ -102,12 +102,11 @@ def save_release(estimator, path, *, schema=None):
     --------
     >>> import tempfile
     >>> from skdpfair import DPFairClassifier
-    >>> from skdpfair.audit import audit_artifact
+    >>> from skdpfair.audit import verify_release
     >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, module="logistic", max_steps=5)
     >>> path = tempfile.mkdtemp() + "/model.safetensors"
     >>> save_release(clf.fit([[0.0], [1.0]] * 1500, [0, 1] * 1500), path)
-    >>> audit_artifact(path).is_clean
-    True
+    >>> verify_release(path)
     """
     _check_trained(estimator)
     schema = _checked(schema, estimator)

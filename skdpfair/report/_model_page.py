@@ -1,9 +1,11 @@
 """Page and model card of one classifier: privacy, settings, groups, and what is not accounted."""
 
+import json
 import math
 import os
+import re
 from dataclasses import replace
-from html import escape
+from html import escape, unescape
 
 import numpy as np
 import pandas as pd
@@ -14,9 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 import skdpfair
 from skdpfair._validate import safe_repr
 from skdpfair.budget.files import path_of, replace_file
+from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels
 from skdpfair.inputs.columns import check_indexes
-from skdpfair.inputs.groups import apart, as_columns, encode, named, variables_of
+from skdpfair.inputs.groups import apart, as_columns, named, variables_of
 from skdpfair.metrics._arguments import check_kind
 from skdpfair.metrics._compare_groups import NOT_COMPARED, difference
 from skdpfair.metrics._measures import (
@@ -40,9 +43,29 @@ from skdpfair.privacy.statement import (
     rounded_up,
 )
 from skdpfair.release import release
+from skdpfair.release._closed_list import (
+    MAX_LEVELS,
+    is_features,
+    is_level,
+    is_report,
+    is_word,
+    passes,
+)
+from skdpfair.release._encode import decode, encode
 from skdpfair.release._facts import record_shape
 from skdpfair.release._release import loaded, schema_in
-from skdpfair.report._page_facts import DAY, FEATURES, FILE, SELECTION, SIZE, attacker, learned
+from skdpfair.report._page_facts import (
+    DAY,
+    FEATURES,
+    FILE,
+    SELECTION,
+    SIZE,
+    are_curves,
+    are_facts,
+    attacker,
+    drawn,
+    rounded,
+)
 from skdpfair.report._recommendation import FEW
 from skdpfair.report._rendering import (
     error_in_words,
@@ -56,7 +79,7 @@ from skdpfair.report._rendering import (
     written,
 )
 from skdpfair.report._same_table import check_same, table_of
-from skdpfair.report._spent_before import beside
+from skdpfair.report._spent_before import are_ledger_facts, beside, sentences_of
 from skdpfair.report._summary import costs_beside
 
 _RELEASES = {  # in words
@@ -66,6 +89,10 @@ _RELEASES = {  # in words
 }
 _ALL = "all"  # the row of all records, beside those of the groups
 _ERRORS = ("false_positive_rate", "false_negative_rate")
+_HAS_FIGURES = "<strong>This page contains non-private figures"
+_EMBEDDED = re.compile(r'<data hidden value="(.*?)">')
+_EMBEDDED_FACTS = {"title", "rows", "privacy", "before", "findings", "learned", "version"}
+_MAX_FITS = 16  # of the ledger of a page
 _N_POINTS = 25  # of a curve; the knots of 2, 4 and 8 intervals are among them
 _FLAG = (
     "NOT private: computed on real people without noise. It is for people who may see the data; "
@@ -159,27 +186,60 @@ def model_page(
     if title is not None and not isinstance(title, str):
         raise TypeError(f"title must be a text or None, got {safe_repr(title)}.")
     table, names = _tested(model, classifier, X, y, sensitive_features, measures)
-    privacy = classifier.privacy_
-    of_person = _of_person(privacy)
-    is_calibrated = getattr(model, "calibration", None) is not None  # then the logits are others
-    rare = None if table is None else _rare(classifier, table)
-    target, *columns = variables(classifier)
-    classes = named(classifier.classes_, [target])
+    privacy, (target, *columns) = classifier.privacy_, variables(classifier)
     if results is not None:
         check_same("results", _table_of(model, classifier, file), _table_of_sweep(results))
-    context = {
+    before = beside(ledger, privacy, getattr(classifier, "_ledger_fits", None))
+    is_calibrated = getattr(model, "calibration", None) is not None  # then the logits are others
+    stated = replace(
+        privacy,
+        not_accounted=_not_accounted(privacy, _of_person(privacy)),
+        group_epsilons=dict(named_epsilons(privacy, columns)) or None,
+    )
+    facts = {
         "title": title or f"A classifier trained with {privacy.method}",
-        "facts": _facts(classifier, file),
-        "privacy": replace(privacy, not_accounted=_not_accounted(privacy, of_person)),
+        "rows": _facts(classifier, file),
+        "privacy": encode(stated),
+        "before": None if before is None else before["facts"],
+        "findings": findings(pipeline),
+        "learned": None if is_calibrated else _learned(classifier, pipeline),
+        "version": skdpfair.__version__,
+    }
+    figures = {} if results is None else {"costs": _costs(results, classifier)}
+    if table is not None:
+        classes = named(classifier.classes_, [target])
+        figures |= {
+            "groups": _cells(table, names),
+            "measures": [_head(name, classes) for name in names],
+            "rare": _rare(classifier, table),
+            "verdict": _verdict(table),
+            "classes": classes,
+            "differences": _differences(table, names, classes),
+        }
+    return _page_of(json.dumps(facts), figures)
+
+
+def _page_of(text, figures=None):
+    """Return the page of facts as JSON, which it embeds, and of figures that are not private."""
+    facts = json.loads(text)
+    privacy, before, learned = decode(facts["privacy"]), facts["before"], facts["learned"]
+    context = {
+        **dict.fromkeys(("costs", "groups", "rare", "verdict")),
+        "embedded": None if figures else text,
+        "title": facts["title"],
+        "facts": facts["rows"],
+        "findings": facts["findings"],
+        "version": facts["version"],
+        "privacy": privacy,
         "epsilon": rounded_up(privacy.epsilon),
         "delta": rounded_up(privacy.delta, 3),
         "adjacency": ADJACENCY_IN_WORDS[privacy.adjacency],
         "changed": CHANGED[privacy.unit],
         "protected": PROTECTED[privacy.unit],
         "attacker": attacker(privacy) if privacy.is_private else None,
-        "of_person": of_person,
+        "of_person": _of_person(privacy),
         "selection": _selection(privacy),
-        "group_epsilons": {name: rounded_up(e) for name, e in named_epsilons(privacy, columns)},
+        "group_epsilons": {k: rounded_up(e) for k, e in (privacy.group_epsilons or {}).items()},
         "ledger": [
             (
                 _released(e.what),
@@ -189,19 +249,54 @@ def model_page(
             )
             for e in privacy.ledger.entries
         ],
-        "before": beside(ledger, privacy, getattr(classifier, "_ledger_fits", None)),
-        "groups": None if table is None else _cells(table, names),
-        "measures": [_head(name, classes) for name in names],
-        "rare": rare,
-        "verdict": None if table is None else _verdict(table),
-        "classes": classes,
-        "differences": [] if table is None else _differences(table, names, classes),
-        "findings": findings(pipeline),
-        "learned": None if is_calibrated else _learned(classifier, pipeline),
-        "costs": None if results is None else _costs(results, classifier),
-        "version": skdpfair.__version__,
+        "before": before and {"sentences": sentences_of(before, privacy)},
+        "learned": learned and drawn(**learned),
     }
-    return render("model.html", context)
+    return render("model.html", context | (figures or {}))
+
+
+def check_page(path) -> None:
+    """Raise ValueError unless a file is a model page without figures, and no more than that."""
+    text = path_of(path).read_text("utf-8")
+    if _HAS_FIGURES in text:
+        raise ValueError(
+            f"{path} contains figures that are not private. Show it only to people who may see the "
+            "data; write a page to publish without test records and without a sweep."
+        )
+    if not is_page(text):
+        raise ValueError(
+            f"{path} is not a model page of this version of skdpfair, or holds more than its "
+            "facts. Do not share it; write it again by model_page, without a resampler or other "
+            "findings in the pipeline."
+        )
+
+
+def is_page(text) -> bool:
+    """Return whether a text is a model page without figures on records, and no more than that."""
+    return passes(_holds_its_facts, text)
+
+
+def _holds_its_facts(text) -> bool:
+    embedded = unescape(_EMBEDDED.findall(text)[0])
+    facts = json.loads(embedded)
+    rows, privacy, found = dict(facts["rows"]), decode(facts["privacy"]), facts["findings"]
+    features = rows.pop(FEATURES, None)
+    levels = [v for name in ("classes", "groups") for v in re.split("[,;] ", rows.pop(name, ""))]
+    return (
+        facts.keys() == _EMBEDDED_FACTS
+        and embedded == json.dumps(facts)
+        and is_report(privacy, n_fits=_MAX_FITS)
+        and encode(privacy) == facts["privacy"]
+        and is_features(features)
+        and are_facts(facts["rows"])
+        and all(map(is_word, [facts["title"], facts["version"], *rows.values()]))
+        and len(levels) <= MAX_LEVELS
+        and all(map(is_level, levels))
+        and (facts["before"] is None or are_ledger_facts(facts["before"]))
+        and found in (None, {"steps": [], "notes": []})
+        and (facts["learned"] is None or are_curves(facts["learned"]))
+        and _page_of(embedded) == text
+    )
 
 
 def model_card(
@@ -476,7 +571,7 @@ def _tested(model, classifier, X, y, sensitive_features, measures):
     check_kind("y", y, predicted, like="the fit")
     code, levels = None, []
     if sensitive_features is not None or as_columns(classifier.group_col):
-        found = encode(
+        found = _groups.encode(
             X,
             y,
             group_col=by,
@@ -594,10 +689,17 @@ def _learned(classifier, pipeline):
         if isinstance(pairs[0][0], str):
             categories += [(column, *named([v]), f"{logit:+.3f}") for v, logit in pairs]
         else:
-            rounded = {float(f"{v:.6g}"): float(f"{logit:.3f}") for v, logit in pairs}
-            curves[column] = list(rounded.items())
+            points_of = {rounded(v, ".6g"): rounded(logit, ".3f") for v, logit in pairs}
+            curves[str(column)] = list(points_of.items())
+    if not curves and not categories:
+        return None
     second = named(classifier.classes_, variables(classifier)[:1])[1]
-    return learned(curves, display.log_columns, categories, second)
+    return {
+        "columns": curves,
+        "log_columns": [str(column) for column in display.log_columns],
+        "categories": categories,
+        "of_class": second,
+    }
 
 
 def _facts(classifier, file=None):

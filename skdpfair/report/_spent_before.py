@@ -1,7 +1,7 @@
 """What a ledger tells about all fits on the same records, in fixed sentences with numbers."""
 
 import re
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields
 
 import numpy as np
 
@@ -14,8 +14,10 @@ from skdpfair.budget.spending import (
     SCORES,
     TORN,
     UNKNOWN,
+    Spending,
 )
-from skdpfair.privacy.statement import rounded_up
+from skdpfair.privacy import ACCOUNTANTS
+from skdpfair.privacy.statement import UNITS, rounded_up
 
 HOLDS = "{ledger} holds {n} {fits}{own}, at most {most} on one {unit}."
 LEDGERS = "The ledger of these records", "The given ledger, which may be of other records,"
@@ -41,7 +43,7 @@ NO_ALARM = (
     "What is not counted, or has no privacy, does not weaken the guarantee of this model, which "
     "holds as stated above."
 )
-NOTES = (IN_ADDITION, DELTAS, OTHER_DATA, ASSUMED, NO_ALARM)
+_MAX_NUMBER = 1e12
 _SOMETHING = "a step around a fit"
 _OF_STEPS = {text: text.format(_SOMETHING, "s") for text in (LEAKS, ELSEWHERE)}
 _OTHER = "the ledger gives a reason that this page does not repeat"
@@ -63,35 +65,71 @@ def beside(ledger, privacy, fits):
     Returns
     -------
     dict or None
-        ``sentences``, texts without a name that anybody gave, and ``numbers``, a dict of plain
-        JSON types.
+        ``sentences``, texts without a name that anybody gave; ``facts``, from which
+        `sentences_of` makes them; and ``numbers``, the whole report as plain JSON types.
     """
     if ledger is None:
         return None
     check_ledger(ledger)
     n_lacking = None if fits is None else ledger.n_unrecorded(fits)
-    held = "unknown" if fits is None else _amount(n_lacking, len(fits))
     spent = ledger.report(ledger.delta or privacy.delta)
+    numbers = asdict(spent) | {
+        "budget": ledger.budget,
+        "holds_this_model": "unknown" if fits is None else _amount(n_lacking, len(fits)),
+    }
     reasons = {_fixed(reason) for reason in spent.reasons}
-    fixed = replace(spent, reasons=tuple(reason for reason in REASONS if reason in reasons))
+    facts = numbers | {
+        "reasons": [reason for reason in REASONS if reason in reasons],
+        "assumptions": [],
+        "notes": [],
+        "has_own_delta": ledger.delta not in (None, privacy.delta),
+        "has_other_data": ledger.holds_other_data,
+        "has_assumptions": bool(spent.assumptions or spent.notes),
+    }
+    numbers, facts = (
+        {k: "inf" if v == np.inf else v for k, v in part.items()} for part in (numbers, facts)
+    )
+    return {"sentences": sentences_of(facts, privacy), "facts": facts, "numbers": numbers}
+
+
+def sentences_of(facts, privacy) -> list[str]:
+    """Return the sentences that facts of a ledger make beside the report of a model."""
+    spent = Spending(**{f.name: _number(facts[f.name]) for f in fields(Spending)})
+    held = facts["holds_this_model"]
     bound, no_bound = OWN_COST
     cost = bound.format(rounded_up(privacy.epsilon), rounded_up(privacy.delta, 3))
     notes = {
         IN_ADDITION.format(own=cost if privacy.is_private else no_bound): held != "all",
-        DELTAS: ledger.delta not in (None, privacy.delta) and privacy.is_private,
-        OTHER_DATA: ledger.holds_other_data,
-        ASSUMED: bool(spent.assumptions or spent.notes),
+        DELTAS: facts["has_own_delta"] and privacy.is_private,
+        OTHER_DATA: facts["has_other_data"],
+        ASSUMED: facts["has_assumptions"],
         NO_ALARM: np.isinf(spent.epsilon_total) and privacy.is_private,
     }
-    numbers = asdict(spent) | {"budget": ledger.budget, "holds_this_model": held}
-    return {
-        "sentences": [
-            holds(spent, OWN[held], held in ("all", "some")),
-            *fixed.sentences("it", budget=ledger.budget, names=("ε", "δ")),
-            *(note for note, is_said in notes.items() if is_said),
-        ],
-        "numbers": {k: "inf" if v == np.inf else v for k, v in numbers.items()},
-    }
+    return [
+        holds(spent, OWN[held], held in ("all", "some")),
+        *spent.sentences("it", budget=facts["budget"], names=("ε", "δ")),
+        *(note for note, is_true in notes.items() if is_true),
+    ]
+
+
+def are_ledger_facts(facts) -> bool:
+    """Return whether facts of a ledger are numbers and fixed reasons, and no more."""
+    words = {"accountant": ACCOUNTANTS, "unit": UNITS.values(), "holds_this_model": OWN}
+    flags = {"has_own_delta", "has_other_data", "has_assumptions"}
+    lists = {"reasons", "assumptions", "notes"}
+    numbers = [v for k, v in facts.items() if k not in {*words, *flags, *lists}]
+    return (
+        set(facts) == {f.name for f in fields(Spending)} | {*words, *flags, "budget"}
+        and facts["reasons"] == [reason for reason in REASONS if reason in facts["reasons"]]
+        and facts["assumptions"] == facts["notes"] == []
+        and all(facts[name] in known for name, known in words.items())
+        and all(v in (None, "inf") or 0 <= v < _MAX_NUMBER for v in numbers)
+        and all(isinstance(facts[name], bool) for name in flags)
+    )
+
+
+def _number(value):
+    return np.inf if value == "inf" else value
 
 
 def holds(spent, own="", is_theirs=True):

@@ -316,7 +316,7 @@ def answers(results, advised, sizes, total, unit, attackers, delta):
     release = (
         "fix method and ε in a way that looks at no result on these records, train the model again "
         "without a seed (skdpfair fit, or DPFairClassifier(random_state=None)), read its "
-        "privacy statement, and search its file for leaks (skdpfair audit artifact)"
+        "privacy statement, and verify its file (skdpfair.audit.verify_release)"
     )
     return [
         (

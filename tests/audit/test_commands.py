@@ -1,10 +1,7 @@
 """Audits from the command line: what they refuse, print and return."""
 
 import json
-import pickle
 
-import numpy as np
-import pandas as pd
 import pytest
 from click.testing import CliRunner
 
@@ -36,9 +33,6 @@ def invoke(*arguments):
         (["audit", "step", "--noise-multiplier", "1e-320"], "--noise-multiplier"),
         (["audit", "step", "--noise-multiplier", "nan"], "--noise-multiplier"),
         (["audit", "step", "--records-per-person", 0], "--records-per-person"),
-        (["audit", "artifact", "/nowhere"], "does not exist"),
-        (["audit", "artifact", "/nowhere\0"], "null byte"),
-        (["audit", "artifact", "/" + "n" * 300], "'PATH'"),
         (["demo", "--output", "/nowhere\0"], "--output"),
         (["demo", "--output", "/" + "n" * 300], "--output"),
     ],
@@ -65,35 +59,3 @@ def test_a_fit_is_watched_as_asked():
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert found["n_guesses"] == 100 and 0 < found["epsilon_lower"] <= 16
-
-
-@pytest.fixture
-def records(tmp_path):
-    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(20, 3)), columns=list("abc"))
-    rows.assign(name="x").to_csv(tmp_path / "rows.csv", index=False)
-    return rows, tmp_path
-
-
-def test_an_artefact_is_searched_for_records(records):
-    rows, folder = records
-    (folder / "model.pkl").write_bytes(pickle.dumps({"lr": 0.1, "kept": rows.to_numpy().tolist()}))
-    result = invoke("audit", "artifact", folder / "model.pkl", "--rows", folder / "rows.csv")
-    assert result.exit_code == 1 and "20 of the 20 rows" in result.output
-    (folder / "clean.pkl").write_bytes(pickle.dumps({"lr": 0.1}))
-    result = invoke("audit", "artifact", folder / "clean.pkl", "--rows", folder / "rows.csv")
-    assert result.exit_code == 0
-
-
-def test_what_is_no_csv_is_refused_without_showing_it(records):
-    folder = records[1]
-    (folder / "rows.csv").write_text('a,b\n1,2\nState-gov,1,2,3,4\n"')
-    result = invoke("audit", "artifact", folder / "rows.csv", "--rows", folder / "rows.csv")
-    assert result.exit_code == 2
-    assert "--rows" in result.output and "State-gov" not in result.output
-
-
-def test_names_that_are_no_text_are_printed(tmp_path):
-    path = tmp_path / "model\udcff.pkl"
-    path.write_bytes(pickle.dumps({"lr": 0.1}))
-    result = invoke("audit", "artifact", path)
-    assert result.exit_code == 0 and "model\\udcff.pkl" in result.output

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from skdpfair import DPFairClassifier, load_release
-from skdpfair.audit import audit_artifact
+from skdpfair.audit import verify_release
 from skdpfair.budget import PrivacyLedger
 from skdpfair.cli import main
 from skdpfair.datasets import make_two_groups
@@ -145,12 +145,14 @@ def test_a_file_that_names_no_day_and_no_fit_is_told_without(released, tmp_path)
     done = run(old)
     assert done.exit_code == 0 and "trained" not in done.stdout
     assert read_statement(old)["release"]["trained"] is None
-    assert "day of training" not in model_page(old) and audit_artifact(old).is_clean
+    verify_release(old)
+    assert "day of training" not in model_page(old)
     for name, value in [("_day", "2026-11-25 0.5"), ("_ledger_fits", {"tuple": ["Alice"]})]:
         _file.write(old, facts | {"fitted": facts["fitted"] | {name: value}}, weights)
-        assert run(old).exit_code == 1 and not audit_artifact(old).is_clean
-        with pytest.raises(ValueError, match="cannot be loaded"):
-            load_release(old)
+        assert run(old).exit_code == 1
+        for read in (load_release, verify_release):
+            with pytest.raises(ValueError, match="cannot be loaded"):
+                read(old)
 
 
 def test_a_record_of_no_private_release_is_refused(released):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from skdpfair import DPFairClassifier
-from skdpfair.audit import audit_artifact
 from skdpfair.release import load_release, release, save_release
 from skdpfair.report import model_card
 
@@ -88,4 +87,4 @@ def test_the_flavour_of_scikit_learn_takes_a_release(store, fitted):
         )
     loaded = mlflow.sklearn.load_model(logged.model_uri)
     np.testing.assert_array_equal(loaded.predict_proba(X), clf.predict_proba(X))
-    assert audit_artifact(loaded).findings == [] and loaded.privacy_ == clf.privacy_
+    assert loaded.privacy_ == clf.privacy_

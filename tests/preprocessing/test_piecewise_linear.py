@@ -1,7 +1,5 @@
 """Piecewise-linear encodings: independent values, no reading of rows, names, missing values."""
 
-import pickle
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +8,6 @@ from sklearn.preprocessing import SplineTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdpfair import DPFairClassifier
-from skdpfair.audit import audit_artifact
 from skdpfair.preprocessing import (
     PiecewiseLinearEncoder,
     check_pipeline,
@@ -148,28 +145,13 @@ def test_columns_that_are_named_like_encodings_are_refused():
         PiecewiseLinearEncoder({"pay": (0, 1e6), "pay_log": (0, 1)}).fit(table)
 
 
-def test_a_fitted_pipeline_with_named_columns_is_clean():
+def test_a_pipeline_with_named_columns_has_no_findings():
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"age": rng.integers(17, 91, 400), "gain": rng.lognormal(6, 3, 400)})
     features = public_preprocessor(BOUNDS, missing=["gain"], log_columns=["gain"])
     model = make_pipeline(features, DPFairClassifier(epsilon=8.0, max_steps=3))
     model.fit(table, np.arange(400) % 2)
     assert check_pipeline(model).findings == []
-    for form in (model, pickle.dumps(model), pickle.dumps(features)):
-        report = audit_artifact(form)
-        assert report.is_clean, report
-
-
-@pytest.mark.parametrize("parameter", ["missing", "log_columns"])
-def test_the_columns_of_a_file_are_columns(parameter):
-    names = [f"column {j}" for j in range(60)]
-    encoder = PiecewiseLinearEncoder(dict.fromkeys(names, (0, 1)), **{parameter: names})
-    encoder.fit(pd.DataFrame(np.zeros((1, 60)), columns=names))
-    assert audit_artifact(pickle.dumps(encoder)).is_clean
-    rng = np.random.default_rng(0)
-    for planted in ([f"Maria {j}" for j in range(60)], list(rng.random(60)), names * 2):
-        encoder.set_params(**{parameter: planted})
-        assert not audit_artifact(pickle.dumps(encoder)).is_clean
 
 
 @pytest.mark.parametrize(
@@ -215,7 +197,6 @@ def test_a_linear_model_learns_a_curve_that_scaled_columns_hide():
         model = make_pipeline(features, DPFairClassifier(epsilon=1.0, random_state=0))
         assert check_pipeline(model).findings == []
         scores[encoding] = model.fit(table, y).score(table, y)
-        assert audit_artifact(model).is_clean
     assert scores["auto"] > 0.9 > 0.7 > scores["linear"]
 
 

@@ -16,7 +16,7 @@ from sklearn.model_selection import GridSearchCV
 from skdpfair import DPFairClassifier, Groups, get_method, metrics, plotting
 from skdpfair.analysis import gradient_bias, robust_accuracy, step_risk_terms
 from skdpfair.attacks import PGD
-from skdpfair.audit import audit_artifact, audit_fit
+from skdpfair.audit import audit_fit
 from skdpfair.budget import PrivacyLedger
 from skdpfair.model_selection import DPRandomizedSearch, GroupScorer, sweep
 from skdpfair.preprocessing import (
@@ -302,7 +302,6 @@ CASES = {
     "file of a group": lambda f, t: read(table_file(t, sex=planted(GROUPS))),
     "file of a text for a number": lambda f, t: read(table_file(t, age=planted(ODD))),
     "file without a header": lambda f, t: read(without_header(t)),
-    "rows to look for": lambda f, t: audit_artifact([1, 2], rows=cells(SECRET)),
 }
 
 

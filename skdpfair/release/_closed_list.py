@@ -1,0 +1,293 @@
+"""The closed list of a release: the facts that it holds, and the values that these may have.
+
+Whoever writes a release takes the names from here, and whoever verifies one the tests: a value may
+have the right name and type, and be records all the same.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable
+from inspect import signature
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from skdpfair.engine.losses import REGRESSION
+from skdpfair.features import Scattering2D
+from skdpfair.inputs.groups import Groups, group_names
+from skdpfair.inputs.targets import range_of
+from skdpfair.mechanism import Method
+from skdpfair.networks import CNN, MLP, Factory
+from skdpfair.preprocessing import TableSchema
+from skdpfair.privacy import ACCOUNTANTS, NOT_ACCOUNTED, PrivacyReport
+from skdpfair.privacy import statement as words
+from skdpfair.release._objects import CLASSES, NETWORKS
+from skdpfair.release._read_statement import are_ledger_fits, is_day
+from skdpfair.training.privacy_report import STEPS_BEFORE
+from skdpfair.training.spec import optimizer_of
+
+NOTED = "{}: not in this copy, but whoever fitted could look at it"
+_REAL: Any = Real  # numbers of this type cannot be compared, as mypy sees it
+_HELD = {words.DIAGNOSTICS_HELD, words.REFERENCE_HELD}
+_ASSUMPTIONS = {t for u in words.PROTECTED for t in words.in_unit(words.ASSUMPTIONS.values(), u)}
+_NOT_ACCOUNTED = {*NOT_ACCOUNTED, words.WEIGHTS_FROM_OTHERS, *map(NOTED.format, _HELD)}
+_NOT_ACCOUNTED |= {*words.in_unit(_NOT_ACCOUNTED, "person")}
+_FROZEN = re.compile(
+    r"{}[\d,]{{1,15}}{}[0-9a-f]{{16}}{}".format(
+        *map(re.escape, re.split(r"{.*?}", words.FROZEN)),
+    )
+)
+_PHRASE = re.compile(r"[a-zA-Z_ ,+()-]*(\d{1,10}[a-zA-Z_ ,+()-]+){0,3}\d{0,10}")
+_FEATURES = re.compile(
+    r"Scattering2D\([\w=, '()]{0,120}\), which learns nothing"
+    r"|FrozenFeatures\([\w. -]{1,80}\), sha256 [0-9a-f]{16}, public by declaration"
+)
+_NUMBER = re.compile(r"\s*[-+]?\d*\.\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
+MAX_LEVELS = 1000
+_MAX_FITS, _MAX_SIZES, _MAX_ENTRIES, _MAX_NAME = 64, 16, 4, 100  # fits of a warm start
+
+
+def passes(test, *values) -> bool:
+    """Return whether values pass a test; what breaks it does not."""
+    try:
+        return bool(test(*values))
+    except Exception:  # of a hostile value's own making
+        return False
+
+
+def is_whole(value) -> bool:
+    """Return whether a value is one whole number >= 0."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
+
+
+def is_word(value) -> bool:
+    """Return whether a value is a text short enough for a name."""
+    return isinstance(value, str) and len(value) <= _MAX_NAME
+
+
+def is_phrase(value) -> bool:
+    """Return whether a value is words, with a few whole numbers among them, or None."""
+    return value is None or (len(value) <= 3 * _MAX_NAME and bool(_PHRASE.fullmatch(value)))
+
+
+def is_name(value) -> bool:
+    """Return whether a value is a short text that is no measurement."""
+    return is_word(value) and not _NUMBER.fullmatch(value)
+
+
+def is_scalar(value) -> bool:
+    """Return whether a value is None, a number, a word or a class."""
+    plain = value is None or isinstance(value, (float, type)) or is_word(value)
+    return plain or (isinstance(value, _REAL) and abs(value) < 2**53)
+
+
+def is_setting(value) -> bool:
+    """Return whether a value is a scalar, a few sizes or words, or an object of settings."""
+    if isinstance(value, (list, tuple)):
+        few = len(value) <= 2 or not any(isinstance(v, float) for v in value)
+        return few and len(value) <= _MAX_SIZES and all(map(is_scalar, value))
+    if type(value) in (*CLASSES.values(), Scattering2D):
+        return all(map(is_setting, value.get_params(deep=False).values()))
+    return is_scalar(value)
+
+
+def is_level(value) -> bool:
+    """Return whether a value may be one of a public set."""
+    if isinstance(value, str):
+        return is_name(value)
+    if isinstance(value, _REAL):
+        return value != value or (value == int(value) and abs(value) < 2**53)
+    return isinstance(value, (pd.Interval, pd.Timestamp)) or value in (None, pd.NA, pd.NaT)
+
+
+def are_levels(values) -> bool:
+    """Return whether values may be a public set, such as groups: different, no measurements."""
+    flat, values = np.ndim(values) < 2 or not isinstance(values, np.ndarray), list(values)
+    if not flat or len(values) > MAX_LEVELS or len(set(map(repr, values))) < len(values):
+        return False
+    spread = [v for v in values if isinstance(v, _REAL) and v == v]
+    if len(spread) > _MAX_SIZES and max(spread) - min(spread) > 4 * len(spread):
+        return False  # numbers of records, say
+    if any(isinstance(v, (tuple, list)) for v in values):
+        columns = list(zip(*values, strict=True))  # intersections, which fill a quarter of a grid
+        sizes = [len(set(map(repr, column))) for column in columns]
+        crossed = max(sizes) <= max(8, len(values) / 2) and 4 * len(values) >= np.prod(sizes)
+        each = all(is_level(v) for column in columns for v in column)
+        return 2 <= len(sizes) <= 8 and bool(crossed) and each
+    intervals = [v for v in values if isinstance(v, pd.Interval)]
+    return all(map(is_level, values)) and len(intervals) <= 4 * _MAX_SIZES
+
+
+def is_features(text) -> bool:
+    """Return whether a text says what computed public features, or is None."""
+    return text is None or bool(_FEATURES.fullmatch(text))
+
+
+def is_report(report, groups=None, n_fits=1) -> bool:
+    """Return whether a report, of so many fits with these groups, holds what reports do."""
+    numbers = [report.epsilon, report.delta, report.noise_multiplier, report.sample_rate]
+    numbers += [
+        report.expected_batch_size,
+        report.max_grad_norm or 0,
+        report.max_sample_weight or 0,
+        *(report.selection_curve or ()),
+    ]
+    whole = [report.steps, report.n_samples or 0, report.records_per_person or 0]
+    whole.append(report.max_records_per_unit or 0)
+    by_group, entries = report.group_epsilons or {}, report.ledger.entries
+    frozen = set(report.assumptions) - _ASSUMPTIONS  # of each fit at most one
+    return (
+        isinstance(report, PrivacyReport)
+        and all(isinstance(v, _REAL) and not v < 0 for v in (*numbers, *by_group.values()))
+        and all(map(is_whole, whole))
+        and all(isinstance(v, bool) for v in (report.is_private, report.seeded))
+        and are_levels(by_group)
+        and (groups is None or set(group_names(by_group)) <= set(group_names(groups)))
+        and all(map(is_phrase, (report.method, report.what, report.stop, report.proof)))
+        and is_features(report.features)
+        and report.accountant in ACCOUNTANTS
+        and report.adjacency in words.ADJACENCY_IN_WORDS
+        and set(report.holds) <= _HELD
+        and _is_list(report.assumptions)
+        and len(frozen) <= n_fits
+        and all(map(_FROZEN.fullmatch, frozen))
+        and all(map(is_not_accounted, report.not_accounted))
+        and len(entries) <= _MAX_ENTRIES * n_fits
+        and all(map(_is_entry, entries))
+    )
+
+
+def is_not_accounted(text) -> bool:
+    """Return whether a text is one of those that say what epsilon does not cover."""
+    start, end = STEPS_BEFORE.split("{}")
+    is_named = text.startswith(start) and text.endswith(end) and len(text) <= 4 * _MAX_NAME
+    return text in _NOT_ACCOUNTED or is_named
+
+
+def _is_entry(entry) -> bool:
+    is_small = len(entry.noise_multipliers) <= 8 and len(entry.group_rates or ()) <= MAX_LEVELS
+    return is_small and is_phrase(entry.what)
+
+
+def _is_list(value) -> bool:
+    """Return whether a value is no dict that hides its values."""
+    return type(value) in (list, tuple, np.ndarray)
+
+
+def _is_method(value, estimator) -> bool:
+    if not isinstance(value, Method):
+        return False
+    value._validate_params()
+    arrays = [v for v in value.get_params(deep=False).values() if np.ndim(v)]
+    return all(np.size(v) <= MAX_LEVELS and np.min(v) >= 0 and np.max(v) <= 1 for v in arrays)
+
+
+def _is_module(value, estimator) -> bool:
+    """Return whether a parameter names the module, or holds what the module was made with."""
+    if isinstance(value, (MLP, CNN)):
+        params = estimator.net_.module.params
+        own = value.get_params().items()
+        return is_setting(value) and all(np.array_equal(v, params.get(k, ())) for k, v in own)
+    return value in NETWORKS.values() or is_setting(value)
+
+
+def _is_optimizer(value, estimator) -> bool:
+    if not isinstance(value, Factory):
+        return is_scalar(value)
+    known = set(signature(optimizer_of(value).make).parameters)
+    return is_scalar(value.make) and set(value.params) <= known and _are_settings(value.params)
+
+
+def _are_settings(params) -> bool:
+    return all(map(is_setting, params.values()))
+
+
+def _are_groups(value, estimator) -> bool:
+    if not isinstance(value, Groups):
+        return is_setting(value)
+    levels = value.levels is None or (_is_list(value.levels) and are_levels(value.levels))
+    return levels and is_setting(value.columns) and is_scalar(value.as_feature)
+
+
+def _are_class_weights(value, estimator) -> bool:
+    known = set(value) <= set(np.asarray(estimator.classes_, object))
+    return known and all(isinstance(v, _REAL) for v in value.values())
+
+
+def _are_classes(value, estimator) -> bool:
+    """Return whether values are the classes of the fit, which are as many as the outputs."""
+    values, classes = (np.asarray(v, object).tolist() for v in (value, estimator.classes_))
+    is_set = _is_list(value) and len(values) == len(set(values))
+    return is_set and set(values) == set(classes) and all(map(is_level, values))
+
+
+def _are_names(value, estimator) -> bool:
+    """Return whether values name the features: short texts, no numbers, each once."""
+    names, n_features = list(value), estimator.n_features_in_
+    is_set = np.ndim(value) == 1 and len(set(names)) == len(names) == n_features
+    return is_set and all(map(is_name, names))
+
+
+def _is_n_features(value, estimator) -> bool:
+    features = estimator.features_
+    shape = estimator.net_.module.in_shape if features is None else features.in_shape_
+    return is_whole(value) and shape[:1] == (value - len(estimator._group_positions),)
+
+
+def _are_positions(value, estimator) -> bool:
+    columns = set(range(estimator.n_features_in_))
+    return len(set(value)) == len(value) and set(value) <= columns
+
+
+def _is_scattering(value, estimator) -> bool:
+    return type(value) is Scattering2D and _are_settings(vars(value))
+
+
+def _is_schema(value, estimator) -> bool:
+    return TableSchema.from_dict(tomllib.loads(value)).to_toml() == value
+
+
+def _is_scalar(value, estimator) -> bool:
+    return is_scalar(value)
+
+
+# of the parameters that are more than a scalar, and of all fitted attributes of a release: whether
+# an estimator that was loaded may have a value; None passes
+PARAMETERS: dict[str, Callable[[Any, Any], bool]] = {
+    "method": lambda v, e: is_word(v) or _is_method(v, e),
+    "module": _is_module,
+    "optimizer": _is_optimizer,
+    "group_col": _are_groups,
+    "persons": lambda v, e: is_setting(v),
+    "attack": lambda v, e: is_setting(v),
+    "augment": lambda v, e: is_setting(v),
+    "classes": _are_classes,
+    "class_weight": _are_class_weights,
+    "y_range": lambda v, e: range_of(v) == e.y_range_,
+    "loss": lambda v, e: v in REGRESSION,
+    "device": lambda v, e: is_word(str(v)),
+}
+FITTED: dict[str, Callable[[Any, Any], bool]] = {
+    "classes_": _are_classes,
+    "y_range_": lambda v, e: v == range_of(v),
+    "groups_": lambda v, e: _is_list(v) and are_levels(v),
+    "n_features_in_": _is_n_features,
+    "feature_names_in_": _are_names,
+    "method_": _is_method,
+    "privacy_": lambda v, e: is_report(v, e.groups_, e._n_fits),
+    "features_": _is_scattering,
+    **dict.fromkeys(("lr_", "batch_size_", "n_steps_", "n_iter_"), _is_scalar),
+    **dict.fromkeys(("signal_to_noise_", "_settled", "_charged"), _is_scalar),
+    "_n_fits": lambda v, e: is_whole(v) and v <= _MAX_FITS,
+    "_group_positions": _are_positions,
+    "_ledger_fits": lambda v, e: len(v) == e._n_fits and are_ledger_fits(v),
+    "_day": lambda v, e: is_day(v),
+    "_persons": _is_scalar,
+    "_variables": lambda v, e: len(v) <= 9 and all(map(is_name, v)),
+    "_schema": _is_schema,
+}
+# what only some estimators have
+OPTIONAL = {"feature_names_in_", "features_", "_charged", "classes_", "y_range_", "_ledger_fits"}
+OPTIONAL |= {"_day", "_persons", "_variables", "_schema"}
