@@ -13,9 +13,9 @@ import pandas as pd
 import torch
 
 from benchmarks import pages
+from benchmarks.papers.clipping import gradient_bias
 from benchmarks.papers.images import fetch_cifar10
 from benchmarks.papers.knolle import BATCH, DELTA, METHODS, NOISE, copied, training
-from skdpfair.analysis import gradient_bias
 from skdpfair.privacy import Release, epsilon
 
 

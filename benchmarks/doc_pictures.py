@@ -14,7 +14,7 @@ from skdpfair import DPFairClassifier
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.metrics import group_table
 from skdpfair.model_selection import sweep
-from skdpfair.plotting import plot_privacy_cost
+from skdpfair.plotting import PrivacyCostDisplay
 from skdpfair.preprocessing import public_preprocessor
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
@@ -26,7 +26,7 @@ def start(x, train, x_test, test):
     models = {"reference": clf.reference_.predict(x_test), "private": clf.predict(x_test)}
     groups = test.sensitive_features["sex"]
     table = group_table(test.target, models, reference="reference", sensitive_features=groups)
-    figure = plot_privacy_cost(table).get_figure()
+    figure = PrivacyCostDisplay(table).plot().figure_
     figure.savefig(IMAGES / "start.png", dpi=150, bbox_inches="tight")
 
 

@@ -15,7 +15,7 @@ Tag: reference.
 from skdpfair import DPFairClassifier
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.metrics import group_table
-from skdpfair.plotting import plot_privacy_cost
+from skdpfair.plotting import PrivacyCostDisplay
 from skdpfair.preprocessing import public_preprocessor
 
 preprocessor = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES)
@@ -42,4 +42,4 @@ print(table.T.round(3))
 # The figure shows the accuracy that each sex loses to privacy. It is well below one percentage
 # point.
 
-plot_privacy_cost(table)
+PrivacyCostDisplay(table).plot().figure_.show()

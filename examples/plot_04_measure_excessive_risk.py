@@ -25,12 +25,7 @@ from sklearn.model_selection import train_test_split
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.analysis import GroupRecorder
 from skdpfair.datasets import ADULT_BOUNDS, load_adult
-from skdpfair.plotting import (
-    CurvatureDisplay,
-    GroupLossDisplay,
-    RiskBoundDisplay,
-    RiskTermsDisplay,
-)
+from skdpfair.plotting import GroupLossDisplay
 
 warnings.filterwarnings("ignore", message="random_state=0 makes the noise reproducible")
 table = load_adult(dropna=True).frame.drop(columns="fnlwgt")
@@ -75,7 +70,7 @@ loss = GroupLossDisplay.from_estimator(clf).plot()
 # first. The terms with a star turn the step before they shorten it, and give a different result
 # than the terms without a star.
 
-terms = RiskTermsDisplay(clf.diagnostics_).plot()
+terms = GroupLossDisplay(clf.diagnostics_, ["direction", "magnitude", "noise"]).plot()
 columns = ["clip", "magnitude", "direction", "magnitude_star", "direction_star"]
 men = clf.diagnostics_.query("group == 'male'").set_index("step")[columns]
 print((1000 * men).round(2))  # in thousandths of a nat
@@ -83,15 +78,23 @@ print((1000 * men).round(2))  # in thousandths of a nat
 # %%
 # The difference between men and women, with the lower bounds of Tran et al. and of Proposition 3.
 
-bounds = RiskBoundDisplay(recorder.pairs_, "male", "female").plot()
+pairs = recorder.pairs_.query("group_a == 'male'").set_index("step")
+figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
+panels = {"clip_difference": "tran_bound", "direction_difference": "prop3_bound"}
+for ax, columns in zip(axes, panels.items(), strict=True):
+    pairs[list(columns)].plot(ax=ax, style=["-", "--"], ylabel="risk, men minus women, nats")
+    ax.axhline(0.0, color="0.6", linewidth=0.8)
 
 # %%
 # The learning rate is far below the limit up to which the bounds are proved for convex losses.
 
-curvature = CurvatureDisplay(clf.diagnostics_).plot()
+curvature = GroupLossDisplay(clf.diagnostics_, ["lambda_max"]).plot()
+curvature.axes_[0].axhline(1 / clf.lr_, color="0.3", linestyle="--", label="1 / learning rate")
+curvature.axes_[0].set_yscale("log")
+curvature.axes_[0].legend()
 
 if len(sys.argv) > 1:  # a folder for the pictures of the docs
     terms.figure_.savefig(f"{sys.argv[1]}/risk_terms.png", dpi=110)
-    bounds.figure_.savefig(f"{sys.argv[1]}/risk_bounds.png", dpi=110)
+    figure.savefig(f"{sys.argv[1]}/risk_bounds.png", dpi=110)
 else:
     plt.show()

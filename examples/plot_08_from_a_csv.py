@@ -19,7 +19,6 @@ import pandas as pd
 from skdpfair import DPFairClassifier, Groups, load_release
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.metrics import group_table
-from skdpfair.plotting import plot_group_accuracy
 from skdpfair.preprocessing import TableSchema, outside_public
 from skdpfair.release import schema_of
 
@@ -96,4 +95,5 @@ accuracy = group_table(
     y_test, predictions, reference="without privacy", sensitive_features=sex_test["sex"]
 )
 print(accuracy.T.round(3))
-ax = plot_group_accuracy(accuracy)
+bars = 100 * accuracy.filter(like="accuracy[").rename(columns=lambda name: name[9:-1])
+ax = bars.plot.bar(rot=0, ylabel="accuracy, %")

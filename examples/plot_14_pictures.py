@@ -23,7 +23,6 @@ from skdpfair import DPFairClassifier
 from skdpfair.features import Scattering2D
 from skdpfair.metrics import privacy_cost
 from skdpfair.model_selection import sweep
-from skdpfair.plotting import plot_group_bars
 
 
 def draw(n, seed):
@@ -80,7 +79,7 @@ table = MetricFrame(
     sample_params={"privacy cost": {"y_ref": reference.predict(X_test)}},
 )
 print(table.by_group.round(3))
-plot_group_bars(100 * table.by_group, ["accuracy", "privacy cost"], ylabel="%")
+(100 * table.by_group)[["accuracy", "privacy cost"]].plot.bar(rot=0, ylabel="%")
 
 # %%
 # A sweep computes the features once and compares methods and budgets.

@@ -14,14 +14,8 @@ from skdpfair.inputs.groups import group_names
 from skdpfair.plotting import (
     GroupLossDisplay,
     PrivacyCostDisplay,
-    RiskBoundDisplay,
     ShapeDisplay,
     TradeoffDisplay,
-    plot_group_accuracy,
-    plot_group_bars,
-    plot_group_measure,
-    plot_privacy_cost,
-    plot_tradeoff,
 )
 from skdpfair.preprocessing import TableSchema, public_preprocessor
 from skdpfair.release import load_release, schema_of
@@ -55,112 +49,64 @@ def table():
     return table
 
 
-def bar_labels(ax):
-    return [text.get_text() for text in ax.texts]
+def drawn(table, ax=None):
+    return PrivacyCostDisplay(table).plot(ax).ax_
 
 
-def test_accuracy_shows_every_model_and_group_in_per_cent(table):
-    ax = plot_group_accuracy(table)
-    assert [tick.get_text() for tick in ax.get_xticklabels()] == list(table.index)
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["Female", "Male"]
-    assert bar_labels(ax) == ["93.0", "92.1", "93.0", "81.0", "75.2", "80.0"]
-
-
-def test_the_zoom_of_the_accuracy_axis_is_marked_and_the_bars_end_at_the_values(table):
-    ax = plot_group_accuracy(table)
-    assert ax.get_ylim()[0] == 70
-    assert "axis starts at 70" in ax.get_ylabel()
-    assert len(ax.lines) == 1
-    assert max(bar.get_y() + bar.get_height() for bar in ax.patches) == pytest.approx(93)
-    whole = plot_group_accuracy(table * 0.1)
-    assert whole.get_ylim()[0] == 0
-    assert "starts" not in whole.get_ylabel()
-    assert not whole.lines
+def texts(items):
+    return [item.get_text() for item in items]
 
 
 def test_cost_leaves_the_reference_out_and_has_a_zero_line(table):
-    ax = plot_privacy_cost(table)
-    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["dpsgd", "global_adapt"]
-    assert bar_labels(ax) == ["+0.9", "+0.0", "+5.8", "\N{MINUS SIGN}1.0"]
-    assert "percentage points" in ax.get_ylabel()
+    ax = drawn(table)
+    assert texts(ax.get_yticklabels()) == ["Female", "Male"]
+    assert texts(ax.get_legend().get_texts()) == ["dpsgd", "global_adapt"]
+    assert texts(ax.texts) == ["+0.9", "+5.8", "+0.0", "\N{MINUS SIGN}1.0"]
+    assert "percentage points" in ax.get_xlabel()
     assert "against sgd" in ax.get_title(loc="left")
-    assert list(ax.lines[0].get_ydata()) == [0, 0]
+    assert list(ax.lines[0].get_xdata()) == [0, 0]
 
 
 def test_cost_without_a_known_reference_shows_all(table):
     table.attrs.clear()
-    assert len(plot_privacy_cost(table).get_xticklabels()) == 3
+    assert len(drawn(table).get_legend().get_texts()) == 3
 
 
 def test_a_tiny_cost_does_not_fill_the_axes(table):
-    assert plot_privacy_cost(table / 1000).get_ylim()[1] == 1
+    assert drawn(table / 1000).get_xlim()[1] == 1
 
 
-def test_given_axes_are_used_and_no_figure_is_opened(table):
+def test_passed_axes_are_used_and_no_figure_is_opened(table):
     figure, axes = plt.subplots(1, 2)
-    assert plot_group_accuracy(table, axes[0]) is axes[0]
-    assert plot_privacy_cost(table, ax=axes[1]) is axes[1]
+    assert drawn(table, axes[0]) is axes[0]
     assert plt.get_fignums() == [figure.number]
 
 
-@pytest.mark.parametrize("n_groups", [1, 5, 9])
+@pytest.mark.parametrize("n_groups", [1, 5, 10])
 @pytest.mark.parametrize("n_models", [1, 6])
 @pytest.mark.parametrize("name", ["dpsgd {}", "a model with a long name {}"])
 def test_nothing_overlaps_or_leaves_the_picture(n_groups, n_models, name):
-    columns = {f"accuracy[group {g}]": [0.8 + g / 100] * n_models for g in range(n_groups)}
+    columns = {f"privacy_cost[group {g}]": [0.01 * g] * n_models for g in range(n_groups)}
     rows = pd.DataFrame(columns, index=[name.format(i) for i in range(n_models)])
-    ax = plot_group_accuracy(rows)
+    ax = drawn(rows)
     ax.figure.canvas.draw()
-    boxes = [text.get_window_extent() for text in ax.texts]
-    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
     page, legend = ax.figure.bbox, ax.get_legend().get_window_extent()
-    title = ax._left_title.get_window_extent()
-    for box in (legend, title, ax.yaxis.label.get_window_extent()):
+    ticks = [tick.get_window_extent() for tick in ax.get_yticklabels()]
+    for boxes in (ticks, [text.get_window_extent() for text in ax.texts]):
+        assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
+    for box in (legend, ax._left_title.get_window_extent(), *ticks):
         assert page.x0 <= box.x0 and box.x1 <= page.x1
         assert page.y0 <= box.y0 and box.y1 <= page.y1
-    assert not legend.overlaps(title)
-    if name == "dpsgd {}":
-        ticks = [tick.get_window_extent() for tick in ax.get_xticklabels()]
-        assert not any(a.overlaps(b) for a, b in pairwise(ticks))
-
-
-def test_missing_values_draw_no_label():
-    rows = pd.DataFrame({"a": [1.0, float("nan")], "b": [2.0, 3.0]})
-    assert bar_labels(plot_group_bars(rows, {"a": "A", "b": "B"})) == ["1.0", "", "2.0", "3.0"]
-
-
-def test_more_than_six_groups_lie_with_a_name_each():
-    columns = [f"privacy_cost[Female, group {g}]" for g in range(10)]
-    rows = pd.DataFrame([range(10)], columns=columns, index=["dpsgd"]) / 100
-    ax = plot_privacy_cost(rows)
-    assert [t.get_text() for t in ax.get_yticklabels()] == [c[13:-1] for c in columns]
-    assert [bar.get_width() for bar in ax.patches] == pytest.approx(range(10))
-    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["dpsgd"]
-    assert "percentage points" in ax.get_xlabel()
-    ax.figure.canvas.draw()
-    assert ax.get_window_extent().width > ax.figure.bbox.width / 2
-    boxes = [t.get_window_extent() for t in ax.get_yticklabels()]
-    assert min(box.x0 for box in boxes) >= 0
-    assert not any(a.overlaps(b) for a, b in pairwise(boxes))
-
-
-def test_numbers_that_would_overlap_are_left_out():
-    rows = pd.DataFrame([[80.0, 80.1, 80.2]] * 4, columns=list("abc"), index=list("wxyz"))
-    assert all(text.get_visible() for text in plot_group_bars(rows, list("abc")).texts)
-    _, axes = plt.subplots(1, 4, figsize=(8, 3))
-    shown = [t for t in plot_group_bars(rows, list("abc"), ax=axes[0]).texts if t.get_visible()]
-    boxes = [text.get_window_extent() for text in shown]
-    assert 0 < len(shown) < 12
-    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
 
 
 def test_a_group_without_test_records_is_named(table):
-    table["privacy_cost[rare]"] = float("nan")
-    legend = plot_privacy_cost(table).get_legend().get_texts()
-    assert [text.get_text() for text in legend] == ["Female", "Male", "rare (no test records)"]
+    table["privacy_cost[rare]"] = [0.0, float("nan"), float("nan")]
+    ax = drawn(table)
+    assert texts(ax.get_yticklabels()) == ["Female", "Male", "rare (no test records)"]
+    assert texts(ax.texts)[2] == ""
     table.loc[:, table.columns.str.startswith("privacy_cost[")] = float("nan")
     with pytest.raises(ValueError, match="no number to draw"):
-        plot_privacy_cost(table)
+        drawn(table)
 
 
 def curve(epsilons, means):
@@ -274,45 +220,40 @@ def test_displays_of_models_refuse_others(display):
 )
 def test_no_name_of_a_group_breaks_a_plot_or_is_left_out(pair):
     frame = pd.DataFrame({"step": [0, 0, 1, 1], "group": [*pair, *pair], "loss": 1.0})
-    ax, _ = GroupLossDisplay(frame.assign(gradient_norm=1.0)).plot().axes_
-    table = pd.DataFrame({f"accuracy[{name}]": [0.5] for name in group_names(pair)}, ["$\\frac$"])
-    names = [text.get_text().strip() for text in plot_group_accuracy(table).get_legend().texts]
-    assert [text.get_text().strip() for text in ax.texts] == names
+    losses, _ = GroupLossDisplay(frame.assign(gradient_norm=1.0)).plot().axes_
+    costs = {f"privacy_cost[{name}]": [0.5] for name in group_names(pair)}
+    ax = drawn(pd.DataFrame(costs, ["$\\frac$"]))
+    names = [text.strip() for text in texts(ax.get_yticklabels())]
+    assert [text.strip() for text in texts(losses.texts)] == names
     assert names[0] in (r"\$\frac\$", "(missing)", "1", "x, y") and names[0] != names[1]
-    rows = frame.groupby("step")["group"].agg(list).tolist()
-    rows = pd.DataFrame(rows, columns=["group_a", "group_b"]).assign(step=[0, 1])
-    rows = rows.reindex(columns=RiskBoundDisplay.columns).fillna(0.5)
-    for figure in (ax.figure, RiskBoundDisplay(rows).plot().figure_, plt.gcf()):
+    assert texts(ax.get_legend().get_texts()) == [r"\$\frac\$"]
+    for figure in (losses.figure, ax.figure):
         figure.draw_without_rendering()
 
 
 def test_losses_are_dressed_like_the_others():
     frame = pd.DataFrame({"step": [0, 1], "group": "a", "loss": [1.0, 0.5], "gradient_norm": 1.0})
-    axes = GroupLossDisplay.from_results(frame).plot().axes_
+    axes = GroupLossDisplay(frame).plot().axes_
     titles = [ax.get_title(loc="left") for ax in axes]
     assert titles == ["Loss (not private)", "Gradient norm (not private)"]
 
 
 def test_wrong_tables_are_named(table):
-    with pytest.raises(ValueError, match=r"lacks the columns \['x'\]"):
-        plot_group_bars(table, ["x"])
-    with pytest.raises(ValueError, match="at least one row"):
-        plot_privacy_cost(table.loc[["sgd"]])
-    for plot, measure in ((plot_group_accuracy, "accuracy"), (plot_privacy_cost, "privacy_cost")):
-        with pytest.raises(ValueError, match=rf"columns {measure}\[GROUP\].*group_table"):
-            plot(table[["privacy_cost_difference"]])
+    for wrong in (table.loc[["sgd"]], table[["privacy_cost_difference"]]):
+        with pytest.raises(ValueError, match=r"columns privacy_cost\[GROUP\].*group_table"):
+            drawn(wrong)
 
 
 def test_without_matplotlib_the_extra_is_named(table, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r'pip install "skdpfair\[plot\]"'):
-        plot_group_accuracy(table)
+        drawn(table)
 
 
 @pytest.mark.parametrize("ax", [1, pd.DataFrame()])
-def test_what_is_no_axes_is_refused_by_name(ax):
+def test_what_is_no_axes_is_refused_by_name(table, ax):
     with pytest.raises(TypeError, match=r"^ax must be matplotlib's Axes or None"):
-        plot_group_bars(pd.DataFrame({"F": [1.0]}), ["F"], ax=ax)
+        drawn(table, ax)
 
 
 def shaped(classifier, n_classes=2):
@@ -440,29 +381,3 @@ def test_every_measure_of_predictions_has_a_curve_in_its_unit():
         TradeoffDisplay.from_predictions(y_true, models, sensitive_features=groups, y_prob={})
     with pytest.raises(ValueError, match="measure must be one of"):
         TradeoffDisplay({}, "auc").plot()
-
-
-def test_bars_of_losses_start_at_zero_and_those_of_shares_are_per_cent():
-    rows = pd.DataFrame(
-        {"log_loss[F]": [0.51], "log_loss[M]": [0.6], "roc_auc[F]": [0.91]}, index=["dpsgd"]
-    )
-    ax = plot_group_measure(rows, "log_loss")
-    assert ax.get_ylabel() == "log loss (nats)" and ax.get_ylim()[0] == 0
-    assert [text.get_text() for text in ax.texts] == ["0.510", "0.600"]
-    assert "axis starts at 80" in plot_group_measure(rows, "roc_auc").get_ylabel()
-    with pytest.raises(ValueError, match=r"columns selection_rate\[GROUP\]"):
-        plot_group_measure(rows, "selection_rate")
-
-
-@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
-def test_the_trade_off_of_a_report_is_drawn(two_groups):
-    clf = DPFairClassifier("dpsgd", epsilon=2.0, module="logistic", max_steps=5)
-    privacy = clf.fit(two_groups.data, two_groups.target).privacy_
-    ax = plot_tradeoff(privacy, false_alarm_rate=0.05)
-    rates, found = ax.lines[0].get_data()
-    assert np.asarray(found) == pytest.approx(100 - 100 * privacy.false_negative_rate(rates / 100))
-    assert ax.lines[2].get_data()[1] == [100 * privacy.detection_rate(0.05)]
-    assert "5 % false alarms" in ax.texts[-1].get_text()
-    plt.close("all")
-    with pytest.raises(TypeError, match=r"report must be a PrivacyReport.*Pass clf.privacy_"):
-        plot_tradeoff(clf)

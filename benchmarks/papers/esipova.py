@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from benchmarks.papers import data, fitting
+from benchmarks.papers.clipping import train_with_error
 from benchmarks.papers.study import (
     LOSS,
     OTHER,
@@ -18,7 +19,7 @@ from benchmarks.papers.study import (
     less_apart,
     printed,
 )
-from skdpfair.analysis import GroupRecorder, train_with_error
+from skdpfair.analysis import GroupRecorder
 from skdpfair.methods import get_method
 from skdpfair.networks import Factory, small_cnn
 from skdpfair.plotting._axes import PALETTE, dress
@@ -632,25 +633,25 @@ class Table1(Study):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(run.seed)
             module = small_cnn((28, 28), 10).to(device)
-        found = train_with_error(
+        module, losses = train_with_error(
             module,
             split.x,
             split.y,
-            get_method("dpsgd", max_grad_norm=run.settings["C"]),
+            split.group,
             error=run.settings["error"],
             lr=run.settings["lr"],
+            bound=run.settings["C"],
             n_epochs=run.settings["epochs"],
-            sensitive_features=split.group,
-            random_state=run.seed,
+            seed=run.seed,
         )
         with torch.no_grad():
             x = torch.from_numpy(split.x_test).to(device)
-            predicted = torch.cat([found.module(part).argmax(1) for part in x.split(1000)])
+            predicted = torch.cat([module(part).argmax(1) for part in x.split(1000)])
         right = predicted.cpu().numpy() == split.y_test
         return {
             f"accuracy_{digit}": 100 * float(right[split.y_test == digit].mean())
             for digit in (2, 8)
-        } | {f"loss_{digit}": float(found.losses.loc[str(digit), "loss"]) for digit in (2, 8)}
+        } | {f"loss_{digit}": float(losses[str(digit)]) for digit in (2, 8)}
 
     def cells(self, rows):
         """Yield accuracies and losses, beside the table's."""

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from benchmarks.papers.clipping import gradient_bias
 from benchmarks.papers.images import fetch_cifar10
 from benchmarks.papers.study import OTHER, Study, cell, claim
-from skdpfair.analysis import gradient_bias
 from skdpfair.engine import Batch, PoissonSampler, Streams, private_step, select_strategy
 from skdpfair.mechanism import Mechanism, Task
 from skdpfair.methods import get_method

@@ -2,7 +2,6 @@
 
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -19,23 +18,19 @@ _LONG = 1e12  # a norm that any method clips
 
 @dataclass(frozen=True)
 class _Noiseless(Mechanism):
-    """A mechanism without noise on the gradient, and with that of its queries or none."""
+    """A mechanism without noise on the gradient; the noise of its queries is that of training."""
 
     noisy: Mechanism
-    has_noisy_queries: bool
 
-    @cached_property
+    @property
     def queries(self):
         """The queries of the mechanism in training."""
-        found = self.noisy.queries
-        if self.has_noisy_queries:
-            return found
-        return tuple(replace(query, noise_multiplier=0.0) for query in found)
+        return self.noisy.queries
 
 
-def noiseless(mechanism: Mechanism, *, has_noisy_queries: bool = True) -> Mechanism:
-    """Return the mechanism without noise on the gradient; its queries keep theirs or not."""
-    return _Noiseless(mechanism.method, mechanism.task, 0.0, mechanism, has_noisy_queries)
+def noiseless(mechanism: Mechanism) -> Mechanism:
+    """Return the mechanism without noise on the gradient; its queries keep theirs."""
+    return _Noiseless(mechanism.method, mechanism.task, 0.0, mechanism)
 
 
 @dataclass(frozen=True)
@@ -56,47 +51,45 @@ class WeighedStep:
 def weighed(strategy, batch, mechanism, state, noise, chunk) -> WeighedStep:
     """Let a method weigh a batch as in training, and add up."""
     method = mechanism.method
-    move = method.parameter_perturbation(state)
+    shift = method.parameter_perturbation(state)
     # whether the method's gradients are those of the loss at the parameters
     is_plain = (
-        move is None
+        shift is None
         and not method.per_sample_perturbation_radius()
         and not method.changes_gradients()
     )
-    with torch.no_grad(), nullcontext() if move is None else strategy.moved(move):
-        found = weigh(strategy, batch, mechanism, state, noise, chunk)
+    with torch.no_grad(), nullcontext() if shift is None else strategy.moved(shift):
+        step = weigh(strategy, batch, mechanism, state, noise, chunk)
         size = mechanism.expected_batch_size
         gradient, unclipped = strategy.flat(), strategy.flat()
-        found.add_weighted(found.weight / size, gradient)
-        found.add_weighted(torch.full_like(found.weight, 1 / size), unclipped)
+        step.add_weighted(step.weight / size, gradient)
+        step.add_weighted(torch.full_like(step.weight, 1 / size), unclipped)
     plain = unclipped if is_plain else _mean_gradient(strategy, batch, chunk, size)
-    bound = float(found.clip.bound)
-    return WeighedStep(
-        plain, unclipped, gradient, bound, found.release, _by_group(found, mechanism, state, bound)
-    )
+    bound = float(step.clip.bound)
+    by_group = _by_group(step, mechanism, state, bound)
+    return WeighedStep(plain, unclipped, gradient, bound, step.release, by_group)
 
 
-def _by_group(found, mechanism, state, bound):
+def _by_group(step, mechanism, state, bound):
     """Probe the method with a record of no norm and one of an endless norm in each group."""
-    n_groups = mechanism.task.n_groups
-    probes = [_probe(found.sample, n_groups, norm) for norm in (0.0, _LONG)]
-    whole, end = (mechanism.method.clip(p, state, found.release).weight for p in probes)
+    n_groups, sample = mechanism.task.n_groups, step.sample
+    probes = [_probe(sample, n_groups, norm) for norm in (0.0, _LONG)]
+    whole, end = (mechanism.method.clip(p, state, step.release).weight for p in probes)
     reach = end * _LONG  # the weighted norm of an endless gradient: C_k, C, or 0 if it is dropped
     threshold = torch.where(reach > 0, reach, torch.full_like(reach, bound)) / whole
-    group = found.sample.group
-    clipped = found.weight < whole[group] * (1 - 1e-6)
-    counts = torch.bincount(group, minlength=n_groups)
-    share = torch.bincount(group, clipped.to(counts.dtype), minlength=n_groups) / counts
+    clipped = step.weight < whole[sample.group] * (1 - 1e-6)
+    counts = torch.bincount(sample.group, minlength=n_groups)
+    share = torch.bincount(sample.group, clipped.to(counts.dtype), minlength=n_groups) / counts
     if not mechanism.method.private and bound == np.inf:
         threshold = torch.full_like(reach, np.inf)
     return share.double().cpu().numpy(), threshold.double().cpu().numpy()
 
 
 def _probe(sample: PerSample, n_groups, norm):
-    like = sample.norm
+    """Return one record of a norm in each group."""
+    like, n_classes = sample.norm, sample.probability.shape[1]
     group = torch.arange(n_groups, device=like.device)
-    probability = like.new_full((n_groups, sample.probability.shape[1]), 1.0)
-    probability /= max(probability.shape[1], 1)
+    probability = like.new_full((n_groups, n_classes), 1 / max(n_classes, 1))
     return PerSample(like.new_full((n_groups,), norm), like.new_zeros(n_groups), group, probability)
 
 
@@ -109,8 +102,8 @@ def _mean_gradient(strategy, batch, chunk, size) -> Tensor:
     return total
 
 
-def mechanism_of(model, mechanism, lr, state, found):
-    """Return mechanism, learning rate and state: those given, else the estimator's own."""
+def mechanism_of(model, mechanism, lr, state, problem):
+    """Return mechanism, learning rate and state: those passed, else the estimator's own."""
     if isinstance(model, nn.Module):
         missing = [name for name, value in (("mechanism", mechanism), ("lr", lr)) if value is None]
         if missing:
@@ -120,27 +113,28 @@ def mechanism_of(model, mechanism, lr, state, found):
                 "noise_multiplier) and lr=."
             )
     elif mechanism is None:
-        mechanism = _of_estimator(model, found)
-        state = kept_state(model) if state is None else state
+        mechanism, state_of_fit = _of_estimator(model, problem)
+        state = state_of_fit if state is None else state
     if not isinstance(mechanism, Mechanism):
         raise TypeError(
             f"mechanism must be a Mechanism, got {_validate.safe_repr(mechanism)}. A method alone "
             "does not determine the sampling rate and the noise."
         )
-    if mechanism.task.n_groups != found.n_groups:
+    if mechanism.task.n_groups != problem.n_groups:
         raise ValueError(
             f"mechanism is for {mechanism.task.n_groups} groups, but sensitive_features has "
             "another number of groups. Pass sensitive_features that match its task."
         )
-    if mechanism.task.n_samples != len(found.batch):
+    if mechanism.task.n_samples != len(problem.batch):
         raise ValueError(
-            f"mechanism is for {mechanism.task.n_samples} records, but X has {len(found.batch)}, "
-            "which would change the batch size. Pass a Task with n_samples=len(X)."
+            f"mechanism is for {mechanism.task.n_samples} records, but X has "
+            f"{len(problem.batch)}, which would change the batch size. Pass a Task with "
+            "n_samples=len(X)."
         )
     lr = _next_lr(model) if lr is None else _validate.number("lr", lr, low=0, low_open=True)
     if state is None:
         state = mechanism.method.start(mechanism.task)
-    return mechanism, lr, as_numbers_of(found.parameters[0], state)
+    return mechanism, lr, as_numbers_of(problem.parameters[0], state)
 
 
 def as_numbers_of(like, state):
@@ -152,33 +146,22 @@ def as_numbers_of(like, state):
     return tree_map_only(torch.Tensor, as_here, state)
 
 
-def kept_state(model):
-    """Return the state that a fit ended with, None if a method keeps none; raise if it is gone."""
-    if isinstance(model, nn.Module):
-        return None
+def _of_estimator(model, problem):
+    """Return the mechanism that the estimator was trained by, for these records, and its state."""
     check_is_fitted(model, "net_")
-    if hasattr(model.net_, "state_"):
-        return model.net_.state_
-    method = model.method_
+    net, n = model.net_, len(problem.batch)
+    if hasattr(net, "next_release"):
+        mechanism, state = net.next_release()
+        return replace(mechanism, task=replace(mechanism.task, n_samples=n)), state
+    method, privacy = model.method_, model.privacy_
     if type(method).start is not Method.start or type(method).rates is not Method.rates:
         raise ValueError(
             f"The estimator was loaded from a file without the state of method={method.name!r}, "
             "so its next step is unknown. Analyse it in the process that fitted it, or pass "
             "mechanism= and state=."
         )
-    return None
-
-
-def _of_estimator(model, found):
-    """Return the mechanism that the estimator was trained by, for as many records as there are."""
-    if hasattr(model.net_, "next_release"):
-        mechanism = model.net_.next_release()[0]
-        return replace(mechanism, task=replace(mechanism.task, n_samples=len(found.batch)))
-    kept_state(model)  # a file has no more than uniform rates need
-    privacy = model.privacy_
     rate = min(1.0, privacy.expected_batch_size / privacy.n_samples)
-    task = Task(len(found.batch), found.n_groups, rate)
-    return Mechanism(model.method_, task, privacy.noise_multiplier)
+    return Mechanism(method, Task(n, problem.n_groups, rate), privacy.noise_multiplier), None
 
 
 def _next_lr(model):

@@ -1,4 +1,4 @@
-"""Models, records and groups that an analysis is given, checked and as tensors."""
+"""The module, records and groups of an analysis, checked and as tensors."""
 
 import copy
 import warnings
@@ -15,19 +15,17 @@ from torch import Tensor, nn
 
 from skdpfair import _validate
 from skdpfair.engine import Batch, select_strategy
-from skdpfair.engine.flat import split
 from skdpfair.engine.losses import Loss
 from skdpfair.engine.memory import ACTIVATION_BUDGET, affordable_batch
-from skdpfair.inputs import groups, table
+from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
+from skdpfair.inputs import table
 from skdpfair.inputs.columns import check_indexes
-from skdpfair.inputs.mapped_rows import MappedRows
 from skdpfair.inputs.streaming import as_rows
 from skdpfair.training import defaults
 
-_FEWEST = 8  # records of a chunk, unless memory holds fewer
+_MIN_CHUNK = 8  # records, unless memory holds fewer
 _CACHED = 12_000_000  # floats of a chunk that a processor keeps at hand: a third faster on images
-_DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 @dataclass(frozen=True)
@@ -48,14 +46,14 @@ class Problem:
         return len(self.levels)
 
     @cached_property
-    def sizes(self) -> Tensor:
+    def sizes(self) -> np.ndarray:
         """Number of records of each group, shape (n_groups,)."""
-        return torch.bincount(self.batch.group, minlength=self.n_groups)
+        return torch.bincount(self.batch.group, minlength=self.n_groups).cpu().numpy()
 
-    @cached_property
+    @property
     def absent(self) -> np.ndarray:
         """Flags of groups without a record, shape (n_groups,)."""
-        return (self.sizes == 0).cpu().numpy()
+        return self.sizes == 0
 
     @cached_property
     def parameters(self) -> list[nn.Parameter]:
@@ -67,6 +65,23 @@ class Problem:
         """Number of trained numbers."""
         return sum(p.numel() for p in self.parameters)
 
+    @property
+    def index(self) -> pd.Index:
+        """The groups as the index of a table."""
+        return pd.Index(self.levels, name="group", tupleize_cols=False)
+
+    @cached_property
+    def by_group(self) -> list["Problem"]:
+        """The problem of each group alone."""
+        if self.n_groups == 1:
+            return [self]
+        rows = [torch.nonzero(self.batch.group == k)[:, 0] for k in range(self.n_groups)]
+        parts = [Batch(self.batch.x[i], self.batch.y[i]) for i in rows]
+        return [
+            replace(self, batch=part, levels=[level])
+            for part, level in zip(parts, self.levels, strict=True)
+        ]
+
     def strategy(self):
         """Return the context in which per-record gradients are taken."""
         like = self.batch.x[:1]
@@ -76,51 +91,16 @@ class Problem:
 
     def chunks(self) -> list[Batch]:
         """Return the records in parts that fit in memory."""
-        return self.batch.split(self.chunk)
-
-    @cached_property
-    def sorted(self) -> Batch:
-        """The records, group by group."""
-        return self.batch.select(torch.argsort(self.batch.group, stable=True))
-
-    def ranges(self, part: Batch) -> list[tuple[int, slice, float]]:
-        """Return where the groups of a sorted part lie, and one over each group's size."""
-        codes, counts = part.group.unique_consecutive(return_counts=True)
-        ends = counts.cumsum(0).tolist()
-        return [
-            (k, slice(end - n, end), 1.0 / self._sizes[k])
-            for k, n, end in zip(codes.tolist(), counts.tolist(), ends, strict=True)
-        ]
-
-    @cached_property
-    def _sizes(self):
-        return self.sizes.tolist()
-
-    @property
-    def index(self) -> pd.Index:
-        """The groups as the index of a table."""
-        return pd.Index(self.levels, name="group", tupleize_cols=False)
-
-    def of_group(self, k: int) -> "Problem":
-        """Return the problem of one group alone."""
-        start = sum(self._sizes[:k])
-        rows = slice(start, start + self._sizes[k])
-        group = torch.zeros_like(self.sorted.group[rows])
-        batch = Batch(self.sorted.x[rows], self.sorted.y[rows], group)
-        return replace(self, batch=batch, levels=[self.levels[k]])
+        return self.batch.split(self.chunk) if len(self.batch) else []
 
     def loss(self, batch: Batch) -> Tensor:
         """Return each record's loss, shape (batch,), with its graph."""
         loss = nn.functional.cross_entropy(self.module(batch.x), batch.y, reduction="none")
         return loss if self.class_weight is None else loss * self.class_weight[batch.y]
 
-    def unflat(self, vector: Tensor) -> list[Tensor]:
-        """Return the parts of a flat vector, in the parameters' shapes."""
-        return split(vector.to(self.parameters[0]), self.parameters)
-
     def of_each_group(self, n: int | None, rng) -> "Problem":
         """Return the problem on at most ``n`` records of each group, drawn at random."""
-        if n is None or int(self.sizes.max()) <= n:
+        if n is None or self.sizes.max() <= n:
             return self
         code = self.batch.group.cpu().numpy()
         parts = [np.flatnonzero(code == k) for k in range(self.n_groups)]
@@ -128,41 +108,58 @@ class Problem:
         index = torch.from_numpy(np.sort(np.concatenate(drawn))).to(self.batch.y.device)
         return replace(self, batch=self.batch.select(index))
 
+    def group_gradients(self, strategy) -> tuple[Tensor, dict[str, np.ndarray]]:
+        """Return g_k (n_groups, n_parameters), and sizes, losses and gradient norms of the groups.
 
-def problem(
-    model, X, y, *, sensitive_features=None, with_groups=True, chunk_size="auto", dtype="float64"
+        A group without a record has NaN.
+        """
+        total = torch.stack([strategy.flat() for _ in self.levels])
+        means = np.zeros((2, self.n_groups))
+        for k, part in enumerate(self.by_group):
+            for chunk in part.chunks():
+                gradients = strategy.per_sample_gradients(chunk)
+                share = torch.full_like(gradients.norm, 1 / self.sizes[k])
+                gradients.weighted_sum(share, total[k])
+                means[:, k] += float(gradients.loss @ share), float(gradients.norm @ share)
+        total[torch.from_numpy(self.absent)] = torch.nan
+        means[:, self.absent] = np.nan
+        return total, {
+            "n_samples": self.sizes,
+            "loss": means[0],
+            "gradient_norm": means[1],
+            "group_gradient_norm": torch.linalg.vector_norm(total, dim=1).cpu().numpy(),
+        }
+
+
+def problem_of(
+    model, X, y, *, sensitive_features=None, chunk_size="auto", dtype: torch.dtype | None = None
 ) -> Problem:
-    """Return the problem of an estimator or a module, records, and groups.
-
-    Without groups, ``with_groups=False``, all records are one group.
-    """
+    """Return the problem of a fitted classifier or a module, in the module's dtype by default."""
     check_indexes(X=X, y=y, sensitive_features=sensitive_features)
-    kind = None if dtype is None else _DTYPES[_validate.one_of("dtype", dtype, _DTYPES)]
     if isinstance(model, nn.Module):
         module, weight = copy.deepcopy(model).eval(), None
         x = _tensor_of(X, _first_parameter(module))
         n_classes = _n_outputs(module, x)
         labels = _codes(x, y, np.arange(n_classes))
     else:
-        module, x, labels = of_estimator(model, X, y)
-        module, n_classes = copy.deepcopy(module).eval(), len(model.classes_)
+        _check_classifier(model)
+        x = torch.from_numpy(as_rows(table.read_for_prediction(model, X), slice(None)))
+        labels = _codes(x, y, model.classes_)
+        module, n_classes = copy.deepcopy(model.net_.module_).eval(), len(model.classes_)
         like, weight = next(module.parameters()), _loss_weights_of(model)
-        x = torch.from_numpy(as_rows(x, slice(None))).to(like.device, like.dtype)
-    code, levels = np.zeros(len(labels), dtype=np.int64), None
-    if with_groups:
-        found = _groups_of(model, X, y, labels, sensitive_features)
-        code, levels = found.code, found.levels
-    if kind is not None:
-        module, x = module.to(kind), x.to(kind)
-    y, group = (torch.from_numpy(v.astype(np.int64)).to(x.device) for v in (labels, code))
-    made = of_tensors(module, Batch(x, y, group), n_classes, weight, levels, chunk_size)
-    if made.absent.any():
+        x = x.to(like.device, like.dtype)
+    groups = _groups_of(model, X, y, labels, sensitive_features)
+    if dtype is not None:
+        module, x = module.to(dtype), x.to(dtype)
+    y, group = (torch.from_numpy(v.astype(np.int64)).to(x.device) for v in (labels, groups.code))
+    problem = of_tensors(module, Batch(x, y, group), n_classes, weight, groups.levels, chunk_size)
+    if problem.absent.any():
         warnings.warn(
             "X holds no record of some of the groups: their values are NaN.",
             UndefinedMetricWarning,
             stacklevel=3,
         )
-    return made
+    return problem
 
 
 def of_tensors(
@@ -175,32 +172,14 @@ def of_tensors(
     if _validate.is_auto(chunk_size):
         chunk = affordable_batch(module, batch.x[:1])
         if like.device.type == "cpu":
-            chunk = min(chunk, max(_FEWEST, chunk * _CACHED // ACTIVATION_BUDGET))
+            chunk = min(chunk, max(_MIN_CHUNK, chunk * _CACHED // ACTIVATION_BUDGET))
     else:
         chunk = _validate.integer("chunk_size", chunk_size)
     names = ["all"] if levels is None else list(levels)
     return Problem(module, batch, names, n_classes, class_weight, chunk, criterion)
 
 
-def _groups_of(model, X, y, labels, sensitive_features):
-    """Return the groups of a module's or an estimator's records."""
-    group_col = levels = None
-    if not isinstance(model, nn.Module):
-        labels = np.asarray(y)
-        own = groups.as_columns(model.group_col)
-        group_col = own if own and sensitive_features is None else None
-        if model.groups_ is not None and (group_col is not None or sensitive_features is not None):
-            levels = list(model.groups_)
-    found = groups.encode(
-        X, labels, group_col=group_col, levels=levels, sensitive_features=sensitive_features
-    )
-    if getattr(model, "groups_", None) is not None and found.levels is None:
-        raise ValueError("The estimator was fitted with sensitive_features: pass them here, too.")
-    return found
-
-
-def of_estimator(estimator, X, y):
-    """Return the module of a fitted classifier, the features of X, and the class codes of y."""
+def _check_classifier(estimator):
     if not hasattr(estimator, "privacy_statement") or is_regressor(estimator):
         raise TypeError(
             "estimator must be a fitted DPFairClassifier, got an object of type "
@@ -208,10 +187,23 @@ def of_estimator(estimator, X, y):
             "before it transform it: pipeline[-1], pipeline[:-1].transform(X)."
         )
     check_is_fitted(estimator, "net_")
-    check_indexes(X=X, y=y)
-    x = table.read_for_prediction(estimator, X)
-    x = np.asarray(x) if isinstance(x, MappedRows) else x
-    return estimator.net_.module_, x, _codes(x, y, estimator.classes_)
+
+
+def _groups_of(model, X, y, labels, sensitive_features):
+    """Return the groups of a module's or an estimator's records."""
+    group_col, levels, of_fit = None, None, getattr(model, "groups_", None)
+    if not isinstance(model, nn.Module):
+        labels = np.asarray(y)
+        if sensitive_features is None:
+            group_col = _groups.as_columns(model.group_col) or None
+        if of_fit is not None and (group_col is not None or sensitive_features is not None):
+            levels = list(of_fit)
+    groups = _groups.encode(
+        X, labels, group_col=group_col, levels=levels, sensitive_features=sensitive_features
+    )
+    if of_fit is not None and groups.levels is None:
+        raise ValueError("The estimator was fitted with sensitive_features: pass them here, too.")
+    return groups
 
 
 def _loss_weights_of(estimator):
@@ -220,12 +212,12 @@ def _loss_weights_of(estimator):
         return estimator.net_.class_weight
     entries = estimator.privacy_.ledger.entries
     searched = any(entry.what.startswith("gradient scale") for entry in entries)
-    given = estimator.class_weight
-    return defaults.loss_weights(given, estimator.classes_, rescaled=searched)[0]
+    weights = estimator.class_weight
+    return defaults.loss_weights(weights, estimator.classes_, rescaled=searched)[0]
 
 
 def _tensor_of(X, like):
-    """Return features that a user hands in beside a module, in its dtype and on its device."""
+    """Return the features of a module, in its dtype and on its device."""
     if not torch.is_tensor(X):
         X = np.asarray(X)
         if X.dtype.kind not in "fiub":

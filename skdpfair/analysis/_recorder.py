@@ -8,10 +8,9 @@ import torch
 from skorch.callbacks import Callback
 
 from skdpfair import _validate
-from skdpfair.analysis._gradients import group_gradients_of
 from skdpfair.analysis._mechanisms import as_numbers_of
 from skdpfair.analysis._problem import of_tensors
-from skdpfair.analysis._step_risk import measured
+from skdpfair.analysis._step_risk import Expectations, step_risk
 from skdpfair.budget.files import path_of, replace_file
 from skdpfair.engine import Batch
 from skdpfair.inputs.groups import group_names
@@ -91,19 +90,12 @@ class GroupRecorder(Callback):
         -------
         GroupRecorder
             Itself.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If a parameter is out of range, or no GroupRecorder wrote the file ``path``.
         """
         _validate.integer("every", self.every)
         _validate.flag("terms", self.terms)
-        _validate.flag("eigenvalues", self.eigenvalues)
-        _validate.integer("n_batches", self.n_batches)
-        _validate.integer("n_vectors", self.n_vectors, low=0)
-        if self.curvature_records is not None:
-            _validate.integer("curvature_records", self.curvature_records)
+        self.how_ = Expectations(
+            self.n_batches, self.n_vectors, self.curvature_records, self.eigenvalues
+        )
         self.rng_ = _validate.generator("random_state", self.random_state)
         if self.path is not None:
             self._check_path()
@@ -128,11 +120,6 @@ class GroupRecorder(Callback):
             The net that is trained.
         **kwargs
             Ignored.
-
-        Raises
-        ------
-        ValueError
-            If ``module`` returns the trained network instead of a new one.
         """
         with torch.random.fork_rng():
             shared = net.module() is net.module_
@@ -158,15 +145,13 @@ class GroupRecorder(Callback):
         kept = rows[(rows["method"] != self.method_) | (rows["step"] < self.before_)]
         return kept if len(kept) else None
 
-    def on_batch_begin(self, net, batch=None, training=False, **kwargs):
+    def on_batch_begin(self, net, training=False, **kwargs):
         """Record, if ``every`` steps have passed.
 
         Parameters
         ----------
         net : skorch.NeuralNet
             The net that is trained.
-        batch : object, default=None
-            Ignored.
         training : bool, default=False
             Whether this is a training batch.
         **kwargs
@@ -196,26 +181,17 @@ class GroupRecorder(Callback):
             self._measure(net, self._problem(net, X["x"], y, X["group"]))
         self._write()
 
-    def _measure(self, net, found):
+    def _measure(self, net, problem):
         where = {"method": self.method_, "step": self.before_ + net.taken_}
         if self.terms:
             mechanism, state = net.next_release()
-            risk = measured(
-                found,
-                mechanism,
-                as_numbers_of(found.parameters[0], state),
-                net.current_lr,
-                n_batches=self.n_batches,
-                n_vectors=self.n_vectors,
-                curvature_records=self.curvature_records,
-                eigenvalues=self.eigenvalues,
-                rng=self.rng_,
-            )
+            state = as_numbers_of(problem.parameters[0], state)
+            risk = step_risk(problem, mechanism, net.current_lr, state, self.how_, self.rng_)
             groups, pairs = risk.groups.reset_index(), risk.pairs
         else:
-            with found.strategy() as strategy:
-                _, facts = group_gradients_of(found, strategy)
-            groups, pairs = pd.DataFrame({"group": found.levels} | facts), None
+            with problem.strategy() as strategy:
+                _, facts = problem.group_gradients(strategy)
+            groups, pairs = pd.DataFrame({"group": problem.levels} | facts), None
         groups.insert(1, "lr", net.current_lr)
         self.frame_ = _joined(self.frame_, groups, where)
         if pairs is not None and len(pairs):

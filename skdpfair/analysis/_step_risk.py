@@ -1,6 +1,6 @@
 """Risk that clipping and noise add to each group in one step, and lower bounds on it."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import permutations
 
 import numpy as np
@@ -9,14 +9,28 @@ import torch
 
 from skdpfair import _validate
 from skdpfair.analysis._curvature import largest_eigenvalues, products, traces
-from skdpfair.analysis._gradients import group_gradients_of
 from skdpfair.analysis._mechanisms import mechanism_of, noiseless, weighed
-from skdpfair.analysis._problem import Problem, problem
-from skdpfair.analysis._step_terms import cosine, noise_term, step_terms
+from skdpfair.analysis._problem import Problem, problem_of
+from skdpfair.analysis._step_terms import TERMS, cosine, noise_term, step_terms
 from skdpfair.engine import PoissonSampler, Streams
 from skdpfair.training.schedule import record_rates
 
-_TERMS = ("clip", "magnitude", "direction", "magnitude_star", "direction_star")
+
+@dataclass(frozen=True)
+class Expectations:
+    """How the expectations of a step risk are computed; the parameters of `step_risk_terms`."""
+
+    n_batches: int
+    n_vectors: int
+    curvature_records: int | None
+    eigenvalues: bool
+
+    def __post_init__(self):
+        _validate.integer("n_batches", self.n_batches)
+        _validate.integer("n_vectors", self.n_vectors, low=0)
+        if self.curvature_records is not None:
+            _validate.integer("curvature_records", self.curvature_records)
+        _validate.flag("eigenvalues", self.eigenvalues)
 
 
 @dataclass(frozen=True)
@@ -84,10 +98,18 @@ def step_risk_terms(
 
     Parameters
     ----------
-    model, X, y, sensitive_features, chunk_size
-        As in `group_gradients`; X and y are the training data.
+    model : DPFairClassifier or torch.nn.Module
+        A fitted classifier, or a module that maps (batch, ...) to logits (batch, n_classes).  A
+        copy in evaluation mode is used.
+    X : array of shape (n_samples, ...)
+        The training data, as in ``predict`` for an estimator.
+    y : array of shape (n_samples,)
+        Labels of the estimator, or class codes for a module.
     mechanism : Mechanism or None, default=None
         Method, sampling rate and noise of the step; None uses the estimator's own.
+    sensitive_features : array-like of shape (n_samples,), optional
+        The groups; an estimator with ``group_col`` takes them from X.  Without groups, all records
+        are one group.
     lr : float or None, default=None
         Learning rate; None uses the estimator's own.
     state : object, default=None
@@ -103,17 +125,14 @@ def step_risk_terms(
     eigenvalues : bool, default=True
         Whether to compute ``lambda_max``, which takes most of the time for networks with
         convolutions; without it, ``lambda_max`` is NaN and ``condition`` False.
+    chunk_size : int or "auto", default="auto"
+        Number of records held in memory at once.
     random_state : int, numpy.random.Generator or None, default=None
         Seed of the batches, the noise of counts and the vectors; it does not affect a fit.
 
     Returns
     -------
     StepRisk
-
-    Raises
-    ------
-    ValueError, TypeError
-        If the data do not match the model, or a module is given without mechanism or lr.
 
     Notes
     -----
@@ -172,53 +191,39 @@ def step_risk_terms(
     >>> bool((abs(terms["clip"] - terms["magnitude"] - terms["direction"]) < 1e-9).all())
     True
     """
-    found = problem(model, X, y, sensitive_features=sensitive_features, chunk_size=chunk_size)
-    mechanism, lr, state = mechanism_of(model, mechanism, lr, state, found)
-    return measured(
-        found,
-        mechanism,
-        state,
-        lr,
-        n_batches=_validate.integer("n_batches", n_batches),
-        n_vectors=_validate.integer("n_vectors", n_vectors, low=0),
-        curvature_records=curvature_records
-        if curvature_records is None
-        else _validate.integer("curvature_records", curvature_records),
-        eigenvalues=_validate.flag("eigenvalues", eigenvalues),
-        rng=_validate.generator("random_state", random_state),
+    how = Expectations(n_batches, n_vectors, curvature_records, eigenvalues)
+    rng = _validate.generator("random_state", random_state)
+    problem = problem_of(
+        model,
+        X,
+        y,
+        sensitive_features=sensitive_features,
+        chunk_size=chunk_size,
+        dtype=torch.float64,
     )
+    mechanism, lr, state = mechanism_of(model, mechanism, lr, state, problem)
+    return step_risk(problem, mechanism, lr, state, how, rng)
 
 
-def measured(
-    found: Problem,
-    mechanism,
-    state,
-    lr,
-    *,
-    n_batches,
-    n_vectors,
-    curvature_records,
-    eigenvalues,
-    rng,
-) -> StepRisk:
+def step_risk(problem: Problem, mechanism, lr, state, how: Expectations, rng) -> StepRisk:
     """Return the step risk of a problem."""
-    with found.strategy() as strategy:
-        gradients, facts = group_gradients_of(found, strategy)
-        batches = _Batches(found, strategy, mechanism, state, n_batches, rng)
-    curved = found.of_each_group(curvature_records, rng)
+    with problem.strategy() as strategy:
+        gradients, facts = problem.group_gradients(strategy)
+        batches = _Batches(problem, strategy, mechanism, state, how.n_batches, rng)
+    curved = problem.of_each_group(how.curvature_records, rng)
     bent = products(curved, torch.cat([batches.plain, batches.clipped]))
     rows = _terms_of(gradients, batches, bent, lr)
-    largest = np.full(curved.n_groups, np.nan)
-    if eigenvalues:
+    largest = np.full(problem.n_groups, np.nan)
+    if how.eigenvalues:
         largest = largest_eigenvalues(curved, rng)
-    groups = facts | {name: rows[name].mean(1) for name in _TERMS}
-    groups |= {f"{name}_se": _standard_error(rows[name]) for name in _TERMS}
+    groups = facts | {name: rows[name].mean(1) for name in TERMS}
+    groups |= {f"{name}_se": _standard_error(rows[name]) for name in TERMS}
     groups |= {name: _known_mean(rows[name].T) for name in ("cosine", "clipped_cosine")}
     groups |= batches.by_group | {"lambda_max": largest}
-    groups |= _noise(curved, mechanism, lr, batches, n_vectors, rng)
+    groups |= _noise(curved, mechanism, lr, batches, how.n_vectors, rng)
     return StepRisk(
-        pd.DataFrame(groups, index=found.index),
-        pair_differences(found, gradients, batches, rows, largest, lr),
+        pd.DataFrame(groups, index=problem.index),
+        pair_differences(problem, gradients, batches, rows, largest, lr),
         batches.frame,
         lr,
         mechanism.noise_multiplier,
@@ -233,21 +238,23 @@ class _Batches:
     batch size; ``by_group`` has the share of clipped records and the threshold of each group.
     """
 
-    def __init__(self, found: Problem, strategy, mechanism, state, n_batches, rng):
-        rates = record_rates(mechanism, found.batch.group.cpu().numpy())
-        index = PoissonSampler(rates, len(found.batch), rng).draw(n_batches)
-        device = found.batch.y.device
+    def __init__(self, problem: Problem, strategy, mechanism, state, n_batches, rng):
+        records = problem.batch
+        rates = record_rates(mechanism, records.group.cpu().numpy())
+        index = PoissonSampler(rates, len(records), rng).draw(n_batches)
+        device = records.y.device
         noise = Streams.seeded(int(rng.integers(2**63)), digest=bytes(32)).noise(device)
         quiet = noiseless(mechanism)
-        batches = [found.batch.select(one.to(device)) for one in index]
-        steps = [weighed(strategy, b, quiet, state, noise, found.chunk) for b in batches]
+        batches = [records.select(rows.to(device)) for rows in index]
+        steps = [weighed(strategy, b, quiet, state, noise, problem.chunk) for b in batches]
         self.plain = torch.stack([step.plain for step in steps])
         self.clipped = torch.stack([step.gradient for step in steps])
-        self.lengths = torch.linalg.vector_norm(self.clipped, dim=1).cpu().numpy()
+        lengths = (torch.linalg.vector_norm(v, dim=1) for v in (self.plain, self.clipped))
+        plain_lengths, self.lengths = (v.cpu().numpy() for v in lengths)
         self.frame = pd.DataFrame(
             {
                 "size": [len(batch) for batch in batches],
-                "gradient_norm": torch.linalg.vector_norm(self.plain, dim=1).cpu().numpy(),
+                "gradient_norm": plain_lengths,
                 "clipped_gradient_norm": self.lengths,
                 "cosine": [cosine(step.plain, step.gradient) for step in steps],
                 "sensitivity": [step.sensitivity for step in steps],
@@ -262,15 +269,14 @@ class _Batches:
 def _terms_of(gradients, batches, bent, lr):
     """Return each term of each group and batch, as arrays (n_groups, n_batches)."""
     n = len(batches.plain)
-    found = {name: np.zeros((len(gradients), n)) for name in (*_TERMS, "cosine", "clipped_cosine")}
-    for k, own in enumerate(gradients):
-        for i in range(n):
-            plain, clipped = batches.plain[i], batches.clipped[i]
-            terms = step_terms(own, plain, clipped, bent[k, i], bent[k, n + i], lr)
-            angles = {"cosine": cosine(own, plain), "clipped_cosine": cosine(own, clipped)}
-            for name, value in (asdict(terms) | angles).items():
-                found[name][k, i] = value
-    return found
+    rows = []
+    for k, gradient in enumerate(gradients):
+        for i, (plain, clipped) in enumerate(zip(batches.plain, batches.clipped, strict=True)):
+            angles = {"cosine": cosine(gradient, plain)}
+            angles["clipped_cosine"] = cosine(gradient, clipped)
+            terms = step_terms(gradient, plain, clipped, bent[k, i], bent[k, n + i], lr)
+            rows.append(terms | angles)
+    return {name: values.to_numpy().reshape(-1, n) for name, values in pd.DataFrame(rows).items()}
 
 
 def _standard_error(values):
@@ -292,52 +298,49 @@ def _noise(curved, mechanism, lr, batches, n_vectors, rng):
     sensitivity = (batches.frame["sensitivity"] ** 2).mean() ** 0.5
     sigma, size = mechanism.noise_multiplier, mechanism.expected_batch_size
     plain = mechanism.method.gradient_noise  # what the baselines without privacy add
-    how = (plain, 1.0, 1.0) if plain > 0 else (sensitivity, sigma, size)
-    noise, noise_se = ([noise_term(t, lr, *how) for t in of] for of in (mean, error))
+    scale = (plain, 1.0, 1.0) if plain > 0 else (sensitivity, sigma, size)
+    noise, noise_se = (noise_term(trace, lr, *scale) for trace in (mean, error))
     return {"trace": mean, "trace_se": error, "noise": noise, "noise_se": noise_se}
 
 
-_PAIR = ["group_a", "group_b", "clip_difference", "direction_difference"]
-_PAIR += ["linear_direction_difference", "prop3_bound", "tran_bound", "condition"]
-_PAIR += ["direction_star_difference", "prop3_star_bound"]
-
-
-def pair_differences(found, gradients, batches, rows, eigenvalues, lr):
+def pair_differences(problem, gradients, batches, rows, eigenvalues, lr):
     """Return the differences within each ordered pair of groups, and the bounds on them."""
-    own = torch.linalg.vector_norm(gradients, dim=1).cpu().numpy()
+    lengths = torch.linalg.vector_norm(gradients, dim=1).cpu().numpy()
     turned = rows["cosine"] - rows["clipped_cosine"]
     # without a gradient there is no direction, and so no error of it
     plain_lengths = batches.frame["gradient_norm"].to_numpy()
     aligned, aligned_star = (
-        own * np.nan_to_num(lengths * turned).mean(axis=1)  # NaN if absent
-        for lengths in (batches.lengths, plain_lengths)
+        lengths * np.nan_to_num(of_batches * turned).mean(axis=1)  # NaN if absent
+        for of_batches in (batches.lengths, plain_lengths)
     )
     square, plain = (batches.lengths**2).mean(), (plain_lengths**2).mean()
     condition = lr * np.fmax.reduce(eigenvalues) <= 1  # False if none is known
-    shares = (found.sizes / found.sizes.sum()).cpu().numpy()
+    shares = problem.sizes / problem.sizes.sum()
     bound = batches.frame["sensitivity"].max() * batches.fullest
     table = []
-    for a, b in permutations(range(len(own)), 2):
+    for a, b in permutations(range(len(lengths)), 2):
+        of_terms = {name: (rows[name][a] - rows[name][b]).mean() for name in rows if name in TERMS}
         linear = lr * (aligned[a] - aligned[b])
         table.append(
-            (
-                found.levels[a],
-                found.levels[b],
-                (rows["clip"][a] - rows["clip"][b]).mean(),
-                (rows["direction"][a] - rows["direction"][b]).mean(),
-                linear,
-                linear - lr * square,
-                _tran(own, shares, a, b, bound, plain, lr),
-                bool(condition and not (found.absent[a] or found.absent[b])),
-                (rows["direction_star"][a] - rows["direction_star"][b]).mean(),
-                lr * (aligned_star[a] - aligned_star[b] - plain),
-            )
+            {
+                "group_a": problem.levels[a],
+                "group_b": problem.levels[b],
+                "clip_difference": of_terms["clip"],
+                "direction_difference": of_terms["direction"],
+                "linear_direction_difference": linear,
+                "prop3_bound": linear - lr * square,
+                "tran_bound": _tran(lengths, shares, a, b, bound, plain, lr),
+                "condition": bool(condition and not (problem.absent[a] or problem.absent[b])),
+                "direction_star_difference": of_terms["direction_star"],
+                "prop3_star_bound": lr * (aligned_star[a] - aligned_star[b] - plain),
+            }
         )
-    return pd.DataFrame(table, columns=_PAIR)
+    return pd.DataFrame(table)
 
 
-def _tran(own, shares, a, b, bound, plain, lr):
-    everyone = float(np.nansum(shares * own))
-    first = own[a] * (2 * shares[a] * own[a] - everyone) - own[b] * everyone
-    first -= (own[a] + own[b]) * bound
+def _tran(lengths, shares, a, b, bound, plain, lr):
+    """Return the bound of Theorem 3 of Tran et al., see the notes of `step_risk_terms`."""
+    everyone = float(np.nansum(shares * lengths))
+    first = lengths[a] * (2 * shares[a] * lengths[a] - everyone) - lengths[b] * everyone
+    first -= (lengths[a] + lengths[b]) * bound
     return lr * first - lr / 2 * (plain + bound**2)

@@ -39,7 +39,7 @@ _HEADINGS = {
     type=AnyPath(file_okay=False),
     default=Path("skdpfair-demo"),
     show_default=True,
-    help="Folder for the table, the figures and the privacy statement.",
+    help="Folder for the table, the figure and the privacy statement.",
 )
 @AS_JSON
 def demo(epsilon, seed, output, as_json):
@@ -49,7 +49,7 @@ def demo(epsilon, seed, output, as_json):
         number("epsilon", epsilon, low=0, low_open=True)
         output.mkdir(parents=True, exist_ok=True)
         check_outputs(output / "group_table.csv")
-        figures = _plotting()
+        display = _display()
         train, test = _adult(epsilon)
         console.print(
             f"Adult census data, official split: {len(train[1]):,} people to train on, "
@@ -67,23 +67,23 @@ def demo(epsilon, seed, output, as_json):
                 output.rmdir()
         raise click.ClickException(str(error)) from None
     _print(console, table, models)
-    _write(table, models, output, figures)
+    _write(table, models, output, display)
     if as_json:
         echo(table.rename_axis("method").reset_index().to_json(orient="records"))
-    console.print(f"\nDone. Table, two figures and the privacy statement are in {output}/")
+    console.print(f"\nDone. Table, figure and the privacy statement are in {output}/")
 
 
-def _plotting():
+def _display():
     try:
         import matplotlib
     except ImportError:
         raise click.ClickException(
-            'The demo draws figures: pip install "skdpfair[plot]".'
+            'The demo draws a figure: pip install "skdpfair[plot]".'
         ) from None
     matplotlib.use("Agg")
-    from skdpfair import plotting
+    from skdpfair.plotting import PrivacyCostDisplay
 
-    return plotting
+    return PrivacyCostDisplay
 
 
 def _adult(epsilon):
@@ -163,13 +163,9 @@ def _cell(column, value):
     return f"{100 * value:.1f}" if "cost" not in column else f"{100 * value:+.1f}"
 
 
-def _write(table, models, output, figures):
+def _write(table, models, output, display):
     table.to_csv(output / "group_table.csv", index_label="method", float_format="%.6f")
-    drawings = {
-        "accuracy_by_group.png": figures.plot_group_accuracy,
-        "privacy_cost_by_group.png": figures.plot_privacy_cost,
-    }
-    for name, draw in drawings.items():
-        draw(table).figure.savefig(output / name, dpi=150, bbox_inches="tight")
+    figure = display(table).plot().figure_
+    figure.savefig(output / "privacy_cost_by_group.png", dpi=150, bbox_inches="tight")
     statements = {name: model.privacy_statement() for name, model in models.items()}
     (output / "privacy.json").write_text(json.dumps(statements, indent=2) + "\n")

@@ -1,6 +1,4 @@
-"""Colours, axes, widths of texts and labels of curves, for all plots."""
-
-import math
+"""Colours, axes, widths of texts and labels of curves, for all displays."""
 
 import numpy as np
 
@@ -8,7 +6,7 @@ from skdpfair._validate import safe_repr
 
 # Okabe and Ito's colours for the colour-blind, without black, and yellow last: it is faint
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
-_LONGEST = 60  # name
+_MAX_NAME = 60  # letters
 _INK = {"#F0E442": "#857A00"}  # yellow letters are illegible
 
 
@@ -51,65 +49,9 @@ def plain(name):
     no room for very long names, whose middle is left out.
     """
     text = str(name) if str(name).strip() else "(missing)"
-    text = text if len(text) <= _LONGEST else f"{text[:30]}…{text[-20:]}"
+    text = text if len(text) <= _MAX_NAME else f"{text[:30]}…{text[-20:]}"
     text = text.replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text
-
-
-def text_width(text, size=10.0):
-    """Return the width of a text in points."""
-    from matplotlib.textpath import TextPath
-
-    return TextPath((0, 0), text, size=size).get_extents().width if text.strip() else 0.0
-
-
-def axes_width(ax):
-    """Return the width of the axes in points, before the layout: rather too little."""
-    return ax.bbox.width * 72 / ax.figure.dpi
-
-
-def drop_overlapping(ax):
-    """Make numbers invisible that would be written over another one, or over a bar."""
-    ax.figure.draw_without_rendering()
-    taken = [bar.get_window_extent() for bar in ax.patches]
-    for text in ax.texts:
-        box = text.get_window_extent()
-        if any(box.padded(-2).overlaps(other) for other in taken):  # pixels
-            text.set_visible(False)
-        elif text.get_text():
-            taken.append(box)
-
-
-def legend_above(ax, names):
-    """Write the legend above the axes, in as many columns as fit; return how many rows it has."""
-    widest = max(map(text_width, names)) + 40  # points: the handle, and room between columns
-    n_columns = min(max(int(axes_width(ax) // widest), 1), len(names))
-    n_rows = math.ceil(len(names) / n_columns)
-    ax.legend(
-        loc="lower left",
-        bbox_to_anchor=(0, 1.0),
-        ncols=math.ceil(len(names) / n_rows),
-        frameon=False,
-        borderaxespad=0.3,
-        handlelength=1.2,
-    )
-    return n_rows
-
-
-def mark_break(ax, lying):
-    """Draw the sign of an axis that does not start at zero."""
-    along, across, stroke = [0.045, 0.07], [0.0, 0.0], [(-1.0, -0.5), (1.0, 0.5)]
-    if lying:
-        stroke = [(-0.5, -1.0), (0.5, 1.0)]
-    ax.plot(
-        *((along, across) if lying else (across, along)),
-        transform=ax.transAxes,
-        linestyle="none",
-        clip_on=False,
-        marker=stroke,
-        markersize=12,
-        color="black",
-    )
 
 
 def label_ends(ax, ends):
@@ -125,8 +67,9 @@ def label_ends(ax, ends):
         places.append(max(value, places[-1] + room) if places else value)
     # what was pushed up as a whole goes half the way back
     shift = np.mean([p - value for p, (value, *_) in zip(places, ends, strict=True)] or [0.0])
+    fraction = ax.transData + ax.transAxes.inverted()  # of the axis, from 0 to 1
     for place, (value, name, colour, x) in zip(places, ends, strict=True):
-        at = 1.0 if x is None else _fraction(ax, x)
+        at = 1.0 if x is None else fraction.transform((x, low))[0]
         # a line across half the picture would look like a curve: name such a point where it is
         beside = 1.04 if at > 0.6 else at + 0.04
         ax.annotate(
@@ -143,18 +86,14 @@ def label_ends(ax, ends):
         )
 
 
-def _fraction(ax, x):
-    """Return where on its axis x lies, from 0 to 1."""
-    across = ax.transData + ax.transAxes.inverted()
-    return across.transform((x, ax.get_ylim()[0]))[0]
-
-
 def spaced(budgets, room):
     """Return the budgets whose names do not touch on a log axis of ``room`` points; the last is."""
+    from matplotlib.textpath import TextPath
+
     if len(budgets) < 2:
         return budgets
     at = room * np.log(budgets) / np.log(budgets[-1] / budgets[0])
-    need = [text_width(f"{b:.3g}") / 2 + 2 for b in budgets]
+    need = [TextPath((0, 0), f"{b:.3g}", size=10).get_extents().width / 2 + 2 for b in budgets]
     kept = []
     for i, budget in enumerate(budgets):
         while kept and at[i] - at[kept[-1]] < need[i] + need[kept[-1]]:

@@ -9,7 +9,7 @@ from skdpfair.plotting._axes import colour_of, dress, new_axes, plain
 
 _TOLERANCE = 1e-3  # of logits: two columns interact beyond it
 _N_TRIED = 64
-_MOST_BARS = 12
+_MAX_BARS = 12
 
 
 class ShapeDisplay:
@@ -74,12 +74,6 @@ class ShapeDisplay:
         -------
         ShapeDisplay
             The mean of each curve over its points is 0.
-
-        Raises
-        ------
-        ValueError
-            If the estimator is not such a pipeline, has other than two classes, or is not
-            additive; or if ``columns`` names other columns than the preprocessor.
         """
         lines, log_columns, categories = _public_facts(estimator, n_points)
         known = [*lines, *categories]
@@ -123,7 +117,7 @@ class ShapeDisplay:
         self.figure_ = self.axes_[0].figure
         for panel, (column, rows) in zip(self.axes_, groups, strict=False):
             if isinstance(rows["value"].iloc[0], str):
-                shown = rows.loc[rows["logit"].abs().nlargest(_MOST_BARS).index]
+                shown = rows.loc[rows["logit"].abs().nlargest(_MAX_BARS).index]
                 shown = shown.sort_values("logit")
                 left_out = f" ({len(shown)} of {len(rows)})" if len(shown) < len(rows) else ""
                 panel.barh([*map(plain, shown["value"])], shown["logit"], color=colour_of(0))

@@ -116,9 +116,7 @@ def test_class_weights_and_groups_are_the_estimators(two_groups):
     )
     sex = two_groups.sensitive_features
     model.fit(two_groups.data, two_groups.target, sensitive_features=sex)
-    curvature = GroupCurvature(
-        model, two_groups.data, two_groups.target, sensitive_features=sex, dtype="float64"
-    )
+    curvature = GroupCurvature(model, two_groups.data, two_groups.target, sensitive_features=sex)
     once = DPFairClassifier(**model.get_params()).set_params(class_weight={0: 1.0, 1: 1.0})
     once.fit(two_groups.data, two_groups.target, sensitive_features=sex)
     once.net_.module_.load_state_dict(model.net_.module_.state_dict())
@@ -126,10 +124,7 @@ def test_class_weights_and_groups_are_the_estimators(two_groups):
     for label, factor in ((0, 1.0), (1, 3.0)):
         rows = two_groups.target == label
         data = two_groups.data[rows], two_groups.target[rows]
-        own, plain = (
-            GroupCurvature(m, *data, sensitive_features=sex[rows], dtype="float64")
-            for m in (model, once)
-        )
+        own, plain = (GroupCurvature(m, *data, sensitive_features=sex[rows]) for m in (model, once))
         v = torch.ones(n)
         torch.testing.assert_close(own.products(v), factor * plain.products(v))
     assert curvature.levels == list(model.groups_)
@@ -178,7 +173,6 @@ def test_a_wide_network_takes_lanczos():
     ("change", "words"),
     [
         ({"chunk_size": 0}, "chunk_size"),
-        ({"dtype": "int8"}, "dtype"),
         ({"sensitive_features": ["a"] * 3}, "sensitive_features has 3 rows"),
     ],
 )

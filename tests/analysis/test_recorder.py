@@ -13,12 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from skdpfair import DPFairClassifier, Groups, get_method
 from skdpfair.analysis import GroupRecorder, step_risk_terms
-from skdpfair.plotting import (
-    CurvatureDisplay,
-    GroupLossDisplay,
-    RiskBoundDisplay,
-    RiskTermsDisplay,
-)
+from skdpfair.plotting import GroupLossDisplay
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.InsecureSeedWarning",
@@ -238,29 +233,19 @@ class Holds(Callback):
         self.kept += [net, net.__getstate__()]
 
 
-def test_displays(two_groups):
-    recorder = GroupRecorder(every=4, **FAST)
-    frame = fitted(two_groups, recorder).diagnostics_
-    shown = [
-        GroupLossDisplay.from_results(frame).plot(),
-        RiskTermsDisplay(frame).plot(),
-        CurvatureDisplay(frame).plot(),
-        RiskBoundDisplay(recorder.pairs_, "b", "a").plot(),
-    ]
-    for display in shown:
-        for axes in np.atleast_1d(display.axes_):
-            assert "not private" in axes.get_title(loc="left")
-            assert axes.get_xlabel() == "step" and axes.get_ylabel()
-    truth, bound = shown[3].axes_[1].lines[:2]
-    own = recorder.pairs_.query("group_a == 'b'")
-    np.testing.assert_allclose(truth.get_ydata(), own["direction_difference"])
-    np.testing.assert_allclose(bound.get_ydata(), own["prop3_bound"])
-    for display in shown:
-        display.figure_.clear()
+def test_recorded_values_are_drawn_with_bands(two_groups):
+    frame = fitted(two_groups, GroupRecorder(every=4, **FAST)).diagnostics_
+    measures = ["direction", "magnitude", "noise", "lambda_max"]
+    display = GroupLossDisplay(frame, measures).plot()
+    for axes, measure in zip(display.axes_, measures, strict=True):
+        assert "not private" in axes.get_title(loc="left")
+        assert axes.get_xlabel() == "step" and axes.get_ylabel() == measure.replace("_", " ")
+        own = frame[frame["group"] == "b"]
+        np.testing.assert_allclose(axes.lines[1].get_ydata(), own[measure])
+        assert len(axes.collections) == 2 * (measure != "lambda_max")
+    display.figure_.clear()
     with pytest.raises(ValueError, match=r"lacks the columns \['direction'\]"):
-        RiskTermsDisplay(frame.drop(columns="direction"))
-    with pytest.raises(ValueError, match="no row of group_a='x'"):
-        RiskBoundDisplay(recorder.pairs_, "x", "a")
+        GroupLossDisplay(frame.drop(columns="direction"), measures)
 
 
 def test_a_step_is_looked_at_once_over_warm_starts(two_groups, tmp_path):

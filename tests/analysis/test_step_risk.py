@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-from dataclasses import asdict
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,15 +16,10 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from skdpfair import METHODS, DPFairClassifier, Groups, get_method
-from skdpfair.analysis import (
-    GroupCurvature,
-    gradient_bias,
-    group_gradients,
-    noise_term,
-    step_risk_terms,
-    step_terms,
-)
+from skdpfair.analysis import GroupCurvature, step_risk_terms
+from skdpfair.analysis._problem import problem_of
 from skdpfair.analysis._step_risk import _standard_error, pair_differences
+from skdpfair.analysis._step_terms import noise_term, step_terms
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.mechanism import Mechanism, Task
 
@@ -102,7 +96,7 @@ def test_the_terms_of_a_quadratic_are_its_differences(theta, plain, clipped, sca
 
     terms = step_terms(hessian @ theta, plain, clipped, hessian @ plain, hessian @ clipped, lr)
     tolerance = 1e-9 * (1 + abs(loss(plain)) + abs(loss(clipped)))
-    assert terms.clip == pytest.approx(loss(clipped) - loss(plain), abs=tolerance)
+    assert terms["clip"] == pytest.approx(loss(clipped) - loss(plain), abs=tolerance)
     lengths = float(plain.norm()), float(clipped.norm())
     if min(lengths) < 1e-2:
         return
@@ -117,7 +111,7 @@ def test_the_terms_of_a_quadratic_are_its_differences(theta, plain, clipped, sca
     }
     tolerance += 1e-9 * abs(loss(turned))
     for name, value in expected.items():
-        assert asdict(terms)[name] == pytest.approx(value, abs=tolerance)
+        assert terms[name] == pytest.approx(value, abs=tolerance)
 
 
 @pytest.mark.parametrize("hidden", [None, 3])
@@ -254,7 +248,7 @@ def test_proposition_3_star_as_printed_is_no_bound():
         step_terms(one, g, clipped, h @ g, h @ clipped, lr=1.0)
         for one, h in zip(own, hessians, strict=True)
     ]
-    rows = {name: np.array([[asdict(t)[name]] for t in terms]) for name in asdict(terms[0])}
+    rows = {name: np.array([[t[name]] for t in terms]) for name in terms[0]}
     rows |= {"cosine": np.zeros((2, 1)), "clipped_cosine": np.array([[-1.0], [-1.0]])}
     batches = SimpleNamespace(
         lengths=np.array([1.0]),
@@ -262,7 +256,7 @@ def test_proposition_3_star_as_printed_is_no_bound():
         frame=pd.DataFrame({"gradient_norm": [2.0], "sensitivity": [1.0]}),
     )
     found = SimpleNamespace(
-        levels=["a", "b"], sizes=torch.tensor([1, 1]), absent=np.array([False, False])
+        levels=["a", "b"], sizes=np.array([1, 1]), absent=np.array([False, False])
     )
     pair = pair_differences(found, own, batches, rows, np.array([1.0, 1.0]), 1.0).iloc[0]
     assert pair["condition"]
@@ -377,7 +371,7 @@ def numbers_of_two_groups():
     """Two groups, two batches: lengths of gradients and cosines, all by hand."""
     found = SimpleNamespace(
         levels=["a", "b"],
-        sizes=torch.tensor([30, 10]),
+        sizes=np.array([30, 10]),
         absent=np.array([False, False]),
     )
     gradients = torch.tensor([[3.0, 4.0], [0.0, 2.0]])  # lengths 5 and 2
@@ -513,14 +507,10 @@ def test_a_pickle_has_the_same_loss_and_step(two_groups, lr):
         for m in (model, pickle.loads(pickle.dumps(model)))
     )
     pd.testing.assert_frame_equal(live.groups, loaded.groups, rtol=1e-6)
-    bias = [gradient_bias(m, two_groups.data, two_groups.target) for m in (model, loaded_of(model))]
-    assert bias[0].reference_norm == pytest.approx(bias[1].reference_norm, rel=1e-6)
-    unweighted = gradient_bias(model.net_.module_, two_groups.data, two_groups.target, "dpsgd")
-    assert bias[0].reference_norm != pytest.approx(unweighted.reference_norm, rel=0.05)
-
-
-def loaded_of(model):
-    return pickle.loads(pickle.dumps(model))
+    model.net_.class_weight = None
+    unweighted = step_risk_terms(model, two_groups.data, two_groups.target, **data)
+    lengths = [risk.groups["group_gradient_norm"] for risk in (live, unweighted)]
+    assert not np.allclose(*lengths, rtol=0.05)
 
 
 def test_noise_of_the_baselines_is_told():
@@ -545,9 +535,10 @@ def test_a_group_that_is_absent_is_nan(two_groups):
         random_state=0,
     ).fit(X, y, sensitive_features=sex)
     with pytest.warns(UndefinedMetricWarning, match="no record of some"):
-        found = group_gradients(model, X, y, sensitive_features=sex)
-    assert found.groups.loc["c", ["loss", "group_gradient_norm"]].isna().all()
-    assert found.groups.loc[["a", "b"]].notna().all(axis=None)
+        found = step_risk_terms(model, X, y, sensitive_features=sex, n_vectors=0).groups
+    known = ["loss", "group_gradient_norm", "clip"]
+    assert found.loc["c", known].isna().all()
+    assert found.loc[["a", "b"], known].notna().all(axis=None)
     with pytest.warns(UndefinedMetricWarning, match="no record of some"):
         curvature = GroupCurvature(model, X, y, sensitive_features=sex)
     assert curvature.largest_eigenvalues().isna().tolist() == [False, False, True]
@@ -569,16 +560,14 @@ def test_what_no_gradient_can_be_taken_of_is_named(change, match):
     given = {"module": module, "x": x} | change
     y = y[: len(given["x"])]
     with pytest.raises(ValueError, match=match):
-        group_gradients(given["module"], given["x"], y)
-    with pytest.raises(ValueError, match=match):
-        gradient_bias(given["module"], given["x"], y, "dpsgd")
+        GroupCurvature(given["module"], given["x"], y)
 
 
 def test_views_and_foreign_byte_orders_are_read():
     module, x, y, _ = case()
-    plain = group_gradients(module, x[::-1].copy(), y[::-1].copy()).gradients
+    plain = problem_of(module, x[::-1].copy(), y[::-1].copy()).batch.x
     for other in (x[::-1], x[::-1].astype(">f8"), np.asfortranarray(x[::-1])):
-        torch.testing.assert_close(group_gradients(module, other, y[::-1]).gradients, plain)
+        torch.testing.assert_close(problem_of(module, other, y[::-1]).batch.x, plain)
 
 
 def test_a_mechanism_of_another_size_is_refused():
@@ -590,4 +579,29 @@ def test_a_mechanism_of_another_size_is_refused():
 
 def test_a_pipeline_is_told_apart():
     with pytest.raises(TypeError, match="give the last step"):
-        group_gradients(make_pipeline(DPFairClassifier()), np.zeros((4, 2)), [0, 1, 0, 1])
+        GroupCurvature(make_pipeline(DPFairClassifier()), np.zeros((4, 2)), [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize("chunk_size", ["auto", 4])
+@pytest.mark.parametrize("layers", [(nn.Tanh,), (nn.GELU, nn.LayerNorm)])
+def test_group_gradients_are_those_of_the_means(layers, chunk_size):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        middle = [kind(5) if kind is nn.LayerNorm else kind() for kind in layers]
+        module = nn.Sequential(nn.Linear(3, 5), *middle, nn.Linear(5, 2)).double()
+        x, y = torch.randn(17, 3).double(), torch.randint(0, 2, (17,))
+    groups = np.array(["a", "b", "b"])[np.arange(17) % 3]
+    data = {"sensitive_features": groups, "chunk_size": chunk_size}
+    problem = problem_of(module, x.numpy(), y.numpy(), **data)
+    with problem.strategy() as strategy:
+        found, facts = problem.group_gradients(strategy)
+    for k, level in enumerate("ab"):
+        own = torch.from_numpy(groups == level)
+        loss = cross_entropy(module(x[own]), y[own])
+        grads = torch.autograd.grad(loss, list(module.parameters()))
+        expected = torch.cat([g.flatten() for g in grads])
+        torch.testing.assert_close(found[k], expected)
+        assert facts["loss"][k] == pytest.approx(loss.item())
+        assert facts["n_samples"][k] == int(own.sum())
+        assert facts["group_gradient_norm"][k] == pytest.approx(float(expected.norm()))
+    assert (facts["gradient_norm"] >= facts["group_gradient_norm"]).all()

@@ -15,7 +15,7 @@ from skorch.callbacks import Callback, EarlyStopping, EpochScoring
 from torch import nn
 
 from skdpfair import DPFairClassifier, get_method, load_release
-from skdpfair.analysis import GroupRecorder, robust_accuracy
+from skdpfair.analysis import GroupRecorder
 from skdpfair.attacks import PGD
 from skdpfair.budget import PrivacyLedger
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
@@ -237,7 +237,6 @@ WAYS = {
     "onnx": exported,
     "scattering": lambda *_: Scattering2D().fit_transform(PICTURES),
     "frozen": lambda *_: FrozenFeatures(FROZEN).fit_transform(PICTURES),
-    "attack": lambda model, _: robust_accuracy(model, X, Y, PGD(0.5, 0.2, 2)),
 }
 FITS = {
     "mlp": lambda: quick(module="mlp", random_state=0),

@@ -30,8 +30,7 @@ from skdpfair import (
     get_method,
     load_release,
 )
-from skdpfair.analysis import GroupRecorder, robust_accuracy
-from skdpfair.attacks import PGD
+from skdpfair.analysis import GroupRecorder
 from skdpfair.audit import audit_fit, verify_release
 from skdpfair.augmentations import FlipAndShift, Views
 from skdpfair.budget import PrivacyLedger
@@ -386,7 +385,6 @@ def test_what_is_for_classes_refuses_regressors(data):
     assert list(model.diagnostics_["group"].unique()) == ["a", "b"]
     for function in (
         model_page,
-        lambda m: robust_accuracy(m, X, y, PGD(0.1)),
         lambda m: audit_fit(m, X, y),
     ):
         with pytest.raises(TypeError, match="DPFairClassifier"):

@@ -14,7 +14,7 @@ import pytest
 from sklearn.model_selection import GridSearchCV
 
 from skdpfair import DPFairClassifier, Groups, get_method, metrics, plotting
-from skdpfair.analysis import gradient_bias, robust_accuracy, step_risk_terms
+from skdpfair.analysis import step_risk_terms
 from skdpfair.attacks import PGD
 from skdpfair.audit import audit_fit
 from skdpfair.budget import PrivacyLedger
@@ -267,8 +267,9 @@ CASES = {
         LABELS, LABELS, is_train=np.arange(N) > 7, sensitive_features=planted(GROUPS)
     ),
     # analysis, pictures and pages
-    "attack on other labels": lambda f, t: robust_accuracy(f, X, planted(TEXTS), PGD(0.1, 0.1, 1)),
-    "bias on other labels": lambda f, t: gradient_bias(f, X, planted(TEXTS)),
+    "risk terms of other labels": lambda f, t: step_risk_terms(
+        f, X, planted(TEXTS), sensitive_features=GROUPS
+    ),
     "risk terms of other groups": lambda f, t: step_risk_terms(
         f, X, TEXTS, sensitive_features=planted(GROUPS)
     ),
@@ -279,9 +280,9 @@ CASES = {
         f, X, TEXTS, sensitive_features=planted(GROUPS)
     ),
     "table that nobody paid for": lambda f, t: model_card(f, released_table=cells(SECRET)),
-    "picture of a group": lambda f, t: plotting.plot_group_accuracy(
+    "picture of a group": lambda f, t: plotting.PrivacyCostDisplay(
         pd.DataFrame({f"cost[{SECRET}]": [1.0]})
-    ),
+    ).plot(),
     "trade-off of a group": lambda f, t: plotting.TradeoffDisplay.from_predictions(
         TEXTS,
         {("reference", None): TEXTS, ("dpsgd", 1.0): TEXTS},

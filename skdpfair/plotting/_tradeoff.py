@@ -1,10 +1,9 @@
-"""Displays that compare models: privacy cost by group, and measures by privacy budget."""
+"""Display of the trade-off between privacy and a measure."""
 
 from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-from sklearn.utils.validation import check_is_fitted
 
 from skdpfair._validate import number, one_of, outline, safe_repr
 from skdpfair.inputs.columns import check_indexes
@@ -13,7 +12,6 @@ from skdpfair.metrics._arguments import as_vector
 from skdpfair.metrics._measures import MEASURES, described, measure_of
 from skdpfair.plotting._axes import (
     PALETTE,
-    axes_width,
     check_axes,
     colour_of,
     dress,
@@ -22,190 +20,10 @@ from skdpfair.plotting._axes import (
     plain,
     spaced,
 )
-from skdpfair.plotting._bars import plot_privacy_cost
+from skdpfair.plotting._privacy_cost import REFERENCE, final_step
 
-_REFERENCE = "reference"
 _MARKERS = "osD^vPX"
 _LINES = ("-", "-.", ":")
-
-
-class PrivacyCostDisplay:
-    """Privacy cost of each group, as bars.
-
-    Parameters
-    ----------
-    table : pandas.DataFrame
-        From :func:`skdpfair.metrics.group_table`, one row per model.
-
-    Attributes
-    ----------
-    ax_, figure_
-        The axes and figure of :meth:`plot`.
-
-    Examples
-    --------
-    >>> display = PrivacyCostDisplay.from_predictions(
-    ...     [0, 1, 1, 0], {"sgd": [0, 1, 1, 0], "dpsgd": [0, 1, 0, 0]},
-    ...     reference="sgd", sensitive_features=["F", "F", "M", "M"])
-    >>> float(display.table.loc["dpsgd", "privacy_cost[M]"])
-    0.5
-    >>> display.plot().figure_.clear()
-    """
-
-    def __init__(self, table):
-        self.table = table
-
-    @classmethod
-    def from_predictions(cls, y_true, y_pred, *, reference, sensitive_features):
-        """Return the display of several models, compared with the one named ``reference``.
-
-        Parameters
-        ----------
-        y_true : array-like of shape (n_samples,)
-            True labels.
-        y_pred : dict of str to array-like of shape (n_samples,)
-            Each model's predicted labels.
-        reference : str
-            Key of the non-private reference model.
-        sensitive_features : array-like of shape (n_samples,)
-            Groups.
-
-        Returns
-        -------
-        PrivacyCostDisplay
-
-        Raises
-        ------
-        TypeError, ValueError
-            As in `skdpfair.metrics.group_table`.
-        """
-        return cls(
-            group_table(
-                y_true,
-                y_pred,
-                reference=reference,
-                sensitive_features=sensitive_features,
-                measures=["privacy_cost"],
-            )
-        )
-
-    @classmethod
-    def from_estimator(cls, estimator, X, y, *, sensitive_features):
-        """Return the display of a fitted estimator or pipeline that has a reference model.
-
-        Parameters
-        ----------
-        estimator : DPFairClassifier or Pipeline
-            Fitted with ``keep_reference=True``.
-        X : array-like of shape (n_samples, n_features)
-            Features.
-        y : array-like of shape (n_samples,)
-            True labels.
-        sensitive_features : array-like of shape (n_samples,)
-            Groups.
-
-        Returns
-        -------
-        PrivacyCostDisplay
-
-        Raises
-        ------
-        NotFittedError, TypeError, ValueError
-            If the estimator is not fitted, has another type, or has no ``reference_``.
-        """
-        check_indexes(X=X, y=y, sensitive_features=sensitive_features)
-        model, rows = _final_step(estimator, X)
-        if not hasattr(model, "reference_"):
-            raise ValueError(
-                "estimator has no reference model, reference_, to compare with. Fit it with "
-                "keep_reference=True, and draw in the same process: pickles do not hold it."
-            )
-        predictions = {
-            _REFERENCE: model.reference_.predict(rows),
-            model.method_.name: model.predict(rows),
-        }
-        return cls.from_predictions(
-            y, predictions, reference=_REFERENCE, sensitive_features=sensitive_features
-        )
-
-    @classmethod
-    def from_results(cls, frame, *, epsilon=None):
-        """Return the display of a sweep's means over seeds, with one row per method.
-
-        The reference models, whose cost is 0 by definition, are left out.
-
-        Parameters
-        ----------
-        frame : pandas.DataFrame or TradeoffResults
-            A sweep's results, or their frame, with columns ``method``, ``group`` and
-            ``privacy_cost``, and ``epsilon`` if it varies; rows of group "overall" are left out.
-        epsilon : float or None, default=None
-            Budget to show, which the title names; None is allowed if there is only one.
-
-        Returns
-        -------
-        PrivacyCostDisplay
-
-        Raises
-        ------
-        TypeError, ValueError
-            If ``frame`` has another form, or ``epsilon`` does not select a single budget.
-        """
-        rows, reference = _rows_at(getattr(frame, "frame", frame), epsilon)
-        means = rows.groupby(["method", "group"], sort=False)["privacy_cost"].mean()
-        table = means.unstack("group").reindex(rows["method"].unique())[rows["group"].unique()]
-        table.columns = [f"privacy_cost[{group}]" for group in table]
-        table.attrs["reference"] = reference
-        if "epsilon" in rows:
-            table.attrs["epsilon"] = float(rows["epsilon"].iloc[0])
-        return cls(table)
-
-    def plot(self, ax=None):
-        """Draw the bars.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes or None, default=None
-            Axes to draw into; None makes a new figure.
-
-        Returns
-        -------
-        PrivacyCostDisplay
-            The display itself.
-        """
-        self.ax_ = plot_privacy_cost(self.table, ax=ax)
-        self.figure_ = self.ax_.figure
-        return self
-
-
-def _rows_at(frame, epsilon):
-    """Return the private models' rows of a sweep's frame at one budget, and the reference."""
-    missing = [c for c in ("method", "group", "privacy_cost") if c not in frame]
-    if missing or not hasattr(frame, "groupby"):
-        raise TypeError(
-            "frame must be the TradeoffResults of a sweep, or its frame, got "
-            f"{type(frame).__name__} without the columns {missing}. Pass sweep(...).frame."
-        )
-    is_reference = frame["method"].str.startswith(_REFERENCE)
-    if "epsilon" in frame:
-        is_reference |= np.isinf(frame["epsilon"])
-    names = frame.loc[is_reference, "method"].unique()
-    rows = frame[(frame["group"] != "overall") & ~is_reference]
-    if "epsilon" in rows:
-        budgets = rows["epsilon"].unique().tolist()
-        if epsilon is None and len(budgets) > 1:
-            raise ValueError(
-                f"epsilon=None, but the sweep has several budgets: {budgets}. Show one, such as "
-                f"epsilon={budgets[0]!r}; results.plot('privacy_cost_difference') shows all."
-            )
-        if epsilon is not None and epsilon not in budgets:
-            raise ValueError(
-                f"epsilon must be a budget of the sweep, {budgets}, got {safe_repr(epsilon)}."
-            )
-        rows = rows if epsilon is None else rows[rows["epsilon"] == epsilon]
-    if rows.empty:
-        raise ValueError("frame has no row of a group and a private model. Pass a whole sweep.")
-    return rows, names[0] if len(names) == 1 else _REFERENCE
 
 
 class TradeoffDisplay:
@@ -265,11 +83,6 @@ class TradeoffDisplay:
         Returns
         -------
         TradeoffDisplay
-
-        Raises
-        ------
-        TypeError, ValueError
-            If ``y_pred`` has another form, a budget is not above 0, or the measure is unknown.
 
         Examples
         --------
@@ -331,26 +144,19 @@ class TradeoffDisplay:
         Returns
         -------
         TradeoffDisplay
-
-        Raises
-        ------
-        TypeError
-            If ``estimator`` has another type.
-        NotFittedError
-            If a model is not fitted.
         """
         check_indexes(X=X, y=y, sensitive_features=sensitive_features)
         predictions, likely = {}, {}
         for model in estimator if isinstance(estimator, (list, tuple)) else [estimator]:
-            last, inner = _final_step(model, X)
+            last, inner = final_step(model, X)
             private = last.privacy_.is_private
             budget = last.privacy_.epsilon if last.epsilon is None else last.epsilon
-            name = (last.method_.name, budget) if private else (_REFERENCE, None)
+            name = (last.method_.name, budget) if private else (REFERENCE, None)
             predictions[name], likely[name] = model.predict(X), model.predict_proba(X)
             if hasattr(last, "reference_"):
                 reference = last.reference_
-                predictions[_REFERENCE, None] = reference.predict(inner)
-                likely[_REFERENCE, None] = reference.predict_proba(inner)
+                predictions[REFERENCE, None] = reference.predict(inner)
+                likely[REFERENCE, None] = reference.predict_proba(inner)
         return cls.from_predictions(
             y,
             predictions,
@@ -374,11 +180,6 @@ class TradeoffDisplay:
         Returns
         -------
         TradeoffDisplay
-
-        Raises
-        ------
-        TypeError, ValueError
-            If ``results`` has another type, or has no such measure.
         """
         if not callable(getattr(results, "table", None)):
             raise TypeError(
@@ -403,11 +204,6 @@ class TradeoffDisplay:
         -------
         TradeoffDisplay
             The display itself.
-
-        Raises
-        ------
-        ValueError
-            If all values are NaN, or the measure is unknown.
         """
         title, unit, factor = described(self.measure)
         curves = {m: rows[np.isfinite(rows["mean"])] for m, rows in self.curves.items()}
@@ -446,8 +242,9 @@ class TradeoffDisplay:
         ax.set(xlabel="privacy budget ε, log scale", ylabel=f"{kind} ({unit})")
         if budgets:
             ax.set_xscale("log")
-            shown = spaced(sorted(budgets), 0.8 * axes_width(ax))  # the rest is for the names
-            ax.set_xticks(shown, [f"{b:.3g}" for b in shown])
+            width = ax.bbox.width * 72 / ax.figure.dpi  # points
+            ticks = spaced(sorted(budgets), 0.8 * width)  # the rest is for the names
+            ax.set_xticks(ticks, [f"{b:.3g}" for b in ticks])
             ax.minorticks_off()
         if self._is_cost():
             ax.axhline(0, color="black", linewidth=1, zorder=1)
@@ -476,25 +273,6 @@ def _known(measure, known):
             "spelt as in the table's columns."
         )
     return one_of("measure", measure, known)
-
-
-def _final_step(estimator, X):
-    """Return the fitted classifier at the end of a pipeline, and the rows that it sees."""
-    if isinstance(estimator, (str, Mapping)) or not hasattr(estimator, "predict"):
-        raise TypeError(
-            "estimator must be a fitted DPFairClassifier, or a Pipeline that ends in one, got "
-            f"{type(estimator).__name__}. For several, pass a list to TradeoffDisplay."
-        )
-    check_is_fitted(estimator)
-    if hasattr(estimator, "steps"):
-        rows = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
-        return _final_step(estimator[-1], rows)
-    if not hasattr(estimator, "privacy_"):
-        raise TypeError(
-            f"estimator must be a DPFairClassifier, or a Pipeline that ends in one, got "
-            f"{type(estimator).__name__}. Use from_predictions for other models."
-        )
-    return estimator, X
 
 
 def _by_budget(y_pred, y_true):

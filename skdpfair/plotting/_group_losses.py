@@ -1,0 +1,103 @@
+"""Display of values that a recorder kept along training, by group; NOT private."""
+
+import numpy as np
+
+from skdpfair.inputs.groups import group_names
+from skdpfair.plotting._axes import colour_of, dress, label_ends, new_axes
+
+
+class GroupLossDisplay:
+    """Loss and gradient norm of each group over training, or other recorded values; NOT private.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        The ``diagnostics_`` of an estimator, ``frame_`` of a `skdpfair.analysis.GroupRecorder`.
+    measures : sequence of str, default=("loss", "gradient_norm")
+        The columns to draw, one panel for each, with bands of two standard errors if the recorder
+        has them.
+
+    Attributes
+    ----------
+    axes_, figure_
+        The axes and figure of :meth:`plot`.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skdpfair.plotting import GroupLossDisplay
+    >>> rows = [(0, "a", 0.7, 1.0), (0, "b", 0.7, 1.2), (9, "a", 0.3, 0.6), (9, "b", 0.5, 1.1)]
+    >>> frame = pd.DataFrame(rows, columns=["step", "group", "loss", "gradient_norm"])
+    >>> display = GroupLossDisplay(frame).plot()  # from_estimator takes a fit
+    >>> [axes.get_ylabel() for axes in display.axes_]
+    ['loss', 'gradient norm']
+    >>> display.figure_.clear()
+    """
+
+    def __init__(self, frame, measures=("loss", "gradient_norm")):
+        missing = [c for c in ("step", "group", *measures) if c not in frame]
+        if missing:
+            raise ValueError(
+                f"frame lacks the columns {missing}. Pass the diagnostics_ of an estimator fitted "
+                "with a GroupRecorder; the parts of the step risk need its terms=True."
+            )
+        self.frame, self.measures = frame, measures
+
+    @classmethod
+    def from_estimator(cls, estimator, *, measures=("loss", "gradient_norm")):
+        """Return the display of an estimator fitted with a `GroupRecorder` among its callbacks.
+
+        Parameters
+        ----------
+        estimator : DPFairClassifier
+            The fitted estimator.
+        measures : sequence of str, default=("loss", "gradient_norm")
+            The columns to draw.
+
+        Returns
+        -------
+        GroupLossDisplay
+        """
+        if not hasattr(estimator, "diagnostics_"):
+            raise ValueError(
+                "The estimator has no recorded values. Fit it with callbacks=[GroupRecorder()] of "
+                "skdpfair.analysis; the fitted object must then not be released."
+            )
+        return cls(estimator.diagnostics_, measures)
+
+    def plot(self, ax=None):
+        """Draw a curve for each group.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, sequence of one a panel, or None, default=None
+            Axes to draw into; None makes a new figure. The names of the groups are to the right of
+            the axes, so the figure must have ``layout="constrained"``.
+
+        Returns
+        -------
+        GroupLossDisplay
+            The display itself, with ``axes_`` and ``figure_``.
+        """
+        n = len(self.measures)
+        self.axes_ = np.atleast_1d(new_axes(1.5 + 4.2 * n, 4.0, n) if ax is None else ax)
+        self.figure_ = self.axes_[0].figure
+        by_group = dict(iter(self.frame.groupby("group", sort=False, dropna=False)))
+        for panel, measure in zip(self.axes_, self.measures, strict=True):
+            ends = []
+            for i, (name, rows) in enumerate(
+                zip(group_names(by_group), by_group.values(), strict=True)
+            ):
+                rows = rows.dropna(subset=measure)
+                panel.plot(rows["step"], rows[measure], color=colour_of(i))
+                if f"{measure}_se" in rows:
+                    band = 2 * rows[f"{measure}_se"]
+                    edges = rows[measure] - band, rows[measure] + band
+                    panel.fill_between(rows["step"], *edges, color=colour_of(i), alpha=0.15, lw=0)
+                if len(rows):
+                    last = rows.iloc[-1]
+                    ends.append((last[measure], name, colour_of(i), last["step"]))
+            panel.set(xlabel="step", ylabel=measure.replace("_", " "))
+            label_ends(panel, ends)
+            dress(panel, f"{measure.replace('_', ' ').capitalize()} (not private)", pad=16)
+        return self

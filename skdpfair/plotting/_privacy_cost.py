@@ -1,0 +1,229 @@
+"""Display of the privacy cost of each group."""
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from skdpfair._validate import safe_repr
+from skdpfair.inputs.columns import check_indexes
+from skdpfair.metrics import group_table
+from skdpfair.plotting._axes import check_axes, colour_of, dress, new_axes, plain
+
+REFERENCE = "reference"
+_COLUMN = "privacy_cost["
+_MAX_HEIGHT = 24.0  # inches
+
+
+class PrivacyCostDisplay:
+    """Privacy cost of each group, as bars.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        From :func:`skdpfair.metrics.group_table`, one row per model; the reference, whose cost is 0
+        by definition, is not drawn.
+
+    Attributes
+    ----------
+    ax_, figure_
+        The axes and figure of :meth:`plot`.
+
+    Examples
+    --------
+    >>> from skdpfair.plotting import PrivacyCostDisplay
+    >>> display = PrivacyCostDisplay.from_predictions(
+    ...     [0, 1, 1, 0], {"sgd": [0, 1, 1, 0], "dpsgd": [0, 1, 0, 0]},
+    ...     reference="sgd", sensitive_features=["F", "F", "M", "M"])
+    >>> float(display.table.loc["dpsgd", "privacy_cost[M]"])
+    0.5
+    >>> display.plot().figure_.clear()
+    """
+
+    def __init__(self, table):
+        self.table = table
+
+    @classmethod
+    def from_predictions(cls, y_true, y_pred, *, reference, sensitive_features):
+        """Return the display of several models, compared with the one named ``reference``.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n_samples,)
+            True labels.
+        y_pred : dict of str to array-like of shape (n_samples,)
+            Each model's predicted labels.
+        reference : str
+            Key of the non-private reference model.
+        sensitive_features : array-like of shape (n_samples,)
+            Groups.
+
+        Returns
+        -------
+        PrivacyCostDisplay
+        """
+        given = {"reference": reference, "sensitive_features": sensitive_features}
+        return cls(group_table(y_true, y_pred, measures=["privacy_cost"], **given))
+
+    @classmethod
+    def from_estimator(cls, estimator, X, y, *, sensitive_features):
+        """Return the display of a fitted estimator or pipeline that has a reference model.
+
+        Parameters
+        ----------
+        estimator : DPFairClassifier or Pipeline
+            Fitted with ``keep_reference=True``.
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        y : array-like of shape (n_samples,)
+            True labels.
+        sensitive_features : array-like of shape (n_samples,)
+            Groups.
+
+        Returns
+        -------
+        PrivacyCostDisplay
+        """
+        check_indexes(X=X, y=y, sensitive_features=sensitive_features)
+        model, rows = final_step(estimator, X)
+        if not hasattr(model, "reference_"):
+            raise ValueError(
+                "estimator has no reference model, reference_, to compare with. Fit it with "
+                "keep_reference=True, and draw in the same process: pickles do not hold it."
+            )
+        predictions = {
+            REFERENCE: model.reference_.predict(rows),
+            model.method_.name: model.predict(rows),
+        }
+        return cls.from_predictions(
+            y, predictions, reference=REFERENCE, sensitive_features=sensitive_features
+        )
+
+    @classmethod
+    def from_results(cls, frame, *, epsilon=None):
+        """Return the display of a sweep's means over seeds, with one bar per method.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame or TradeoffResults
+            A sweep's results, or their frame, with columns ``method``, ``group`` and
+            ``privacy_cost``, and ``epsilon`` if it varies; rows of group "overall" are left out.
+        epsilon : float or None, default=None
+            Budget to show, which the title names; None is allowed if there is only one.
+
+        Returns
+        -------
+        PrivacyCostDisplay
+        """
+        rows, reference = _rows_at(getattr(frame, "frame", frame), epsilon)
+        means = rows.groupby(["method", "group"], sort=False)["privacy_cost"].mean()
+        table = means.unstack("group").reindex(rows["method"].unique())[rows["group"].unique()]
+        table.columns = [f"{_COLUMN}{group}]" for group in table]
+        table.attrs["reference"] = reference
+        if "epsilon" in rows:
+            table.attrs["epsilon"] = float(rows["epsilon"].iloc[0])
+        return cls(table)
+
+    def plot(self, ax=None):
+        """Draw a bar for each group and private model, in percentage points of accuracy.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes or None, default=None
+            Axes to draw into; None makes a new figure. The names of the models are to the right of
+            the axes, so the figure must have ``layout="constrained"``.
+
+        Returns
+        -------
+        PrivacyCostDisplay
+            The display itself.
+        """
+        check_axes(ax)
+        bars, attrs = _bars(self.table), self.table.attrs
+        if ax is None:
+            ax = new_axes(height=min(1.6 + 0.26 * (bars.size + len(bars)), _MAX_HEIGHT))
+        colours = [colour_of(i) for i in range(bars.shape[1])]
+        bars.plot.barh(ax=ax, color=colours, width=0.8, legend=False)
+        for container, costs in zip(ax.containers, bars.to_numpy().T, strict=True):
+            texts = [f"{v:+.1f}".replace("-", "\N{MINUS SIGN}") for v in costs]
+            ax.bar_label(container, [t.replace("+nan", "") for t in texts], padding=2)
+        ax.invert_yaxis()  # the first on top
+        ax.axvline(0, color="black", linewidth=1)
+        ax.margins(x=0.12)
+        # at least one point of width: a tenth of a point must not look like a tower
+        ax.set_xlim(right=max(ax.get_xlim()[1], 1.0))
+        ax.set(xlabel="accuracy lost (percentage points)", ylabel="")
+        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+        against = f", against {plain(attrs['reference'])}" if "reference" in attrs else ""
+        at = f" at ε = {attrs['epsilon']:g}" if "epsilon" in attrs else ""
+        dress(ax, f"Privacy cost of each group{at}{against}", grid="x")
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+def _bars(table):
+    """Return the costs in percentage points, a row for each group and a column for each model."""
+    columns = [c for c in table.columns if str(c).startswith(_COLUMN)]
+    models = [name for name in table.index if name != table.attrs.get("reference")]
+    if not columns or not models:
+        raise ValueError(
+            "table must have columns privacy_cost[GROUP], and a row besides the reference. Pass "
+            "the result of skdpfair.metrics.group_table."
+        )
+    bars = 100 * table.loc[models, columns].T
+    if bars.isna().all(axis=None):
+        raise ValueError(
+            "table holds no number to draw: all are NaN, as without a reference model, or without "
+            "test records."
+        )
+    empty = bars.isna().all(axis=1)
+    names = [plain(c[len(_COLUMN) : -1]) for c in columns]
+    bars.index = [n + " (no test records)" * e for n, e in zip(names, empty, strict=True)]
+    return bars.set_axis([*map(plain, models)], axis=1)
+
+
+def _rows_at(frame, epsilon):
+    """Return the private models' rows of a sweep's frame at one budget, and the reference."""
+    missing = [c for c in ("method", "group", "privacy_cost") if c not in frame]
+    if missing or not hasattr(frame, "groupby"):
+        raise TypeError(
+            "frame must be the TradeoffResults of a sweep, or its frame, got "
+            f"{type(frame).__name__} without the columns {missing}. Pass sweep(...).frame."
+        )
+    is_reference = frame["method"].str.startswith(REFERENCE)
+    if "epsilon" in frame:
+        is_reference |= np.isinf(frame["epsilon"])
+    names = frame.loc[is_reference, "method"].unique()
+    rows = frame[(frame["group"] != "overall") & ~is_reference]
+    if "epsilon" in rows:
+        budgets = rows["epsilon"].unique().tolist()
+        if epsilon is None and len(budgets) > 1:
+            raise ValueError(
+                f"epsilon=None, but the sweep has several budgets: {budgets}. Show one, such as "
+                f"epsilon={budgets[0]!r}; results.plot('privacy_cost_difference') shows all."
+            )
+        if epsilon is not None and epsilon not in budgets:
+            raise ValueError(
+                f"epsilon must be a budget of the sweep, {budgets}, got {safe_repr(epsilon)}."
+            )
+        rows = rows if epsilon is None else rows[rows["epsilon"] == epsilon]
+    if rows.empty:
+        raise ValueError("frame has no row of a group and a private model. Pass a whole sweep.")
+    return rows, names[0] if len(names) == 1 else REFERENCE
+
+
+def final_step(estimator, X):
+    """Return the fitted classifier at the end of a pipeline, and the rows that it sees."""
+    if not hasattr(estimator, "predict"):
+        raise TypeError(
+            "estimator must be a fitted DPFairClassifier, or a Pipeline that ends in one, got "
+            f"{type(estimator).__name__}. For several, pass a list to TradeoffDisplay."
+        )
+    check_is_fitted(estimator)
+    if hasattr(estimator, "steps"):
+        rows = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
+        return final_step(estimator[-1], rows)
+    if not hasattr(estimator, "privacy_"):
+        raise TypeError(
+            f"estimator must be a DPFairClassifier, or a Pipeline that ends in one, got "
+            f"{type(estimator).__name__}. Use from_predictions for other models."
+        )
+    return estimator, X
