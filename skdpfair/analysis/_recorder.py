@@ -8,10 +8,10 @@ import torch
 from skorch.callbacks import Callback
 
 from skdpfair import _validate
+from skdpfair._files import path_of, replace_file
 from skdpfair.analysis._mechanisms import as_numbers_of
 from skdpfair.analysis._problem import of_tensors
 from skdpfair.analysis._step_risk import Expectations, step_risk
-from skdpfair.budget.files import path_of, replace_file
 from skdpfair.engine import Batch
 from skdpfair.inputs.groups import group_names
 from skdpfair.inputs.streaming import as_rows

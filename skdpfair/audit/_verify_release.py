@@ -1,6 +1,6 @@
 """Whether a file that leaves holds what this package writes, and nothing else."""
 
-from skdpfair.budget.files import path_of
+from skdpfair._files import path_of
 from skdpfair.release._verify import check_release
 
 

@@ -15,10 +15,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from importlib import import_module
 from multiprocessing import forkserver
 from typing import Any, TypeAlias
 
+from skdpfair.budget.spending import LEAKS
 from skdpfair.exceptions import UnaccountedWarning
 
 Linter: TypeAlias = Callable[[Any], tuple[list[str], list[str]]]
@@ -133,8 +133,8 @@ def linter(function: Linter) -> Linter:
 
 def findings_of(estimator: Any) -> dict[str, list[str]]:
     """Return the findings of the linter, as a line of the ledger's file holds them."""
-    if not _LINTERS:  # no classifier was imported, which brings the linter with it
-        import_module("skdpfair.preprocessing")
+    if not _LINTERS:  # no estimator with a budget was imported, which brings the linter with it
+        return {"reasons": [LEAKS.format(type(estimator).__name__, "s")], "notes": []}
     reasons, notes = _LINTERS[0](estimator)
     return {"reasons": reasons, "notes": notes}
 

@@ -22,6 +22,8 @@ from sklearn.model_selection import (
 )
 from sklearn.utils import check_array
 
+from skdpfair.inputs import persons
+
 Line: TypeAlias = dict[str, Any]  # of a ledger's file, for instance a fit or a search
 
 _PARTITIONS = (KFold, StratifiedKFold, GroupKFold, StratifiedGroupKFold, LeaveOneOut)
@@ -137,8 +139,6 @@ def persons_lie_in_groups(search: Any, X: Any, params: Mapping[str, Any]) -> boo
     >>> persons_lie_in_groups(None, [], {"groups": ["a", "b", "a"], "units": spelt})
     False
     """
-    from skdpfair.inputs import persons  # which need torch
-
     of_classifier = getattr(getattr(search, "estimator", None), "persons", None)
     spaces = [getattr(search, name, {}) for name in ("param_grid", "param_distributions")]
     with suppress(Exception):  # the fit will tell what is wrong

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import pandas as pd
 
+from skdpfair._progress import LedgerFollower
 from skdpfair._validate import number, one_of, safe_repr
 from skdpfair.budget import active_ledger
 from skdpfair.budget.folds import (
@@ -22,7 +23,6 @@ from skdpfair.budget.folds import (
     takes_as_public,
 )
 from skdpfair.budget.journal import Journal, cost, frame_of, read_entries, spending
-from skdpfair.budget.progress import LedgerFollower
 from skdpfair.budget.spending import REFERENCE, Spending
 from skdpfair.exceptions import BudgetExceeded
 from skdpfair.privacy.accounting import ACCOUNTANTS

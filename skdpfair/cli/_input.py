@@ -150,7 +150,7 @@ class Positive(click.FloatRange):
 
 def check_outputs(*outputs, inputs=()):
     """Raise, before anything is computed, if a file cannot be written or would replace another."""
-    from skdpfair.budget.files import check_writable  # late: the room needs torch
+    from skdpfair._files import check_writable  # late: it needs numpy
 
     taken = {Path(path).resolve(): path for path in inputs if path is not None}
     for output in outputs:

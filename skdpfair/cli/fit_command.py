@@ -12,8 +12,8 @@ import click
 import numpy as np
 import pandas as pd
 
+from skdpfair._files import replace_file
 from skdpfair._validate import nearest, safe_repr
-from skdpfair.budget.files import replace_file
 from skdpfair.cli._input import (
     AS_JSON,
     FILE_COLUMN,

@@ -55,7 +55,7 @@ def _rows():
 def _keep(found):
     """Write the file in a clone of the repository; an installed package stays as it is."""
     if (_PACKAGE.parent / "pyproject.toml").is_file():
-        from skdpfair.budget.files import replace_file  # late: it needs scikit-learn
+        from skdpfair._files import replace_file  # late: it needs numpy
 
         with suppress(OSError):  # a clone may be read-only
             replace_file(_KEPT, (json.dumps(found, indent=1) + "\n").encode())

@@ -114,7 +114,7 @@ def _pipeline_of(schema):
 
 
 def _of_model(results, output, title, data, card, compared, measures, ledger, pictures):
-    from skdpfair.budget.files import replace_file
+    from skdpfair._files import replace_file
     from skdpfair.cli._sources import tested
     from skdpfair.model_selection import TradeoffResults
     from skdpfair.release import load_release, schema_of

@@ -15,8 +15,8 @@ import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from skdpfair._files import replace_file
 from skdpfair._validate import error_context, safe_repr
-from skdpfair.budget.files import replace_file
 from skdpfair.cli._input import (
     AS_JSON,
     AnyPath,

@@ -157,7 +157,7 @@ def _about_file(said):
 
 
 def _export(path, outputs, ledger, data, pictures):
-    from skdpfair.budget.files import replace_file
+    from skdpfair._files import replace_file
     from skdpfair.report import export_statement  # late: it needs torch
 
     given = _tested(path, data, pictures)

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pandas as pd
 
-from skdpfair.budget.files import replace_file
+from skdpfair._files import replace_file
 from skdpfair.cli._input import (
     AS_JSON,
     FILE_COLUMN,

@@ -17,9 +17,9 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags
 from torch import Tensor
 
+from skdpfair._files import put_in_place
+from skdpfair._progress import ProgressBar
 from skdpfair._validate import error_context, safe_repr
-from skdpfair.budget.files import put_in_place
-from skdpfair.budget.progress import ProgressBar
 from skdpfair.engine.memory import used_device
 from skdpfair.engine.precision import full_precision
 from skdpfair.inputs.columns import refuse_different_shapes

@@ -7,8 +7,8 @@ import pandas as pd
 from fairlearn.metrics import MetricFrame, plot_model_comparison
 from sklearn.metrics import accuracy_score
 
+from skdpfair._files import path_of, replace_file
 from skdpfair._validate import one_of, safe_repr
-from skdpfair.budget.files import path_of, replace_file
 from skdpfair.inputs.groups import apart
 from skdpfair.metrics._compare_groups import NOT_COMPARED
 from skdpfair.metrics._measures import (

@@ -15,8 +15,8 @@ import pandas as pd
 import torch
 
 from skdpfair._describe import digest
+from skdpfair._files import check_writable, replace_file
 from skdpfair._validate import safe_repr
-from skdpfair.budget.files import check_writable, replace_file
 
 MANIFEST = "manifest.json"
 _REMEDY = "{}, and run again."

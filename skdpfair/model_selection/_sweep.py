@@ -14,9 +14,9 @@ from sklearn.exceptions import UndefinedMetricWarning
 import skdpfair
 from skdpfair import _validate
 from skdpfair._describe import describe
+from skdpfair._progress import ProgressBar
 from skdpfair._validate import safe_repr
 from skdpfair.budget.charging import current_ledger, entry_of
-from skdpfair.budget.progress import ProgressBar
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.exceptions import InterruptedWarning, LowSignalWarning
 from skdpfair.inputs import groups, labels

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from skdpfair._files import path_of, replace_file
+from skdpfair._progress import ProgressBar
 from skdpfair._validate import error_context, error_context_without_data
-from skdpfair.budget.files import path_of, replace_file
-from skdpfair.budget.progress import ProgressBar
 from skdpfair.inputs.mapped_rows import MappedRows
 from skdpfair.preprocessing._schema import TableSchema, labels_in, uncovered
 

@@ -14,8 +14,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 import skdpfair
+from skdpfair._files import path_of, replace_file
 from skdpfair._validate import safe_repr
-from skdpfair.budget.files import path_of, replace_file
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels
 from skdpfair.inputs.columns import check_indexes

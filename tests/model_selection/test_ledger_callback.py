@@ -26,8 +26,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from tqdm import tqdm
 
-from skdpfair import DPFairClassifier
-from skdpfair.budget import progress as _progress
+from skdpfair import DPFairClassifier, _progress
 from skdpfair.budget.active_ledger import VARIABLE
 from skdpfair.budget.spending import UNKNOWN
 from skdpfair.exceptions import InsecureSeedWarning, UnaccountedWarning

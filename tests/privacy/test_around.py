@@ -35,7 +35,7 @@ from skorch.callbacks import Callback
 
 from skdpfair import DPFairClassifier
 from skdpfair.analysis import GroupRecorder
-from skdpfair.budget import PrivacyLedger
+from skdpfair.budget import PrivacyLedger, active_ledger
 from skdpfair.budget.spending import SCORES, UNKNOWN
 from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.model_selection import DPRandomizedSearch, plan
@@ -394,3 +394,12 @@ def test_a_fit_in_a_pipeline_names_the_steps_before_it(data):
     assert "('standardscaler', 'selectkbest', 'passthrough'): see check_pipeline" in first
     assert tuple(others) == NOT_ACCOUNTED
     assert quick().fit(*data).privacy_.not_accounted == NOT_ACCOUNTED
+
+
+def test_where_no_estimator_with_a_budget_was_imported_all_that_is_fitted_leaks(
+    ledger, data, monkeypatch
+):
+    monkeypatch.setattr(active_ledger, "_LINTERS", [])
+    ledger.fit(StandardScaler(), *data)
+    (why,) = ledger.report().reasons
+    assert why.startswith("StandardScaler learns from private records")
