@@ -2,22 +2,26 @@
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, normalize
 
 from skdpfair.engine import Batch, Streams, select_strategy
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics
 from skdpfair.engine.step import noisy_sums
-from skdpfair.mechanism import Method, NoisySums, PerSample, PerSampleGradients, State, Task
+from skdpfair.mechanism import Method, NoisySums, PerSample, PerSampleGradients, Query, State, Task
 
 __all__ = ["check_engine", "check_method", "per_sample", "released", "task"]
 
 Values: TypeAlias = Sequence[float] | Tensor
+
+_N_BATCHES = 20  # with random norms, beside those with extreme ones
+_N_ROWS = 5  # of a batch that are compared with themselves alone
+_EXTREME: list[list[float]] = [[], [0.0], [1e-30, 1e30], [0.0, 1.0, 1e6], [1.0] * 5, [1e6] * 4]
 
 
 def task(n_samples: int = 1000, n_groups: int = 2, sample_rate: float = 0.1) -> Task:
@@ -56,10 +60,8 @@ def per_sample(
     ----------
     norm : sequence of float, length n
         Norm of each record's gradient.
-    loss : sequence of float or None, default=None
-        Loss of each record; None is 0 for all.
-    group : sequence of int or None, default=None
-        Group codes; None is 0 for all.
+    loss, group : sequence of n numbers or None, default=None
+        Loss and group code of each record; None is 0 for all.
     probability : sequence of shape (n, n_classes) or None, default=None
         Predicted class probabilities; None is 0.5 for each of two classes.
     dtype : torch.dtype, default=torch.float32
@@ -120,27 +122,13 @@ def released(
 
 
 def with_gradients(sample: PerSample, n_parameters: int = 3) -> PerSampleGradients:
-    """Return the sample with gradients that have its norms and depend only on the norms.
-
-    Parameters
-    ----------
-    sample : PerSample
-        The batch.
-    n_parameters : int, default=3
-        Length of a gradient.
-
-    Returns
-    -------
-    PerSampleGradients
-        The same records.
-    """
+    """Return the sample with gradients that have its norms and depend only on the norms."""
     angle = sample.norm[:, None] + torch.arange(n_parameters, dtype=sample.norm.dtype)
-    direction = torch.nn.functional.normalize(torch.cos(angle), dim=1)
     columns = sample.norm, sample.loss, sample.group, sample.probability
-    return PerSampleGradients(*columns, sample.norm[:, None] * direction)
+    return PerSampleGradients(*columns, sample.norm[:, None] * normalize(torch.cos(angle), dim=1))
 
 
-def check_method(method: Method, *, n_groups: int = 3, n_batches: int = 20, seed: int = 0) -> None:
+def check_method(method: Method, *, n_groups: int = 3) -> None:
     """Raise AssertionError if a private method breaks a contract that its epsilon relies on.
 
     Parameters
@@ -149,10 +137,6 @@ def check_method(method: Method, *, n_groups: int = 3, n_batches: int = 20, seed
         A private method, as a user would create it.
     n_groups : int, default=3
         Number of groups of the simulated task.
-    n_batches : int, default=20
-        Number of random batches, in addition to the adversarial batches.
-    seed : int, default=0
-        Seed of the batches.
 
     Raises
     ------
@@ -176,20 +160,26 @@ def check_method(method: Method, *, n_groups: int = 3, n_batches: int = 20, seed
     >>> check_method(get_method("dpsgd_f"))
     """
     assert method.private, f"{method.name} is not private, so it has no bound to keep"
-    generator = torch.Generator().manual_seed(seed)
     small = task(n_groups=2 if method.binary else n_groups)
-    n_groups = small.n_groups
-    for sample in _batches(n_groups, n_batches, generator):
+    for sample in _batches(small.n_groups):
         if method.sees_gradients():
             sample = with_gradients(sample)
-        for state in _states(method, sample, small):
-            _check_batch(method, sample, small, state)
+        first = later = method.start(small)
+        for _ in range(3):
+            later = method.update(later, _release(method, sample, small, later))
+        for state in (first, later):
+            _check_queries(method, sample, small, state)
+            exact = _release(method, sample, small, state)
+            noisy = {k: v + torch.linspace(-9.0, 9.0, len(v)) for k, v in exact.items()}
+            for release in (exact, noisy):
+                _check_addition(method, sample, state, release)
+                _check_clip(method, sample, state, release)
 
 
-def check_engine(
-    module: nn.Module, example: Tensor, n_classes: int, *, n_records: int = 8, seed: int = 0
-) -> str:
+def check_engine(module: nn.Module, example: Tensor, n_classes: int) -> str:
     """Raise AssertionError if the engine's gradients of a module differ from autograd's.
+
+    Norms and a random weighted sum must agree to 1e-10 with one backward pass per record.
 
     Parameters
     ----------
@@ -201,10 +191,6 @@ def check_engine(
         An example with the shape of a record.
     n_classes : int
         Number of classes.
-    n_records : int, default=8
-        Size of the random batch.
-    seed : int, default=0
-        Seed of the batch.
 
     Returns
     -------
@@ -218,10 +204,6 @@ def check_engine(
     AssertionError
         If a gradient differs.
 
-    Notes
-    -----
-    Norms and a random weighted sum must agree to 1e-10 with one backward pass per record.
-
     Examples
     --------
     >>> from torch import nn
@@ -230,17 +212,16 @@ def check_engine(
     'bookkeeping'
     """
     module = hold_statistics(copy.deepcopy(module)).double()
-    generator = torch.Generator().manual_seed(seed)
-    shape = (n_records, *example.shape[1:])
-    x = torch.rand(shape, generator=generator, dtype=torch.float64)
-    y = torch.randint(0, n_classes, (n_records,), generator=generator)
-    weight = torch.rand(n_records, generator=generator, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand((8, *example.shape[1:]), generator=generator, dtype=torch.float64)
+    y = torch.randint(0, n_classes, (8,), generator=generator)
+    weight = torch.rand(8, generator=generator, dtype=torch.float64)
     with select_strategy(module, x, n_classes) as strategy:
         gradients, total = strategy.per_sample_gradients(Batch(x, y)), strategy.flat()
         gradients.weighted_sum(weight, total)
     rows = []
-    for i in range(n_records):
-        loss = cross_entropy(module(x[i : i + 1]), y[i : i + 1])
+    for one, label in zip(x.split(1), y.split(1), strict=True):
+        loss = cross_entropy(module(one), label)
         parts = torch.autograd.grad(
             loss, strategy.parameters, allow_unused=True, materialize_grads=True
         )
@@ -251,11 +232,11 @@ def check_engine(
     return strategy.name
 
 
-def _batches(n_groups: int, n_batches: int, generator: torch.Generator) -> Iterator[PerSample]:
-    extreme: list[list[float]] = [[], [0.0], [1e-30, 1e30], [0.0, 1.0, 1e6], [1.0] * 5, [1e6] * 4]
-    for norms in extreme:
+def _batches(n_groups: int) -> Iterator[PerSample]:
+    generator = torch.Generator().manual_seed(0)
+    for norms in _EXTREME:
         yield per_sample(norms, group=[i % max(n_groups - 1, 1) for i in range(len(norms))])
-    for _ in range(n_batches):
+    for _ in range(_N_BATCHES):
         n = int(torch.randint(1, 40, (), generator=generator))
         norm = torch.empty(n).log_normal_(0.0, 3.0, generator=generator)
         group = torch.randint(0, n_groups, (n,), generator=generator)
@@ -263,50 +244,50 @@ def _batches(n_groups: int, n_batches: int, generator: torch.Generator) -> Itera
         yield per_sample(norm, torch.rand(n, generator=generator), group, probability)
 
 
-def _states(method: Method, sample: PerSample, task: Task) -> Iterator[State]:
-    """Yield the first state and one that a few updates led to."""
-    state = method.start(task)
-    yield state
-    for _ in range(3):
-        state = method.update(state, _release(method, sample, task, state))
-    yield state
-
-
-def _check_batch(method: Method, sample: PerSample, task: Task, state: State) -> None:
-    for query in method.queries(task, 1.0):
-        rows = query.rows(sample, state)
-        assert rows.shape[0] == len(sample.norm), f"{query.name}: one row per record"
-        longest = rows.norm(dim=1).max() if len(rows) else 0.0
-        assert longest <= query.sensitivity * (1 + 1e-5), f"{query.name}: row beyond sensitivity"
-        for i in range(min(len(rows), 5)):
-            alone = query.rows(_rows(sample, slice(i, i + 1)), state)[0]
-            assert torch.equal(alone, rows[i]), f"{query.name}: a row depends on other records"
-    exact = _release(method, sample, task, state)
-    shifted = {k: v + torch.linspace(-9.0, 9.0, len(v)) for k, v in exact.items()}
-    for release in (exact, shifted):
-        _check_extra(method, sample, state, release)
-        _check_clip(method, sample, state, release)
-
-
 def _release(method: Method, sample: PerSample, task: Task, state: State) -> dict[str, Tensor]:
     return released(method, sample, task, state) | {"gradient": torch.tensor([3.0, 0.0, -4.0])}
 
 
-def _check_extra(method: Method, sample: PerSample, state: State, release: NoisySums) -> None:
-    whole = method.extra(sample, state, release)
-    if whole is None:
-        return
-    assert not whole.averaged, "a mean over the batch mixes the records"
-    for i in range(min(len(sample.norm), 5)):
-        alone = method.extra(_rows(sample, slice(i, i + 1)), state, release)
-        assert alone is not None, "what is added depends on other records"
-        for part, every in (
-            (alone.logit_gradient, whole.logit_gradient),
-            (alone.hvp_vectors, whole.hvp_vectors),
-        ):
-            if every is not None:
-                assert part is not None, "what is added depends on other records"
-                torch.testing.assert_close(part[0], every[i], rtol=1e-5, atol=1e-6)
+def _rows(sample: PerSample, rows: slice) -> PerSample:
+    return type(sample)(*(getattr(sample, field.name)[rows] for field in fields(sample)))
+
+
+def _check_apart(
+    what: str, of: Callable[[PerSample], Tensor], sample: PerSample, rtol: float, atol: float = 0.0
+) -> None:
+    """Check that what follows from a batch has, of each record, what follows from it alone."""
+    whole = of(sample)
+    assert len(whole) == len(sample.norm), f"{what}: not one row per record"
+    for i in range(min(len(whole), _N_ROWS)):
+        alone = of(_rows(sample, slice(i, i + 1)))[0]
+        is_same = torch.allclose(alone, whole[i], rtol=rtol, atol=atol)
+        assert is_same, f"{what} of a record depends on other records"
+
+
+def _check_queries(method: Method, sample: PerSample, task: Task, state: State) -> None:
+    for query in method.queries(task, 1.0):
+        rows = query.rows(sample, state)
+        is_bounded = bool((rows.norm(dim=1) <= query.sensitivity * (1 + 1e-5)).all())
+        assert is_bounded, f"{query.name}: a row beyond the sensitivity"
+
+        def of(batch: PerSample, query: Query = query) -> Tensor:
+            return query.rows(batch, state)
+
+        _check_apart(query.name, of, sample, rtol=0.0)
+
+
+def _check_addition(method: Method, sample: PerSample, state: State, release: NoisySums) -> None:
+    addition = method.extra(sample, state, release)
+    assert addition is None or not addition.averaged, "a mean over the batch mixes the records"
+    for part in ("logit_gradient", "hvp_vectors"):
+        if getattr(addition, part, None) is not None:
+
+            def of(batch: PerSample, part: str = part) -> Tensor:
+                value: Tensor | None = getattr(method.extra(batch, state, release), part, None)
+                assert value is not None, f"{part} of a record depends on other records"
+                return value
+
+            _check_apart(part, of, sample, rtol=1e-5, atol=1e-6)
 
 
 def _check_clip(method: Method, sample: PerSample, state: State, release: NoisySums) -> None:
@@ -315,18 +296,13 @@ def _check_clip(method: Method, sample: PerSample, state: State, release: NoisyS
     assert math.isfinite(bound) and bound >= 0, f"bound {bound} is not a sensitivity"
     assert clip.weight.shape == sample.norm.shape, "one weight per record"
     assert bool((clip.weight >= 0).all()), "a negative weight"
-    length = (clip.weight.double() * sample.norm.double()).max() if len(sample.norm) else 0.0
-    assert length <= bound * (1 + 1e-5), f"a weighted gradient of {length} exceeds {bound}"
-    for i in range(min(len(sample.norm), 5)):
-        alone = method.clip(_rows(sample, slice(i, i + 1)), state, release)
-        torch.testing.assert_close(alone.weight[0], clip.weight[i], rtol=1e-6, atol=0.0)
-        torch.testing.assert_close(alone.bound, clip.bound, rtol=1e-6, atol=0.0)
-    empty = method.clip(_rows(sample, slice(0)), state, release)
-    torch.testing.assert_close(empty.bound, clip.bound, rtol=1e-6, atol=0.0)
+    lengths = clip.weight.double() * sample.norm.double()
+    assert bool((lengths <= bound * (1 + 1e-5)).all()), f"a weighted gradient exceeds {bound}"
+    _check_apart("weight", lambda b: method.clip(b, state, release).weight, sample, rtol=1e-6)
+    for rows in (slice(0), *(slice(i, i + 1) for i in range(_N_ROWS))):
+        other = float(method.clip(_rows(sample, rows), state, release).bound)
+        assert math.isclose(other, bound, rel_tol=1e-6), "the bound depends on the records"
     after = method.update(state, release)
     numbers = after if isinstance(after, tuple) else (after,)
-    assert all(torch.isfinite(torch.as_tensor(v)).all() for v in numbers if v is not None)
-
-
-def _rows(sample: PerSample, rows: slice) -> PerSample:
-    return type(sample)(*(getattr(sample, field.name)[rows] for field in fields(sample)))
+    is_finite = all(torch.isfinite(torch.as_tensor(v)).all() for v in numbers if v is not None)
+    assert is_finite, "the next state is not finite"

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from skdpfair.cli import main
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine import Batch, private_step, select_strategy
 from skdpfair.exceptions import InsecureSeedWarning
-from skdpfair.mechanism import Clip, Mechanism, Method
+from skdpfair.mechanism import Clip, Mechanism, Method, Query
 from skdpfair.methods import methods_table
 from skdpfair.methods._methods_table import sensitivities
 from skdpfair.testing import check_method, task
@@ -190,3 +191,67 @@ def test_a_bound_that_moves_with_what_was_released_is_no_number():
 
 def test_a_method_with_a_noise_multiplier_of_its_own_can_be_checked():
     check_method(get_method("global_adapt", count_noise_multiplier=10.0))
+
+
+class Sound(Method):
+    def clip(self, sample, state, release):
+        return Clip(weight=(1 / sample.norm).clamp(max=1.0), bound=torch.tensor(1.0))
+
+
+class Unclipped(Sound):
+    def clip(self, sample, state, release):
+        return replace(super().clip(sample, state, release), weight=torch.ones_like(sample.norm))
+
+
+class ByTheMean(Sound):
+    def clip(self, sample, state, release):
+        clip = super().clip(sample, state, release)
+        return replace(clip, weight=clip.weight / (1 + sample.loss.sum()))
+
+
+class BoundOfTheBatch(Sound):
+    def clip(self, sample, state, release):
+        bound = sample.norm.max() if len(sample.norm) else torch.tensor(0.0)
+        return Clip(weight=torch.ones_like(sample.norm), bound=bound)
+
+
+class Negative(Sound):
+    def clip(self, sample, state, release):
+        clip = super().clip(sample, state, release)
+        return replace(clip, weight=-clip.weight)
+
+
+class Counts(Sound):
+    def rows(self, sample, state):
+        return 2 * torch.ones(len(sample.norm), 1)
+
+    def queries(self, task, noise_multiplier):
+        return (Query("count", self.rows, 1.0, noise_multiplier),)
+
+
+class CountsTogether(Counts):
+    def rows(self, sample, state):
+        return torch.ones(len(sample.norm), 1) / max(len(sample.norm), 1)
+
+
+class Diverges(Sound):
+    def update(self, state, release):
+        return torch.tensor(float("inf"))
+
+
+@pytest.mark.parametrize(
+    ("method", "fault"),
+    [
+        (Unclipped, "a weighted gradient exceeds 1.0"),
+        (ByTheMean, "weight of a record depends on other records"),
+        (BoundOfTheBatch, "the bound depends on the records|is not a sensitivity"),
+        (Negative, "a negative weight"),
+        (Counts, "count: a row beyond the sensitivity"),
+        (CountsTogether, "count of a record depends on other records"),
+        (Diverges, "the next state is not finite"),
+    ],
+)
+def test_a_broken_contract_is_named(method, fault):
+    check_method(Sound())
+    with pytest.raises(AssertionError, match=fault):
+        check_method(method())
