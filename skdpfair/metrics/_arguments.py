@@ -14,15 +14,7 @@ _ONE_EACH = "must hold one number or text for each record"
 
 
 def as_vector(name, values, like):
-    """Return ``values`` as an array of shape (n_samples,), one per record of ``like``, else raise.
-
-    Examples
-    --------
-    >>> as_vector("y_ref", [0, 1], like=[1, 1, 0])
-    Traceback (most recent call last):
-    ...
-    ValueError: y_ref must have one entry for each of the 3 records of y_true, got 2.
-    """
+    """Return ``values`` as an array of shape (n_samples,), one per record of ``like``."""
     with error_context_without_data("y_true", "must have one entry for each record"):
         n_records = len(like)
     if values is None:
@@ -52,13 +44,7 @@ def as_vector(name, values, like):
 
 
 def as_weights(values, like):
-    """Return weights as an array of floats >= 0, not all zero; None stays None.
-
-    Examples
-    --------
-    >>> as_weights([1, 0], like=[0, 1])
-    array([1., 0.])
-    """
+    """Return weights as an array of floats >= 0, not all zero; None stays None."""
     if values is None:
         return None
     weights = as_vector("sample_weight", values, like)
@@ -74,42 +60,24 @@ def as_weights(values, like):
     return weights
 
 
-def accuracy(y_true, y_pred, sample_weight=None):
-    """Return scikit-learn's accuracy; its errors name the parameter.
-
-    Examples
-    --------
-    >>> accuracy([1, 0], [1, 1])
-    0.5
-    """
+def accuracy(y_true, y_pred, *, sample_weight=None):
+    """Return scikit-learn's accuracy; its errors name the parameter."""
     y_true, y_pred = (as_vector(n, v, y_true) for n, v in (("y_true", y_true), ("y_pred", y_pred)))
     check_kind("y_pred", y_pred, y_true)
+    sample_weight = as_weights(sample_weight, y_true)
     with error_context_without_data("y_pred", "cannot be compared with y_true"):
         return accuracy_score(y_true, y_pred, sample_weight=sample_weight)
 
 
 def weighted(metric, sample_weight):
-    """Return ``metric`` with its weights filled in, if there are any.
-
-    Examples
-    --------
-    >>> from sklearn.metrics import accuracy_score
-    >>> weighted(accuracy_score, [3, 1])([1, 0], [1, 1])
-    0.75
-    """
+    """Return ``metric`` with its weights filled in, if there are any."""
     if sample_weight is None:
         return metric
     return functools.partial(metric, sample_weight=np.asarray(sample_weight, dtype=float))
 
 
 def as_numbers(name, values, like):
-    """Return predictions of a regression as numbers, one per record of ``like``, else raise.
-
-    Examples
-    --------
-    >>> as_numbers("y_prob", [1, 2], like=[1, 3])
-    array([1., 2.])
-    """
+    """Return predictions of a regression as numbers, one per record of ``like``, else raise."""
     values = as_vector(name, values, like)
     if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
         raise ValueError(
@@ -120,16 +88,7 @@ def as_numbers(name, values, like):
 
 
 def metric_of(metric, default, name="metric"):
-    """Return a metric of labels and predictions, ``default`` for None, else raise.
-
-    Examples
-    --------
-    >>> metric_of("accuracy", default=max)
-    Traceback (most recent call last):
-    ...
-    TypeError: metric must be a function metric(y_true, y_pred) or None, got 'accuracy'. Pass the
-    function itself, such as sklearn.metrics.accuracy_score: only scorers take names.
-    """
+    """Return a metric of labels and predictions, ``default`` for None, else raise."""
     if metric is None:
         return default
     if not callable(metric):
@@ -146,8 +105,8 @@ def check_given(name, values):
     if values is None:
         raise TypeError(
             f"{name} is missing. Pass {name}=..., the predictions of the reference model, trained "
-            "without clipping and noise, for the same records; to MetricFrame and "
-            f'bootstrap_interval pass sample_params={{"{name}": ...}}.'
+            "without clipping and noise, for the same records; to MetricFrame pass "
+            f'sample_params={{"{name}": ...}}.'
         )
 
 

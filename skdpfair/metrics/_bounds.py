@@ -24,22 +24,12 @@ def tv_bound(privacy, *, adjacency="add_remove"):
     float
         In [0, 1]; 0 if nothing was released, 1 if a release had no noise.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If ``privacy`` has another type, its ledger lacks steps, or the adjacency is unknown.
-
     Notes
     -----
     The bound is delta at epsilon 0 of the composed privacy loss distribution, rounded up: the
     total variation between the worst neighbours. It is far smaller than the bound from epsilon
-    and delta alone (Proposition 2.6 of [kulynych2022]_,
+    and delta alone (Proposition 2.6 of Kulynych et al.,
     `skdpfair.privacy.accounting.tv_from_epsilon`).
-
-    References
-    ----------
-    .. [kulynych2022] B. Kulynych et al., "What You See is What You Get: Principled Deep Learning
-       via Distributional Generalization", NeurIPS 2022.
 
     Examples
     --------
@@ -69,23 +59,13 @@ def dg_bound(privacy, *, adjacency="replace_one"):
     float
         In [0, 1].
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `tv_bound`.
-
     Notes
     -----
-    By Theorem 2.5 of [kulynych2022]_, the distributional generalisation gap is at most the total
+    By Theorem 2.5 of Kulynych et al., the distributional generalisation gap is at most the total
     variation by which the output of training changes when one record is replaced. By its
     Proposition C.6, the same holds for the records of each group. Both bound the mean over
     training sets and runs, for test functions of one record and the model; a single `dg_gap`
     varies about this mean.
-
-    References
-    ----------
-    .. [kulynych2022] B. Kulynych et al., "What You See is What You Get: Principled Deep Learning
-       via Distributional Generalization", NeurIPS 2022.
 
     Examples
     --------
@@ -118,22 +98,11 @@ def dg_bound_from_epsilon(epsilon, delta=0.0, *, bound="tight"):
     float
         The older bounds may exceed 1, where they say nothing.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If a number lies outside its range, the bound is unknown, or does not cover this delta.
-
     Notes
     -----
-    In this order, the bounds are (e^epsilon - 1 + 2 delta) / (e^epsilon + 1),
-    e^epsilon - 1 + delta, and epsilon [kulynych2022]_. `dg_bound` is far smaller than all three,
-    as it uses the releases themselves.
-
-    References
-    ----------
-    .. [kulynych2022] B. Kulynych et al., "What You See is What You Get: Principled Deep Learning
-       via Distributional Generalization", NeurIPS 2022, Proposition 2.6, equation 2 and
-       appendix A.2.
+    In this order, the bounds of Kulynych et al. are (e^epsilon - 1 + 2 delta) / (e^epsilon + 1),
+    e^epsilon - 1 + delta, and epsilon. `dg_bound` is far smaller than all three, as it uses the
+    releases themselves.
 
     Examples
     --------
@@ -164,39 +133,27 @@ def strong_dg_bound(privacy, *, n_samples, failure_probability=None, adjacency="
 
     Parameters
     ----------
-    privacy : PrivacyReport, Ledger or Release
-        As in `tv_bound`.
+    privacy, adjacency
+        As in `dg_bound`.
     n_samples : int
         Number of training records.
     failure_probability : float or None, default=None
         With a number p in (0, 1), return what the absolute gap of one training set and run exceeds
         with a probability below p. None bounds its mean.
-    adjacency : {"replace_one", "add_remove", "zero_out"}, default="replace_one"
-        As in `dg_bound`.
 
     Returns
     -------
     float
         In [0, 1].
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `tv_bound`, or if a number lies outside its range.
-
     Notes
     -----
-    By Lemma C.3 of [kulynych2022]_, an algorithm whose output varies by at most delta in total
+    By Lemma C.3 of Kulynych et al., an algorithm whose output varies by at most delta in total
     variation has a mean of at most 4 delta, if n is at least 2 / delta^2. As it also varies by at
     most any larger delta, the bound is 4 max(delta, sqrt(2 / n)) for every n. Divided by p, it
     is that of Proposition C.2 (Markov's inequality). The gap is one between training
     records and the population; a finite test set adds its own error. The lemma does not cover
     the records of one group.
-
-    References
-    ----------
-    .. [kulynych2022] B. Kulynych et al., "What You See is What You Get: Principled Deep Learning
-       via Distributional Generalization", NeurIPS 2022, Definition C.1 to Lemma C.3.
 
     Examples
     --------
@@ -223,35 +180,21 @@ def calibration_bound(privacy, *, n_samples, tau=0.1, adjacency="replace_one"):
 
     Parameters
     ----------
-    privacy : PrivacyReport, Ledger or Release
-        As in `tv_bound`.
-    n_samples : int
-        Number of training records.
+    privacy, n_samples, adjacency
+        As in `strong_dg_bound`.
     tau : float, default=0.1
         Width of the bins: 1/m for an integer m.
-    adjacency : {"replace_one", "add_remove", "zero_out"}, default="replace_one"
-        As in `dg_bound`.
 
     Returns
     -------
     float
         In [0, 1].
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `strong_dg_bound`, or if ``tau`` does not divide 1.
-
     Notes
     -----
     The bound is delta (1 / tau + 1) with delta = `strong_dg_bound`: one delta for each bin.
-    Theorem C.8 of [kulynych2022]_ states delta / tau, for bins that are open, so that a
+    Theorem C.8 of Kulynych et al. states delta / tau, for bins that are open, so that a
     probability of exactly 1 lies in none. `calibration_gap` counts it in one more bin.
-
-    References
-    ----------
-    .. [kulynych2022] B. Kulynych et al., "What You See is What You Get: Principled Deep Learning
-       via Distributional Generalization", NeurIPS 2022, Theorem C.8.
 
     Examples
     --------

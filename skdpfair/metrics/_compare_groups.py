@@ -1,4 +1,4 @@
-"""Values of a measure in each group, and their difference, minimum, maximum and ratio.
+"""Values of a measure in each group, and their difference, minimum and maximum.
 
 Every measure, scorer, table and report of the package compares groups by these functions. A group
 without records has the value NaN, and the comparison is between the groups that have a value, as
@@ -23,12 +23,6 @@ def by_group(measure, y_true, y_pred, *, sensitive_features, **per_record):
 
     ``measure(y_true, y_pred, **per_record)`` gives a number; arguments that are None are left out,
     and all others are cut into groups.
-
-    Examples
-    --------
-    >>> from sklearn.metrics import accuracy_score
-    >>> by_group(accuracy_score, [1, 0], [1, 1], sensitive_features=["F", "M"]).to_dict()
-    {'F': 1.0, 'M': 0.0}
     """
     given = {"y_true": y_true, "y_pred": y_pred, **per_record}
     check_indexes(**given, sensitive_features=sensitive_features)
@@ -74,25 +68,7 @@ def difference(values):
     >>> difference({"F": 0.5, "M": 0.75, "X": float("nan")}), difference([0.5, float("nan")])
     (0.25, nan)
     """
-    return _of_several(values, group_max(values) - group_min(values))
-
-
-def ratio(values):
-    """Return the smallest of the groups' values divided by the largest; see `difference`.
-
-    The ratio is NaN, too, unless all values are at least 0 and one is above 0.
-
-    Examples
-    --------
-    >>> ratio([0.25, 0.5]), ratio([-0.1, 0.5])
-    (0.5, nan)
-    """
-    least, largest = group_min(values), group_max(values)
-    return _of_several(values, least / largest if least >= 0 and largest > 0 else float("nan"))
-
-
-def _of_several(values, compared):
-    """Return a comparison of groups, NaN where only one of several has a value."""
+    compared = group_max(values) - group_min(values)
     if isinstance(values, pd.DataFrame):
         return compared.where((values.count(axis=1) > 1) | (values.shape[1] == 1))
     return compared if len(values) == 1 or pd.Series(values).count() > 1 else float("nan")
@@ -105,13 +81,7 @@ def _reduced(values, how):
 
 
 def labels(groups):
-    """Return the names of groups in brackets; intersections are joined by commas.
-
-    Examples
-    --------
-    >>> labels(["F"]), labels([("F", "White")])
-    (['[F]'], ['[F, White]'])
-    """
+    """Return the names of groups in brackets; intersections are joined by commas."""
     return [f"[{name}]" for name in group_names(groups)]
 
 

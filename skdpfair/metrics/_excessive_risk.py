@@ -45,24 +45,11 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, loss=None, 
         In nats, or in the unit of ``loss``; negative if the private model does better. The value
         is not private.
 
-    Raises
-    ------
-    TypeError
-        If ``y_prob_ref`` is missing, or ``loss`` is not a function.
-    ValueError
-        If an array does not have one entry per label, a probability lies outside [0, 1], or a
-        row of probabilities does not sum to 1.
-
     Notes
     -----
-    R(D) = E[loss(private; D)] - loss(reference; D), equation 2 of [esipova2023]_, with the loss
+    R(D) = E[loss(private; D)] - loss(reference; D), equation 2 of Esipova et al., with the loss
     -log p(own class) by default. Probabilities are clipped to at least the machine epsilon of their
     type, as in `sklearn.metrics.log_loss`.
-
-    References
-    ----------
-    .. [esipova2023] M. Esipova et al., "Disparate Impact in Differential Privacy from Gradient
-       Misalignment", ICLR 2023.
 
     Examples
     --------
@@ -126,11 +113,6 @@ def own_class_probability(y_true, y_prob, *, classes=None):
     -------
     ndarray of shape (n_samples,)
         In [0, 1].
-
-    Raises
-    ------
-    ValueError
-        If shapes do not match, a label is not among ``classes``, or a row does not sum to 1.
 
     Examples
     --------

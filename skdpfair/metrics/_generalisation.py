@@ -40,23 +40,10 @@ def dg_gap(y_true, y_pred, *, is_train, metric=None, sample_weight=None):
         In [-1, 1]; positive if the model does better on training records. NaN, with an
         ``UndefinedMetricWarning``, without training or test records. The value is not private.
 
-    Raises
-    ------
-    ValueError
-        If an array does not have one entry per label, ``is_train`` is not boolean, or the metric
-        lies outside [0, 1].
-    TypeError
-        If ``metric`` is not a function.
-
     Notes
     -----
-    The gap is defined in section 2 of [kulynych2022]_. For every test function with values in
+    The gap is defined in section 2 of Kulynych et al.. For every test function with values in
     [0, 1], its average over training sets is at most the `dg_bound` of the fit.
-
-    References
-    ----------
-    .. [kulynych2022] B. Kulynych et al., "What You See is What You Get: Principled Deep Learning
-       via Distributional Generalization", NeurIPS 2022.
 
     Examples
     --------
@@ -117,11 +104,6 @@ def dg_gap_by_group(
         ``train`` and ``test``. A group without records has NaN, with an
         ``UndefinedMetricWarning``, and ``group_min`` ignores it. The table is not private.
 
-    Raises
-    ------
-    ValueError
-        As in `dg_gap`, or if a group is missing or not among ``groups``.
-
     Examples
     --------
     >>> from skdpfair.metrics import dg_gap_by_group
@@ -176,20 +158,10 @@ def dg_gap_worst_group(
         In [-1, 1]; groups without training or test records are left out, with an
         ``UndefinedMetricWarning``. The value is not private.
 
-    Raises
-    ------
-    ValueError
-        As in `dg_gap_by_group`.
-
     Notes
     -----
-    This is the proxy of [kulynych2022]_, section 5. The worst group may differ between test and
+    This is the proxy of Kulynych et al., section 5. The worst group may differ between test and
     train. The largest gap of a single group is ``dg_gap_by_group(...)["gap"].iloc[2:].max()``.
-
-    References
-    ----------
-    .. [kulynych2022] B. Kulynych et al., "What You See is What You Get: Principled Deep Learning
-       via Distributional Generalization", NeurIPS 2022.
 
     Examples
     --------
@@ -267,25 +239,14 @@ def calibration_gap(y_true, y_prob, *, tau=0.1, sample_weight=None):
     float
         In [0, 1]. The value is not private.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an array does not have one entry per label, labels are not 0 or 1, probabilities lie
-        outside [0, 1], or ``tau`` does not divide 1.
-
     Notes
     -----
     The value is the sum over p in {0, tau, ..., 1} of abs(mean(1{p <= y_prob < p + tau}
-    (y_true - p))), Definition C.7 of [kulynych2022]_. The bins of the paper are open; here each
+    (y_true - p))), Definition C.7 of Kulynych et al.. The bins of the paper are open; here each
     bin includes its lower end, so that the probabilities p are counted. As p is the LOWER end of
     a bin, perfectly calibrated probabilities have a gap of up to tau: compare train with test, or
     models at the same tau. For the gap between train and test, use `dg_gap` with
     ``metric=calibration_gap``, whose mean `calibration_bound` bounds.
-
-    References
-    ----------
-    .. [kulynych2022] B. Kulynych et al., "What You See is What You Get: Principled Deep Learning
-       via Distributional Generalization", NeurIPS 2022.
 
     Examples
     --------
@@ -324,13 +285,7 @@ def calibration_gap(y_true, y_prob, *, tau=0.1, sample_weight=None):
 
 
 def bins_of(tau):
-    """Return the number of bins of width ``tau`` in [0, 1), else raise.
-
-    Examples
-    --------
-    >>> bins_of(0.1)
-    10
-    """
+    """Return the number of bins of width ``tau`` in [0, 1), else raise."""
     tau = number("tau", tau, low=0, low_open=True, high=1)
     n_bins = round(1 / tau)
     if abs(n_bins * tau - 1) > 1e-9:

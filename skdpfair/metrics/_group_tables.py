@@ -88,12 +88,6 @@ def group_table(
         intersection is written ``[Female, White]``. ``attrs["reference"]`` is ``reference``. The
         table is not private.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If ``predictions`` is not a dict, ``reference`` is not among the models, a measure is
-        unknown, or an array does not have one entry per label.
-
     Notes
     -----
     The measures are ``accuracy``, ``balanced_accuracy``, ``rarest_class_recall``,
@@ -266,12 +260,6 @@ def release_group_table(
         ``epsilon``, ``delta``, ``adjacency``, ``mechanism``, ``sensitivity``, ``noise_scale``,
         ``seeded``, ``assumptions`` and ``not_accounted``.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an array does not have one entry per label, epsilon or delta is out of range, or a
-        record is in none of ``groups``.
-
     Warns
     -----
     InsecureSeedWarning
@@ -287,13 +275,9 @@ def release_group_table(
     n a (1 - a) + v ((1 - a)^2 + a^2) for accuracy a and noise variance v. Without noise they are
     Wilson's intervals. Each holds by itself, not for the best or the worst of all groups.
 
-    The noise is drawn by exact sampling of integers [canonne2020]_, so that rounding of floating
-    point numbers neither limits its tails nor reveals the count.
-
-    References
-    ----------
-    .. [canonne2020] C. Canonne, G. Kamath, T. Steinke, "The Discrete Gaussian for Differential
-       Privacy", NeurIPS 2020.
+    The noise is drawn by exact sampling of integers (Canonne, Kamath, Steinke, "The Discrete
+    Gaussian for Differential Privacy", NeurIPS 2020), so that rounding of floating point numbers
+    neither limits its tails nor reveals the count.
 
     Examples
     --------

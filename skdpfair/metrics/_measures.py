@@ -156,13 +156,7 @@ _COLUMN = re.compile(
 
 
 def simple_measures(n_classes: int, probabilities: bool = True) -> list[str]:
-    """Return the names of the measures that need one model only.
-
-    Examples
-    --------
-    >>> simple_measures(3, probabilities=False)
-    ['accuracy', 'balanced_accuracy', 'rarest_class_recall', 'rarest_class_share']
-    """
+    """Return the names of the measures that need one model only."""
     return [
         name
         for name, measure in MEASURES.items()
@@ -207,16 +201,7 @@ def n_trials(name: str, n: int, rarest_class_share: float, rarest: int | None = 
 
 
 def chosen_measures(measures: Iterable[str] | None, known: Iterable[str], default) -> list[str]:
-    """Return the measures that the user picked, ``default`` for None, else raise.
-
-    Examples
-    --------
-    >>> chosen_measures(["accurac"], ["accuracy", "log_loss"], ["accuracy"])
-    Traceback (most recent call last):
-    ...
-    ValueError: measures must be one of 'accuracy', 'log_loss', got 'accurac'. Did you mean
-    'accuracy'?
-    """
+    """Return the measures that the user picked, ``default`` for None, else raise."""
     known = list(known)
     if measures is None:
         return [name for name in dict.fromkeys(default) if name in known]
@@ -265,24 +250,12 @@ def level_of(column: str, n_groups: int, level: float = LEVEL) -> float:
 
 
 def measure_of(column: str) -> str:
-    """Return the measure of a column, else raise.
-
-    Examples
-    --------
-    >>> measure_of("roc_auc[F]"), measure_of("dg_gap_worst_group")
-    ('roc_auc', 'dg_gap')
-    """
+    """Return the measure of a column, else raise."""
     return _parts(column)[0]
 
 
 def is_better_larger(column: str) -> bool:
-    """Return whether a larger value of a column is better.
-
-    Examples
-    --------
-    >>> [is_better_larger(c) for c in ("accuracy_group_min", "accuracy_difference", "dg_gap")]
-    [True, False, False]
-    """
+    """Return whether a larger value of a column is better."""
     if _COLUMN.fullmatch(column) is None:  # such as "epsilon"
         return False
     name, suffix, _ = _parts(column)
@@ -305,30 +278,12 @@ def worst_column(name: str):
 def values_by_group(
     y_true, y_pred, y_prob=None, *, classes, code=None, levels=(), rarest=None, measures=None
 ):
-    """Return the simple measures of all records and of each group; those undefined are NaN.
+    """Return the simple measures of all records and of each group, in the columns after ``n``.
 
-    Parameters
-    ----------
-    y_true, y_pred : array-like of shape (n_samples,)
-        Labels and predicted labels.
-    y_prob : ndarray of shape (n_samples, n_classes) or None, default=None
-        Probabilities; None leaves out the measures that need them. They are NaN if a probability
-        is, as of a model that diverged.
-    classes : array-like of shape (n_classes,)
-        The label of each column of ``y_prob``.
-    code : ndarray of shape (n_samples,) or None, default=None
-        Index into ``levels`` of each record.
-    levels : sequence of str, default=()
-        Names of the groups.
-    rarest : int or None, default=None
-        Index of the class that is rarest; None is that of ``y_true``.
-    measures : list of str or None, default=None
-        Names of simple measures; None is all that can be computed.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Row ``overall``, then one for each of ``levels``; columns ``n`` and the measures.
+    ``classes`` are the labels of the columns of ``y_prob``, ``code`` the index into ``levels`` of
+    each record, and ``rarest`` the number of the rarest class, by default that of ``y_true``. What
+    is undefined is NaN, and so is all that needs probabilities if one is NaN, as of a model that
+    diverged.
 
     Examples
     --------
@@ -345,9 +300,7 @@ def values_by_group(
     names = simple_measures(n_classes, y_prob is not None) if measures is None else measures
     if rarest is None:
         rarest = rarest_class(true[true >= 0], n_classes)
-    is_usable = y_prob is not None and np.isfinite(y_prob).all() and (true >= 0).all()
-
-    if not is_usable:
+    if y_prob is not None and not (np.isfinite(y_prob).all() and (true >= 0).all()):
         y_prob = None
     # a loop: MetricFrame copies each record for each metric, which takes eight times as long
     parts = [np.arange(len(true))]
@@ -370,13 +323,7 @@ def _value(name, records):
 
 
 def rarest_class(codes, n_classes: int) -> int:
-    """Return the class with the fewest records, the last of several.
-
-    Examples
-    --------
-    >>> rarest_class(np.array([0, 0, 1]), 2), rarest_class(np.array([0, 1]), 2)
-    (1, 1)
-    """
+    """Return the class with the fewest records, the last of several."""
     counts = np.bincount(codes, minlength=n_classes)
     return int(n_classes - 1 - np.argmin(counts[::-1]))
 
@@ -423,24 +370,14 @@ def expected_calibration_error(y_true, y_prob, *, classes=None, n_bins=_BINS, sa
     float
         In [0, 1]. The value is not private.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an array does not have one entry per label, a probability lies outside [0, 1], or a row
-        of probabilities does not sum to 1.
-
     Notes
     -----
     The value is the sum over bins of the share of the records in the bin times abs(frequency -
-    mean probability), [naeini2015]_. For two classes, the records are binned by the probability of
-    the second class, and the frequency is that of this class. For several classes, they are binned
-    by the probability of the predicted class, and the frequency is that of correct predictions.
-    Unlike in `calibration_gap`, a bin is compared with the mean of its probabilities.
-
-    References
-    ----------
-    .. [naeini2015] M. Naeini, G. Cooper, M. Hauskrecht, "Obtaining Well Calibrated Probabilities
-       Using Bayesian Binning", AAAI 2015.
+    mean probability), as in Naeini, Cooper, Hauskrecht, "Obtaining Well Calibrated Probabilities
+    Using Bayesian Binning", AAAI 2015. For two classes, the records are binned by the probability
+    of the second class, and the frequency is that of this class. For several classes, they are
+    binned by the probability of the predicted class, and the frequency is that of correct
+    predictions. Unlike in `calibration_gap`, a bin is compared with the mean of its probabilities.
 
     Examples
     --------

@@ -36,23 +36,10 @@ def privacy_cost(y_true, y_pred, *, y_ref=None, metric=None, sample_weight=None)
     float
         In [-1, 1] for accuracy; negative if the private model does better. It is not private.
 
-    Raises
-    ------
-    TypeError
-        If ``y_ref`` is missing, or ``metric`` is not a function.
-    ValueError
-        If an array does not have one entry per label, or, for accuracy, predictions cannot be
-        labels of ``y_true``.
-
     Notes
     -----
-    This is pi(D) = acc(reference; D) - E[acc(private; D)], equation 1 of [esipova2023]_. For a
+    This is pi(D) = acc(reference; D) - E[acc(private; D)], equation 1 of Esipova et al.. For a
     group, D holds the records of the group.
-
-    References
-    ----------
-    .. [esipova2023] M. Esipova et al., "Disparate Impact in Differential Privacy from Gradient
-       Misalignment", ICLR 2023.
 
     Examples
     --------

@@ -14,16 +14,14 @@ import skdpfair.metrics
 from skdpfair.metrics import (
     excessive_risk,
     excessive_risk_group_max,
-    excessive_risk_ratio,
     privacy_cost,
     privacy_cost_difference,
     privacy_cost_group_max,
-    privacy_cost_ratio,
 )
-from skdpfair.metrics._compare_groups import difference, group_max, group_min, ratio
+from skdpfair.metrics._compare_groups import difference, group_max, group_min
 
 MEASURES = ["privacy_cost", "excessive_risk"]
-FORMS = ["difference", "group_max", "ratio"]
+FORMS = ["difference", "group_max"]
 NAMES = [f"{measure}_{form}" for measure in MEASURES for form in FORMS]
 chance = st.floats(0.01, 1)
 tables = st.lists(st.tuples(chance, chance, st.sampled_from("abc")), min_size=1, max_size=20)
@@ -32,15 +30,10 @@ tables = st.lists(st.tuples(chance, chance, st.sampled_from("abc")), min_size=1,
 def test_values_by_hand(case):
     extra = {"y_ref": case.y_ref, "sensitive_features": case.groups}
     assert privacy_cost_group_max(case.y_true, case.y_pred, **extra) == pytest.approx(1 / 3)
-    y, groups = [1] * 6, ["F", "M", "F", "M", "M", "M"]
-    pays = {"y_ref": [1] * 6, "sensitive_features": groups}
-    assert privacy_cost_ratio(y, [0, 0, 1, 1, 1, 1], **pays) == pytest.approx((1 / 4) / (1 / 2))
-    assert privacy_cost_ratio(y, [0, 1, 1, 1, 1, 1], **pays) == 0
     reference, private = [1.0] * 4, [1.0, 0.5, 0.25, 0.25]
     risks = {"y_prob_ref": reference, "sensitive_features": ["a", "a", "b", "b"]}
     worst = excessive_risk_group_max([1] * 4, private, **risks)
     assert worst == pytest.approx(2 * math.log(2))
-    assert excessive_risk_ratio([1] * 4, private, **risks) == pytest.approx(1 / 4)
 
 
 @settings(deadline=None, max_examples=20)
@@ -59,15 +52,6 @@ def test_forms_agree_with_metric_frame(rows):
     assert excessive_risk_group_max(y, private, **extra) == frame.max()
     overall = excessive_risk(y, private, y_prob_ref=reference)
     assert excessive_risk_group_max(y, private, **extra) >= overall - 1e-12
-    if frame.min() >= 0 and frame.max() > 0:
-        assert excessive_risk_ratio(y, private, **extra) == frame.min() / frame.max()
-
-
-@pytest.mark.parametrize("reference", [[1, 1], [0, 1]])
-def test_a_ratio_that_means_nothing_is_nan_and_says_so(reference):
-    with pytest.warns(UndefinedMetricWarning, match="cost_ratio is NaN.*Use the difference"):
-        ratio = privacy_cost_ratio([1, 1], [1, 1], y_ref=reference, sensitive_features=["a", "b"])
-    assert np.isnan(ratio)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -81,7 +65,7 @@ def test_each_has_a_name_a_signature_and_a_docstring(name):
         *list(inspect.signature(privacy_cost if "cost" in name else excessive_risk).parameters)[:3],
         "sensitive_features",
     ]
-    for section in ["Parameters", "Returns", "Raises", "Examples", *parameters]:
+    for section in ["Parameters", "Returns", "Examples", *parameters]:
         assert section in function.__doc__
     assert "{" not in function.__doc__.split("Examples")[0]
 
@@ -144,7 +128,6 @@ def test_a_group_without_a_value_is_left_out_and_warned_of():
     expected = {
         privacy_cost_difference: 0.5,
         privacy_cost_group_max: 1.0,
-        privacy_cost_ratio: 0.5,
     }
     for function, value in expected.items():
         with pytest.warns(UndefinedMetricWarning, match="leaves out 1 of 3 groups"):
@@ -164,6 +147,5 @@ def test_the_rule_is_that_of_fairlearn():
     assert difference(frame.by_group) == frame.difference() == 2.5
     assert group_min(frame.by_group) == frame.group_min() == 1.0
     assert group_max(frame.by_group) == frame.group_max() == 3.5
-    assert ratio(frame.by_group) == frame.ratio() == 1 / 3.5
     table = pd.DataFrame({"a": [1.0, np.nan], "b": [3.0, np.nan]})
     np.testing.assert_array_equal(difference(table), [2.0, np.nan])

@@ -8,7 +8,6 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
 from skdpfair.metrics import (
     accuracy_difference,
-    bootstrap_interval,
     calibration_gap,
     dg_gap,
     dg_gap_by_group,
@@ -241,7 +240,6 @@ TRUE, PRIVATE = np.array([0, 1, 1, 0, 1, 0, 1, 0]), np.array([0, 1, 0, 0, 1, 1, 
 GROUPS, LIKELY = np.array(list("aabbaabb")), np.stack([1 - PRIVATE / 2, PRIVATE / 2], axis=1)
 PARALLEL = {  # every measure, with arguments that belong to the same records
     accuracy_difference: {"y_true": TRUE, "y_pred": PRIVATE, "sensitive_features": GROUPS},
-    bootstrap_interval: {"y_true": TRUE, "y_pred": PRIVATE, "sensitive_features": GROUPS},
     calibration_gap: {"y_true": TRUE, "y_prob": LIKELY[:, 1], "sample_weight": TRUE + 1},
     dg_gap: {"y_true": TRUE, "y_pred": PRIVATE, "is_train": np.arange(8) < 4},
     dg_gap_by_group: {
@@ -267,7 +265,6 @@ PARALLEL = {  # every measure, with arguments that belong to the same records
     },
 }  # fmt: skip
 OPTIONS = {
-    bootstrap_interval: {"n_resamples": 9, "random_state": 0},
     group_table: {"reference": "r"},
     release_group_table: {"epsilon": 1.0, "groups": ["a", "b"], "random_state": 0},
 }
@@ -341,8 +338,6 @@ def test_groups_that_print_alike_are_told_apart():
     assert list(table)[1:3] == ["accuracy[1]", "accuracy['1']"]
     np.testing.assert_array_equal(table, expected)
     assert table.columns.is_unique
-    found = bootstrap_interval(TRUE, PRIVATE, sensitive_features=mixed, n_resamples=9)
-    assert found["group"].tolist() == ["overall", "[1]", "['1']"]
     crossed = pd.DataFrame({"p": np.where(GROUPS == "a", "x, y", "x"),
                             "q": np.where(GROUPS == "a", "z", "y, z")})  # fmt: skip
     for names in (mixed, crossed):

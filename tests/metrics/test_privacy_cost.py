@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score
 
-from skdpfair.metrics import bootstrap_interval, privacy_cost, privacy_cost_difference
+from skdpfair.metrics import privacy_cost, privacy_cost_difference
 
 label = st.sampled_from(["no", "yes"])
 tables = st.lists(st.tuples(label, label, label, st.sampled_from("abc")), min_size=1, max_size=20)
@@ -108,10 +108,8 @@ def test_gaps_are_not_negative_and_names_of_groups_do_not_matter(rows, names):
 
 
 def test_the_reference_is_compulsory(case):
-    for call in (privacy_cost, bootstrap_interval):
-        extra = {} if call is privacy_cost else {"metric": privacy_cost}
-        with pytest.raises(TypeError, match=r"y_ref is missing.*sample_params=\{\"y_ref\""):
-            call(case.y_true, case.y_pred, **extra)
+    with pytest.raises(TypeError, match=r"y_ref is missing.*sample_params=\{\"y_ref\""):
+        privacy_cost(case.y_true, case.y_pred)
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,6 @@ OTHERS = {
     "accuracy_difference": {},
     "privacy_cost_difference": {"y_ref": TEXTS},
     "release_group_table": {"epsilon": 1.0},
-    "bootstrap_interval": {"n_resamples": 20},
 }
 
 
@@ -236,9 +235,6 @@ CASES = {
     "negative weights": lambda f, t: metrics.calibration_gap(
         LABELS, LABELS / 2, tau=0.5, sample_weight=-ODD
     ),
-    "parameters of a measure": lambda f, t: metrics.bootstrap_interval(
-        TEXTS, TEXTS, sample_params=planted(TEXTS)
-    ),
     "table of an unknown group": lambda f, t: metrics.release_group_table(
         TEXTS, TEXTS, sensitive_features=planted(GROUPS), groups=["u", "v"], epsilon=1.0
     ),
@@ -259,9 +255,6 @@ CASES = {
     ),
     "risk of rows that do not sum to 1": lambda f, t: metrics.excessive_risk(
         TEXTS, np.full((N, 2), 0.7), y_prob_ref=np.full((N, 2), 0.5), classes=["no", "yes"]
-    ),
-    "interval of a small group": lambda f, t: metrics.bootstrap_interval(
-        LABELS, LABELS, sensitive_features=planted(GROUPS), n_resamples=20
     ),
     "gap of a group without training rows": lambda f, t: metrics.dg_gap_by_group(
         LABELS, LABELS, is_train=np.arange(N) > 7, sensitive_features=planted(GROUPS)
