@@ -29,7 +29,7 @@ from skdpfair.model_selection import plan
 from skdpfair.preprocessing import public_preprocessor
 from skdpfair.privacy import Release, calibrated
 from skdpfair.privacy import epsilon as epsilon_of
-from skdpfair.training.schedule import rows_on
+from skdpfair.training.batches import rows_on
 
 K, EPSILON, DELTA = 5, 1.0, 1e-5
 

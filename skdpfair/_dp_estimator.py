@@ -38,6 +38,7 @@ from skdpfair.training.plan import plan as make_plan
 from skdpfair.training.plan import reference_estimator
 from skdpfair.training.privacy_report import account
 from skdpfair.training.processes import check_parts, process_group
+from skdpfair.training.run import Run
 from skdpfair.training.spec import SCORE_SHARES, FitSpec
 from skdpfair.training.train import Trained, train
 from skdpfair.training.warm_start import PreviousFit, previous_fit
@@ -166,14 +167,15 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             # train
             context = sklearn_callbacks.begin(self, X, y, plan.n_training_epochs)
             shown = pictures.extracted(data, features, extracted)
-            trained = train(spec, plan, shown, context, previous, init_entropy, processes)
+            run = Run.of(spec, shown, processes, context, previous, init_entropy)
+            trained = train(run, plan, shown)
             # account
-            report = account(spec, trained, shown, context, previous, data.features is not None)
+            report = account(run, trained, shown, data.features is not None)
             # keep
             self._keep(fresh, data, features, trained, report, previous)
         if spec.keep_reference and not trained.is_interrupted:
             reference = reference_estimator(self, features or plan.settings.module)
-            same = trained.init_entropy, None if features is None else shown
+            same = run.streams.init_entropy, None if features is None else shown
             self.reference_ = reference._fit(X, y, columns, *same)
         if context.end is not None:
             context.end()
@@ -313,7 +315,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             "lr_": net.lr,
             "batch_size_": round(report.expected_batch_size),
             "n_steps_": net.steps_,
-            "n_iter_": max(1, ceil(net.steps_ / net.schedule.steps_per_epoch)),
+            "n_iter_": max(1, ceil(net.steps_ / settings.steps_per_epoch)),
             "signal_to_noise_": settings.signal_to_noise,
             "_settled": net.settled_,
             "_n_fits": 1 if previous is None else previous.n_fits + 1,

@@ -20,7 +20,7 @@ from skdpfair.engine.batch import Examples
 from skdpfair.mechanism import Mechanism
 from skdpfair.networks import CNN
 from skdpfair.testing import task
-from skdpfair.training.steps import TrainingLoop
+from skdpfair.training.loop import TrainingLoop
 
 PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
 BOUND = 0.7
@@ -277,12 +277,15 @@ def seen_in(model, X, y, monkeypatch, **given):
     """Fit, and return the inputs that each step was taken on."""
     seen, begin = [], TrainingLoop.__init__
 
-    def watched(self, *, attack, **kwargs):
+    def watched(self, *args):
+        begin(self, *args)
+        attack = self.attack
+
         def noted(module, x, y):
             seen.append(attack(module, x, y))
             return seen[-1]
 
-        begin(self, attack=noted, **kwargs)
+        self.attack = noted
 
     with monkeypatch.context() as patch:
         patch.setattr(TrainingLoop, "__init__", watched)

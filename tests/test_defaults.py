@@ -55,7 +55,7 @@ def settings_of(model):
     names = ("lr_", "batch_size_", "n_steps_", "n_iter_", "signal_to_noise_")
     return [getattr(model, n) for n in names if n != "lr_"] + [
         model.privacy_.noise_multiplier,
-        model.net_.schedule,
+        model.net_.plan.settings,
     ]
 
 

@@ -25,7 +25,7 @@ from skdpfair.budget import PrivacyLedger, charging
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine import PoissonSampler
 from skdpfair.exceptions import BudgetExceeded, PrivacyAccountingError
-from skdpfair.training import processes, steps
+from skdpfair.training import loop, processes
 from skdpfair.training.processes import Processes
 
 pytestmark = [
@@ -119,14 +119,14 @@ def weights(clf):
 @pytest.fixture
 def gradients(monkeypatch):
     """The gradients that steps released, by thread."""
-    kept, plain = {}, steps.private_step
+    kept, plain = {}, loop.private_step
 
     def private_step(*args, **kwargs):
         step = plain(*args, **kwargs)
         kept.setdefault(threading.get_ident(), []).append(step.gradient.clone())
         return step
 
-    monkeypatch.setattr(steps, "private_step", private_step)
+    monkeypatch.setattr(loop, "private_step", private_step)
     return kept
 
 
@@ -265,7 +265,7 @@ class Spoil(Callback):
         self.rank = rank
 
     def on_epoch_end(self, net, **kwargs):
-        if net.processes.rank == self.rank:
+        if net.run.processes.rank == self.rank:
             with torch.no_grad():
                 next(net.module_.parameters()).add_(1e-3)
 

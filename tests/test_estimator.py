@@ -224,13 +224,13 @@ def test_the_reference_starts_from_the_same_weights_and_shares_nothing_else(
     table, monkeypatch, state
 ):
     X, y = table
-    made, streams_of = [], _training.streams_of
+    made, train = [], _training.train
 
-    def heard(*args):
-        made.append(streams_of(*args)[0])
-        return made[-1], state is not None
+    def recorded(run, *args):
+        made.append(run.streams)
+        return train(run, *args)
 
-    monkeypatch.setattr(_training, "streams_of", heard)
+    monkeypatch.setattr("skdpfair._dp_estimator.train", recorded)
     still = {"lr": 1e-12, "max_steps": 1, "module": MLP((8,)), "random_state": state}
     models = [fast(keep_reference=True, **still) for _ in range(2)]
     for model in models:
@@ -282,7 +282,7 @@ class Stop(Callback):
 def test_a_callback_ends_a_fit_without_a_warning_and_costs_the_plan(table):
     X, y = table
     model = fast(callbacks=[Stop()], keep_reference=True).fit(X.drop(columns="group"), y)
-    assert model.reference_.n_steps_ < model.reference_.net_.schedule.n_steps  # stopped, too
+    assert model.reference_.n_steps_ < model.reference_.net_.plan.settings.n_steps  # stopped, too
     # whoever stops a fit may have seen released values: the plan is what the guarantee is of
     assert model.n_steps_ == 12 and model.privacy_.steps == model.privacy_.ledger.steps == 20
     assert model.privacy_.epsilon == fast().fit(X.drop(columns="group"), y).privacy_.epsilon
@@ -359,7 +359,7 @@ def test_nothing_private_is_left_on_the_live_net(table):
     X, y = table
     net = fast().fit(X.drop(columns="group"), y).net_
     assert all(p.grad is None for p in net.module_.parameters())
-    assert net.streams is None and net.on_step is None
+    assert net.run is None
     assert all(p.grad is None for group in net.optimizer_.param_groups for p in group["params"])
     assert net._loop is None  # which held the longest gradient, the noise and the batches
     held = [v for v in vars(net.engine_).values() if torch.is_tensor(v) and v.numel() > 4]
@@ -792,11 +792,11 @@ def test_callbacks_see_epochs_that_train_only(table, batch_size):
     params = {"callbacks": [Hears(), steps], "validation_data": (X[:50], y[:50]), "lr": 1.0}
     model = fast(group_col="group", batch_size=batch_size, max_steps=20, **params).fit(X, y)
     per_epoch = -(-len(X) // batch_size)
-    hidden = model.net_.schedule.warm_up // per_epoch
+    hidden = model.net_.plan.settings.warm_up // per_epoch
     assert hidden > 0
     epochs = model.n_iter_ - hidden
     assert model.n_iter_ == -(-20 // per_epoch) and len(model.net_.history) == epochs
-    assert len(heard) == 2 * (epochs + 20 - model.net_.schedule.warm_up)
+    assert len(heard) == 2 * (epochs + 20 - model.net_.plan.settings.warm_up)
     assert heard[0] == 1.0 and heard[-1] == 0.5 ** (epochs - 1)
     assert model.net_.history[:, "epoch"] == list(range(1, epochs + 1))
     assert all(0 <= score <= 1 for score in model.net_.history[:, "valid_acc"])

@@ -19,7 +19,7 @@ from skdpfair.model_selection import _trials
 from skdpfair.postprocessing import DPThresholdClassifier, _score_counts
 from skdpfair.preprocessing import DPQuantileScaler, _quantile_scaler
 from skdpfair.privacy.one_time_noise import discrete_gaussian_noise
-from skdpfair.training import steps, train
+from skdpfair.training import loop, train
 from skdpfair.training.processes import Processes
 
 pytestmark = pytest.mark.filterwarnings(
@@ -94,7 +94,7 @@ def has_scale(noise, scale):
 @pytest.mark.parametrize("mode", FITS)
 def test_steps(mode, monkeypatch):
     gradients, counts = [], []
-    plain_step, plain_sums = steps.private_step, engine.noisy_sums
+    plain_step, plain_sums = loop.private_step, engine.noisy_sums
 
     def private_step(*args, **kwargs):
         taken = plain_step(*args, **kwargs)
@@ -106,7 +106,7 @@ def test_steps(mode, monkeypatch):
         counts.extend(total.numpy(force=True).copy() for total in found.values())
         return found
 
-    monkeypatch.setattr(steps, "private_step", private_step)
+    monkeypatch.setattr(loop, "private_step", private_step)
     monkeypatch.setattr(engine, "noisy_sums", noisy_sums)
     clf = model(get_method("global_adapt", max_grad_norm=BOUND), mode == "persons")
     report = fitted(clf, mode, monkeypatch).privacy_

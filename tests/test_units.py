@@ -47,7 +47,7 @@ from skdpfair.postprocessing import DPThresholdClassifier
 from skdpfair.postprocessing._score_counts import released
 from skdpfair.preprocessing import DPQuantileScaler
 from skdpfair.testing import task
-from skdpfair.training.schedule import UnitRows
+from skdpfair.training.batches import PersonRows
 
 PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
 COLUMN = "persons__column"
@@ -161,7 +161,7 @@ def test_persons_with_one_record_take_the_step_of_records(name):
     batch, mechanism = step_on([1] * 9, name)
     mechanism = Mechanism(mechanism.method, mechanism.task, 1.0)
     state, plain = mechanism.method.start(mechanism.task), Batch(batch.x, batch.y, batch.group)
-    persons = UnitRows(plain, np.arange(9)).select(torch.arange(9))
+    persons = PersonRows(plain, np.arange(9)).select(torch.arange(9))
     taken = []
     for data in (plain, persons):
         with torch.random.fork_rng():
@@ -178,7 +178,7 @@ def test_a_batch_without_persons_is_a_step(name):
     batch, mechanism = step_on([2, 1], name)
     mechanism = Mechanism(mechanism.method, task(n_groups=20), 1.0)  # wide rows of counts
     unit = np.array([0, 0, 1])
-    none = UnitRows(batch, unit).select(torch.tensor([], dtype=torch.int64))
+    none = PersonRows(batch, unit).select(torch.tensor([], dtype=torch.int64))
     state = mechanism.method.start(mechanism.task)
     with select_strategy(torch.nn.Linear(4, 2), batch.x, 2) as model:
         step = private_step(model, none, mechanism, state, Streams.fresh().noise())
@@ -199,16 +199,16 @@ def test_a_person_with_a_record_that_has_no_finite_gradient_counts_for_nothing()
 def test_a_position_brings_all_records_of_a_person_and_none_of_another():
     unit = np.array([2, 0, 1, 0, 2, 2, -1])
     rows = Batch(torch.arange(7.0)[:, None], torch.arange(7), torch.zeros(7, dtype=torch.int64))
-    batch = UnitRows(rows, unit).select(torch.tensor([0, 2]))
+    batch = PersonRows(rows, unit).select(torch.tensor([0, 2]))
     assert batch.y.tolist() == [1, 3, 0, 4, 5] and batch.examples.sizes.tolist() == [2, 3]
-    assert len(UnitRows(rows, unit).select(torch.tensor([], dtype=torch.int64))) == 0
+    assert len(PersonRows(rows, unit).select(torch.tensor([], dtype=torch.int64))) == 0
 
 
 def test_the_order_of_persons_in_a_batch_is_told():
     rng = np.random.default_rng(0)
     unit = rng.permutation(np.repeat(np.arange(50), rng.integers(1, 6, 50)))
     codes = torch.from_numpy(unit)
-    data = UnitRows(Batch(torch.zeros(len(unit), 1), codes, codes), unit)
+    data = PersonRows(Batch(torch.zeros(len(unit), 1), codes, codes), unit)
     index = torch.from_numpy(rng.permutation(50)[:20])
     assert data.select(index).example_group.tolist() == data.in_order(index).tolist()
 
@@ -333,7 +333,7 @@ def test_batches_are_poisson_samples_of_persons(visits, monkeypatch):
         seen.append(batch)
         return private_step(model, batch, *rest, **kwargs)
 
-    monkeypatch.setattr("skdpfair.training.steps.private_step", recorded)
+    monkeypatch.setattr("skdpfair.training.loop.private_step", recorded)
     numbered = X.assign(a=np.arange(len(X)))
     method = get_method("dpsgd", max_grad_norm=1.0)
     quick(method, batch_size=60, max_steps=200, lr=0.1).fit(numbered, y)

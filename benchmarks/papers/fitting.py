@@ -31,7 +31,7 @@ class RunningLoss(Callback):
 
     def listens(self, net):
         """Tell whether a step of the next epoch is looked at."""
-        return net.taken_ + net.schedule.steps_per_epoch > self.first
+        return net.taken_ + net.plan.settings.steps_per_epoch > self.first
 
     def on_batch_begin(self, net, batch=None, group=None, training=False, **kwargs):
         """Look at a batch that is about to be trained on."""

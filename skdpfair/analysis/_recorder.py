@@ -13,6 +13,7 @@ from skdpfair.analysis._mechanisms import as_numbers_of
 from skdpfair.analysis._problem import of_tensors
 from skdpfair.analysis._step_risk import Expectations, step_risk
 from skdpfair.engine import Batch
+from skdpfair.engine.losses import Regression
 from skdpfair.inputs.groups import group_names
 from skdpfair.inputs.streaming import as_rows
 
@@ -128,7 +129,7 @@ class GroupRecorder(Callback):
                 "GroupRecorder needs a network of its own to look at, but module= returns the one "
                 "that is trained. Give a class, or a function that makes a new network."
             )
-        self.method_, self.before_ = net.mechanism.method.name, net.steps_before_
+        self.method_, self.before_ = net.plan.mechanism.method.name, net.steps_before_
         levels = ["all"] if net.group_levels_ is None else list(net.group_levels_)
         self.names_ = dict(zip(levels, group_names(levels), strict=True))
         if self.before_ == 0:
@@ -157,7 +158,7 @@ class GroupRecorder(Callback):
         **kwargs
             Ignored.
         """
-        if training and (net.taken_ - net.schedule.warm_up) % self.every == 0:
+        if training and (net.taken_ - net.plan.settings.warm_up) % self.every == 0:
             self._look(net, *net.records_)
 
     def on_train_end(self, net, X=None, y=None, **kwargs):
@@ -202,10 +203,12 @@ class GroupRecorder(Callback):
         module.load_state_dict(net.module_.state_dict())
         module = module.to(net.device).eval().double()
         x = torch.from_numpy(as_rows(x, slice(None))).to(net.device, torch.float64)
-        y = np.asarray(y, np.int64 if net.loss is None else np.float64)
+        criterion = net.loss if isinstance(net.loss, Regression) else None
+        y = np.asarray(y, np.int64 if criterion is None else np.float64)
         y, group = (torch.from_numpy(np.asarray(v)).to(net.device) for v in (y, group))
-        facts = net.n_classes, net.class_weight, net.group_levels_
-        return of_tensors(module, Batch(x, y, group), *facts, criterion=net.loss)
+        weight = getattr(net.loss, "class_weight", None)
+        facts = net.loss.n_outputs, weight, net.group_levels_
+        return of_tensors(module, Batch(x, y, group), *facts, criterion=criterion)
 
     def _write(self):
         if self.path is None:

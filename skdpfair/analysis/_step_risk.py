@@ -13,7 +13,7 @@ from skdpfair.analysis._mechanisms import mechanism_of, noiseless, weighed
 from skdpfair.analysis._problem import Problem, problem_of
 from skdpfair.analysis._step_terms import TERMS, cosine, noise_term, step_terms
 from skdpfair.engine import PoissonSampler, Streams
-from skdpfair.training.schedule import record_rates
+from skdpfair.training.batches import record_rates
 
 
 @dataclass(frozen=True)

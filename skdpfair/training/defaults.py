@@ -135,6 +135,11 @@ class Settings:
         """Probability with which a record enters a batch."""
         return 1.0 / self.steps_per_epoch
 
+    @property
+    def n_before_average(self) -> int:
+        """Number of steps whose parameters do not enter the average."""
+        return self.n_steps - round(self.averaged * (self.n_steps - self.warm_up))
+
 
 def resolve(
     *,

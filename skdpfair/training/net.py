@@ -13,20 +13,17 @@ from skorch import NeuralNetClassifier
 from skorch.callbacks import Callback, EpochScoring, EpochTimer, PassthroughScoring, PrintLog
 from torch import Tensor, nn
 
-from skdpfair.attacks import record_by_record
-from skdpfair.augmentations import Views, views
-from skdpfair.engine import PoissonSampler, Streams, select_strategy
+from skdpfair.engine import PoissonSampler, select_strategy
 from skdpfair.engine.flat import acts_elementwise, fixed_places, flat_optimizer, flatten_
 from skdpfair.engine.losses import Loss
-from skdpfair.engine.memory import affordable_batch
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics
 from skdpfair.engine.per_sample.materialised import materialised
 from skdpfair.engine.per_sample.tracing import fixed_draws
 from skdpfair.engine.precision import current_device, full_precision
-from skdpfair.engine.step import Attack
 from skdpfair.inputs.persons import unit_groups
 from skdpfair.inputs.streaming import as_rows
 from skdpfair.mechanism import Mechanism, Method, State
+from skdpfair.training.batches import PoissonBatches, record_rates, rows_on
 from skdpfair.training.callbacks import WITHHELD, has_batch_callbacks
 from skdpfair.training.inference import (
     InferenceNet,
@@ -35,9 +32,9 @@ from skdpfair.training.inference import (
     private_logits,
     weights_of,
 )
-from skdpfair.training.processes import SINGLE, Processes
-from skdpfair.training.schedule import PoissonBatches, Schedule, record_rates, rows_on
-from skdpfair.training.steps import TrainingLoop, trainable
+from skdpfair.training.loop import TrainingLoop, trainable
+from skdpfair.training.plan import Plan
+from skdpfair.training.run import Run
 
 
 class PrivateNet(NeuralNetClassifier):
@@ -47,32 +44,12 @@ class PrivateNet(NeuralNetClassifier):
     ----------
     module : torch.nn.Module class or factory
         Maps (batch, ...) to logits (batch, n_classes), or to outputs (batch, 1) of a regression.
-    mechanism : Mechanism
-        What each step releases.
-    schedule : Schedule
-        How long, and in which steps.
-    streams : Streams
-        Where randomness comes from.
-    processes : Processes
-        Those that train the module together.
-    n_classes : int
-        Number of outputs.
-    class_weight : list of float, optional
-        Public factors of the loss, one per class.
-    loss : Loss, optional
-        Loss of a regression; cross-entropy by default.
-    chunk_size : int or "auto", default="auto"
-        Records held in memory at once.
-    noise : {"standard", "gaussian_sum"}, default="standard"
-        See :class:`skdpfair.engine.noise.Noise`.
-    attack : callable, optional
-        ``attack(module, x, y)`` returns the inputs to train on, each made from its own record.
-    views : Views, optional
-        Other views of the records, before they are attacked, whose gradients are averaged.
-    on_step : callable, optional
-        Called with the name of each release before it is made; records it in the ledger.
-    discloses : bool, default=False
-        Whether callbacks get the training rows, so that the net is NOT private.
+    loss : Loss
+        Of one record.
+    plan : Plan
+        What each step releases, how long, and in which steps.
+    run : Run or None
+        The fit, with its seeds and its ledger; None once it has ended.
     **kwargs
         Those of skorch.
 
@@ -84,7 +61,6 @@ class PrivateNet(NeuralNetClassifier):
     with public validation data, its scores.
     """
 
-    streams: Streams | None  # until the fit ends
     _loop: TrainingLoop | None  # while a fit lasts
     flat_: nn.Parameter | None  # until the fit ends
     records_: tuple[Any, Any] | None
@@ -97,29 +73,19 @@ class PrivateNet(NeuralNetClassifier):
         self,
         module: Callable[..., nn.Module],
         *,
-        mechanism: Mechanism,
-        schedule: Schedule,
-        streams: Streams,
-        n_classes: int,
-        processes: Processes = SINGLE,
-        class_weight: list[float] | None = None,
-        loss: Loss | None = None,
-        chunk_size: int | str = "auto",
-        noise: str = "standard",
-        attack: Attack | None = None,
-        views: Views | None = None,
-        on_step: Callable[[str], None] | None = None,
-        discloses: bool = False,
+        loss: Loss,
+        plan: Plan,
+        run: Run | None,
         **kwargs: Any,
     ) -> None:
         super().__init__(module, criterion=torch.nn.CrossEntropyLoss, **kwargs)
-        self.mechanism, self.schedule, self.streams = mechanism, schedule, streams
-        self.processes = processes
-        self.n_classes, self.class_weight, self.loss = n_classes, class_weight, loss
-        self.chunk_size, self.noise = chunk_size, noise
-        self.attack, self.on_step, self.views = attack, on_step, views
-        self.copies = 1 if views is None else views.n  # of each record
-        self.discloses = discloses
+        self.loss, self.plan, self.run = loss, plan, run
+
+    @property
+    def discloses(self) -> bool:
+        """Whether callbacks get the training rows, so that the net is NOT private."""
+        is_public = not self.plan.is_accounted
+        return self.run is not None and (is_public or bool(self.run.spec.recorders))
 
     @property
     def _default_callbacks(self) -> list[tuple[str, Callback]]:
@@ -135,7 +101,7 @@ class PrivateNet(NeuralNetClassifier):
     def initialize(self) -> Self:
         """Set up module and optimizer."""
         super().initialize()
-        self.steps_, self.method_, self._loop = 0, self.mechanism.method, None
+        self.steps_, self.method_, self._loop = 0, self.plan.mechanism.method, None
         self.ended_by_callback_ = False
         self.settled_, self.bound_ = False, None
         self.group_levels_, self.steps_before_, self.records_ = None, 0, None
@@ -156,7 +122,7 @@ class PrivateNet(NeuralNetClassifier):
     @property
     def current_lr(self) -> float:
         """Learning rate of the next step."""
-        loop, t = self._loop, self.taken_ - self.schedule.warm_up
+        loop, t = self._loop, self.taken_ - self.plan.settings.warm_up
         if type(self.method_).step_size is not Method.step_size:
             lr: float = self.lr if loop is None else loop.lr
             return lr * self.method_.step_size(max(t, 0))
@@ -166,7 +132,7 @@ class PrivateNet(NeuralNetClassifier):
         """Return the mechanism, with its bounds set, and the state of the next step."""
         if self._loop is not None:
             return self._loop.settled, self._loop.state
-        return replace(self.mechanism, method=self.method_), self.state_
+        return replace(self.plan.mechanism, method=self.method_), self.state_
 
     def initialize_optimizer(self, triggered_directly: Any = None) -> Self:
         """Set up the optimizer; one that acts elementwise gets all parameters as one vector."""
@@ -190,14 +156,14 @@ class PrivateNet(NeuralNetClassifier):
         x, group, unit = (dataset.X.get(name) for name in ("x", "group", "unit"))
         data = rows_on(self.device, x, dataset.y, group, dataset.X.get("weight"), unit)
         groups = unit_groups(group, unit)
-        rates = record_rates(self.mechanism, groups)
-        assert self.streams is not None
-        sampler = PoissonSampler(rates, len(groups), self.streams.sampling())
+        rates = record_rates(self.plan.mechanism, groups)
+        assert self.run is not None
+        sampler = PoissonSampler(rates, len(groups), self.run.streams.sampling())
         return PoissonBatches(data, sampler, self._running.next_epoch)
 
     def check_data(self, X: Any, y: Any) -> None:
         """Note the classes, which are public; the estimator has checked the data."""
-        self.classes_inferred_ = np.arange(self.n_classes)
+        self.classes_inferred_ = np.arange(self.loss.n_outputs)
 
     def fit(self, X: Any, y: Any = None, **fit_params: Any) -> NoReturn:
         """Refuse to train without the estimator, which plans and accounts."""
@@ -209,7 +175,7 @@ class PrivateNet(NeuralNetClassifier):
 
     def partial_fit(self, X: Any, y: Any = None, *args: Any, **fit_params: Any) -> Self:
         """Train, within the fit of an estimator."""
-        if self.streams is None:
+        if self.run is None:
             self.fit(X, y)
         super().partial_fit(X, y, *args, **fit_params)
         return self
@@ -229,54 +195,23 @@ class PrivateNet(NeuralNetClassifier):
 
     def _begin(self, example: Tensor) -> None:
         self._set_training(True)
-        weight = None
-        if self.class_weight is not None:
-            weight = torch.tensor(self.class_weight, dtype=example.dtype, device=self.device)
-        method = self.mechanism.method
-        self.engine_ = select_strategy(
-            self.module_,
-            example,
-            self.n_classes,
-            weight,
-            loss=self.loss,
-        )
-        module, made_up = copy.deepcopy(self.module_), example.new_zeros(2, *example.shape[1:])
+        assert self.run is not None and self.flat_ is not None
+        streams, mechanism = self.run.streams, self.plan.mechanism
+        module, made_up = self.module_, example.new_zeros(2, *example.shape[1:])
+        self.engine_ = select_strategy(module, example, self.loss.n_outputs, loss=self.loss)
+        module = copy.deepcopy(module)
         with torch.enable_grad(), fixed_draws(example.device):
             self.engine_.fixed = fixed_places(module, module(made_up))
         self.frozen_ = frozen_numbers(self)
-        assert self.streams is not None
-        self.engine_.generator.manual_seed(self.streams.init_seed() + 1 + self.processes.rank)
-        reason = method.refusal(self.mechanism.task, self.engine_.n_parameters)
+        self.engine_.generator.manual_seed(streams.init_seed() + 1 + self.run.processes.rank)
+        reason = mechanism.method.refusal(mechanism.task, self.engine_.n_parameters)
         if reason is not None:
-            raise ValueError(f"method={method!r} cannot train this model: {reason}.")
-        if method.sees_gradients():
+            raise ValueError(f"method={mechanism.method!r} cannot train this model: {reason}.")
+        if mechanism.method.sees_gradients():
             materialised(self.engine_, example)
-        chunk = self.chunk_size
-        noise = self.streams.noise(self.device, self.noise)
-        assert self.flat_ is not None
         self._loop = TrainingLoop(
-            engine=self.engine_,
-            optimizer=self.optimizer_,
-            flat=self.flat_,
-            mechanism=self.mechanism,
-            schedule=self.schedule,
-            noise=self.processes.noise(noise),
-            processes=self.processes,
-            chunk=affordable_batch(self.module_, example) if isinstance(chunk, str) else chunk,
-            lr=self.lr,
-            on_step=self.on_step,
-            attack=self._inputs(example),
-            copies=self.copies,
+            self.run, self.plan, self.engine_, self.optimizer_, self.flat_, example
         )
-
-    def _inputs(self, example: Tensor) -> Attack | None:
-        """Return what makes the inputs to train on, views first; None for the records' own."""
-        attack = self.attack
-        if attack is not None:
-            attack = record_by_record(attack, self.engine_, example, self.n_classes)
-        if self.views is None:
-            return attack
-        return views(self.views.augment, self.engine_, example, attack)
 
     def _end(self) -> None:
         """Keep weights and released values, drop whatever a step held."""
@@ -316,13 +251,12 @@ class PrivateNet(NeuralNetClassifier):
         """Tell whether the epoch, which begins or has taken its steps, is of the warm-up alone."""
         loop = self._running
         ahead = loop.next_epoch() if event == "on_epoch_begin" else 0
-        return loop.taken + ahead <= self.schedule.warm_up
+        return loop.taken + ahead <= self.plan.settings.warm_up
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without records and seeds of a running fit."""
         state: dict[str, Any] = super().__getstate__()
-        state |= {"_loop": None, "records_": None, "streams": None}
-        return state | {"processes": SINGLE}
+        return state | {"_loop": None, "records_": None, "run": None}
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Reduce a copy to the module's factory and weights: no records, seeds or history."""
@@ -386,4 +320,4 @@ class PrivateNet(NeuralNetClassifier):
 
     def private_logits(self, x: Any) -> np.ndarray:
         """Return logits (n, n_classes), float64, of private records, each from itself alone."""
-        return private_logits(self.module_, x, self.n_classes, self.device)
+        return private_logits(self.module_, x, self.loss.n_outputs, self.device)

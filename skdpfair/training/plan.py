@@ -39,6 +39,9 @@ class Plan:
         Delta of the guarantee.
     accountant : {"pld", "prv", "rdp"}
         How epsilon is computed.
+    max_sample_rate : float
+        Largest sampling rate of a record that is paid for; rates of groups, once counted, are
+        at most this.
     one_time : dict of str to Release
         Each release on all records by its name.
     optimizer : type or callable
@@ -55,6 +58,7 @@ class Plan:
     settings: defaults.Settings
     delta: float
     accountant: str
+    max_sample_rate: float
     one_time: dict[str, Release] = field(default_factory=dict)
     optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.SGD
     optimizer_params: dict[str, Any] = field(default_factory=dict)
@@ -70,6 +74,13 @@ class Plan:
     def releases(self) -> tuple[Release, ...]:
         """What the fit will release."""
         return *self.one_time.values(), _steps_of(self.mechanism, self.settings)
+
+    def release_of(self, what: str) -> Release:
+        """Return one step as the ledger of the fit records it."""
+        rates = self.mechanism.rates
+        by_group = None if bool((rates == rates[0]).all()) else tuple(rates.tolist())
+        rate = self.max_sample_rate
+        return replace(self.mechanism.release, what=what, sample_rate=rate, group_rates=by_group)
 
     @property
     def n_epochs(self) -> int:
@@ -149,6 +160,7 @@ def plan(
         settings=settings,
         delta=delta,
         accountant=spec.accountant,
+        max_sample_rate=mechanism.max_sample_rate,
         one_time=once,
         optimizer=spec.optimizer.make,
         optimizer_params=given,

@@ -26,36 +26,29 @@ from skdpfair.privacy.statement import (
 from skdpfair.training.inference import frozen_numbers
 from skdpfair.training.net import PrivateNet
 from skdpfair.training.plan import GROUP_COUNTS, Plan
-from skdpfair.training.sklearn_callbacks import FitContext
+from skdpfair.training.run import Run
 from skdpfair.training.spec import FitSpec
 from skdpfair.training.train import Trained
-from skdpfair.training.warm_start import PreviousFit
 
 _MOST_PRICED = 8  # rates that are accounted for one by one
 STEPS_BEFORE = "what the steps before it learned, if anything ({}): see check_pipeline"
 
 
-def account(
-    spec: FitSpec,
-    trained: Trained,
-    table: Table,
-    context: FitContext,
-    previous: PreviousFit | None = None,
-    is_known: bool = False,
-) -> PrivacyReport:
+def account(run: Run, trained: Trained, table: Table, is_known: bool = False) -> PrivacyReport:
     """Return the privacy report of a fit and those before it.
 
     ``is_known`` says that the last step before the classifier computed public features.
     """
-    plan, net, ledger = trained.plan, trained.net, trained.ledger
+    spec, previous, ledger = run.spec, run.previous, run.ledger
+    plan, net = trained.plan, trained.net
     # a smaller data set must not buy a larger delta for a larger one
     delta = plan.delta if previous is None else min(plan.delta, previous.privacy.delta)
     epsilon = ledger.epsilon(delta, plan.accountant) if plan.is_accounted else inf
     group_epsilons = _group_epsilons(plan, delta, ledger, table.groups.levels)
-    seeded = trained.is_seeded
+    seeded = run.is_seeded
     most, most_records = table.most_weight, spec.persons.max_records
     assumptions = _assumptions(spec, net.method_, GROUP_COUNTS in plan.one_time, table)
-    if trained.is_shared:
+    if run.processes.size > 1:
         assumptions += ASSUMPTIONS["processes"], ASSUMPTIONS["parts"]
     if plan.is_accounted:
         assumptions += _frozen(net)
@@ -100,7 +93,7 @@ def account(
         ledger=ledger,
     )
     notes = (WEIGHTS_FROM_OTHERS,) if most is not None else ()
-    if unknown := context.steps[: -1 if is_known else None]:
+    if unknown := run.context.steps[: -1 if is_known else None]:
         notes = (STEPS_BEFORE.format(", ".join(map(repr, unknown))), *notes)
     return replace(report, not_accounted=in_unit((*notes, *report.not_accounted), report.unit))
 

@@ -1,7 +1,7 @@
 """Seeds of a fit: entropy of the operating system, or random_state and a digest of the data."""
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -21,23 +21,8 @@ _NOT_IN_DIGEST = {
 }
 
 
-def streams_of(
-    spec: FitSpec,
-    table: Table,
-    previous: PreviousFit | None,
-    init_entropy: tuple[int, ...] | None = None,
-) -> tuple[Streams, bool]:
-    """Return the streams of a fit, and whether they are seeded.
-
-    ``init_entropy`` is that of the initial weights, where they are to be those of another fit.
-    """
-    streams, seeded = _own_streams(spec, table, previous)
-    if init_entropy is not None:
-        streams = replace(streams, init_entropy=init_entropy)
-    return streams, seeded
-
-
-def _own_streams(spec: FitSpec, table: Table, previous: PreviousFit | None) -> tuple[Streams, bool]:
+def streams_of(spec: FitSpec, table: Table, previous: PreviousFit | None) -> tuple[Streams, bool]:
+    """Return the streams of a fit, and whether they are seeded."""
     state = spec.random_state
     if state is None:
         return Streams.fresh(), False

@@ -482,7 +482,7 @@ def test_rates_of_groups_are_those_of_the_training(two_groups):
         model, two_groups.data, two_groups.target, sensitive_features=sex, n_batches=300,
         n_vectors=2, random_state=0,
     )  # fmt: skip
-    trained = model.net_.mechanism
+    trained = model.net_.plan.mechanism
     assert found.expected_batch_size == pytest.approx(trained.expected_batch_size)
     counts = two_groups.sensitive_features.value_counts().loc[list(model.groups_)].to_numpy()
     expected = float((trained.rates.numpy() * counts).sum())

@@ -26,7 +26,7 @@ from skdpfair.engine import PoissonSampler
 from skdpfair.engine.noise import Noise
 from skdpfair.preprocessing import BoundedScaler
 from skdpfair.privacy import Release, gdp_parameter
-from skdpfair.training.schedule import UnitRows
+from skdpfair.training.batches import PersonRows
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.LowSignalWarning",
@@ -150,7 +150,7 @@ def records_one_by_one(select):
 @pytest.mark.parametrize(
     ("owner", "name", "fault"),
     [
-        (UnitRows, "select", records_one_by_one(UnitRows.select)),
+        (PersonRows, "select", records_one_by_one(PersonRows.select)),
         (Noise, "fill_", lambda self, out, *args: out.zero_()),
     ],
 )

@@ -384,9 +384,9 @@ class Copies(Callback):
     """Copies the net in the middle of a fit."""
 
     def on_epoch_end(self, net, **kwargs):
-        self.entropy = net.streams.entropy
-        self.copies = [copy.deepcopy(net), copy.deepcopy(net.streams)]
-        self.bytes = cloudpickle.dumps(net) + pickle.dumps(net.streams)
+        self.entropy = net.run.streams.entropy
+        self.copies = [copy.deepcopy(net), copy.deepcopy(net.run)]
+        self.bytes = cloudpickle.dumps(net) + pickle.dumps(net.run.streams)
 
 
 def test_copies_of_a_running_net_hold_neither_seeds_nor_rows():
@@ -394,8 +394,8 @@ def test_copies_of_a_running_net_hold_neither_seeds_nor_rows():
     quick(callbacks=[copies]).fit(X, Y)
     (number,) = copies.entropy
     assert number.bit_length() > 200
-    net, streams = copies.copies
-    assert streams.entropy != copies.entropy and not hasattr(net, "streams")
+    net, run = copies.copies
+    assert run.streams.entropy != copies.entropy and not hasattr(net, "run")
     assert number.to_bytes(32, "little") not in copies.bytes
     assert str(number).encode() not in copies.bytes
     assert net.predict_proba(X[:2]).shape == (2, 2)

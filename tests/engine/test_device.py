@@ -14,8 +14,8 @@ from skdpfair.datasets import make_two_groups
 from skdpfair.engine import Batch, memory, precision
 from skdpfair.engine.memory import affordable_batch, is_out_of_memory
 from skdpfair.engine.precision import current_device, full_precision, is_exact
-from skdpfair.training import steps
-from skdpfair.training.schedule import StreamedRows, rows_on
+from skdpfair.training import loop
+from skdpfair.training.batches import StreamedRows, rows_on
 
 
 @pytest.mark.parametrize(
@@ -103,13 +103,13 @@ def test_tensors_on_the_device_are_used_in_place():
 def test_a_fit_leaves_no_cycle_that_holds_the_rows(monkeypatch):
     data = make_two_groups(900, random_state=0)
     x, held = torch.tensor(np.asarray(data.data, np.float32)), []
-    begin = steps.TrainingLoop.begin_epoch
+    begin = loop.TrainingLoop.begin_epoch
 
     def noted(loop, batches):
         held[:] = [weakref.ref(loop), weakref.ref(batches), weakref.ref(batches.data)]
         begin(loop, batches)
 
-    monkeypatch.setattr(steps.TrainingLoop, "begin_epoch", noted)
+    monkeypatch.setattr(loop.TrainingLoop, "begin_epoch", noted)
     gc.collect()
     gc.disable()
     try:

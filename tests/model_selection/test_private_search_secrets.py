@@ -381,7 +381,7 @@ class Interrupts(TransformerMixin, BaseEstimator):
 
 
 def interrupting_loop(monkeypatch, how):
-    from skdpfair.training.steps import TrainingLoop
+    from skdpfair.training.loop import TrainingLoop
 
     take, taken = TrainingLoop.step, []
 

@@ -172,7 +172,7 @@ MUTANTS = (
         "exact group counts",
         "the sizes of the groups are used as they are, and booked as noisy",
         "training/train.py",
-        "noise = 0.0 if release is None or processes.rank else release.joint_noise_multiplier",
+        "noise = 0.0 if release is None or run.processes.rank else release.joint_noise_multiplier",
         "noise = 0.0",
         "tests/test_methods_in_fits.py::TestGroupRates::"
         "test_the_counts_carry_the_noise_that_is_booked[standard]",
@@ -331,7 +331,7 @@ MUTANTS = (
     Mutant(
         "one sample for all epochs",
         "the batches of the first epoch are used again",
-        "training/schedule.py",
+        "training/batches.py",
         "        indices = self.sampler.draw(self.steps())\n",
         "        n_steps = self.steps()\n"
         "        if not hasattr(self, 'first'):\n"
@@ -342,7 +342,7 @@ MUTANTS = (
     Mutant(
         "empty batches skipped",
         "a step without records is not taken, so its absence tells that nobody was drawn",
-        "training/schedule.py",
+        "training/batches.py",
         "        if not isinstance(self.data, Batch) or not indices:\n",
         "        indices = [i for i in indices if len(i)]\n"
         "        if not isinstance(self.data, Batch) or not indices:\n",
@@ -360,7 +360,7 @@ MUTANTS = (
     Mutant(
         "persons clipped record by record",
         "a person is drawn as a whole, but each of her records is clipped by itself",
-        "training/schedule.py",
+        "training/batches.py",
         "return replace(self.rows.select(records), examples=examples)",
         "return self.rows.select(records)",
         "tests/test_units.py::test_batches_are_poisson_samples_of_persons",
@@ -465,7 +465,7 @@ MUTANTS = (
     Mutant(
         "warm-up not charged",
         "the steps that look for the scale of the gradients are not in the ledger",
-        "training/steps.py",
+        "training/loop.py",
         '        self._account("gradient scale (warm-up)")\n',
         "",
         "tests/test_methods_in_fits.py::TestWarmStart::"
@@ -475,7 +475,7 @@ MUTANTS = (
         "group counts not charged",
         "the sizes of the groups are released once and not in the ledger",
         "training/train.py",
-        "    _record_once(ledger, plan, GROUP_COUNTS)\n",
+        "    _record_once(run, plan, GROUP_COUNTS)\n",
         "",
         "tests/test_methods_in_fits.py::TestGroupRates::"
         "test_shares_counted_with_noise_are_in_the_ledger_and_in_epsilon",
@@ -491,29 +491,29 @@ MUTANTS = (
     Mutant(
         "steps booked late",
         "a step is booked once it is over, so that an interrupt leaves it out",
-        "training/steps.py",
+        "training/loop.py",
         "            self._train_step(index)\n",
-        "            on_step, self.on_step = self.on_step, None\n"
+        "            account, self._account = self._account, lambda what: None\n"
         "            self._train_step(index)\n"
-        "            self.on_step = on_step\n"
+        "            self._account = account\n"
         "            self._account(self._what)\n",
         "tests/robustness/test_endurance.py::test_a_step_is_booked_before_it_is_taken[1.0]",
     ),
     Mutant(
         "a release repeated",
         "memory that runs out in the update makes a second release, booked as one",
-        "training/steps.py",
-        "self._go(self._in_memory(len(index) * self.copies, lambda: self.release(index)))",
-        "self._in_memory(len(index) * self.copies, lambda: self._go(self.release(index)))",
+        "training/loop.py",
+        "self._update(self._in_memory(len(index) * self.n_views, lambda: self.release(index)))",
+        "self._in_memory(len(index) * self.n_views, lambda: self._update(self.release(index)))",
         "tests/robustness/test_endurance.py::"
         "test_an_update_that_runs_out_of_memory_repeats_no_release",
     ),
     Mutant(
         "fits before forgotten",
         "warm_start reports the last fit alone",
-        "training/train.py",
-        "    ledger = Ledger(() if previous is None else previous.privacy.ledger.entries)",
-        "    ledger = Ledger(())",
+        "training/run.py",
+        "ledger = Ledger(() if previous is None else previous.privacy.ledger.entries)",
+        "ledger = Ledger(())",
         "tests/test_methods_in_fits.py::TestWarmStart::test_goes_on_from_the_weights_and_composes",
     ),
     Mutant(
@@ -1080,8 +1080,8 @@ MUTANTS = (
     Mutant(
         "attacks on whole batches",
         "an attack of a user's own gets all records of the batch",
-        "training/net.py",
-        "attack = record_by_record(attack, self.engine_, example, self.n_classes)",
+        "training/loop.py",
+        "attack = record_by_record(attack, engine, example, engine.loss.n_outputs)",
         "pass",
         STANDS + "test_attacks_that_bring_records_together_do_not[longer]",
     ),
@@ -1114,10 +1114,10 @@ MUTANTS = (
     Mutant(
         "views that come again",
         "each step draws the views by the same random numbers",
-        "training/steps.py",
-        "        return self._batches.select_anew(index).repeated(self.copies)\n",
+        "training/loop.py",
+        "        return self._batches.select(index, reuses=True).repeated(self.n_views)\n",
         "        self.engine.generator.manual_seed(0)\n"
-        "        return self._batches.select_anew(index).repeated(self.copies)\n",
+        "        return self._batches.select(index, reuses=True).repeated(self.n_views)\n",
         VIEWS + "test_views_are_drawn_anew_in_each_step_for_each_copy[False]",
     ),
     Mutant(
@@ -1148,8 +1148,8 @@ MUTANTS = (
         "optimizers that stop for nothing",
         "a fit that a user's optimizer ends is charged for the steps taken",
         "training/train.py",
-        "return bool(foreign or shown)",
-        "return bool(shown)",
+        "return bool(foreign or sees)",
+        "return bool(sees)",
         STANDS + "test_an_optimizer_that_stops_costs_the_plan",
     ),
     Mutant(
@@ -1163,7 +1163,7 @@ MUTANTS = (
     Mutant(
         "parameters that change places",
         "parameters are told apart by their order alone",
-        "training/steps.py",
+        "training/loop.py",
         "return [(name, id(p)) for name, p in named if p.requires_grad]",
         "return sorted({id(p) for name, p in named if p.requires_grad})",
         STANDS + "test_parameters_that_change_places_are_refused",
@@ -1222,7 +1222,7 @@ MUTANTS = (
         "counts that are not charged",
         "the fit does not charge for the counts that follow it",
         "training/train.py",
-        "_record_once(ledger, plan, SCORE_COUNTS)",
+        "_record_once(run, plan, SCORE_COUNTS)",
         "pass",
         THRESHOLD + "test_the_counts_have_the_noise_that_the_ledger_holds[True]",
     ),
@@ -1296,14 +1296,14 @@ MUTANTS = (
         "the groups of one process",
         "each process samples by the counts of its own records",
         "training/train.py",
-        "np.maximum(processes.sum(counts), 1.0)",
+        "np.maximum(run.processes.sum(counts), 1.0)",
         "np.maximum(counts, 1.0)",
         SHARED + "test_groups_are_counted_over_all_processes",
     ),
     Mutant(
         "weights that are not compared",
         "processes go on with different weights",
-        "training/steps.py",
+        "training/loop.py",
         'self.processes.check_same({"the weights after an epoch": weights.hex()})',
         "pass",
         SHARED + "test_weights_that_differ_end_the_fit",
@@ -1312,8 +1312,8 @@ MUTANTS = (
         "a charge for each process",
         "every process charges the ledger for the one fit",
         "training/train.py",
-        "    if processes.rank == 0:\n        planned",
-        "    if True:\n        planned",
+        "    if run.processes.rank:\n",
+        "    if False:\n",
         SHARED + "test_a_ledger_is_charged_once",
     ),
     # each release in each of its modes, without noise and with a sensitivity of .7
@@ -1369,20 +1369,21 @@ MUTANTS = (
         "a continued fit without noise",
         "the second fit of a warm start adds no noise",
         "training/train.py",
-        "        _load_weights(net, previous)\n",
-        "        _load_weights(net, previous)\n"
-        "        noise = net.mechanism.noise_multiplier\n"
-        "        net.mechanism = replace(net.mechanism, noise_multiplier=0.0)\n",
+        "        _load_weights(net, run.previous)\n",
+        "        _load_weights(net, run.previous)\n"
+        "        mechanism = replace(net.plan.mechanism, noise_multiplier=0.0)\n"
+        "        net.plan = replace(net.plan, mechanism=mechanism)\n",
         RELEASES + "test_steps[continued]",
     ),
     Mutant(
         "a continued fit of .7",
         "the second fit of a warm start adds .7 of its noise",
         "training/train.py",
-        "        _load_weights(net, previous)\n",
-        "        _load_weights(net, previous)\n"
-        "        noise = net.mechanism.noise_multiplier\n"
-        "        net.mechanism = replace(net.mechanism, noise_multiplier=0.7 * noise)\n",
+        "        _load_weights(net, run.previous)\n",
+        "        _load_weights(net, run.previous)\n"
+        "        noise = 0.7 * net.plan.mechanism.noise_multiplier\n"
+        "        mechanism = replace(net.plan.mechanism, noise_multiplier=noise)\n"
+        "        net.plan = replace(net.plan, mechanism=mechanism)\n",
         RELEASES + "test_steps[continued]",
     ),
     Mutant(
@@ -1397,24 +1398,24 @@ MUTANTS = (
         "group counts of processes without noise",
         "several processes add up the sizes of groups as they are",
         "training/train.py",
-        "is None or processes.rank else",
-        "is None or processes.size > 1 else",
+        "is None or run.processes.rank else",
+        "is None or run.processes.size > 1 else",
         RELEASES + "test_group_counts[processes]",
     ),
     Mutant(
         "group counts of processes of .7",
         "several processes add .7 of the noise to the sizes of groups",
         "training/train.py",
-        "is None or processes.rank else",
-        "is None or processes.rank else (0.7, 1)[processes.size == 1] *",
+        "is None or run.processes.rank else",
+        "is None or run.processes.rank else (0.7, 1)[run.processes.size == 1] *",
         RELEASES + "test_group_counts[processes]",
     ),
     Mutant(
         "group counts of records",
         "a person with several records counts several times in the size of a group",
         "training/train.py",
-        "groups = unit_groups(table.groups.code, table.unit)",
-        "groups = table.groups.code",
+        "_with_group_fractions(run, plan, unit_groups(table.groups.code, table.unit))",
+        "_with_group_fractions(run, plan, table.groups.code)",
         RELEASES + "test_group_counts[persons]",
     ),
     Mutant(

@@ -12,7 +12,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from sklearn.exceptions import NotFittedError
 
-import skdpfair.training.steps
+import skdpfair.training.loop
 from skdpfair import METHODS, DPFairClassifier, Groups, Persons, get_method
 from skdpfair._validate import safe_repr
 from skdpfair.exceptions import LowSignalWarning
@@ -34,7 +34,7 @@ def nothing_is_trained_or_written(monkeypatch, tmp_path):
     def trained(*args, **kwargs):
         raise AssertionError("a step was taken before the input was refused")
 
-    monkeypatch.setattr(skdpfair.training.steps, "private_step", trained)
+    monkeypatch.setattr(skdpfair.training.loop, "private_step", trained)
     monkeypatch.chdir(tmp_path)
     torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)  # the first takes seconds
     yield

@@ -17,7 +17,7 @@ from sklearn.ensemble import VotingClassifier
 from sklearn.model_selection import GridSearchCV, cross_validate
 from skorch.callbacks import Callback
 
-import skdpfair.training.steps as steps
+import skdpfair.training.loop as steps
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.engine import ScaleSearch
 from skdpfair.engine.flat import FlatSGD

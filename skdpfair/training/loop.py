@@ -1,4 +1,4 @@
-"""The training loop: warm-up, private steps, updates of the weights."""
+"""The loop of a fit: warm-up, private steps, updates of the weights."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from skdpfair._describe import digest
-from skdpfair.engine import Batch, Noise, Step, private_step
+from skdpfair.attacks import record_by_record
+from skdpfair.augmentations import views
+from skdpfair.engine import Batch, ScaleSearch, Step, private_step
 from skdpfair.engine.flat import rejoin_, set_lr, unflatten_
-from skdpfair.engine.memory import is_out_of_memory
+from skdpfair.engine.memory import affordable_batch, is_out_of_memory
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.step import BOUND_TOLERANCE, Attack
 from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
 from skdpfair.mechanism import Mechanism, Method, State
-from skdpfair.training.processes import Processes
-from skdpfair.training.schedule import Average, PoissonBatches, Schedule
+from skdpfair.privacy import Release
+from skdpfair.training import defaults
+from skdpfair.training.batches import PoissonBatches
+from skdpfair.training.plan import Plan
+from skdpfair.training.run import Run
 
 T = TypeVar("T")
 
@@ -30,64 +35,50 @@ class TrainingLoop:
 
     Parameters
     ----------
+    run : Run
+        The fit.
+    plan : Plan
+        What each step releases, how long, and in which steps.
     engine : Strategy
         Per-record gradients of the module.
     optimizer : torch.optim.Optimizer
         Of ``flat`` or of the module's parameters.
     flat : Parameter
         One vector that all trainable parameters are views of.
-    mechanism : Mechanism
-        What each step releases.
-    schedule : Schedule
-        How long, and in which steps.
-    noise : Noise
-        The stream of the noise.
-    processes : Processes
-        Those that take the steps together, each on its own records.
-    chunk : int
-        Records held in memory at once.
-    lr : float
-        Learning rate, unless the schedule sets it.
-    on_step : callable or None
-        Called with the name of each release before it is made.
-    attack : callable or None
-        Changes the inputs of each record, see :func:`skdpfair.engine.private_step`.
-    copies : int
-        Number of copies of each record whose inputs ``attack`` changes, each by itself; the
-        gradient of a record is the mean of theirs.
+    example : Tensor of shape (1, ...)
+        Of the shape and type of a record; no number in it is used.
     """
 
     def __init__(
         self,
-        *,
+        run: Run,
+        plan: Plan,
         engine: Strategy,
         optimizer: torch.optim.Optimizer,
         flat: nn.Parameter,
-        mechanism: Mechanism,
-        schedule: Schedule,
-        noise: Noise,
-        processes: Processes,
-        chunk: int,
-        lr: float,
-        on_step: Callable[[str], None] | None,
-        attack: Attack | None,
-        copies: int,
+        example: Tensor,
     ) -> None:
-        self.engine, self.optimizer, self.flat = engine, optimizer, flat
-        self.mechanism: Mechanism = mechanism
-        self.schedule: Schedule = schedule
-        self.noise, self.processes, self.chunk, self.lr = noise, processes, chunk, lr
-        self.on_step, self.attack, self.copies = on_step, attack, copies
-        self.taken, self.method, self._held = 0, mechanism.method, _places(engine.module)
-        self.device = flat.device
-        self.scale = torch.ones((), device=self.device)
-        self._longest = torch.zeros((), device=self.device)
-        self._largest_bound = torch.full_like(self._longest, -inf)
-        self._smallest_bound = torch.full_like(self._longest, inf)
-        self._averaged = Average(schedule.first_averaged)
+        spec, self.processes = run.spec, run.processes
+        self.plan, self.engine, self.optimizer, self.flat = plan, engine, optimizer, flat
+        self.noise = run.processes.noise(run.streams.noise(flat.device, spec.noise))
+        chunk = spec.max_physical_batch_size
+        self.chunk = affordable_batch(engine.module, example) if isinstance(chunk, str) else chunk
+        self.n_views = 1 if spec.views is None else spec.views.n
+        self.attack = _attack(run, engine, example)
+        self._ledger, self._releases = run.ledger, dict[str, Release]()
+        self._search = None
+        if plan.settings.warm_up:
+            self._search = ScaleSearch.beside(plan.mechanism, defaults.TARGET_QUANTILE)
+        self._clip_slope = defaults.objective(spec.loss).clip_slope
+        self.taken, self.lr, self._parameters = 0, plan.lr, _identities(engine.module)
+        self._mean: Tensor | None = None  # of the last weights
+        self.scale = torch.ones((), device=flat.device)
+        self._max_bound_ratio = torch.zeros_like(self.scale)
+        self._largest_bound = torch.full_like(self.scale, -inf)
+        self._smallest_bound = torch.full_like(self.scale, inf)
         self.state: State  # the method's between steps, made of released values
         self.settled: Mechanism  # that of the steps, with its bounds set
-        self._restart_method(mechanism.method)
+        self._restart_method(plan.mechanism.method)
         self._gradient = engine.flat()
         flat.grad = self._gradient
         for p, view in engine.views(self._gradient).items():
@@ -95,12 +86,13 @@ class TrainingLoop:
 
     def next_epoch(self) -> int:
         """Return the number of steps of the epoch that begins."""
-        return min(self.schedule.steps_per_epoch, self.schedule.n_steps - self.taken)
+        settings = self.plan.settings
+        return min(settings.steps_per_epoch, settings.n_steps - self.taken)
 
     @property
     def is_warming_up(self) -> bool:
         """Whether no weight moves yet."""
-        return self.taken < self.schedule.warm_up
+        return self.taken < self.plan.settings.warm_up
 
     def begin_epoch(self, batches: PoissonBatches) -> None:
         """Start an epoch: take over changes of the weights by callbacks."""
@@ -121,11 +113,10 @@ class TrainingLoop:
         self.taken += 1
 
     def _warm_up_step(self, index: Tensor) -> None:
-        batch = self._copied(index)
+        batch = self._rows(index)
         batch = replace(batch, y=self.engine.loss.of_warm_up(batch.y))
-        search, size = self.schedule.search, self.mechanism.expected_batch_size
+        search, size = self._search, self.plan.mechanism.expected_batch_size
         assert search is not None  # a warm-up has one
-        # booked first, so that an interrupt can only overcount
         self._account("gradient scale (warm-up)")
         self.scale = self._in_memory(
             len(batch),
@@ -133,7 +124,7 @@ class TrainingLoop:
                 self.engine, batch, self.scale, size, self.noise, self.chunk, self.attack
             ),
         )
-        if self.taken + 1 == self.schedule.warm_up:
+        if self.taken + 1 == self.plan.settings.warm_up:
             self._settle()
 
     def _train_step(self, index: Tensor) -> None:
@@ -141,9 +132,9 @@ class TrainingLoop:
             self._settle()
         self._account(self._what)
         self._set_step_size()
-        self._go(self._in_memory(len(index) * self.copies, lambda: self.release(index)))
+        self._update(self._in_memory(len(index) * self.n_views, lambda: self.release(index)))
         self._project()
-        self._averaged.add(self.flat, self.taken + 1)
+        self._average()
 
     def _in_memory(self, size: int, work: Callable[[], T]) -> T:
         """Return the result of ``work``, retried in smaller chunks if memory runs out.
@@ -176,7 +167,7 @@ class TrainingLoop:
         """Return what a step releases with another engine or mechanism than the fit's."""
         return private_step(
             engine,
-            self._copied(index),
+            self._rows(index),
             mechanism,
             self.state,
             self.noise,
@@ -185,15 +176,15 @@ class TrainingLoop:
             out=out,
         )
 
-    def _copied(self, index: Tensor) -> Batch:
-        """Return the records at ``index``, with the copies that a step is taken on."""
-        return self._batches.select_anew(index).repeated(self.copies)
+    def _rows(self, index: Tensor) -> Batch:
+        """Return the records at ``index``, each repeated for its views."""
+        return self._batches.select(index, reuses=True).repeated(self.n_views)
 
-    def _go(self, step: Step) -> None:
+    def _update(self, step: Step) -> None:
         """Update state and weights from the results of a step."""
         self.state = step.state
         if step.longest is not None:
-            torch.maximum(self._longest, step.longest, out=self._longest)
+            torch.maximum(self._max_bound_ratio, step.longest, out=self._max_bound_ratio)
         torch.maximum(self._largest_bound, step.bound, out=self._largest_bound)
         torch.minimum(self._smallest_bound, step.bound, out=self._smallest_bound)
         fixed, flat = self.engine.fixed, self.flat.data
@@ -202,27 +193,36 @@ class TrainingLoop:
         if fixed is not None:  # what no record can move, weight decay would
             flat.index_copy_(0, fixed, before)
 
+    def _average(self) -> None:
+        """Update the mean of the last weights, which is post-processing and costs no privacy."""
+        n = self.taken + 1 - self.plan.settings.n_before_average
+        if n == 1:
+            self._mean = self.flat.detach().clone()
+        elif self._mean is not None:
+            self._mean.lerp_(self.flat, 1.0 / n)
+
     def _settle(self) -> None:
         """Set the bounds and the learning rate from the gradient scale, a released number."""
-        if not self.schedule.warm_up and self.schedule.lr_scale is None:
+        settings, lr_scale = self.plan.settings, self.plan.lr_scale
+        if not settings.warm_up and lr_scale is None:
             return
-        scale = float(self.scale) * self.schedule.clip_slope
-        method, unit_lr = self.mechanism.method.at_scale(scale, self.schedule.norm_growth)
+        scale = float(self.scale) * self._clip_slope
+        method, unit_lr = self.plan.mechanism.method.at_scale(scale, settings.norm_growth)
         self._restart_method(method)
-        if self.schedule.lr_scale is not None:
-            self.lr = self.schedule.lr_scale * unit_lr
+        if lr_scale is not None:
+            self.lr = lr_scale * unit_lr
             set_lr(self.optimizer, self.lr)
 
     def _restart_method(self, method: Method) -> None:
         self.method = method
-        self.settled = replace(self.mechanism, method=method)
+        self.settled = replace(self.plan.mechanism, method=method)
         self._what = "gradient sum" + "".join(f" + {q.name}" for q in self.settled.queries)
-        state = method.start(self.mechanism.task)
-        self.state = tree_map_only(torch.Tensor, lambda t: t.to(self.device), state)
+        state = method.start(self.settled.task)
+        self.state = tree_map_only(Tensor, lambda t: t.to(self.flat.device), state)
 
     def _set_step_size(self) -> None:
         if type(self.method).step_size is not Method.step_size:
-            factor = self.method.step_size(self.taken - self.schedule.warm_up)
+            factor = self.method.step_size(self.taken - self.plan.settings.warm_up)
             set_lr(self.optimizer, self.lr * factor)
 
     def _project(self) -> None:
@@ -235,7 +235,7 @@ class TrainingLoop:
 
     def rejoin(self) -> None:
         """Take over callbacks' changes of the weights; refuse changes of the module."""
-        if _places(self.engine.module) == self._held:
+        if _identities(self.engine.module) == self._parameters:
             rejoin_(self.flat, self.engine.parameters)
         else:
             raise UnsupportedModuleError(
@@ -246,17 +246,17 @@ class TrainingLoop:
 
     def check_bound(self) -> None:
         """Raise if a step since the last check broke its bound; what was measured is forgotten."""
-        longest = float(self._longest)
-        self._longest.zero_()
-        if self.mechanism.method.private and not longest <= 1 + BOUND_TOLERANCE:
+        ratio = float(self._max_bound_ratio)
+        self._max_bound_ratio.zero_()
+        if self.method.private and not ratio <= 1 + BOUND_TOLERANCE:
             raise PrivacyAccountingError(
-                f"{self.mechanism.method!r} weighed a gradient beyond its declared bound, so its "
-                "epsilon would be wrong. This is a fault of the method; the fit is void."
+                f"{self.plan.mechanism.method!r} weighed a gradient beyond its declared bound, so "
+                "its epsilon would be wrong. This is a fault of the method; the fit is void."
             )
 
     def check_epoch(self) -> None:
         """Raise if a process broke its bound, or if the weights differ between processes."""
-        self.processes.all_reduce_(self._longest, "MAX")
+        self.processes.all_reduce_(self._max_bound_ratio, "MAX")
         self.check_bound()
         if self.processes.size > 1:  # which make the same updates
             weights = digest(self.flat.detach().numpy(force=True))
@@ -272,23 +272,39 @@ class TrainingLoop:
     def finish(self) -> None:
         """Give the weights back to the module, averaged if so planned; drop gradients and data."""
         vars(self).pop("_batches", None)
-        if self._averaged.mean is not None:
-            self.flat.data.copy_(self._averaged.mean)
+        if self._mean is not None:
+            self.flat.data.copy_(self._mean)
         unflatten_(trainable(self.engine.module))
         for p in (self.flat, *self.engine.module.parameters()):
             p.grad = None
 
     def _account(self, what: str) -> None:
-        if self.on_step is not None:
-            self.on_step(what)
+        """Record a step before it is taken, so that an interrupt can only overcount.
+
+        A warm-up step releases less than a full one, and is charged as one.
+        """
+        if self.plan.is_accounted:
+            if what not in self._releases:
+                self._releases[what] = self.plan.release_of(what)
+            self._ledger.record(self._releases[what])
 
 
-def _places(module: nn.Module) -> list[tuple[str, int]]:
+def _attack(run: Run, engine: Strategy, example: Tensor) -> Attack | None:
+    """Return what makes the inputs to train on, views first; None for the records themselves."""
+    attack = run.spec.attack
+    if attack is not None:
+        attack = record_by_record(attack, engine, example, engine.loss.n_outputs)
+    if run.spec.views is None:
+        return attack
+    return views(run.spec.views.augment, engine, example, attack)
+
+
+def _identities(module: nn.Module) -> list[tuple[str, int]]:
     """Return the name and identity of each parameter that is not frozen."""
     named = module.named_parameters(remove_duplicate=False)
     return [(name, id(p)) for name, p in named if p.requires_grad]
 
 
-def trainable(module: torch.nn.Module) -> list[torch.nn.Parameter]:
+def trainable(module: nn.Module) -> list[nn.Parameter]:
     """Return the parameters that are not frozen."""
     return [p for p in module.parameters() if p.requires_grad]

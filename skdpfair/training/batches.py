@@ -1,0 +1,160 @@
+"""Records on their device, and the Poisson batches of an epoch."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from skdpfair.engine import Batch, PoissonSampler
+from skdpfair.engine.batch import Examples
+from skdpfair.inputs.streaming import BYTES, SparseRows, are_bytes, as_rows, is_streamed
+from skdpfair.inputs.table import Rows
+from skdpfair.mechanism import Mechanism
+
+
+class StreamedRows:
+    """Rows on disk, sparse, or in another memory than the device's: fetched batch by batch.
+
+    ``columns`` is a batch of all other columns, on the device.
+    """
+
+    def __init__(self, x: Rows, columns: Batch, device: str | torch.device) -> None:
+        self.x, self.columns, self.device = x, columns, torch.device(device)
+
+    def select(self, index: Tensor, out: Tensor | None = None) -> Batch:
+        """Return the records at ``index`` on the device; in the memory of ``out``, if it fits."""
+        x: Tensor | SparseRows
+        if out is not None and isinstance(self.x, np.ndarray):
+            np.take(self.x, index.numpy(), 0, out.numpy(), "clip")  # the other modes make copies
+            x = out
+        elif isinstance(self.x, SparseRows):
+            x = self.x.index_select(0, index)  # made dense chunk by chunk
+        elif isinstance(self.x, Tensor):
+            x = self.x.index_select(0, index.to(self.x.device))
+            x = x.to(self.device, torch.float32) / (BYTES if are_bytes(self.x) else 1)
+        else:
+            # copies to the device run beside the steps; to pin rows first takes longer than that
+            is_async = self.device.type == "cuda"
+            x = torch.from_numpy(as_rows(self.x, index.numpy()))
+            x = x.to(self.device, non_blocking=is_async)
+        return replace(self.columns.select(index.to(self.device)), x=x)
+
+
+class PersonRows:
+    """Rows of persons: a position is that of a person, who comes with all her records.
+
+    ``unit`` (n,) is the number of each record's person, -1 for records that take no part.
+    """
+
+    def __init__(self, rows: Batch | StreamedRows, unit: np.ndarray) -> None:
+        self.rows = rows
+        records = np.flatnonzero(unit >= 0)
+        size = np.bincount(unit[records])
+        order = records[np.argsort(unit[records], kind="stable")]
+        self._each = int(size[0]) if len(np.unique(size)) == 1 else None  # equal sizes are faster
+        columns = rows.columns if isinstance(rows, StreamedRows) else rows
+        shape = len(order) if self._each is None else (-1, self._each)
+        self._order = torch.as_tensor(order, device=columns.y.device).view(shape)
+        self._size = torch.as_tensor(size, device=columns.y.device)
+        self._first = self._size.cumsum(0) - self._size
+
+    def in_order(self, index: Tensor) -> Tensor:
+        """Return positions in the order of a batch: persons with few records come first."""
+        at = index.to(self._size.device)
+        if self._each is not None:
+            return at
+        return at.index_select(0, self._size.index_select(0, at).argsort())
+
+    def select(self, index: Tensor) -> Batch:
+        """Return the records of the persons at ``index``, on the device."""
+        at = self.in_order(index)
+        if self._each is not None:
+            records = self._order.index_select(0, at).flatten()
+            examples = Examples(self._each, len(records))
+        else:
+            examples = Examples(self._size.index_select(0, at))
+            start = self._first.index_select(0, at) - examples.first
+            records = self._order.index_select(0, examples.spread(start) + examples.at)
+        return replace(self.rows.select(records), examples=examples)
+
+
+AnyRows: TypeAlias = Batch | StreamedRows | PersonRows
+
+
+class PoissonBatches:
+    """The data and its sampler; iterating draws the batches of one epoch, afresh each time.
+
+    What it yields is for :meth:`select`.  ``steps()`` returns how many steps the epoch has.
+    """
+
+    def __init__(self, data: AnyRows, sampler: PoissonSampler, steps: Callable[[], int]) -> None:
+        self.data, self.sampler, self.steps = data, sampler, steps
+        self._memory: Tensor | None = None
+        self._reuses = _is_plain(data)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        indices = self.sampler.draw(self.steps())
+        if not isinstance(self.data, Batch) or not indices:
+            return iter(indices)
+        sizes = [len(index) for index in indices]
+        # the indices of an epoch go to the device at once
+        return iter(torch.cat(indices).to(self.data.x.device).split(sizes))
+
+    def in_order(self, index: Tensor) -> Tensor:
+        """Return the positions of records or persons in the order of their batch."""
+        return self.data.in_order(index) if isinstance(self.data, PersonRows) else index
+
+    def select(self, index: Tensor, *, reuses: bool = False) -> Batch:
+        """Return a batch on the device; ``reuses`` overwrites the one before, which is faster."""
+        if isinstance(self.data, PersonRows) or not (reuses and self._reuses):
+            return self.data.select(index)
+        if self._memory is None or len(index) > len(self._memory):
+            self._memory = torch.empty((len(index), *self.data.x.shape[1:]), dtype=torch.float32)
+        return self.data.select(index, self._memory[: len(index)])
+
+
+def _is_plain(data: AnyRows) -> bool:
+    """Return whether records are float32 numbers in memory, or in a memory map, for the CPU."""
+    if isinstance(data, StreamedRows):
+        is_mapped = isinstance(data.x, np.ndarray) and data.x.dtype == np.float32
+        return is_mapped and data.device.type == "cpu"
+    x = data.x if isinstance(data, Batch) else None
+    return isinstance(x, Tensor) and x.device.type == "cpu" and x.dtype == torch.float32
+
+
+def rows_on(
+    device: str | torch.device,
+    x: Rows,
+    y: np.ndarray,
+    group: np.ndarray,
+    weight: np.ndarray | None = None,
+    unit: np.ndarray | None = None,
+) -> AnyRows:
+    """Return all records on the device, or `StreamedRows`; `PersonRows` if there are persons.
+
+    A tensor of float32 that lies on the device is taken as it is.
+    """
+    codes, groups = (torch.as_tensor(a, device=device) for a in (y, group))
+    weights = None if weight is None else torch.as_tensor(weight, device=device)
+    columns = Batch(codes, codes, groups, weight=weights)
+    if isinstance(x, SparseRows):
+        x = SparseRows(x.matrix, device)
+    rows: Batch | StreamedRows
+    if isinstance(x, Tensor) and x.device == codes.device and x.dtype == torch.float32:
+        rows = replace(columns, x=x.detach())
+    elif is_streamed(x):
+        rows = StreamedRows(x, columns, device)
+    else:
+        rows = replace(columns, x=torch.as_tensor(x, device=device))
+    return rows if unit is None else PersonRows(rows, unit)
+
+
+def record_rates(mechanism: Mechanism, group: np.ndarray) -> float | np.ndarray:
+    """Return the sampling rate of every record, or one number if all are equal."""
+    rates = mechanism.rates
+    if bool((rates == rates[0]).all()):
+        return float(rates[0])
+    return rates[torch.as_tensor(group)].numpy()

@@ -1,0 +1,68 @@
+"""What one fit has besides its spec and its plan: randomness, processes, ledger, the fit before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from skdpfair.engine import Streams
+from skdpfair.inputs.table import Table
+from skdpfair.privacy import Ledger
+from skdpfair.training.processes import Processes
+from skdpfair.training.seeds import streams_of
+from skdpfair.training.sklearn_callbacks import FitContext
+from skdpfair.training.spec import FitSpec
+from skdpfair.training.warm_start import PreviousFit
+
+
+@dataclass(frozen=True)
+class Run:
+    """One fit.
+
+    Parameters
+    ----------
+    spec : FitSpec
+        What it is to do.
+    processes : Processes
+        Those that train the module together.
+    context : FitContext
+        Its place within the fit that called it.
+    previous : PreviousFit or None
+        The fit that it continues.
+    streams : Streams
+        Where randomness comes from; of this process alone.
+    is_seeded : bool
+        Whether the noise follows from a seed.
+    ledger : Ledger
+        All that was released, by the fits before this one, too.
+    """
+
+    spec: FitSpec
+    processes: Processes
+    context: FitContext
+    previous: PreviousFit | None
+    streams: Streams
+    is_seeded: bool
+    ledger: Ledger
+
+    @classmethod
+    def of(
+        cls,
+        spec: FitSpec,
+        table: Table,
+        processes: Processes,
+        context: FitContext,
+        previous: PreviousFit | None,
+        init_entropy: tuple[int, ...] | None,
+    ) -> Run:
+        """Return the run of a fit to a table.
+
+        ``init_entropy`` is that of the initial weights, where they are to be those of another fit.
+        """
+        streams, is_seeded = streams_of(spec, table, previous)
+        # what is drawn for one part of the records must change with all of them
+        entropy = processes.sum(streams.entropy) if is_seeded else streams.entropy
+        init_entropy = processes.broadcast(init_entropy or streams.init_entropy)
+        streams = replace(streams, entropy=entropy, init_entropy=init_entropy)
+        ledger = Ledger(() if previous is None else previous.privacy.ledger.entries)
+        streams = streams.of_process(processes.rank)
+        return cls(spec, processes, context, previous, streams, is_seeded, ledger)
