@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from sklearn.utils._param_validation import StrOptions
@@ -89,10 +89,32 @@ class Factory:
         return f"Factory({', '.join([make, *(f'{k}={v!r}' for k, v in self.params.items())])})"
 
 
-_ACTIVATION = [StrOptions(set(ACTIVATIONS))]
+class _Network(ParameterObject):
+    """A built-in network with an activation and the sizes of its layers."""
+
+    _sizes: ClassVar[str]  # the parameter that holds them
+    _parameter_constraints = {
+        "activation": [StrOptions(set(ACTIVATIONS))],
+        "hidden_layer_sizes": ["array-like"],
+        "channels": ["array-like"],
+        "zero_output": ["boolean"],
+    }
+
+    def checked(self) -> Self:
+        """Return a copy whose values are Python's own, see `ParameterObject.checked`.
+
+        Returns
+        -------
+        MLP or CNN
+            The copy, whose sizes are a tuple.
+        """
+        network, name = super().checked(), self._sizes
+        sizes = listed(name, getattr(self, name), "integers")
+        setattr(network, name, tuple(integer(name, size) for size in sizes))
+        return network
 
 
-class MLP(ParameterObject):
+class MLP(_Network):
     """A multi-layer perceptron, as the ``module`` of an estimator.
 
     Parameters
@@ -113,11 +135,7 @@ class MLP(ParameterObject):
     MLP(activation='relu', hidden_layer_sizes=(64,))
     """
 
-    _parameter_constraints = {
-        "hidden_layer_sizes": ["array-like"],
-        "activation": _ACTIVATION,
-        "zero_output": ["boolean"],
-    }
+    _sizes = "hidden_layer_sizes"
 
     def __init__(
         self,
@@ -129,20 +147,8 @@ class MLP(ParameterObject):
         self.activation = activation
         self.zero_output = zero_output
 
-    def checked(self) -> Self:
-        """Return a copy whose values are Python's own, see `ParameterObject.checked`.
 
-        Returns
-        -------
-        MLP
-            The copy.
-        """
-        network = super().checked()
-        network.hidden_layer_sizes = _sizes("hidden_layer_sizes", self.hidden_layer_sizes)
-        return network
-
-
-class CNN(ParameterObject):
+class CNN(_Network):
     """The CNN of the papers: 3x3 convolutions without pooling, and a linear layer.
 
     Parameters
@@ -158,42 +164,16 @@ class CNN(ParameterObject):
     {'activation': 'tanh', 'channels': (8,)}
     """
 
-    _parameter_constraints = {"activation": _ACTIVATION, "channels": ["array-like"]}
+    _sizes = "channels"
 
     def __init__(self, activation: str = "tanh", channels: Sequence[int] = (32, 16)) -> None:
         self.activation = activation
         self.channels = channels
 
-    def checked(self) -> Self:
-        """Return a copy whose values are Python's own, see `ParameterObject.checked`.
-
-        Returns
-        -------
-        CNN
-            The copy.
-        """
-        network = super().checked()
-        network.channels = _sizes("channels", self.channels)
-        return network
-
-
-def _sizes(name: str, values: Any) -> tuple[int, ...]:
-    return tuple(integer(name, value) for value in listed(name, values, "integers"))
-
 
 @dataclass(frozen=True)
 class ModuleFactory:
-    """Makes the module of a fit, repeatedly and in any process.
-
-    Parameters
-    ----------
-    make : callable
-        A torch.nn.Module class or a function that returns a module.
-    params : dict[str, Any]
-        Keyword arguments of ``make``.
-    in_shape : tuple of int
-        Shape of one record.
-    """
+    """Makes the module of a fit, repeatedly and in any process."""
 
     make: Callable[..., Any]
     params: dict[str, Any]
@@ -303,19 +283,17 @@ def mlp(
             f"hidden_layer_sizes={safe_repr(hidden_layer_sizes)} makes more than {MAX_WEIGHTS} "
             "weights, which no fit can hold. Give smaller ones."
         )
-    width = widths[0]
-    layers: list[nn.Module] = []
-    if len(in_shape) > 1:
-        layers.append(nn.Flatten())
-    for size in hidden_layer_sizes:
-        layers += [nn.Linear(width, size), ACTIVATIONS[activation]()]
-        width = size
-    last = nn.Linear(width, n_classes)
-    layers.append(last)
-    module = nn.Sequential(*layers)
+    layers: list[nn.Module] = [nn.Flatten()] if len(in_shape) > 1 else []
+    for size, width in pairwise(widths):
+        layers += [nn.Linear(size, width), ACTIVATIONS[activation]()]
+    module = nn.Sequential(*layers[:-1])
     if zero_output:
-        _lecun_uniform(module)
-        _zero(last, initial_logits)
+        for layer in module:
+            if isinstance(layer, nn.Linear):
+                bound = math.sqrt(3 / layer.in_features)
+                nn.init.uniform_(layer.weight, -bound, bound)
+                nn.init.zeros_(layer.bias)
+        _zero(module[-1], initial_logits)
     return module
 
 
@@ -346,18 +324,15 @@ def check_pictures(module: str, shape: Sequence[int]) -> None:
     """Raise ValueError if records have not the two or three axes of pictures."""
     if len(shape) in (2, 3):
         return
-    size, square = math.prod(shape), "X.reshape(-1, height, width)"
+    size, remedies = math.prod(shape), ["X.reshape(-1, height, width)"]
     if (side := math.isqrt(size)) ** 2 == size:
-        square = f"for square pictures, X.reshape(-1, {side}, {side})"
+        remedies = [f"X.reshape(-1, {side}, {side})"]
     elif 3 * (side := math.isqrt(size // 3)) ** 2 == size:
-        square = (
-            f"for square pictures in colour, X.reshape(-1, 3, {side}, {side}), or "
-            f"X.reshape(-1, {side}, {side}, 3) if each pixel's colours lie side by side"
-        )
+        remedies = [f"X.reshape(-1, 3, {side}, {side})", f"X.reshape(-1, {side}, {side}, 3)"]
     raise ValueError(
         f"module={module!r} needs pictures, X of shape (n, height, width), (n, channels, height, "
-        "width) or (n, height, width, channels), got records of shape "
-        f"{tuple(shape)}. Reshape X: {square}."
+        f"width) or (n, height, width, channels), got records of shape {tuple(shape)}. Reshape X, "
+        f"as by {' or '.join(remedies)}."
     )
 
 
@@ -383,17 +358,9 @@ def has_channels_last(shape: Sequence[int], channels: str = "auto") -> bool:
     return channels == "last" or (shape[0] not in (1, 3) and shape[2] in (1, 3))
 
 
-def _zero(layer: nn.Linear, initial_logits: Sequence[float] | None) -> None:
+def _zero(layer: Any, initial_logits: Sequence[float] | None) -> None:
     nn.init.zeros_(layer.weight)
     nn.init.zeros_(layer.bias)
     if initial_logits is not None:
         with torch.no_grad():
             layer.bias.copy_(torch.tensor(initial_logits))
-
-
-def _lecun_uniform(module: nn.Sequential) -> None:
-    for layer in module:
-        if isinstance(layer, nn.Linear):
-            bound = math.sqrt(3 / layer.in_features)
-            nn.init.uniform_(layer.weight, -bound, bound)
-            nn.init.zeros_(layer.bias)
