@@ -1,14 +1,10 @@
-"""ONNX graphs of fitted estimators: the module, and labels or the prediction.
-
-Plain stacks of layers are written node by node: small, and the same with every version of torch.
-Other modules go through torch's exporter, without its notes on this machine.
-"""
+"""ONNX files of fitted estimators: torch's exporter, without its notes on this machine."""
 
 import io
 import json
-import math
+import logging
 import warnings
-from dataclasses import dataclass
+from contextlib import contextmanager
 from inspect import signature
 from typing import Any
 
@@ -20,30 +16,36 @@ from torch import nn
 from skdpfair._validate import safe_repr
 from skdpfair.engine.precision import full_precision
 from skdpfair.features._wavelets import RealScattering
-from skdpfair.networks import ChannelsFirst
 
-_IR = 8  # of graphs of plain layers; ONNX Runtime 1.12 and later read it
-_OPSET = 17
-_OPSET_TRACED = 18
-_NAMES = {"input_names": ["features"], "output_names": ["module_output"]}
-_NOTHING = (nn.Dropout, nn.Dropout2d, nn.Identity)  # in prediction
-_UNARY = {nn.Tanh: "Tanh", nn.ReLU: "Relu", nn.Sigmoid: "Sigmoid"}
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+_OPSET, _OPSET_BEFORE = 18, 17  # the latter for torch before 2.5
+_OUTPUTS = ["logits", "probabilities", "label_code"]
 
 
-class _Unknown(Exception):
-    """A layer that has no form here."""
+class _Classifier(nn.Module):
+    """A module with the outputs of a classifier; the code of a label is its position."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, features):
+        logits = self.module(features).float()
+        return logits, logits.softmax(1), logits.argmax(1)
 
 
-@dataclass
-class _Part:
-    """Nodes from the input ``features`` to ``output``, and the constants that they read."""
+class _Regressor(nn.Module):
+    """A module with the output of a regressor, inside the range of the target."""
 
-    nodes: list
-    constants: list
-    output: str
-    opset: int = _OPSET
-    ir_version: int = 0
+    def __init__(self, module, y_range):
+        super().__init__()
+        self.module, (low, high) = module, y_range
+        scale, centre = np.float32(high / 2 - low / 2), np.float32(low / 2 + high / 2)
+        if not np.isfinite([scale, centre]).all():
+            raise ValueError(f"ONNX predicts in float32, which cannot hold y_range={(low, high)}.")
+        self.scale, self.centre = float(scale), float(centre)
+
+    def forward(self, features):
+        return self.module(features).float().clamp(-1, 1)[:, 0] * self.scale + self.centre
 
 
 @full_precision()
@@ -54,78 +56,34 @@ def content(estimator, statement, version) -> bytes:
     if (features := estimator.features_) is not None:
         shape = features.in_shape_
         module = nn.Sequential(features.network(shape, RealScattering), module)
-    example = torch.zeros(2, *shape)
-    try:
-        part = _layers_of(onnx, module, example)
-    except _Unknown:
-        part = _traced(module, example)
+    facts = {"privacy_statement": statement, "feature_names": _feature_names(estimator)}
+    if is_regressor(estimator):
+        facts["y_range"] = estimator.y_range_
+        graph, opset = _exported(_Regressor(module, estimator.y_range_), shape, ["prediction"])
+    else:
+        facts["classes"] = estimator.classes_.tolist()
+        labels = _labels(onnx, estimator.classes_)
+        graph, opset = _exported(_Classifier(module), shape, _OUTPUTS)
+        graph.initializer.append(labels)
+        inputs = ["classes", graph.output.pop().name]
+        graph.node.append(onnx.helper.make_node("Gather", inputs, ["label"], axis=0))
+        graph.output.append(
+            onnx.helper.make_tensor_value_info("label", labels.data_type, ["batch"])
+        )
+    _scrub(graph)
+    # made anew: what the exporter notes of this machine does not come along
     model = onnx.helper.make_model(
-        (_regression if is_regressor(estimator) else _graph)(onnx, part, estimator, shape),
-        opset_imports=[onnx.helper.make_opsetid("", part.opset)],
-        ir_version=max(_IR, part.ir_version),
+        onnx.helper.make_graph(
+            graph.node, "estimator", graph.input, graph.output, graph.initializer
+        ),
+        opset_imports=[onnx.helper.make_opsetid("", opset)],
+        ir_version=10,  # ONNX Runtime 1.18 and later read it
         producer_name="skdpfair",
         producer_version=version,
     )
-    facts = {"privacy_statement": statement}
-    if is_regressor(estimator):
-        facts["y_range"] = estimator.y_range_
-    else:
-        facts["classes"] = estimator.classes_.tolist()
-    facts["feature_names"] = _feature_names(estimator)
     onnx.helper.set_model_props(model, {k: json.dumps(v) for k, v in facts.items()})
     onnx.checker.check_model(model, full_check=True)
     return model.SerializeToString(deterministic=True)
-
-
-def _graph(onnx, part, estimator, shape):
-    make, classes = onnx.helper, estimator.classes_
-    labels = _labels(onnx, classes)
-    nodes = [
-        *part.nodes,
-        make.make_node("Cast", [part.output], ["logits"], to=onnx.TensorProto.FLOAT),
-        make.make_node("Softmax", ["logits"], ["probabilities"], axis=1),
-        make.make_node("ArgMax", ["logits"], ["label_code"], axis=1, keepdims=0),
-        make.make_node("Gather", ["classes", "label_code"], ["label"], axis=0),
-    ]
-    number, table = onnx.TensorProto.FLOAT, ["batch", len(classes)]
-    record = ["batch", *shape]
-    return make.make_graph(
-        nodes,
-        "classifier",
-        [make.make_tensor_value_info("features", number, record)],
-        [
-            make.make_tensor_value_info("logits", number, table),
-            make.make_tensor_value_info("probabilities", number, table),
-            make.make_tensor_value_info("label", labels.data_type, ["batch"]),
-        ],
-        [*part.constants, labels],
-    )
-
-
-def _regression(onnx, part, estimator, shape):
-    """Return the graph of a regressor, whose prediction is inside the range of the target."""
-    make, number = onnx.helper, onnx.TensorProto.FLOAT
-    low, high = estimator.y_range_
-    values = {"lowest": -1, "highest": 1, "half": high / 2 - low / 2, "middle": low / 2 + high / 2}
-    constants = {k: np.asarray(v, np.float32) for k, v in values.items()}
-    constants["axis"] = np.array([1])
-    if not all(np.isfinite(v) for v in constants.values()):
-        raise ValueError(f"ONNX predicts in float32, which cannot hold y_range={(low, high)}.")
-    nodes = [
-        *part.nodes,
-        make.make_node("Cast", [part.output], ["output"], to=number),
-        make.make_node("Clip", ["output", "lowest", "highest"], ["inside"]),
-        make.make_node("Mul", ["inside", "half"], ["distance"]),
-        make.make_node("Add", ["distance", "middle"], ["predictions"]),
-        make.make_node("Squeeze", ["predictions", "axis"], ["prediction"]),
-    ]
-    return make.make_graph(
-        nodes,
-        "regressor",
-        [make.make_tensor_value_info("features", number, ["batch", *shape])],
-        [make.make_tensor_value_info("prediction", number, ["batch"])],
-        [*part.constants, *(onnx.numpy_helper.from_array(v, k) for k, v in constants.items())],
-    )
 
 
 def _labels(onnx, classes):
@@ -153,116 +111,22 @@ def _feature_names(estimator):
 def _onnx():
     try:
         import onnx
+        import onnxscript  # noqa: F401  (the exporter of torch needs it)
     except ImportError:
         raise ImportError("ONNX files need: pip install 'skdpfair[onnx]'.") from None
     return onnx
 
 
-def _layers_of(onnx, module, example) -> _Part:
-    """Return the nodes of a module in eval mode; raise _Unknown if a layer is not plain."""
-    builder = _Builder(onnx)
-    builder.add(module, example)
-    return _Part(builder.nodes, builder.constants, builder.output)
+def _exported(module, shape, outputs):
+    """Return the graph of a module in eval mode, for any number of records, and its opset."""
+    from onnx import inliner
 
-
-class _Builder:
-    def __init__(self, onnx):
-        self.onnx, self.nodes, self.constants, self.output = onnx, [], [], "features"
-
-    def add(self, module, x):
-        """Append a module that gets ``x``, and return what it makes of it."""
-        if any(getattr(module, hooks) for hooks in _HOOKS):
-            raise _Unknown
-        if type(module) is nn.Sequential:
-            for layer in module:
-                x = self.add(layer, x)
-            return x
-        make = _MAKERS.get(type(module))
-        if make is None:
-            raise _Unknown
-        y = module(x)
-        if len(y) != len(x):
-            raise _Unknown
-        make(self, module, y)
-        return y
-
-    def _node(self, op, *inputs, **attributes):
-        name = f"value_{len(self.nodes)}"
-        self.nodes.append(self.onnx.helper.make_node(op, inputs, [name], **attributes))
-        return name
-
-    def _constant(self, value):
-        name = f"constant_{len(self.constants)}"
-        self.constants.append(self.onnx.numpy_helper.from_array(np.asarray(value), name))
-        return name
-
-    def _nothing(self, layer, y):
-        pass
-
-    def _unary(self, layer, y):
-        self.output = self._node(_UNARY[type(layer)], self.output)
-
-    def _linear(self, layer, y):
-        weight = layer.weight.detach().numpy()
-        self.output = self._node("MatMul", self.output, self._constant(weight.T.copy()))
-        if layer.bias is not None:
-            bias = self._constant(layer.bias.detach().numpy())
-            self.output = self._node("Add", self.output, bias)
-
-    def _reshape(self, layer, y):
-        shape = np.array([0, *y.shape[1:]])  # 0 keeps the number of records
-        self.output = self._node("Reshape", self.output, self._constant(shape))
-
-    def _convolution(self, layer, y):
-        if layer.padding_mode != "zeros" or isinstance(layer.padding, str):
-            raise _Unknown
-        inputs = [self._constant(p.detach().numpy()) for p in layer.parameters()]
-        self.output = self._node(
-            "Conv",
-            self.output,
-            *inputs,
-            kernel_shape=layer.kernel_size,
-            strides=layer.stride,
-            pads=layer.padding * 2,
-            dilations=layer.dilation,
-            group=layer.groups,
-        )
-
-    def _channels_first(self, layer, y):
-        self.output = self._node("Transpose", self.output, perm=(0, 3, 1, 2))
-
-    def _gelu(self, layer, y):
-        if layer.approximate != "none":
-            raise _Unknown
-        scaled = self._node("Mul", self.output, self._constant(np.float32(math.sqrt(0.5))))
-        above = self._node("Add", self._node("Erf", scaled), self._constant(np.float32(1)))
-        half = self._node("Mul", self.output, self._constant(np.float32(0.5)))
-        self.output = self._node("Mul", half, above)
-
-
-_MAKERS = {
-    **dict.fromkeys(_NOTHING, _Builder._nothing),
-    **dict.fromkeys(_UNARY, _Builder._unary),
-    **dict.fromkeys((nn.Flatten, nn.Unflatten), _Builder._reshape),
-    nn.Linear: _Builder._linear,
-    nn.Conv2d: _Builder._convolution,
-    nn.GELU: _Builder._gelu,
-    ChannelsFirst: _Builder._channels_first,
-}
-
-
-def _traced(module, example) -> _Part:
-    """Return the nodes of a module in eval mode, for any number of records, by torch's exporter."""
-    from onnx import compose, inliner
-
-    label = type(module).__name__
+    label = type(module.module).__name__
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the exporter's own parts
-            model = _exported(module, example)
-        model = inliner.inline_local_functions(model)
-    except ImportError as error:
-        raise ImportError(f"{error}. To export {label}: pip install 'skdpfair[onnx]'.") from None
+        with _quiet():
+            model = inliner.inline_local_functions(
+                _by_exporter(module.eval(), torch.zeros(2, *shape), outputs)
+            )
     except Exception as error:
         raise ValueError(
             f"torch cannot export the module {label} to ONNX for batches of any size: "
@@ -271,27 +135,37 @@ def _traced(module, example) -> _Part:
     foreign = sorted({node.domain for node in model.graph.node} - {"", "ai.onnx"})
     if foreign:
         raise ValueError(f"The module {label} needs non-portable ONNX operators of {foreign}.")
-    # the module's own names must not meet those of the classifier's outputs
-    model = compose.add_prefix(model, "module/", rename_inputs=False, rename_outputs=False)
-    _scrub(model.graph)
-    opset = next(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
-    nodes, constants = list(model.graph.node), list(model.graph.initializer)
-    return _Part(nodes, constants, model.graph.output[0].name, opset, model.ir_version)
+    return model.graph, next(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
 
 
-def _exported(module, example):
+def _by_exporter(module, example, outputs):
     export: Any = torch.onnx.export  # its parameters and what it returns depend on the version
+    names = {"input_names": ["features"], "output_names": outputs}
     if "dynamic_shapes" in signature(export).parameters:  # torch 2.5 and later
-        shapes = ({0: torch.export.Dim("batch")},)
-        options = {"dynamo": True, "dynamic_shapes": shapes, "opset_version": _OPSET_TRACED}
-        return export(module, (example,), verbose=False, **options, **_NAMES).model_proto
+        options = {"dynamic_shapes": ({0: torch.export.Dim("batch")},), "opset_version": _OPSET}
+        return export(
+            module, (example,), dynamo=True, verbose=False, **options, **names
+        ).model_proto
     from onnx import load_from_string
 
-    axes = {name: {0: "batch"} for names in _NAMES.values() for name in names}
-    export(
-        module, (example,), file := io.BytesIO(), opset_version=_OPSET, dynamic_axes=axes, **_NAMES
-    )
+    axes = {name: {0: "batch"} for name in ("features", *outputs)}
+    options = {"opset_version": _OPSET_BEFORE, "dynamic_axes": axes}
+    export(module, (example,), file := io.BytesIO(), **options, **names)
     return load_from_string(file.getvalue())
+
+
+@contextmanager
+def _quiet():
+    """Keep the exporter's warnings about its own parts, and about packages it lacks, to itself."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
 
 
 def _scrub(graph):
@@ -304,8 +178,8 @@ def _scrub(graph):
             inner = [attribute.g] if attribute.HasField("g") else attribute.graphs
             for part in inner:
                 _scrub(part)
-    for tensor in graph.initializer:
-        tensor.ClearField("doc_string")
-        tensor.ClearField("metadata_props")
+    for value in (*graph.initializer, *graph.input, *graph.output):
+        value.ClearField("doc_string")
+        value.ClearField("metadata_props")
     for field in ("doc_string", "metadata_props", "value_info"):
         graph.ClearField(field)

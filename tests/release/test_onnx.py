@@ -16,6 +16,7 @@ from skdpfair.release import _onnx
 
 onnx = pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
 
@@ -72,35 +73,19 @@ def test_labels_of_any_kind(kind, table, path, fitted):
     assert label.dtype == dtype
 
 
-@pytest.mark.parametrize("activation", ["tanh", "relu", "sigmoid", "gelu"])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
 def test_layers_of_a_table(activation, table, path, fitted):
     check_onnx(fitted(table, module=MLP((7, 5), activation=activation)), table[0], path)
 
 
-@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 9, 7), (9, 7)])
-@pytest.mark.parametrize("module", ["cnn", "mlp", "logistic"])
+@pytest.mark.parametrize(
+    ("module", "shape"),
+    [("cnn", (1, 8, 8)), ("cnn", (9, 7)), ("mlp", (9, 7)), ("logistic", (3, 9, 7))],
+)
 def test_images(module, shape, path, fitted):
     rng = np.random.default_rng(0)
     X, y = rng.random((20, *shape), dtype=np.float32), rng.integers(0, 3, 20)
     check_onnx(fitted((X, y), module=module, group_col=None), X, path)
-
-
-def strided():
-    return nn.Sequential(
-        nn.Sequential(nn.Conv2d(2, 4, (3, 2), stride=2, padding=(1, 0), groups=2), nn.GELU()),
-        nn.Conv2d(4, 4, 2, dilation=2, bias=False),
-        nn.Dropout(0.5),
-        nn.Identity(),
-        nn.Flatten(),
-        nn.Linear(24, 2, bias=False),
-    )
-
-
-def test_options_of_layers(path, fitted):
-    rng = np.random.default_rng(0)
-    X, y = rng.random((20, 2, 9, 8), dtype=np.float32), rng.integers(0, 2, 20)
-    check_onnx(fitted((X, y), module=strided, group_col=None), X, path)
-    check_clean(path)
 
 
 def test_facts_are_in_the_file(table, path, fitted):
@@ -120,7 +105,7 @@ def test_facts_are_in_the_file(table, path, fitted):
 
 
 class Own(nn.Module):
-    """With names that could meet those of the outputs, and what no plain stack has."""
+    """With names that could meet those of the outputs, and what no built-in module has."""
 
     def __init__(self, width=4):
         super().__init__()
@@ -144,14 +129,12 @@ class Bessel(nn.Module):
 
 
 def test_modules_of_ones_own(table, path, fitted):
-    pytest.importorskip("onnxscript")
     check_onnx(fitted(table, module=Own), table[0], path)
     check_clean(path)
 
 
 @pytest.mark.slow
 def test_modules_that_cannot_be_exported(table, path, fitted):
-    pytest.importorskip("onnxscript")
     model = fitted(table, module=Bessel)
     with pytest.raises(ValueError, match="cannot export the module Bessel"):
         model.export_onnx(path)
