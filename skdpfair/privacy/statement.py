@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Context, Decimal
 from html import escape
 from textwrap import wrap
@@ -24,14 +24,10 @@ from skdpfair.privacy.tradeoff import (
 )
 
 ADJACENCY_IN_WORDS = {
-    "zero_out": (
-        "neighbouring data sets differ in one record, which one of them replaces by a null "
-        "record that contributes nothing; the number of records is public"
-    ),
-    "zero_out_unit": (
-        "neighbouring data sets differ in one person, all of whose records one of them replaces by "
-        "null records that contribute nothing; the number of persons is public"
-    ),
+    "zero_out": "neighbouring data sets differ in one record, which one of them replaces by a null "
+    "record that contributes nothing; the number of records is public",
+    "zero_out_unit": "neighbouring data sets differ in one person, all of whose records one of "
+    "them replaces by null records that contribute nothing; the number of persons is public",
 }
 UNITS = {"zero_out": "record", "zero_out_unit": "person"}  # what a fit protects
 PROTECTED = {"record": "one record", "person": "all records of one person"}
@@ -39,6 +35,7 @@ CHANGED = {
     "record": "including or excluding one record",
     "person": "replacing all records of one person by null records",
 }
+MEMBERS = {"record": "records that were used", "person": "persons whose records were used"}
 SEVERAL_RECORDS = (
     "several records of one person: epsilon is for one record, epsilon_for(n) for n of them"
 )
@@ -64,30 +61,21 @@ ASSUMPTIONS = {
     "shares": "the shares of the groups (group_probabilities) are public",
     "classes": "the set of classes is public (it was taken from y; declare classes=)",
     "y_range": "y_range, the limits of the target, is public",
-    "limits": (
-        "the smallest and the largest target are public (y_range was taken from y; declare "
-        "y_range=)"
-    ),
+    "limits": "the smallest and the largest target are public (y_range was taken from y; declare "
+    "y_range=)",
     "groups": "the set of groups, if any, is public (declare the levels of Groups)",
     "sets": "the number of records n is public, and so are the sets of classes and of groups",
-    "counts": (
-        "group_epsilons depend on sampling rates chosen from the noisy group counts: before the "
-        "fit, only the overall epsilon holds for all groups"
-    ),
+    "counts": "group_epsilons depend on sampling rates chosen from the noisy group counts: before "
+    "the fit, only the overall epsilon holds for all groups",
     "validation": "validation_data holds public records only",
-    "weights": (
-        "the sample weight of each record is a function of that record and of public facts, and "
-        "max_sample_weight is public"
-    ),
-    "largest weight": (
-        "max_sample_weight is public (it was taken from sample_weight; declare max_sample_weight=)"
-    ),
+    "weights": "the sample weight of each record is a function of that record and of public facts, "
+    "and max_sample_weight is public",
+    "largest weight": "max_sample_weight is public (it was taken from sample_weight; declare "
+    "max_sample_weight=)",
     "processes": "the processes that trained together are one trusted curator",
     "parts": "each record lies in one of the processes that trained together",
-    "persons": (
-        "persons that no column name tells apart (units= as an array) are the same in all fits "
-        "that are added up"
-    ),
+    "persons": "persons that no column name tells apart (units= as an array) are the same in all "
+    "fits that are added up",
     "held out": "the size of the held-out part is public",
     "trials": "the number of trials and their scores stay secret; the steps above are of one trial",
 }
@@ -100,66 +88,27 @@ _WEIGHTS = (
     " Sample weights multiply the loss before clipping; each must be a function of its own record "
     "and of public facts: epsilon does not cover weights computed from other records."
 )
-_PERSONS = " It protects all records of one person, of which at most {} take part in the training."
 _OF_PERSONS = {  # what a report on persons says instead; "" for nothing
     SEVERAL_RECORDS: "",
     OTHER_FITS: "other fits on the same persons: their cost comes in addition",
-    ASSUMPTIONS["n"]: (
-        "the number of persons n and the bound on the records of one are public, and each record "
-        "names its person; the number of records is public, too, where steps before the classifier "
-        "depend on it"
-    ),
-    ASSUMPTIONS["weights"]: (
-        "the sample weight of each record is a function of the records of its person and of public "
-        "facts, and max_sample_weight is public"
-    ),
+    ASSUMPTIONS["n"]: "the number of persons n and the bound on the records of one are public, and "
+    "each record names its person; the number of records is public, too, where steps before the "
+    "classifier depend on it",
+    ASSUMPTIONS["weights"]: "the sample weight of each record is a function of the records of its "
+    "person and of public facts, and max_sample_weight is public",
     WEIGHTS_FROM_OTHERS: WEIGHTS_FROM_OTHERS.replace(
         "other private records", "records of other persons"
     ),
-    _WEIGHTS: (
-        " Sample weights multiply the loss before clipping; each must be a function of the records "
-        "of its person and of public facts: epsilon does not cover weights computed from the "
-        "records of others."
+    _WEIGHTS: _WEIGHTS.replace("its own record", "the records of its person").replace(
+        "other records", "the records of others"
     ),
 }
-_CURVES = {"ledger", "selection_curve"}  # from which other numbers are computed
-DIAGNOSTICS_HELD = "diagnostics by group"
-REFERENCE_HELD = "the non-private reference model"
-
-
+DIAGNOSTICS_PART = "diagnostics by group"  # of a fitted object, neither of them private
+REFERENCE_PART = "the non-private reference model"
 FALSE_ALARMS = 0.01  # at which reports state the detection rate
-SEEDED = " The noise was seeded: whoever knows the seed can remove it."
-PLAIN = (
-    "The noise in the {what} limits what anyone who sees them, even someone who knows all other "
-    "records, can learn about {protected}. An attacker who accepts {alarms} % false alarms finds "
-    "at most {found} % of the {members}{of_person}; guessing finds {alarms} %. A guess between two "
-    "equally likely cases, used or not used, is correct with a probability of at most {guess} %, "
-    "instead of 50 %. Stated as differential privacy, {changed} changes the probability of any "
-    "outcome by a factor of at most {factor} (e^{epsilon}), except with a probability of about "
-    "delta = {delta}."
-)
-_PLAIN_NONE = (
-    "The {what} are not differentially private: nothing limits what someone who sees them can "
-    "learn about {protected}. An attacker may find all of the {members} without false alarms."
-)
-OF_PERSON = ", and at most {} % of the persons with at most {} records"
-BESIDES = (
-    " The fitted object also holds {}, NOT private: do not release it as it is; release() and "
-    "pickles leave them out."
-)
-MEMBERS = {
-    "record": "records that were used",
-    "person": "persons whose records were used",
-}
-
-
-OF_TRIAL = " of the costliest trial"
-SAMPLED = (
-    "Poisson sampling by this library: in each of {steps} steps{trial}, every {unit} took part "
-    "with a probability of {most}{rate}, independently of all others{more}."
-)
-SAMPLED_ALL = "All {unit}s took part in every step ({steps} in all)."
-SAMPLED_MORE = "; {n} more releases read all {unit}s"
+_CURVES = {"ledger", "selection_curve"}  # from which other numbers are computed
+_LISTS = {"what", "assumptions", "not_accounted", "group_epsilons", "holds"} | _CURVES
+_SEEDED = " The noise was seeded: whoever knows the seed can remove it."
 
 
 def are_names(columns: Iterable[str | None]) -> bool:
@@ -168,27 +117,14 @@ def are_names(columns: Iterable[str | None]) -> bool:
 
 
 def in_unit(texts: Iterable[str], unit: str) -> tuple[str, ...]:
-    """Return what a report says, in the words for what its fit protects.
-
-    Parameters
-    ----------
-    texts : iterable of str
-        As reports of fits on records say them.
-    unit : {"record", "person"}
-        A value of `UNITS`.
-
-    Returns
-    -------
-    tuple of str
-        Without those that do not apply.
+    """Return texts on records in the words for ``unit``, without those that do not apply.
 
     Examples
     --------
     >>> in_unit((OTHER_FITS, "bounds"), "person")
     ('other fits on the same persons: their cost comes in addition', 'bounds')
     """
-    said = texts if unit == "record" else (_OF_PERSONS.get(text, text) for text in texts)
-    return tuple(text for text in said if text)
+    return tuple(filter(None, (_OF_PERSONS.get(t, t) if unit == "person" else t for t in texts)))
 
 
 def rounded_up(value: float | Decimal, digits: int = 4) -> str:
@@ -226,12 +162,11 @@ class PrivacyReport:
         Name of the method that ran.
     what : str, default="fitted weights"
         The object of the guarantee, in the plural.
-    epsilon : float
-        Epsilon spent; infinite if the fit is not private.
-    delta : float
-        Probability mass of the privacy loss beyond epsilon.
-    accountant : str
-        Name of the accountant that computed epsilon.
+    epsilon, delta : float
+        Epsilon spent, infinite if the fit is not private, and the probability mass of the privacy
+        loss beyond it.
+    accountant, adjacency : str
+        Accountant that computed epsilon, and the relation between neighbouring data sets.
     noise_multiplier : float
         Noise of the gradient sum divided by its sensitivity; 0 for none.
     sample_rate : float
@@ -246,33 +181,23 @@ class PrivacyReport:
     max_sample_weight : float or None
         Declared bound on the sample weights, or else the largest; None without weights.  They
         multiply the loss before clipping, so that no sensitivity depends on them.
-    max_records_per_unit : int or None
-        Bound on the records of one person that take part; None if each record is a person.
-    is_private : bool
-        Whether epsilon is finite.
-    seeded : bool
-        Whether knowledge of the seed allows the noise to be reproduced.
-    n_samples : int or None
-        Number of records, or of persons, see ``unit``; assumed to be public.
+    n_samples, max_records_per_unit : int or None
+        Number of records, or of persons, see ``unit``, assumed to be public; and the bound on the
+        records of one person that take part, None if each record is a person.
     records_per_person : int or None
         Declared number of records that a person has at most; None if not declared.
+    is_private, seeded : bool
+        Whether epsilon is finite, and whether knowledge of a seed allows the noise to be
+        reproduced.
     holds : tuple of str
         Parts of the fitted object that are not private: diagnostics, the reference model.
-    adjacency : str
-        The relation between neighbouring data sets.
-    stop : str or None
-        When training stopped, and which steps are therefore accounted for.
-    proof : str or None
-        Why no record affects the gradient of another: "per-record by formulas" or "per-record by
-        vmap".
-    features : str or None
-        What computed the features from each record alone, as far as it is known.
+    stop, proof, features : str or None
+        When training stopped, and which steps are therefore accounted for; why no record affects
+        the gradient of another; and what computed the features from each record alone.
     group_epsilons : dict or None
         Epsilon of each group, if rates differ by group.
-    assumptions : tuple of str
-        Facts assumed to be public.
-    not_accounted : tuple of str
-        Risks that epsilon does not cover.
+    assumptions, not_accounted : tuple of str
+        Facts assumed to be public, and risks that epsilon does not cover.
     ledger : Ledger
         The releases, step by step.
     selection_curve : tuple of float or None
@@ -357,21 +282,25 @@ class PrivacyReport:
         n_records = integer("n_records", n_records, high=MAX_RECORDS)
         if n_records == 1 or not self.is_private or self.unit == "person":
             return self.epsilon
-        if self.epsilon > 0 and not self.ledger.entries:
+        if self._lacks_ledger:
             raise ValueError(
                 f"n_records must be 1 for a report without a ledger, got {n_records}. Take the "
                 "report of a fit, not that of a private search."
             )
         return self.ledger.epsilon(self.delta, self.accountant, n_records)
 
+    @property
+    def _lacks_ledger(self) -> bool:
+        return self.epsilon > 0 and not self.ledger.entries
+
     def _trade_off(self, n_records: int = 1) -> TradeOff:
         """Return the trade-off curve of a person with ``n_records`` records."""
         epsilon = self.epsilon_for(n_records)
-        if not self.is_private or (self.epsilon > 0 and not self.ledger.entries):
-            if self.selection_curve is not None and len(self.selection_curve) == len(ORDERS):
-                return trade_off_from_curve(tuple(map(float, self.selection_curve)), self.delta)
-            return trade_off_from_epsilon(epsilon, self.delta)
-        return trade_off(self.ledger.entries, 1 if self.unit == "person" else n_records)
+        if self.is_private and not self._lacks_ledger:
+            return trade_off(self.ledger.entries, 1 if self.unit == "person" else n_records)
+        if self.selection_curve is not None and len(self.selection_curve) == len(ORDERS):
+            return trade_off_from_curve(tuple(map(float, self.selection_curve)), self.delta)
+        return trade_off_from_epsilon(epsilon, self.delta)
 
     @property
     def mu(self) -> float:
@@ -402,8 +331,7 @@ class PrivacyReport:
         Parameters
         ----------
         false_alarm_rate : array-like
-            In [0, 1]: share of the records that did not take part, of which the attacker says that
-            they did.
+            In [0, 1]: share of the records that did not take part, but are said to.
         n_records : int, default=1
             As in `epsilon_for`.
 
@@ -434,45 +362,48 @@ class PrivacyReport:
     @property
     def plain_statement(self) -> str:
         """The guarantee in sentences for those who decide about a release."""
-        words: dict[str, str] = {
-            "what": self.what,
-            "protected": PROTECTED[self.unit],
-            "members": MEMBERS[self.unit],
-        }
+        protected, members = PROTECTED[self.unit], MEMBERS[self.unit]
         if not self.is_private:
-            return _PLAIN_NONE.format(**words) + (self._besides if self.holds else "")
-        curve, of_person, n = self._trade_off(), "", self.records_per_person or 1
+            return (
+                f"The {self.what} are not differentially private: nothing limits what someone who "
+                f"sees them can learn about {protected}. An attacker may find all of the {members} "
+                f"without false alarms.{self._parts}"
+            )
+        alarms, n, of_person = percent(FALSE_ALARMS), self.records_per_person or 1, ""
         if n > 1:
-            of_person = OF_PERSON.format(percent(self.detection_rate(n_records=n)), n)
-        stated = PLAIN.format(
-            **words,
-            alarms=percent(FALSE_ALARMS),
-            found=percent(self.detection_rate()),
-            of_person=of_person,
-            guess=percent((1 + curve.total_variation) / 2),
-            changed=CHANGED[self.unit],
-            factor=rounded_up(math.exp(self.epsilon) if self.epsilon < 700 else math.inf, 3),
-            epsilon=rounded_up(self.epsilon),
-            delta=rounded_up(self.delta, 3),
+            rate = percent(self.detection_rate(n_records=n))
+            of_person = f", and at most {rate} % of the persons with at most {n} records"
+        guess = percent((1 + self._trade_off().total_variation) / 2)
+        factor = rounded_up(math.exp(self.epsilon) if self.epsilon < 700 else math.inf, 3)
+        return (
+            f"The noise in the {self.what} limits what anyone who sees them, even someone who "
+            f"knows all other records, can learn about {protected}. An attacker who accepts "
+            f"{alarms} % false alarms finds at most {percent(self.detection_rate())} % of the "
+            f"{members}{of_person}; guessing finds {alarms} %. A guess between two equally likely "
+            f"cases, used or not used, is correct with a probability of at most {guess} %, instead "
+            f"of 50 %. Stated as differential privacy, {CHANGED[self.unit]} changes the "
+            f"probability of any outcome by a factor of at most {factor} "
+            f"(e^{rounded_up(self.epsilon)}), except with a probability of about "
+            f"delta = {rounded_up(self.delta, 3)}."
+            f"{_SEEDED * self.seeded}{self._parts}"
         )
-        return stated + SEEDED * self.seeded + (self._besides if self.holds else "")
 
     @property
     def sampling(self) -> str:
         """How the batches were drawn, in one sentence."""
-        entries = self.ledger.entries
+        entries, unit = self.ledger.entries, self.unit
         if not self.is_private or not self.steps:
             return "No guarantee depends on how batches were drawn."
         if self.sample_rate == 1:
-            return SAMPLED_ALL.format(unit=self.unit, steps=f"{self.steps:,}")
+            return f"All {unit}s took part in every step ({self.steps:,} in all)."
         every = sum(e.steps for e in entries if e.sample_rate == 1)
-        return SAMPLED.format(
-            unit=self.unit,
-            steps=f"{self.steps:,}",
-            trial="" if entries else OF_TRIAL,
-            most="at most " if any(e.group_rates is not None for e in entries) else "",
-            rate=rounded_up(self.sample_rate),
-            more=SAMPLED_MORE.format(unit=self.unit, n=f"{every:,}") if every else "",
+        trial = "" if entries else " of the costliest trial"
+        most = "at most " if any(e.group_rates is not None for e in entries) else ""
+        more = f"; {every:,} more releases read all {unit}s" if every else ""
+        return (
+            f"Poisson sampling by this library: in each of {self.steps:,} steps{trial}, every "
+            f"{unit} took part with a probability of {most}{rounded_up(self.sample_rate)}, "
+            f"independently of all others{more}."
         )
 
     @property
@@ -481,10 +412,8 @@ class PrivacyReport:
         if not self.is_private:
             return ((f"the {self.what}", "not private: protect them like the records"),)
         items = [("the seed of the noise", "fit again without a seed")] * self.seeded
-        items += [(held, "not private: release() and pickles leave it out") for held in self.holds]
-        for text in self.not_accounted:
-            item, _, status = text.partition(": ")
-            items.append((item, status))
+        items += [(part, "not private: release() and pickles leave it out") for part in self.holds]
+        items += [(item, todo) for item, _, todo in (t.partition(": ") for t in self.not_accounted)]
         items += [(text, "assumed: check that it is true") for text in self.assumptions]
         return tuple(items)
 
@@ -492,36 +421,38 @@ class PrivacyReport:
     def statement(self) -> str:
         """The guarantee in one sentence, or a sentence that there is none."""
         if not self.is_private:
-            held = self._besides if self.holds else ""
-            return f"This fit is NOT differentially private: its epsilon is infinite.{held}"
-        return (
-            f"The {self.what} are ({rounded_up(self.epsilon)}, {rounded_up(self.delta, 3)})-"
-            f"differentially private ({self.accountant} accountant, {self.adjacency} adjacency), "
-            f"where {ADJACENCY_IN_WORDS[self.adjacency]}."
-            + (_PERSONS.format(self.max_records_per_unit) if self.max_records_per_unit else "")
-            + self._of_person
-            + "".join(in_unit([_WEIGHTS] * (self.max_sample_weight is not None), self.unit))
-            + (f" Training stopped {self.stop}." if self.stop else "")
-            + (f" Gradients are {self.proof}." if self.proof else "")
-            + (f" Features are those of {self.features}." if self.features else "")
-            + SEEDED * self.seeded
-            + (self._besides if self.holds else "")
-        )
+            none = "This fit is NOT differentially private: its epsilon is infinite."
+            return none + self._parts
+        n, weights = self.records_per_person or 1, self.max_sample_weight is not None
+        delta = rounded_up(self.delta, 3)
+        texts = [
+            f"The {self.what} are ({rounded_up(self.epsilon)}, {delta})-differentially private "
+            f"({self.accountant} accountant, {self.adjacency} adjacency), where "
+            f"{ADJACENCY_IN_WORDS[self.adjacency]}.",
+            self.max_records_per_unit
+            and " It protects all records of one person, of which at most "
+            f"{self.max_records_per_unit} take part in the training.",
+            n > 1
+            and f" For a person with at most {n} records, all of which are replaced, they are "
+            f"({rounded_up(self.epsilon_for(n))}, {delta})-differentially private.",
+            *in_unit([_WEIGHTS] * weights, self.unit),
+            self.stop and f" Training stopped {self.stop}.",
+            self.proof and f" Gradients are {self.proof}.",
+            self.features and f" Features are those of {self.features}.",
+            self.seeded and _SEEDED,
+            self._parts,
+        ]
+        return "".join(text for text in texts if text)
 
     @property
-    def _of_person(self) -> str:
-        n = self.records_per_person or 1
-        if n == 1:
+    def _parts(self) -> str:
+        """Return a sentence on the parts that are not private, if there are any."""
+        if not self.holds:
             return ""
         return (
-            f" For a person with at most {n} records, all of which are replaced, they are "
-            f"({rounded_up(self.epsilon_for(n))}, {rounded_up(self.delta, 3)})-differentially "
-            "private."
+            f" The fitted object also holds {' and '.join(self.holds)}, NOT private: do not "
+            "release it as it is; release() and pickles leave them out."
         )
-
-    @property
-    def _besides(self) -> str:
-        return BESIDES.format(" and ".join(self.holds))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as a dict that can be written as JSON.
@@ -531,24 +462,21 @@ class PrivacyReport:
         dict
             The statements, all fields, and the ledger; infinity is the string "inf".
         """
-        out: dict[str, Any] = {
+        return {
             "plain_statement": self.plain_statement,
             "statement": self.statement,
-            "mu": _plain(float(rounded_up(self.mu))),
+            "mu": _as_json(float(rounded_up(self.mu))),
             "mu_from": float(rounded_up(self.mu_from)),
             "detection_rate": {
                 "false_alarm_rate": FALSE_ALARMS,
-                "at_most": min(float(rounded_up(self.detection_rate())), 1.0),
+                "at_most": float(rounded_up(self.detection_rate())),
             },
             "sampling": self.sampling,
             "checklist": [list(item) for item in self.checklist],
+            **{name: _as_json(value) for name, value in vars(self).items() if name not in _CURVES},
+            "releasable": self.releasable,
+            "ledger": [_as_json(vars(release)) for release in self.ledger.entries],
         }
-        out |= {
-            f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name not in _CURVES
-        }
-        out["releasable"] = self.releasable
-        out["ledger"] = [_plain(vars(release)) for release in self.ledger.entries]
-        return out
 
     def to_frame(self) -> pd.DataFrame:
         """Return the numbers as a table.
@@ -558,73 +486,55 @@ class PrivacyReport:
         pandas.DataFrame
             One row per quantity.
         """
-        names, values = zip(*self._numbers(), strict=True)
-        return pd.DataFrame({"value": values}, index=pd.Index(names, name="quantity"))
+        values = pd.Series(self._numbers(), dtype=object, name="value")
+        return values.rename_axis("quantity").to_frame()
 
-    def _numbers(self) -> list[tuple[str, object]]:
-        skipped = {"what", "assumptions", "not_accounted", "group_epsilons", "holds"} | _CURVES
-        rows = [(f.name, getattr(self, f.name)) for f in fields(self) if f.name not in skipped]
-        rows += [
-            ("mu", float(rounded_up(self.mu))),
-            ("detection_rate(0.01)", min(float(rounded_up(self.detection_rate())), 1.0)),
-            ("releasable", self.releasable),
-        ]
-        rows = [(name, value) for name, value in rows if value is not None]
-        rows += [(f"epsilon[{g}]", e) for g, e in _by_text(self.group_epsilons or {}).items()]
-        return rows
-
-    def _printed(self) -> list[tuple[str, str]]:
-        counts = ("n_samples", "expected_batch_size") if self.unit == "person" else ()
-        return [(n, _show(v) + " persons" * (n in counts)) for n, v in self._numbers()]
+    def _numbers(self) -> dict[str, object]:
+        numbers = {name: value for name, value in vars(self).items() if name not in _LISTS}
+        numbers["mu"] = float(rounded_up(self.mu))
+        numbers["detection_rate(0.01)"] = float(rounded_up(self.detection_rate()))
+        numbers["releasable"] = self.releasable
+        by_group = _by_text(self.group_epsilons or {}).items()
+        numbers |= {f"epsilon[{group}]": epsilon for group, epsilon in by_group}
+        return {name: value for name, value in numbers.items() if value is not None}
 
     def __repr__(self) -> str:
-        rows = self._printed()
-        width = max(len(name) for name, _ in rows)
-        lines = [*wrap(self.plain_statement, 88), *(f"  {n:<{width}}  {v}" for n, v in rows)]
-        lines += wrap(self.statement, 88)
-        for title, items in self._lists():
-            lines += [f"{title}:", *(f"  - {item}" for item in items)]
-        return "\n".join(lines)
-
-    def _lists(self) -> list[tuple[str, Sequence[str]]]:
-        released = [f"{e.steps} x {e.what}" for e in self.ledger.entries]
-        every: tuple[tuple[str, Sequence[str]], ...] = (
-            ("released", released),
-            ("sampled", [self.sampling]),
-            ("assumed", self.assumptions),
-            ("not accounted", self.not_accounted if self.is_private else ()),
-        )
-        return [(title, items) for title, items in every if items]
+        return "\n".join([*wrap(self.plain_statement, 88), self._details()])
 
     def _repr_html_(self) -> str:
-        cell = '<td style="text-align:left;padding:2px 12px 2px 0">'
-        rows = "".join(
-            f"<tr>{cell}{escape(name)}</td>{cell}<code>{escape(value)}</code></td></tr>"
-            for name, value in self._printed()
-        )
-        lists = "".join(
-            f"<p style='margin:6px 0 0'><b>{escape(title)}</b></p><ul style='margin:0'>"
-            + "".join(f"<li>{escape(str(item))}</li>" for item in items)
-            + "</ul>"
-            for title, items in self._lists()
-        )
-        return (
-            "<div style='border:1px solid currentColor;border-radius:4px;padding:8px 14px;"
-            f"max-width:46em'><p style='margin:0 0 6px'><b>{escape(self.plain_statement)}</b></p>"
-            f"<table style='border-collapse:collapse'>{rows}</table>"
-            f"<p style='margin:6px 0'>{escape(self.statement)}</p>{lists}</div>"
-        )
+        details = f"<pre style='white-space:pre-wrap'>{escape(self._details())}</pre>"
+        return f"<p><b>{escape(self.plain_statement)}</b></p>{details}"
+
+    def _details(self) -> str:
+        """Return the numbers, the statement and the lists as lines of text."""
+        counts = ("n_samples", "expected_batch_size") if self.unit == "person" else ()
+        numbers = self._numbers()
+        width = max(map(len, numbers))
+        lines = []
+        for name, value in numbers.items():
+            text = f"{value:.6g}" if isinstance(value, float) else str(value)
+            lines.append(f"  {name:<{width}}  {text}{' persons' * (name in counts)}")
+        lists: dict[str, Sequence[str]] = {
+            "released": [f"{e.steps} x {e.what}" for e in self.ledger.entries],
+            "sampled": [self.sampling],
+            "assumed": self.assumptions,
+            "not accounted": self.not_accounted if self.is_private else (),
+        }
+        lines += wrap(self.statement, 88)
+        for title, items in lists.items():
+            lines += [f"{title}:"] * bool(items) + [f"  - {item}" for item in items]
+        return "\n".join(lines)
 
 
-def _plain(value: object) -> object:
+def _as_json(value: object) -> object:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, tuple):
-        return [_plain(v) for v in value]
+        return [_as_json(v) for v in value]
     if isinstance(value, dict):
-        return {k: _plain(v) for k, v in _by_text(value).items()}
+        return {k: _as_json(v) for k, v in _by_text(value).items()}
     return value
 
 
@@ -633,7 +543,3 @@ def _by_text(values: dict[Any, Any]) -> dict[str, Any]:
     names = list(map(str, values))
     names = names if len(set(names)) == len(names) else list(map(repr, values))
     return dict(zip(names, values.values(), strict=True))
-
-
-def _show(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

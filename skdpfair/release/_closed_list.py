@@ -30,7 +30,7 @@ from skdpfair.training.spec import optimizer_of
 
 NOTED = "{}: not in this copy, but whoever fitted could look at it"
 _REAL: Any = Real  # numbers of this type cannot be compared, as mypy sees it
-_HELD = {words.DIAGNOSTICS_HELD, words.REFERENCE_HELD}
+_HELD = {words.DIAGNOSTICS_PART, words.REFERENCE_PART}
 _ASSUMPTIONS = {t for u in words.PROTECTED for t in words.in_unit(words.ASSUMPTIONS.values(), u)}
 _NOT_ACCOUNTED = {*NOT_ACCOUNTED, words.WEIGHTS_FROM_OTHERS, *map(NOTED.format, _HELD)}
 _NOT_ACCOUNTED |= {*words.in_unit(_NOT_ACCOUNTED, "person")}

@@ -15,9 +15,9 @@ from skdpfair.privacy import Ledger, PrivacyReport
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.statement import (
     ASSUMPTIONS,
-    DIAGNOSTICS_HELD,
+    DIAGNOSTICS_PART,
     FROZEN,
-    REFERENCE_HELD,
+    REFERENCE_PART,
     UNITS,
     WEIGHTS_FROM_OTHERS,
     are_names,
@@ -85,7 +85,7 @@ def account(run: Run, trained: Trained, table: Table, is_known: bool = False) ->
         seeded=seeded,
         group_epsilons=group_epsilons,
         n_samples=mechanism.task.n_samples,
-        holds=(*[DIAGNOSTICS_HELD] * bool(spec.recorders), *[REFERENCE_HELD] * spec.keep_reference),
+        holds=(*[DIAGNOSTICS_PART] * bool(spec.recorders), *[REFERENCE_PART] * spec.keep_reference),
         stop=trained.stop,
         proof=net.engine_.proof if plan.is_accounted else None,
         features=table.features,
