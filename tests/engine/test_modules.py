@@ -13,7 +13,8 @@ from skdpfair import DPFairClassifier
 from skdpfair.engine import Batch, select_strategy
 from skdpfair.engine.memory import affordable_batch
 from skdpfair.engine.per_sample.closed_list import TraceError
-from skdpfair.engine.per_sample.tracing import RecordTrace, _of_any_size, trace
+from skdpfair.engine.per_sample.graphs import of_any_size
+from skdpfair.engine.per_sample.tracing import RecordTrace, trace
 from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.networks import mlp, small_cnn
 from skdpfair.testing import check_engine
@@ -603,10 +604,10 @@ def reshaped(*shape):
 @pytest.mark.parametrize("other", [(8, 6), (7, 12), (7, 6.0), (7, 6, 1)])
 def test_only_sizes_follow_the_number_of_records(other):
     small = reshaped(5, 6)
-    graph = torch.fx.GraphModule(small, _of_any_size(small, reshaped(7, 6)))
+    graph = torch.fx.GraphModule(small, of_any_size(small, reshaped(7, 6)))
     assert graph(3, torch.zeros(18)).shape == (3, 6)
     with pytest.raises(TraceError, match="the number of records"):
-        _of_any_size(reshaped(5, 6), reshaped(*other))
+        of_any_size(reshaped(5, 6), reshaped(*other))
 
 
 COUNTS = {

@@ -15,6 +15,7 @@ from skdpfair.engine import Batch, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.flat import split
 from skdpfair.exceptions import UnsupportedModuleError
+from skdpfair.networks import small_cnn
 
 
 class Layers(nn.Module):
@@ -728,3 +729,24 @@ def test_norms_of_long_records_equal_a_loop(layer, length):
         found = strategy.per_sample_gradients(Batch(x, y)).norm.double()
     exact = loop(module.double(), x.double(), y, None).norm(dim=1)
     assert bool((found >= exact * (1 - 1e-5)).all() and (found <= exact * 1.01).all())
+
+
+class Gated(nn.Module):
+    """Products that are read by one operation, and by two."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.out = nn.Conv2d(1, 2, 3, bias=False), nn.Linear(72, 2)
+
+    def forward(self, x):
+        z = self.conv(x)
+        return self.out((torch.tanh(z) * z).flatten(1))
+
+
+@pytest.mark.parametrize("module", [Gated(), small_cnn((8, 8), 2)], ids=["gated", "chain"])
+def test_only_what_nothing_else_reads_is_overwritten(module):
+    x = torch.rand(3, 1, 8, 8) if isinstance(module, Gated) else torch.rand(3, 8, 8)
+    with select_strategy(module, x, 2) as strategy:
+        assert strategy.name == "bookkeeping"  # which disagrees with autograd otherwise
+        code = strategy._book.trace._run.code
+    assert ("tanh_.default" in code) == (not isinstance(module, Gated))

@@ -873,19 +873,27 @@ MUTANTS = (
     Mutant(
         "sizes of a batch for numbers",
         "a number in which two batches differ counts as the size, whatever it is",
-        "engine/per_sample/tracing.py",
-        "        if rest or k * _SIZES[1] != b:\n",
+        "engine/per_sample/graphs.py",
+        "        if rest or k * SIZES[1] != b:\n",
         "        if False:\n",
         "tests/engine/test_modules.py::test_only_sizes_follow_the_number_of_records",
     ),
     Mutant(
         "copies of constants that are dropped",
         "a constant is changed in place by each call, and so by the number of records",
-        "engine/per_sample/tracing.py",
+        "engine/per_sample/graphs.py",
         "    in_place = any(schema is not None and schema.is_mutable for schema in schemas)\n",
         "    in_place = False\n",
         "tests/engine/test_closed_list.py::"
         "test_a_copy_of_a_constant_is_changed_in_each_call_alone[any size]",
+    ),
+    Mutant(
+        "memory that is read again",
+        "an operation overwrites a product that others read after it",
+        "engine/per_sample/graphs.py",
+        "    return len(x.users) == 1 and x.target in _PRODUCTS\n",
+        "    return x.target in _PRODUCTS\n",
+        "tests/engine/test_per_sample.py::test_only_what_nothing_else_reads_is_overwritten",
     ),
     Mutant(
         "traces that are not tried",

@@ -7,7 +7,6 @@ line of the function's code sees a record of the data, the number of records or 
 
 from __future__ import annotations
 
-import operator
 import pickle
 import random
 import threading
@@ -18,17 +17,16 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import torch
 from sklearn.utils import check_random_state
 from torch import Tensor
 from torch._guards import TracingContext, tracing
-from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import dispatch_functionalize
 from torch.func import vmap
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map
@@ -41,17 +39,20 @@ from skdpfair.engine.per_sample.closed_list import (
     reason_to_refuse,
 )
 from skdpfair.engine.per_sample.decompositions import DECOMPOSED
+from skdpfair.engine.per_sample.graphs import (
+    SIZES,
+    first_input,
+    of_any_size,
+    simplify,
+    take_generator,
+    take_slope,
+    tune,
+)
 
 _OWN = Path(__file__).parents[2]
 _TORCH = Path(torch.__file__).parent
 _TRACING = threading.Lock()  # torch's tracer keeps a state of the whole process
-_ATEN = torch.ops.aten
 N_ROWS = 32  # of batches where operations depend on the size
-_SIZES = (5, 7)  # of the batches that are compared: no multiples of each other, and none is special
-_LIKE: Any = {  # vmap would draw for one record after the other
-    _ATEN.rand_like.default: _ATEN.rand.generator,
-    _ATEN.randn_like.default: _ATEN.randn.generator,
-}
 
 Slope: TypeAlias = Callable[[Tensor, slice], Tensor]
 
@@ -95,22 +96,23 @@ class RecordTrace:
     ) -> None:
         self.one = trace(function, (*shared, *record))
         Apart(self.one, len(shared)).check(*shared, *record)
-        _simplify(self.one)
+        simplify(self.one)
         axes = (*[None] * len(shared), *[0] * len(record))
         self._n_rows: int | None = None  # of which the operations are; None for any
         try:
-            batched, other = (_batched(self.one, axes, shared, record, n) for n in _SIZES)
-            graph = _of_any_size(batched, other)
+            batched, other = (_batched(self.one, axes, shared, record, n) for n in SIZES)
+            graph = of_any_size(batched, other)
         except TraceError:
             if any_size:
                 raise
             self._n_rows = N_ROWS
             batched = _batched(self.one, axes, shared, record, N_ROWS)
             graph = batched.graph
-            _first_input(graph, "n")
+            first_input(graph, "n")
         if slope:
-            _take_slope(graph)
-        self.draws = _take_generator(graph)
+            take_slope(graph)
+            tune(graph)
+        self.draws = take_generator(graph)
         self._run = GraphModule(batched, graph)
 
     def __call__(
@@ -252,23 +254,6 @@ def _noted() -> AbstractContextManager[Any]:
     return tracing(TracingContext(FakeTensorMode(allow_fallback_kernels=True)))
 
 
-_COPIES = {_ATEN.clone.default, _ATEN.alias.default}
-
-
-def _simplify(traced: GraphModule) -> None:
-    """Drop what is unused, and copies, where no operation changes anything in place.
-
-    Copies of constants are all that may be changed in place, see `trace`.
-    """
-    schemas = (getattr(node.target, "_schema", None) for node in traced.graph.nodes)
-    in_place = any(schema is not None and schema.is_mutable for schema in schemas)
-    for node in traced.graph.nodes:
-        if node.target in _COPIES and not (in_place or node.kwargs.get("memory_format")):
-            node.replace_all_uses_with(node.args[0])
-    traced.graph.eliminate_dead_code()
-    traced.recompile()
-
-
 def _batched(
     one: GraphModule,
     axes: tuple[int | None, ...],
@@ -284,107 +269,8 @@ def _batched(
             batched = make_fx(each, DECOMPOSED)(*shared, *rows)
         except Exception as error:
             raise TraceError(str(error).strip().partition("\n")[0]) from None
-    _simplify(batched)
+    simplify(batched)
     return batched
-
-
-def _of_any_size(small: GraphModule, large: GraphModule) -> Graph:
-    """Return the graph of a batch of any size, from those of batches of ``_SIZES``.
-
-    Numbers in which they differ are the size of the batch, which is the first input, or multiples.
-    """
-    pairs = list(zip(small.graph.nodes, large.graph.nodes, strict=False))
-    if len(small.graph.nodes) != len(large.graph.nodes):
-        raise TraceError(_OTHERWISE)
-    others = dict(pairs)
-    size = _first_input(small.graph, "n")
-    multiples: dict[int, Node] = {1: size}
-
-    def merged(a: Any, b: Any) -> Any:
-        if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)) and len(a) == len(b):
-            return type(a)(map(merged, a, b))
-        if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
-            return {key: merged(value, b[key]) for key, value in a.items()}
-        if a is b or (others.get(a) is b if isinstance(a, Node) else type(a) is type(b) and a == b):
-            return a
-        k, rest = divmod(a, _SIZES[0]) if type(a) is type(b) is int else (0, 1)
-        if rest or k * _SIZES[1] != b:
-            raise TraceError(_OTHERWISE)
-        if k not in multiples:
-            with small.graph.inserting_after(size):
-                multiples[k] = small.graph.call_function(operator.mul, (size, k))
-        return multiples[k]
-
-    for a, b in pairs:
-        same = (a.op, str(a.target)) == (b.op, str(b.target))
-        if same and a.op == "get_attr":
-            same = torch.equal(getattr(small, a.target), getattr(large, b.target))
-        if not same:
-            raise TraceError(_OTHERWISE)
-        a.args, a.kwargs = merged(a.args, b.args), merged(dict(a.kwargs), dict(b.kwargs))
-    return small.graph
-
-
-_OTHERWISE = "its operations on a batch depend on the number of records"
-
-
-def _first_input(graph: Graph, name: str) -> Node:
-    with graph.inserting_before(next(iter(graph.nodes))):
-        return graph.placeholder(name)
-
-
-def _take_slope(graph: Graph) -> None:
-    """Let a function of the first result take the place of the last input."""
-    slope = [node for node in graph.nodes if node.op == "placeholder"][-1]
-    results: Any = graph.output_node().args[0]
-    first = results[0]
-    with graph.inserting_after(first):
-        made = graph.call_function(operator.call, (slope, first))
-    slope.replace_all_uses_with(made, delete_user_cb=lambda user: user is not made)
-
-
-def _take_generator(graph: Graph) -> bool:
-    """Let random operations draw from an input, and tell whether there are any."""
-    generator = _first_input(graph, "generator")
-    draws = False
-    for node in graph.nodes:
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-            node.target, draws = _drawing(node.target), True
-            node.kwargs = {**node.kwargs, "generator": generator}
-        elif "empty" in getattr(getattr(node.target, "overloadpacket", None), "__name__", ""):
-            node.target = _zeroed(node.target)  # memory that nobody wrote may hold anything
-    return draws
-
-
-def _drawing(operation: OpOverload[..., Any]) -> Callable[..., Any]:
-    """Return a random operation as one that takes a generator."""
-    if operation in _LIKE:
-        return _like(_LIKE[operation])
-    packet = operation.overloadpacket
-    for overload in (operation, *(getattr(packet, name) for name in packet.overloads())):
-        takes = [a.name for a in overload._schema.arguments]
-        if "generator" in takes and takes[: len(_names(operation))] == _names(operation):
-            return cast("Callable[..., Any]", overload)
-    raise TraceError(f"it draws random numbers by {operation}, which takes no generator")
-
-
-def _like(operation: OpOverload[..., Any]) -> Callable[..., Any]:
-    def drawn(like: Tensor, *, generator: object, dtype: Any = None, **_: Any) -> Any:
-        kind = {"dtype": dtype or like.dtype, "device": like.device}
-        return operation(like.shape, generator=generator, **kind)
-
-    return drawn
-
-
-def _zeroed(operation: OpOverload[..., Any]) -> Callable[..., Any]:
-    def zeros(*args: Any, **kwargs: Any) -> Any:
-        return operation(*args, **kwargs).zero_()
-
-    return zeros
-
-
-def _names(operation: OpOverload[..., Any]) -> list[str]:
-    return [a.name for a in operation._schema.arguments if not a.kwarg_only]
 
 
 def shared_draws() -> tuple[object, ...]:

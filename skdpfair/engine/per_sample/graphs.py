@@ -1,0 +1,196 @@
+"""Changes of traced graphs that leave their results as they are."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.fx import Graph, GraphModule, Node
+
+from skdpfair.engine.per_sample.closed_list import TraceError
+
+_ATEN = torch.ops.aten
+SIZES = (5, 7)  # of the batches that are compared: no multiples of each other, and none is special
+_LIKE: Any = {  # vmap would draw for one record after the other
+    _ATEN.rand_like.default: _ATEN.rand.generator,
+    _ATEN.randn_like.default: _ATEN.randn.generator,
+}
+_COPIES = {_ATEN.clone.default, _ATEN.alias.default}
+
+
+def simplify(traced: GraphModule) -> None:
+    """Drop what is unused, and copies, where no operation changes anything in place.
+
+    Copies of constants are all that may be changed in place, see `trace`.
+    """
+    schemas = (getattr(node.target, "_schema", None) for node in traced.graph.nodes)
+    in_place = any(schema is not None and schema.is_mutable for schema in schemas)
+    for node in traced.graph.nodes:
+        if node.target in _COPIES and not (in_place or node.kwargs.get("memory_format")):
+            node.replace_all_uses_with(node.args[0])
+    traced.graph.eliminate_dead_code()
+    traced.recompile()
+
+
+def of_any_size(small: GraphModule, large: GraphModule) -> Graph:
+    """Return the graph of a batch of any size, from those of batches of ``SIZES``.
+
+    Numbers in which they differ are the size of the batch, which is the first input, or multiples.
+    """
+    pairs = list(zip(small.graph.nodes, large.graph.nodes, strict=False))
+    if len(small.graph.nodes) != len(large.graph.nodes):
+        raise TraceError(_OTHERWISE)
+    others = dict(pairs)
+    size = first_input(small.graph, "n")
+    multiples: dict[int, Node] = {1: size}
+
+    def merged(a: Any, b: Any) -> Any:
+        if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)) and len(a) == len(b):
+            return type(a)(map(merged, a, b))
+        if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
+            return {key: merged(value, b[key]) for key, value in a.items()}
+        if a is b or (others.get(a) is b if isinstance(a, Node) else type(a) is type(b) and a == b):
+            return a
+        k, rest = divmod(a, SIZES[0]) if type(a) is type(b) is int else (0, 1)
+        if rest or k * SIZES[1] != b:
+            raise TraceError(_OTHERWISE)
+        if k not in multiples:
+            with small.graph.inserting_after(size):
+                multiples[k] = small.graph.call_function(operator.mul, (size, k))
+        return multiples[k]
+
+    for a, b in pairs:
+        same = (a.op, str(a.target)) == (b.op, str(b.target))
+        if same and a.op == "get_attr":
+            same = torch.equal(getattr(small, a.target), getattr(large, b.target))
+        if not same:
+            raise TraceError(_OTHERWISE)
+        a.args, a.kwargs = merged(a.args, b.args), merged(dict(a.kwargs), dict(b.kwargs))
+    return small.graph
+
+
+_OTHERWISE = "its operations on a batch depend on the number of records"
+
+
+def first_input(graph: Graph, name: str) -> Node:
+    """Return a new first input."""
+    with graph.inserting_before(next(iter(graph.nodes))):
+        return graph.placeholder(name)
+
+
+def take_slope(graph: Graph) -> None:
+    """Let a function of the first result take the place of the last input."""
+    slope = [node for node in graph.nodes if node.op == "placeholder"][-1]
+    results: Any = graph.output_node().args[0]
+    first = results[0]
+    with graph.inserting_after(first):
+        made = graph.call_function(operator.call, (slope, first))
+    made.meta = dict(slope.meta)
+    slope.replace_all_uses_with(made, delete_user_cb=lambda user: user is not made)
+
+
+def take_generator(graph: Graph) -> bool:
+    """Let random operations draw from an input, and tell whether there are any."""
+    generator = first_input(graph, "generator")
+    draws = False
+    for node in graph.nodes:
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            node.target, draws = _drawing(node.target), True
+            node.kwargs = {**node.kwargs, "generator": generator}
+        elif "empty" in getattr(getattr(node.target, "overloadpacket", None), "__name__", ""):
+            node.target = _zeroed(node.target)  # memory that nobody wrote may hold anything
+    return draws
+
+
+def _drawing(operation: OpOverload[..., Any]) -> Callable[..., Any]:
+    """Return a random operation as one that takes a generator."""
+    if operation in _LIKE:
+        return _like(_LIKE[operation])
+    packet = operation.overloadpacket
+    for overload in (operation, *(getattr(packet, name) for name in packet.overloads())):
+        takes = [a.name for a in overload._schema.arguments]
+        if "generator" in takes and takes[: len(_names(operation))] == _names(operation):
+            return cast("Callable[..., Any]", overload)
+    raise TraceError(f"it draws random numbers by {operation}, which takes no generator")
+
+
+def _like(operation: OpOverload[..., Any]) -> Callable[..., Any]:
+    def drawn(like: Tensor, *, generator: object, dtype: Any = None, **_: Any) -> Any:
+        kind = {"dtype": dtype or like.dtype, "device": like.device}
+        return operation(like.shape, generator=generator, **kind)
+
+    return drawn
+
+
+def _zeroed(operation: OpOverload[..., Any]) -> Callable[..., Any]:
+    def zeros(*args: Any, **kwargs: Any) -> Any:
+        return operation(*args, **kwargs).zero_()
+
+    return zeros
+
+
+def _names(operation: OpOverload[..., Any]) -> list[str]:
+    return [a.name for a in operation._schema.arguments if not a.kwarg_only]
+
+
+def tune(graph: Graph) -> None:
+    """Save time and memory where autograd does not pass.
+
+    Operations without effect go.  Elementwise ones overwrite a product or convolution that nothing
+    else reads.  The derivative of a convolution in its input depends on the input's shape alone:
+    vmap makes one up, which would be filled and copied, so that of the forward pass replaces it.
+    """
+    inputs: dict[object, Node] = {}
+    for node in graph.nodes:
+        match node.target:
+            case _ATEN.detach.default:
+                node.replace_all_uses_with(node.args[0])
+            case _ATEN.mul.Scalar if node.args[1] == 1 and _kind(node) == _kind(node.args[0]):
+                node.replace_all_uses_with(node.args[0])
+            case _ATEN.convolution.default:
+                inputs[_kind(node.args[0])] = node.args[0]
+            case _ATEN.convolution_backward.default if not node.args[-1][1]:
+                node.update_arg(1, inputs.get(_kind(node.args[1]), node.args[1]))
+            case _ATEN.add.Tensor if not node.kwargs and _is_last_use(node, node.args[1]):
+                node.args = node.args[::-1]
+        if node.target in _IN_PLACE and _is_last_use(node, node.args[0]):
+            node.target = _IN_PLACE[node.target]
+    graph.eliminate_dead_code()
+
+
+def _kind(node: Node) -> tuple[torch.Size, torch.dtype]:
+    return node.meta["val"].shape, node.meta["val"].dtype
+
+
+def _is_last_use(node: Node, x: Any) -> bool:
+    """Tell whether ``x`` is memory of the same kind that ``node`` alone reads."""
+    if not isinstance(x, Node) or _kind(x) != _kind(node):
+        return False
+    while len(x.users) == 1 and x.target in _VIEWS:
+        x = cast("Node", x.args[0])
+    return len(x.users) == 1 and x.target in _PRODUCTS
+
+
+def _onto_gradient(operation: OpOverload[..., Any]) -> Callable[..., Any]:
+    def backward(gradient: Tensor, *args: Any) -> Any:
+        return operation(gradient, *args, grad_input=gradient)
+
+    return backward
+
+
+_VIEWS = {operator.getitem, _ATEN.view.default, _ATEN._unsafe_view.default, _ATEN.permute.default}
+_PRODUCTS = {_ATEN.mm.default, _ATEN.convolution.default, _ATEN.convolution_backward.default}
+_IN_PLACE: dict[Any, Any] = {
+    _ATEN.add.Tensor: _ATEN.add_.Tensor,
+    _ATEN.tanh.default: _ATEN.tanh_.default,
+    _ATEN.relu.default: _ATEN.relu_.default,
+    _ATEN.sigmoid.default: _ATEN.sigmoid_.default,
+    _ATEN.tanh_backward.default: _onto_gradient(_ATEN.tanh_backward.grad_input),
+    _ATEN.gelu_backward.default: _onto_gradient(_ATEN.gelu_backward.grad_input),
+    _ATEN.sigmoid_backward.default: _onto_gradient(_ATEN.sigmoid_backward.grad_input),
+    _ATEN.threshold_backward.default: _onto_gradient(_ATEN.threshold_backward.grad_input),
+}
