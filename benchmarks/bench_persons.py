@@ -22,7 +22,7 @@ from benchmarks import pages
 from benchmarks.bench_training import interleave
 from benchmarks.workloads import Workload
 from skdpfair import DPFairClassifier, Persons, get_method
-from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult, make_adult_panel
+from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.engine import PoissonSampler, Streams, private_step, select_strategy
 from skdpfair.mechanism import Mechanism, Task
 from skdpfair.model_selection import plan
@@ -34,16 +34,34 @@ from skdpfair.training.batches import rows_on
 K, EPSILON, DELTA = 5, 1.0, 1e-5
 
 
+def persons(data, persistence, rng):
+    """Return a simulated person for each row of Adult, of 1 to K rows that resemble each other.
+
+    Each row has a usual income: its own with probability ``persistence``, otherwise that of a
+    random row. The rows of a person agree in it, sex, race and country, and are neighbours in
+    education, marital status and age.
+    """
+    income, n = data.target.to_numpy(), len(data.target)
+    usual = np.where(rng.uniform(size=n) < persistence, income, rng.permutation(income))
+    same = ["sex", "race", "native_country", "usual_income"]
+    near = ["education_num", "marital_status", "age"]
+    rows = data.data.assign(usual_income=usual).sort_values(same + near, kind="stable")
+    ends = rng.integers(1, K, size=n, endpoint=True).cumsum()
+    shared = rows[same].astype(str)
+    is_first = (shared != shared.shift()).any(axis=1).to_numpy() | np.isin(np.arange(n), ends)
+    names = rng.permutation(is_first.sum())  # the order of the persons tells their incomes
+    return pd.Series(names[is_first.cumsum() - 1], index=rows.index).sort_index().to_numpy()
+
+
 def panel(seed):
     """Return simulated persons whose records resemble each other, a fifth of them for the test."""
-    data = make_adult_panel(max_records=K, random_state=seed)
+    data = load_adult(dropna=True)
+    unit = persons(data, 0.7, np.random.default_rng(seed))
     split = GroupShuffleSplit(1, test_size=0.2, random_state=seed)
-    train, test = next(split.split(data.target, data.target, data.units))
+    train, test = next(split.split(data.target, data.target, unit))
     every = data.data, data.target
     return _encoded(
-        *(part.iloc[train] for part in every),
-        data.units.to_numpy()[train],
-        *(part.iloc[test] for part in every),
+        *(part.iloc[train] for part in every), unit[train], *(part.iloc[test] for part in every)
     )
 
 

@@ -16,9 +16,9 @@ Tag: reference.
 # ---------
 #
 # The records are real: the 45,222 complete rows of the Adult census data, which come with the
-# package. *The customers are simulated*, because public data rarely name persons:
-# ``make_adult_panel`` deals the rows to persons of one to five records, who agree in sex, race and
-# country. Everything else is as in a table of a bank. The groups are women and men.
+# package. *The customers are simulated*, because public data rarely name persons: one to five rows
+# of one sex, with the same education and age or nearly so, are taken for one customer. Everything
+# else is as in a table of a bank. The groups are women and men.
 
 import tempfile
 from pathlib import Path
@@ -34,7 +34,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skdpfair import DPFairClassifier, Groups, Persons
 from skdpfair.budget import PrivacyLedger
-from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, make_adult_panel
+from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.metrics import release_group_table, tv_bound
 from skdpfair.postprocessing import DPThresholdClassifier
 from skdpfair.preprocessing import check_pipeline, public_preprocessor
@@ -42,8 +42,12 @@ from skdpfair.privacy import Release, calibrated
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.report import model_card, model_page
 
-panel = make_adult_panel(max_records=5, random_state=0)
-table, income, person = panel.data, panel.target, panel.units
+adult = load_adult(dropna=True)
+table, income = adult.data, adult.target
+order = table.sort_values(["sex", "education_num", "age"]).index
+sizes = np.random.default_rng(0).integers(1, 6, len(table))
+numbers = np.repeat(np.arange(len(table)), sizes)[: len(table)]
+person = table["sex"].astype(str) + pd.Series(numbers, order).astype(str)
 high = income == ">50K"
 print(f"{len(table)} records of {person.nunique()} customers")
 by_sex = high.groupby(table["sex"])

@@ -10,22 +10,26 @@ Tag: reference.
 """
 
 # %%
-# The records are those of Adult, dealt to simulated persons of up to five records each.
+# The records are those of Adult, which has one row for each person. Here, up to five rows of one
+# sex, with the same education and age or nearly so, are taken for one person.
 
 from functools import partial
 
+import numpy as np
 import pandas as pd
 from sklearn.model_selection import GroupKFold, cross_validate
 
 from skdpfair import DPFairClassifier, Persons
-from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, make_adult_panel
+from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.model_selection import plan
-from skdpfair.plotting import plot_group_bars
 from skdpfair.preprocessing import public_preprocessor
 
-panel = make_adult_panel(max_records=5, random_state=0)
-X = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES).fit_transform(panel.data)
-y, sex, person = panel.target, panel.sensitive_features["sex"], panel.units
+adult = load_adult(dropna=True)
+X = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES).fit_transform(adult.data)
+y, sex = adult.target, adult.data["sex"].astype(str)
+order = adult.data.sort_values(["sex", "education_num", "age"]).index
+numbers = np.repeat(np.arange(len(y)), np.random.default_rng(0).integers(1, 6, len(y)))[: len(y)]
+person = sex + pd.Series(numbers, order).astype(str)
 print(len(X), "records of", person.nunique(), "persons")
 print(person.value_counts().value_counts().sort_index().to_dict(), "persons by number of records")
 
@@ -55,12 +59,10 @@ table = pd.DataFrame(
         "fit on persons": {k: by_person.privacy_.epsilon_for(k) for k in epsilons},
     }
 ).rename(index=lambda k: f"{k} records" if k > 1 else "1 record")
-ax = plot_group_bars(
-    table,
-    list(table),
+ax = table.plot.bar(
+    rot=0,
     ylabel="epsilon at delta 1e-5",
     title="What a person is guaranteed, by the number of her records",
-    value_format="{:.2f}",
 )
 
 # %%

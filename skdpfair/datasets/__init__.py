@@ -1,7 +1,6 @@
 """Data sets: Adult (bundled), the Dutch census (local files), simulations."""
 
 from skdpfair.datasets._adult import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
-from skdpfair.datasets._adult_panel import make_adult_panel
 from skdpfair.datasets._dutch import DUTCH_CATEGORIES, fetch_dutch
 from skdpfair.datasets._two_groups import make_two_groups
 
@@ -11,6 +10,5 @@ __all__ = [
     "DUTCH_CATEGORIES",
     "fetch_dutch",
     "load_adult",
-    "make_adult_panel",
     "make_two_groups",
 ]

@@ -16,23 +16,10 @@ _MD5 = {
 
 # what is publicly known of the columns; nothing here was computed from the rows
 
-#: The 15 fields of a row, in the order of the files; the last one is the target.
+# the 15 fields of a row, in the order of the files; the last one is the target
 _COLUMNS = (
-    "age",
-    "workclass",
-    "fnlwgt",
-    "education",
-    "education_num",
-    "marital_status",
-    "occupation",
-    "relationship",
-    "race",
-    "sex",
-    "capital_gain",
-    "capital_loss",
-    "hours_per_week",
-    "native_country",
-    "income",
+    "age workclass fnlwgt education education_num marital_status occupation relationship race sex "
+    "capital_gain capital_loss hours_per_week native_country income"
 )
 
 #: Public bounds of the numeric columns, from the census form and its coding: ages above 16,
@@ -132,13 +119,6 @@ def load_adult(*, subset="all", dropna=False, as_frame=True, return_X_y=False):
         DESCR : str
             Description, source and licence of the data.
 
-    Raises
-    ------
-    DataIntegrityError
-        If a bundled file is missing or its digest differs from the recorded digest.
-    ValueError
-        If ``subset`` is not one of the three names.
-
     Examples
     --------
     >>> from skdpfair.datasets import load_adult
@@ -167,7 +147,7 @@ def _read(part):
     frame = pd.read_csv(
         io.BytesIO(content),
         header=None,
-        names=list(_COLUMNS),
+        names=_COLUMNS.split(),
         skipinitialspace=True,
         na_values="?",
         comment="|",  # adult.test opens with "|1x3 Cross validator"

@@ -64,26 +64,9 @@ def fetch_dutch(*, data_home=None, as_frame=True, return_X_y=False):
     Returns
     -------
     sklearn.utils.Bunch or tuple
-        With the attributes
-
-        data : DataFrame of shape (60420, 11)
-            Columns of dtype category; the categories are the public codes in ``DUTCH_CATEGORIES``.
-        target : Series of shape (60420,)
-            ``"2_1"`` (high-level occupation) or ``"5_4_9"`` (low-level), named ``occupation``.
-        frame : DataFrame of shape (60420, 12) or None
-            ``data`` and ``target`` together; None unless ``as_frame``.
-        sensitive_features : DataFrame of shape (60420, 1)
-            The column ``sex``, which is in ``data`` as well.
-        feature_names, target_names : list of str
-            The names of the features, and the two values of the target.
-        DESCR : str
-            Description, source and terms of use of the data.
-
-    Raises
-    ------
-    DataIntegrityError
-        If the file is missing, or its sha256 differs from the recorded digest. The message states
-        the expected file and digest.
+        With the attributes of `load_adult`, for 60420 rows and 11 features, whose categories are
+        the public codes in ``DUTCH_CATEGORIES``. The target, ``occupation``, is ``"2_1"`` (high
+        level) or ``"5_4_9"`` (low level), and the sensitive feature is ``sex``.
 
     Examples
     --------

@@ -74,11 +74,6 @@ def make_two_groups(
         DESCR : str
             Description of the data.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If a parameter is not a number, or is out of range.
-
     Notes
     -----
     Let u = (cos r, sin r, 0, ..., 0) for ``rotation`` r. Before labels are flipped, y = 1 if x0 > 0
@@ -103,39 +98,20 @@ def make_two_groups(
     number("separation", separation, low=0, high=1)
     number("noise", noise, low=0, high=0.5)
     flag("as_frame", as_frame)
-    rng = _generator(random_state)
-    in_b = _draw_groups(rng, n_samples, minority)
+    rng = random_state
+    if not isinstance(rng, np.random.RandomState):
+        rng = generator("random_state", random_state)
+    # a fixed number of rows of group b, in random places
+    n_b = min(max(round(minority * n_samples), 1), n_samples - 1)
+    in_b = rng.permutation(n_samples) < n_b
     data = rng.uniform(-1, 1, size=(n_samples, n_features))
     data[:, -1] = (1 - separation) * data[:, -1] + separation * np.where(in_b, 1.0, -1.0)
     flipped = rng.uniform(size=n_samples) < noise
-    target = (_is_positive(data, in_b, rotation, shift) ^ flipped).astype(np.int64)
-    return _bunch(data, target, np.where(in_b, "b", "a"), as_frame)
-
-
-def _generator(random_state):
-    """Return an object with ``uniform`` and ``permutation`` that is not numpy's global one."""
-    if isinstance(random_state, np.random.RandomState):
-        return random_state
-    return generator("random_state", random_state)
-
-
-def _draw_groups(rng, n_samples, minority):
-    """Return a mask of the rows in group b: a fixed number of them, in random places."""
-    n_b = min(max(round(minority * n_samples), 1), n_samples - 1)
-    return rng.permutation(n_samples) < n_b
-
-
-def _is_positive(data, in_b, rotation, shift):
-    """Return the labels before flips."""
     angle = np.deg2rad(rotation)
-    turned = np.cos(angle) * data[:, 0] + np.sin(angle) * data[:, 1]
-    return np.where(in_b, turned > shift, data[:, 0] > 0)
-
-
-def _bunch(data, target, group, as_frame):
-    """Return the parts under sklearn's names."""
-    names = [f"x{j}" for j in range(data.shape[1])]
-    frame = None
+    rotated = np.cos(angle) * data[:, 0] + np.sin(angle) * data[:, 1]
+    is_positive = np.where(in_b, rotated > shift, data[:, 0] > 0)
+    target, group = (is_positive ^ flipped).astype(np.int64), np.where(in_b, "b", "a")
+    names, frame = [f"x{j}" for j in range(n_features)], None
     if as_frame:
         data = pd.DataFrame(data, columns=names)
         target, group = pd.Series(target, name="target"), pd.Series(group, name="group")
