@@ -343,18 +343,6 @@ def tv_from_epsilon(epsilon: float, delta: float) -> float:
     The bound is (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), Proposition 2.6 of [kulynych2022]_,
     for the adjacency of epsilon. `total_variation` is far tighter if the releases are known.
 
-    Parameters
-    ----------
-    epsilon : float
-        At least 0, may be infinite.
-    delta : float
-        In [0, 1].
-
-    Returns
-    -------
-    float
-        In [0, 1].
-
     References
     ----------
     .. [kulynych2022] B. Kulynych et al., "What You See is What You Get: Principled Deep Learning

@@ -134,26 +134,9 @@ def auto_delta(n_samples: int) -> float:
 
 
 def delta_for(delta: float | str, n_samples: int, *, low: float = MIN_DELTA) -> float:
-    """Return the delta meant for ``n_samples`` records.
+    """Return the delta for ``n_samples`` records, of at least ``low``; "auto" is `auto_delta`.
 
-    Parameters
-    ----------
-    delta : float or "auto"
-        As given.
-    n_samples : int
-        Number of records.
-    low : float, default=1e-100
-        The least delta that is taken.
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    TypeError, ValueError
-        If delta is not a number of at least ``low``, or is 1/n or above, which would allow
-        releasing one random record in full.
+    One of 1/n or above is refused: it would allow releasing one random record in full.
 
     Examples
     --------

@@ -17,18 +17,8 @@ _NEWTON_STEPS, _PRECISION = 50, 1e-12  # of which about 6 are taken
 class Mixture:
     """The pair that dominates a step: P with the records of a person, Q without.
 
-    Parameters
-    ----------
-    sample_rate : float
-        Probability in (0, 1) that a record takes part.
-    noise_multiplier : float
-        Noise standard deviation over what one record can move, > 0.
-    records : int
-        Number of records of the person, each sampled on its own.
-
-    Notes
-    -----
-    With s the noise multiplier, Q is N(0, s^2), and P is N(J, s^2) for a J that is
+    Each of ``records`` records is sampled on its own, with probability ``sample_rate`` in (0, 1).
+        With s the noise multiplier, Q is N(0, s^2), and P is N(J, s^2) for a J that is
     Binomial(records, sample_rate): the number of her records in the step.  The log likelihood
     ratio of P to Q grows with x, so that half lines attain delta at every epsilon.
 

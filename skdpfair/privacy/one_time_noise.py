@@ -21,17 +21,9 @@ def generator_of(
 ) -> np.random.Generator:
     """Return the generator of one release: from the operating system, or seeded with a warning.
 
-    Parameters
-    ----------
-    random_state : int >= 0 or None
-        None takes fresh entropy.
-    data : ndarray
-        What is counted. A seed is mixed with a digest of it and of ``settings``, since releases of
-        other records must not share their noise: it would cancel in the difference.
-    settings : object
-        Parameters of the release, told apart by their repr.
-    stacklevel : int
-        Of the InsecureSeedWarning, as in `warnings.warn`.
+    A seed is mixed with a digest of the counted ``data`` and of ``settings``, told apart by their
+    repr: releases of other records must not share their noise, which would cancel in the
+    difference.  ``stacklevel`` is that of the warning.
 
     Examples
     --------
@@ -61,24 +53,9 @@ def noisy_counts(
     generator: np.random.Generator,
     kind: str = "standard",
 ) -> np.ndarray:
-    """Return the number of records per code plus Gaussian noise; L2 sensitivity 1.
+    """Return the number of records per code (0..n_codes-1) plus Gaussian noise.
 
-    Parameters
-    ----------
-    codes : ndarray of shape (n_samples,), int
-        In 0..n_codes-1.
-    n_codes : int
-        How many there are.
-    noise_multiplier : float >= 0
-        Standard deviation of the noise.
-    generator : numpy.random.Generator
-        The stream of the noise.
-    kind : {"standard", "gaussian_sum"}, default="standard"
-        "gaussian_sum" takes half the sum of four Gaussians for each number.
-
-    Returns
-    -------
-    ndarray of shape (n_codes,), float64
+    The L2 sensitivity is 1; the noise has the standard deviation ``noise_multiplier``.
 
     Examples
     --------
@@ -98,22 +75,9 @@ def noisy(
 ) -> np.ndarray:
     """Return an array plus Gaussian noise: one release of all its numbers.
 
-    Parameters
-    ----------
-    values : ndarray, any shape
-        What is to be released.
-    sensitivity : float >= 0
-        How far one record can move ``values``, in the L2 norm of all numbers together.
-    noise_multiplier : float >= 0
-        Standard deviation of the noise over ``sensitivity``.
-    generator : numpy.random.Generator
-        The stream of the noise.
-    kind : {"standard", "gaussian_sum"}, default="standard"
-        "gaussian_sum" takes half the sum of four Gaussians for each number.
-
-    Returns
-    -------
-    ndarray of the shape of ``values``, float64
+    ``sensitivity`` is how far one record can move ``values``, in the L2 norm of all numbers
+    together; the noise has ``noise_multiplier`` times this as its standard deviation.  The kind
+    "gaussian_sum" takes half the sum of four Gaussians for each number.
 
     Examples
     --------
@@ -131,18 +95,7 @@ def noisy(
 def integer_counts(codes: np.ndarray, n_codes: int, draw: Callable[[], int]) -> np.ndarray:
     """Return the number of records per code plus integer noise; L1 and L2 sensitivity 1.
 
-    Parameters
-    ----------
-    codes : ndarray of shape (n_samples,), int
-        In 0..n_codes-1.
-    n_codes : int
-        How many there are.
-    draw : callable
-        Returns the noise of one count: :func:`discrete_laplace` or :func:`discrete_gaussian`.
-
-    Returns
-    -------
-    ndarray of shape (n_codes,), float64, of whole numbers
+    ``draw`` returns the noise of one count: :func:`discrete_laplace` or :func:`discrete_gaussian`.
 
     Examples
     --------
@@ -156,14 +109,7 @@ def integer_counts(codes: np.ndarray, n_codes: int, draw: Callable[[], int]) -> 
 def below_of(generator: np.random.Generator | None) -> Callable[[int], int]:
     """Return a function that draws an integer from 0 to n-1, all exactly alike.
 
-    Parameters
-    ----------
-    generator : numpy.random.Generator or None
-        None draws each bit from the operating system.
-
-    Returns
-    -------
-    callable
+    Without a generator, each bit comes from the operating system.
     """
     if generator is None:
         return secrets.randbelow
@@ -173,16 +119,8 @@ def below_of(generator: np.random.Generator | None) -> Callable[[int], int]:
 def discrete_laplace(epsilon: Fraction, below: Callable[[int], int]) -> int:
     """Draw an integer k with a probability proportional to exp(-epsilon abs(k)), exactly.
 
-    Parameters
-    ----------
-    epsilon : Fraction > 0
-        A float is a fraction, so that none needs to be rounded.
-    below : callable
-        See :func:`below_of`.
-
-    Notes
-    -----
-    Algorithm 2 of [canonne2020]_, which computes with integers only: every integer can be drawn.
+    ``below`` is that of :func:`below_of`.  Algorithm 2 of [canonne2020]_ computes with integers
+    only, so that every integer can be drawn; a float is a fraction and needs no rounding.
 
     References
     ----------

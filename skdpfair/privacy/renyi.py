@@ -151,19 +151,11 @@ def check_law(mean_trials: float, shape: float) -> tuple[float, float]:
 def selection_curve(curve: np.ndarray, mean_trials: float, shape: float) -> np.ndarray:
     """Return the Renyi curve of releasing the best of K independent trials.
 
-    Parameters
-    ----------
-    curve : ndarray of shape (n_orders,)
-        Of one trial, its score included, at ``ORDERS``.
-    mean_trials : float >= 1
-        Mean of K.
-    shape : float >= 0
-        Of the law of K: infinity is Poisson, 1 geometric, 0 logarithmic, others the truncated
-        negative binomial.
+    ``curve`` is that of one trial, its score included; ``mean_trials`` the mean of K; ``shape`` the
+    kind of its law: infinity is Poisson, 1 geometric, 0 logarithmic, others truncated negative
+    binomial.
 
-    Notes
-    -----
-    With e(a) the curve of a trial, Theorem 6 of the paper gives for the Poisson law
+        With e(a) the curve of a trial, Theorem 6 of the paper gives for the Poisson law
     ``e(a) + mean * d(a) + log(mean) / (a - 1)``, where a trial is (log(1 + 1/(a-1)), d(a))-DP.
     Theorem 2 gives for the others ``e(a) + log(mean) / (a - 1) + (1 + shape) min_b
     ((1 - 1/b) e(b) + log(1/gamma) / b)``.  A Renyi divergence grows with its order, so that the
@@ -206,46 +198,6 @@ def stop_parameter(mean_trials: float, shape: float) -> float:
     root = high if excess(high) >= 0 else brentq(excess, low, high, xtol=1e-12)
     # the last factor outweighs the tolerance: a smaller gamma errs towards a larger epsilon
     return math.exp(root) * (1 - 1e-9)
-
-
-def selection_epsilon(
-    releases: Iterable[Release],
-    mean_trials: float,
-    shape: float,
-    delta: float,
-    *,
-    score_noise_multiplier: float | None = None,
-) -> float:
-    """Return the epsilon of releasing the best of a random number of trials.
-
-    Parameters
-    ----------
-    releases : iterable of Release
-        Those of one trial about the records that it trains on.
-    mean_trials, shape : float
-        Distribution of the number of trials; see :func:`selection_curve`.
-    delta : float
-        In (0, 1).
-    score_noise_multiplier : float or None, default=None
-        Noise of the trial's score over its sensitivity, if the score is one Gaussian release on
-        records that no trial trains on; None if it reads public records.
-
-    Returns
-    -------
-    float
-        Epsilon >= 0, by Renyi divergences.
-
-    Examples
-    --------
-    >>> trial = Release("steps", 0.01, (1.0,), 1000)
-    >>> print(f"{selection_epsilon([trial], 10.0, 0.0, 1e-5):.3f}")
-    3.523
-    """
-    curve = rdp_curve(releases)
-    if score_noise_multiplier is not None:
-        score = rdp_curve([Release("score", 1.0, (score_noise_multiplier,))])
-        curve = np.maximum(curve, score)
-    return curve_epsilon(selection_curve(curve, mean_trials, shape), delta)
 
 
 def free_score_noise(curve: np.ndarray) -> float:

