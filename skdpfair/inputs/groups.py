@@ -1,4 +1,4 @@
-"""Group codes and levels of records, from columns of a table or from sensitive features."""
+"""Groups of records: codes and levels, from columns of a table or from sensitive features."""
 
 import unicodedata
 from collections import Counter
@@ -24,9 +24,10 @@ from skdpfair._validate import (
 from skdpfair.inputs.columns import in_pandas, refuse_masked
 
 TARGET = "target"
+MAX_NAME = 100  # characters
+MAX_GROUPS = 10_000  # of the data; a column of numbers makes as many as there are rows
 _KINDS = {"group_col": ("group", "sensitive_features"), "persons": ("person", "units")}
-_LONGEST_NAME = 100
-_MOST_GROUPS = 10_000  # found in the data; a column of numbers makes as many as there are rows
+_NO_NAMES = "has values that cannot name groups"
 
 
 class Groups(ParameterObject):
@@ -61,24 +62,14 @@ class Groups(ParameterObject):
 
     @classmethod
     def of(cls, group_col: Any) -> "Groups":
-        """Return the ``group_col`` of an estimator in one form; raise if it is none.
-
-        Parameters
-        ----------
-        group_col : str, int, list, Groups or None
-            As given to the estimator.
-
-        Returns
-        -------
-        Groups
-            Checked, apart from whether X has the columns.
-        """
-        given = group_col if isinstance(group_col, Groups) else cls(group_col)
-        columns = as_columns(given.columns) or None
-        levels = given.levels
+        """Return the ``group_col`` of an estimator as checked `Groups`, whether or not X has it."""
+        groups = group_col if isinstance(group_col, Groups) else cls(group_col)
+        levels = groups.levels
         if levels is not None:
             levels = listed("levels", levels, "values or None")
-        return cls(columns, levels, flag("as_feature", given.as_feature))
+        return cls(
+            as_columns(groups.columns) or None, levels, flag("as_feature", groups.as_feature)
+        )
 
 
 @dataclass(frozen=True)
@@ -105,18 +96,351 @@ class GroupCodes:
         return 1 if self.levels is None else len(self.levels)
 
 
+def encode(
+    X: Any, y: np.ndarray, *, group_col: Any, sensitive_features: Any, levels: Any = None
+) -> GroupCodes:
+    """Return the groups of the rows of X, two or more, or one for all where none are given.
+
+    ``levels`` are all groups, in place of those that ``group_col`` declares.
+    """
+    groups = Groups.of(group_col)
+    levels = groups.levels if levels is None else levels
+    if groups.columns is not None and sensitive_features is not None:
+        raise ValueError("Give groups by group_col or by sensitive_features, not by both.")
+    if groups.columns is None and sensitive_features is None:
+        if levels is not None:
+            raise ValueError(
+                "Groups(levels=...) declares levels, but no groups are given. Pass fit(..., "
+                "sensitive_features=...), or name their columns."
+            )
+        return GroupCodes(np.zeros(len(y), dtype=np.int64), None, True)
+    if sensitive_features is not None:
+        source, columns = "sensitive_features", _columns_of(sensitive_features)
+    else:
+        source, columns = "group_col", _columns_in(in_pandas(X), y, groups.columns)
+    if len(columns[0]) != len(y):
+        raise ValueError(f"sensitive_features has {len(columns[0])} rows, but y has {len(y)}.")
+    codes = _coded(columns, levels, source)
+    if (codes.n_groups if codes.declared else len(np.unique(codes.code))) < 2:
+        raise ValueError(
+            f"{source} puts all rows in one group, so there is nothing to compare. Choose a "
+            "column with two groups or more, or leave the groups out."
+        )
+    return codes
+
+
+def encode_features(
+    sensitive_features: Any, n_samples: int, groups: Sequence[Any] | None = None
+) -> GroupCodes:
+    """Return the groups of records that are measured: those declared, or those that occur.
+
+    Unlike `encode`, one group is enough, the arrays of a dict are columns, and intersections
+    without a record are left out unless they are declared.
+    """
+    name = "sensitive_features"
+    if sensitive_features is None:
+        raise ValueError(
+            f"{name} must hold one group for each record, got None. Pass the column itself, such "
+            "as X['sex']."
+        )
+    if isinstance(sensitive_features, Mapping):
+        columns = [column for v in sensitive_features.values() for column in _columns_of(v)]
+    else:
+        columns = _columns_of(sensitive_features)
+    lengths = {len(column) for column in columns}
+    if lengths != {n_samples}:
+        raise ValueError(
+            f"{name} must have one entry for each of the {n_samples} records of y_true, got "
+            f"{' and '.join(map(str, sorted(lengths))) or 'no column'}."
+        )
+    codes = _coded(columns, groups, name)
+    if groups is not None:
+        return codes
+    assert codes.levels is not None
+    occurring, code = np.unique(codes.code, return_inverse=True)
+    return GroupCodes(code.astype(np.int64), codes.levels[occurring], False)
+
+
+def _columns_in(X: Any, y: np.ndarray, columns: Any) -> list[np.ndarray]:
+    """Return columns of X, or the labels for "target", as arrays of objects."""
+    at = iter(positions(X, columns))
+    table = X.iloc if hasattr(X, "iloc") else np.asarray(X)
+    return [_objects(y if c == TARGET else table[:, next(at)]) for c in columns]
+
+
+def _objects(column: Any) -> np.ndarray:
+    """Return a column as objects, texts and missing values as they are."""
+    values: np.ndarray = pd.Series(column, dtype=object).to_numpy()
+    return values
+
+
+def _columns_of(values: Any) -> list[np.ndarray]:
+    """Return sensitive features, one column or more, as arrays of objects."""
+    refuse_masked("sensitive_features", values)
+    values = in_pandas(values)
+    if isinstance(values, pd.Series):
+        return [_objects(values)]
+    if isinstance(values, pd.DataFrame):
+        columns = [_objects(values.iloc[:, i]) for i in range(values.shape[1])]
+    else:
+        with error_context_without_data("sensitive_features", "must hold one group for each row"):
+            # numpy would turn NaN and None beside texts to texts
+            is_list = not hasattr(values, "dtype") and isinstance(values, (list, tuple))
+            array = np.asarray(values, dtype=object if is_list else None)
+        if array.ndim == 0:
+            raise ValueError(
+                "sensitive_features must hold one group for each row, got a single "
+                f"{outline(array.item())}. Give the column itself, or a DataFrame of several; to "
+                "name a column of X, set group_col=."
+            )
+        if array.ndim > 2:
+            raise ValueError(
+                "sensitive_features must have one or two dimensions, got shape "
+                f"{array.shape}. Give one column for each attribute."
+            )
+        columns = [_objects(column) for column in (array[:, None] if array.ndim == 1 else array).T]
+    if not columns:
+        raise ValueError("sensitive_features has no columns. Leave it None for no groups.")
+    return columns
+
+
+def _coded(columns: list[np.ndarray], groups: Any, source: str) -> GroupCodes:
+    """Return the groups of rows, declared or read off them, whose columns are arrays of objects."""
+    missing = np.logical_or.reduce([np.asarray(pd.isna(column)) for column in columns])
+    if groups is not None:
+        levels = _declared(groups, len(columns))
+    elif missing.any():
+        raise ValueError(
+            f"{source} has missing values. Give them a level of their own, for instance "
+            "fillna('unknown'), or declare one: groups=[..., None] (levels= of Groups)."
+        )
+    else:
+        levels = _occurring(columns, source)
+    with error_context_without_data(source, _NO_NAMES):
+        rows = columns[0] if len(columns) == 1 else _array(list(zip(*columns, strict=True)))
+        each, distinct = pd.factorize(rows, use_na_sentinel=False)
+        position = {_key(level): i for i, level in enumerate(levels)}
+        code = np.array([position.get(_key(v), -1) for v in distinct], dtype=np.int64)[each]
+    if (code < 0).any():
+        remedy = "Declare every group, spelt as in the data."
+        if missing[code < 0].all():
+            remedy = "Missing values need a level too: add None to groups, or fill them."
+        raise ValueError(
+            f"{source} has values outside groups= (levels= of Groups), which must list them "
+            f"all. {remedy}"
+        )
+    return GroupCodes(code, levels, groups is not None)
+
+
+def _occurring(columns: list[np.ndarray], source: str) -> np.ndarray:
+    """Return the sorted values of a column, of several their product."""
+    with error_context_without_data(source, _NO_NAMES):
+        distinct = [_sorted(pd.unique(column)) for column in columns]
+    if prod(map(len, distinct)) > MAX_GROUPS:
+        raise ValueError(
+            f"{source} makes more than {MAX_GROUPS} groups. Choose columns of few values, cut "
+            "numbers into ranges, or declare the intersections by groups= (levels= of Groups)."
+        )
+    return _array(distinct[0] if len(distinct) == 1 else list(product(*distinct)))
+
+
+def _sorted(values: Iterable[Any]) -> list[Any]:
+    """Return values in order; by type and text where they have none."""
+    try:
+        return sorted(values)
+    except TypeError:
+        return sorted(values, key=lambda v: (type(v).__name__, str(v)))
+
+
+def _declared(groups: Any, n_columns: int) -> np.ndarray:
+    """Return the levels that a user declares, checked."""
+    levels = listed("groups", groups, "the groups")
+    if n_columns > 1:
+        if not all(isinstance(v, (tuple, list)) and len(v) == n_columns for v in levels):
+            raise ValueError(
+                f"groups must be tuples of {n_columns} values, one per group column, "
+                f"got {_shorten(levels)}."
+            )
+        levels = [tuple(v) for v in levels]
+    with error_context("groups", _NO_NAMES):
+        distinct = {_key(v) for v in levels}
+    if not levels:
+        raise ValueError("groups must name at least one group, got none.")
+    if len(distinct) != len(levels):
+        raise ValueError("groups names a level twice. Name each once.")
+    return _array(levels)
+
+
+def _key(value: Any) -> Any:
+    """Return a hashable stand-in, equal for all kinds of missing values and of numbers."""
+    if isinstance(value, tuple):
+        return tuple(_key(v) for v in value)
+    missing = pd.isna(value)
+    return "\0missing" if isinstance(missing, bool) and missing else value
+
+
+def _array(values: Sequence[Any]) -> np.ndarray:
+    """Return values, tuples among them, as an array of one dimension."""
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out
+
+
+def _shorten(values: Sequence[Any], limit: int = 12) -> str:
+    some = ", ".join(safe_repr(v) for v in values[:limit])
+    return f"[{some}{', ...' if len(values) > limit else ''}]"
+
+
+def as_columns(group_col: Any) -> list[Any]:
+    """Return ``group_col`` as a list of column names or indices; None is no column."""
+    if isinstance(group_col, Groups):
+        group_col = group_col.columns
+    if group_col is None:
+        return []
+    columns = list(group_col) if isinstance(group_col, (list, tuple)) else [group_col]
+    wanted = "group_col must be a column name, a column index, 'target' or a list of these"
+    if not columns:
+        raise ValueError(f"{wanted}, got {safe_repr(group_col)}. Use None for no groups.")
+    if not all(isinstance(column, str) or is_integer(column) for column in columns):
+        raise TypeError(f"{wanted}, got {safe_repr(group_col)}.")
+    columns = [str.__str__(c) if isinstance(c, str) else int(c) for c in columns]
+    _refuse_twice(columns, group_col)
+    return columns
+
+
+def positions(X: Any, group_col: Any) -> list[int]:
+    """Return the positions in X of the group columns that X has to hold."""
+    columns = as_columns(group_col)
+    if TARGET in columns and TARGET in _names(X):
+        raise ValueError(
+            "group_col='target' means the class labels, but X has a column named 'target'. "
+            "Rename the column."
+        )
+    at = [position(X, column) for column in columns if column != TARGET]
+    _refuse_twice(at, group_col)
+    return at
+
+
+def _refuse_twice(columns: list[Any], group_col: Any) -> None:
+    if len(set(columns)) != len(columns):
+        raise ValueError(f"group_col names a column twice: {safe_repr(group_col)}. Name each once.")
+
+
+def position(X: Any, column: str | int, name: str = "group_col") -> int:
+    """Return the position in X of a column that the parameter ``name`` names."""
+    value, n_columns = f"{name}={safe_repr(column)}", X.shape[1]
+    if not isinstance(column, str):
+        if not -n_columns <= column < n_columns:
+            raise ValueError(f"{value} is out of range for X with {n_columns} columns.")
+        return int(column % n_columns)
+    names, (kind, keyword) = _names(X), _KINDS[name]
+    if not hasattr(X, "columns"):
+        fault = (
+            "names a column, but X is not a DataFrame (maybe a transformer returned an array). "
+            "Either make the pipeline keep names: "
+            "ColumnTransformer(..., verbose_feature_names_out=False)"
+            f'.set_output(transform="pandas") with the {kind} column under "passthrough"'
+        )
+    elif getattr(X.columns, "nlevels", 1) > 1:
+        fault = (
+            "names no column of X, which has columns of several levels. Join the levels: "
+            'X.columns = ["_".join(map(str, c)) for c in X.columns]'
+        )
+    elif column not in names:
+        fault = (
+            f"is not a column of X, which has {_shorten(names)}. Inside a ColumnTransformer pass "
+            'the column through under its own name: set_output(transform="pandas"), '
+            f'verbose_feature_names_out=False, and ("{kind}s", "passthrough", '
+            f"[{safe_repr(column)}]), which "
+            f"public_preprocessor(..., passthrough=[{safe_repr(column)}]) does"
+        )
+    elif names.count(column) > 1:
+        fault = f"is the name of {names.count(column)} columns of X. Name each column once"
+    else:
+        return names.index(column)
+    raise ValueError(f"{value} {fault}; or give the {kind}s as fit(..., {keyword}=...).")
+
+
+def _names(X: Any) -> list[Any]:
+    return [str(c) if isinstance(c, str) else c for c in getattr(X, "columns", [])]
+
+
+def _names_of(sensitive_features: Any) -> list[str]:
+    """Return the names of the columns of sensitive features or labels, as far as they have any."""
+    if isinstance(sensitive_features, Mapping):
+        return list(map(str, sensitive_features))
+    table = in_pandas(sensitive_features)
+    if isinstance(table, pd.Series):
+        return [] if table.name is None else [str(table.name)]
+    return list(map(str, table.columns)) if isinstance(table, pd.DataFrame) else []
+
+
+def variables_of(y: Any, X: Any, group_col: Any, sensitive_features: Any) -> tuple[str, ...]:
+    """Return the names of the target and of the columns of the groups, "" where there is none."""
+    (target, *_), groups = _names_of(y) or [""], _names_of(sensitive_features)
+    if columns := as_columns(group_col):
+        names = _names(X) or [""] * X.shape[1]
+        groups = [target or TARGET if c == TARGET else names[position(X, c)] for c in columns]
+    return tuple(str(name)[:MAX_NAME] for name in (target, *groups))
+
+
 def group_names(levels: Iterable[Any]) -> list[str]:
     """Return the names of groups in keys and columns, no two of them alike.
 
-    Values of intersections are joined by commas. A value that looks like another of its column, as
+    Values of intersections are joined by commas.  A value that looks like another of its column, as
     "1" beside 1, or that has a comma inside an intersection, is in quotes.
+    """
+    return [", ".join(parts) for parts in _parts(levels)]
+
+
+def named(values: Iterable[Any], variables: Sequence[str] = ()) -> list[str]:
+    """Return groups or classes for readers, with the names of their variables as far as known.
 
     Examples
     --------
-    >>> group_names(["F", 1, "1"]), group_names([("F", "x, y"), ("F, x", "y")])
-    (['F', '1', "'1'"], ["F, 'x, y'", "'F, x', y"])
+    >>> named(["no", "yes"], ["deny"]), named([("F", ""), ("M", "A")], ["sex", "race"]), named([1])
+    (['deny = no', 'deny = yes'], ['sex = F, race = (missing)', 'sex = M, race = A'], ['1'])
     """
-    return [", ".join(parts) for parts in _parts(levels)]
+    return [joined(parts, variables) for parts in _parts(values)]
+
+
+def joined(parts: Sequence[str], variables: Sequence[str]) -> str:
+    """Return one group for readers, of the texts of its values."""
+    known = variables if len(variables) == len(parts) else [""] * len(parts)
+    texts = [text if text.strip() else "(missing)" for text in parts]
+    return ", ".join(f"{n} = {t}" if n else t for n, t in zip(known, texts, strict=True))
+
+
+def apart(names: Iterable[Any], reserved: Sequence[str]) -> list[Any]:
+    """Return names of groups, in quotes where the package has ``reserved`` them."""
+    return [f"'{n}'" if isinstance(n, str) and n.strip("'") in reserved else n for n in names]
+
+
+def within_columns(
+    levels: Iterable[Any], sensitive_features: Any, reserved: Sequence[str] = ()
+) -> dict[str, dict[str, list[Any]]]:
+    """Return the groups of each column, if levels are intersections of several.
+
+    Each name of a column maps to ``groups``, their names, none of which is ``reserved``, and
+    ``of``, the position of each intersection among them.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"sex": ["F"], "race": ["A"]})
+    >>> within_columns([("F", "A"), ("F", "B")], table)["sex"], within_columns(["F"], ["F"])
+    ({'groups': ['F'], 'of': [0, 0]}, {})
+    """
+    levels = list(levels)
+    if not levels or not all(isinstance(level, tuple) for level in levels):
+        return {}
+    names = _names_of(sensitive_features)
+    if len(set(names)) != len(levels[0]):
+        names = [f"column {at}" for at in range(len(levels[0]))]
+    columns = {}
+    for name, values in zip(names, zip(*levels, strict=True), strict=True):
+        of, groups = pd.factorize(_array(_texts(values, "\0")))
+        columns[name] = {"groups": apart(groups, reserved), "of": of.tolist()}
+    return columns
 
 
 def _parts(levels: Iterable[Any]) -> list[tuple[str, ...]]:
@@ -145,418 +469,3 @@ def _look(text: str) -> str:
     """Return a text but for spaces, decimals of whole numbers and forms of letters."""
     text = "".join(c for c in text if unicodedata.category(c) != "Cf")
     return " ".join(unicodedata.normalize("NFKC", text).split()).removesuffix(".0")
-
-
-def apart(names: Iterable[Any], reserved: Sequence[str]) -> list[Any]:
-    """Return names of groups, in quotes where the package has ``reserved`` them."""
-    return [f"'{n}'" if isinstance(n, str) and n.strip("'") in reserved else n for n in names]
-
-
-def named(values: Iterable[Any], variables: Sequence[str] = ()) -> list[str]:
-    """Return groups or classes for readers, with the names of their variables as far as known.
-
-    Examples
-    --------
-    >>> named(["no", "yes"], ["deny"]), named([("F", ""), ("M", "A")], ["sex", "race"]), named([1])
-    (['deny = no', 'deny = yes'], ['sex = F, race = (missing)', 'sex = M, race = A'], ['1'])
-    """
-    return [joined(parts, variables) for parts in _parts(values)]
-
-
-def joined(parts: Sequence[str], variables: Sequence[str]) -> str:
-    """Return one group for readers, of the texts of its values."""
-    known = variables if len(variables) == len(parts) else [""] * len(parts)
-    texts = [text if text.strip() else "(missing)" for text in parts]
-    return ", ".join(f"{n} = {t}" if n else t for n, t in zip(known, texts, strict=True))
-
-
-def variables_of(y: Any, X: Any, group_col: Any, sensitive_features: Any) -> tuple[str, ...]:
-    """Return the names of the target and of the columns of the groups, "" where there is none."""
-    target, *groups = _names_of(y)[:1] or [""], *_names_of(sensitive_features)
-    if as_columns(group_col):
-        names, at = _names(X) or [""] * X.shape[1], iter(positions(X, group_col))
-        groups = [
-            target[0] or TARGET if c == TARGET else names[next(at)] for c in as_columns(group_col)
-        ]
-    return tuple(str(name)[:_LONGEST_NAME] for name in (*target, *groups))
-
-
-def as_columns(group_col: Any) -> list[Any]:
-    """Return ``group_col`` as a list of column names or indices; None is no column."""
-    if isinstance(group_col, Groups):
-        group_col = group_col.columns
-    if group_col is None:
-        return []
-    columns = list(group_col) if isinstance(group_col, (list, tuple)) else [group_col]
-    wanted = "group_col must be a column name, a column index, 'target' or a list of these"
-    if not columns:
-        raise ValueError(f"{wanted}, got {safe_repr(group_col)}. Use None for no groups.")
-    for column in columns:
-        if not isinstance(column, str) and not is_integer(column):
-            raise TypeError(f"{wanted}, got {safe_repr(group_col)}.")
-    columns = [str.__str__(c) if isinstance(c, str) else int(c) for c in columns]
-    if len(set(columns)) != len(columns):
-        raise ValueError(f"group_col names a column twice: {safe_repr(group_col)}. Name each once.")
-    return columns
-
-
-def positions(X: Any, group_col: Any) -> list[int]:
-    """Return the positions in X of the group columns that X has to hold."""
-    columns = [c for c in as_columns(group_col) if c != TARGET]
-    if TARGET in as_columns(group_col) and TARGET in _names(X):
-        raise ValueError(
-            "group_col='target' means the class labels, but X has a column named 'target'. "
-            "Rename the column."
-        )
-    found = [position(X, column) for column in columns]
-    if len(set(found)) != len(found):
-        raise ValueError(f"group_col names a column twice: {safe_repr(group_col)}. Name each once.")
-    return found
-
-
-def position(X: Any, column: str | int, name: str = "group_col") -> int:
-    """Return the position in X of a column that the parameter ``name`` names."""
-    n_columns, names = X.shape[1], _names(X)
-    kind, keyword = _KINDS[name]
-    given = f"{name}={safe_repr(column)}"
-    if isinstance(column, str):
-        if not hasattr(X, "columns"):
-            raise ValueError(
-                f"{given} names a column, but X is not a DataFrame (maybe a transformer returned "
-                "an array). Either make the pipeline keep names: "
-                "ColumnTransformer(..., verbose_feature_names_out=False)"
-                f'.set_output(transform="pandas") with the {kind} column under "passthrough"; or '
-                f"give the {kind}s as fit(..., {keyword}=...)."
-            )
-        if getattr(X.columns, "nlevels", 1) > 1:
-            raise ValueError(
-                f"X has columns of several levels, of which {name} names none. Join the levels: "
-                'X.columns = ["_".join(map(str, c)) for c in X.columns]; or give the '
-                f"{kind}s as fit(..., {keyword}=...)."
-            )
-        if column not in names:
-            raise ValueError(
-                f"{given} is not a column of X, which has {_shorten(names)}. "
-                "Inside a ColumnTransformer pass the column through under its own name: "
-                'set_output(transform="pandas"), verbose_feature_names_out=False, and '
-                f'("{kind}s", "passthrough", [{safe_repr(column)}]), which '
-                f"public_preprocessor(..., passthrough=[{safe_repr(column)}]) does; or give the "
-                f"{kind}s as fit(..., {keyword}=...)."
-            )
-        if names.count(column) > 1:
-            raise ValueError(
-                f"{given} is the name of {names.count(column)} columns of X. "
-                f"Name each column once, or give the {kind}s as fit(..., {keyword}=...)."
-            )
-        return names.index(column)
-    if not -n_columns <= column < n_columns:
-        raise ValueError(f"{given} is out of range for X with {n_columns} columns.")
-    at: int = column % n_columns
-    return at
-
-
-def _names(X: Any) -> list[Any]:
-    return [str(c) if isinstance(c, str) else c for c in getattr(X, "columns", [])]
-
-
-def encode(
-    X: Any, y: np.ndarray, *, group_col: Any, sensitive_features: Any, levels: Any = None
-) -> GroupCodes:
-    """Return the groups of the rows of X.
-
-    Parameters
-    ----------
-    X : DataFrame or array of shape (n_samples, n_features, ...)
-        The table, which holds the columns that ``group_col`` names.
-    y : ndarray of shape (n_samples,)
-        Class labels, the groups where ``group_col`` is "target".
-    group_col : as in DPFairClassifier
-        Columns of the groups, and the declared groups.
-    sensitive_features : array, Series, DataFrame or None
-        The groups, one column or several, in place of columns.
-    levels : list or None, default=None
-        All groups, in place of those that ``group_col`` declares.
-
-    Returns
-    -------
-    GroupCodes
-        Codes and levels of all rows.
-
-    Raises
-    ------
-    ValueError
-        If both sources are given, groups are missing or undeclared, or there is only one.
-    """
-    named = Groups.of(group_col)
-    group_col, levels = named.columns, named.levels if levels is None else levels
-    if group_col is not None and sensitive_features is not None:
-        raise ValueError("Give groups by group_col or by sensitive_features, not by both.")
-    table = _group_table(in_pandas(X), y, group_col, in_pandas(sensitive_features))
-    if table is None:
-        if levels is not None:
-            raise ValueError(
-                "Groups(levels=...) declares levels, but no groups are given. Pass fit(..., "
-                "sensitive_features=...), or name their columns."
-            )
-        return GroupCodes(np.zeros(len(y), dtype=np.int64), None, True)
-    if len(table) != len(y):
-        raise ValueError(f"sensitive_features has {len(table)} rows, but y has {len(y)}.")
-    source = "sensitive_features" if group_col is None else "group_col"
-    found = _coded(table, levels, source)
-    n_groups = found.n_groups if found.declared else len(np.unique(found.code))
-    if n_groups < 2:
-        raise ValueError(
-            f"{source} puts all rows in one group, so there is nothing to compare. Choose a "
-            "column with two groups or more, or leave the groups out."
-        )
-    return found
-
-
-def _names_of(sensitive_features: Any) -> list[str]:
-    if isinstance(sensitive_features, Mapping):
-        return list(map(str, sensitive_features))
-    table = in_pandas(sensitive_features)
-    if isinstance(table, pd.Series):
-        return [] if table.name is None else [str(table.name)]
-    return list(map(str, table.columns)) if isinstance(table, pd.DataFrame) else []
-
-
-def within_columns(
-    levels: Iterable[Any], sensitive_features: Any, reserved: Sequence[str] = ()
-) -> dict[str, dict[str, list[Any]]]:
-    """Return the groups of each column, if levels are intersections of several.
-
-    Each name of a column maps to ``groups``, their names, none of which is ``reserved``, and
-    ``of``, the position of each intersection among them.
-
-    Examples
-    --------
-    >>> table = pd.DataFrame({"sex": ["F"], "race": ["A"]})
-    >>> within_columns([("F", "A"), ("F", "B")], table)["sex"]
-    {'groups': ['F'], 'of': [0, 0]}
-    >>> within_columns(["F", "M"], ["F", "M"])
-    {}
-    """
-    levels = list(levels)
-    if not levels or not all(isinstance(level, tuple) for level in levels):
-        return {}
-    names = _names_of(sensitive_features)
-    if len(set(names)) != len(levels[0]):
-        names = [f"column {at}" for at in range(len(levels[0]))]
-    found: dict[str, dict[str, list[Any]]] = {}
-    for at, values in enumerate(zip(*levels, strict=True)):
-        texts = _texts(values, "\0")
-        groups = list(dict.fromkeys(texts))
-        of = [groups.index(text) for text in texts]
-        found[names[at]] = {"groups": apart(groups, reserved), "of": of}
-    return found
-
-
-def encode_features(
-    sensitive_features: Any, n_samples: int, groups: Sequence[Any] | None = None
-) -> GroupCodes:
-    """Return the groups of records that are measured: those declared, or those that occur.
-
-    Unlike `encode`, one group is enough, and intersections without a record are left out unless
-    they are declared.
-
-    Parameters
-    ----------
-    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), or dict
-        The groups; several columns, or the arrays of a dict, make intersections.
-    n_samples : int
-        Number of records.
-    groups : list or None, default=None
-        All groups there may be; None means those that occur, in sorted order.
-
-    Returns
-    -------
-    GroupCodes
-
-    Raises
-    ------
-    ValueError
-        If lengths differ, values are missing or undeclared, or there are more than 10,000 groups.
-
-    Examples
-    --------
-    >>> found = encode_features(["F", "M", "F"], 3, groups=["M", "F", "X"])
-    >>> found.code.tolist(), found.levels.tolist()
-    ([1, 0, 1], ['M', 'F', 'X'])
-    """
-    name = "sensitive_features"
-    if sensitive_features is None:
-        raise ValueError(
-            f"{name} must hold one group for each record, got None. Pass the column itself, such "
-            "as X['sex']."
-        )
-    if isinstance(sensitive_features, Mapping):
-        with error_context_without_data(name, "must hold one group for each record"):
-            columns = {k: _as_they_are(_array(v)) for k, v in sensitive_features.items()}
-            sensitive_features = pd.DataFrame(columns)
-    table = _frame(in_pandas(sensitive_features))
-    if len(table) != n_samples:
-        raise ValueError(
-            f"{name} must have one entry for each of the {n_samples} records of y_true, got "
-            f"{len(table)}."
-        )
-    found = _coded(table, groups, name)
-    if groups is not None:
-        return found
-    assert found.levels is not None
-    occurring, code = np.unique(found.code, return_inverse=True)
-    return GroupCodes(code.astype(np.int64), found.levels[occurring], False)
-
-
-def _group_table(
-    X: Any, y: np.ndarray, group_col: Any, sensitive_features: Any
-) -> pd.DataFrame | None:
-    if sensitive_features is not None:
-        return _frame(sensitive_features)
-    if group_col is None:
-        return None
-    found = iter(positions(X, group_col))
-    columns = {}
-    for column in as_columns(group_col):
-        if column == TARGET:
-            columns[column] = np.asarray(y)
-        else:
-            at = next(found)
-            values = X.iloc[:, at] if hasattr(X, "iloc") else np.asarray(X)[:, at]
-            columns[column] = np.asarray(values)
-    return pd.DataFrame({name: _as_they_are(values) for name, values in columns.items()})
-
-
-def _frame(values: Any) -> pd.DataFrame:
-    """Return sensitive features as a table of one column or more."""
-    if isinstance(values, pd.Series):
-        return values.to_frame()
-    if isinstance(values, pd.DataFrame):
-        frame = values
-    else:
-        values = _array(values)
-        if values.ndim == 0:
-            raise ValueError(
-                "sensitive_features must hold one group for each row, got a single "
-                f"{outline(values.item())}. Give the column itself, or a DataFrame of several; to "
-                "name a column of X, set group_col=."
-            )
-        if values.ndim > 2:
-            raise ValueError(
-                "sensitive_features must have one or two dimensions, got shape "
-                f"{values.shape}. Give one column for each attribute."
-            )
-        frame = pd.DataFrame(values, dtype=object if values.dtype.kind in "OUT" else None)
-    if frame.shape[1] == 0:
-        raise ValueError("sensitive_features has no columns. Leave it None for no groups.")
-    return frame
-
-
-def _array(values: Any) -> np.ndarray:
-    """Return one or several columns as an array, in which missing values stay what they are."""
-    refuse_masked("sensitive_features", values)
-    with error_context_without_data("sensitive_features", "must hold one group for each row"):
-        # numpy would turn NaN and None beside texts to texts
-        apart = not hasattr(values, "dtype") and isinstance(values, (list, tuple))
-        return np.asarray(values, dtype=object if apart else None)
-
-
-def _as_they_are(values: np.ndarray) -> pd.Series:
-    """Return a column whose texts pandas does not rewrite, which fails for half characters."""
-    return pd.Series(values, dtype=object if values.dtype.kind in "OUT" else None)
-
-
-def _coded(table: pd.DataFrame, groups: Any, source: str) -> GroupCodes:
-    values = [table.iloc[:, i].to_numpy(dtype=object) for i in range(table.shape[1])]
-    rows = values[0] if len(values) == 1 else _tuples(zip(*values, strict=True))
-    missing = np.logical_or.reduce([np.asarray(pd.isna(v)) for v in values])
-    if groups is None:
-        if missing.any():
-            raise ValueError(
-                f"{source} has missing values. Give them a level of their own, for instance "
-                "fillna('unknown'), or declare one: groups=[..., None] (levels= of Groups)."
-            )
-        with error_context_without_data(source, "has values that cannot name groups"):
-            found = [_sorted_unique(v) for v in values]
-        levels = _crossed(found, source)
-    else:
-        levels = _declared(groups, len(values))
-    with error_context_without_data(source, "has values that cannot name groups"):
-        code = _codes_of(rows, levels)
-    if (code < 0).any():
-        remedy = "Declare every group, spelt as in the data."
-        if missing[code < 0].all():
-            remedy = "Missing values need a level too: add None to groups, or fill them."
-        raise ValueError(
-            f"{source} has values outside groups= (levels= of Groups), which must list them "
-            f"all. {remedy}"
-        )
-    return GroupCodes(code.astype(np.int64), levels, groups is not None)
-
-
-def _codes_of(rows: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """Return the position of each row in ``levels``, -1 for none."""
-    position = {_key(level): i for i, level in enumerate(levels)}
-    each, distinct = pd.factorize(rows, use_na_sentinel=False)
-    codes = np.array([position.get(_key(v), -1) for v in distinct], dtype=np.int64)
-    found: np.ndarray = codes[np.asarray(each)]
-    return found
-
-
-def _crossed(levels: list[np.ndarray], source: str) -> np.ndarray:
-    if prod(map(len, levels)) > _MOST_GROUPS:
-        raise ValueError(
-            f"{source} makes more than {_MOST_GROUPS} groups. Choose columns of few values, cut "
-            "numbers into ranges, or declare the intersections by groups= (levels= of Groups)."
-        )
-    return levels[0] if len(levels) == 1 else _tuples(product(*levels))
-
-
-def _sorted_unique(values: np.ndarray) -> np.ndarray:
-    unique = list(dict.fromkeys(values))
-    try:
-        unique.sort()
-    except TypeError:
-        unique.sort(key=lambda v: (type(v).__name__, str(v)))
-    return _objects(unique)
-
-
-def _declared(groups: Any, n_columns: int) -> np.ndarray:
-    levels = listed("groups", groups, "the groups")
-    if n_columns > 1:
-        if not all(isinstance(v, (tuple, list)) and len(v) == n_columns for v in levels):
-            raise ValueError(
-                f"groups must be tuples of {n_columns} values, one per group column, "
-                f"got {_shorten(levels)}."
-            )
-        levels = [tuple(v) for v in levels]
-    with error_context("groups", "has values that cannot name groups"):
-        distinct = {_key(v) for v in levels}
-    if not levels:
-        raise ValueError("groups must name at least one group, got none.")
-    if len(distinct) != len(levels):
-        raise ValueError("groups names a level twice. Name each once.")
-    return _objects(levels)
-
-
-def _key(value: Any) -> Any:
-    """Return a hashable stand-in, equal for all kinds of missing values and of numbers."""
-    if isinstance(value, tuple):
-        return tuple(_key(v) for v in value)
-    missing = pd.isna(value)
-    return "\0missing" if isinstance(missing, bool) and missing else value
-
-
-def _tuples(rows: Iterable[tuple[Any, ...]]) -> np.ndarray:
-    return _objects(list(rows))
-
-
-def _objects(values: Sequence[Any]) -> np.ndarray:
-    out = np.empty(len(values), dtype=object)
-    out[:] = values
-    return out
-
-
-def _shorten(values: Sequence[Any], limit: int = 12) -> str:
-    some = ", ".join(safe_repr(v) for v in values[:limit])
-    return f"[{some}{', ...' if len(values) > limit else ''}]"
