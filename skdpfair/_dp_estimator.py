@@ -16,7 +16,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from skdpfair import release
 from skdpfair._validate import is_auto
 from skdpfair.augmentations import Views
 from skdpfair.engine.memory import used_device
@@ -32,6 +31,9 @@ from skdpfair.networks import MLP, Factory, network_of
 from skdpfair.preprocessing._schema import encoded
 from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy.statement import UNITS
+from skdpfair.release._facts import packed, unpacked
+from skdpfair.release._read_statement import statement
+from skdpfair.release._release import export_onnx, release, save_release
 from skdpfair.training import defaults, pictures, sklearn_callbacks
 from skdpfair.training.callbacks import recorders
 from skdpfair.training.plan import plan as make_plan
@@ -195,16 +197,18 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             If the estimator was not fitted.
         """
         check_is_fitted(self, "privacy_")
-        said: dict[str, Any] = release.statement(self.privacy_)
-        return said
+        stated: dict[str, Any] = statement(self.privacy_)
+        return stated
 
-    def release(self) -> Any:
+    def release(self) -> Self:
         """Return a copy with weights and public facts only.
 
         Returns
         -------
         estimator
-            A fitted copy that can predict, see :func:`skdpfair.release.release`.
+            A fitted copy that can predict. It keeps the parameters, except those that may hold
+            records, seeds or code: ``callbacks``, ``validation_data``, ``random_state``,
+            ``keep_reference``, and a custom ``attack`` or ``optimizer``.
 
         Raises
         ------
@@ -212,27 +216,54 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             If the estimator was not fitted.
         ValueError
             If the estimator still holds diagnostics.
+        TypeError
+            If a class or group has a type that cannot be stored in a file.
+
+        Warns
+        -----
+        PrivacyLeakWarning
+            If the weights are not private.
+        InsecureSeedWarning
+            If the noise of the weights was seeded.
         """
-        return release.release(self)
+        copy: Self = release(self)
+        return copy
 
     def save_release(self, path: str | PathLike[str], *, schema: Any = None) -> None:
-        """Write weights and public facts to one file, for :func:`skdpfair.load_release`.
+        """Write weights and public facts to one safetensors file, for `skdpfair.load_release`.
 
         Parameters
         ----------
         path : str or path-like
-            The file to write; replaced if it exists.
+            The file; an existing file is replaced once the new one is complete.
         schema : TableSchema, optional
-            Public description of the columns, see :func:`skdpfair.release.save_release`.
+            The public facts from which the features were computed.
+            :func:`skdpfair.release.schema_of` reads them, and ``skdpfair predict`` uses them to
+            take raw tables. The file holds the number of intervals that gives the features of the
+            fit, even if ``n_intervals="auto"``. None keeps that of a file from which the estimator
+            was loaded. None for a regressor: a schema describes classes.
 
         Raises
         ------
-        NotFittedError
-            If the estimator was not fitted.
-        ValueError
-            If the estimator still holds diagnostics.
+        ImportError
+            If the extra ``release`` is not installed.
+        NotFittedError, ValueError, TypeError
+            As in :meth:`release`, or if ``schema`` does not give the features of the fit.
+
+        Warns
+        -----
+        PrivacyLeakWarning, InsecureSeedWarning
+            As in :meth:`release`.
+
+        Notes
+        -----
+        The same estimator gives the same bytes. The file holds the day of the fit, in UTC, and the
+        names of the fits in a `PrivacyLedger`, which are random. The metadata entry ``skdpfair`` is
+        JSON: format version, version of skdpfair, SHA-256 of the rest (which detects damage, not
+        forgery), the privacy statement, and the facts that :func:`skdpfair.load_release` needs. The
+        file holds no pickle and no code.
         """
-        release.save_release(self, path, schema=schema)
+        save_release(self, path, schema)
 
     def export_onnx(self, path: str | PathLike[str]) -> None:
         """Write the model for ONNX Runtime.
@@ -240,16 +271,30 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
         Parameters
         ----------
         path : str or path-like
-            The file to write, see :func:`skdpfair.release.export_onnx`.
+            The file.
 
         Raises
         ------
-        NotFittedError
-            If the estimator was not fitted.
-        ValueError
-            If the estimator still holds diagnostics.
+        ImportError
+            If the extra ``onnx`` is not installed.
+        NotFittedError, ValueError, TypeError
+            As in :meth:`release`, or if a custom module has no ONNX form.
+
+        Warns
+        -----
+        PrivacyLeakWarning, InsecureSeedWarning
+            As in :meth:`release`.
+
+        Notes
+        -----
+        The input ``features``, float32 (batch, ...), has the columns of X in the order of the fit,
+        without the group columns.  The outputs are ``logits`` and ``probabilities`` (batch,
+        n_classes), float32, and ``label`` (batch,), strings or int64 (0 and 1 for False and True).
+        ``metadata_props`` holds ``privacy_statement``, ``feature_names`` and ``classes`` as JSON.
+        Of a regressor, the output is ``prediction`` (batch,), float32, and ``metadata_props`` holds
+        ``y_range`` instead of ``classes``.
         """
-        release.export_onnx(self, path)
+        export_onnx(self, path)
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters of the estimator and of its method.
@@ -354,11 +399,11 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for a pickle: weights and public facts, nothing of training."""
-        state: dict[str, Any] = release.packed(super().__getstate__())
+        state: dict[str, Any] = packed(super().__getstate__())
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(release.unpacked(state))
+        super().__setstate__(unpacked(state))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

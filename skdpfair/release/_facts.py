@@ -191,23 +191,6 @@ def packed(state):
 
     Values that are neither stay as they are, such as a class of the user's. Without them the state
     holds strings and arrays only, and a reader has one type to trust: the classifier's.
-
-    Parameters
-    ----------
-    state : dict
-        The attributes of a classifier, fitted or not.
-
-    Returns
-    -------
-    dict
-        Without records, seeds, callbacks and diagnostics.
-
-    Examples
-    --------
-    >>> from skdpfair import DPFairClassifier
-    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, module="logistic", max_steps=5)
-    >>> sorted(packed(vars(clf.fit([[0.0], [1.0]] * 1500, [0, 1] * 1500))))
-    ['_facts', '_weights']
     """
     if "net_" not in state:  # not fitted
         return state
@@ -232,26 +215,7 @@ def _is_foreign(method):
 
 
 def unpacked(state):
-    """Return the attributes of a classifier from a pickled state, with a net that only predicts.
-
-    Parameters
-    ----------
-    state : dict
-        As :func:`packed` returns it.
-
-    Returns
-    -------
-    dict
-        The attributes of a classifier.
-
-    Examples
-    --------
-    >>> from skdpfair import DPFairClassifier
-    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, module="logistic", max_steps=5)
-    >>> state = unpacked(packed(vars(clf.fit([[0.0], [1.0]] * 1500, [0, 1] * 1500))))
-    >>> state["privacy_"] == clf.privacy_, type(state["net_"]).__name__
-    (True, 'InferenceNet')
-    """
+    """Return the attributes of a classifier from what `packed` made of them."""
     if FACTS_KEY not in state:
         return state
     state = dict(state)

@@ -14,26 +14,7 @@ _STATED = ("epsilon", "delta", "adjacency", "is_private", "seeded")
 
 
 def statement(privacy):
-    """Return a privacy report as a dict of plain JSON types.
-
-    Parameters
-    ----------
-    privacy : PrivacyReport
-        Of a fit, ``clf.privacy_``.
-
-    Returns
-    -------
-    dict
-        Its fields; infinity is the text "inf".
-
-    Examples
-    --------
-    >>> from skdpfair import DPFairClassifier
-    >>> clf = DPFairClassifier(epsilon=None, module="logistic", max_steps=5)
-    >>> report = clf.fit([[0.0], [1.0]] * 1500, [0, 1] * 1500).privacy_
-    >>> report.epsilon, statement(report)["epsilon"]
-    (inf, 'inf')
-    """
+    """Return the fields of a privacy report in plain JSON types; infinity is the text "inf"."""
     return json.loads(json.dumps(privacy.to_dict(), default=encode))
 
 
@@ -50,7 +31,7 @@ def read_statement(path):
     Returns
     -------
     dict
-        As :func:`statement` returns it, in plain JSON types, with one more entry: ``release`` is a
+        The fields of the privacy report in plain JSON types, with one more entry: ``release`` is a
         dict of ``estimator`` (name of the class), ``n_weights``, ``skdpfair_version``,
         ``format_version``, ``sha256`` (of facts and weights), ``file_sha256`` (of the file, as
         sha256sum prints it), ``n_bytes``, ``trained`` (day of the last fit, in UTC) and
@@ -76,8 +57,8 @@ def read_statement(path):
     >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, module="logistic", max_steps=5)
     >>> path = tempfile.mkdtemp() + "/model.safetensors"
     >>> clf.fit([[0.0], [1.0]] * 1500, [0, 1] * 1500).save_release(path)
-    >>> said = read_statement(path)
-    >>> said["epsilon"] <= 3.0, said["delta"], said["release"]["estimator"]
+    >>> stated = read_statement(path)
+    >>> stated["epsilon"] <= 3.0, stated["delta"], stated["release"]["estimator"]
     (True, 1e-05, 'DPFairClassifier')
     """
     privacy, content = read_report(path)

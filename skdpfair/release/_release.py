@@ -18,97 +18,16 @@ from skdpfair.release._read_statement import CLASSIFIER, REGRESSOR
 
 
 def release(estimator):
-    """Return a copy of a fitted estimator that holds weights and public facts only.
-
-    Parameters
-    ----------
-    estimator : DPFairClassifier or DPFairRegressor
-        The fitted estimator.
-
-    Returns
-    -------
-    DPFairClassifier or DPFairRegressor
-        An estimator that predicts. It keeps the parameters, except those that may hold records,
-        seeds or code: ``callbacks``, ``validation_data``, ``random_state``, ``keep_reference``,
-        ``diagnostics``, and a custom ``attack`` or ``optimizer``.
-
-    Raises
-    ------
-    ValueError
-        If the classifier still holds diagnostics.
-    TypeError
-        If a class or group has a type that cannot be stored in a file.
-
-    Warns
-    -----
-    PrivacyLeakWarning
-        If the weights are not private.
-    InsecureSeedWarning
-        If the noise of the weights was seeded.
-
-    Examples
-    --------
-    >>> from skdpfair import DPFairClassifier
-    >>> from skdpfair.datasets import make_two_groups
-    >>> data = make_two_groups(2000, random_state=0)
-    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=20, keep_reference=True)
-    >>> released = clf.fit(data.data, data.target).release()
-    >>> hasattr(clf, "reference_"), hasattr(released, "reference_")
-    (True, False)
-    """
-    _check_trained(estimator)
+    """Return a copy of a fitted estimator that holds weights and public facts only."""
+    check_is_fitted(estimator, "net_")
     factory = estimator.net_.module
     facts, weights = facts_of(estimator)
     return rebuilt(type(estimator), facts, weights, _if_custom(facts, factory))
 
 
-def save_release(estimator, path, *, schema=None):
-    """Write a fitted estimator to one safetensors file, which `load_release` reads.
-
-    Parameters
-    ----------
-    estimator : DPFairClassifier or DPFairRegressor
-        The fitted estimator.
-    path : str or Path
-        The file; an existing file is replaced once the new one is complete.
-    schema : TableSchema or None, default=None
-        The public facts from which the features were computed. `schema_of` reads them, and
-        ``skdpfair predict`` uses them to take raw tables. The file holds the number of
-        intervals that gives the features of the fit, even if ``n_intervals="auto"``. None keeps
-        that of a file from which the estimator was loaded. None for a regressor: a schema describes
-        classes.
-
-    Raises
-    ------
-    ImportError
-        If the extra ``release`` is not installed.
-    ValueError, TypeError
-        As in :func:`release`, or if ``schema`` does not give the features of the fit.
-
-    Warns
-    -----
-    PrivacyLeakWarning, InsecureSeedWarning
-        As in :func:`release`.
-
-    Notes
-    -----
-    The same classifier gives the same bytes. The file holds the day of the fit, in UTC, and the
-    names of the fits in a `PrivacyLedger`, which are random. The metadata entry ``skdpfair`` is
-    JSON: format version, version of skdpfair, SHA-256 of the rest (which detects damage, not
-    forgery), the privacy statement, and the facts that :func:`load_release` needs. The file holds
-    no pickle and no code.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from skdpfair import DPFairClassifier
-    >>> from skdpfair.audit import verify_release
-    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, module="logistic", max_steps=5)
-    >>> path = tempfile.mkdtemp() + "/model.safetensors"
-    >>> save_release(clf.fit([[0.0], [1.0]] * 1500, [0, 1] * 1500), path)
-    >>> verify_release(path)
-    """
-    _check_trained(estimator)
+def save_release(estimator, path, schema=None) -> None:
+    """Write a fitted estimator to one safetensors file; the same one gives the same bytes."""
+    check_is_fitted(estimator, "net_")
     schema = _checked(schema, estimator)
     facts, weights = facts_of(estimator)
     extra = {"skdpfair_version": _package().__version__}
@@ -229,64 +148,13 @@ def loaded(path, module=None):
         ) from error
 
 
-def export_onnx(estimator, path):
-    """Write a fitted estimator to an ONNX file that maps features to predictions.
-
-    Parameters
-    ----------
-    estimator : DPFairClassifier or DPFairRegressor
-        The fitted estimator.
-    path : str or Path
-        The file.
-
-    Raises
-    ------
-    ImportError
-        If the extra ``onnx`` is not installed.
-    ValueError, TypeError
-        As in :func:`release`, or if a custom module has no ONNX form.
-
-    Warns
-    -----
-    PrivacyLeakWarning, InsecureSeedWarning
-        As in :func:`release`.
-
-    Notes
-    -----
-    The input ``features``, float32 (batch, ...), has the columns of X in the order of the fit,
-    without the group columns.  The outputs are ``logits`` and ``probabilities`` (batch,
-    n_classes), float32, and ``label`` (batch,), strings or int64 (0 and 1 for False and True).
-    ``metadata_props`` holds ``privacy_statement``, ``feature_names`` and ``classes`` as JSON.
-    Of a regressor, the output is ``prediction`` (batch,), float32, and ``metadata_props`` holds
-    ``y_range`` instead of ``classes``.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from onnxruntime import InferenceSession
-    >>> from skdpfair import DPFairClassifier
-    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, module="logistic", max_steps=5)
-    >>> path = tempfile.mkdtemp() + "/model.onnx"
-    >>> export_onnx(clf.fit([[0.0], [1.0]] * 1500, ["no", "yes"] * 1500), path)
-    >>> [output.name for output in InferenceSession(path).get_outputs()]
-    ['logits', 'probabilities', 'label']
-    """
-    _check_trained(estimator)
+def export_onnx(estimator, path) -> None:
+    """Write a fitted estimator to an ONNX file that maps features to predictions."""
+    check_is_fitted(estimator, "net_")
     facts, weights = facts_of(estimator)
     copy = rebuilt(type(estimator), facts, weights, _if_custom(facts, estimator.net_.module))
     content = _onnx.content(copy, facts["privacy_statement"], _package().__version__)
     replace_file(path, content)
-
-
-def _check_trained(estimator):
-    """Raise if an estimator has no weights, or holds those of another, as a pipeline does."""
-    if not hasattr(type(estimator), "save_release"):
-        raise TypeError(
-            "estimator must be a fitted DPFairClassifier or DPFairRegressor, got a "
-            f"{type(estimator).__name__}. Pass the one inside, such as model[-1] of a pipeline; "
-            "save_release(schema=...) stores how the features are made."
-        )
-    check_is_fitted(estimator, "net_")
 
 
 def _checked(schema, estimator):

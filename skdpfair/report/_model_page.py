@@ -42,7 +42,6 @@ from skdpfair.privacy.statement import (
     SEVERAL_RECORDS,
     rounded_up,
 )
-from skdpfair.release import release
 from skdpfair.release._closed_list import (
     MAX_LEVELS,
     is_features,
@@ -375,7 +374,7 @@ def model_card(
             "X and released_table must not both be given: the card has one group table."
         )
     table, names = _tested(model, classifier, X, y, sensitive_features, measures)
-    card = _card(release(classifier))
+    card = _card(classifier.release())
     privacy = classifier.privacy_
     protected = PROTECTED[privacy.unit].replace("record", "training record")
     if of_person := _of_person(privacy):

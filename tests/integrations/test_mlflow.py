@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skdpfair import DPFairClassifier
-from skdpfair.release import load_release, release, save_release
+from skdpfair.release import load_release
 from skdpfair.report import model_card
 
 with warnings.catch_warnings():  # of type hints of its own
@@ -52,7 +52,7 @@ def fitted(two_groups):
 
 def test_a_release_is_logged_with_its_statement_and_card_and_loaded(store, fitted):
     clf, X = fitted
-    save_release(clf, store / "model.safetensors")
+    clf.save_release(store / "model.safetensors")
     with mlflow.start_run() as run:
         mlflow.log_metric("epsilon", clf.privacy_.epsilon)
         mlflow.set_tag("delta", clf.privacy_.delta)
@@ -80,7 +80,7 @@ def test_a_release_is_logged_with_its_statement_and_card_and_loaded(store, fitte
 
 def test_the_flavour_of_scikit_learn_takes_a_release(store, fitted):
     clf, X = fitted
-    copy = release(clf)
+    copy = clf.release()
     with mlflow.start_run():
         logged = mlflow.sklearn.log_model(
             copy, name="model", serialization_format="pickle", pip_requirements=["skdpfair"]

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from skdpfair import DPFairClassifier
-from skdpfair.release import export_onnx
 
 HOST = Path(__file__).parents[2] / "examples" / "onnx_host.mjs"
 FOLDER = os.environ.get("SKDPFAIR_NODE_FOLDER", "")  # with node_modules/onnxruntime-web
@@ -28,7 +27,7 @@ pytestmark = [
 def test_a_javascript_host_predicts_the_same(names, module, tmp_path, two_groups):
     X, y = two_groups.data, np.array(names)[np.asarray(two_groups.target).astype(int)]
     clf = DPFairClassifier("dpsgd", epsilon=8.0, max_steps=20, module=module).fit(X, y)
-    export_onnx(clf, tmp_path / "model.onnx")
+    clf.export_onnx(tmp_path / "model.onnx")
     rows = X.iloc[:20]
     done = subprocess.run(
         ["node", str(HOST), str(tmp_path / "model.onnx")],

@@ -31,7 +31,6 @@ from skdpfair.plotting import ShapeDisplay
 from skdpfair.postprocessing import DPThresholdClassifier
 from skdpfair.preprocessing import public_preprocessor
 from skdpfair.privacy.statement import SEVERAL_RECORDS, rounded_up
-from skdpfair.release import export_onnx, release, save_release
 from skdpfair.release._encode import decode, encode
 from skdpfair.report import export_statement, model_card, model_page
 from skdpfair.report._model_page import _differences, _page_of, is_page
@@ -548,13 +547,6 @@ def test_the_card_lists_what_a_pipeline_learns(fitted):
     card = model_card(clf, pipeline=StandardScaler())
     assert "StandardScaler learns" in card.select("Privacy/Preparation of the features").content
     assert "Preparation" not in model_card(clf).render()
-
-
-@pytest.mark.parametrize("function", [release, save_release, export_onnx])
-def test_releases_of_a_pipeline_say_what_to_pass(additive, function, tmp_path):
-    path = [] if function is release else [tmp_path / "model"]
-    with pytest.raises(TypeError, match=r"a Pipeline. Pass the one inside, such as model\[-1\]"):
-        function(additive, *path)
 
 
 def test_the_card_flags_or_pays(fitted, tmp_path):
