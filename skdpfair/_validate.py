@@ -11,7 +11,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self, TypeGuard
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import (
     Interval,
     InvalidParameterError,
@@ -19,7 +19,7 @@ from sklearn.utils._param_validation import (
     make_constraint,
 )
 
-_SHOWN = 200  # characters of a value in a message
+MAX_TEXT = 200  # characters of a value in a message
 _LARGEST = 2**63 - 1  # what numpy and torch count with
 _BRACKETS: dict[type, Sequence[str]] = {
     list: "[]",
@@ -28,7 +28,6 @@ _BRACKETS: dict[type, Sequence[str]] = {
     frozenset: ("frozenset({", "})"),
 }
 _OF_DATA = ("__array__", "__arrow_c_stream__", "toarray")  # arrays, tables, sparse matrices
-_POSITIVE_OR_AUTO = [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})]
 # float32 holds the squares of the numbers between them
 LARGE, SMALL = 1e15, 1e-15
 _TURNS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
@@ -43,30 +42,19 @@ def number(
     low_open: bool = False,
     high_open: bool = False,
 ) -> float:
-    """Return ``value`` as a float in the stated interval, else raise.
-
-    Examples
-    --------
-    >>> number("epsilon", 1, low=0, low_open=True)
-    1.0
-    >>> number("epsilon", -1.0, low=0, low_open=True)
-    Traceback (most recent call last):
-    ...
-    ValueError: epsilon must be a number > 0, got -1.0.
-    """
+    """Return ``value`` as a float in the stated interval, else raise."""
     wanted = _interval(low, high, low_open, high_open)
     if not isinstance(value, Real) or isinstance(value, (bool, np.timedelta64)):
         raise TypeError(
             f"{name} must be {wanted}, got {safe_repr(value)} ({type(value).__name__})."
         )
     with error_context(name):
-        value = float(value)
-    too_low = value <= low if low_open else value < low
-    too_high = value >= high if high_open else value > high
-    if math.isnan(value) or too_low or too_high:
-        raise ValueError(f"{name} must be {wanted}, got {value!r}.")
-    found: float = value
-    return found
+        real = float(value)
+    is_above = real > low if low_open else real >= low
+    is_below = real < high if high_open else real <= high
+    if not (is_above and is_below):  # NaN is neither
+        raise ValueError(f"{name} must be {wanted}, got {real!r}.")
+    return real
 
 
 def integer(name: str, value: Any, *, low: int = 1, high: int = _LARGEST) -> int:
@@ -88,19 +76,7 @@ def is_integer(value: object) -> TypeGuard[int]:
 
 
 def generator(name: str, value: Any) -> np.random.Generator:
-    """Return the generator of a seed; a Generator is returned as it is.
-
-    A RandomState is drawn from for a seed.
-
-    Examples
-    --------
-    >>> int(generator("random_state", 0).integers(10))
-    8
-    >>> generator("random_state", "a")
-    Traceback (most recent call last):
-    ...
-    TypeError: random_state must be None, an integer >= 0 or a numpy Generator, got 'a'.
-    """
+    """Return the generator of a seed; of a RandomState, one that is seeded by a draw from it."""
     if value is None or isinstance(value, np.random.Generator):
         return np.random.default_rng(value)
     if isinstance(value, np.random.RandomState):
@@ -114,15 +90,7 @@ def generator(name: str, value: Any) -> np.random.Generator:
 
 
 def one_of(name: str, value: Any, options: Iterable[str]) -> str:
-    """Return ``value`` if it is one of ``options``, else raise with the nearest option.
-
-    Examples
-    --------
-    >>> one_of("accountant", "pdl", ("pld", "rdp"))
-    Traceback (most recent call last):
-    ...
-    ValueError: accountant must be one of 'pld', 'rdp', got 'pdl'. Did you mean 'pld'?
-    """
+    """Return ``value`` if it is one of ``options``, else raise with the nearest option."""
     options = tuple(options)
     text = str.__str__(value) if isinstance(value, str) else None
     if text in options:
@@ -136,7 +104,7 @@ def one_of(name: str, value: Any, options: Iterable[str]) -> str:
 def nearest(text: str, options: Sequence[str]) -> str:
     """Return a question for the option that a text resembles, "" if there is none."""
     # a text as long as a book resembles nothing, and would be compared for minutes
-    near = difflib.get_close_matches(text[:_SHOWN].lower(), options, n=1)
+    near = difflib.get_close_matches(text[:MAX_TEXT].lower(), options, n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
@@ -147,15 +115,7 @@ def _without_group(option: str) -> str:
 
 
 def flag(name: str, value: Any) -> bool:
-    """Return ``value``, True or False of Python or numpy, as a bool, else raise.
-
-    Examples
-    --------
-    >>> flag("diagnostics", "yes")
-    Traceback (most recent call last):
-    ...
-    TypeError: diagnostics must be True or False, got 'yes'.
-    """
+    """Return ``value``, True or False of Python or numpy, as a bool, else raise."""
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be True or False, got {safe_repr(value)}.")
     return bool(value)
@@ -165,15 +125,6 @@ def listed(name: str, value: Any, of: str) -> list[Any]:
     """Return the members of a list, tuple, one-dimensional array, Index or Series, else raise.
 
     Sets have no order, and texts and dicts are seldom meant to be taken apart: none is a list.
-
-    Examples
-    --------
-    >>> listed("groups", ("a", "b"), "the groups")
-    ['a', 'b']
-    >>> listed("groups", "ab", "the groups")
-    Traceback (most recent call last):
-    ...
-    TypeError: groups must be a list of the groups, got 'ab'.
     """
     apart = isinstance(value, (str, bytes, Mapping, Set))
     with error_context(name):
@@ -195,40 +146,32 @@ def safe_repr(value: Any) -> str:
 
     Examples
     --------
-    >>> safe_repr("a"), len(safe_repr("a" * 10_000))
-    ("'a'", 203)
-    >>> safe_repr([np.float64(0.5), {"y": np.ones(3)}])
-    "[0.5, {'y': ndarray of shape (3,)}]"
+    >>> safe_repr([np.float64(0.5), {"y": np.ones(3)}]), len(safe_repr("a" * 10_000))
+    ("[0.5, {'y': ndarray of shape (3,)}]", 203)
     """
     try:
         text = _spelt(value)
     except Exception:  # of the value's own making
         return f"<{type(value).__name__} that cannot be shown>"
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "..."
 
 
 def _spelt(value: Any) -> str:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Mapping):
-        some = islice(value.items(), _SHOWN)
+        some = islice(value.items(), MAX_TEXT)
         return "{" + ", ".join(f"{_spelt(k)}: {_spelt(v)}" for k, v in some) + "}"
     if type(value) in _BRACKETS and value:
         left, right = _BRACKETS[type(value)]
         comma = "," * (type(value) is tuple and len(value) == 1)
-        return left + ", ".join(map(_spelt, islice(value, _SHOWN))) + comma + right
+        return left + ", ".join(map(_spelt, islice(value, MAX_TEXT))) + comma + right
     is_data = any(hasattr(type(value), name) for name in _OF_DATA)
     return outline(value) if is_data else repr(value)
 
 
 def outline(value: Any) -> str:
-    """Return an outline of data, labels or groups for a message: type and shape, no cell.
-
-    Examples
-    --------
-    >>> outline(np.zeros((2, 1))), outline({"g": ["u"]}), outline(None)
-    ('ndarray of shape (2, 1)', 'dict', 'None')
-    """
+    """Return an outline of data, labels or groups for a message: type and shape, no cell."""
     name = "None" if value is None else type(value).__name__
     with suppress(Exception):  # of the value's own making
         shape = tuple(value.shape)
@@ -263,14 +206,6 @@ def error_context(name: str, what: str = "cannot be used") -> Iterator[None]:
 
     The message quotes what went wrong.  For data, labels and groups, use
     `error_context_without_data`.
-
-    Examples
-    --------
-    >>> with error_context("lr"):
-    ...     float("fast")
-    Traceback (most recent call last):
-    ...
-    ValueError: lr cannot be used: could not convert string to float: 'fast'
     """
     try:
         yield
@@ -281,22 +216,13 @@ def error_context(name: str, what: str = "cannot be used") -> Iterator[None]:
             raise
         kind = TypeError if isinstance(error, TypeError) else ValueError
         says = isinstance(error, (ValueError, TypeError, RuntimeError, AssertionError))
-        said = str(error) if says and str(error) else safe_repr(error)
-        raise kind(f"{name} {what}: {said[: 5 * _SHOWN]}") from error
+        reason = str(error) if says and str(error) else safe_repr(error)
+        raise kind(f"{name} {what}: {reason[: 5 * MAX_TEXT]}") from error
 
 
 @contextmanager
 def error_context_without_data(name: str, what: str) -> Iterator[None]:
-    """Raise errors of the block as ValueError or TypeError that do not quote data.
-
-    Examples
-    --------
-    >>> with error_context_without_data("X", "must hold numbers"):
-    ...     np.asarray(["a name"], dtype=float)
-    Traceback (most recent call last):
-    ...
-    ValueError: X must hold numbers (ValueError).
-    """
+    """Raise errors of the block as ValueError or TypeError that do not quote data."""
     try:
         yield
     except Warning:  # made an error by the user's filters
@@ -320,31 +246,21 @@ def check_parameter(name: str, value: Any, constraints: Sequence[Any], of: str =
 
     Texts, flags and numbers become Python's own: a float where an interval of reals allows them.
     A flag is no number here.
-
-    Examples
-    --------
-    >>> check_parameter("radius", np.int64(2), [Interval(Real, 0, None, closed="neither")])
-    2.0
-    >>> check_parameter("radius", -1.0, [Interval(Real, 0, None, closed="neither")])
-    Traceback (most recent call last):
-    ...
-    sklearn.utils._param_validation.InvalidParameterError: radius must be a float in the range
-    (0.0, inf), got -1.0.
     """
     allowed = [make_constraint(constraint) for constraint in constraints]
-    own = _pythons_own(value)
-    is_no_number = isinstance(own, bool) and "boolean" not in constraints
+    builtin = _as_builtin(value)
+    is_no_number = isinstance(builtin, bool) and "boolean" not in constraints
     is_no_number |= isinstance(value, np.timedelta64)
-    if is_no_number or not any(_satisfies(own, constraint) for constraint in allowed):
+    if is_no_number or not any(_satisfies(builtin, constraint) for constraint in allowed):
         options = [o for c in allowed if isinstance(c, StrOptions) for o in sorted(c.options)]
-        hint = nearest(own, options) if isinstance(own, str) else ""
+        hint = nearest(builtin, options) if isinstance(builtin, str) else ""
         raise InvalidParameterError(
             f"{name}{of} must be {_wanted(allowed)}, got {safe_repr(value)}.{hint}"
         )
-    if any(isinstance(c, Interval) and c.type is Real for c in allowed) and is_integer(own):
+    if any(isinstance(c, Interval) and c.type is Real for c in allowed) and is_integer(builtin):
         with suppress(OverflowError):
-            return float(own)
-    return own
+            return float(builtin)
+    return builtin
 
 
 def _wanted(constraints: Sequence[Any]) -> str:
@@ -357,7 +273,7 @@ def _rounded(bound: int) -> str:
     return str(bound) if bound < 2**60 else f"2**{math.log2(bound):.0f}"
 
 
-def _pythons_own(value: Any) -> Any:
+def _as_builtin(value: Any) -> Any:
     """Return a text, flag or number as Python's own, all else as it is."""
     if isinstance(value, str):
         return str.__str__(value)
@@ -385,92 +301,8 @@ class ParameterObject(BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
 
     def checked(self) -> Self:
-        """Return a copy whose values are Python's own.
-
-        Returns
-        -------
-        ParameterObject
-            Of the same class.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If a value breaks its constraint.
-        """
+        """Return a copy whose values are Python's own; raise if one breaks its constraint."""
         of = f" of {type(self).__name__}"
         values = self.get_params(deep=False).items()
         limits = self._parameter_constraints
         return type(self)(**{k: check_parameter(k, v, limits[k], of) for k, v in values})
-
-
-class AutoParameters(BaseEstimator):
-    """An object with scikit-learn parameters that may be ``"auto"``.
-
-    ``_parameter_constraints`` holds, as scikit-learn writes them, the constraints of those
-    parameters that are not a number > 0 or ``"auto"``.
-    """
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
-
-    def filled(self, **values: Any) -> Self:
-        """Return a copy in which parameters left at ``"auto"`` are set.
-
-        Parameters
-        ----------
-        **values
-            Numbers by parameter; parameters that the method does not have are left out.
-
-        Returns
-        -------
-        method : Method
-            The copy.
-        """
-        own = self.get_params(deep=False)
-        unset = {k: v for k, v in values.items() if k in own and self.is_auto(k)}
-        copy: Self = clone(self)
-        copy.set_params(**unset)
-        return copy
-
-    def is_auto(self, field: str) -> bool:
-        """Tell whether a parameter is still ``"auto"``.
-
-        Parameters
-        ----------
-        field : str
-            Name of the parameter.
-
-        Returns
-        -------
-        bool
-            False, too, if the method has no such parameter.
-        """
-        return is_auto(getattr(self, field, None))
-
-    def number(self, field: str, default: float) -> float:
-        """Return a parameter, or a number in place of ``"auto"``.
-
-        Parameters
-        ----------
-        field : str
-            Name of the parameter.
-        default : float
-            The number in place of "auto".
-
-        Returns
-        -------
-        float
-            The one or the other.
-        """
-        return default if self.is_auto(field) else getattr(self, field)
-
-    def _validate_params(self) -> None:
-        """Refuse parameters out of range; those without a constraint are > 0 or "auto"."""
-        values, owner = self.get_params(deep=False), getattr(self, "name", type(self).__name__)
-        for name, value in values.items():
-            allowed = self._parameter_constraints.get(name, _POSITIVE_OR_AUTO)
-            own = check_parameter(name, value, allowed, of=f" of method {owner!r}")
-            if isinstance(own, (int, float)) and own != 0 and not SMALL <= abs(own) <= LARGE:
-                raise InvalidParameterError(
-                    f"{name} of method {owner!r} must lie between {SMALL:g} and {LARGE:g}, got "
-                    f"{safe_repr(value)}: the squares of other numbers do not fit float32."
-                )

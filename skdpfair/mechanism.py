@@ -21,12 +21,15 @@ import abc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, TypeAlias
+from numbers import Real
+from typing import Any, ClassVar, Self, TypeAlias
 
 import torch
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils._param_validation import Interval, InvalidParameterError, StrOptions
 from torch import Tensor
 
-from skdpfair._validate import AutoParameters
+from skdpfair._validate import LARGE, SMALL, check_parameter, is_auto, safe_repr
 from skdpfair.privacy.releases import Release
 
 State: TypeAlias = Any
@@ -36,6 +39,7 @@ Params: TypeAlias = Mapping[str, Tensor]
 EarlySample: TypeAlias = Any
 
 METHODS: dict[str, type[Method]] = {}
+_POSITIVE_OR_AUTO = [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})]
 
 
 @dataclass(frozen=True)
@@ -204,13 +208,13 @@ class Clip:
             object.__setattr__(self, "bound", self.weight.new_full((), self.bound))
 
 
-class Method(AutoParameters, abc.ABC):
+class Method(BaseEstimator, abc.ABC):
     """One algorithm, defined by its differences from DP-SGD.  Only :meth:`clip` is required.
 
     A concrete method is a keyword-only dataclass whose fields are its hyper-parameters, and
     therefore scikit-learn parameters.  It is final: write a variant in a new file, not as a
-    subclass.  The class body sets facts about all objects, such as ``private = False``.  The hooks
-    are listed in the order in which a step calls them.
+    subclass.  The class body sets facts about all objects, such as ``private = False``, and
+    ``_parameter_constraints`` of parameters that are not a number > 0 or "auto".
 
     A parameter may be ``"auto"``: the estimator sets it from public facts or from released
     values, and a method without an estimator uses the number that its docstring states.
@@ -242,6 +246,19 @@ class Method(AutoParameters, abc.ABC):
         Name of the private method that errors recommend instead of a method that is not private;
         default "dpsgd".
 
+    Notes
+    -----
+    The hooks are listed in the order in which a step calls them.  They share these arguments:
+
+    task : Task
+        Public facts about the fit.
+    sample : PerSample
+        The records of the batch; private, and possibly empty.
+    state : Tensor, tuple of Tensor or None
+        What :meth:`start` or the last :meth:`update` returned, on the device of the fit.
+    release : dict of str to Tensor
+        The noisy sum of each query; :meth:`extra` has those of early queries only.
+
     Examples
     --------
     >>> from skdpfair.testing import per_sample
@@ -264,6 +281,7 @@ class Method(AutoParameters, abc.ABC):
     needs_gradient_scale: ClassVar[bool] = False
     private_alternative: ClassVar[str] = "dpsgd"
     gradient_noise: float = 0.0
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
 
     def __init_subclass__(cls, *, name: str | None = None, reference: str = "") -> None:
         super().__init_subclass__()
@@ -281,88 +299,36 @@ class Method(AutoParameters, abc.ABC):
     def planned(self, target_quantile: float) -> Method:
         """Return the method with the parameters set that follow from public facts.
 
-        Parameters
-        ----------
-        target_quantile : float in (0, 1)
-            Share of the gradient norms that a clipping threshold is to leave above it.
-
-        Returns
-        -------
-        method : Method
-            A copy, see :meth:`filled`, or the method itself.
+        ``target_quantile`` is the share of the gradient norms that a clipping threshold is to leave
+        above it.
         """
         return self
 
     def start(self, task: Task) -> State:
-        """Return the state before the first step.
-
-        Parameters
-        ----------
-        task : Task
-            Public facts about the fit.
-
-        Returns
-        -------
-        state : Tensor, tuple of Tensor or None
-            The state for the other hooks; tensors are moved to the device of the fit.
-        """
+        """Return the state before the first step."""
         return None
 
     def rates(self, task: Task) -> Tensor:
-        """Return the Poisson sampling rate of each group.
+        """Return the Poisson sampling rate of each group, shape (n_groups,), float64, in (0, 1].
 
-        Parameters
-        ----------
-        task : Task
-            Public facts about the fit.
-
-        Returns
-        -------
-        rates : Tensor of shape (n_groups,), float64
-            Probabilities in (0, 1]; the accountant uses the largest.
+        The accountant uses the largest.
         """
         return torch.full((task.n_groups,), task.sample_rate, dtype=torch.float64)
 
     def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
         """Return the statistics to release in each step in addition to the gradient.
 
-        Parameters
-        ----------
-        task : Task
-            Public facts about the fit.
-        noise_multiplier : float
-            Noise multiplier of the gradient sum; 0 for none.
-
-        Returns
-        -------
-        queries : tuple of Query
-            The queries, each with its own noise multiplier; all are accounted for.
+        ``noise_multiplier`` is that of the gradient sum, 0 for none; each query has its own, and
+        all are accounted for.
         """
         return ()
 
     def parameter_perturbation(self, state: State) -> Tensor | None:
-        """Return the vector by which parameters are moved to compute gradients.
-
-        Parameters
-        ----------
-        state : State
-            As returned by :meth:`update`.
-
-        Returns
-        -------
-        perturbation : Tensor of shape (n_parameters,) or None
-            None does not move the parameters.
-        """
+        """Return the vector by which parameters are moved to compute gradients; None moves none."""
         return None
 
     def per_sample_perturbation_radius(self) -> float:
-        """Return the distance along its own gradient at which a record's gradient is computed.
-
-        Returns
-        -------
-        radius : float >= 0
-            In the norm of the parameters; 0 computes gradients at the parameters.
-        """
+        """Return the distance along its own gradient at which a record's gradient is computed."""
         return 0.0
 
     def sees_gradients(self) -> bool:
@@ -401,20 +367,7 @@ class Method(AutoParameters, abc.ABC):
         return None
 
     def refusal(self, task: Task, n_parameters: int) -> str | None:
-        """Return the reason why the method cannot train a model on a task.
-
-        Parameters
-        ----------
-        task : Task
-            Public facts about the fit.
-        n_parameters : int
-            Number of trainable parameters.
-
-        Returns
-        -------
-        reason : str or None
-            The end of a sentence; None if there is no reason.
-        """
+        """Return why a task or the number of parameters is refused, as the end of a sentence."""
         if self.binary and task.n_groups != 2:
             return f"it is defined for two groups, and there are {task.n_groups}"
         return None
@@ -423,107 +376,66 @@ class Method(AutoParameters, abc.ABC):
     def clip(self, sample: PerSample, state: State, release: NoisySums) -> Clip:
         """Weight each record by its OWN norm, loss and group, and by released values.
 
-        Parameters
-        ----------
-        sample : PerSample
-            The records of the batch; private, and possibly empty.
-        state : State
-            As returned by :meth:`update`.
-        release : dict of str to Tensor
-            The noisy sums of all queries.
-
-        Returns
-        -------
-        clip : Clip
-            Weights, and the bound that scales the noise; the bound depends only on ``state`` and
-            ``release``.
+        The bound, which scales the noise, depends only on ``state`` and ``release``.
         """
 
     def update(self, state: State, release: NoisySums) -> State:
         """Return the next state, from released values.
 
-        Parameters
-        ----------
-        state : State
-            The state of the step.
-        release : dict of str to Tensor
-            The noisy sums of all queries, and the noisy mean ``"gradient"`` of shape
-            (n_parameters,), whose memory is reused.
-
-        Returns
-        -------
-        state : State
-            The state of the next step.
+        ``release`` has the noisy mean ``"gradient"`` of shape (n_parameters,), too, whose memory is
+        reused.
         """
         return state
 
     def project(self, params: Params, state: State) -> Params:
-        """Map the parameters back to the feasible set after the optimizer step.
-
-        Parameters
-        ----------
-        params : dict of str to Tensor
-            The trainable parameters by name.
-        state : State
-            As returned by :meth:`update`.
-
-        Returns
-        -------
-        dict of str to Tensor
-            The same names and shapes.
-        """
+        """Map the trainable parameters back to the feasible set after the optimizer step."""
         return params
 
     def step_size(self, t: int) -> float:
-        """Return the factor of the learning rate at a step.
-
-        Parameters
-        ----------
-        t : int
-            Number of the step, from 0, without the warm-up.
-
-        Returns
-        -------
-        factor : float
-            1 for a constant learning rate.
-        """
+        """Return the factor of the learning rate at step t, from 0, without the warm-up."""
         return 1.0
 
     def at_scale(self, scale: float, norm_growth: float) -> tuple[Method, float]:
         """Return the method with its clipping bounds set, and its unit learning rate.
 
-        Parameters
-        ----------
-        scale : float
-            Released estimate of a high quantile of the gradient norms; 1 without a warm-up.
-        norm_growth : float
-            Factor by which norms are expected to grow from the initial weights.
-
-        Returns
-        -------
-        method : Method
-            A copy whose bounds left at ``"auto"`` are set.
-        unit_lr : float
-            Learning rate that changes a logit of a typical record by about 1 per step.
+        That rate changes a logit of a typical record by about 1 per step.  ``scale`` is the
+        released estimate of a high quantile of the gradient norms, 1 without a warm-up;
+        ``norm_growth`` is the factor by which norms are expected to grow from the initial weights.
         """
         expected = norm_growth * scale
         method = self.filled(max_grad_norm=expected)
         return method, getattr(method, "max_grad_norm", expected) ** -2
 
+    def filled(self, **values: Any) -> Self:
+        """Return a copy in which those of its parameters that are ``"auto"`` have these values."""
+        unset = {k: v for k, v in values.items() if self.is_auto(k)}
+        copy: Self = clone(self).set_params(**unset)
+        return copy
+
+    def is_auto(self, field: str) -> bool:
+        """Return whether a parameter exists and is ``"auto"``."""
+        return is_auto(getattr(self, field, None))
+
+    def number(self, field: str, default: float) -> float:
+        """Return a parameter, or the default in place of ``"auto"``."""
+        return default if self.is_auto(field) else getattr(self, field)
+
+    def _validate_params(self) -> None:
+        """Refuse parameters out of range; those without a constraint are > 0 or "auto"."""
+        of = f" of method {self.name!r}"
+        for name, value in self.get_params(deep=False).items():
+            allowed = self._parameter_constraints.get(name, _POSITIVE_OR_AUTO)
+            builtin = check_parameter(name, value, allowed, of)
+            is_number = isinstance(builtin, (int, float)) and builtin != 0
+            if is_number and not SMALL <= abs(builtin) <= LARGE:
+                raise InvalidParameterError(
+                    f"{name}{of} must lie between {SMALL:g} and {LARGE:g}, got "
+                    f"{safe_repr(value)}: the squares of other numbers do not fit float32."
+                )
+
 
 def count_noise(value: float | str, noise_multiplier: float) -> float:
-    """Return the noise multiplier of a count.
-
-    Parameters
-    ----------
-    value : float > 0 or "auto"
-        The value as given; "auto" is 5 times the noise multiplier of the gradient.
-    noise_multiplier : float >= 0
-        Noise multiplier of the gradient sum.
-
-    Returns
-    -------
-    float
+    """Return the noise multiplier of a count: "auto" is 5 times that of the gradient sum.
 
     Examples
     --------
