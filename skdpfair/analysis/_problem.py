@@ -208,8 +208,8 @@ def _groups_of(model, X, y, labels, sensitive_features):
 
 def _loss_weights_of(estimator):
     """Return the factors of a fitted classifier's loss, also where it comes from a pickle."""
-    if hasattr(estimator.net_, "class_weight"):
-        return estimator.net_.class_weight
+    if hasattr(estimator.net_, "loss"):
+        return getattr(estimator.net_.loss, "class_weight", None)
     entries = estimator.privacy_.ledger.entries
     searched = any(entry.what.startswith("gradient scale") for entry in entries)
     weights = estimator.class_weight
