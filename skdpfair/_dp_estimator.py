@@ -168,16 +168,16 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             plan = make_plan(spec, n_units, n_groups, previous, UNITS[data.adjacency], is_wide)
             # train
             context = sklearn_callbacks.begin(self, X, y, plan.n_training_epochs)
-            shown = pictures.extracted(data, features, extracted)
-            run = Run.of(spec, shown, processes, context, previous, init_entropy)
-            trained = train(run, plan, shown)
+            inputs = pictures.extracted(data, features, extracted)
+            run = Run.of(spec, inputs, processes, context, previous, init_entropy)
+            trained = train(run, plan, inputs)
             # account
-            report = account(run, trained, shown, data.features is not None)
+            report = account(run, trained, inputs, data.features is not None)
             # keep
             self._keep(fresh, data, features, trained, report, previous)
         if spec.keep_reference and not trained.is_interrupted:
             reference = reference_estimator(self, features or plan.settings.module)
-            same = run.streams.init_entropy, None if features is None else shown
+            same = run.streams.init_entropy, None if features is None else inputs
             self.reference_ = reference._fit(X, y, columns, *same)
         if context.end is not None:
             context.end()
@@ -348,9 +348,9 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
     ) -> None:
         net, settings = trained.net, trained.plan.settings
         names = ("n_features_in_", "feature_names_in_", "y_range_")
-        kept = {name: getattr(fresh, name) for name in names if hasattr(fresh, name)}
+        fitted = {name: getattr(fresh, name) for name in names if hasattr(fresh, name)}
         before = () if previous is None else previous.ledger_fits
-        kept |= {
+        fitted |= {
             "groups_": data.groups.levels,
             "_variables": data.variables,
             "net_": net,
@@ -368,18 +368,18 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             "_day": datetime.now(UTC).date().isoformat(),
             "_group_positions": data.group_positions,
         }
-        kept |= {} if data.classes is None else {"classes_": data.classes}
+        fitted |= {} if data.classes is None else {"classes_": data.classes}
         if persons := data.persons or (previous and previous.persons):
-            kept["_persons"] = persons
+            fitted["_persons"] = persons
         for recorder in recorders(self.callbacks):
             # a release is refused until its owner drops it, also where there is no table
-            kept["diagnostics_"] = getattr(recorder, "frame_", None)
+            fitted["diagnostics_"] = getattr(recorder, "frame_", None)
         is_first = previous is None and data.classes is not None
         if is_first and isinstance(data.x, np.ndarray) and not is_streamed(data.x):
             fitted_rows.remember(net, data.x, data.y)
         for name in ("feature_names_in_", "reference_", "diagnostics_", "_persons", "_schema"):
             self.__dict__.pop(name, None)
-        self.__dict__.update(kept)  # at once: an interrupt may come between any two lines
+        self.__dict__.update(fitted)  # at once: an interrupt may come between any two lines
 
     def __getattr__(self, name: str) -> Any:
         """Say why ``reference_`` is absent; called for absent attributes only."""

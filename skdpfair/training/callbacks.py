@@ -57,8 +57,8 @@ def _always(net: Any) -> bool:
 
 def recorders(callbacks: Sequence[Any] | None) -> list[Callback]:
     """Return the callbacks that keep private values, which have ``discloses = True``."""
-    given = [c[-1] if isinstance(c, tuple) else c for c in callbacks or ()]
-    return [callback for callback in given if getattr(callback, "discloses", False)]
+    objects = [c[-1] if isinstance(c, tuple) else c for c in callbacks or ()]
+    return [callback for callback in objects if getattr(callback, "discloses", False)]
 
 
 @contextmanager
@@ -67,19 +67,19 @@ def noticed_interrupts() -> Iterator[list[int]]:
 
     Callbacks end a fit by a KeyboardInterrupt, too: the list tells these apart.
     """
-    seen: list[int] = []
+    signals: list[int] = []
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler) or threading.current_thread() is not threading.main_thread():
-        yield seen  # no other thread gets the signal
+        yield signals  # no other thread gets the signal
         return
 
     def note(number: int, frame: Any) -> Any:
-        seen.append(number)
+        signals.append(number)
         return handler(number, frame)
 
     signal.signal(signal.SIGINT, note)
     try:
-        yield seen
+        yield signals
     finally:
         if signal.getsignal(signal.SIGINT) is note:
             signal.signal(signal.SIGINT, handler)
@@ -88,12 +88,12 @@ def noticed_interrupts() -> Iterator[list[int]]:
 class Epochs(Callback):
     """Calls a function at the end of each epoch."""
 
-    def __init__(self, tell: Callable[[], None]) -> None:
-        self.tell = tell
+    def __init__(self, at_end: Callable[[], None]) -> None:
+        self.at_end = at_end
 
     def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
         """Call the function."""
-        self.tell()
+        self.at_end()
 
 
 class Progress(Callback):

@@ -207,11 +207,11 @@ def resolve(
     per_epoch = _steps_per_epoch(n_samples, mu, steps, batch_size)
     warm_up = max(10, round(steps / 20)) if searches_scale else 0
     total = steps + warm_up
-    given = None if isinstance(max_epochs, str) else max_epochs * per_epoch
-    given = given if max_steps is None else max_steps
-    if given is not None:
-        # a number the user gave counts every step on the data, the warm-up among them
-        total = given
+    limit = None if isinstance(max_epochs, str) else max_epochs * per_epoch
+    limit = limit if max_steps is None else max_steps
+    if limit is not None:
+        # a number of the user's counts every step on the data, the warm-up among them
+        total = limit
         warm_up = min(max(10, round(total / 20)), total // 4) if searches_scale else 0
     return Settings(
         signal_to_noise=n_samples * mu,
@@ -256,10 +256,10 @@ def _privacy_parameter(
     return mu
 
 
-def _averaged(given: float | str, lr: float | str, signal_to_noise: float) -> float:
+def _averaged(share: float | str, lr: float | str, signal_to_noise: float) -> float:
     """Return the share of the last steps whose weights are averaged."""
-    if not isinstance(given, str):
-        return given
+    if not isinstance(share, str):
+        return share
     # where weights are mostly noise, a shorter walk has less of it than the mean of a longer one
     return ITERATE_AVERAGE if lr == "auto" and signal_to_noise >= LOW_SIGNAL_TO_NOISE else 0.0
 
@@ -275,39 +275,30 @@ def check_network(network: Any, in_shape: Sequence[int], n_outputs: int) -> None
             module_factory(network, in_shape, n_outputs)()
 
 
-def device_in_turn(given: str | torch.device, place: int) -> str | torch.device:
+def device_in_turn(device: str | torch.device, place: int) -> str | torch.device:
     """Return the device of the fit number ``place``: each GPU in turn, where any may be taken."""
-    n = torch.cuda.device_count() if str(used_device(given)) == "cuda" else 1
-    return f"cuda:{place % n}" if n > 1 else given
+    n = torch.cuda.device_count() if str(used_device(device)) == "cuda" else 1
+    return f"cuda:{place % n}" if n > 1 else device
 
 
 def optimizer(
-    given: Factory, is_auto: bool, lr: float | str, settings: Settings
+    factory: Factory, is_auto: bool, lr: float | str, settings: Settings
 ) -> tuple[dict[str, Any], float, float | None]:
-    """Return the optimizer's arguments and its learning rate.
+    """Return the optimizer's arguments, its learning rate, and that in units of the method's scale.
 
-    ``given`` and ``lr`` are the estimator's, and ``is_auto`` says that the optimizer was left so.
-
-    Returns
-    -------
-    params : dict[str, Any]
-        Keyword arguments besides the learning rate.
-    lr : float
-        Learning rate before it is scaled.
-    lr_scale : float or None
-        Learning rate in units of the method's own scale, see `Method.at_scale`; None where ``lr``
-        holds.
+    ``factory`` and ``lr`` are the estimator's, and ``is_auto`` says that the optimizer was left so.
+    Without a scale of the method, see `Method.at_scale`, the last is None and ``lr`` holds.
     """
-    params, lr_scale = dict(given.params), None
+    params, lr_scale = dict(factory.params), None
     if not isinstance(lr, str):
         return params, lr, None
     if is_auto:
         decay = {"weight_decay": settings.weight_decay} if settings.weight_decay else {}
         params, lr_scale = MOMENTUM | decay | params, settings.lr_scale
-    elif given.make is torch.optim.SGD:
+    elif factory.make is torch.optim.SGD:
         lr_scale = min(settings.lr_scale, PLAIN_LR_SCALE)
     else:
-        params = {"lr": signature(given.make).parameters["lr"].default} | params
+        params = {"lr": signature(factory.make).parameters["lr"].default} | params
     rest = {key: value for key, value in params.items() if key != "lr"}
     return rest, params.get("lr", 1.0), lr_scale
 

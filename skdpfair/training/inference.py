@@ -70,9 +70,9 @@ def _in_batches(
         batch_size = min(batch_size, max(1, _MOST_NUMBERS // math.prod(x.shape[1:])))
         starts = range(0, max(len(x), 1), batch_size)
         parts = (torch.from_numpy(as_rows(x, slice(s, s + batch_size))) for s in starts)
-        found = torch.cat([forward(p.to(device)).cpu().double() for p in parts])
+        outputs = torch.cat([forward(p.to(device)).cpu().double() for p in parts])
         # a record so large that float32 overflows still gets an answer
-        return found.nan_to_num_(nan=0.0, posinf=1e38, neginf=-1e38).numpy()
+        return outputs.nan_to_num_(nan=0.0, posinf=1e38, neginf=-1e38).numpy()
 
 
 def tensors_of(module: nn.Module) -> dict[str, torch.Tensor]:
@@ -85,8 +85,8 @@ def tensors_of(module: nn.Module) -> dict[str, torch.Tensor]:
 def weights_of(net: Any) -> dict[str, np.ndarray]:
     """Return the state of a net's module as arrays by name, sharing no memory with it."""
     module = net.module_
-    held = tensors_of(module)
-    state = {name: v for name, v in module.state_dict().items() if name in held}
+    tensors = tensors_of(module)
+    state = {name: v for name, v in module.state_dict().items() if name in tensors}
     return {name: v.detach().cpu().numpy().copy() for name, v in state.items()}
 
 

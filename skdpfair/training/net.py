@@ -230,7 +230,7 @@ class PrivateNet(NeuralNetClassifier):
         super()._set_training(training)
         hold_statistics(self.module_)
 
-    def notify(self, method_name: str, **seen: Any) -> None:
+    def notify(self, method_name: str, **kwargs: Any) -> None:
         """Call the callbacks, without training rows unless the net discloses them.
 
         They do not see epochs in which no weight moves.
@@ -238,11 +238,11 @@ class PrivateNet(NeuralNetClassifier):
         if method_name.startswith("on_epoch") and self._only_warms_up(method_name):
             return
         if not self.discloses:
-            seen |= {name: None for name in ("X", "y", "group") if name in seen}
-            seen |= {"dataset_train": WITHHELD} if "dataset_train" in seen else {}
-            seen |= {"batch": WITHHELD} if seen.get("training") else {}
+            kwargs |= {name: None for name in ("X", "y", "group") if name in kwargs}
+            kwargs |= {"dataset_train": WITHHELD} if "dataset_train" in kwargs else {}
+            kwargs |= {"batch": WITHHELD} if kwargs.get("training") else {}
         try:
-            super().notify(method_name, **seen)
+            super().notify(method_name, **kwargs)
         except KeyboardInterrupt:
             self.ended_by_callback_ = True
             raise
@@ -296,16 +296,16 @@ class PrivateNet(NeuralNetClassifier):
             loop.step(index)
             return
         self.history.new_batch()
-        seen: dict[str, Any] = {"batch": None, "group": None, "training": True}
+        facts: dict[str, Any] = {"batch": None, "group": None, "training": True}
         if self.discloses:
             batch = loop.batch(index)
-            seen |= {"batch": (batch.dense_x, batch.y), "group": batch.group}
-        self.notify("on_batch_begin", **seen)
+            facts |= {"batch": (batch.dense_x, batch.y), "group": batch.group}
+        self.notify("on_batch_begin", **facts)
         loop.rejoin()
         loop.step(index)
         self.steps_ = loop.taken
         # nobody gets predictions on the records, but skorch's own scoring wants the argument
-        self.notify("on_batch_end", **seen, y_pred=None)
+        self.notify("on_batch_end", **facts, y_pred=None)
         loop.rejoin()
 
     def infer(self, x: Any, **kwargs: Any) -> Tensor:

@@ -58,8 +58,8 @@ def features_of(spec: FitSpec, shape: tuple[int, ...]) -> tuple[FitSpec, Scatter
             )
     if not chosen:
         check_pictures(SCATTERING, shape)
-    given = isinstance(module, Scattering2D)
-    features = clone(module) if given else Scattering2D(device=spec.device)
+    is_object = isinstance(module, Scattering2D)
+    features = clone(module) if is_object else Scattering2D(device=spec.device)
     if features.image_shape is not None:
         raise ValueError(
             "module has an image_shape, but X must hold pictures here: give "
@@ -98,9 +98,9 @@ def for_prediction(features: Scattering2D | None) -> Scattering2D | None:
     """Return the features for other pictures, which no folder keeps."""
     if features is None:
         return None
-    kept: Scattering2D = clone(features).set_params(cache_dir=None, device="auto", verbose=0)
-    kept.in_shape_ = features.in_shape_
-    return kept
+    copy: Scattering2D = clone(features).set_params(cache_dir=None, device="auto", verbose=0)
+    copy.in_shape_ = features.in_shape_
+    return copy
 
 
 def extracted(table: Table, features: Scattering2D | None, before: Table | None = None) -> Table:

@@ -149,7 +149,7 @@ def plan(
     if spec.epsilon is not None:
         mechanism = _calibrated(mechanism, settings, spec.epsilon, delta, spec.accountant, once)
     _warn_of_low_signal(mechanism, settings, unit, objective)
-    given, lr, lr_scale = defaults.optimizer(
+    optimizer_params, lr, lr_scale = defaults.optimizer(
         spec.optimizer, spec.has_auto_optimizer, spec.lr, settings
     )
     lr_scale = None if lr_scale is None else lr_scale * objective.lr
@@ -163,7 +163,7 @@ def plan(
         max_sample_rate=mechanism.max_sample_rate,
         one_time=once,
         optimizer=spec.optimizer.make,
-        optimizer_params=given,
+        optimizer_params=optimizer_params,
         lr=lr,
         lr_scale=lr_scale,
     )

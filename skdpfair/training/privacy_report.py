@@ -123,12 +123,12 @@ def _group_epsilons(
     by_group = [e.group_rates or (e.sample_rate,) * len(levels) for e in entries]
     rates, which = np.unique(np.array(by_group).T, axis=0, return_inverse=True)
     alike = np.array_split(np.argsort(rates.max(axis=1)), min(len(rates), _MOST_PRICED))
-    paid = np.empty(len(rates))
+    epsilons = np.empty(len(rates))
     for rows in alike:
         worst = zip(entries, rates[rows].max(axis=0).tolist(), strict=True)
         releases = [replace(e, sample_rate=rate) for e, rate in worst if rate > 0]
-        paid[rows] = epsilon_of(releases, delta, plan.accountant)
-    return dict(zip(levels, paid[which.ravel()].tolist(), strict=True))
+        epsilons[rows] = epsilon_of(releases, delta, plan.accountant)
+    return dict(zip(levels, epsilons[which.ravel()].tolist(), strict=True))
 
 
 def _assumptions(
@@ -149,5 +149,5 @@ def _assumptions(
         "weights": table.most_weight is not None,
         "largest weight": table.most_weight is not None and spec.max_sample_weight is None,
     }
-    said = (ASSUMPTIONS[name] for name, is_taken in taken.items() if is_taken)
-    return in_unit(said, UNITS[table.adjacency])
+    assumed = (ASSUMPTIONS[name] for name, is_taken in taken.items() if is_taken)
+    return in_unit(assumed, UNITS[table.adjacency])

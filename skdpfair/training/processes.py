@@ -159,16 +159,9 @@ class SharedNoise(Noise):
 def process_group(distributed: str | None) -> Iterator[Processes]:
     """Return the processes that train one model, for the time of a block.
 
-    Parameters
-    ----------
-    distributed : "auto" or None
-        "auto" takes the processes of `torch.distributed`'s default group, or of the launcher that
-        started this process, as torchrun does; None takes this process alone.
-
-    Notes
-    -----
-    The group is one of their own, which ends with the block. So a process that leaves it with an
-    error ends the block in all others, too.
+    "auto" takes those of `torch.distributed`'s default group, or of the launcher that started this
+    process, as torchrun does; None takes this process alone.  The group is one of their own, which
+    ends with the block: a process that leaves it with an error ends the block in all others, too.
     """
     if not (isinstance(distributed, str) and distributed == "auto" and _is_one_of_many()):
         yield SINGLE

@@ -377,38 +377,38 @@ def _read(params: dict[str, Any]) -> dict[str, Any]:
         wanted = "PGD(radius, step_size, n_steps) or a callable (module, x, y) -> x"
         _check_function("attack", out["attack"], wanted, 3)
     _check_callbacks(out, pair is not None)
-    given = out["optimizer"].params
-    if "param_groups" not in given and (given or not isinstance(params["optimizer"], str)):
+    arguments = out["optimizer"].params
+    if "param_groups" not in arguments and (arguments or not isinstance(params["optimizer"], str)):
         _try_optimizer(out["optimizer"], {} if is_auto(out["lr"]) else {"lr": out["lr"]})
     return out
 
 
 def optimizer_of(optimizer: Any) -> Factory:
     """Return the ``optimizer`` of an estimator as the factory of a class or function."""
-    made = optimizer if isinstance(optimizer, Factory) else Factory(optimizer)
-    if isinstance(made.make, str):
+    factory = optimizer if isinstance(optimizer, Factory) else Factory(optimizer)
+    if isinstance(factory.make, str):
         known = {k.lower(): v for k, v in vars(torch.optim).items() if isinstance(v, type)}
         known.pop("optimizer", None)
         known["auto"] = torch.optim.SGD
-        name = one_of("optimizer", made.make.lower(), sorted(known))
-        return Factory(known[name], **made.params)
-    if isinstance(made.make, nn.Module) or not callable(made.make):
-        raise TypeError(f"optimizer must be a torch.optim class, got {safe_repr(made.make)}.")
-    return made
+        name = one_of("optimizer", factory.make.lower(), sorted(known))
+        return Factory(known[name], **factory.params)
+    if isinstance(factory.make, nn.Module) or not callable(factory.make):
+        raise TypeError(f"optimizer must be a torch.optim class, got {safe_repr(factory.make)}.")
+    return factory
 
 
 def _try_optimizer(optimizer: Factory, lr: dict[str, float]) -> None:
     """Make an optimizer of one number, to learn before the fit what it cannot take."""
-    cls, given = optimizer.make, lr | optimizer.params
+    cls, arguments = optimizer.make, lr | optimizer.params
     with error_context("optimizer", f"{safe_repr(cls)} cannot take its arguments"):
-        default = signature(cls).parameters.get("lr") if "lr" not in given else None
-        made = cls([nn.Parameter(torch.zeros(1))], **given)
-    if not isinstance(made, torch.optim.Optimizer):
+        default = signature(cls).parameters.get("lr") if "lr" not in arguments else None
+        instance = cls([nn.Parameter(torch.zeros(1))], **arguments)
+    if not isinstance(instance, torch.optim.Optimizer):
         raise TypeError(
             f"optimizer must make a torch.optim.Optimizer, but {safe_repr(cls)} made "
-            f"{type(made).__name__}."
+            f"{type(instance).__name__}."
         )
-    if "lr" not in given and (default is None or not isinstance(default.default, Real)):
+    if "lr" not in arguments and (default is None or not isinstance(default.default, Real)):
         raise ValueError(f"optimizer={safe_repr(cls)} has no learning rate of its own. Give lr=.")
 
 

@@ -57,26 +57,8 @@ def previous_fit(
 ) -> PreviousFit | None:
     """Return the fit that ``estimator`` holds, or None if it was never fitted.
 
-    Parameters
-    ----------
-    estimator : DPFairClassifier or DPFairRegressor
-        Whose ``fit`` was called again.
-    fresh : DPFairClassifier or DPFairRegressor
-        Its copy that has read the new table.
-    table : Table
-        The new records.
-    features : Scattering2D or None
-        What the new fit trains on instead of pictures.
-
-    Returns
-    -------
-    PreviousFit or None
-        What the new fit continues.
-
-    Raises
-    ------
-    ValueError
-        If classes, groups or features changed, or the model keeps no releases to compose with.
+    ``fresh`` is its copy that has read the new ``table``.  Raises ValueError if classes, groups or
+    features changed, or if the model keeps no releases to compose with.
     """
     if not hasattr(estimator, "net_"):
         return None

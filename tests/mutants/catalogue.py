@@ -1065,8 +1065,8 @@ MUTANTS = (
         "rows for callbacks",
         "callbacks of a private fit get the training rows",
         "training/net.py",
-        "        if not self.discloses:\n            seen",
-        "        if False:\n            seen",
+        "        if not self.discloses:\n            kwargs",
+        "        if False:\n            kwargs",
         STANDS + "test_callbacks_of_a_private_fit_get_no_rows",
     ),
     Mutant(
