@@ -44,7 +44,7 @@ from torch.nn.functional import avg_pool2d, conv2d, layer_norm, relu
 
 from benchmarks import pages
 from benchmarks.papers.images import fetch_cifar10
-from skdpfair import DPFairClassifier
+from skdpfair import DPFairClassifier, Factory
 from skdpfair.features import FrozenFeatures, Scattering2D
 
 SIZE, LEAVES, AT_ONCE = 32, 48, 500
@@ -204,7 +204,7 @@ def compare(path, n_filters, part, n_seeds):
         order = np.random.default_rng(0).permutation(len(x))
         x_test, y_test = x[order[8000:]], y[order[8000:]]
         x, y = x[order[:8000]], y[order[:8000]]
-    prior = FrozenFeatures(PatchNet, path, module_params={"n_filters": n_filters}, verbose=1)
+    prior = FrozenFeatures(Factory(PatchNet, n_filters=n_filters), path, verbose=1)
     print(prior.fit(x[:1]).described)
     sets = {}
     for name, features in (("scattering", Scattering2D(verbose=1)), ("prior", prior)):

@@ -1,4 +1,4 @@
-"""Scattering features of pictures, and histograms of oriented gradients."""
+"""Scattering features of pictures."""
 
 from __future__ import annotations
 
@@ -133,16 +133,6 @@ class Scattering2D(PublicFeatures):
         -------
         tuple (channels, height, width)
             The shape of a picture with its channels first.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If a parameter or the shape cannot be used.
-
-        Examples
-        --------
-        >>> Scattering2D().check((32, 32, 3))
-        (3, 32, 32)
         """
         J = integer("J", self.J, high=8)
         integer("L", self.L, high=64)
@@ -171,11 +161,6 @@ class Scattering2D(PublicFeatures):
         -------
         torch.nn.Module
             Maps (batch, *shape), float32, to (batch, n_features).
-
-        Raises
-        ------
-        ValueError, TypeError
-            If a parameter or the shape cannot be used.
         """
         form = self.check(shape)
         mirror = form[0] == 3 if self.mirror == "auto" else bool(self.mirror)

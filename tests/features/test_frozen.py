@@ -1,7 +1,5 @@
 """Public networks as transformers: each record alone, no traces, and what reports say."""
 
-import re
-
 import numpy as np
 import pytest
 import torch
@@ -10,7 +8,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from torch import nn
 
-from skdpfair import DPFairClassifier
+from skdpfair import DPFairClassifier, Factory
 from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.features import FrozenFeatures
 from skdpfair.preprocessing import check_pipeline
@@ -145,7 +143,7 @@ def test_weights_come_from_files(backbone, pictures, tmp_path):
     save_file(state, tmp_path / "net.safetensors")
     torch.save(state, tmp_path / "net.pt")
     for name in ("net.safetensors", "net.pt"):
-        frozen = FrozenFeatures(Backbone, tmp_path / name, module_params={"width": 4})
+        frozen = FrozenFeatures(Factory(Backbone, width=4), tmp_path / name)
         np.testing.assert_array_equal(frozen.fit_transform(pictures), expected)
         assert frozen.digest == FrozenFeatures(backbone).digest
     with pytest.raises(ValueError, match=r"weights='net.pt' lacks \[.*'1.running_mean'"):
@@ -163,8 +161,8 @@ def test_a_class_without_weights_is_refused(pictures):
 @pytest.mark.parametrize(
     "state, width, text",
     [
-        (lambda s: {"epoch": 3, "state_dict": s}, 4, r"other tensors under 'state_dict': save"),
-        (lambda s: {f"module.{k}": v for k, v in s.items()}, 4, r"begin with 'module\.': save"),
+        (lambda s: {"epoch": 3, "state_dict": s}, 4, r"and has \['epoch', 'state_dict'\]. Save"),
+        (lambda s: {f"module.{k}": v for k, v in s.items()}, 4, r"and has \['module\.layers"),
         (lambda s: s, 5, r"does not fit the module: size mismatch for layers\.[^\n]*\. Make"),
         (lambda s: torch.zeros(3), 4, r"cannot be read as tensors by name \(Tensor\)"),
         (lambda s: Backbone(), 4, r"cannot be read as tensors by name \(UnpicklingError\)"),
@@ -178,44 +176,18 @@ def test_weights_that_cannot_be_used_are_named_in_a_line(
     if state is not None:
         torch.save(state(backbone.state_dict()), path)
     with pytest.raises(ValueError, match=text) as told:
-        FrozenFeatures(Backbone, path, module_params={"width": width}).fit(pictures)
+        FrozenFeatures(Factory(Backbone, width=width), path).fit(pictures)
     assert str(told.value).isprintable()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_files_that_cannot_be_run_are_named_in_a_line(backbone, pictures, tmp_path):
-    torch.save(backbone.state_dict(), tmp_path / "net.pt")
-    (tmp_path / "net.onnx").write_bytes(b"no network" * 9)
-    torch.jit.script(nn.Conv2d(7, 5, 3)).save(tmp_path / "seven.pt")
-    texts = {
-        "net.pt": r"^module='net\.pt' is not a TorchScript file.*weights=",
-        "net.onnx": r"^module='net\.onnx' is not an ONNX file",
-        "seven.pt": r"^module='seven\.pt' cannot run on records of shape \(3, 12, 12\).*7 channels",
-    }
-    for name, text in texts.items():
-        with pytest.raises(ValueError, match=text) as told:
-            FrozenFeatures(tmp_path / name).fit(pictures)
-        assert str(told.value).isprintable()
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_files_of_whole_networks(backbone, pictures, tmp_path):
-    expected = FrozenFeatures(backbone).fit_transform(pictures)
-    path = tmp_path / "net.torchscript.pt"
-    torch.jit.trace(backbone.eval(), torch.from_numpy(pictures)).save(str(path))
-    frozen = FrozenFeatures(path)
-    np.testing.assert_allclose(frozen.fit_transform(pictures), expected, rtol=1e-5, atol=1e-6)
-    assert re.fullmatch(
-        r"FrozenFeatures\(net.torchscript.pt\), sha256 [0-9a-f]{16}, public by declaration",
-        frozen.described,
-    )
-    torch.jit.script(Remembering()).save(str(tmp_path / "bad.pt"))
-    found = FrozenFeatures(tmp_path / "bad.pt").fit_transform(pictures)
-    np.testing.assert_array_equal(found, pictures.reshape(9, -1))  # each copy starts afresh
-    with pytest.raises(TypeError, match=r"torch\.jit\.save"):
+def test_a_network_of_torch_export_is_taken_and_one_of_torchscript_is_not(backbone, pictures):
+    example, sizes = torch.from_numpy(pictures), ({0: torch.export.Dim("n")},)
+    exported = torch.export.export(backbone.eval(), (example,), dynamic_shapes=sizes).module()
+    found, expected = (FrozenFeatures(m).fit_transform(pictures) for m in (exported, backbone))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    with pytest.raises(TypeError, match=r"torch\.jit\.ScriptModule, which cannot be traced"):
         FrozenFeatures(torch.jit.script(Remembering())).fit_transform(pictures)
-    with pytest.raises(ValueError, match="weights and module_params belong to a module"):
-        FrozenFeatures(path, weights=path).fit_transform(pictures)
 
 
 class Drawing(nn.Module):
@@ -223,45 +195,15 @@ class Drawing(nn.Module):
         return x.flatten(1) + torch.rand_like(x.flatten(1))
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_a_file_that_draws_is_refused(pictures, tmp_path):
-    torch.jit.script(Drawing()).save(str(tmp_path / "net.pt"))
-    refused = False
-    try:
-        FrozenFeatures(tmp_path / "net.pt").fit_transform(pictures)
-    except UnsupportedModuleError:
-        refused = True
-    assert refused
-
-
-def test_onnx_files(pictures, tmp_path):
-    import onnx
-    from onnx import TensorProto, helper
-
-    # the mean over the batch is taken, too: alone, each record is its own mean
-    node = helper.make_node("ReduceMean", ["x"], ["y"], axes=[0, 2], keepdims=0)
-    made = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        [node, helper.make_node("Unsqueeze", ["y", "axes"], ["z"])],
-        "net",
-        [made("x", TensorProto.FLOAT, ["n", 3, 12, 12])],
-        [made("z", TensorProto.FLOAT, [1, 3, 12])],
-        [helper.make_tensor("axes", TensorProto.INT64, [1], [0])],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, tmp_path / "net.onnx")
-    found = FrozenFeatures(tmp_path / "net.onnx").fit_transform(pictures)
-    np.testing.assert_allclose(found, pictures.mean(2).reshape(9, -1), rtol=1e-5)
-
-
 @pytest.mark.parametrize(
     "arguments, error, text",
     [
-        ({"module": 3}, TypeError, "module must be a torch.nn.Module, a callable"),
-        ({"module": "missing.onnx"}, ValueError, "module='missing.onnx' is not a file"),
-        ({"module": dict}, TypeError, "module must make a torch.nn.Module, got dict"),
-        ({"module": nn.Flatten(0)}, UnsupportedModuleError, "mixes|one row per record"),
-        ({"module": Backbone, "module_params": {"depth": 2}}, TypeError, "module"),
+        ({"module": 3}, TypeError, "module must be a torch.nn.Module, or a class"),
+        ({"module": "net.onnx"}, TypeError, "module must be a torch.nn.Module, .* 'net.onnx'"),
+        ({"module": dict}, TypeError, "module must return a torch.nn.Module, but 'dict' ret"),
+        ({"module": nn.Flatten(0)}, UnsupportedModuleError, "mixes the records"),
+        ({"module": Drawing()}, UnsupportedModuleError, "draws random numbers"),
+        ({"module": Factory(Backbone, depth=2)}, TypeError, "module"),
     ],
 )
 def test_what_cannot_be_used(arguments, error, text, pictures):

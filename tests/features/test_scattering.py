@@ -179,7 +179,7 @@ def test_a_cache_keeps_features_for_their_owner(digits, tmp_path, monkeypatch):
     Scattering2D(L=4, cache_dir=tmp_path / "kept").fit_transform(digits)
     transformer.transform(digits[::-1])
     assert len(list((tmp_path / "kept").iterdir())) == 3
-    monkeypatch.setattr(_base.PublicFeatures, "_filled", None)  # nothing is computed again
+    monkeypatch.setattr(_base.PublicFeatures, "_parts", None)  # nothing is computed again
     np.testing.assert_array_equal(clone(transformer).fit(digits).transform(digits), found)
 
 
