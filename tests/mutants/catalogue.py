@@ -891,8 +891,8 @@ MUTANTS = (
         "memory that is read again",
         "an operation overwrites a product that others read after it",
         "engine/per_sample/graphs.py",
-        "    return len(x.users) == 1 and x.target in _PRODUCTS\n",
-        "    return x.target in _PRODUCTS\n",
+        "    while len(x.users) == 1 and x.target in _VIEWS:\n",
+        "    while x.target in _VIEWS:\n",
         "tests/engine/test_per_sample.py::test_only_what_nothing_else_reads_is_overwritten",
     ),
     Mutant(
