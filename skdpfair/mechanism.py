@@ -12,7 +12,7 @@ private by construction:
 * the hook that keeps state (``update``) reads only released, noisy values.
 
 A step runs: norms -> noisy queries (``release``) -> ``clip`` -> noisy gradient -> ``update``.
-A method may change the gradients first: early queries -> ``extra`` -> norms, and so on.
+A method may change the gradients first: early queries -> ``gradient_term`` -> norms, and so on.
 """
 
 from __future__ import annotations
@@ -139,8 +139,8 @@ class Query:
     noise_multiplier : float
         Standard deviation of the noise, divided by ``sensitivity``.
     early : bool
-        Whether the query runs before :meth:`Method.extra`; norms are then those of the plain
-        gradients if the method sees gradients, else unknown (NaN).
+        Whether the query runs before :meth:`Method.gradient_term`; norms are then those of the
+        plain gradients if the method sees gradients, else unknown (NaN).
 
     Examples
     --------
@@ -158,7 +158,7 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Extra:
+class GradientTerm:
     """The addition to each record's gradient before it is measured and clipped.
 
     Parameters
@@ -173,7 +173,7 @@ class Extra:
     Examples
     --------
     >>> probability = torch.tensor([[0.75, 0.25]])
-    >>> Extra(logit_gradient=probability - 0.5).logit_gradient
+    >>> GradientTerm(logit_gradient=probability - 0.5).logit_gradient
     tensor([[ 0.2500, -0.2500]])
     """
 
@@ -234,6 +234,12 @@ class Method(BaseEstimator, abc.ABC):
         whether the method is only for two classes and two groups; default False.
     takes_units : bool
         Whether records may be persons with several records; default True.
+    sees_gradients : bool
+        Whether the samples of early queries and of :meth:`gradient_term` are
+        :class:`PerSampleGradients`, which take memory; default False.
+    changes_gradients : bool
+        Whether :meth:`gradient_term` is called, which takes a pass for early samples; by default
+        where a class has its own.
     scale_fields : tuple of str
         Parameters that :meth:`at_scale` sets, default ``("max_grad_norm",)``; if one is "auto", a
         fit begins with a warm-up that releases the gradient scale.
@@ -277,6 +283,8 @@ class Method(BaseEstimator, abc.ABC):
     needs_group_fractions: ClassVar[bool] = False
     binary: ClassVar[bool] = False
     takes_units: ClassVar[bool] = True
+    sees_gradients: ClassVar[bool] = False
+    changes_gradients: ClassVar[bool] = False
     scale_fields: ClassVar[tuple[str, ...]] = ("max_grad_norm",)
     needs_gradient_scale: ClassVar[bool] = False
     private_alternative: ClassVar[str] = "dpsgd"
@@ -287,6 +295,8 @@ class Method(BaseEstimator, abc.ABC):
         super().__init_subclass__()
         if "private" in vars(cls) and "takes_noise" not in vars(cls):
             cls.takes_noise = cls.private
+        if "gradient_term" in vars(cls) and "changes_gradients" not in vars(cls):
+            cls.changes_gradients = True
         if name is None and (hasattr(cls, "name") or abc.ABC in cls.__bases__):
             return  # a variant of a method, or a base of several
         cls.name, cls.reference = name or cls.__name__, reference
@@ -331,27 +341,9 @@ class Method(BaseEstimator, abc.ABC):
         """Return the distance along its own gradient at which a record's gradient is computed."""
         return 0.0
 
-    def sees_gradients(self) -> bool:
-        """Return whether early queries need :class:`PerSampleGradients`, which take memory.
-
-        Returns
-        -------
-        bool
-            Whether the samples of early queries and of :meth:`extra` have a ``gradient``.
-        """
-        return False
-
-    def changes_gradients(self) -> bool:
-        """Return whether :meth:`extra` is called, by default where a class has its own.
-
-        Returns
-        -------
-        bool
-            False takes the gradients as they are, without a pass for early samples.
-        """
-        return type(self).extra is not Method.extra
-
-    def extra(self, sample: EarlySample, state: State, release: NoisySums) -> Extra | None:
+    def gradient_term(
+        self, sample: EarlySample, state: State, release: NoisySums
+    ) -> GradientTerm | None:
         """Return the addition to each record's gradient, from ITS data and early releases.
 
         Parameters
@@ -361,7 +353,7 @@ class Method(BaseEstimator, abc.ABC):
 
         Returns
         -------
-        extra : Extra or None
+        term : GradientTerm or None
             None adds nothing.
         """
         return None

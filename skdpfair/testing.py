@@ -115,7 +115,7 @@ def released(
     """
     state = method.start(task) if state is None else state
     finite = torch.ones_like(sample.norm, dtype=torch.bool)
-    if method.sees_gradients() and not isinstance(sample, PerSampleGradients):
+    if method.sees_gradients and not isinstance(sample, PerSampleGradients):
         sample = with_gradients(sample)
     queries = tuple(replace(q, noise_multiplier=0.0) for q in method.queries(task, 0.0))
     return noisy_sums(queries, sample, finite, state, Streams.fresh().noise())
@@ -162,7 +162,7 @@ def check_method(method: Method, *, n_groups: int = 3) -> None:
     assert method.private, f"{method.name} is not private, so it has no bound to keep"
     small = task(n_groups=2 if method.binary else n_groups)
     for sample in _batches(small.n_groups):
-        if method.sees_gradients():
+        if method.sees_gradients:
             sample = with_gradients(sample)
         first = later = method.start(small)
         for _ in range(3):
@@ -277,13 +277,15 @@ def _check_queries(method: Method, sample: PerSample, task: Task, state: State) 
 
 
 def _check_addition(method: Method, sample: PerSample, state: State, release: NoisySums) -> None:
-    addition = method.extra(sample, state, release)
+    addition = method.gradient_term(sample, state, release)
     assert addition is None or not addition.averaged, "a mean over the batch mixes the records"
     for part in ("logit_gradient", "hvp_vectors"):
         if getattr(addition, part, None) is not None:
 
             def of(batch: PerSample, part: str = part) -> Tensor:
-                value: Tensor | None = getattr(method.extra(batch, state, release), part, None)
+                value: Tensor | None = getattr(
+                    method.gradient_term(batch, state, release), part, None
+                )
                 assert value is not None, f"{part} of a record depends on other records"
                 return value
 

@@ -182,7 +182,7 @@ def test_a_batch_without_persons_is_a_step(name):
     state = mechanism.method.start(mechanism.task)
     with select_strategy(torch.nn.Linear(4, 2), batch.x, 2) as model:
         step = private_step(model, none, mechanism, state, Streams.fresh().noise())
-    assert bool(step.gradient.any()) and step.longest is None
+    assert bool(step.gradient.any()) and step.max_bound_ratio is None
 
 
 def test_a_person_with_a_record_that_has_no_finite_gradient_counts_for_nothing():

@@ -56,7 +56,7 @@ def weighed(strategy, batch, mechanism, state, noise, chunk) -> WeighedStep:
     is_plain = (
         shift is None
         and not method.per_sample_perturbation_radius()
-        and not method.changes_gradients()
+        and not method.changes_gradients
     )
     with torch.no_grad(), nullcontext() if shift is None else strategy.moved(shift):
         step = weigh(strategy, batch, mechanism, state, noise, chunk)

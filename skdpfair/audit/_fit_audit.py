@@ -300,7 +300,7 @@ def _smallest_groups_first(order, group, n_canaries):
 def _groups_of(model, X, y, given):
     """Return the group code of each record; refuse what the attack cannot give gradients to."""
     method = get_method(model.method)
-    if method.changes_gradients():
+    if method.changes_gradients:
         raise ValueError(
             f"attack='white_box' cannot plant gradients for {method.name!r}, which changes them. "
             "Use 'black_box'."

@@ -283,7 +283,7 @@ def _telling_norm(mechanism, scenario):
         clip = method.clip(sample, state, released(method, sample, mechanism.task, state))
         moved = [float(clip.weight[-1]) * norm / float(clip.bound) / mechanism.noise_multiplier]
         moved.append(_SPREAD * abs(float(torch.log(clip.bound / quiet))))  # data-dependent noise
-        if not method.sees_gradients():
+        if not method.sees_gradients:
             rows = [(q, float(q.rows(sample, state)[-1].norm())) for q in mechanism.queries]
             moved += [row / q.sensitivity / q.noise_multiplier for q, row in rows]
         best = max(best, (round(float(np.linalg.norm(moved)), 6), float(norm)))

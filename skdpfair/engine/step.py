@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 
 from skdpfair.engine.batch import Batch, Examples
-from skdpfair.engine.change import changed_gradients, early_sample
 from skdpfair.engine.noise import Noise
 from skdpfair.engine.per_sample import Strategy
-from skdpfair.engine.per_sample.materialised import GradientMatrix
-from skdpfair.engine.per_sample.records import Gradients, at_most
+from skdpfair.engine.per_sample.records import GradientMatrix, Gradients, at_most
 from skdpfair.engine.precision import full_precision, is_exact, without_grad
-from skdpfair.mechanism import Clip, Mechanism, PerSample, Query
+from skdpfair.exceptions import PrivacyAccountingError
+from skdpfair.mechanism import Clip, GradientTerm, Mechanism, PerSample, PerSampleGradients, Query
 
 Attack: TypeAlias = Callable[[Any, Tensor, Tensor], Tensor]
 AddWeighted: TypeAlias = Callable[[Tensor, Tensor], None]
@@ -35,7 +34,7 @@ class Step:
         Noisy sum of the weighted gradients over the expected batch size; released.
     state : object
         The method's next state, made of released values.
-    longest : Tensor, 0-d, or None
+    max_bound_ratio : Tensor, 0-d, or None
         Longest weighted gradient over the declared bound; None without a record.  Private: it is
         checked against 1 and never released.
     bound : Tensor, 0-d
@@ -44,19 +43,19 @@ class Step:
     Examples
     --------
     >>> one = torch.tensor(1.0)
-    >>> Step(gradient=torch.zeros(4), state=None, longest=1.5 * one, bound=one).sound
+    >>> Step(gradient=torch.zeros(4), state=None, max_bound_ratio=1.5 * one, bound=one).sound
     False
     """
 
     gradient: Tensor
     state: Any
-    longest: Tensor | None
+    max_bound_ratio: Tensor | None
     bound: Tensor
 
     @property
     def sound(self) -> bool:
         """Whether no weighted gradient was longer than the declared bound."""
-        return self.longest is None or bool(self.longest <= 1 + BOUND_TOLERANCE)
+        return self.max_bound_ratio is None or bool(self.max_bound_ratio <= 1 + BOUND_TOLERANCE)
 
 
 @without_grad
@@ -166,20 +165,74 @@ def weigh(
     method = mechanism.method
     changed: GradientMatrix | Batch = batch
     release: dict[str, Tensor] = {}
-    if method.changes_gradients():
-        early, counted = early_sample(model, batch, mechanism, chunk_size)
-        args = early, counted, state, generator
+    if method.changes_gradients:
+        early, finite = _early_sample(model, batch, mechanism, chunk_size)
+        args = early, finite, state, generator
         release = noisy_sums(mechanism.queries, *args, early=True, examples=batch.examples)
-        if len(batch):
-            extra = method.extra(early, state, release)
-            if extra is not None:
-                changed = changed_gradients(model, batch, mechanism, early, counted, extra)
+        term = method.gradient_term(early, state, release) if len(batch) else None
+        if term is not None:
+            changed = _with_term(model, batch, mechanism, early, finite, term)
     measured = _measure(model, changed, batch, chunk_size, method.per_sample_perturbation_radius())
     sample, finite, add_weighted = measured
     release |= noisy_sums(mechanism.queries, sample, finite, state, generator, early=False)
     clip = method.clip(sample, state, release)
     weight = clip.weight if finite is None else torch.where(finite, clip.weight, 0.0)
     return Weighed(sample, release, clip, weight, add_weighted)
+
+
+def _early_sample(
+    model: Strategy, batch: Batch, mechanism: Mechanism, chunk_size: int | None
+) -> tuple[PerSample, Tensor | None]:
+    """Return the rows as early queries see them, and which of them count (None for all)."""
+    sees_gradients = mechanism.method.sees_gradients
+    sample: PerSample
+    if len(batch) == 0:
+        sample = _nothing(model, batch)
+        if sees_gradients:
+            nothing = sample.norm.new_zeros((0, model.n_parameters))
+            sample = PerSampleGradients(**vars(sample), gradient=nothing)
+        return sample, sample.norm.bool()
+    if sees_gradients:
+        plain = model.gradient_matrix(batch)
+        columns = plain.norm, plain.loss, batch.group, plain.probability
+        sample, finite = PerSampleGradients(*columns, plain.rows), torch.isfinite(plain.norm)
+    else:
+        chunks = batch.split(chunk_size or len(batch))
+        logits = torch.cat([model.forward(chunk.dense_x).detach() for chunk in chunks])
+        loss, probability, _ = model.loss_terms(logits, batch)
+        sample = PerSample(torch.full_like(loss, torch.nan), loss, batch.group, probability)
+        finite = torch.isfinite(probability).all(1)
+    if finite.device.type == "cpu" and bool(finite.all()):
+        return sample, None
+    examples = batch.examples  # each counts with all its rows or not at all
+    return sample, examples.spread(examples.sum((~finite).to(torch.int64)) == 0)
+
+
+def _with_term(
+    model: Strategy,
+    batch: Batch,
+    mechanism: Mechanism,
+    sample: PerSample,
+    finite: Tensor | None,
+    term: GradientTerm,
+) -> GradientMatrix | Batch:
+    """Return the gradients with their term, or the batch with the term in the logits."""
+    batch = replace(batch, logit_gradient=term.logit_gradient)
+    if not isinstance(sample, PerSampleGradients):
+        return batch
+    if term.averaged and mechanism.method.private:
+        raise PrivacyAccountingError(
+            f"{mechanism.method!r} adds a mean over the batch to every record's gradient, so one "
+            "record moves all others; it cannot be private."
+        )
+    changed = model.gradient_matrix(batch, term.hvp_vectors)
+    if term.averaged:  # by methods that take no examples of several rows
+        change = changed.rows.sub_(sample.gradient)
+        if finite is not None:
+            change = torch.where(finite[:, None], change, 0.0)
+        n = len(change) if finite is None else finite.sum().clamp(min=1)
+        changed.rows = sample.gradient + change.sum(0) / n
+    return changed.mean(batch.examples)
 
 
 def _step(
@@ -194,9 +247,11 @@ def _step(
     method = mechanism.method
     found = weigh(model, batch, mechanism, state, generator, chunk_size)
     clip, weight = found.clip, found.weight
-    longest: Tensor | None = None
+    max_bound_ratio: Tensor | None = None
     if len(batch):
-        longest = torch.linalg.vector_norm(weight * found.sample.norm, math.inf) / clip.bound
+        max_bound_ratio = (
+            torch.linalg.vector_norm(weight * found.sample.norm, math.inf) / clip.bound
+        )
     size = mechanism.expected_batch_size
     gradient = model.flat() if out is None else out
     if mechanism.noise_multiplier > 0:
@@ -213,7 +268,7 @@ def _step(
     if model.fixed is not None:  # the sum is zero there, with and without any record
         gradient.index_fill_(0, model.fixed, 0.0)
     state = method.update(state, {**found.release, "gradient": gradient})
-    return Step(gradient, state, longest, clip.bound)
+    return Step(gradient, state, max_bound_ratio, clip.bound)
 
 
 def noisy_sums(
@@ -287,9 +342,9 @@ def _nothing(model: Strategy, batch: Batch) -> PerSample:
 def _measure_in_chunks(
     model: Strategy, chunks: list[Batch], batch: Batch, radius: float
 ) -> tuple[PerSample, Tensor | None, AddWeighted]:
-    chances, columns = [], list[tuple[Tensor, Tensor, Tensor]]()
+    rng_states, columns = [], list[tuple[Tensor, Tensor, Tensor]]()
     for chunk in chunks:
-        chances.append(model.chance())
+        rng_states.append(model.rng_state())
         gradients = _gradients(model, chunk, radius)
         columns.append((gradients.norm, gradients.loss, gradients.probability))
         del gradients
@@ -299,8 +354,8 @@ def _measure_in_chunks(
     def add_weighted(weight: Tensor, out: Tensor) -> None:
         norms = [norm for norm, _, _ in columns]
         weights = weight.split([len(norm) for norm in norms])
-        for chunk, w, then, chance in zip(chunks, weights, norms, chances, strict=True):
-            model.replay(chance)  # the dropout masks that the norms were taken with
+        for chunk, w, then, rng_state in zip(chunks, weights, norms, rng_states, strict=True):
+            model.set_rng_state(rng_state)  # the dropout masks of the norms
             gradients = _gradients(model, chunk, radius)
             # the first pass decided the weights: this one may only make them smaller
             w = at_most(w, then, gradients.norm)
@@ -314,9 +369,9 @@ def _gradients(model: Strategy, batch: Batch, radius: float) -> Gradients:
     """Return the gradients of the examples, each ``radius`` ahead along itself."""
     if not radius:
         return model.per_sample_gradients(batch)
-    chance = model.chance()
+    rng_state = model.rng_state()
     here = model.per_sample_gradients(batch)
-    model.replay(chance)  # the same dropout masks
+    model.set_rng_state(rng_state)  # the same dropout masks
     return here.ahead(torch.where(here.norm > 0, radius / here.norm, 0.0))
 
 

@@ -6,7 +6,7 @@ import torch
 
 from skdpfair.mechanism import (
     EarlySample,
-    Extra,
+    GradientTerm,
     NoisySums,
     State,
 )
@@ -66,18 +66,19 @@ class BAM(ClippedMethod, name="bam", reference="knolle2023bias"):
         """Return lambda, or 0 where the gradient is exact."""
         return 0.0 if self.exact else self.perturbation_radius
 
-    def sees_gradients(self) -> bool:
-        """Return ``exact``: that gradient needs the one of the loss first."""
+    @property
+    def sees_gradients(self) -> bool:  # type: ignore[override]
+        """Whether the gradient is exact, which needs the one of the loss first."""
         return self.exact
 
-    def changes_gradients(self) -> bool:
-        """Return ``exact``."""
-        return self.exact
+    changes_gradients = sees_gradients
 
-    def extra(self, sample: EarlySample, state: State, release: NoisySums) -> Extra | None:
+    def gradient_term(
+        self, sample: EarlySample, state: State, release: NoisySums
+    ) -> GradientTerm | None:
         r"""Add :math:`\lambda \nabla^2 \ell_i \, g_i / \lVert g_i \rVert` to each gradient."""
         if not self.exact:
             return None
         scale = torch.where(sample.norm > 0, self.perturbation_radius / sample.norm, 0.0)
         nothing = torch.zeros_like(sample.probability)
-        return Extra(nothing, hvp_vectors=sample.gradient * scale[:, None])
+        return GradientTerm(nothing, hvp_vectors=sample.gradient * scale[:, None])

@@ -10,7 +10,7 @@ from torch.nn.functional import one_hot
 from skdpfair.mechanism import (
     Clip,
     EarlySample,
-    Extra,
+    GradientTerm,
     Method,
     NoisySums,
     PerSample,
@@ -62,11 +62,9 @@ class FairLens(Method, name="fairlens", reference="tran2021fairness"):
     takes_noise = True  # as published, though it buys no epsilon
     needs_groups = True
     takes_units = False
+    sees_gradients = True
     binary = True
     _parameter_constraints = WEIGHTS
-
-    def sees_gradients(self) -> bool:
-        return True
 
     def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
         """Hand over, raw, what the regularisers need: this is why epsilon is infinite."""
@@ -78,18 +76,20 @@ class FairLens(Method, name="fairlens", reference="tran2021fairness"):
         }
         return tuple(Query(name, f, inf, 0.0, early=True) for name, f in rows.items())
 
-    def extra(self, sample: PerSampleGradients, state: State, release: NoisySums) -> Extra:
+    def gradient_term(
+        self, sample: PerSampleGradients, state: State, release: NoisySums
+    ) -> GradientTerm:
         """Return the gradient of the regularisers, the same for all records."""
         groups, clipped = release["groups"], release["clipped"]
         size, _ = groups.view(2, -1)
         sums = release["gradients"].view(len(size), -1), clipped
         n, weights = size.sum().clamp(min=1.0), (self.gamma1, self.gamma2)
-        extra = extra_of(weights, sample, groups, sums, self._bound(sample), n)
+        term = gradient_term_of(weights, sample, groups, sums, self._bound(sample), n)
         there = size.min().clamp(max=1.0)  # 0 if a group is absent: then neither is defined
         return replace(
-            extra,
-            logit_gradient=extra.logit_gradient * there,
-            hvp_vectors=extra.hvp_vectors * there,
+            term,
+            logit_gradient=term.logit_gradient * there,
+            hvp_vectors=term.hvp_vectors * there,
             averaged=True,
         )
 
@@ -120,22 +120,24 @@ def in_groups(rows: Tensor, sample: PerSample, n_groups: int) -> Tensor:
     return (member[:, :, None] * rows[:, None, :]).flatten(1)
 
 
-def extra_of(
+def gradient_term_of(
     weights: tuple[float, float],
     sample: EarlySample,
     groups: Tensor,
     sums: tuple[Tensor, Tensor] | None,
     bound: Tensor,
     batch_size: Tensor | float,
-) -> Extra:
+) -> GradientTerm:
     """Return the term of both regularisers, weighted, in each record's gradient.
 
     ``sums`` holds ``gradients`` and ``clipped`` of :func:`first`; None leaves R_1 out.
     """
     logit_gradient = weights[1] * second(sample, groups, batch_size)
     if sums is None:
-        return Extra(logit_gradient)
-    return Extra(logit_gradient, weights[0] * first(sample, groups, *sums, bound, batch_size))
+        return GradientTerm(logit_gradient)
+    return GradientTerm(
+        logit_gradient, weights[0] * first(sample, groups, *sums, bound, batch_size)
+    )
 
 
 def second(sample: PerSample, groups: Tensor, batch_size: Tensor | float) -> Tensor:

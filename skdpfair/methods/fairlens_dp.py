@@ -9,7 +9,7 @@ from torch import Tensor
 
 from skdpfair.mechanism import (
     EarlySample,
-    Extra,
+    GradientTerm,
     NoisySums,
     PerSample,
     Query,
@@ -17,7 +17,7 @@ from skdpfair.mechanism import (
     count_noise,
 )
 from skdpfair.methods._clipping import ClippedMethod
-from skdpfair.methods.fairlens import WEIGHTS, clipped_to, extra_of, group_rows, in_groups
+from skdpfair.methods.fairlens import WEIGHTS, clipped_to, gradient_term_of, group_rows, in_groups
 
 MOST_PARAMETERS = 1000
 
@@ -75,7 +75,9 @@ class FairLensDP(ClippedMethod, name="fairlens_dp", reference="tran2021fairness"
     def start(self, task: Task) -> Sizes:
         return Sizes(task.n_samples * task.sample_rate, task.n_groups)
 
-    def sees_gradients(self) -> bool:
+    @property
+    def sees_gradients(self) -> bool:  # type: ignore[override]  # follows from a parameter
+        """Whether noisy gradient sums of the groups are needed."""
         return self.gamma1 > 0
 
     def refusal(self, task: Task, n_parameters: int) -> str | None:
@@ -88,26 +90,26 @@ class FairLensDP(ClippedMethod, name="fairlens_dp", reference="tran2021fairness"
 
     def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
         noise = count_noise(self.count_noise_multiplier, noise_multiplier)
-        bound = 2.0 if self.sees_gradients() else sqrt(2.0)
+        bound = 2.0 if self.sees_gradients else sqrt(2.0)
         return (Query("groups", self._rows, bound, noise, early=True),)
 
     def _rows(self, sample: EarlySample, state: Sizes) -> Tensor:
         rows = group_rows(sample, state.n_groups)
-        if not self.sees_gradients():
+        if not self.sees_gradients:
             return rows
         c, r = self._bounds(sample)
         grouped = in_groups(clipped_to(r, sample) / r, sample, state.n_groups)
         return torch.cat([rows, grouped, clipped_to(c, sample) / c], dim=1)
 
-    def extra(self, sample: EarlySample, state: Sizes, release: NoisySums) -> Extra:
+    def gradient_term(self, sample: EarlySample, state: Sizes, release: NoisySums) -> GradientTerm:
         k, sums = state.n_groups, None
         released = release["groups"].to(sample.probability.dtype)
         c, r = self._bounds(sample)
-        if self.sees_gradients():
+        if self.sees_gradients:
             rows = released[2 * k :].view(k + 1, -1)
             sums = rows[:k] * r, rows[k] * c
         weights = self.gamma1, self.gamma2
-        return extra_of(weights, sample, released[: 2 * k], sums, c, state.batch_size)
+        return gradient_term_of(weights, sample, released[: 2 * k], sums, c, state.batch_size)
 
     def _bounds(self, sample: PerSample) -> list[Tensor]:
         c = self.number("max_grad_norm", 1.0)

@@ -183,8 +183,8 @@ class TrainingLoop:
     def _update(self, step: Step) -> None:
         """Update state and weights from the results of a step."""
         self.state = step.state
-        if step.longest is not None:
-            torch.maximum(self._max_bound_ratio, step.longest, out=self._max_bound_ratio)
+        if step.max_bound_ratio is not None:
+            torch.maximum(self._max_bound_ratio, step.max_bound_ratio, out=self._max_bound_ratio)
         torch.maximum(self._largest_bound, step.bound, out=self._largest_bound)
         torch.minimum(self._smallest_bound, step.bound, out=self._smallest_bound)
         fixed, flat = self.engine.fixed, self.flat.data

@@ -17,7 +17,6 @@ from skdpfair.engine import PoissonSampler, select_strategy
 from skdpfair.engine.flat import acts_elementwise, fixed_places, flat_optimizer, flatten_
 from skdpfair.engine.losses import Loss
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics
-from skdpfair.engine.per_sample.materialised import materialised
 from skdpfair.engine.per_sample.tracing import fixed_draws
 from skdpfair.engine.precision import current_device, full_precision
 from skdpfair.inputs.persons import unit_groups
@@ -207,8 +206,8 @@ class PrivateNet(NeuralNetClassifier):
         reason = mechanism.method.refusal(mechanism.task, self.engine_.n_parameters)
         if reason is not None:
             raise ValueError(f"method={mechanism.method!r} cannot train this model: {reason}.")
-        if mechanism.method.sees_gradients():
-            materialised(self.engine_, example)
+        if mechanism.method.sees_gradients:
+            self.engine_.code_without_draws(example)
         self._loop = TrainingLoop(
             self.run, self.plan, self.engine_, self.optimizer_, self.flat_, example
         )

@@ -21,7 +21,7 @@ from skdpfair.budget import PrivacyLedger
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.losses import CrossEntropy
-from skdpfair.engine.per_sample import ClosedForm, chain_of, layers
+from skdpfair.engine.per_sample import ClosedForm, layers, linear_layers
 from skdpfair.engine.per_sample.records import at_most
 from skdpfair.engine.precision import full_precision
 from skdpfair.exceptions import UnsupportedModuleError
@@ -64,7 +64,7 @@ LAST = {"book-keeping": nn.Identity, "vmap": lambda: nn.PReLU()}
 @pytest.mark.parametrize("name", LAST)
 def test_a_second_pass_with_other_masks_moves_no_sum_beyond_the_bound(name):
     with select_strategy(drawing(LAST[name]), torch.rand(2, 6), 3) as strategy:
-        strategy.replay = lambda chance: None  # the second pass draws other masks
+        strategy.set_rng_state = lambda rng_state: None  # the second pass draws other masks
         for _ in range(10):
             one = weighed(strategy, 9 * torch.rand(1, 6), chunk_size=1)
             two = weighed(strategy, 9 * torch.rand(2, 6), chunk_size=1)
@@ -140,7 +140,7 @@ def test_squares_that_underflow_hide_no_gradient():
             1 - 1e-5
         )
         chain = nn.Sequential(layer, nn.ReLU())
-        closed = ClosedForm(chain, CrossEntropy(3), chain_of(chain, torch.zeros(1, 6)))
+        closed = ClosedForm(chain, CrossEntropy(3), linear_layers(chain, torch.zeros(1, 6)))
         assert float(closed._norm([sampler])[0]) >= float(total.double().norm()) * (1 - 1e-5)
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from skdpfair import get_method
 from skdpfair.engine import Batch, Noise, Streams, private_step, select_strategy
 from skdpfair.exceptions import PrivacyAccountingError
-from skdpfair.mechanism import METHODS, Clip, Extra, Mechanism, Method, Query, Task
+from skdpfair.mechanism import METHODS, Clip, GradientTerm, Mechanism, Method, Query, Task
 
 N = 24
 
@@ -47,11 +47,10 @@ def averaged():
     class Averaged(Method, name="averaged for a test", reference="none"):
         """Sum gradients to which others were added."""
 
-        def sees_gradients(self):
-            return True
+        sees_gradients = True
 
-        def extra(self, sample, state, release):
-            return Extra(torch.zeros_like(sample.probability), averaged=True)
+        def gradient_term(self, sample, state, release):
+            return GradientTerm(torch.zeros_like(sample.probability), averaged=True)
 
         def clip(self, sample, state, release):
             return Clip(torch.zeros_like(sample.norm), sample.norm.new_ones(()))
@@ -68,7 +67,7 @@ def undecided():
     class Undecided(Method, name="undecided for a test", reference="none"):
         """Sum plain gradients."""
 
-        def extra(self, sample, state, release):
+        def gradient_term(self, sample, state, release):
             return None
 
         def clip(self, sample, state, release):

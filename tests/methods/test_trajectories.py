@@ -432,12 +432,12 @@ class HookLoop:
                 release[query.name] = add(rows, width) + draw(noise, width, sd)
         return release
 
-    def added(self, theta, i, extra):
-        """Return the gradient that ``extra`` adds to a record's."""
+    def added(self, theta, i, term):
+        """Return the gradient that ``term`` adds to a record's."""
         at = theta.detach().clone().requires_grad_()
-        pull = (self.p.logits(at, i) * extra.logit_gradient).sum()
-        if extra.hvp_vectors is not None:
-            pull = pull + torch.dot(self.p.gradient(at, i, create_graph=True), extra.hvp_vectors[0])
+        pull = (self.p.logits(at, i) * term.logit_gradient).sum()
+        if term.hvp_vectors is not None:
+            pull = pull + torch.dot(self.p.gradient(at, i, create_graph=True), term.hvp_vectors[0])
         return torch.autograd.grad(pull, at)[0]
 
     def step(self, theta, index, state, noise):
@@ -450,10 +450,10 @@ class HookLoop:
         rows = {int(i): self.p.gradient(theta, i) for i in index}
         samples = [self.sample(theta, i, g) for i, g in rows.items()]
         release = self.sums(samples, state, noise, early=True)
-        extras = [method.extra(sample, state, release) for sample in samples]
-        if any(extra is not None for extra in extras):
-            more = [self.added(theta, i, extra) for i, extra in zip(rows, extras, strict=True)]
-            if extras[0].averaged:
+        terms = [method.gradient_term(sample, state, release) for sample in samples]
+        if any(term is not None for term in terms):
+            more = [self.added(theta, i, term) for i, term in zip(rows, terms, strict=True)]
+            if terms[0].averaged:
                 more = [sum(more) / len(more)] * len(more)
             rows = {i: g + m for (i, g), m in zip(rows.items(), more, strict=True)}
         radius = method.per_sample_perturbation_radius()

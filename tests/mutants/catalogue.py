@@ -278,7 +278,7 @@ MUTANTS = (
         "    found.add_weighted(weight * model.number(shrink), plain)\n"
         "    if method.name == 'dp_sat':\n"
         "        state = method.update(state, {'gradient': plain})\n"
-        "        return Step(gradient, state, longest, clip.bound)\n"
+        "        return Step(gradient, state, max_bound_ratio, clip.bound)\n"
         "    state = method.update(state,",
         AUDIT + "[dp_sat]",
         ("step", "dp_sat"),
@@ -941,8 +941,8 @@ MUTANTS = (
     Mutant(
         "a module's code on the records",
         "training calls the module, not the operations that were traced",
-        "engine/per_sample/vmap.py",
-        "outputs: Tensor = self.code.forward(self.generator, self._values(), x)",
+        "engine/per_sample/records.py",
+        "outputs: Tensor = self.code(x).forward(self.generator, self._values(), x)",
         "outputs: Tensor = self.module(x)",
         "tests/engine/test_per_sample.py::test_the_module_itself_is_never_called_on_a_batch",
     ),
@@ -992,7 +992,7 @@ MUTANTS = (
         "other masks for chunks",
         "the second pass over chunks draws other dropout masks than the first",
         "engine/step.py",
-        "            model.replay(chance)  # the dropout masks that the norms were taken with\n",
+        "            model.set_rng_state(rng_state)  # the dropout masks of the norms\n",
         "",
         STANDS + "test_both_passes_draw_the_same_masks_whoever_else_draws[book-keeping-1]",
     ),
@@ -1000,7 +1000,7 @@ MUTANTS = (
         "other masks under vmap",
         "the second pass of vmap draws other dropout masks than the first",
         "engine/per_sample/vmap.py",
-        "            self.replay(state)  # the same dropout masks\n",
+        "            self.set_rng_state(rng_state)  # the same dropout masks\n",
         "",
         "tests/engine/test_per_sample.py::test_dropout_masks_are_the_same_for_norms_and_sums[vmap]",
     ),

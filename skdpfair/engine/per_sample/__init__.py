@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from skdpfair.engine.losses import CrossEntropy, Loss
 from skdpfair.engine.per_sample.bookkeeping import BookKeeping, LayerBook
-from skdpfair.engine.per_sample.checks import check_module, disagreement, refuse_mixing
-from skdpfair.engine.per_sample.closed_form import ClosedForm, chain_of
+from skdpfair.engine.per_sample.checks import check_module, gradient_error, refuse_mixing
+from skdpfair.engine.per_sample.closed_form import ClosedForm, linear_layers
 from skdpfair.engine.per_sample.module_code import ModuleCode
 from skdpfair.engine.per_sample.records import Gradients, Strategy
 from skdpfair.engine.per_sample.vmap import MicroVmap
@@ -85,19 +85,19 @@ def _chosen(module: nn.Module, example: Tensor, loss: Loss) -> Strategy:
     @cache
     def code() -> ModuleCode:
         refuse_mixing(module, probe)
-        return ModuleCode(module, probe, loss.n_outputs)
+        return ModuleCode(module, probe, loss)
 
     @cache
     def book() -> LayerBook:
         return LayerBook(code())
 
     makers: dict[str, Callable[[nn.Module], Strategy]] = {
-        "closed_form": lambda module: ClosedForm(module, loss, chain_of(module, probe)),
+        "closed_form": lambda module: ClosedForm(module, loss, linear_layers(module, probe)),
         "bookkeeping": lambda module: BookKeeping(module, loss, code(), book()),
         "vmap": lambda module: MicroVmap(module, loss, code(), refusals["bookkeeping"]),
     }
     for name, make in makers.items():
-        reason = disagreement(make, module, probe, loss)
+        reason = gradient_error(make, module, probe, loss)
         if reason is None:
             strategy = make(module)
             log.info("%s: %s", strategy.name, strategy.reason)

@@ -15,9 +15,9 @@ from skdpfair.engine.losses import Loss
 from skdpfair.engine.per_sample import layers
 from skdpfair.engine.per_sample.closed_list import TraceError
 from skdpfair.engine.per_sample.module_code import ModuleCode
-from skdpfair.engine.per_sample.records import Gradients, Slope
+from skdpfair.engine.per_sample.records import Gradients, Slope, Strategy
 from skdpfair.engine.per_sample.tracing import RecordTrace
-from skdpfair.engine.per_sample.vmap import Traced, gradients_ahead
+from skdpfair.engine.per_sample.vmap import gradients_ahead
 from skdpfair.engine.precision import without_grad
 
 
@@ -82,7 +82,7 @@ def _is_covered(layer: nn.Module) -> bool:
     return trains and layers.find(layer) is not None and "forward" not in vars(layer)
 
 
-class BookKeeping(Traced):
+class BookKeeping(Strategy):
     """Norms and weighted sums from layer inputs and output gradients (Bu et al. 2023).
 
     The backward stops at the layers' outputs, so plain weight gradients are never computed; the
@@ -112,5 +112,5 @@ class BookKeeping(Traced):
             layers.sampler_of(layer)(layer, a, b)
             for layer, a, b in zip(self._layers, inputs, slopes, strict=True)
         ]
-        ahead = partial(gradients_ahead, self, self.code, batch)
+        ahead = partial(gradients_ahead, self, batch)
         return self._gradients(batch, samplers, None, slope.loss, slope.probability, ahead)

@@ -133,7 +133,7 @@ def _mixes(error: object, module: Callable[[Tensor], Tensor]) -> UnsupportedModu
     )
 
 
-def disagreement(
+def gradient_error(
     make: Callable[[nn.Module], Strategy],
     module: nn.Module,
     probe: Tensor,

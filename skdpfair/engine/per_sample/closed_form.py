@@ -13,7 +13,6 @@ from skdpfair.engine.losses import Loss
 from skdpfair.engine.per_sample.closed_list import TraceError
 from skdpfair.engine.per_sample.layers.grad_sampler import lengths_of
 from skdpfair.engine.per_sample.layers.linear import LinearGradSampler
-from skdpfair.engine.per_sample.module_code import ModuleCode
 from skdpfair.engine.per_sample.records import Gradients, Strategy
 from skdpfair.engine.per_sample.vmap import gradients_ahead
 from skdpfair.engine.precision import without_grad
@@ -40,7 +39,7 @@ Chain: TypeAlias = list[tuple[nn.Linear, Activation | None]]
 
 
 @dataclass(frozen=True)
-class Move:
+class ParameterShift:
     """Parameters moved, record by record, by ``scale`` times the gradients."""
 
     samplers: list[LinearGradSampler]
@@ -63,26 +62,21 @@ class ClosedForm(Strategy):
 
     def __init__(self, module: nn.Module, loss: Loss, chain: Chain) -> None:
         reason = "the module is a chain of Linear layers and activations with known derivatives"
-        super().__init__(module, loss, reason)
+        super().__init__(module, loss, reason=reason)
         trains = [any(p.requires_grad for p in layer.parameters()) for layer, _ in chain]
         self._chain, self._first = chain, trains.index(True)
-        self._code: ModuleCode | None = None  # where the parameters of persons are moved
         self._one = self.parameters[0].new_ones(())
         # more than squares too small for the type can take from a length
         widest = max(max(layer.weight.shape) for layer, _ in chain)
         self._least = self._one * (widest * torch.finfo(self._one.dtype).tiny) ** 0.5
         self._lengths = lengths_of(widest)
 
-    def __exit__(self, *exc: object) -> None:
-        super().__exit__(*exc)
-        self._code = None
-
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits of a batch."""
         return self._forward(x.flatten(1), None)[1]
 
     @without_grad
-    def per_sample_gradients(self, batch: Batch, moved: Move | None = None) -> Gradients:
+    def per_sample_gradients(self, batch: Batch, moved: ParameterShift | None = None) -> Gradients:
         """Return the gradients of the examples of a batch that is not empty.
 
         They are at moved parameters if ``moved`` says so.
@@ -94,14 +88,13 @@ class ClosedForm(Strategy):
 
         def ahead(scale: Tensor) -> Gradients:
             if is_plain:
-                return self.per_sample_gradients(batch, Move(samplers, scale))
-            self._code = self._code or ModuleCode(self.module, batch.dense_x, self.loss.n_outputs)
-            return gradients_ahead(self, self._code, batch, scale)
+                return self.per_sample_gradients(batch, ParameterShift(samplers, scale))
+            return gradients_ahead(self, batch, scale)
 
         norm = self._norm(samplers) if is_plain else None
         return self._gradients(batch, samplers, norm, loss, probability, ahead)
 
-    def _forward(self, a: Tensor, moved: Move | None) -> tuple[list[Tensor], Tensor]:
+    def _forward(self, a: Tensor, moved: ParameterShift | None) -> tuple[list[Tensor], Tensor]:
         inputs = []
         for i, (layer, activation) in enumerate(self._chain):
             inputs.append(a)
@@ -112,7 +105,7 @@ class ClosedForm(Strategy):
         return inputs, a
 
     def _backward(
-        self, inputs: list[Tensor], out: Tensor, b: Tensor, moved: Move | None
+        self, inputs: list[Tensor], out: Tensor, b: Tensor, moved: ParameterShift | None
     ) -> list[LinearGradSampler]:
         """Return the grad samplers from the first layer that trains to the last."""
         grad_samplers = []
@@ -148,7 +141,7 @@ class ClosedForm(Strategy):
         return length.hypot_(self._one) if grad_sampler.bias_trains else length.add_(self._least)
 
 
-def chain_of(module: nn.Module, x: Tensor) -> Chain:
+def linear_layers(module: nn.Module, x: Tensor) -> Chain:
     """Return the chain of ``module`` for inputs like ``x``; a `TraceError` says why it is none."""
     chain: Chain = []
     seen: set[nn.Parameter] = set()

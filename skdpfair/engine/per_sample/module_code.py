@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from skdpfair._describe import state_of
+from skdpfair.engine.flat import split
+from skdpfair.engine.losses import Loss
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics
 from skdpfair.engine.per_sample.tracing import RecordTrace, trace
 from skdpfair.exceptions import UnsupportedModuleError
@@ -28,11 +30,11 @@ class ModuleCode:
         A copy is kept.
     example : Tensor of shape (batch, ...)
         Only its shape, dtype and device are used.
-    n_outputs : int
-        Number of outputs of the module.
+    loss : Loss
+        The loss of a record.
     """
 
-    def __init__(self, module: nn.Module, example: Tensor, n_outputs: int) -> None:
+    def __init__(self, module: nn.Module, example: Tensor, loss: Loss) -> None:
         # every place that holds a parameter, once: functional_call's own tying does not put a
         # parameter back where a layer is reached under two names
         names = {p: name for name, p in module.named_parameters()}
@@ -44,11 +46,7 @@ class ModuleCode:
         self.trained = {name: p.requires_grad for name, p in module.named_parameters()}
         self.called = hold_statistics(copy.deepcopy(module))
         self.record = example.new_full(example.shape[1:], 0.5 if example.is_floating_point() else 0)
-        self.n_outputs = n_outputs
-
-    def values(self, module: nn.Module) -> list[Tensor]:
-        """Return the parameters of a module that has this code."""
-        return [p.detach() for p in module.parameters()]
+        self.loss = loss
 
     def outputs(self, values: Sequence[Tensor], x: Tensor) -> Tensor:
         """Return the outputs of one record; autograd may pass."""
@@ -80,10 +78,10 @@ class ModuleCode:
 
         ``columns`` are of one record; ``slope`` adds the gradient in the outputs.
         """
-        values = self.values(self.called)
+        values = [p.detach() for p in self.called.parameters()]
         record = [self.record, *columns]
         if slope:
-            record.append(values[0].new_full((self.n_outputs,), 0.5))
+            record.append(values[0].new_full((self.loss.n_outputs,), 0.5))
         shared, own = ([], [*values, *record]) if parameters_by_record else (values, record)
         before = state_of(self.called)
         traced = RecordTrace(function, shared, own, any_size=any_size, slope=slope)
@@ -116,6 +114,25 @@ class ModuleCode:
         outputs = self.outputs(leaves, x)
         found = torch.autograd.grad(outputs, trained, slope, materialize_grads=True)
         return outputs, list(found)
+
+    @cached_property
+    def hessian_products(self) -> RecordTrace:
+        """The Hessian of a record's loss, times a factor and its own vector."""
+        like = next(self.called.parameters())
+        target, n = self.loss.made_up(1, like.device)[0], sum(p.numel() for p in self._trained())
+        return self.trace(self._hessian_product, target, like.new_ones(()), like.new_ones(n))
+
+    def _hessian_product(self, *args: Tensor) -> list[Tensor]:
+        *values, x, y, factor, vector = args
+        leaves, trained = self.leaves(values)
+        loss = factor * self.loss.each(self.outputs(leaves, x)[None], y[None]).sum()
+        gradients = torch.autograd.grad(loss, trained, create_graph=True, materialize_grads=True)
+        parts = zip(gradients, split(vector, self._trained()), strict=True)
+        along = torch.stack([(g * part).sum() for g, part in parts]).sum()
+        return list(torch.autograd.grad(along, trained, materialize_grads=True))
+
+    def _trained(self) -> list[nn.Parameter]:
+        return [p for p in self.called.parameters() if p.requires_grad]
 
 
 _REMEMBERS = (

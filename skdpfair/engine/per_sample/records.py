@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -16,10 +16,9 @@ from skdpfair.engine.batch import Batch, Examples
 from skdpfair.engine.flat import split
 from skdpfair.engine.losses import Loss
 from skdpfair.engine.per_sample.layers.grad_sampler import GradSampler, sum_of
+from skdpfair.engine.per_sample.module_code import ModuleCode
 from skdpfair.engine.precision import without_grad
-
-if TYPE_CHECKING:
-    from skdpfair.engine.per_sample.materialised import Materialised
+from skdpfair.exceptions import UnsupportedModuleError
 
 
 @dataclass(frozen=True)
@@ -40,30 +39,52 @@ class Gradients:
     ahead: Callable[[Tensor], Gradients]
 
 
+@dataclass
+class GradientMatrix:
+    """Gradients ``rows`` (n_examples, n_parameters), loss and probability of the examples."""
+
+    rows: Tensor
+    loss: Tensor
+    probability: Tensor
+
+    @property
+    def norm(self) -> Tensor:
+        """L2 norm of each row, (n_examples,)."""
+        norm: Tensor = torch.linalg.vecdot(self.rows, self.rows).sqrt()
+        return norm
+
+    def mean(self, examples: Examples) -> GradientMatrix:
+        """Return the means of each example's rows, losses and probabilities."""
+        return GradientMatrix(*map(examples.mean, (self.rows, self.loss, self.probability)))
+
+    @without_grad
+    def weighted_sum(self, weight: Tensor, out: Tensor, finite: Tensor | None = None) -> None:
+        """Add the weighted sum of the rows, of those that are finite, to ``out``."""
+        rows = self.rows if finite is None else torch.where(finite[:, None], self.rows, 0.0)
+        out.addmv_(rows.t(), weight)
+
+
 class Strategy(abc.ABC):
     """A way to compute per-record gradients of a loss for one module.
 
     Use it as a context manager: what it keeps of a batch is gone at the end.  ``proof`` says why
-    no record acts on another's gradient.
+    no record acts on another's gradient, and ``reason`` why this strategy was selected.  Without
+    ``code``, the module is traced when that is needed.
     """
 
     name: str
-    proof: str
+    proof = "per-record by vmap"
     draws = False  # whether a forward pass draws random numbers, as for dropout
     fixed: Tensor | None = None  # positions in the flat vector that no record can move
 
     def __init__(
-        self,
-        module: nn.Module,
-        loss: Loss,
-        reason: str = "",
+        self, module: nn.Module, loss: Loss, code: ModuleCode | None = None, reason: str = ""
     ) -> None:
+        self._code = code
         self.module, self.loss, self.reason = module, loss, reason
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         self._views: tuple[Tensor | None, dict[Tensor, Tensor]] = (None, {})
         self._numbers: dict[float, Tensor] = {}
-        # where per-record gradients are made, once a method asks for it
-        self.matrices: Materialised | None = None
         self.n_parameters = sum(p.numel() for p in self.parameters)
         # dropout draws from here, and nobody else does
         self.generator = torch.Generator(self.parameters[0].device)
@@ -73,7 +94,7 @@ class Strategy(abc.ABC):
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._views, self.matrices = (None, {}), None
+        self._views, self._code = (None, {}), None  # traces cannot be copied
         del self.generator  # from whose state the masks of the fit follow
 
     def __repr__(self) -> str:
@@ -83,23 +104,60 @@ class Strategy(abc.ABC):
     def per_sample_gradients(self, batch: Batch) -> Gradients:
         """Return the gradients of the examples of a batch that is not empty."""
 
-    @abc.abstractmethod
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits of a batch, record by record; autograd may pass through to ``x``."""
+        outputs: Tensor = self.code(x).forward(self.generator, self._values(), x)
+        return outputs
+
+    def code(self, x: Tensor) -> ModuleCode:
+        """Return the traced code of the module for records like those of ``x``."""
+        if self._code is None:
+            self._code = ModuleCode(self.module, x, self.loss)
+        return self._code
+
+    def code_without_draws(self, x: Tensor) -> ModuleCode:
+        """Return the code where `gradient_matrix` may be called, or refuse the module."""
+        code = self.code(x)
+        if code.gradients.draws:
+            raise UnsupportedModuleError(
+                "The method looks at each record's gradient twice, which a module that draws "
+                "random numbers, as for dropout, does not allow. Leave out such layers, or use a "
+                "method that does not look (fairlens_dp with gamma1=0)."
+            )
+        return code
+
+    def gradient_matrix(self, batch: Batch, hvp_vectors: Tensor | None = None) -> GradientMatrix:
+        """Return the gradient of each row, plus the Hessian of its own loss times its vector.
+
+        Memory is batch times parameters.
+        """
+        x, code, slope = batch.dense_x, self.code_without_draws(batch.dense_x), Slope(self, batch)
+        _, gradients = code.gradients(self.generator, self._values(), x, slope=slope)
+        rows = torch.cat([g.flatten(1) for g in gradients], dim=1)
+        if hvp_vectors is not None:
+            factor = self.loss.factor(batch.y, batch.weight)
+            factor = slope.loss.new_ones(len(x)) if factor is None else factor
+            columns = x, batch.y, factor, hvp_vectors
+            products = code.hessian_products(None, self._values(), *columns)
+            rows += torch.cat([p.flatten(1) for p in products], dim=1)
+        return GradientMatrix(rows, slope.loss, slope.probability)
+
+    def _values(self) -> list[Tensor]:
+        return [p.detach() for p in self.module.parameters()]
 
     def flat(self) -> Tensor:
         """Return a zero vector with one entry per trainable parameter."""
         like = self.parameters[0]
         return torch.zeros(self.n_parameters, dtype=like.dtype, device=like.device)
 
-    def chance(self) -> Tensor | None:
-        """Return the state of the module's random numbers, for :meth:`replay`; None if it has none.
+    def rng_state(self) -> Tensor | None:
+        """Return the state of the module's random numbers; None if it draws none.
 
         Two passes over a batch must draw the same numbers.
         """
         return self.generator.get_state() if self.draws else None
 
-    def replay(self, state: Tensor | None) -> None:
+    def set_rng_state(self, state: Tensor | None) -> None:
         """Draw the random numbers again that followed a state."""
         if state is not None:
             self.generator.set_state(state)

@@ -15,29 +15,7 @@ from skdpfair.engine.per_sample.records import Gradients, Slope, Strategy, at_mo
 from skdpfair.engine.precision import without_grad
 
 
-class Traced(Strategy):
-    """A strategy that repeats the traced operations of a module's code on one record."""
-
-    proof = "per-record by vmap"
-
-    def __init__(self, module: nn.Module, loss: Loss, code: ModuleCode, reason: str = "") -> None:
-        super().__init__(module, loss, reason)
-        self.code = code
-
-    def __exit__(self, *exc: object) -> None:
-        super().__exit__(*exc)
-        del self.code  # traces cannot be copied
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the logits of a batch."""
-        outputs: Tensor = self.code.forward(self.generator, self._values(), x)
-        return outputs
-
-    def _values(self) -> list[Tensor]:
-        return self.code.values(self.module)
-
-
-class MicroVmap(Traced):
+class MicroVmap(Strategy):
     """Instantiate the gradients of a few records at a time, once for norms, once for the sum."""
 
     name = "vmap"
@@ -55,7 +33,7 @@ class MicroVmap(Traced):
         """
         parts, examples = batch.split(self.micro_batch), batch.examples
         scales = [None] * len(parts) if scale is None else scale.split([*map(_length, parts)])
-        state = self.chance()
+        rng_state = self.rng_state()
 
         def each() -> Iterator[tuple[Examples, Slope, list[Tensor], Tensor]]:
             for part, s in zip(parts, scales, strict=True):
@@ -70,7 +48,7 @@ class MicroVmap(Traced):
 
         @without_grad
         def weighted_sum(weight: Tensor, out: Tensor, finite: Tensor | None = None) -> None:
-            self.replay(state)  # the same dropout masks
+            self.set_rng_state(rng_state)  # the same dropout masks
             views, weights = self.views(out), weight.split([len(norm) for norm in norms])
             for then, w, (of, _, gradients, now) in zip(norms, weights, each(), strict=True):
                 w = of.spread(of.over_size(at_most(w, then, now)))
@@ -88,24 +66,25 @@ class MicroVmap(Traced):
 
     def _rows(self, part: Batch, scale: Tensor | None) -> tuple[Slope, list[Tensor]]:
         """Return loss terms and the gradient of each row."""
-        state, slope, x = self.chance(), Slope(self, part), part.dense_x
-        _, gradients = self.code.gradients(self.generator, self._values(), x, slope=slope)
+        rng_state, slope, x = self.rng_state(), Slope(self, part), part.dense_x
+        code = self.code(x)
+        _, gradients = code.gradients(self.generator, self._values(), x, slope=slope)
         if scale is None:
             return slope, gradients
-        self.replay(state)
+        self.set_rng_state(rng_state)
         examples = part.examples
         steps = iter(examples.mean(g) * over_batch(scale, g) for g in gradients)
         moved = [
             v + examples.spread(next(steps)) if trains else v.expand(len(x), *v.shape)
-            for v, trains in zip(self._values(), self.code.trained.values(), strict=True)
+            for v, trains in zip(self._values(), code.trained.values(), strict=True)
         ]
-        trace, slope = self.code.gradients_by_record, Slope(self, part)
+        trace, slope = code.gradients_by_record, Slope(self, part)
         return slope, trace(self.generator, [], *moved, x, slope=slope)[1]
 
 
-def gradients_ahead(model: Strategy, code: ModuleCode, batch: Batch, scale: Tensor) -> Gradients:
+def gradients_ahead(model: Strategy, batch: Batch, scale: Tensor) -> Gradients:
     """Return the gradients of ``batch`` at parameters moved by ``scale`` times an example's own."""
-    whole = MicroVmap(model.module, model.loss, code)
+    whole = MicroVmap(model.module, model.loss, model.code(batch.dense_x))
     # a batch that draws is taken as a whole, as ``model`` takes it: the masks are the same
     whole.micro_batch = len(batch) if model.draws else whole.micro_batch
     whole.generator = model.generator
