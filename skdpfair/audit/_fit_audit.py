@@ -19,7 +19,7 @@ from skdpfair.audit._lower_bounds import (
     guesses_excess,
     least_epsilon,
 )
-from skdpfair.audit._white_box import Canaries
+from skdpfair.audit._white_box import Canaries, clip_of
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import persons as _persons
@@ -28,7 +28,7 @@ from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.persons import Persons
 from skdpfair.methods import get_method
 from skdpfair.preprocessing._learners import refuse_resamplers
-from skdpfair.testing import per_sample, released, task
+from skdpfair.testing import per_sample, task
 
 _NO_CLAIM = (
     "estimator claims no finite epsilon: nothing to audit. Give it an epsilon and a private method."
@@ -282,7 +282,7 @@ def _favours_small_groups(method):
     sample = per_sample([1.0] * 4, group=[0, 0, 0, 1])
     facts = replace(task(), group_fractions=torch.tensor([0.75, 0.25], dtype=torch.float64))
     state = method.start(facts)
-    weight = method.clip(sample, state, released(method, sample, facts, state)).weight
+    weight = clip_of(method, sample, state, facts).weight
     influence = method.rates(facts) * weight[[0, 3]]
     return bool(influence[1] > 1.01 * influence[0])
 

@@ -4,7 +4,6 @@ The attacker knows the batch, the weights and the gradients, and must tell wheth
 person took part: by thresholds on likelihood ratios, known and learned.
 """
 
-import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,13 +13,14 @@ from torch import nn
 
 from skdpfair._validate import integer, number, one_of, safe_repr
 from skdpfair.audit._lower_bounds import describe_bound, mu_lower_bound
+from skdpfair.audit._white_box import clip_of, recording
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.mechanism import Mechanism, PerSample, Task
 from skdpfair.methods import get_method
 from skdpfair.privacy import gdp
 from skdpfair.privacy.releases import MAX_RECORDS
-from skdpfair.testing import per_sample, released
+from skdpfair.testing import per_sample
 
 _NORMS = np.geomspace(1e-2, 1e4, 61)
 _SPREAD = 30.0  # how well a change of scale shows in the norm of so many numbers
@@ -46,8 +46,6 @@ class Scenario:
 def scenarios(n_groups: int) -> tuple[Scenario, ...]:
     """Return the batches of the audit: nobody else, another group only, and a crowd.
 
-    Examples
-    --------
     >>> [(s.name, len(s.norms), s.canary_group) for s in scenarios(3)]
     [('alone', 0, 2), ('stranger', 20, 2), ('crowd', 200, 2)]
     """
@@ -274,13 +272,13 @@ def _without_last(batch):
 
 def _telling_norm(mechanism, scenario):
     """Return the largest norm of a gradient that moves the releases, or their noise, most."""
-    method, groups = mechanism.method, [*scenario.groups, scenario.canary_group]
-    state, best = method.start(mechanism.task), (0.0, 1.0)
-    others = per_sample(scenario.norms, group=scenario.groups)
-    quiet = method.clip(others, state, released(method, others, mechanism.task, state)).bound
+    method, task, groups = mechanism.method, mechanism.task, [*scenario.groups]
+    state, best = method.start(task), (0.0, 1.0)
+    quiet = clip_of(method, per_sample(scenario.norms, group=groups), state, task).bound
+    groups.append(scenario.canary_group)
     for norm in _NORMS:
         sample = per_sample([*scenario.norms, norm], group=groups)
-        clip = method.clip(sample, state, released(method, sample, mechanism.task, state))
+        clip = clip_of(method, sample, state, task)
         moved = [float(clip.weight[-1]) * norm / float(clip.bound) / mechanism.noise_multiplier]
         moved.append(_SPREAD * abs(float(torch.log(clip.bound / quiet))))  # data-dependent noise
         if not method.sees_gradients:
@@ -291,19 +289,7 @@ def _telling_norm(mechanism, scenario):
 
 
 class Transcripts:
-    """Steps taken again and again on one batch, and what an attacker sees of each.
-
-    Parameters
-    ----------
-    engine : Strategy
-        Of the module.
-    mechanism : Mechanism
-        What is audited.
-    batch : Batch
-        With the record or person, who is the last.
-    noise : Noise
-        The stream of the noise.
-    """
+    """Steps taken again and again on a batch, and what an attacker of its last record sees."""
 
     def __init__(self, engine, mechanism, batch, noise):
         self.engine, self.mechanism, self.noise = engine, mechanism, noise
@@ -335,14 +321,7 @@ class Transcripts:
 
     def _output(self, batch):
         """Return all vectors that leave a step, and the ratio by the method's own rule."""
-        method, releases = copy.copy(self.mechanism.method), {}
-
-        def clip(sample, state, release):
-            releases.update(release)
-            return self.mechanism.method.clip(sample, state, release)
-
-        method.clip = clip
-        mechanism = replace(self.mechanism, method=method)
+        mechanism, releases = recording(self.mechanism)
         step = private_step(self.engine, batch, mechanism, self.state, self.noise)
         states = step.state if isinstance(step.state, tuple) else (step.state,)
         total = step.gradient * mechanism.expected_batch_size
@@ -371,22 +350,12 @@ def _seen(vectors, directions):
 
 
 def mu_of(without, with_record, failure: float) -> float:
-    """Return the least ``mu`` that outputs on two neighbours leave possible.
+    """Return the least ``mu`` that outputs (n_draws, n_seen) on two neighbours leave possible.
 
-    Parameters
-    ----------
-    without, with_record : ndarray of shape (n_draws, n_seen)
-        What the attack sees; the last column is a likelihood ratio that it has computed.
-    failure : float in (0, 1)
-        Chance that the bound exceeds the truth.
+    Two attacks: the last column, which is a likelihood ratio, as it is, and the likelihood ratio of
+    normal distributions that are fitted to a part of the draws, which finds what nobody thought of.
+    The bound exceeds the truth with a chance of at most ``failure``.
 
-    Notes
-    -----
-    Two attacks: the last column as it is, and the likelihood ratio of normal distributions that
-    are fitted to a part of the draws, which finds what nobody thought of.
-
-    Examples
-    --------
     >>> rng = np.random.default_rng(0)
     >>> a, b = rng.normal(size=(2, 5000, 3))
     >>> print(f"{mu_of(a, b + [2.0, 0.0, 0.0], 1e-6):.1f} {mu_of(a, b, 1e-6):.1f}")
@@ -405,8 +374,6 @@ def mu_of(without, with_record, failure: float) -> float:
 def best_mu(n_draws: int, failure: float) -> float:
     """Return the bound of an attack that is never wrong.
 
-    Examples
-    --------
     >>> print(f"{best_mu(1000, 1e-6):.1f} {best_mu(20_000, 1e-6):.1f}")
     3.9 6.1
     """

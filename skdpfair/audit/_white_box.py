@@ -17,23 +17,30 @@ _LEAST_VARIANCE = 1e-6
 _MOST = 500.0  # exponent of a likelihood ratio
 
 
+def recording(mechanism):
+    """Return the mechanism, and a dict that gets what each of its steps releases first."""
+    method, releases = copy.copy(mechanism.method), {}
+
+    def clip(sample, state, release):
+        releases.update(release)
+        return mechanism.method.clip(sample, state, release)
+
+    method.clip = clip
+    return replace(mechanism, method=method), releases
+
+
+def clip_of(method, sample, state, task):
+    """Return how a method clips gradients if its releases have no noise."""
+    return method.clip(sample, state, released(method, sample, task, state))
+
+
 class Canaries(Callback):
     """Give some records of a fit gradients that the attacker knows, and score what is released.
 
-    Parameters
-    ----------
-    canary_of : ndarray of shape (n_units,), int64
-        The canary that a record or person of the fit is, -1 for none.
-    group : ndarray of shape (n_canaries,), int64
-        Group code of each canary, of those that do not take part, too.
+    ``canary_of`` (n_units,) is the canary that a record or person of the fit is, -1 for none, and
+    ``group`` (n_canaries,) the group code of each, of those that do not take part, too.  ``score``
+    (n_canaries,) is the log-likelihood ratio that it took part, summed over the steps.
 
-    Attributes
-    ----------
-    score : ndarray of shape (n_canaries,)
-        Log-likelihood ratio that the canary took part, summed over the steps.
-
-    Notes
-    -----
     The released gradient gets one more entry for each canary, which is the only one that its
     gradient has, and 1000 that nobody has.  Sampler, queries, weights, noise and schedule are those
     of the fit.  With r its weighted norm over the declared bound, x the released entry over that
@@ -53,23 +60,17 @@ class Canaries(Callback):
 
     def _release(self, loop, index):
         engine, mechanism, state = loop.engine, loop.settled, loop.state
-        method, seen = copy.copy(mechanism.method), {}
-
-        def clip(sample, state, release):
-            seen["release"] = dict(release)
-            return mechanism.method.clip(sample, state, release)
-
-        method.clip = clip
+        recorded, releases = recording(mechanism)
         norm = _telling_norm(mechanism, state)
         n_more = len(self.group) + _N_BLANK
         planted: Any = Planted(engine, self.canary_of[loop.in_order(index)], norm, n_more)
-        step = loop.release_by(planted, replace(mechanism, method=method), index)
+        step = loop.release_by(planted, recorded, index)
         n, size = engine.n_parameters, mechanism.expected_batch_size
         x = (step.gradient[n:].double() * size / step.bound).numpy()
         x, blank = np.split(x, [len(self.group)])
         groups = list(range(mechanism.task.n_groups))
         sample = per_sample([norm] * len(groups), group=groups)
-        weighed = mechanism.method.clip(sample, state, seen["release"])
+        weighed = mechanism.method.clip(sample, state, releases)
         r = (weighed.weight * norm / weighed.bound).double()[self.group].numpy()
         q = np.minimum(mechanism.rates[self.group].numpy(), 1 - 1e-12)
         variance = max(np.mean(blank**2), _LEAST_VARIANCE)
@@ -79,18 +80,10 @@ class Canaries(Callback):
 
 
 class Planted:  # not a Strategy: it has no module of its own
-    """A strategy in which some records have a gradient along an entry of their own.
+    """A strategy in which some records have a gradient of a norm along an entry of their own.
 
-    Parameters
-    ----------
-    engine : Strategy
-        Of all other records.
-    canary : Tensor of shape (batch,), int64
-        The canary that a record or person of the batch is, -1 for none.
-    norm : float
-        Of the gradients of the canaries.
-    n_more : int
-        Number of entries that follow those of the parameters; the first are those of the canaries.
+    ``canary`` (batch,) is the canary that a record or person of the batch is, -1 for none; their
+    entries are the first of ``n_more`` that follow those of the parameters.
     """
 
     def __init__(self, engine, canary, norm, n_more):
@@ -135,6 +128,6 @@ def _telling_norm(mechanism, state):
     """Return the largest norm of a gradient that, weighted, is longest over its bound."""
     method, task = mechanism.method, mechanism.task
     sample = per_sample(_NORMS.tolist(), group=[task.n_groups - 1] * len(_NORMS))
-    clip = method.clip(sample, state, released(method, sample, task, state))
+    clip = clip_of(method, sample, state, task)
     share = (clip.weight.double().numpy() * _NORMS / float(clip.bound)).round(5)
     return float(_NORMS[share == share.max()].max())
