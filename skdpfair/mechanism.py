@@ -18,6 +18,9 @@ A method may change the gradients first: early queries -> ``gradient_term`` -> n
 from __future__ import annotations
 
 import abc
+import inspect
+import re
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,6 +42,7 @@ Params: TypeAlias = Mapping[str, Tensor]
 EarlySample: TypeAlias = Any
 
 METHODS: dict[str, type[Method]] = {}
+COUNT_NOISE = 5.0  # noise multiplier of a count over that of the gradient sum, by default
 _POSITIVE_OR_AUTO = [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})]
 
 
@@ -214,7 +218,8 @@ class Method(BaseEstimator, abc.ABC):
     A concrete method is a keyword-only dataclass whose fields are its hyper-parameters, and
     therefore scikit-learn parameters.  It is final: write a variant in a new file, not as a
     subclass.  The class body sets facts about all objects, such as ``private = False``, and
-    ``_parameter_constraints`` of parameters that are not a number > 0 or "auto".
+    ``_parameter_constraints`` of parameters that are not a number > 0 or "auto".  Parameters that
+    a base describes and constrains need neither again.
 
     A parameter may be ``"auto"``: the estimator sets it from public facts or from released
     values, and a method without an estimator uses the number that its docstring states.
@@ -293,6 +298,9 @@ class Method(BaseEstimator, abc.ABC):
 
     def __init_subclass__(cls, *, name: str | None = None, reference: str = "") -> None:
         super().__init_subclass__()
+        limits = [vars(base).get("_parameter_constraints", {}) for base in cls.__mro__]
+        cls._parameter_constraints = dict(ChainMap(*limits))
+        cls.__doc__ = _with_parameters_of_bases(cls)
         if "private" in vars(cls) and "takes_noise" not in vars(cls):
             cls.takes_noise = cls.private
         if "gradient_term" in vars(cls) and "changes_gradients" not in vars(cls):
@@ -426,15 +434,20 @@ class Method(BaseEstimator, abc.ABC):
                 )
 
 
-def count_noise(value: float | str, noise_multiplier: float) -> float:
-    """Return the noise multiplier of a count: "auto" is 5 times that of the gradient sum.
-
-    Examples
-    --------
-    >>> count_noise("auto", 1.5), count_noise(10.0, 1.5)
-    (7.5, 10.0)
-    """
-    return 5.0 * noise_multiplier if value == "auto" else float(value)
+def _with_parameters_of_bases(cls: type[Method]) -> str | None:
+    """Return the docstring, with the parameters that only those of its bases describe."""
+    own, *bases = (inspect.cleandoc(c.__doc__ or "") for c in (cls, *cls.__bases__))
+    section = re.compile(r"Parameters\n-+\n(.*?)(?=\n\n|\Z)", re.DOTALL)
+    texts: dict[str, str] = {}
+    for doc in (own, *bases):
+        for text in re.split(r"\n(?=\S)", match[1] if (match := section.search(doc)) else ""):
+            texts.setdefault(text.partition(" :")[0], text)
+    parameters = "Parameters\n----------\n" + "\n".join(filter(None, texts.values()))
+    if not any(texts):
+        return cls.__doc__
+    if section.search(own):
+        return section.sub(lambda _: parameters, own)
+    return re.sub(r"(?=\n\nReferences\n|\Z)", lambda _: "\n\n" + parameters, own, count=1)
 
 
 @dataclass(frozen=True)

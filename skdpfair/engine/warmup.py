@@ -9,7 +9,7 @@ from skdpfair.engine.batch import Batch
 from skdpfair.engine.noise import Noise
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.step import Attack, attacked, measure, noisy_sums
-from skdpfair.mechanism import Mechanism, PerSample, Query, count_noise
+from skdpfair.mechanism import COUNT_NOISE, Mechanism, PerSample, Query
 
 Z_MIN, Z_MAX = 1e-4, 1e4
 
@@ -57,7 +57,7 @@ class ScaleSearch:
             Target share of the norms above Z.
         """
         own = [q.noise_multiplier for q in mechanism.queries]
-        noise = min(own) if own else count_noise("auto", mechanism.noise_multiplier)
+        noise = min(own) if own else COUNT_NOISE * mechanism.noise_multiplier
         return cls(share, noise)
 
     def step(

@@ -2,6 +2,7 @@
 
 import abc
 from dataclasses import dataclass
+from math import inf
 from numbers import Real
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from sklearn.utils._param_validation import Interval
 from torch import Tensor
 
 from skdpfair.mechanism import (
+    COUNT_NOISE,
     Clip,
     Method,
     NoisySums,
@@ -17,7 +19,6 @@ from skdpfair.mechanism import (
     Query,
     State,
     Task,
-    count_noise,
 )
 
 NOT_NEGATIVE = [Interval(Real, 0, None, closed="left")]
@@ -40,20 +41,62 @@ def one_hot(code: Tensor, n_codes: int, like: Tensor) -> Tensor:
     return rows.scatter_(1, code[:, None], 1.0)
 
 
-def clip_at(max_norm: float, sample: PerSample) -> Clip:
-    """Return the weights of DP-SGD with clipping bound ``max_norm``."""
-    bound = sample.norm.new_full((), max_norm)
-    return Clip(clip_to(bound, sample.norm), bound)
-
-
 @dataclass(kw_only=True, repr=False, eq=False)
 class ClippedMethod(Method, abc.ABC):
-    """A method whose gradient sum is that of DP-SGD, clipped to ``max_grad_norm``."""
+    """A method whose gradient sum is that of DP-SGD.
+
+    Parameters
+    ----------
+    max_grad_norm : float > 0 or "auto", default="auto"
+        Clipping bound C.  ``"auto"``: the estimator finds it in a private warm-up; 1 elsewhere.
+    """
 
     max_grad_norm: float | str = "auto"
 
     def clip(self, sample: PerSample, state: State, release: NoisySums) -> Clip:
-        return clip_at(self.number("max_grad_norm", 1.0), sample)
+        bound = sample.norm.new_full((), self.number("max_grad_norm", 1.0))
+        return Clip(clip_to(bound, sample.norm), bound)
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class UnclippedMethod(Method, abc.ABC):
+    """A method that is not private: one record moves the gradient sum without bound.
+
+    Parameters
+    ----------
+    gradient_noise : float >= 0, default=0.0
+        Standard deviation of noise on the mean gradient; buys no epsilon.
+    """
+
+    gradient_noise: float = 0.0
+
+    private = False
+    _parameter_constraints = {"gradient_noise": NOT_NEGATIVE}
+
+    def weight(self, sample: PerSample, state: State, release: NoisySums) -> Tensor:
+        """Return the weight of each record, 1 by default; nothing bounds it."""
+        return torch.ones_like(sample.norm)
+
+    def clip(self, sample: PerSample, state: State, release: NoisySums) -> Clip:
+        return Clip(self.weight(sample, state, release), sample.norm.new_full((), inf))
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class CountingMethod(Method, abc.ABC):
+    """A method that counts records, with noise.
+
+    Parameters
+    ----------
+    count_noise_multiplier : float > 0 or "auto", default="auto"
+        Noise of the counts, over their sensitivity; ``"auto"`` is 5 times the noise multiplier
+        (papers: 10).
+    """
+
+    count_noise_multiplier: float | str = "auto"
+
+    def count_noise(self, noise_multiplier: float) -> float:
+        """Return the noise multiplier of the counts, from that of the gradient sum."""
+        return float(self.number("count_noise_multiplier", COUNT_NOISE * noise_multiplier))
 
 
 class Threshold(NamedTuple):
@@ -96,18 +139,23 @@ def moved(state: Threshold, release: NoisySums, lowest: float = 0.0) -> Threshol
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class AdaptiveMethod(ClippedMethod, abc.ABC):
-    """A method that learns its clipping bound: ``target_share`` of the norms exceed it."""
+class AdaptiveMethod(ClippedMethod, CountingMethod, abc.ABC):
+    """A method that learns its clipping bound C, by a noisy count of the norms above it.
+
+    Parameters
+    ----------
+    target_share : float > 0, default=0.1
+        q, the share of norms above C; 0.5 is the median of Andrew et al. (2021).
+    """
 
     target_share: float = 0.1
-    count_noise_multiplier: float | str = "auto"
 
     def start(self, task: Task) -> Threshold:
         first = self.number("max_grad_norm", 1.0)
         return first_threshold(first, task, gain=0.2, share=self.target_share)
 
     def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
-        return (count_above(count_noise(self.count_noise_multiplier, noise_multiplier)),)
+        return (count_above(self.count_noise(noise_multiplier)),)
 
     def update(self, state: Threshold, release: NoisySums) -> Threshold:
         return moved(state, release)

@@ -1,25 +1,20 @@
 """Shares of the groups in the population, and sampling rates that balance them."""
 
+import abc
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from skdpfair._validate import listed, number, safe_repr
-from skdpfair.mechanism import Task
+from skdpfair.mechanism import Method, Task
 
-SHARES = ["array-like", tuple, None]  # constraints of group_probabilities
 SUM_TOLERANCE = 1e-6
 
 
 def declared(probabilities: Any, n_groups: int) -> Tensor | None:
-    """Return ``group_probabilities`` as a tensor, shape (n_groups,), or None if not given.
-
-    Raises
-    ------
-    ValueError
-        If it does not name each group, or is no distribution.
-    """
+    """Return ``group_probabilities`` as a tensor, shape (n_groups,), or None if not given."""
     if probabilities is None:
         return None
     values = listed("group_probabilities", probabilities, "one share for each group")
@@ -36,6 +31,29 @@ def declared(probabilities: Any, n_groups: int) -> Tensor | None:
             "shares of the population and must sum to 1."
         )
     return torch.tensor(values, dtype=torch.float64)
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class MethodByShares(Method, abc.ABC):
+    """A method that balances groups by their shares.
+
+    Parameters
+    ----------
+    group_probabilities : sequence of float or None, default=None
+        Public shares :math:`q_k`, in the order of the groups.  None counts them, with noise if the
+        method is private.
+    """
+
+    group_probabilities: object = None
+
+    needs_groups = True
+    needs_group_fractions = True
+    _parameter_constraints = {"group_probabilities": ["array-like", tuple, None]}
+
+    def shares(self, task: Task) -> Tensor | None:
+        """Return the shares, as declared or counted, or None before they are known."""
+        shares = declared(self.group_probabilities, task.n_groups)
+        return task.group_fractions if shares is None else shares
 
 
 def balancing_rates(task: Task, fractions: Tensor, cap: float = 1.0) -> Tensor:

@@ -29,8 +29,6 @@ class BAM(ClippedMethod, name="bam", reference="knolle2023bias"):
 
     Parameters
     ----------
-    max_grad_norm : float > 0 or "auto", default="auto"
-        Clipping bound C.  ``"auto"``: the estimator finds it in a private warm-up; 1 elsewhere.
     perturbation_radius : float >= 0, default=0.02
         :math:`\lambda`, how far ahead; 0 is DP-SGD.
     exact : bool, default=False

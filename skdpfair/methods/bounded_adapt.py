@@ -19,10 +19,6 @@ class BoundedAdapt(AdaptiveMethod, name="bounded_adapt"):
         First C.  ``"auto"``: the estimator finds it in a private warm-up; 1 elsewhere.
     min_grad_norm : float > 0 or "auto", default="auto"
         :math:`C_{\min}`; ``"auto"`` is half of the first C (the paper tunes it).
-    target_share : float > 0, default=0.1
-        q, the share of norms above C.
-    count_noise_multiplier : float > 0 or "auto", default="auto"
-        Noise of the count; ``"auto"`` is 5 times the noise multiplier.
 
     References
     ----------

@@ -9,13 +9,13 @@ from torch import Tensor
 
 from skdpfair.mechanism import Task
 from skdpfair.methods._clipping import ClippedMethod
-from skdpfair.methods._fractions import SHARES, balancing_rates, declared
+from skdpfair.methods._fractions import MethodByShares, balancing_rates
 
 CAP_FACTOR = 3.0
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class DPISSGD(ClippedMethod, name="dp_is_sgd", reference="kulynych2022what"):
+class DPISSGD(MethodByShares, ClippedMethod, name="dp_is_sgd", reference="kulynych2022what"):
     r"""Draw a record of group k with probability :math:`p_k = \min(p^*, q / (K q_k))`, clip to C.
 
     q is the sample rate and :math:`q_k` the share of group k, public or counted with noise once,
@@ -25,10 +25,6 @@ class DPISSGD(ClippedMethod, name="dp_is_sgd", reference="kulynych2022what"):
 
     Parameters
     ----------
-    max_grad_norm : float > 0 or "auto", default="auto"
-        Clipping bound C.  ``"auto"``: the estimator finds it in a private warm-up; 1 elsewhere.
-    group_probabilities : sequence of float or None, default=None
-        Public shares :math:`q_k`, in the order of the groups.  None counts with noise.
     group_count_noise_multiplier : float > 0 or "auto", default="auto"
         Noise of the counts (sensitivity 1, all records, once); ``"auto"`` takes 1/25 of the
         budget.
@@ -49,27 +45,23 @@ class DPISSGD(ClippedMethod, name="dp_is_sgd", reference="kulynych2022what"):
     tensor([0.0625, 0.2000], dtype=torch.float64)
     """
 
-    group_probabilities: object = None
     group_count_noise_multiplier: float | str = "auto"
     max_sample_rate: float | str = "auto"
 
-    needs_groups = True
-    needs_group_fractions = True
     _parameter_constraints = {
-        "group_probabilities": SHARES,
         "max_sample_rate": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})],
     }
 
     def rates(self, task: Task) -> Tensor:
-        shares = declared(self.group_probabilities, task.n_groups)
-        largest = 1.0 if shares is not None else min(1.0, CAP_FACTOR * task.sample_rate)
+        is_public = self.group_probabilities is not None
+        largest = 1.0 if is_public else min(1.0, CAP_FACTOR * task.sample_rate)
         cap = self.number("max_sample_rate", largest)
         if cap < task.sample_rate:
             raise ValueError(
                 f"max_sample_rate={cap:g} is below the sample rate {task.sample_rate:.4g} (batch "
                 "size over n). Raise it, or lower batch_size."
             )
-        shares = task.group_fractions if shares is None else shares
+        shares = self.shares(task)
         if shares is None:
             return torch.full((task.n_groups,), cap, dtype=torch.float64)
         return balancing_rates(task, shares, cap)

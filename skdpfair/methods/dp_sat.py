@@ -19,8 +19,6 @@ class DPSAT(ClippedMethod, name="dp_sat", reference="park2023differentially"):
 
     Parameters
     ----------
-    max_grad_norm : float > 0 or "auto", default="auto"
-        Clipping bound C.  ``"auto"``: the estimator finds it in a private warm-up; 1 elsewhere.
     perturbation_radius : float >= 0, default=0.05
         :math:`\rho`, how far uphill; 0 is DP-SGD.
 

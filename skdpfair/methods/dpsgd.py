@@ -12,11 +12,6 @@ class DPSGD(ClippedMethod, name="dpsgd", reference="abadi2016deep"):
     Released each step: the gradient sum, of sensitivity C, with noise
     ``noise_multiplier`` C.
 
-    Parameters
-    ----------
-    max_grad_norm : float > 0 or "auto", default="auto"
-        Clipping bound C.  ``"auto"``: the estimator finds it in a private warm-up; 1 elsewhere.
-
     References
     ----------
     Abadi et al., "Deep Learning with Differential Privacy", CCS 2016, Algorithm 1.

@@ -6,12 +6,12 @@ import torch
 from sklearn.utils._param_validation import StrOptions
 from torch import Tensor
 
-from skdpfair.mechanism import Clip, Method, NoisySums, PerSample, Query, State, Task, count_noise
-from skdpfair.methods._clipping import clip_to, one_hot
+from skdpfair.mechanism import Clip, Method, NoisySums, PerSample, Query, State, Task
+from skdpfair.methods._clipping import ClippedMethod, CountingMethod, clip_to, one_hot
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class DPSGDF(Method, name="dpsgd_f", reference="xu2021removing"):
+class DPSGDF(ClippedMethod, CountingMethod, name="dpsgd_f", reference="xu2021removing"):
     r"""Clip group k to :math:`C_k = C (1 + (m_k / b_k) / (m / b))`.
 
     :math:`m_k` of the :math:`b_k` records of group k in the batch have norms above C; both are
@@ -23,8 +23,6 @@ class DPSGDF(Method, name="dpsgd_f", reference="xu2021removing"):
     ----------
     max_grad_norm : float > 0 or "auto", default="auto"
         Base bound C.  ``"auto"``: half the bound that "dpsgd" would use; 1 elsewhere.
-    count_noise_multiplier : float > 0 or "auto", default="auto"
-        Noise of the counts; ``"auto"`` is 5 times the noise multiplier (the papers: 10).
     ratio : {"batch", "group_mean"}, default="batch"
         Divide by the clipped share of the batch, as printed, or by the mean over groups of their
         clipped shares, as in the published code.  Both are capped at :math:`C_k \le (1+K) C`; the
@@ -44,8 +42,6 @@ class DPSGDF(Method, name="dpsgd_f", reference="xu2021removing"):
     Clip(weight=tensor([0.6250, 0.3750]), bound=tensor(2.5000))
     """
 
-    max_grad_norm: float | str = "auto"
-    count_noise_multiplier: float | str = "auto"
     ratio: str = "batch"
 
     needs_groups = True
@@ -57,7 +53,7 @@ class DPSGDF(Method, name="dpsgd_f", reference="xu2021removing"):
             code = torch.add(sample.group, unclipped, alpha=task.n_groups)
             return one_hot(code, 2 * task.n_groups, sample.norm)
 
-        noise = count_noise(self.count_noise_multiplier, noise_multiplier)
+        noise = self.count_noise(noise_multiplier)
         return (Query("counts", rows, 1.0, noise),)
 
     def clip(self, sample: PerSample, state: State, release: NoisySums) -> Clip:

@@ -14,9 +14,8 @@ from skdpfair.mechanism import (
     PerSample,
     Query,
     Task,
-    count_noise,
 )
-from skdpfair.methods._clipping import ClippedMethod
+from skdpfair.methods._clipping import ClippedMethod, CountingMethod
 from skdpfair.methods.fairlens import WEIGHTS, clipped_to, gradient_term_of, group_rows, in_groups
 
 MOST_PARAMETERS = 1000
@@ -30,7 +29,7 @@ class Sizes(NamedTuple):
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class FairLensDP(ClippedMethod, name="fairlens_dp", reference="tran2021fairness"):
+class FairLensDP(ClippedMethod, CountingMethod, name="fairlens_dp", reference="tran2021fairness"):
     r"""Clip the gradient of :math:`\ell_i + \gamma_1 r_{1i} + \gamma_2 r_{2i}` to C.
 
     The r are each record's share of FairLens' :math:`R_1` and :math:`R_2` (see "fairlens"), for
@@ -41,16 +40,12 @@ class FairLensDP(ClippedMethod, name="fairlens_dp", reference="tran2021fairness"
 
     Parameters
     ----------
-    max_grad_norm : float > 0 or "auto", default="auto"
-        Clipping bound C.  ``"auto"``: the estimator finds it in a private warm-up; 1 elsewhere.
     group_max_grad_norm : float > 0 or "auto", default="auto"
         R; ``"auto"``, or less than C, is C.
     gamma1 : float >= 0, default=0.0
         Weight of R1, which needs a noisy vector of three times the parameters: at most 1000.
     gamma2 : float >= 0, default=1.0
         Weight of R2, which costs 4 noisy numbers.
-    count_noise_multiplier : float > 0 or "auto", default="auto"
-        Noise of the statistics over their sensitivity; ``"auto"``: 5 times the noise multiplier.
 
     References
     ----------
@@ -66,7 +61,6 @@ class FairLensDP(ClippedMethod, name="fairlens_dp", reference="tran2021fairness"
     group_max_grad_norm: float | str = "auto"
     gamma1: float = 0.0
     gamma2: float = 1.0
-    count_noise_multiplier: float | str = "auto"
 
     needs_groups = True
     binary = True
@@ -89,7 +83,7 @@ class FairLensDP(ClippedMethod, name="fairlens_dp", reference="tran2021fairness"
         return super().refusal(task, n_parameters)
 
     def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
-        noise = count_noise(self.count_noise_multiplier, noise_multiplier)
+        noise = self.count_noise(noise_multiplier)
         bound = 2.0 if self.sees_gradients else sqrt(2.0)
         return (Query("groups", self._rows, bound, noise, early=True),)
 

@@ -6,12 +6,12 @@ from math import inf
 import torch
 from torch import Tensor
 
-from skdpfair.mechanism import Clip, Method, NoisySums, PerSample, Query, State, Task
-from skdpfair.methods._clipping import NOT_NEGATIVE, one_hot
+from skdpfair.mechanism import NoisySums, PerSample, Query, State, Task
+from skdpfair.methods._clipping import NOT_NEGATIVE, UnclippedMethod, one_hot
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class GDRO(Method, name="gdro", reference="sagawa2020distributionally"):
+class GDRO(UnclippedMethod, name="gdro", reference="sagawa2020distributionally"):
     r"""Minimise :math:`\sum_k u_k L_k`, where :math:`u_k \leftarrow u_k e^{\eta L_k}` first.
 
     :math:`L_k` is the mean loss of group k in the batch and u sums to 1: record i of group k
@@ -26,8 +26,6 @@ class GDRO(Method, name="gdro", reference="sagawa2020distributionally"):
         The constant c of group adjustments: :math:`L_k + c / \sqrt{n_k}` raises u instead of
         :math:`L_k`, where :math:`n_k` is the size of group k in the training data, so that small
         groups, which overfit more, weigh more.
-    gradient_noise : float >= 0, default=0.0
-        Standard deviation of noise on the mean gradient; buys no epsilon.
 
     References
     ----------
@@ -46,15 +44,12 @@ class GDRO(Method, name="gdro", reference="sagawa2020distributionally"):
 
     group_lr: float = 0.01
     adjustment: float = 0.0
-    gradient_noise: float = 0.0
 
-    private = False
     private_alternative = "dp_is_sgd"
     needs_groups = True
     _parameter_constraints = {
         "group_lr": NOT_NEGATIVE,
         "adjustment": NOT_NEGATIVE,
-        "gradient_noise": NOT_NEGATIVE,
     }
 
     @property
@@ -80,10 +75,10 @@ class GDRO(Method, name="gdro", reference="sagawa2020distributionally"):
         adjusted = loss / count.clamp(min=1.0) + self.adjustment * state[2].to(loss).rsqrt()
         return torch.softmax(torch.log(state[0]) + self.group_lr * adjusted, dim=0), count
 
-    def clip(self, sample: PerSample, state: tuple[Tensor, ...], release: NoisySums) -> Clip:
+    def weight(self, sample: PerSample, state: tuple[Tensor, ...], release: NoisySums) -> Tensor:
         weight, count = self._raised(state, release)
         each = (weight * state[1] / count.clamp(min=1.0)).to(sample.norm.dtype)
-        return Clip(each.index_select(0, sample.group), sample.norm.new_full((), inf))
+        return each.index_select(0, sample.group)
 
     def update(self, state: tuple[Tensor, ...], release: NoisySums) -> tuple[Tensor, ...]:
         return self._raised(state, release)[0], *state[1:]

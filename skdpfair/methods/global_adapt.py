@@ -4,14 +4,21 @@ from dataclasses import dataclass
 
 import torch
 
-from skdpfair.mechanism import Clip, Method, NoisySums, PerSample, Query, Task, count_noise
-from skdpfair.methods._clipping import NOT_NEGATIVE, Threshold, count_above, first_threshold, moved
+from skdpfair.mechanism import Clip, Method, NoisySums, PerSample, Query, Task
+from skdpfair.methods._clipping import (
+    NOT_NEGATIVE,
+    CountingMethod,
+    Threshold,
+    count_above,
+    first_threshold,
+    moved,
+)
 
 PLANNED_GAIN = 0.15  # where the estimator chooses the rate of the threshold
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class GlobalAdapt(Method, name="global_adapt", reference="esipova2023disparate"):
+class GlobalAdapt(CountingMethod, name="global_adapt", reference="esipova2023disparate"):
     r"""Weigh record i by :math:`w_i = C / \max(Z, \lVert g_i \rVert)`, and learn Z.
 
     Released: the gradient sum, of sensitivity C, and the count b of norms above :math:`\tau Z`,
@@ -31,8 +38,6 @@ class GlobalAdapt(Method, name="global_adapt", reference="esipova2023disparate")
         :math:`\eta`.  ``"auto"``: set by the estimator from public facts; 0.1 elsewhere.
     z_gain : float > 0 or "auto", default="auto"
         :math:`\kappa`.  ``"auto"``: 0.15 where the estimator chooses ``lr_z``; 1 elsewhere.
-    count_noise_multiplier : float > 0 or "auto", default="auto"
-        Noise of the count; ``"auto"`` is 5 times the noise multiplier (the paper: 10).
 
     References
     ----------
@@ -52,7 +57,6 @@ class GlobalAdapt(Method, name="global_adapt", reference="esipova2023disparate")
     threshold: float = 1.0
     lr_z: float | str = "auto"
     z_gain: float | str = "auto"
-    count_noise_multiplier: float | str = "auto"
 
     scale_fields = ("strict_max_grad_norm",)
     _parameter_constraints = {"min_strict_max_grad_norm": NOT_NEGATIVE}
@@ -67,7 +71,7 @@ class GlobalAdapt(Method, name="global_adapt", reference="esipova2023disparate")
         return first_threshold(z, task, gain, share=self.number("lr_z", 0.1) / gain)
 
     def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
-        noise = count_noise(self.count_noise_multiplier, noise_multiplier)
+        noise = self.count_noise(noise_multiplier)
         return (count_above(noise, self.threshold),)
 
     def clip(self, sample: PerSample, state: Threshold, release: NoisySums) -> Clip:

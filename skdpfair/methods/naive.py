@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from skdpfair.mechanism import Clip, Method, NoisySums, PerSample, Query, State, Task, count_noise
-from skdpfair.methods._clipping import clip_to, one_hot
+from skdpfair.mechanism import Clip, Method, NoisySums, PerSample, Query, State, Task
+from skdpfair.methods._clipping import ClippedMethod, CountingMethod, clip_to, one_hot
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class Naive(Method, name="naive", reference="xu2021removing"):
+class Naive(ClippedMethod, CountingMethod, name="naive", reference="xu2021removing"):
     r"""Weigh record i of group k by :math:`\theta_k \min(1, C/\lVert g_i \rVert)`.
 
     :math:`\theta_k = (B/K)/b_k`, at most B/K, where :math:`b_k` is the noisy number of records of
@@ -19,10 +19,6 @@ class Naive(Method, name="naive", reference="xu2021removing"):
 
     Parameters
     ----------
-    max_grad_norm : float > 0 or "auto", default="auto"
-        Clipping bound C.  ``"auto"``: the estimator finds it in a private warm-up; 1 elsewhere.
-    count_noise_multiplier : float > 0 or "auto", default="auto"
-        Noise of the counts; ``"auto"`` is 5 times the noise multiplier (the paper: 10).
     largest_factor : float > 0 or "auto", default="auto"
         Rescale the factors of a step so that the largest is this: post-processing of the noisy
         counts that keeps the groups' proportions and makes the noise the same in all steps.
@@ -43,8 +39,6 @@ class Naive(Method, name="naive", reference="xu2021removing"):
     Clip(weight=tensor([0.2500, 2.0000]), bound=tensor(2.))
     """
 
-    max_grad_norm: float | str = "auto"
-    count_noise_multiplier: float | str = "auto"
     largest_factor: float | str = "auto"
 
     needs_groups = True
@@ -59,7 +53,7 @@ class Naive(Method, name="naive", reference="xu2021removing"):
         def rows(sample: PerSample, state: State) -> Tensor:
             return one_hot(sample.group, task.n_groups, sample.norm)
 
-        noise = count_noise(self.count_noise_multiplier, noise_multiplier)
+        noise = self.count_noise(noise_multiplier)
         return (Query("counts", rows, 1.0, noise),)
 
     def clip(self, sample: PerSample, state: float, release: NoisySums) -> Clip:

@@ -22,8 +22,6 @@ class PCSGD(ClippedMethod, name="pcsgd", reference="li2024pcsgd"):
 
     Parameters
     ----------
-    max_grad_norm : float > 0 or "auto", default="auto"
-        Clipping bound C.  ``"auto"``: the estimator finds it in a private warm-up; 1 elsewhere.
     radius : float > 0, default=100.0
         L2 norm that the ball allows, or absolute value that the box allows each parameter.
     feasible_set : {"ball", "box"}, default="ball"

@@ -20,10 +20,6 @@ class SoftAdaClip(AdaptiveMethod, name="soft_adaclip"):
     ----------
     max_grad_norm : float > 0 or "auto", default="auto"
         First C.  ``"auto"``: the estimator finds it in a private warm-up; 1 elsewhere.
-    target_share : float > 0, default=0.1
-        q, the share of norms above C; 0.5 is Andrew's median.
-    count_noise_multiplier : float > 0 or "auto", default="auto"
-        Noise of the count; ``"auto"`` is 5 times the noise multiplier.
 
     References
     ----------

@@ -223,9 +223,9 @@ MUTANTS = (
         "clipping the mean",
         "the mean of the batch is clipped, not each record",
         "methods/_clipping.py",
-        "    return Clip(clip_to(bound, sample.norm), bound)",
-        "    mean = sample.norm.mean() if len(sample.norm) else bound\n"
-        "    return Clip(clip_to(bound, mean).expand_as(sample.norm), bound)",
+        "return Clip(clip_to(bound, sample.norm), bound)",
+        "mean = sample.norm.mean() if len(sample.norm) else bound\n"
+        "        return Clip(clip_to(bound, mean).expand_as(sample.norm), bound)",
         BOUND + "[dpsgd]",
         ("step", "dpsgd"),
     ),
