@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 from urllib.parse import urlparse
@@ -19,7 +20,7 @@ from skdpfair.budget.charging import current_ledger
 from skdpfair.budget.privacy_ledger import PrivacyLedger
 
 __all__ = ["fit_on_dask"]
-_LOOKS = 5  # seconds between two looks at the workers
+_SECONDS = 5  # between two looks at the workers
 
 
 def fit_on_dask(
@@ -41,7 +42,7 @@ def fit_on_dask(
     client : dask.distributed.Client
         Of a cluster whose workers are processes with a thread free for the fit.
     estimator : DPFairClassifier
-        Is not changed.  Declare ``classes`` and ``groups``, which a partition may lack.
+        Is not changed.  Declare ``classes`` and ``Groups(levels=...)``, which a partition may lack.
     X : dask.dataframe.DataFrame or dask.array.Array of shape (n_samples, n_features, ...)
         Finite numbers; the group columns may hold anything.
     y : dask.dataframe.Series or dask.array.Array of shape (n_samples,)
@@ -89,7 +90,7 @@ def fit_on_dask(
     computed = iter(client.compute([part for partitions in parts.values() for part in partitions]))
     futures = {name: list(islice(computed, n)) for name, n in counts.items()}
     for partitions in futures.values():  # errors come here
-        client.gather([client.submit(_nothing, part, pure=False) for part in partitions])
+        client.gather(client.map(len, partitions, pure=False))
     where = client.who_has(futures["X"])
     by_worker: dict[str, list[int]] = defaultdict(list)
     for i, part in enumerate(futures["X"]):
@@ -97,15 +98,14 @@ def fit_on_dask(
     first = next(iter(by_worker))
     port = client.submit(_free_port, workers=[first], pure=False).result()
     address = f"tcp://{urlparse(first).hostname}:{port}"
-    ledger = current_ledger()
     model = clone(estimator).set_params(distributed="auto")
     fits = []
     for rank, (worker, indices) in enumerate(by_worker.items()):
-        of_worker = {name: [column[i] for i in indices] for name, column in futures.items()}
-        place = rank, len(by_worker), address
-        only = {"workers": [worker], "allow_other_workers": False, "pure": False, "retries": 0}
-        charged = ledger if rank == 0 else None
-        fits.append(client.submit(_fit, model, of_worker, place, charged, **only))
+        columns = {name: [column[i] for i in indices] for name, column in futures.items()}
+        ledger = current_ledger() if rank == 0 else None
+        arguments = model, columns, ledger, rank, len(by_worker), address
+        here = {"workers": [worker], "allow_other_workers": False, "pure": False, "retries": 0}
+        fits.append(client.submit(_fit, *arguments, **here))
     try:
         return _first_of(fits, client, set(by_worker))
     finally:
@@ -123,14 +123,9 @@ def _partitions(name: str, column: Any) -> list[Any]:
     return list(np.ravel(column.to_delayed()))
 
 
-def _nothing(part: Any) -> None:
-    """Return nothing, once a partition is there."""
-
-
 def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("", 0))
-        port: int = free.getsockname()[1]
+    with socket.create_server(("", 0)) as server:
+        port: int = server.getsockname()[1]
     return port
 
 
@@ -141,7 +136,7 @@ def _first_of(fits: Sequence[Any], client: Any, workers: set[str]) -> Any:
     running = fits
     while running:
         try:
-            done, running = wait(running, timeout=_LOOKS, return_when="FIRST_COMPLETED")
+            done, running = wait(running, timeout=_SECONDS, return_when="FIRST_COMPLETED")
         except TimeoutError:
             if gone := workers - client.nthreads().keys():  # whose fits would wait for them
                 raise RuntimeError(f"The workers {sorted(gone)} of this fit have ended.") from None
@@ -153,27 +148,26 @@ def _first_of(fits: Sequence[Any], client: Any, workers: set[str]) -> Any:
 
 def _fit(
     model: Any,
-    parts: dict[str, list[Any]],
-    place: tuple[int, int, str],
+    columns: dict[str, list[Any]],
     ledger: PrivacyLedger | None,
+    rank: int,
+    size: int,
+    address: str,
 ) -> Any:
     """Fit on the partitions of this worker; return the model on the first one."""
-    rank, size, address = place
-    joined = {name: _joined(partitions) for name, partitions in parts.items()}
+    joined = {name: _joined(partitions) for name, partitions in columns.items()}
     X, y = joined.pop("X"), joined.pop("y")
+    fit = model.fit if ledger is None else partial(ledger.fit, model)
     if size == 1:
         model.set_params(distributed=None)
-    else:
-        backend = "nccl" if torch.cuda.is_available() else "gloo"
-        dist.init_process_group(backend, init_method=address, rank=rank, world_size=size)
+        fit(X, y, **joined)
+        return model
+    backend = "nccl" if torch.cuda.is_available() else "gloo"
+    dist.init_process_group(backend, init_method=address, rank=rank, world_size=size)
     try:
-        if ledger is None:
-            model.fit(X, y, **joined)
-        else:
-            ledger.fit(model, X, y, **joined)
+        fit(X, y, **joined)
     finally:
-        if size > 1:
-            dist.destroy_process_group()
+        dist.destroy_process_group()
     return model if rank == 0 else None
 
 

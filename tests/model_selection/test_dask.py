@@ -10,6 +10,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from skorch.callbacks import Callback
@@ -169,7 +170,7 @@ def test_partitions_that_differ_are_refused(cluster):
 
 class EndOfWorker(Callback):
     def on_epoch_end(self, net, **kwargs):
-        if net.processes.rank == 1:
+        if torch.distributed.get_rank() == 1:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
