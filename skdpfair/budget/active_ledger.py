@@ -124,8 +124,8 @@ def _restart_workers() -> None:
 def linter(function: Linter) -> Linter:
     """Register the function that finds what an estimator learns outside the ledger.
 
-    It takes an estimator and returns two lists of texts: why its fit reveals more than the
-    private fits in it do, and what was taken on trust.  A floor above sets it.
+    It returns why a fit of the estimator reveals more than the private fits in it do, and what was
+    taken on trust.  A floor above sets it.
     """
     _LINTERS[:] = [function]
     return function

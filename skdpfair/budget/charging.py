@@ -39,12 +39,26 @@ def entry_of(
     reasons: Sequence[str] = (),
     curve: np.ndarray | None = None,
     what: str = "steps",
+    unit: str = "record",
+    persons: str | None = None,
 ) -> Line:
-    """Return a planned fit as a ledger keeps it; see `charged` for the parameters."""
-    why = list(dict.fromkeys([REFERENCE] * (not private) + [*reasons]))
-    entries = [vars(release) for release in planned]
-    fit = {"private": bool(private), "curve": stored(curve), "what": what, "reasons": why}
-    return fit | {"entries": entries, "place": None}
+    """Return a planned fit as a ledger's file holds it.
+
+    It is not ``private`` if its epsilon is infinite; ``reasons`` say why more than the releases is
+    seen, see :mod:`skdpfair.budget.spending`; ``curve`` is the Renyi curve, at ``renyi.ORDERS``, of
+    a release named ``what`` that is no run of sampled Gaussians; ``unit`` is what the fit protects,
+    and ``persons`` the name of the column of the persons, if it has one.
+    """
+    return {
+        "private": bool(private),
+        "curve": stored(curve),
+        "what": what,
+        "reasons": list(dict.fromkeys([REFERENCE] * (not private) + [*reasons])),
+        "unit": unit,
+        "persons": persons,
+        "entries": [vars(release) for release in planned],
+        "place": None,
+    }
 
 
 @contextmanager
@@ -52,55 +66,23 @@ def charged(
     planned: Sequence[Release],
     releases: Ledger,
     *,
-    private: bool = True,
-    reasons: Sequence[str] = (),
-    curve: np.ndarray | None = None,
-    what: str = "steps",
-    unit: str = "record",
-    persons: str | None = None,
     ledger: PrivacyLedger | None = None,
     place: dict[str, Any] | None = None,
+    **about: Any,
 ) -> Iterator[str | None]:
-    """Charge a fit to ``ledger`` or else to the current one, if there is any.
+    """Charge a fit, see `entry_of`, to ``ledger`` or else to the current one, if there is any.
 
-    Parameters
-    ----------
-    planned : tuple of Release
-        What the fit will release.
-    releases : Ledger
-        Where the fit records its releases; what it holds already was charged before.
-    private : bool, default=True
-        False for a fit whose epsilon is infinite.
-    reasons : tuple of str, default=()
-        Why more than the releases is seen, see :mod:`skdpfair.budget.spending`.
-    curve : ndarray or None, default=None
-        Renyi curve of a release that is no run of sampled Gaussians, at ``renyi.ORDERS``.
-    what : str
-        Name of a release without entries.
-    unit : {"record", "person"}, default="record"
-        What the fit protects.
-    persons : str or None, default=None
-        Name of the column of the persons, if it has one.
-    ledger : PrivacyLedger or None, default=None
-        The one that the fit was given as a callback.
-    place : dict or None, default=None
-        Position in a search, see :func:`skdpfair.budget.folds.search_position`.
+    ``releases`` is where the fit records its releases; what it holds already was charged before.
+    ``ledger`` was set as a callback, and ``place`` is the position in a search, see
+    :func:`skdpfair.budget.folds.search_position`.  Yields the name under which the fit is charged.
 
-    Yields
-    ------
-    str or None
-        Name under which the fit is charged.
-
-    Raises
-    ------
-    BudgetExceeded
-        Before the block, if the plan exceeds the budget.
-    PrivacyAccountingError
-        Before the block, inside a private search that has not paid for this fit, or in another
-        thread or process while one runs.
+    Before the block, BudgetExceeded is raised if the plan exceeds the budget, and
+    PrivacyAccountingError inside a private search that has not paid for this fit, or in another
+    thread or process while one runs.
     """
+    fit = entry_of(planned, **about)
     if active_ledger.is_searching():
-        _take_what_was_paid(planned, private and curve is None)
+        _take_what_was_paid(planned, fit["private"] and fit["curve"] is None)
         yield None
         return
     place = place if ledger is not None and place else {}
@@ -110,19 +92,15 @@ def charged(
         return
     name = uuid.uuid4().hex
     before = _counted(releases.entries)
-    fit: Line = {"fit": name, "state": "planned", "data": ledger.data}
+    fit |= {"fit": name, "state": "planned", "data": ledger.data}
     fit["place"] = place if "search" in place else None
-    fit |= {"unit": unit, "persons": persons}
     fit["around"] = active_ledger.current_call() or place.get("path", "").split("/")[0] or None
-    with ledger.locked() as lines:  # nobody else closes the charge meanwhile
-        about = entry_of(planned, private=private, reasons=reasons, curve=curve, what=what)
-        ledger.begin(about | fit, lines)
+    ledger._begin(fit)
     try:
         yield name
     finally:
         new = _counted(releases.entries) - before
-        with ledger.locked() as lines:
-            ledger.end(name, [vars(replace(r, steps=n)) for r, n in new.items()], lines)
+        ledger._end(name, [vars(replace(release, steps=n)) for release, n in new.items()])
 
 
 @contextmanager
@@ -140,10 +118,7 @@ def suspended() -> Iterator[None]:
 def paid_for(curve: np.ndarray | None) -> Iterator[None]:
     """Let this thread do one private fit, of at most this Renyi curve, in a block of `suspended`.
 
-    Parameters
-    ----------
-    curve : ndarray of shape (n_orders,) or None
-        At ``renyi.ORDERS``; None for no fit.
+    None is for no fit.
     """
     token = _PAID.set([os.getpid(), curve])
     try:

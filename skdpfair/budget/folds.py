@@ -33,8 +33,8 @@ _BY_LABELS = (StratifiedKFold, GroupKFold, StratifiedGroupKFold, RepeatedStratif
 _FOLD = "candidate-split-evaluation"  # scikit-learn's name of one fit and test of a search
 _SEARCH_TASKS = {_FOLD, "refit-with-best-params"}
 _METHODS = {"split", "_iter_test_indices", "_iter_test_masks"}  # of a splitter
-_MOST_FOLDS = 50
-_MOST_VIEWS = 16
+MAX_FOLDS = 50
+MAX_VIEWS = 16
 
 
 def ancestors(context: Any) -> list[Any]:
@@ -48,16 +48,8 @@ def ancestors(context: Any) -> list[Any]:
 def search_position(context: Any) -> dict[str, Any]:
     """Return the position of a task of scikit-learn: its path, and the nearest search around it.
 
-    Parameters
-    ----------
-    context : sklearn.callback.CallbackContext
-        Of a fit, or of a task inside one.
-
-    Returns
-    -------
-    dict
-        ``path`` names the estimator's task.  For a fit inside a search's fold also ``search``,
-        the search's path; ``round``, where a search runs several; ``index``, the position.
+    ``path`` names the estimator's task.  For a fit inside a search's fold there are also
+    ``search``, the search's path; ``round``, where a search runs several; and ``index``.
     """
     chain = ancestors(context)
     names = [f"{task.task_name}.{task.task_id}" for task in chain]
@@ -66,11 +58,11 @@ def search_position(context: Any) -> dict[str, Any]:
     def path(i: int) -> str:
         return "/".join([root, *reversed(names[i:])])
 
-    own = [i for i, task in enumerate(chain) if i + 1 == len(chain) or task.source_estimator_name]
-    place = {"path": path(own[0])}
+    fits = [i for i, task in enumerate(chain) if i + 1 == len(chain) or task.source_estimator_name]
+    place = {"path": path(fits[0])}
     for i, task in enumerate(chain):
         if _FOLD in (task.task_name, task.source_task_name):
-            outer = next(j for j in own if j > i)
+            outer = next(j for j in fits if j > i)
             return place | {"search": path(outer), "round": path(i + 1), "index": task.task_id}
     return place
 
@@ -135,17 +127,14 @@ def persons_lie_in_groups(search: Any, X: Any, params: Mapping[str, Any]) -> boo
     True
     >>> persons_lie_in_groups(None, [], {"groups": ["a", "b", "a"], "units": units})
     False
-    >>> spelt = ["é", "e\u0301", "18"]  # one person, as the fit reads them
-    >>> persons_lie_in_groups(None, [], {"groups": ["a", "b", "a"], "units": spelt})
-    False
     """
     of_classifier = getattr(getattr(search, "estimator", None), "persons", None)
     spaces = [getattr(search, name, {}) for name in ("param_grid", "param_distributions")]
     with suppress(Exception):  # the fit will tell what is wrong
         groups = check_array(params["groups"], ensure_2d=False, dtype=None)
         group = pd.Series(np.unique(groups, return_inverse=True)[1])  # as the splitters do
-        given = [v for name, v in params.items() if name.rpartition("__")[2] == "units"]
-        codes: list[Any] = [persons.codes("units", units, len(group)) for units in given]
+        units = [v for name, v in params.items() if name.rpartition("__")[2] == "units"]
+        codes: list[Any] = [persons.codes("units", column, len(group)) for column in units]
         at = persons.columns(X, of_classifier, None)
         if at and "persons" not in str(spaces):  # one column for all candidates
             codes.append(persons.encode(X, len(group), at=at, units=None))
@@ -157,7 +146,7 @@ def persons_lie_in_groups(search: Any, X: Any, params: Mapping[str, Any]) -> boo
 
 
 def takes_as_public(cv: Any) -> str | None:
-    """Return the facts that folds depend on beside the number of records, or None.
+    """Return the facts that folds depend on, other than the number of records, or None.
 
     Examples
     --------
@@ -173,19 +162,11 @@ def takes_as_public(cv: Any) -> str | None:
 def fits_seen_by_record(fits: Iterable[Line], searches: Mapping[str, Line]) -> list[list[Line]]:
     """Return, for each kind of record, the fits whose training records it can be among.
 
-    Parameters
-    ----------
-    fits : iterable of dict
-        ``place`` holds the search, its round, and the position among the round's fits; None
-        for a fit outside of searches, which every record is in.  ``unit`` is "person" if the
-        fit protects all records of a person.
-    searches : dict of str to dict
-        ``splits`` per candidate, ``folds`` (see `folds_of`), and ``persons_together``, whether
-        each person is known to lie in one fold, of each search.
+    A fit's ``place`` holds its search, round and position, or is None outside of searches.  A
+    search has ``splits`` per candidate, ``folds`` (see `folds_of`), and ``persons_together``,
+    whether each person is known to lie in one fold.
 
-    Notes
-    -----
-    A record lies in the test fold of one split in ``folds`` of a search, the same for all
+        A record lies in the test fold of one split in ``folds`` of a search, the same for all
     candidates, so it misses that split's fits and no other.  So does a person if all her records
     lie in one test fold, else she may be in all fits.  Until a fit of every split is in
     the ledger, some record may have missed none.  Where there would be too many combinations,
@@ -207,14 +188,14 @@ def fits_seen_by_record(fits: Iterable[Line], searches: Mapping[str, Line]) -> l
         place: Line = fit.get("place") or {}
         search = searches.get(place.get("search", ""), {"folds": None})
         is_split = fit.get("unit") == "person" and not search.get("persons_together")
-        if is_split or search["folds"] is None or search["folds"] > _MOST_FOLDS:
+        if is_split or search["folds"] is None or search["folds"] > MAX_FOLDS:
             always.append(fit)
             continue
         repeat, split = divmod(place["index"] % search["splits"], search["folds"])
         key = (place["search"], place["round"], repeat)
         groups.setdefault(key, [[] for _ in range(search["folds"])])[split].append(fit)
     ways = [_ways(folds) for folds in groups.values()]
-    while prod(map(len, ways)) > _MOST_VIEWS:
+    while prod(map(len, ways)) > MAX_VIEWS:
         widest = max(range(len(ways)), key=lambda i: len(ways[i]))
         ways[widest] = [_joined(list(groups.values())[widest])]
     return [always + _joined(way) for way in product(*ways)]

@@ -8,7 +8,8 @@ import uuid
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, BinaryIO, TypeAlias
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Self, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -23,28 +24,6 @@ from skdpfair.privacy.releases import Release
 from skdpfair.privacy.renyi import ORDERS, curve_epsilon, rdp_curve
 from skdpfair.privacy.statement import ASSUMPTIONS, are_names
 
-_COLUMNS = [
-    "data",
-    "what",
-    "state",
-    "steps",
-    "sample_rate",
-    "noise_multiplier",
-    "epsilon",
-    "around",
-]
-# what the lines of a ledger's file may hold
-LINES = (
-    {"budget", "id"},
-    {
-        *("fit", "state", "data", "private", "curve", "what", "reasons", "place", "entries"),
-        *("around", "unit", "persons"),
-    },
-    {"around", "data", "outermost", "reasons", "notes"},
-    {"search", "splits", "data", "folds", "persons_together", "public"},
-    {"refused", "root"},
-    {"torn"},
-)
 Seen: TypeAlias = tuple[int, str]  # the bytes of a file that were read, and their digest
 _SEEN: dict[str, Seen] = {}  # in this process, by name of a journal and of all its copies
 
@@ -184,90 +163,102 @@ def _digest(text: bytes) -> str:
     return hashlib.blake2b(text).hexdigest()
 
 
-def read_entries(
-    lines: Iterable[Line], data: str | None = None
-) -> tuple[list[Line], dict[str, Line]]:
-    """Return the fits on a data set, each as it ended or else as planned, and the searches."""
-    fits: dict[str, Line] = {}
-    searches: dict[str, Line] = {}
-    for line in lines:
-        if "fit" in line:
-            fits[line["fit"]] = fits.get(line["fit"], {}) | line
-        elif "search" in line:
-            searches[line["search"]] = line
-    return [fit for fit in fits.values() if data is None or fit["data"] == data], searches
+@dataclass(frozen=True)
+class History:
+    """The lines of a ledger's file on one data set or on all.
 
+    Fits are as they ended or else as planned; ``searches`` and the checks of estimators ``around``
+    fits are by the names of their calls or tasks.
+    """
 
-def surroundings(lines: Iterable[Line], data: str | None = None) -> dict[str, Line]:
-    """Return the lines on the estimators around fits on a data set, by name of the call or task."""
-    looks = (line for line in lines if "outermost" in line)
-    return {line["around"]: line for line in looks if data is None or line["data"] == data}
+    fits: list[Line]
+    searches: dict[str, Line]
+    around: dict[str, Line]
+    is_torn: bool
 
+    @classmethod
+    def of(cls, lines: Sequence[Line], data: str | None = None) -> Self:
+        """Return the history that lines hold on a data set."""
+        fits: dict[str, Line] = {}
+        searches: dict[str, Line] = {}
+        around: dict[str, Line] = {}
+        for line in lines:
+            if "fit" in line:
+                fits[line["fit"]] = fits.get(line["fit"], {}) | line
+            elif "search" in line:
+                searches[line["search"]] = line
+            elif "outermost" in line:
+                around[line["around"]] = line
 
-def is_known(fit: Line, around: Mapping[str, Line]) -> bool:
-    """Return whether the ledger knows all estimators around a fit."""
-    known: bool = around.get(fit.get("around", ""), {}).get("outermost", False)
-    return known
+        def of_data(lines: dict[str, Line]) -> dict[str, Line]:
+            return {k: line for k, line in lines.items() if data in (None, line["data"])}
 
+        is_torn = any("torn" in line for line in lines)
+        return cls([*of_data(fits).values()], of_data(searches), of_data(around), is_torn)
 
-def spending(lines: Sequence[Line], data: str, delta: float, accountant: str) -> Spending:
-    """Return the cost of the fits on a data set, and of the estimators around them."""
-    fits, searches = read_entries(lines, data)
-    around = surroundings(lines, data)
-    private = [fit for fit in fits if fit["private"]]
-    own = [search for search in searches.values() if search["data"] == data]
-    looks = around.values()
-    reasons = dict.fromkeys(why for line in (*fits, *looks) for why in line["reasons"])
-    if any("torn" in line for line in lines):
-        reasons[TORN] = None
-    if reasons.pop(SCORES, False) is None or own:
-        reasons[SCORES] = None  # comes last
-    if not reasons and not all(is_known(fit, around) for fit in fits):
-        reasons[UNKNOWN] = None
-    notes = [] if reasons else [note for line in looks for note in line["notes"]]
-    unit = next((fit.get("unit", "record") for fit in fits), "record")
-    split = [s for s in own if unit == "person" and not s.get("persons_together")]
-    is_unnamed = unit == "person" and not are_names(f.get("persons") for f in fits)
-    same = [ASSUMPTIONS["persons"]] * (is_unnamed and len(fits) > 1)
-    spent = cost(private, searches, delta, accountant)
-    return Spending(
-        epsilon=spent,
-        epsilon_total=math.inf if reasons else spent,
-        delta=delta,
-        accountant="rdp" if any(fit["curve"] for fit in private) else accountant,
-        reasons=tuple(reasons),
-        n_fits=len(fits),
-        n_fits_per_record=max(map(len, fits_seen_by_record(fits, searches))),
-        assumptions=tuple(
-            dict.fromkeys(s["public"] for s in own if s["public"] and s not in split)
-        ),
-        notes=tuple(dict.fromkeys([*notes, *([SPLIT] * bool(split)), *same])),
-        unit=unit,
-        n_private=len(private),
-    )
+    def is_known(self, fit: Line) -> bool:
+        """Return whether the ledger knows all estimators around a fit."""
+        known: bool = self.around.get(fit["around"], {}).get("outermost", False)
+        return known
 
+    def cost(self, delta: float, accountant: str, more: Sequence[Line] = ()) -> float:
+        """Return the epsilon of the fits, and of ``more`` of them, for the costliest record."""
+        return cost([*self.fits, *more], self.searches, delta, accountant)
 
-def frame_of(lines: Sequence[Line], delta: float | None, accountant: str) -> pd.DataFrame:
-    """Return one row per fit, see :meth:`PrivacyLedger.frame`."""
-    rows = []
-    around = surroundings(lines)
-    for fit in read_entries(lines)[0]:
-        found = around.get(fit.get("around", ""), {"reasons": ()})
-        releases = releases_of(fit)
-        what = "; ".join(dict.fromkeys(r.what for r in releases)) or fit["what"]
-        rows.append(
-            (
-                fit["data"],
-                what if fit["private"] else "not private",
-                fit["state"],
-                sum(r.steps for r in releases if r.what != "group counts"),
-                max((r.sample_rate for r in releases), default=math.nan),
-                min((r.joint_noise_multiplier for r in releases), default=math.nan),
-                cost([fit], {}, delta, accountant) if delta else math.nan,
-                "; ".join(found["reasons"]) or ("nothing" if is_known(fit, around) else "unknown"),
-            )
+    def spending(self, delta: float, accountant: str) -> Spending:
+        """Return the cost of the fits, and of the estimators around them."""
+        fits, searches, around = self.fits, self.searches.values(), self.around.values()
+        private = [fit for fit in fits if fit["private"]]
+        reasons = dict.fromkeys(why for line in (*fits, *around) for why in line["reasons"])
+        if self.is_torn:
+            reasons[TORN] = None
+        if reasons.pop(SCORES, False) is None or searches:
+            reasons[SCORES] = None  # comes last
+        if not reasons and not all(map(self.is_known, fits)):
+            reasons[UNKNOWN] = None
+        notes = [] if reasons else [note for line in around for note in line["notes"]]
+        unit = next((fit["unit"] for fit in fits), "record")
+        split = [s for s in searches if unit == "person" and not s["persons_together"]]
+        notes += [SPLIT] * bool(split)
+        if unit == "person" and len(fits) > 1 and not are_names(f["persons"] for f in fits):
+            notes.append(ASSUMPTIONS["persons"])
+        public = (s["public"] for s in searches if s["public"] and s not in split)
+        spent = cost(private, self.searches, delta, accountant)
+        return Spending(
+            epsilon=spent,
+            epsilon_total=math.inf if reasons else spent,
+            delta=delta,
+            accountant="rdp" if any(fit["curve"] for fit in private) else accountant,
+            reasons=tuple(reasons),
+            n_fits=len(fits),
+            n_fits_per_record=max(map(len, fits_seen_by_record(fits, self.searches))),
+            assumptions=tuple(dict.fromkeys(public)),
+            notes=tuple(dict.fromkeys(notes)),
+            unit=unit,
+            n_private=len(private),
         )
-    return pd.DataFrame(rows, columns=_COLUMNS)
+
+    def frame(self, delta: float | None, accountant: str) -> pd.DataFrame:
+        """Return one row per fit, see :meth:`PrivacyLedger.frame`."""
+        columns = ["data", "what", "state", "steps", "sample_rate", "noise_multiplier"]
+        rows = []
+        for fit in self.fits:
+            releases = releases_of(fit)
+            what = "; ".join(dict.fromkeys(r.what for r in releases)) or fit["what"]
+            leaks = self.around.get(fit["around"], {"reasons": ()})["reasons"]
+            rows.append(
+                (
+                    fit["data"],
+                    what if fit["private"] else "not private",
+                    fit["state"],
+                    sum(r.steps for r in releases if r.what != "group counts"),
+                    max((r.sample_rate for r in releases), default=math.nan),
+                    min((r.joint_noise_multiplier for r in releases), default=math.nan),
+                    cost([fit], {}, delta, accountant) if delta else math.nan,
+                    "; ".join(leaks) or ("nothing" if self.is_known(fit) else "unknown"),
+                )
+            )
+        return pd.DataFrame(rows, columns=[*columns, "epsilon", "around"])
 
 
 def cost(
@@ -300,10 +291,10 @@ def _composed(fits: Iterable[Line], delta: float, accountant: str) -> float:
     return epsilon_of(releases, delta, accountant)
 
 
-def _curve(held: Mapping[str, Sequence[float]]) -> np.ndarray:
-    if not np.array_equal(held["orders"], ORDERS):
+def _curve(curve: Mapping[str, Sequence[float]]) -> np.ndarray:
+    if not np.array_equal(curve["orders"], ORDERS):
         raise ValueError(
             "The ledger holds a private selection whose Renyi orders are not those of the "
             "installed dp-accounting. Read it with the version that wrote it."
         )
-    return np.array(held["rdp"])
+    return np.array(curve["rdp"])

@@ -22,7 +22,7 @@ from skdpfair.budget.folds import (
     search_position,
     takes_as_public,
 )
-from skdpfair.budget.journal import Journal, cost, frame_of, read_entries, spending
+from skdpfair.budget.journal import History, Journal
 from skdpfair.budget.spending import REFERENCE, Spending
 from skdpfair.exceptions import BudgetExceeded
 from skdpfair.privacy.accounting import ACCOUNTANTS
@@ -130,32 +130,33 @@ class PrivacyLedger:
         self._journal = path if isinstance(path, Journal) else Journal(path)
         self._open: defaultdict[uuid.UUID, set[int]] = defaultdict(set)
         self._refused: dict[uuid.UUID, int] = {}
-        given = {"epsilon": epsilon, "delta": delta, "accountant": accountant}
-        new = {"budget": given | {"accountant": accountant or "pld"}, "id": uuid.uuid4().hex}
-        self._take(self._journal.begin(new), given)
+        budget = {"epsilon": epsilon, "delta": delta, "accountant": accountant}
+        new = {"budget": budget | {"accountant": accountant or "pld"}, "id": uuid.uuid4().hex}
+        self._open_file(self._journal.begin(new), budget)
 
-    def _take(self, lines: Sequence[Line], given: Mapping[str, Any]) -> None:
-        held = lines[0].get("budget") if isinstance(lines[0], dict) else None
-        if held is None:
+    def _open_file(self, lines: Sequence[Line], budget: Mapping[str, Any]) -> None:
+        """Take the budget of the file, from which that of the parameters must not differ."""
+        stored = lines[0].get("budget") if isinstance(lines[0], dict) else None
+        if stored is None:
             raise ValueError(f"path={str(self.path)!r} is not a ledger. Name another file.")
-        is_whole = isinstance(held, dict) and set(held) == set(given)
-        if not is_whole or (held["epsilon"] is not None and held["delta"] is None):
+        is_whole = isinstance(stored, dict) and set(stored) == set(budget)
+        if not is_whole or (stored["epsilon"] is not None and stored["delta"] is None):
             raise ValueError(
                 f"path={str(self.path)!r} was edited: its first line holds the budget "
-                f"{safe_repr(held)}, not epsilon, its delta and the accountant. Restore the file, "
-                "or name a new one."
+                f"{safe_repr(stored)}, not epsilon, its delta and the accountant. Restore the "
+                "file, or name a new one."
             )
-        for name, value in given.items():
-            if value is not None and value != held[name]:
+        for name, value in budget.items():
+            if value is not None and value != stored[name]:
                 raise ValueError(
-                    f"{name}={safe_repr(value)} differs from {name}={safe_repr(held[name])} of "
+                    f"{name}={safe_repr(value)} differs from {name}={safe_repr(stored[name])} of "
                     f"the existing file {str(self.path)!r}, whose budget cannot be changed. Leave "
                     f"{name} out."
                 )
         self.id: str | None = lines[0].get("id")  # of the file, wherever it is mounted
-        self.budget: float | None = held["epsilon"]
-        self.delta: float | None = held["delta"]
-        self.accountant: str = held["accountant"]
+        self.budget: float | None = stored["epsilon"]
+        self.delta: float | None = stored["delta"]
+        self.accountant: str = stored["accountant"]
 
     @property
     def path(self) -> Path:
@@ -209,27 +210,26 @@ class PrivacyLedger:
             If a step learns from the records outside the budget.
         """
         data = (X,) if y is None else (X, y)
-        are_in_groups = persons_lie_in_groups(estimator, X, params)
-        call = active_ledger.call_of(estimator, are_in_groups)
+        call = active_ledger.call_of(estimator, persons_lie_in_groups(estimator, X, params))
         with call as name, self, self._set_on(estimator):
-            self._look(name, estimator)
+            self._check_around(name, estimator)
             estimator.fit(*data, **params)
         return estimator
 
     @contextmanager
     def _set_on(self, estimator: Any) -> Iterator[None]:
         """Follow the folds of an estimator that takes callbacks."""
-        held = getattr(estimator, "_skl_callbacks", [])
-        if not hasattr(estimator, "set_callbacks") or self in held:
+        callbacks = getattr(estimator, "_skl_callbacks", [])
+        if not hasattr(estimator, "set_callbacks") or self in callbacks:
             yield
             return
-        estimator.set_callbacks(*held, self)
+        estimator.set_callbacks(*callbacks, self)
         try:
             yield
         finally:
-            estimator.set_callbacks(*held)
+            estimator.set_callbacks(*callbacks)
 
-    def _look(self, name: str, estimator: Any) -> None:
+    def _check_around(self, name: str, estimator: Any) -> None:
         """Enter what an estimator learns outside this ledger, and whether it is outermost."""
         line: Line = {
             "around": name,
@@ -252,10 +252,10 @@ class PrivacyLedger:
             Context of its fit.
         """
         self._enter(context)
-        self._look(str(context.root_uuid), estimator)
+        self._check_around(str(context.root_uuid), estimator)
         self._refused[context.root_uuid] = len(self._refusals(context))
         if self.progress:
-            LedgerFollower.begin(context.root_uuid, self.path, self.so_far)
+            LedgerFollower.begin(context.root_uuid, self.path, self._so_far)
 
     def teardown(self, estimator: Any, context: Any) -> None:
         """Undo `setup`.
@@ -291,13 +291,18 @@ class PrivacyLedger:
         self._enter(context)
         if context.task_name == "search" and hasattr(estimator, "n_splits_"):
             splits, cv = estimator.n_splits_, estimator.cv
-            line = {"search": search_position(context)["path"], "splits": splits, "data": self.data}
             known = _is_of_scikit_learn(estimator)
-            line |= {"folds": folds_of(cv, splits) if known else None}
             together = known and keeps_persons_together(cv)
-            line["persons_together"] = together and active_ledger.are_in_groups(estimator)
+            line = {
+                "search": search_position(context)["path"],
+                "splits": splits,
+                "data": self.data,
+                "folds": folds_of(cv, splits) if known else None,
+                "persons_together": together and active_ledger.are_in_groups(estimator),
+                "public": takes_as_public(cv) if known else None,
+            }
             with self._journal.locked():
-                self._journal.append(line | {"public": takes_as_public(cv) if known else None})
+                self._journal.append(line)
 
     def on_fit_task_end(self, estimator: Any, context: Any) -> None:
         """Deactivate this ledger after a task.
@@ -349,7 +354,7 @@ class PrivacyLedger:
             raise TypeError(
                 f"data must be the name of a data set, a string, got {safe_repr(data)}."
             )
-        return cost(*self._entries(data or self.data), self._delta(delta), self.accountant)
+        return self._history(data).cost(self._delta(delta), self.accountant)
 
     def report(self, delta: float | None = None, data: str | None = None) -> Spending:
         """Return the cost of the private fits, and the total cost with reasons.
@@ -367,8 +372,7 @@ class PrivacyLedger:
             Its ``epsilon_total`` is infinite if no epsilon covers a step that learns, or if a fit
             was not part of a call of :meth:`fit`; ``known`` distinguishes the two cases.
         """
-        delta, data = self._delta(delta), data or self.data
-        return spending(self._journal.read(), data, delta, self.accountant)
+        return self._history(data).spending(self._delta(delta), self.accountant)
 
     def frame(self) -> pd.DataFrame:
         """Return the fits on all data sets as a table.
@@ -380,7 +384,7 @@ class PrivacyLedger:
             is the epsilon of the fit alone, and ``around`` names other steps around it that learn:
             "nothing", names, or "unknown".
         """
-        return frame_of(self._journal.read(), self.delta, self.accountant)
+        return History.of(self._journal.read()).frame(self.delta, self.accountant)
 
     def _delta(self, delta: float | None) -> float:
         delta = self.delta if delta is None else delta
@@ -391,8 +395,8 @@ class PrivacyLedger:
             )
         return delta
 
-    def _entries(self, data: str) -> tuple[list[Line], dict[str, Line]]:
-        return read_entries(self._journal.read(), data)
+    def _history(self, data: str | None = None) -> History:
+        return History.of(self._journal.read(), data or self.data)
 
     def check(self, fits: Iterable[Line]) -> None:
         """Raise BudgetExceeded if fits together would exceed the budget; record none of them.
@@ -400,22 +404,20 @@ class PrivacyLedger:
         Parameters
         ----------
         fits : iterable of dict
-            Fits in the form of `begin`.
+            See :func:`skdpfair.budget.charging.entry_of`.
 
         Raises
         ------
         BudgetExceeded
             If their cost, added to that of the fits so far, exceeds the budget.
         """
-        if self.budget is None:
-            return
         planned = []
-        for fit in fits:
+        for fit in fits if self.budget is not None else ():
             planned.append(fit)
             if REFERENCE in fit["reasons"]:  # which decides
                 break
         if planned:
-            self._check(*self._entries(self.data), planned)
+            self._check(self._history(), planned)
 
     def n_unrecorded(self, calls: Iterable[str | None]) -> int:
         """Return how many calls or fits are not in this ledger, on its data set.
@@ -430,66 +432,46 @@ class PrivacyLedger:
         -------
         int
         """
-        fits = self._entries(self.data)[0]
-        held = {fit.get(name) for fit in fits for name in ("fit", "around")} - {None}
-        return sum(call not in held for call in calls)
+        fits = self._history().fits
+        recorded = {fit.get(name) for fit in fits for name in ("fit", "around")} - {None}
+        return sum(call not in recorded for call in calls)
 
     @property
     def holds_other_data(self) -> bool:
         """Whether the file has fits on data sets of other names."""
-        return any(fit["data"] != self.data for fit in read_entries(self._journal.read())[0])
+        return any(fit["data"] != self.data for fit in History.of(self._journal.read()).fits)
 
-    @contextmanager
-    def locked(self) -> Iterator[list[Line]]:
-        """Keep other processes from the file for the time of a block.
+    def _begin(self, fit: Line) -> None:
+        """Record a planned fit, or raise BudgetExceeded if it would exceed the budget.
 
-        Yields
-        ------
-        list of dict
-            Its lines, for `begin` and `end`.
+        ValueError is raised if it protects persons and earlier fits records, or other persons.
         """
-        with self._journal.locked() as lines:
-            yield lines
+        with self._journal.locked() as lines:  # nobody else spends what is left meanwhile
+            history = History.of(lines, self.data)
+            _refuse_other_unit(fit, history.fits)
+            if self.budget is not None:
+                try:
+                    self._check(history, [fit])
+                except BudgetExceeded as error:
+                    search = (fit["place"] or {}).get("search")
+                    root = {"root": search.split("/")[0]} if search else {}
+                    self._journal.append({"refused": str(error)} | root)
+                    raise
+            self._journal.append(fit)
 
-    def begin(self, fit: Line, lines: list[Line]) -> None:
-        """Record a planned fit.
+    def _end(self, name: str, entries: list[Line]) -> None:
+        """Record the actual releases of a fit."""
+        with self._journal.locked():
+            self._journal.append({"fit": name, "state": "done", "entries": entries})
 
-        Parameters
-        ----------
-        fit : dict
-            See :func:`skdpfair.budget.charging.entry_of`.
-        lines : list of dict
-            See `locked`.
-
-        Raises
-        ------
-        BudgetExceeded
-            If it would exceed the budget; the fit is then not recorded.
-        ValueError
-            If it protects persons and earlier fits records, or other persons.
-        """
-        fits, searches = read_entries(lines, self.data)
-        _refuse_other_unit(fit, fits)
-        if self.budget is not None:
-            try:
-                self._check(fits, searches, [fit])
-            except BudgetExceeded as error:
-                search = (fit["place"] or {}).get("search")
-                root = {"root": search.split("/")[0]} if search else {}
-                self._journal.append({"refused": str(error)} | root)
-                raise
-        self._journal.append(fit)
-
-    def _check(
-        self, before: Sequence[Line], searches: Mapping[str, Line], fits: Sequence[Line]
-    ) -> None:
+    def _check(self, history: History, fits: Sequence[Line]) -> None:
         assert self.budget is not None and self.delta is not None  # which a budget has
         no_privacy = any(REFERENCE in f["reasons"] for f in fits)  # of the fit or its reference
-        after = math.inf if no_privacy else cost([*before, *fits], searches, self.delta, "rdp")
+        after = math.inf if no_privacy else history.cost(self.delta, "rdp", fits)
         if self.budget < after < math.inf:  # the fast bound may be loose
-            after = min(after, cost([*before, *fits], searches, self.delta, self.accountant))
+            after = min(after, history.cost(self.delta, self.accountant, fits))
         if after > self.budget:
-            now = cost(before, searches, self.delta, self.accountant)
+            now = history.cost(self.delta, self.accountant)
             remedy = (
                 "Lower epsilon, or fit less often. Another ledger would not undo earlier releases."
             )
@@ -506,37 +488,15 @@ class PrivacyLedger:
                 f"epsilon={self.budget:g} of {str(self.path)!r}. Nothing was fitted. {remedy}"
             )
 
-    def end(self, name: str, entries: list[Any], lines: list[Line]) -> None:
-        """Record the releases of a fit.
-
-        Parameters
-        ----------
-        name : str
-            The entry ``fit`` of the fit that `begin` recorded.
-        entries : list
-            The actual releases.
-        lines : list of dict
-            See `locked`.
-        """
-        lines.append({"fit": name, "state": "done", "entries": entries})
-        self._journal.append(lines[-1])
-
-    def so_far(self) -> tuple[int, float | None]:
-        """Return the number of finished fits, and a fast upper bound on the cost of all fits.
-
-        Returns
-        -------
-        n_fits : int
-        epsilon : float or None
-            Infinite if a fit is not private; None without a delta.
-        """
-        fits, searches = self._entries(self.data)
+    def _so_far(self) -> tuple[int, float | None]:
+        """Return the number of finished fits, and a fast bound on the cost of all, if known."""
+        history = self._history()
         spent: float | None = None
-        if not all(fit["private"] for fit in fits):
+        if not all(fit["private"] for fit in history.fits):
             spent = math.inf
         elif self.delta:
-            spent = cost(fits, searches, self.delta, "rdp")
-        return sum(fit["state"] == "done" for fit in fits), spent
+            spent = history.cost(self.delta, "rdp")
+        return sum(fit["state"] == "done" for fit in history.fits), spent
 
 
 def _is_of_scikit_learn(search: Any) -> bool:
@@ -545,10 +505,10 @@ def _is_of_scikit_learn(search: Any) -> bool:
 
 
 def _refuse_other_unit(fit: Line, before: Sequence[Line]) -> None:
-    persons = fit.get("persons")
-    others = sorted({e["persons"] for e in before if e.get("persons")} - {persons})
-    if any(e.get("unit", "record") != fit.get("unit", "record") for e in before):
-        what, other = f"each {fit.get('unit', 'record')}", "another unit"
+    unit, persons = fit["unit"], fit["persons"]
+    others = sorted({e["persons"] for e in before if e["persons"]} - {persons})
+    if any(e["unit"] != unit for e in before):
+        what, other = f"each {unit}", "another unit"
     elif persons and others:
         what, other = f"the persons of the column {persons!r}", f"those of {others[0]!r}"
     else:

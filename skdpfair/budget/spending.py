@@ -20,17 +20,6 @@ REFERENCE = (
     "keep_reference=True)"
 )
 
-COST = "at most {epsilon} {spent}{budget}, at {delta} {at}"
-OF_BUDGET = " of {}"
-PRIVATE = "The {n} private fits in {ledger} together cost {cost}."
-ONE_PRIVATE = "The one private fit in {ledger} costs {cost}."
-NO_PRIVATE = "There is no private fit in {ledger}."
-PLAIN = (
-    "Models without privacy were trained on the same records, too ({n} {fits}): no {epsilon} "
-    "covers them, so do not share these models, or figures that were computed with them."
-)
-NOT_COUNTED = "Not counted: {}."
-
 
 @dataclass(frozen=True, repr=False)
 class Spending:
@@ -100,11 +89,9 @@ class Spending:
         Returns
         -------
         list of str
-            Sentences.
 
         Examples
         --------
-        >>> from skdpfair.budget.spending import REFERENCE, Spending
         >>> spent = Spending(0.5, float("inf"), 1e-5, "pld", (REFERENCE,), 3, 3, n_private=2)
         >>> for sentence in spent.sentences("loans.jsonl"):
         ...     print(sentence)
@@ -112,22 +99,22 @@ class Spending:
         Models without privacy were trained on the same records, too (1 fit): no epsilon covers
         them, so do not share these models, or figures that were computed with them.
         """
-        words = {"ledger": ledger, "epsilon": names[0], "delta": names[1]}
-        n, n_plain = self.n_private, self.n_fits - self.n_private
-        cost = COST.format(
-            **words,
-            spent=rounded_up(self.epsilon),
-            budget="" if budget is None else OF_BUDGET.format(f"{budget:g}"),
-            at=rounded_up(self.delta, 3),
-        )
-        private = NO_PRIVATE if not n else ONE_PRIVATE if n == 1 else PRIVATE
-        found = [private.format(**words, n=f"{n:,}", cost=cost)]
+        (epsilon, delta), n, n_plain = names, self.n_private, self.n_fits - self.n_private
+        of_budget = "" if budget is None else f" of {budget:g}"
+        cost = f"at most {epsilon} {rounded_up(self.epsilon)}{of_budget}, at {delta} "
+        cost += rounded_up(self.delta, 3)
+        sentences = [f"The {n:,} private fits in {ledger} together cost {cost}."]
+        if n < 2:
+            one = f"The one private fit in {ledger} costs {cost}."
+            sentences = [one if n else f"There is no private fit in {ledger}."]
         if n_plain:
-            fits = "fit" if n_plain == 1 else "fits"
-            found.append(PLAIN.format(**words, n=f"{n_plain:,}", fits=fits))
-        reasons = [why for why in self.reasons if not (n_plain and why == REFERENCE)]
-        found += [NOT_COUNTED.format(why) for why in reasons]
-        return found
+            sentences.append(
+                "Models without privacy were trained on the same records, too "
+                f"({n_plain:,} fit{'s' * (n_plain != 1)}): no {epsilon} covers them, so do not "
+                "share these models, or figures that were computed with them."
+            )
+        reasons = (why for why in self.reasons if not (n_plain and why == REFERENCE))
+        return sentences + [f"Not counted: {why}." for why in reasons]
 
     def __repr__(self) -> str:
         n_fits = self.n_fits

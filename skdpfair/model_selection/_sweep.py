@@ -311,8 +311,8 @@ def _check_ledger(done, missing, records, store):
             "folder, or leave the ledger out."
         )
     planned = (_planned(c, len(levels)) for c in missing)
-    kind = {} if unit is None else {"unit": "person"}
-    ledger.check(entry_of(entries, private=private) | kind for private, entries in planned)
+    kind = "record" if unit is None else "person"
+    ledger.check(entry_of(entries, private=private, unit=kind) for private, entries in planned)
 
 
 def _planned(cell, n_groups):
