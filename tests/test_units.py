@@ -636,7 +636,7 @@ def of_patients_and_stays(place, visits, tmp_path):
     else:
         with ledger:
             plain.fit(features, y, units=patients)
-            assert {fit["persons"] for fit in ledger._entries("data")[0]} == {"patient"}
+            assert {fit["persons"] for fit in ledger._history().fits} == {"patient"}
             if place == "fit":
                 plain.fit(features, y, units=stays)
             elif place == "column":

@@ -198,7 +198,7 @@ class History:
 
     def is_known(self, fit: Line) -> bool:
         """Return whether the ledger knows all estimators around a fit."""
-        known: bool = self.around.get(fit["around"], {}).get("outermost", False)
+        known: bool = self.around.get(fit.get("around", ""), {}).get("outermost", False)
         return known
 
     def cost(self, delta: float, accountant: str, more: Sequence[Line] = ()) -> float:
@@ -245,7 +245,7 @@ class History:
         for fit in self.fits:
             releases = releases_of(fit)
             what = "; ".join(dict.fromkeys(r.what for r in releases)) or fit["what"]
-            leaks = self.around.get(fit["around"], {"reasons": ()})["reasons"]
+            leaks = self.around.get(fit.get("around", ""), {"reasons": ()})["reasons"]
             rows.append(
                 (
                     fit["data"],
