@@ -15,18 +15,7 @@ _EVERY = 0.5  # seconds between two looks at a ledger's file
 
 
 class ProgressBar:
-    """A bar over things that get done, on a terminal or in a notebook only.
-
-    Parameters
-    ----------
-    description, unit : str
-        What is done, and what is counted.
-    total : int or None, default=None
-        How many there will be, if that is known.
-    shown : bool, default=True
-        False hides the bar everywhere.
-    leave : bool, default=False
-        Whether the bar stays on the screen when it is closed.
+    """A bar over things that get done, on a terminal or in a notebook only, if it is ``shown``.
 
     Examples
     --------

@@ -28,7 +28,7 @@ _FIRST_INTERVAL, _SETTLED = 1e-3, 0.005
 _MIN_POINTS, _FIRST_POINTS, _MAX_POINTS = 300, 5_000, 30_000
 # from the first, compose in two stages; beyond the second, rounding outgrows what points gain
 _MANY_STEPS, _VERY_MANY_STEPS = 10_000, 100_000
-MIN_NOISE = 1e-4  # below it, losses leave float64
+MIN_NOISE = 0.99e-4  # below it, losses leave float64
 MAX_MU = 1e4  # epsilon of about 5e7
 _MAX_PRV, _MAX_PRV_STEPS = 500, 1_000_000  # from here opacus understates, fails or hangs
 # absolute error of delta in a Fourier transform's power: up to 1.7e-16 a step was measured
@@ -96,7 +96,7 @@ def epsilon(
     delta = number("delta", delta, low=0, high=1, low_open=True, high_open=True)
     one_of("accountant", accountant, ACCOUNTANTS)
     runs = merged(releases, records_per_person)
-    return epsilon_of_runs(runs, delta, resolving(accountant, delta, runs))
+    return epsilon_of_runs(runs, delta, effective_accountant(accountant, delta, runs))
 
 
 @lru_cache(maxsize=4096)
@@ -120,13 +120,13 @@ def rounding(runs: tuple[Run, ...]) -> float:
     return _ROUNDING + _STEP_ROUNDING * sum(run.steps for run in runs)
 
 
-def resolving(accountant: str, delta: float, runs: tuple[Run, ...]) -> str:
+def effective_accountant(accountant: str, delta: float, runs: tuple[Run, ...]) -> str:
     """Return the accountant, or "rdp" where rounding would be a tenth of delta or more.
 
     Examples
     --------
     >>> runs = (Run(0.01, 1.0, 1000),)
-    >>> resolving("pld", 1e-9, runs), resolving("pld", 1e-12, runs)
+    >>> effective_accountant("pld", 1e-9, runs), effective_accountant("pld", 1e-12, runs)
     ('pld', 'rdp')
     """
     return accountant if delta > 10 * rounding(runs) else "rdp"
@@ -316,8 +316,7 @@ def total_variation(
 
     Notes
     -----
-    The discretisation is pessimistic and refined as in `skdpfair.privacy.epsilon`: the interval is
-    divided by 3 until the value changes by less than 0.5 %, and the smallest value is returned.
+    The discretisation is pessimistic and refined as in `skdpfair.privacy.epsilon`.
 
     Examples
     --------

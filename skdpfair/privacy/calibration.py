@@ -14,10 +14,10 @@ from skdpfair.exceptions import InfeasibleBudgetError
 from skdpfair.privacy.accounting import (
     ACCOUNTANTS,
     PRV_ERROR,
+    effective_accountant,
     epsilon_of_runs,
     joint_mu,
     pld_epsilon,
-    resolving,
 )
 from skdpfair.privacy.accounting import epsilon as epsilon_of
 from skdpfair.privacy.gdp import (
@@ -26,7 +26,7 @@ from skdpfair.privacy.gdp import (
     gdp_epsilon,
     gdp_parameter,
 )
-from skdpfair.privacy.releases import Release, Run, all_releases, joint_noise, merged
+from skdpfair.privacy.releases import Release, Run, all_releases, in_40_bits, joint_noise, merged
 from skdpfair.privacy.renyi import rdp_floor
 
 MIN_NOISE_MULTIPLIER = 0.1
@@ -143,7 +143,7 @@ def _least_noise(
     kept: tuple[Run, ...], run: Run, target: float, delta: float, accountant: str
 ) -> float:
     """Return the least noise multiplier at which ``run`` and the ``kept`` runs cost ``target``."""
-    accountant = resolving(accountant, delta, (*kept, run))
+    accountant = effective_accountant(accountant, delta, (*kept, run))
     whole = gdp_parameter(target, delta)
     left = math.sqrt(max(whole**2 - joint_mu(kept) ** 2, 0.0))  # in mu
     _refuse_in_advance(run, target, delta, accountant, left)
@@ -151,7 +151,9 @@ def _least_noise(
 
     def noise_at(log_mu: float) -> float:
         noise = clt_noise_multiplier(q, math.exp(log_mu), steps, records)
-        return min(max(noise, MIN_NOISE_MULTIPLIER), MAX_NOISE_MULTIPLIER)
+        # 1e-11 outweighs what the 40 bits leave out
+        noise = min(max(noise, MIN_NOISE_MULTIPLIER * (1 + 1e-11)), MAX_NOISE_MULTIPLIER)
+        return in_40_bits(noise)
 
     def runs(log_mu: float) -> tuple[Run, ...]:
         return tuple(sorted((*kept, run._replace(noise_multiplier=noise_at(log_mu)))))
@@ -225,7 +227,7 @@ def _refuse_in_advance(run: Run, target: float, delta: float, accountant: str, l
         )
     floor = {"rdp": rdp_floor(delta), "prv": 2 * PRV_ERROR}.get(accountant, 0.0)
     if target <= floor:
-        finer = resolving("pld", delta, (run,)) == "pld"
+        finer = effective_accountant("pld", delta, (run,)) == "pld"
         instead = "accountant='pld'" if finer else "a larger delta"
         raise InfeasibleBudgetError(
             f"{goal} is below the {floor:.3g} that the {accountant!r} accountant can certify "

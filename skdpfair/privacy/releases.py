@@ -127,11 +127,25 @@ def merged(releases: Iterable[Release], records_per_person: int = 1) -> tuple[Ru
     for release in all_releases(releases):
         noise = release.joint_noise_multiplier
         if noise < math.inf:
-            total[max(release.sample_rate, _MIN_RATE), min(noise, _MAX_NOISE)] += release.steps
+            total[max(release.sample_rate, _MIN_RATE), in_40_bits(noise)] += release.steps
     for steps in total.values():
         integer("steps", steps, low=0, high=_MAX_STEPS)
     runs = (Run(rate, noise, steps, records) for (rate, noise), steps in sorted(total.items()))
     return tuple(run for run in runs if run.steps)
+
+
+def in_40_bits(noise: float) -> float:
+    """Return a noise multiplier as accountants read it: not above, and at most 1e-12 below.
+
+    The joint noise of calibrated releases, which rounding moves, is then the one that was priced.
+
+    Examples
+    --------
+    >>> in_40_bits(1.0), in_40_bits(1.0 + 1e-14)
+    (1.0, 1.0)
+    """
+    mantissa, exponent = math.frexp(min(noise, _MAX_NOISE))
+    return math.ldexp(math.floor(mantissa * 2**40), exponent - 40)
 
 
 def all_releases(releases: Iterable[Release]) -> list[Release]:

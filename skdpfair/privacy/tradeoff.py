@@ -143,11 +143,10 @@ def trade_off(releases: Iterable[Release], records_per_person: int = 1) -> Trade
 
     Notes
     -----
-    The deltas are those of the pessimistic privacy loss distribution, refined as in
-    `skdpfair.privacy.accounting.total_variation`, plus a bound on their rounding error.  Epsilons
-    range up to where delta is 1000 times that error; ``mu`` holds from the error rate on that
-    belongs to the largest epsilon.  Sampling never helps an attacker, so that the Gaussian without
-    it bounds all rates, and is exact for a sampling rate of 1.
+    The deltas are those of `skdpfair.privacy.epsilon`, plus a bound on their rounding error, up to
+    the epsilon at which delta is 1000 times that error; ``mu`` holds from the error rate on that
+    belongs to it.  Sampling never helps an attacker, so that the Gaussian without it bounds all
+    rates, and is exact for a sampling rate of 1.
 
     Examples
     --------

@@ -282,6 +282,8 @@ def test_a_budget_below_one_step_or_beyond_all_is_refused():
 )
 def test_calibration_and_the_report_after_it_take_few_evaluations(rate, steps, target, most):
     pld_epsilon.cache_clear()
-    (noise,) = calibrated([Release("steps", rate, (1.0,), steps)], target, 3e-6)
-    epsilon([noise], 3e-6)
+    counts = Release("counts", 1.0, (90.0,), is_one_time=True)
+    for noise in ((1.0,), (1.0, 7.0, 10.0)):
+        runs = calibrated([counts, Release("steps", rate, noise, steps)], target, 3e-6)
+        assert epsilon(runs, 3e-6) <= target
     assert pld_epsilon.cache_info().misses <= most
