@@ -18,14 +18,8 @@ class Examples:
 
     The rows of an example stand together.  Its gradient is the mean of theirs, which is measured
     and clipped as one: a sum over examples of what each contributes has the sensitivity of one
-    contribution, and the number of rows scales none.
-
-    Parameters
-    ----------
-    sizes : int or Tensor of shape (n_examples,), int64
-        Number of rows of each example, at least 1; an int if it is known to be the same for all.
-    n_rows : int, optional
-        Number of rows of all examples; by default the sum of ``sizes``.
+    contribution, and the number of rows scales none.  ``sizes``, at least 1, are numbers of rows:
+    (n_examples,), int64, or an int if it is known to be the same for all.
 
     Examples
     --------
@@ -35,10 +29,8 @@ class Examples:
     """
 
     def __init__(self, sizes: int | Tensor, n_rows: int | None = None) -> None:
-        self.sizes, self.n_rows = (
-            sizes,
-            int(torch.as_tensor(sizes).sum()) if n_rows is None else n_rows,
-        )
+        self.sizes = sizes
+        self.n_rows = int(torch.as_tensor(sizes).sum()) if n_rows is None else n_rows
         self.each = sizes if isinstance(sizes, int) else None
 
     def __len__(self) -> int:
@@ -65,7 +57,7 @@ class Examples:
             return rows
         if self.each is not None:
             return rows.view(len(self), self.each, *rows.shape[1:]).sum(1)
-        if rows.shape[1:].numel() > 8 and rows.is_floating_point():
+        if rows.shape[1:].numel() > 8 and rows.is_floating_point():  # wide enough to pay
             return self._bags(rows.flatten(1)).view(len(self), *rows.shape[1:])
         return rows.new_zeros((len(self), *rows.shape[1:])).index_add_(0, self.of, rows)
 
@@ -157,23 +149,14 @@ class Examples:
 
 @dataclass(frozen=True)
 class Batch:
-    """The records of one step.
+    """The records of one step, which have a row in each column.
 
-    Parameters
-    ----------
-    x : Tensor or SparseRows of shape (n_rows, ...)
-        Inputs of the module; sparse rows are made dense chunk by chunk.
-    y : Tensor of shape (n_rows,)
-        Class codes, int64; targets in [-1, 1], float32, of a regression.
-    group : Tensor of shape (n_rows,), int64, or None
-        Group codes, those of one example all the same; None for group 0.
-    weight : Tensor of shape (n_rows,), or None
-        Factor of each record's loss, >= 0, before anything is measured or clipped; None for 1.
-    logit_gradient : Tensor of shape (n_rows, n_outputs), or None
-        Added to the gradient of each record's loss in the outputs.
-    examples : Examples, or None
-        The examples, one after the other: persons, or records with several views.  The loss of an
-        example is the mean of the losses of its rows.  None where each row is one.
+    Sparse rows of ``x`` are made dense chunk by chunk.  ``y`` is of class codes, int64, or of the
+    targets of a regression, float32 in [-1, 1].  ``group`` is of codes, equal within an example; by
+    default 0.  ``weight`` >= 0 is a factor of each record's loss before anything is measured or
+    clipped, and ``logit_gradient`` (n_rows, n_outputs) is added to its gradient in the outputs.
+    ``examples`` stand one after the other: persons, or records with several views; the loss of one
+    is the mean over its rows.  By default each row is one.
 
     Examples
     --------
@@ -223,20 +206,7 @@ class Batch:
         return replace(self.select(index), examples=examples)
 
     def select(self, index: Tensor, out: Tensor | None = None) -> Batch:
-        """Return the records at some positions, each as an example.
-
-        Parameters
-        ----------
-        index : Tensor of shape (n,), int64
-            Positions in the batch, each at least 0.
-        out : Tensor of shape (n, ...), optional
-            Memory for the inputs.
-
-        Returns
-        -------
-        Batch
-            With the records in the order of ``index``.
-        """
+        """Return the records at some positions, each as an example; inputs lie in ``out``."""
         x = self.x
         return Batch(
             x.index_select(0, index) if out is None else torch.index_select(x, 0, index, out=out),
@@ -246,10 +216,7 @@ class Batch:
         )
 
     def split(self, n_rows: int) -> list[Batch]:
-        """Return the batch in chunks of at most ``n_rows`` rows, in order.
-
-        An example stays whole, also where it has more rows.
-        """
+        """Return the batch in chunks of at most ``n_rows`` rows, or one example, in order."""
         parts = self.examples.split(n_rows)
         columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "examples"}
         counts = [part.n_rows for part in parts]

@@ -1,6 +1,5 @@
 """All trainable parameters as one vector, and an SGD that steps on it."""
 
-from collections.abc import Callable
 from functools import reduce
 from inspect import unwrap
 from typing import Any
@@ -129,9 +128,8 @@ def flat_optimizer(
     optimizer: type[torch.optim.Optimizer], flat: nn.Parameter, options: dict[str, Any]
 ) -> torch.optim.Optimizer:
     """Return an optimizer of one vector."""
-    plain = optimizer is torch.optim.SGD and not options.get("maximize")
-    made: Callable[..., torch.optim.Optimizer] = FlatSGD if plain else optimizer
-    return made([flat], **options)
+    is_sgd = optimizer is torch.optim.SGD and not options.get("maximize")
+    return (FlatSGD if is_sgd else optimizer)([flat], **options)
 
 
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
@@ -177,5 +175,5 @@ class FlatSGD(torch.optim.SGD):
             buffer.lerp_(direction, 1.0 - momentum)
         else:
             buffer.mul_(momentum).add_(direction, alpha=1.0 - group["dampening"])
-        found: Tensor = direction.add_(buffer, alpha=momentum) if group["nesterov"] else buffer
-        return found
+        step: Tensor = direction.add_(buffer, alpha=momentum) if group["nesterov"] else buffer
+        return step

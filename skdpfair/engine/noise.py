@@ -12,17 +12,10 @@ from skdpfair.engine.sfc64 import SFC64
 
 
 class Noise:
-    """Gaussian noise from a stream of its own.
+    """Gaussian noise by :class:`Gaussians` on CPU, by torch's generator elsewhere.
 
-    Parameters
-    ----------
-    sequence : numpy.random.SeedSequence
-        What the stream is derived from, all of its entropy.
-    device : str or torch.device, default="cpu"
-        Where noise is made: by :class:`Gaussians` on CPU, by torch's generator elsewhere.
-    kind : {"standard", "gaussian_sum"}, default="standard"
-        "gaussian_sum" draws each number as half the sum of four float64 Gaussians, which hides the
-        gaps that a single floating-point Gaussian leaves (Holohan and Braghin 2021).
+    ``kind="gaussian_sum"`` draws each number as half the sum of four float64 Gaussians, which hides
+    the gaps that a single floating-point Gaussian leaves (Holohan and Braghin 2021).
 
     Examples
     --------
@@ -51,21 +44,10 @@ class Noise:
     def fill_(
         self, out: torch.Tensor, sensitivity: float | Tensor, noise_multiplier: float = 1.0
     ) -> torch.Tensor:
-        """Overwrite a tensor with Gaussian noise.
+        """Overwrite a tensor with Gaussian noise, and return it.
 
-        Parameters
-        ----------
-        out : Tensor
-            Of a floating type, on the device of the noise.
-        sensitivity : float or Tensor, 0-d
-            L2 sensitivity of what the noise is added to; a tensor lies on the device of ``out``.
-        noise_multiplier : float, default=1.0
-            Standard deviation over the sensitivity.
-
-        Returns
-        -------
-        Tensor
-            ``out``.
+        Its standard deviation is ``noise_multiplier`` times the L2 ``sensitivity`` (a number, or a
+        0-d tensor on the device of ``out``) of what the noise is added to.
         """
         if self.kind == "standard":
             return self._fill(out, sensitivity, noise_multiplier)
@@ -161,7 +143,8 @@ class Gaussians:
         radius[small] = refined
 
 
-_COARSE = 2.0**12  # integers below it lie too far apart, relatively
+# integers below it lie too far apart, relatively: their logarithms would miss most tail values
+_COARSE = 2.0**12
 _NOTHING = np.empty(0)
 _NUMPY: dict[torch.dtype, type[np.floating]]
 _NUMPY = {torch.float32: np.float32, torch.float64: np.float64}

@@ -7,17 +7,9 @@ import torch
 class PoissonSampler:
     """Draw index batches in which each record takes part independently of all others.
 
-    Parameters
-    ----------
-    rates : float or ndarray of shape (n_samples,)
-        Sampling rate of every record, in (0, 1]; float64.
-    n_samples : int
-        Number of records.
-    generator : numpy.random.Generator
-        The stream of the batches; consumed by every draw.
+    ``rates``, in (0, 1], are one for all records or of shape (n_samples,), in float64: float32
+    uniforms are multiples of 2**-24.
 
-    Notes
-    -----
     The records of all steps are laid in one row of independent trials, and the gaps between
     successes are geometric: exact, and O(batch).  Records with a lower rate than the largest
     are thinned.  A batch may be empty; it is returned all the same, for its step is still taken.
@@ -38,13 +30,7 @@ class PoissonSampler:
         self.rate = float(np.max(rates))
 
     def draw(self, n_steps: int) -> list[torch.Tensor]:
-        """Return the batches of the next steps.
-
-        Returns
-        -------
-        list of Tensor of shape (batch,), int64
-            Sorted indices of the records of each step; a batch may be empty.
-        """
+        """Return the sorted indices of the records of each of the next steps."""
         trials = self._successes(self.n_samples * n_steps)
         step, record = np.divmod(trials, self.n_samples)
         if self.rates is not None:
@@ -59,6 +45,7 @@ class PoissonSampler:
         pieces, last = [], -1
         while last < n_trials:
             left = (n_trials - last) * self.rate
+            # six standard deviations above the mean: one round is nearly always enough
             gaps = self.generator.geometric(self.rate, int(left + 6 * np.sqrt(left)) + 16)
             # a gap longer than the row ends it; cutting it there keeps the sum from overflowing
             positions = last + np.cumsum(np.minimum(gaps, n_trials + 1))

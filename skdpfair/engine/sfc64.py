@@ -10,15 +10,8 @@ _3, _11, _24, _40 = map(np.uint64, (3, 11, 24, 40))
 class SFC64:
     """Many SFC64 generators side by side; their words cost a fraction of a scalar generator's.
 
-    Generator by generator the words are those of ``numpy.random.SFC64`` with the same state.  The
-    generators share the counter, and nothing else.
-
-    Parameters
-    ----------
-    state : ndarray of shape (3, n_generators), uint64
-        The words a, b and c of each generator.
-    counter : int, default=1
-        The common fourth word.
+    Generator by generator the words are those of ``numpy.random.SFC64`` with the same state: the
+    words a, b and c of each, (3, n_generators), uint64, and a counter that all share.
 
     References
     ----------
@@ -38,10 +31,10 @@ class SFC64:
     def from_bytes(cls, seed: bytes, n_generators: int) -> "SFC64":
         """Return generators whose 192 bits each SHAKE-256 expands from a seed, and mixed."""
         words = np.frombuffer(hashlib.shake_256(seed).digest(24 * n_generators), np.uint64)
-        made = cls(words.reshape(3, n_generators).copy())
-        for _ in range(12):
-            made.words()
-        return made
+        generators = cls(words.reshape(3, n_generators).copy())
+        for _ in range(12):  # as numpy does, until each bit of the state depends on all of the seed
+            generators.words()
+        return generators
 
     def words(self) -> np.ndarray:
         """Return the next word of each generator, uint64; the next call overwrites the array."""

@@ -21,24 +21,17 @@ from skdpfair.mechanism import Clip, GradientTerm, Mechanism, PerSample, PerSamp
 Attack: TypeAlias = Callable[[Any, Tensor, Tensor], Tensor]
 AddWeighted: TypeAlias = Callable[[Tensor, Tensor], None]
 
-BOUND_TOLERANCE = 1e-5
+BOUND_TOLERANCE = 1e-5  # the rounding of norms and weights, which the shrink of a step is above
 
 
 @dataclass(frozen=True)
 class Step:
     """Results of one step.
 
-    Parameters
-    ----------
-    gradient : Tensor of shape (n_parameters,)
-        Noisy sum of the weighted gradients over the expected batch size; released.
-    state : object
-        The method's next state, made of released values.
-    max_bound_ratio : Tensor, 0-d, or None
-        Longest weighted gradient over the declared bound; None without a record.  Private: it is
-        checked against 1 and never released.
-    bound : Tensor, 0-d
-        Sensitivity of the sum, as the method declared it; it follows from released values.
+    ``gradient`` (n_parameters,), the noisy sum of the weighted gradients over the expected batch
+    size, and the method's next ``state`` are released, and the declared sensitivity ``bound`` of
+    the sum follows from released values.  ``max_bound_ratio``, the longest weighted gradient over
+    the bound, None without a record, is private: it is checked against 1 and never released.
 
     Examples
     --------
@@ -72,32 +65,15 @@ def private_step(
 ) -> Step:
     """Take the gradient of one batch, privately if the mechanism is.
 
-    Parameters
-    ----------
-    model : Strategy
-        Per-record gradients of the module, see :func:`skdpfair.engine.per_sample.select_strategy`.
-    batch : Batch
-        A Poisson sample; may be empty, for its noise is still released.
-    mechanism : Mechanism
-        Method, public facts and noise.  Sensitivities are those of its queries and of the
-        ``Clip`` that the method returns; noise is ``noise_multiplier`` times these.
-    state : object
-        What the method keeps, made of released values.
-    generator : Noise
-        The stream of the noise.
-    chunk_size : int, optional
-        Records held in memory at once.  All norms come before any weight, and noise is added
-        once, so chunking changes nothing but memory.
-    attack : callable, optional
-        ``attack(module, x, y)`` returns other inputs to train on, each made from its own record;
-        for ``module`` it gets a function from inputs to logits.
-    out : Tensor, optional
-        Flat vector to write the gradient to; a new one by default.
+    ``batch`` is a Poisson sample, which may be empty: its noise is still released.  Sensitivities
+    are those of the mechanism's queries and of the ``Clip`` that its method returns; noise is
+    ``noise_multiplier`` times these.  The sum is divided by the EXPECTED batch size, a public
+    constant.
 
-    Returns
-    -------
-    Step
-        The gradient is the noisy sum over the EXPECTED batch size, a public constant.
+    All norms of ``chunk_size`` records at a time come before any weight, and noise is added once,
+    so chunks change nothing but memory.  ``attack(module, x, y)`` returns other inputs to train
+    on, each made from its own record; for ``module`` it gets a function from inputs to logits.
+    ``out`` is the flat vector to write the gradient to.
 
     Examples
     --------
@@ -260,8 +236,9 @@ def _step(
         generator.fill_(gradient, method.gradient_noise)
     else:
         gradient.zero_()
-    # norms carry a rounding error, and so does the sum, more where records are many: shrinking by
-    # more than both, whatever the batch, keeps the bound true
+    # norms are rounded by some eps, wherever rows are long (`lengths_of`), and sums of n weighted
+    # rows by about eps sqrt(n): shrinking by well more than both keeps the bound true.  The size is
+    # the expected one, for the bound must not tell how many records there are
     shrink = (1 - (100 + 10 * size**0.5) * torch.finfo(weight.dtype).eps) / size
     found.add_weighted(weight * model.number(shrink), gradient)
     generator.all_reduce_(gradient)

@@ -14,17 +14,8 @@ from skdpfair.engine.noise import Noise
 
 @dataclass(frozen=True)
 class Streams:
-    """Independent sources of randomness for one fit.
+    """Independent sources of randomness for one fit: ``init_entropy`` is that of the weights.
 
-    Parameters
-    ----------
-    entropy : tuple of int
-        What the streams of sampling and noise are derived from.
-    init_entropy : tuple of int
-        What the initial weights are derived from.
-
-    Notes
-    -----
     Unseeded, all entropy is fresh from the operating system: 256 bits for sampling and noise.
     Copies and pickles hold none of it and draw anew.  Seeded, a digest of data and
     parameters is mixed into sampling and noise, so that fits that differ in either share
@@ -49,33 +40,12 @@ class Streams:
 
     @classmethod
     def seeded(cls, seed: int, *, digest: bytes) -> Streams:
-        """Return streams that an equal seed and digest reproduce.
-
-        Parameters
-        ----------
-        seed : int
-            At least 0.
-        digest : bytes
-            Digest of data and parameters; the first 32 bytes count.
-        """
+        """Return streams that an equal seed and digest (its first 32 bytes) reproduce."""
         return cls((seed, int.from_bytes(digest[:32], "little")), (seed,))
 
     def of_process(self, rank: int) -> Streams:
-        """Return streams whose batches and noise are not those of other processes of one fit.
-
-        Parameters
-        ----------
-        rank : int
-            Number of the process; process 0 keeps these streams.
-
-        Returns
-        -------
-        Streams
-            For the records of this process.
-        """
-        if rank == 0:
-            return self
-        return Streams((*self.entropy, rank), self.init_entropy)
+        """Return streams whose batches and noise are not those of other processes of one fit."""
+        return Streams((*self.entropy, rank), self.init_entropy) if rank else self
 
     def __repr__(self) -> str:
         return "Streams(...)"  # logs must not hold the entropy
@@ -84,62 +54,28 @@ class Streams:
         return Streams.fresh, ()  # a copy must not draw what the original draws
 
     def sampling(self) -> np.random.Generator:
-        """Return the generator of the batches.
-
-        Returns
-        -------
-        numpy.random.Generator
-            At the beginning of its stream.
-        """
-        return np.random.Generator(np.random.PCG64DXSM(self._sequence(0)))
+        """Return the generator of the batches, at the beginning of its stream."""
+        return self._generator(0)
 
     def noise(self, device: str | torch.device = "cpu", kind: str = "standard") -> Noise:
-        """Return the source of the noise of the steps.
-
-        Parameters
-        ----------
-        device : str or torch.device, default="cpu"
-            Where the noise is made.
-        kind : {"standard", "gaussian_sum"}, default="standard"
-            See :class:`Noise`.
-
-        Returns
-        -------
-        Noise
-            At the beginning of its stream.
-        """
+        """Return the source of the noise of the steps, at the beginning of its stream."""
         return Noise(self._sequence(1), device, kind)
 
     def releases(self) -> np.random.Generator:
-        """Return the generator of one-time releases, before the first step.
-
-        Returns
-        -------
-        numpy.random.Generator
-            At the beginning of its stream.
-        """
-        return np.random.Generator(np.random.PCG64DXSM(self._sequence(3)))
+        """Return the generator of one-time releases, before the first step."""
+        return self._generator(3)
 
     def thinning(self) -> np.random.Generator:
-        """Return the generator that draws which records of a person take part.
-
-        Returns
-        -------
-        numpy.random.Generator
-            At the beginning of its stream.
-        """
-        return np.random.Generator(np.random.PCG64DXSM(self._sequence(4)))
+        """Return the generator that draws which records of a person take part."""
+        return self._generator(4)
 
     def init_seed(self) -> int:
-        """Return a seed for initial weights and dropout.
-
-        Returns
-        -------
-        int
-            63 bits.
-        """
+        """Return a seed of 63 bits for initial weights and dropout."""
         sequence = np.random.SeedSequence(self.init_entropy, pool_size=8, spawn_key=(2,))
         return int(sequence.generate_state(1, np.uint64)[0] >> 1)
+
+    def _generator(self, key: int) -> np.random.Generator:
+        return np.random.Generator(np.random.PCG64DXSM(self._sequence(key)))
 
     def _sequence(self, key: int) -> np.random.SeedSequence:
         return np.random.SeedSequence(self.entropy, pool_size=8, spawn_key=(key,))

@@ -11,24 +11,16 @@ from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.step import Attack, attacked, measure, noisy_sums
 from skdpfair.mechanism import COUNT_NOISE, Mechanism, PerSample, Query
 
-Z_MIN, Z_MAX = 1e-4, 1e4
+Z_MIN, Z_MAX = 1e-4, 1e4  # noise alone must carry Z neither to 0 nor to infinity
 
 
 @dataclass(frozen=True)
 class ScaleSearch:
     r"""Release the noisy count b of norms above Z, and move Z towards a quantile of the norms.
 
-    A step is :math:`Z \leftarrow Z \exp(\kappa (\tilde b / B - \gamma))`.  Sensitivity 1, noise
-    ``noise_multiplier``; the parameters stand still.
-
-    Parameters
-    ----------
-    share : float in (0, 1)
-        Target share gamma of the norms above Z.
-    noise_multiplier : float
-        Noise of the count.
-    gain : float, default=0.3
-        kappa.
+    A step is :math:`Z \leftarrow Z \exp(\kappa (\tilde b / B - \gamma))`, with the target
+    ``share`` gamma of the norms above Z.  Sensitivity 1, noise ``noise_multiplier``; the parameters
+    stand still.
 
     Examples
     --------
@@ -43,19 +35,11 @@ class ScaleSearch:
 
     share: float
     noise_multiplier: float
-    gain: float = 0.3
+    gain: float = 0.3  # kappa: Z moves by 35 % at most, so that no step overshoots by much
 
     @classmethod
-    def beside(cls, mechanism: Mechanism, share: float) -> "ScaleSearch":
-        """Return a search whose count is as noisy as the mechanism's own counts.
-
-        Parameters
-        ----------
-        mechanism : Mechanism
-            What the steps after the search release.
-        share : float in (0, 1)
-            Target share of the norms above Z.
-        """
+    def for_mechanism(cls, mechanism: Mechanism, share: float) -> "ScaleSearch":
+        """Return a search whose count is as noisy as the mechanism's own counts."""
         own = [q.noise_multiplier for q in mechanism.queries]
         noise = min(own) if own else COUNT_NOISE * mechanism.noise_multiplier
         return cls(share, noise)
@@ -70,26 +54,12 @@ class ScaleSearch:
         chunk: int | None = None,
         attack: Attack | None = None,
     ) -> Tensor:
-        """Return the next Z from one batch; see :func:`skdpfair.engine.private_step`.
-
-        Parameters
-        ----------
-        batch : Batch
-            A Poisson sample; may be empty.
-        z : Tensor, 0-d
-            The present Z.
-        size : float
-            Expected batch size, a public constant.
-
-        Returns
-        -------
-        Tensor, 0-d
-            The next Z, in [1e-4, 1e4].
-        """
+        """Return the next Z, 0-d, from a Poisson sample of expected size ``size``."""
         batch = attacked(model, batch, attack, chunk)
         sample, finite = measure(model, batch, chunk)
         query = Query("above_z", _rows_above, 1.0, self.noise_multiplier)
         count = noisy_sums((query,), sample, finite, z, noise)["above_z"][0]
+        # a noisy count may be far outside of [0, size] where batches are small
         exponent = (self.gain * (count / size - self.share)).clamp(-1.0, 1.0)
         return (z * torch.exp(exponent)).clamp(Z_MIN, Z_MAX)
 

@@ -68,7 +68,7 @@ class TrainingLoop:
         self._ledger, self._releases = run.ledger, dict[str, Release]()
         self._search = None
         if plan.settings.warm_up:
-            self._search = ScaleSearch.beside(plan.mechanism, defaults.TARGET_QUANTILE)
+            self._search = ScaleSearch.for_mechanism(plan.mechanism, defaults.TARGET_QUANTILE)
         self._clip_slope = defaults.objective(spec.loss).clip_slope
         self.taken, self.lr, self._parameters = 0, plan.lr, _identities(engine.module)
         self._mean: Tensor | None = None  # of the last weights

@@ -15,7 +15,7 @@ ALPHA, SIZE, STEPS = 1e-6, 1000.0, 1500  # the chance that correct code fails on
 
 
 def search_beside(name):
-    return ScaleSearch.beside(Mechanism(get_method(name), task(), 1.5), 0.5)
+    return ScaleSearch.for_mechanism(Mechanism(get_method(name), task(), 1.5), 0.5)
 
 
 def counts(search, n_rows):

@@ -807,8 +807,8 @@ MUTANTS = (
         "the same batches each fit",
         "every fit draws its batches from one fixed seed, which voids amplification",
         "engine/streams.py",
-        "Generator(np.random.PCG64DXSM(self._sequence(0)))",
-        "Generator(np.random.PCG64DXSM(7))",
+        "return self._generator(0)",
+        "return np.random.Generator(np.random.PCG64DXSM(7))",
         FIT + "test_unseeded_fits_share_no_batches",
     ),
     # messages

@@ -39,28 +39,10 @@ def select_strategy(
 ) -> Strategy:
     """Return the cheapest strategy that is exact for ``module``, or refuse with the reason.
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-        Maps (batch, ...) to logits (batch, n_classes).
-    example : Tensor
-        Inputs of the right shape and dtype; only its shape, dtype and device are used.
-    n_classes : int
-        Number of classes; of outputs, if ``loss`` is given.
-    class_weight : Tensor of shape (n_classes,), optional
-        Fixed public factors of the loss.
-    loss : Loss, optional
-        The loss; cross-entropy of the classes by default.
-
-    Returns
-    -------
-    Strategy
-        A context manager: what it keeps of a batch is gone at the end.
-
-    Raises
-    ------
-    UnsupportedModuleError
-        If records are coupled (as by batch normalisation) or the output does not fit.
+    The module maps inputs (batch, ...), like ``example`` in shape, dtype and device, to outputs
+    (batch, n_classes).  The loss is cross-entropy by default, with fixed public factors
+    ``class_weight``.  The strategy is a context manager: what it keeps of a batch is gone at the
+    end.
 
     Examples
     --------

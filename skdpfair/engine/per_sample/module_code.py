@@ -22,16 +22,8 @@ from skdpfair.exceptions import UnsupportedModuleError
 class ModuleCode:
     """What a module's code does with one record, for any values of the parameters.
 
-    The code runs on made-up records while it is traced; training repeats the operations.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        A copy is kept.
-    example : Tensor of shape (batch, ...)
-        Only its shape, dtype and device are used.
-    loss : Loss
-        The loss of a record.
+    The code of a copy runs on made-up records, like those of ``example`` in shape, dtype and
+    device, while it is traced; training repeats the operations.
     """
 
     def __init__(self, module: nn.Module, example: Tensor, loss: Loss) -> None:

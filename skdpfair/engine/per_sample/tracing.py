@@ -60,29 +60,13 @@ Slope: TypeAlias = Callable[[Tensor, slice], Tensor]
 class RecordTrace:
     """The operations of a function of one record, carried out on each record of a batch.
 
-    Parameters
-    ----------
-    function : callable
-        ``function(*shared, *record)`` returns a tensor, or a tuple of tensors and lists of them.
-    shared : sequence of Tensor
-        What all records share, such as parameters; only shapes and types are used.
-    record : sequence of Tensor
-        What each record has of its own, without an axis for the batch, made up.
-    any_size : bool, default=False
-        Whether operations on a batch may depend on its size by sizes of tensors only.  By default,
-        others are carried out on 32 records at a time.
-    slope : bool, default=False
-        Whether the last tensor of a record is made of the first result, see `__call__`.
-
-    Attributes
-    ----------
-    draws : bool
-        Whether the operations draw random numbers.
-
-    Raises
-    ------
-    TraceError
-        If the operations are not known to act on each record alone.
+    ``function(*shared, *record)`` returns a tensor, or a tuple of tensors and lists of them, of
+    what all records share, such as parameters, and what each has of its own, without an axis for
+    the batch.  The values are made up.  With ``slope``, the last tensor of a record is a function
+    of the first result, see `__call__`.  Where operations depend on the size of a batch by more
+    than sizes of tensors, they are carried out on 32 records at a time, or refused if ``any_size``.
+    ``draws`` is whether they draw random numbers.  A `TraceError` says which operation is not known
+    to act on each record alone.
     """
 
     def __init__(
@@ -124,17 +108,8 @@ class RecordTrace:
     ) -> Any:
         """Return the results of a batch, each with a row per record.
 
-        Parameters
-        ----------
-        generator : torch.Generator or None
-            Random numbers come from here.
-        shared : sequence of Tensor
-            What all records share.
-        *columns : Tensor of shape (batch, ...)
-            What each record has of its own.
-        slope : callable, optional
-            ``slope(outputs, rows)`` makes the last column of some rows, a slice, of the first
-            result.
+        ``columns`` (batch, ...) are what each record has of its own; ``slope(outputs, rows)`` makes
+        the last of them for some rows, a slice, of the first result.
         """
         n, size = len(columns[0]), self._n_rows
         columns = tuple(column.contiguous() for column in columns)  # as those that were traced
@@ -166,26 +141,9 @@ def _filled(column: Tensor, size: int) -> Tensor:
 def trace(function: Callable[..., Any], args: Sequence[Tensor]) -> GraphModule:
     """Return the operations that a function carries out on tensors, none of them in place.
 
-    Its Python runs once, on copies of ``args``.
-
-    Parameters
-    ----------
-    function : callable
-        Takes tensors.
-    args : sequence of Tensor
-        Its arguments, made up.
-
-    Returns
-    -------
-    torch.fx.GraphModule
-        The operations, called with arguments of the same shapes.
-
-    Raises
-    ------
-    TraceError
-        If an operation is not in the closed list, or the function decides by values, by Python's
-        or numpy's random numbers, changes its arguments or reads parameters from elsewhere; with
-        the line.
+    Its Python runs once, on copies of the made-up ``args``.  A `TraceError` names the line where an
+    operation is not in the closed list, or where the function decides by values, by Python's or
+    numpy's random numbers, changes its arguments or reads parameters from elsewhere.
     """
 
     def run(*args: Tensor) -> Any:
@@ -211,12 +169,18 @@ def trace(function: Callable[..., Any], args: Sequence[Tensor]) -> GraphModule:
                 raise TraceError("it draws random numbers from a generator of its own")
         constants = [getattr(traced, n.target) for n in traced.graph.nodes if n.op == "get_attr"]
         if any(type(t) not in PLAIN_TENSORS or t.requires_grad for t in constants):
-            raise TraceError("it reads a parameter that is not its own, as a patched method may")
+            raise TraceError(_FOREIGN)
         versions = [t._version for t in constants]
         traced(*copies)
         if versions != [t._version for t in constants]:
             raise TraceError("it changes a tensor that is kept from call to call")
     return traced
+
+
+_FOREIGN = (
+    "it reads a parameter that is not its own, as a patched method may, or torch.utils.checkpoint "
+    "with use_reentrant=False: call the layers without checkpoint"
+)
 
 
 @contextmanager
