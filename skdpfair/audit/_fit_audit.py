@@ -214,16 +214,15 @@ def audit_fit(
             f"n_canaries={safe_repr(n_canaries)} is more than half of the {n_units} {unit}s. Take "
             f"fewer, or pass more {unit}s."
         )
-    given = {"sensitive_features": sensitive_features, "units": units}
-    given = {  # by position: canaries get a new index
+    columns = {  # by position: canaries get a new index
         name: rows.to_numpy() if hasattr(rows, "to_numpy") else rows
-        for name, rows in given.items()
+        for name, rows in (("sensitive_features", sensitive_features), ("units", units))
         if rows is not None
     }
     white_box, model = attack == "white_box", clone(classifier)
     order, ends = rng.permutation(n_units), [n_canaries]
     if white_box:
-        group = _groups_of(model, X, y, given)[np.unique(code, return_index=True)[1]]
+        group = _groups_of(model, X, y, columns)[np.unique(code, return_index=True)[1]]
         if _favours_small_groups(type(get_method(model.method))()):
             order, ends = _smallest_groups_first(order, group, n_canaries)
     number_of = np.full(n_units, -1)
@@ -239,7 +238,7 @@ def audit_fit(
         labels, blank = y, None
     else:
         model, X, labels, blank = _PLANT[kind](model, X, y, chosen, of, rng)
-    of_kept = {name: _safe_indexing(rows, kept) for name, rows in given.items()}
+    of_kept = {name: _safe_indexing(rows, kept) for name, rows in columns.items()}
     model.fit(_safe_indexing(X, kept), labels[kept], **of_kept)
     if np.isinf(model.privacy_.epsilon):
         raise ValueError(_NO_CLAIM)
@@ -297,7 +296,7 @@ def _smallest_groups_first(order, group, n_canaries):
     return order, [*changes.tolist(), n_canaries]
 
 
-def _groups_of(model, X, y, given):
+def _groups_of(model, X, y, columns):
     """Return the group code of each record; refuse what the attack cannot give gradients to."""
     method = get_method(model.method)
     if method.changes_gradients:
@@ -305,7 +304,7 @@ def _groups_of(model, X, y, given):
             f"attack='white_box' cannot plant gradients for {method.name!r}, which changes them. "
             "Use 'black_box'."
         )
-    features = given.get("sensitive_features")
+    features = columns.get("sensitive_features")
     return _groups.encode(X, y, group_col=model.group_col, sensitive_features=features).code
 
 
@@ -338,11 +337,11 @@ def _n_records(X, y, sensitive_features):
             f"{np.shape(X)} and {np.shape(y)}. Pass y as a single column."
         )
     n_samples = _num_samples(X)
-    for name, given in (("y", y), ("sensitive_features", sensitive_features)):
-        if given is not None and _num_samples(given) != n_samples:
+    for name, column in (("y", y), ("sensitive_features", sensitive_features)):
+        if column is not None and _num_samples(column) != n_samples:
             raise ValueError(
                 f"{name} must have one entry for each of the {n_samples} records of X, got "
-                f"{_num_samples(given)}."
+                f"{_num_samples(column)}."
             )
     if len(pd.unique(np.asarray(y))) < 2:
         raise ValueError("y must hold at least two classes: canaries get labels by chance.")
@@ -387,15 +386,15 @@ def _with_features(model, X, y, chosen, of, rng):
         *_groups.positions(X, model.group_col),
         *_persons.columns(X, model.persons, model.group_col),
     ]
-    seen = [i for i in range(frame.shape[1]) if i not in hidden]
-    numbers = _numbers(frame.iloc[:, seen])
-    own = np.zeros((len(frame), n_canaries), np.float32)
-    own[chosen, of] = np.linalg.norm(numbers, axis=1).max()
+    visible = [i for i in range(frame.shape[1]) if i not in hidden]
+    numbers = _numbers(frame.iloc[:, visible])
+    marks = np.zeros((len(frame), n_canaries), np.float32)
+    marks[chosen, of] = np.linalg.norm(numbers, axis=1).max()
     numbers[chosen] = 0.0
-    features = pd.DataFrame(numbers, frame.index, frame.columns[seen])
+    features = pd.DataFrame(numbers, frame.index, frame.columns[visible])
     table = pd.concat([features, frame.iloc[:, hidden]], axis=1)
-    table = table.iloc[:, np.argsort([*seen, *hidden])]
-    planted = pd.concat([table, pd.DataFrame(own, frame.index)], axis=1)
+    table = table.iloc[:, np.argsort([*visible, *hidden])]
+    planted = pd.concat([table, pd.DataFrame(marks, frame.index)], axis=1)
     names = [f"canary {i}" for i in range(n_canaries)]
     has_names = all(isinstance(name, str) for name in frame)
     planted.columns = [*frame, *names] if has_names else range(planted.shape[1])

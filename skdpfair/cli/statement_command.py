@@ -150,8 +150,7 @@ def _about_file(said):
         "integrity": f"intact, {release['n_bytes']:,} bytes, written by skdpfair "
         f"{release['skdpfair_version']}",
     }
-    if release["trained"] is not None:  # as in older files
-        rows["trained"] = f"on {release['trained']} (UTC)"
+    rows["trained"] = f"on {release['trained']} (UTC)"
     lines = [f"  {head:<15} {text}" for head, text in rows.items()]
     return lines + ([wrapped(said["all_fits"]["statement"])] if "all_fits" in said else [])
 

@@ -34,11 +34,8 @@ _HELD = {words.DIAGNOSTICS_PART, words.REFERENCE_PART}
 _ASSUMPTIONS = {t for u in words.PROTECTED for t in words.in_unit(words.ASSUMPTIONS.values(), u)}
 _NOT_ACCOUNTED = {*NOT_ACCOUNTED, words.WEIGHTS_FROM_OTHERS, *map(NOTED.format, _HELD)}
 _NOT_ACCOUNTED |= {*words.in_unit(_NOT_ACCOUNTED, "person")}
-_FROZEN = re.compile(
-    r"{}[\d,]{{1,15}}{}[0-9a-f]{{16}}{}".format(
-        *map(re.escape, re.split(r"{.*?}", words.FROZEN)),
-    )
-)
+_PARTS = map(re.escape, re.split(r"{.*?}", words.FROZEN))
+_FROZEN = re.compile(r"{}[\d,]{{1,15}}{}[0-9a-f]{{16}}{}".format(*_PARTS))
 _PHRASE = re.compile(r"[a-zA-Z_ ,+()-]*(\d{1,10}[a-zA-Z_ ,+()-]+){0,3}\d{0,10}")
 _FEATURES = re.compile(
     r"Scattering2D\([\w=, '()]{0,120}\), which learns nothing"
@@ -188,8 +185,8 @@ def _is_module(value, estimator) -> bool:
     """Return whether a parameter names the module, or holds what the module was made with."""
     if isinstance(value, (MLP, CNN)):
         params = estimator.net_.module.params
-        own = value.get_params().items()
-        return is_setting(value) and all(np.array_equal(v, params.get(k, ())) for k, v in own)
+        named = value.get_params().items()
+        return is_setting(value) and all(np.array_equal(v, params.get(k, ())) for k, v in named)
     return value in NETWORKS.values() or is_setting(value)
 
 
@@ -289,5 +286,4 @@ FITTED: dict[str, Callable[[Any, Any], bool]] = {
     "_schema": _is_schema,
 }
 # what only some estimators have
-OPTIONAL = {"feature_names_in_", "features_", "_charged", "classes_", "y_range_", "_ledger_fits"}
-OPTIONAL |= {"_day", "_persons", "_variables", "_schema"}
+OPTIONAL = {"feature_names_in_", "_charged", "classes_", "y_range_", "_persons", "_schema"}

@@ -52,7 +52,7 @@ def encode_parts(parts):
 
 
 def decode(value):
-    """Return the value that :func:`encode` was given; ValueError on an unknown tag."""
+    """Return the value that `encode` has encoded; ValueError on an unknown tag."""
     if isinstance(value, list):
         return [decode(v) for v in value]
     if not isinstance(value, dict):

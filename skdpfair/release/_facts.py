@@ -137,13 +137,12 @@ def rebuilt(cls, facts, weights, module=None):
     if unknown:
         raise ValueError(f"{cls.__name__} of this version has no parameters {unknown}")
     if module is not None:
-        own = module.params
-        params["module"] = Factory(module.make, **own) if own else module.make
+        factory = Factory(module.make, **module.params)
+        params["module"] = factory if module.params else module.make
     estimator = cls(**params)
     for name in FITTED:
         if name in facts["fitted"]:
             setattr(estimator, name, decode(facts["fitted"][name]))
-    estimator.features_ = getattr(estimator, "features_", None)
     estimator.net_ = InferenceNet(module or _builtin(facts["module"], weights), weights)
     return estimator
 

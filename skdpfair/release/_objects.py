@@ -25,10 +25,10 @@ def _method(parts):
 
 
 def _optimizer(name):
-    found = getattr(torch.optim, name, None)
-    if not (isinstance(found, type) and issubclass(found, torch.optim.Optimizer)):
+    optimizer = getattr(torch.optim, name, None)
+    if not (isinstance(optimizer, type) and issubclass(optimizer, torch.optim.Optimizer)):
         raise ValueError(f"{name!r} is no optimizer of torch.optim")
-    return found
+    return optimizer
 
 
 def _scattering_facts(value):

@@ -36,7 +36,7 @@ def read_statement(path):
         ``format_version``, ``sha256`` (of facts and weights), ``file_sha256`` (of the file, as
         sha256sum prints it), ``n_bytes``, ``trained`` (day of the last fit, in UTC) and
         ``ledger_fits`` (names of the fits in a `PrivacyLedger`, None for one that was in no
-        ledger); of older files, the last two are None.
+        ledger).
 
     Raises
     ------
@@ -98,36 +98,32 @@ def read_report(path):
 
 
 def origin_of(facts):
-    """Return the day of the last fit, and the names of the fits in a ledger; None if unknown.
-
-    ValueError is raised for other values than a fit leaves.
-    """
-    found = [facts["fitted"].get(name) for name in ("_day", "_ledger_fits")]
-    day, fits = (None if value is None else decode(value) for value in found)
-    if day is not None and not is_day(day):
+    """Return the day of the last fit, and the names of the fits in a ledger, else ValueError."""
+    day, fits = (decode(facts["fitted"][name]) for name in ("_day", "_ledger_fits"))
+    if not is_day(day):
         raise ValueError("a day of training that is no date")
-    if fits is not None and not are_ledger_fits(fits):
+    if not are_ledger_fits(fits):
         raise ValueError("names of fits that no ledger gives")
-    return day, None if fits is None else list(fits)
+    return day, list(fits)
 
 
 def is_day(value) -> bool:
-    """Tell whether a value is a day, such as 2026-11-25."""
+    """Return whether a value is a day, such as 2026-11-25."""
     return isinstance(value, str) and _DAY.fullmatch(value) is not None
 
 
 def are_ledger_fits(values) -> bool:
-    """Tell whether values are names of fits in a ledger, or None for fits that are in none."""
-    if type(values) not in (list, tuple):
-        return False
-    return all(v is None or _NAME_OF_FIT.fullmatch(v) is not None for v in values)
+    """Return whether values are names of fits in a ledger, or None for fits that are in none."""
+    return type(values) in (list, tuple) and all(
+        v is None or _NAME_OF_FIT.fullmatch(v) is not None for v in values
+    )
 
 
 def check_statement(facts, privacy) -> None:
     """Raise a ValueError if the statement of a release is not that of its privacy report."""
-    stated, held = facts["privacy_statement"], statement(privacy)
+    stated, expected = facts["privacy_statement"], statement(privacy)
     for name in _STATED:
-        if stated.get(name) != held[name]:
+        if stated.get(name) != expected[name]:
             raise ValueError(
-                f"its statement says {name}={stated.get(name)!r}, its facts {held[name]!r}"
+                f"its statement says {name}={stated.get(name)!r}, its facts {expected[name]!r}"
             )

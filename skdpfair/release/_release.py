@@ -78,8 +78,7 @@ def schema_in(facts, path):
     if facts.get("schema") is None:
         return None
     with error_context(str(path), "holds a schema that cannot be used"):
-        scaled = {"n_intervals": 0, "log_columns": []}  # what a file without these means
-        return TableSchema.from_dict(scaled | tomllib.loads(facts["schema"]))
+        return TableSchema.from_dict(tomllib.loads(facts["schema"]))
 
 
 def load_release(path, *, module=None):
@@ -171,11 +170,11 @@ def _checked(schema, estimator):
     if not schema.has_features and len(record_shape(estimator)) > 1:
         return schema  # of the labels of pictures
     schema = with_features(schema, estimator.n_features_in_)
-    made = schema.feature_names
-    fitted = list(getattr(estimator, "feature_names_in_", made))
-    if fitted != made or estimator.n_features_in_ != len(made):
+    names = schema.feature_names
+    fitted = list(getattr(estimator, "feature_names_in_", names))
+    if fitted != names or estimator.n_features_in_ != len(names):
         raise ValueError(
-            f"schema gives the features {safe_repr(made)}, but the classifier was fitted on "
+            f"schema gives the features {safe_repr(names)}, but the classifier was fitted on "
             f"{estimator.n_features_in_} others. Fit on schema.split(table)[0]."
         )
     return schema

@@ -57,8 +57,9 @@ def check_release(path) -> None:
     written = _file.file_bytes(again, weights_of(estimator.net_))
     if sha256(written).hexdigest() != content.sha256:
         raise ValueError(
-            f"{path} holds more than its weights and facts: save_release writes other bytes for "
-            "them. Do not share it; write it again by save_release."
+            f"{path} holds more than its weights and facts: save_release of this version writes "
+            f"other bytes for them. Do not share it; write it again, or verify it with skdpfair "
+            f"{facts['skdpfair_version']}, which it names."
         )
 
 

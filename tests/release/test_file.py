@@ -66,18 +66,6 @@ def test_the_schema_of_a_file_makes_the_features_of_the_fit(loans, path, n_inter
     np.testing.assert_array_equal(model.predict_proba(loans[:2]), clf.predict_proba(X[:2]))
 
 
-def test_a_schema_without_encoding_means_scaled_columns(loans, path):
-    """As in files of before there were encodings."""
-    schema = replace(LOANS, n_intervals=0, log_columns=[], missing=[])
-    X, y, _ = schema.split(loans)
-    assert list(X) == ["pay", "age"]
-    DPFairClassifier("dpsgd", epsilon=1.0, max_steps=3).fit(X, y).save_release(path, schema=schema)
-    facts, weights = _file.read(path)
-    lines = [v for v in facts["schema"].splitlines() if not v.startswith(("n_int", "log_"))]
-    _file.write(path, facts | {"schema": "\n".join(lines)}, weights)
-    assert schema_of(path) == schema
-
-
 def test_a_schema_of_other_features_is_refused(loans, path):
     X, y, _ = replace(LOANS, n_intervals=3).split(loans)
     clf = DPFairClassifier("dpsgd", epsilon=1.0, max_steps=3).fit(X, y)
@@ -321,12 +309,11 @@ def test_what_names_no_file_is_refused_by_name(path):
     "change",
     [
         lambda facts, weights: facts["privacy_statement"].update(epsilon=0.001),
-        lambda facts, weights: facts["privacy_statement"].update(seeded=True),
         lambda facts, weights: facts["fitted"].pop("n_features_in_"),
         lambda facts, weights: facts["fitted"].update(classes_=encode(np.array(list("abc")))),
         lambda facts, weights: next(iter(weights.values())).fill(np.nan),
     ],
-    ids=["epsilon", "seeded", "no features", "classes", "NaN"],
+    ids=["epsilon", "no features", "classes", "NaN"],
 )
 def test_parts_that_contradict_each_other_are_refused(table, path, fitted, change):
     facts, weights = facts_of(fitted(table, "dpsgd_f", random_state=None))
