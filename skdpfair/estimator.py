@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import softmax
 from sklearn import get_config
 from sklearn.base import ClassifierMixin
-from sklearn.metrics import accuracy_score
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags
+from sklearn.utils.validation import check_consistent_length
 from torch import nn
 
 from skdpfair import _validate
@@ -25,7 +26,7 @@ from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.persons import Persons
 from skdpfair.mechanism import Method
 from skdpfair.methods import get_method
-from skdpfair.metrics._arguments import check_kind
+from skdpfair.metrics._arguments import accuracy
 from skdpfair.networks import Factory
 
 
@@ -254,8 +255,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         ValueError
             If X does not have the columns that ``fit`` saw.
         """
-        codes = self._outputs(X).argmax(axis=1)
-        predicted: np.ndarray = self.classes_[codes]
+        predicted: np.ndarray = self.classes_[self._outputs(X).argmax(axis=1)]
         return predicted
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -263,33 +263,40 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
 
         Parameters
         ----------
-        X : DataFrame or array of shape (n_samples, n_features, ...)
-            Rows like those of ``fit``; the group columns may be absent.
+        X : see `predict`
+            The rows.
 
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
             Probabilities in [0, 1], columns in the order of ``classes_``.
+        """
+        probabilities: np.ndarray = softmax(self._outputs(X), axis=1)
+        return probabilities
 
-        Raises
-        ------
-        NotFittedError
-            If the classifier was not fitted.
-        ValueError
-            If X does not have the columns that ``fit`` saw.
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return logits, from which the probabilities are made.
+
+        Parameters
+        ----------
+        X : see `predict`
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            For two classes, the logit of ``classes_[1]`` minus that of ``classes_[0]``.
         """
         logits = self._outputs(X)
-        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-        probabilities: np.ndarray = odds / odds.sum(axis=1, keepdims=True)
-        return probabilities
+        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy on labelled rows.
 
         Parameters
         ----------
-        X : DataFrame or array of shape (n_samples, n_features, ...)
-            Rows like those of ``fit``; the group columns may be absent.
+        X : see `predict`
+            The rows.
         y : array of shape (n_samples,)
             Their class labels.
         sample_weight : array of shape (n_samples,), optional
@@ -299,46 +306,10 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         -------
         float
             Share of the rows, in [0, 1], whose predicted class is right.
-
-        Raises
-        ------
-        NotFittedError
-            If the classifier was not fitted.
-        ValueError
-            If X and y differ in length, or y holds another kind of labels than ``fit`` saw.
         """
         check_indexes(X=X, y=y, sample_weight=sample_weight)
-        predicted, y = self.predict(X), labels.read(y)
-        if len(y) != len(predicted):
-            raise ValueError(f"y has {len(y)} labels for X with {len(predicted)} rows.")
-        check_kind("y", y, predicted, like="the fit")
-        with _validate.error_context_without_data(
-            "y", "cannot be compared with the classes of the fit"
-        ):
-            return float(accuracy_score(y, predicted, sample_weight=sample_weight))
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Return logits, from which the probabilities are made.
-
-        Parameters
-        ----------
-        X : DataFrame or array of shape (n_samples, n_features, ...)
-            Rows like those of ``fit``; the group columns may be absent.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            For two classes, the logit of ``classes_[1]`` minus that of ``classes_[0]``.
-
-        Raises
-        ------
-        NotFittedError
-            If the classifier was not fitted.
-        ValueError
-            If X does not have the columns that ``fit`` saw.
-        """
-        logits = self._outputs(X)
-        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
+        check_consistent_length(X, y, sample_weight)
+        return float(accuracy(labels.read(y), self.predict(X), sample_weight=sample_weight))
 
     def _read_target(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
         y = labels.read(y)
@@ -382,20 +353,8 @@ def private_logits(model: Any, X: Any) -> np.ndarray:
 def persons_of(model: Any, X: Any, n_samples: int, units: Any) -> np.ndarray | None:
     """Return the number of each record's person, (n_samples,) int64; None without persons.
 
-    Parameters
-    ----------
-    model : DPFairClassifier or Pipeline that ends in one
-    X : DataFrame or array
-        What ``model.fit`` will be given.
-    n_samples : int
-        Number of records.
-    units : array-like of shape (n_samples,) or None
-        The persons, if ``persons`` of the classifier names no column.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If persons are missing, given twice, or in a column that a pipeline makes.
+    ``X`` is what ``model.fit`` will be given; ``units`` are the persons, if ``persons`` of the
+    classifier names no column.
     """
     classifier = classifier_of(model)
     if classifier is model:
@@ -413,9 +372,8 @@ def persons_of(model: Any, X: Any, n_samples: int, units: Any) -> np.ndarray | N
 def routed(model: Any, sensitive_features: Any, units: Any = None) -> dict[str, Any]:
     """Return the keywords of fit that pass groups and persons to the classifier in a pipeline."""
     prefix, step = "", model
-    if not get_config()["enable_metadata_routing"]:
-        while isinstance(step, Pipeline):
-            last, step = step.steps[-1]
-            prefix += f"{last}__"
-    given = {"sensitive_features": sensitive_features, "units": units}
-    return {prefix + name: value for name, value in given.items() if value is not None}
+    while isinstance(step, Pipeline) and not get_config()["enable_metadata_routing"]:
+        last, step = step.steps[-1]
+        prefix += f"{last}__"
+    columns = {"sensitive_features": sensitive_features, "units": units}
+    return {prefix + name: value for name, value in columns.items() if value is not None}

@@ -44,47 +44,27 @@ class DPFairRegressor(RegressorMixin, DPEstimator):
         Loss of a record.  Half the squared error, the absolute error, or Huber's loss, which is
         squared up to an eighth of the width of ``y_range``, and linear beyond.  In private fits,
         clipping limits the effect of large errors with all of them.
-    delta, noise_multiplier, accountant, noise : see `DPFairClassifier`
-        The budget, and how epsilon is computed.
+    delta, noise_multiplier, accountant, noise, persons : see `DPFairClassifier`
+        The budget, how epsilon is computed, and whom it protects.
     group_col : see `DPFairClassifier`
         The groups; "target" is refused, as a regression has no classes.
-    persons : see `DPFairClassifier`
-        Persons with several records.
     module : see `DPFairClassifier`
         The network; a module of your own maps (batch, ...) to outputs (batch, 1), where -1 stands
         for the lower end of ``y_range``, and 1 for the upper end.
-    optimizer, lr, batch_size : see `DPFairClassifier`
+    optimizer, lr, batch_size, max_epochs, max_steps, iterate_average : see `DPFairClassifier`
         The steps.
-    max_epochs, max_steps, iterate_average, max_physical_batch_size : see `DPFairClassifier`
-        Their number, averaging and memory.
-    augment : see `DPFairClassifier`
-        Random views of the records.
-    max_sample_weight : float > 0 or None, default=None
-        Public bound on the weights that ``fit`` takes as ``sample_weight``; None takes the largest
-        of them as public, which ``privacy_.assumptions`` say.
-    warm_start, keep_reference, callbacks : see `DPFairClassifier`
-        Fits in a row, the non-private reference model, and what is recorded.
-    device, random_state, verbose : see `DPFairClassifier`
-        Where and how a fit runs.
+    max_physical_batch_size, augment, max_sample_weight, warm_start : see `DPFairClassifier`
+        Memory, random views of the records, weights, and fits in a row.
+    keep_reference, callbacks, device, random_state, verbose : see `DPFairClassifier`
+        The non-private reference model, what is recorded, and where and how a fit runs.
 
     Attributes
     ----------
     y_range_ : tuple of float
         Limits of the target and of the predictions.
-    groups_ : ndarray of shape (n_groups,) or None
-        The groups, tuples for intersections; None without groups.
-    n_features_in_ : int
-        Number of columns of X in ``fit``, group columns included.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of these columns, if they are all texts.
-    privacy_ : PrivacyReport
-        What the fit spent, and under which assumptions.
-    features_, net_, method_, lr_, batch_size_, n_steps_, n_iter_, signal_to_noise_
+    groups_, n_features_in_, feature_names_in_, privacy_, features_, net_, method_, lr_, \
+batch_size_, n_steps_, n_iter_, signal_to_noise_, diagnostics_, reference_
         As in `DPFairClassifier`.
-    diagnostics_ : DataFrame
-        That of a recorder among ``callbacks``; never pickled.
-    reference_ : DPFairRegressor
-        The non-private reference model, if ``keep_reference``; never pickled.
 
     Examples
     --------
@@ -169,13 +149,6 @@ class DPFairRegressor(RegressorMixin, DPEstimator):
         -------
         ndarray of shape (n_samples,)
             Numbers between the limits ``y_range_``.
-
-        Raises
-        ------
-        NotFittedError
-            If the regressor was not fitted.
-        ValueError
-            If X does not have the columns that ``fit`` saw.
         """
         return targets.unscaled(self._outputs(X)[:, 0], self.y_range_)
 
