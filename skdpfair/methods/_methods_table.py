@@ -7,7 +7,7 @@ import re
 import pandas as pd
 import torch
 
-from skdpfair.mechanism import METHODS, Method, PerSampleGradients, Query, Task
+from skdpfair.mechanism import METHODS, Method, PerSampleGradients, Task
 
 GRADIENT = "gradient sum"
 
@@ -109,14 +109,18 @@ def _releases(cls: type[Method]) -> dict[str, str]:
 
 def _lengths(cls: type[Method]) -> dict[str, str]:
     """Return the length of each query's rows in words, by the query's name."""
-    n_groups = 2 if cls.binary else 3
-    cases = zip(*(_widths(cls(), k, d) for k, d in ((2, 3), (n_groups, 3), (2, 4))), strict=True)
+    method, n_groups = cls(), 2 if cls.binary else 3
     lengths = {}
-    for query, (length, by_groups, by_parameters) in zip(_queries(cls(), 2), cases, strict=True):
-        lengths[query.name] = str(length)
-        for symbol, unit, other in (("K", 2, by_groups), ("d", 3, by_parameters)):
-            if other != length:
-                lengths[query.name] = f"{length // unit}{symbol}".removeprefix("1")
+    for query, rows, by_group, by_parameter in zip(
+        method.queries(_task(2), 1.0),
+        _widths(method, 2, 3),
+        _widths(method, n_groups, 3),
+        _widths(method, 2, 4),
+        strict=True,
+    ):
+        k, d = by_group - rows, by_parameter - rows
+        terms = (f"{rows - 2 * k - 3 * d}", f"{k}K".removeprefix("1"), f"{d}d".removeprefix("1"))
+        lengths[query.name] = " + ".join(term for term in terms if term[0] != "0")
     return lengths
 
 
@@ -143,13 +147,10 @@ def _made_up(n_groups: int, n_parameters: int = 3, n_classes: int = 2) -> PerSam
     return PerSampleGradients(norm, norm, group, probability, norm[:, None] * direction)
 
 
-def _queries(method: Method, n_groups: int) -> tuple[Query, ...]:
-    return method.queries(_task(n_groups), 1.0)
-
-
-def _widths(method: Method, n_groups: int, n_parameters: int = 3) -> list[int]:
-    sample, state = _made_up(n_groups, n_parameters), method.start(_task(n_groups))
-    return [query.rows(sample, state).shape[1] for query in _queries(method, n_groups)]
+def _widths(method: Method, n_groups: int, n_parameters: int) -> list[int]:
+    task, sample = _task(n_groups), _made_up(n_groups, n_parameters)
+    state = method.start(task)
+    return [query.rows(sample, state).shape[1] for query in method.queries(task, 1.0)]
 
 
 def _bounds(method: Method, task: Task, n_classes: int = 2) -> list[float]:

@@ -1,31 +1,93 @@
-"""FairLens as published: two fairness regularisers, read off the raw batch; NOT private."""
+"""FairLens: two fairness regularisers, as published (NOT private) and by noisy sums (private)."""
 
-from dataclasses import dataclass, replace
-from math import inf
+import abc
+from dataclasses import dataclass
+from math import inf, sqrt
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from skdpfair.mechanism import (
-    Clip,
     EarlySample,
     GradientTerm,
-    Method,
     NoisySums,
     PerSample,
     PerSampleGradients,
     Query,
-    State,
     Task,
 )
-from skdpfair.methods._clipping import NOT_NEGATIVE, clip_to
+from skdpfair.methods._clipping import (
+    NOT_NEGATIVE,
+    ClippedMethod,
+    CountingMethod,
+    clip_to,
+    one_hot,
+)
 
-WEIGHTS = dict.fromkeys(("gamma1", "gamma2"), NOT_NEGATIVE)
+MAX_PARAMETERS = 1000
+
+
+class Sizes(NamedTuple):
+    """The batch size B, as expected or as a raw count, and the number of groups K."""
+
+    batch_size: Any
+    n_groups: int
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class FairLens(Method, name="fairlens", reference="tran2021fairness"):
+class RegularisedMethod(ClippedMethod, abc.ABC):
+    """A method that regularises the loss by sums over two groups, which are released first."""
+
+    gamma1: float = 1.0
+    gamma2: float = 1.0
+
+    needs_groups = True
+    binary = True
+    _parameter_constraints = dict.fromkeys(("gamma1", "gamma2"), NOT_NEGATIVE)
+
+    def start(self, task: Task) -> Sizes:
+        return Sizes(task.n_samples * task.sample_rate, task.n_groups)
+
+    def group_bound(self, bound: float) -> float | None:
+        """Return the bound R of the gradients in the sums of the groups, or None for none."""
+        return None
+
+    def _bounds(self, sample: PerSample) -> tuple[Tensor, Tensor | None]:
+        c = self.number("max_grad_norm", 1.0)
+        r = self.group_bound(c)
+        return sample.norm.new_full((), c), None if r is None else sample.norm.new_full((), r)
+
+    def _rows(self, sample: EarlySample, state: Sizes) -> Tensor:
+        r"""Return each record's group and its score there, together of norm :math:`\sqrt 2`.
+
+        If gradients are needed, then also that clipped to R, over R, in its group's columns, and
+        that clipped to C, over C: together of norm 2, unless there is no R.
+        """
+        member = one_hot(sample.group, state.n_groups, sample.probability)
+        rows = torch.cat([member, member * sample.probability[:, 1:2]], dim=1)
+        if not self.sees_gradients:
+            return rows
+        c, r = self._bounds(sample)
+        unit = sample.gradient if r is None else _unit(sample, r)
+        in_groups = (member[:, :, None] * unit[:, None, :]).flatten(1)
+        return torch.cat([rows, in_groups, _unit(sample, c)], dim=1)
+
+    def gradient_term(self, sample: EarlySample, state: Sizes, release: NoisySums) -> GradientTerm:
+        k, (c, r) = state.n_groups, self._bounds(sample)
+        sums = release["groups"].to(sample.probability.dtype)
+        size, score = sums[: 2 * k].view(2, -1)
+        logit_gradient = self.gamma2 * _second(sample, size, score, state.batch_size)
+        if not self.sees_gradients:
+            return GradientTerm(logit_gradient)
+        rows = sums[2 * k :].view(k + 1, -1)
+        gradients = rows[:k] if r is None else rows[:k] * r
+        vectors = _first(sample, size, gradients, rows[k] * c, c, state.batch_size)
+        return GradientTerm(logit_gradient, self.gamma1 * vectors)
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class FairLens(RegularisedMethod, name="fairlens", reference="tran2021fairness"):
     r"""Clip gradients of :math:`\ell_i + \gamma_1 R_1 + \gamma_2 R_2` to C, for two groups a, b.
 
     :math:`R_1 = |\langle g_a - g_b, \bar g - g \rangle|`, with the mean gradients of groups and
@@ -53,99 +115,90 @@ class FairLens(Method, name="fairlens", reference="tran2021fairness"):
     Clip(weight=tensor([0.2500, 1.0000]), bound=tensor(1.))
     """
 
-    max_grad_norm: float | str = "auto"
-    gamma1: float = 1.0
-    gamma2: float = 1.0
-
     private = False
     private_alternative = "fairlens_dp"
     takes_noise = True  # as published, though it buys no epsilon
-    needs_groups = True
     takes_units = False
     sees_gradients = True
-    binary = True
-    _parameter_constraints = WEIGHTS
 
     def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
         """Hand over, raw, what the regularisers need: this is why epsilon is infinite."""
-        k = task.n_groups
-        rows = {
-            "groups": lambda sample, state: group_rows(sample, k),
-            "gradients": lambda sample, state: in_groups(sample.gradient, sample, k),
-            "clipped": lambda sample, state: clipped_to(self._bound(sample), sample),
-        }
-        return tuple(Query(name, f, inf, 0.0, early=True) for name, f in rows.items())
+        return (Query("groups", self._rows, inf, 0.0, early=True),)
 
-    def gradient_term(
-        self, sample: PerSampleGradients, state: State, release: NoisySums
-    ) -> GradientTerm:
+    def gradient_term(self, sample: EarlySample, state: Sizes, release: NoisySums) -> GradientTerm:
         """Return the gradient of the regularisers, the same for all records."""
-        groups, clipped = release["groups"], release["clipped"]
-        size, _ = groups.view(2, -1)
-        sums = release["gradients"].view(len(size), -1), clipped
-        n, weights = size.sum().clamp(min=1.0), (self.gamma1, self.gamma2)
-        term = gradient_term_of(weights, sample, groups, sums, self._bound(sample), n)
+        size = release["groups"][: state.n_groups]
+        n = size.sum().clamp(min=1.0)
+        term = super().gradient_term(sample, state._replace(batch_size=n), release)
+        assert term.hvp_vectors is not None
         there = size.min().clamp(max=1.0)  # 0 if a group is absent: then neither is defined
-        return replace(
-            term,
-            logit_gradient=term.logit_gradient * there,
-            hvp_vectors=term.hvp_vectors * there,
-            averaged=True,
-        )
-
-    def clip(self, sample: PerSample, state: State, release: NoisySums) -> Clip:
-        return Clip(clip_to(self._bound(sample), sample.norm), self._bound(sample))
-
-    def _bound(self, sample: PerSample) -> Tensor:
-        return sample.norm.new_full((), self.number("max_grad_norm", 1.0))
+        return GradientTerm(term.logit_gradient * there, term.hvp_vectors * there, averaged=True)
 
 
-def group_rows(sample: PerSample, n_groups: int) -> Tensor:
-    """Return per record: its group as 0/1 columns, then the second class's probability there.
+@dataclass(kw_only=True, repr=False, eq=False)
+class FairLensDP(
+    RegularisedMethod, CountingMethod, name="fairlens_dp", reference="tran2021fairness"
+):
+    r"""Clip the gradient of :math:`\ell_i + \gamma_1 r_{1i} + \gamma_2 r_{2i}` to C.
 
-    A row's norm is at most the root of 2.
+    The r are each record's share of FairLens' :math:`R_1` and :math:`R_2` (see "fairlens"), for
+    group statistics as released, first in every step and with noise ``count_noise_multiplier``:
+    sizes and score sums of both groups, each record's row of norm at most :math:`\sqrt 2`; if
+    :math:`\gamma_1 > 0` also the groups' sums of gradients clipped to R, over R, and the sum
+    clipped to C, over C: norm at most 2.  The gradient sum then has sensitivity C.
+
+    Parameters
+    ----------
+    group_max_grad_norm : float > 0 or "auto", default="auto"
+        R; ``"auto"``, or less than C, is C.
+    gamma1 : float >= 0, default=0.0
+        Weight of R1, which needs a noisy vector of three times the parameters: at most 1000.
+    gamma2 : float >= 0, default=1.0
+        Weight of R2, which costs 4 noisy numbers.
+
+    References
+    ----------
+    Tran et al., "Differentially Private Empirical Risk Minimization under the Fairness Lens", 2021.
+
+    Examples
+    --------
+    >>> from skdpfair.testing import per_sample
+    >>> FairLensDP(max_grad_norm=1.0).clip(per_sample(norm=[4.0, 0.5]), None, {})
+    Clip(weight=tensor([0.2500, 1.0000]), bound=tensor(1.))
     """
-    member = one_hot(sample.group, n_groups).to(sample.probability.dtype)
-    return torch.cat([member, member * sample.probability[:, 1:2]], dim=1)
+
+    group_max_grad_norm: float | str = "auto"
+    gamma1: float = 0.0
+
+    @property
+    def sees_gradients(self) -> bool:  # type: ignore[override]  # follows from a parameter
+        """Whether noisy gradient sums of the groups are needed."""
+        return self.gamma1 > 0
+
+    def refusal(self, task: Task, n_parameters: int) -> str | None:
+        if self.gamma1 > 0 and n_parameters > MAX_PARAMETERS:
+            return (
+                f"gamma1={self.gamma1:g} needs noisy gradient sums of both groups, which drown in "
+                f"noise with {n_parameters} parameters (at most {MAX_PARAMETERS}); set gamma1=0"
+            )
+        return super().refusal(task, n_parameters)
+
+    def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
+        bound = 2.0 if self.sees_gradients else sqrt(2.0)
+        noise = self.count_noise(noise_multiplier)
+        return (Query("groups", self._rows, bound, noise, early=True),)
+
+    def group_bound(self, bound: float) -> float:
+        return max(bound, self.number("group_max_grad_norm", bound))
 
 
-def clipped_to(bound: Tensor, sample: PerSampleGradients) -> Tensor:
-    """Return each record's gradient, shortened to ``bound``."""
-    return sample.gradient * clip_to(bound, sample.norm)[:, None]
+def _unit(sample: PerSampleGradients, bound: Tensor) -> Tensor:
+    """Return each record's gradient, clipped to a bound and divided by it."""
+    return sample.gradient * (clip_to(bound, sample.norm) / bound)[:, None]
 
 
-def in_groups(rows: Tensor, sample: PerSample, n_groups: int) -> Tensor:
-    """Return each record's row in its group's columns, zeros in the others'."""
-    member = one_hot(sample.group, n_groups).to(rows.dtype)
-    return (member[:, :, None] * rows[:, None, :]).flatten(1)
-
-
-def gradient_term_of(
-    weights: tuple[float, float],
-    sample: EarlySample,
-    groups: Tensor,
-    sums: tuple[Tensor, Tensor] | None,
-    bound: Tensor,
-    batch_size: Tensor | float,
-) -> GradientTerm:
-    """Return the term of both regularisers, weighted, in each record's gradient.
-
-    ``sums`` holds ``gradients`` and ``clipped`` of :func:`first`; None leaves R_1 out.
-    """
-    logit_gradient = weights[1] * second(sample, groups, batch_size)
-    if sums is None:
-        return GradientTerm(logit_gradient)
-    return GradientTerm(
-        logit_gradient, weights[0] * first(sample, groups, *sums, bound, batch_size)
-    )
-
-
-def second(sample: PerSample, groups: Tensor, batch_size: Tensor | float) -> Tensor:
-    r"""Return slopes whose sum is ``batch_size`` times the gradient of :math:`R_2`.
-
-    ``groups`` holds the sums of :func:`group_rows`.
-    """
-    size, score = groups.view(2, -1)
+def _second(sample: PerSample, size: Tensor, score: Tensor, batch_size: Any) -> Tensor:
+    r"""Return slopes whose sum is ``batch_size`` times the gradient of :math:`R_2`."""
     mean = (score / size.clamp(min=1.0)).clamp(0.0, 1.0)
     factor: Tensor = batch_size * (1.0 - 2.0 * mean) / (2.0 * size.clamp(min=1.0))
     p = sample.probability
@@ -154,20 +207,20 @@ def second(sample: PerSample, groups: Tensor, batch_size: Tensor | float) -> Ten
     return factor.index_select(0, sample.group)[:, None] * logit_gradient
 
 
-def first(
+def _first(
     sample: PerSampleGradients,
-    groups: Tensor,
+    size: Tensor,
     gradients: Tensor,
     clipped: Tensor,
     bound: Tensor,
-    batch_size: Tensor | float,
+    batch_size: Any,
 ) -> Tensor:
     r"""Return vectors whose Hessian products sum to ``batch_size`` times the gradient of R_1.
 
     ``gradients`` (n_groups, n_parameters) and ``clipped`` (n_parameters,) are sums over the batch;
     the first two groups are compared.
     """
-    size = groups.view(2, -1)[0].clamp(min=1.0)
+    size = size.clamp(min=1.0)
     u = (clipped - gradients.sum(0)) / batch_size
     mean = gradients / size[:, None]
     v = mean[0] - mean[1]
@@ -175,21 +228,12 @@ def first(
     sides[:1].fill_(1.0)
     sides[1:2].fill_(-1.0)
     of_group = (batch_size / size * sides).index_select(0, sample.group)
-    along_v, along_g = _through_clipping(sample, bound, v)
+    # grad <clip(g) - g, v> of a clipped record is the Hessian's product with
+    # (C / |g| - 1) v - C <g, v> / |g|^3 g
+    norm = sample.norm.clamp(min=torch.finfo(sample.norm.dtype).tiny)
+    share, is_clipped = bound / norm, sample.norm > bound
+    along_v = torch.where(is_clipped, share - 1.0, 0.0)
+    along_g = torch.where(is_clipped, -share * (sample.gradient @ v) / norm / norm, 0.0)
     vectors = torch.stack([of_group, along_v], dim=1) @ torch.stack([u, v])
     vectors.addcmul_(sample.gradient, along_g[:, None])
     return vectors.mul_(torch.sign(torch.dot(u, v)))
-
-
-def _through_clipping(
-    sample: PerSampleGradients, bound: Tensor, v: Tensor
-) -> tuple[Tensor, Tensor]:
-    r"""Return factors of v and g in the vector whose Hessian product is grad <clip(g) - g, v>.
-
-    For a clipped record it is :math:`(C / \|g\| - 1) v - C \langle g, v \rangle / \|g\|^3 g`.
-    """
-    norm = sample.norm.clamp(min=torch.finfo(sample.norm.dtype).tiny)
-    share = bound / norm
-    inward = share * (sample.gradient @ v) / norm / norm
-    clipped = sample.norm > bound
-    return torch.where(clipped, share - 1.0, 0.0), torch.where(clipped, -inward, 0.0)
