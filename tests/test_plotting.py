@@ -211,7 +211,7 @@ def test_displays_of_models_refuse_others(display):
     with pytest.raises(TypeError, match=r"estimator must be a fitted DPFairClassifier.*got dict"):
         display.from_estimator({}, *data, sensitive_features=["a", "b"])
     other = LogisticRegression().fit(*data)
-    with pytest.raises(TypeError, match=r"got LogisticRegression\. Use from_predictions"):
+    with pytest.raises(TypeError, match=r"got LogisticRegression\. Use group_table"):
         display.from_estimator(other, *data, sensitive_features=["a", "b"])
 
 

@@ -2,6 +2,6 @@
 
 from skdpfair.analysis._curvature import GroupCurvature
 from skdpfair.analysis._recorder import GroupRecorder
-from skdpfair.analysis._step_risk import StepRisk, step_risk_terms
+from skdpfair.analysis._step_risk import step_risk_terms
 
-__all__ = ["GroupCurvature", "GroupRecorder", "StepRisk", "step_risk_terms"]
+__all__ = ["GroupCurvature", "GroupRecorder", "step_risk_terms"]

@@ -46,10 +46,10 @@ class GroupRecorder(Callback):
     ----------
     frame_ : pandas.DataFrame
         One row per recorded step and group: ``method``, ``step``, ``group``, ``lr``, and the
-        columns of `StepRisk.groups`.  The estimator's ``diagnostics_`` is this table.
+        columns ``groups`` of `step_risk_terms`.  The estimator's ``diagnostics_`` is this table.
     pairs_ : pandas.DataFrame
         One row per recorded step and ordered pair of groups: ``method``, ``step``, and the
-        columns of `StepRisk.pairs`.
+        columns ``pairs`` of `step_risk_terms`.
 
     Examples
     --------

@@ -35,40 +35,7 @@ class Expectations:
 
 @dataclass(frozen=True)
 class StepRisk:
-    r"""The risk that clipping and noise add to each group in one step; NOT private.
-
-    Parameters
-    ----------
-    groups : pandas.DataFrame
-        Index group.  ``n_samples``; ``loss`` and ``gradient_norm`` (the mean over the records);
-        ``group_gradient_norm`` :math:`\|g_k\|`; the terms ``clip``, ``magnitude``, ``direction``,
-        ``magnitude_star``, ``direction_star`` (means over the batches) and ``noise``, each with
-        ``_se``; ``cosine`` and ``clipped_cosine``, between the batch's gradient and :math:`g_k`;
-        ``lambda_max``, ``trace``, ``trace_se``; ``clipped_share`` and ``threshold``, the norm
-        above which a record of the group is clipped (C, Z or C_k).
-    pairs : pandas.DataFrame
-        One row per ordered pair ``group_a``, ``group_b``: ``clip_difference``,
-        ``direction_difference``, ``direction_star_difference`` and ``linear_direction_difference``
-        (first order only), a minus b; ``tran_bound``, ``prop3_bound`` and ``prop3_star_bound``,
-        which are lower bounds on the first three if ``condition`` holds and the loss is convex.
-    batches : pandas.DataFrame
-        One row per batch: ``size``, ``gradient_norm``, ``clipped_gradient_norm`` and their
-        ``cosine``, ``sensitivity``.
-    lr, noise_multiplier, expected_batch_size : float
-        Settings of the step.
-
-    Examples
-    --------
-    >>> from skdpfair import get_method
-    >>> from skdpfair.mechanism import Mechanism
-    >>> from skdpfair.testing import task
-    >>> mechanism = Mechanism(get_method("dpsgd"), task(200), noise_multiplier=1.0)
-    >>> x = np.random.default_rng(0).normal(size=(200, 3))
-    >>> risk = step_risk_terms(torch.nn.Linear(3, 2), x, (x[:, 0] > 0).astype(int), mechanism,
-    ...                        sensitive_features=["a", "b"] * 100, lr=0.1, n_vectors=10)
-    >>> bool((risk.groups["noise"] > 0).all()), risk.pairs["group_a"].tolist()
-    (True, ['a', 'b'])
-    """
+    """The result of `step_risk_terms`, which describes the tables."""
 
     groups: pd.DataFrame
     pairs: pd.DataFrame
@@ -133,6 +100,26 @@ def step_risk_terms(
     Returns
     -------
     StepRisk
+        The result is not private.  Its attributes are
+
+        groups : pandas.DataFrame
+            Index group.  ``n_samples``; ``loss`` and ``gradient_norm`` (the mean over the records);
+            ``group_gradient_norm`` :math:`\|g_k\|`; the terms ``clip``, ``magnitude``,
+            ``direction``, ``magnitude_star``, ``direction_star`` (means over the batches) and
+            ``noise``, each with ``_se``; ``cosine`` and ``clipped_cosine``, between the batch's
+            gradient and :math:`g_k`; ``lambda_max``, ``trace``, ``trace_se``; ``clipped_share`` and
+            ``threshold``, the norm above which a record of the group is clipped (C, Z or C_k).
+        pairs : pandas.DataFrame
+            One row per ordered pair ``group_a``, ``group_b``: ``clip_difference``,
+            ``direction_difference``, ``direction_star_difference`` and
+            ``linear_direction_difference`` (first order only), a minus b; ``tran_bound``,
+            ``prop3_bound`` and ``prop3_star_bound``, which are lower bounds on the first three if
+            ``condition`` holds and the loss is convex.
+        batches : pandas.DataFrame
+            One row per batch: ``size``, ``gradient_norm``, ``clipped_gradient_norm`` and their
+            ``cosine``, ``sensitivity``.
+        lr, noise_multiplier, expected_batch_size : float
+            Settings of the step.
 
     Notes
     -----

@@ -52,16 +52,6 @@ def dg_gap(y_true, y_pred, *, is_train, metric=None, sample_weight=None):
     >>> is_train = [True] * 4 + [False] * 4
     >>> dg_gap(y_true, y_pred, is_train=is_train)
     0.25
-
-    For each group, with fairlearn:
-
-    >>> from fairlearn.metrics import MetricFrame
-    >>> frame = MetricFrame(
-    ...     metrics=dg_gap, y_true=y_true, y_pred=y_pred, sensitive_features=["F", "M"] * 4,
-    ...     sample_params={"is_train": is_train},
-    ... )
-    >>> frame.by_group.to_dict()
-    {'F': 0.5, 'M': 0.0}
     """
     data = _checked(y_true, y_pred, is_train, sample_weight)
     for part, rows in {"training": data["is_train"], "test": ~data["is_train"]}.items():
@@ -254,16 +244,6 @@ def calibration_gap(y_true, y_prob, *, tau=0.1, sample_weight=None):
     >>> y_true, y_prob = [0, 1, 1, 1], [0.5, 0.5, 0.9, 0.9]
     >>> round(calibration_gap(y_true, y_prob), 4)  # |1 - 2 * 0.5| / 4 + |2 - 2 * 0.9| / 4
     0.05
-
-    For each group, with fairlearn:
-
-    >>> from fairlearn.metrics import MetricFrame
-    >>> frame = MetricFrame(
-    ...     metrics=calibration_gap, y_true=y_true, y_pred=y_prob,
-    ...     sensitive_features=["F", "F", "M", "M"],
-    ... )
-    >>> frame.by_group.round(4).to_dict()
-    {'F': 0.0, 'M': 0.1}
     """
     n_bins = bins_of(tau)
     check_indexes(y_true=y_true, y_prob=y_prob, sample_weight=sample_weight)

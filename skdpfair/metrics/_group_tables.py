@@ -119,16 +119,6 @@ def group_table(
     privacy_cost[M]          0.00   0.00
     privacy_cost_difference  0.00   0.50
     privacy_cost_group_max   0.00   0.50
-
-    The costs of one model, computed with fairlearn:
-
-    >>> from fairlearn.metrics import MetricFrame
-    >>> from skdpfair.metrics import privacy_cost
-    >>> MetricFrame(
-    ...     metrics=privacy_cost, y_true=[1, 0, 1, 0], y_pred=[1, 0, 0, 1],
-    ...     sensitive_features=["F", "M", "F", "M"], sample_params={"y_ref": [1, 0, 1, 1]},
-    ... ).by_group.to_dict()
-    {'F': 0.5, 'M': 0.0}
     """
     if not isinstance(predictions, Mapping):
         raise TypeError(

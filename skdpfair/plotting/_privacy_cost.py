@@ -30,38 +30,15 @@ class PrivacyCostDisplay:
     Examples
     --------
     >>> from skdpfair.plotting import PrivacyCostDisplay
-    >>> display = PrivacyCostDisplay.from_predictions(
+    >>> table = group_table(
     ...     [0, 1, 1, 0], {"sgd": [0, 1, 1, 0], "dpsgd": [0, 1, 0, 0]},
     ...     reference="sgd", sensitive_features=["F", "F", "M", "M"])
-    >>> float(display.table.loc["dpsgd", "privacy_cost[M]"])
-    0.5
-    >>> display.plot().figure_.clear()
+    >>> PrivacyCostDisplay(table).plot().ax_.get_xlabel()
+    'accuracy lost (percentage points)'
     """
 
     def __init__(self, table):
         self.table = table
-
-    @classmethod
-    def from_predictions(cls, y_true, y_pred, *, reference, sensitive_features):
-        """Return the display of several models, compared with the one named ``reference``.
-
-        Parameters
-        ----------
-        y_true : array-like of shape (n_samples,)
-            True labels.
-        y_pred : dict of str to array-like of shape (n_samples,)
-            Each model's predicted labels.
-        reference : str
-            Key of the non-private reference model.
-        sensitive_features : array-like of shape (n_samples,)
-            Groups.
-
-        Returns
-        -------
-        PrivacyCostDisplay
-        """
-        given = {"reference": reference, "sensitive_features": sensitive_features}
-        return cls(group_table(y_true, y_pred, measures=["privacy_cost"], **given))
 
     @classmethod
     def from_estimator(cls, estimator, X, y, *, sensitive_features):
@@ -89,13 +66,13 @@ class PrivacyCostDisplay:
                 "estimator has no reference model, reference_, to compare with. Fit it with "
                 "keep_reference=True, and draw in the same process: pickles do not hold it."
             )
-        predictions = {
-            REFERENCE: model.reference_.predict(rows),
-            model.method_.name: model.predict(rows),
-        }
-        return cls.from_predictions(
-            y, predictions, reference=REFERENCE, sensitive_features=sensitive_features
+        predictions = {REFERENCE: model.reference_.predict(rows)}
+        predictions[model.method_.name] = model.predict(rows)
+        groups = {"sensitive_features": sensitive_features}
+        table = group_table(
+            y, predictions, reference=REFERENCE, measures=["privacy_cost"], **groups
         )
+        return cls(table)
 
     @classmethod
     def from_results(cls, frame, *, epsilon=None):
@@ -224,6 +201,6 @@ def final_step(estimator, X):
     if not hasattr(estimator, "privacy_"):
         raise TypeError(
             f"estimator must be a DPFairClassifier, or a Pipeline that ends in one, got "
-            f"{type(estimator).__name__}. Use from_predictions for other models."
+            f"{type(estimator).__name__}. Use group_table for other models."
         )
     return estimator, X
