@@ -12,14 +12,8 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 
 MAX_DEPTH = 8  # containers and objects within one another that a description goes into
-_KNOWN = {
-    "builtins",
-    "torch",
-    "skorch",
-    "sklearn",
-    "numpy",
-    "skdpfair",
-}  # whose names say what they are
+# packages whose names say what they are
+_KNOWN = {"builtins", "torch", "skorch", "sklearn", "numpy", "skdpfair"}
 _PLAIN = (str, bytes, int, float, bool, type(None), np.generic)
 
 
@@ -41,20 +35,13 @@ def digest(*parts: Any) -> bytes:
 
 
 def describe(value: Any, depth: int = 0) -> str:
-    """Return a description of a parameter that is the same in every process.
-
-    Examples
-    --------
-    >>> describe({"a": (1, 2.5)}), describe(torch.nn.Tanh)
-    ("{'a': (1, 2.5)}", 'torch.nn.modules.activation.Tanh')
-    """
-    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    """Return a description of a parameter that is the same in every process."""
     if isinstance(value, _PLAIN):
         return repr(value)
     if isinstance(value, ModuleType):
         return value.__name__
-    if hasattr(value, "__qualname__"):
-        kind = f"{getattr(value, '__module__', None)}.{value.__qualname__}"
+    name_of = value if hasattr(value, "__qualname__") else type(value)
+    kind = f"{getattr(name_of, '__module__', None)}.{name_of.__qualname__}"
     if depth > MAX_DEPTH:
         return kind
     inside = partial(describe, depth=depth + 1)

@@ -255,7 +255,8 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         ValueError
             If X does not have the columns that ``fit`` saw.
         """
-        predicted: np.ndarray = self.classes_[self._outputs(X).argmax(axis=1)]
+        codes = self._outputs(X).argmax(axis=1)  # raises NotFittedError
+        predicted: np.ndarray = self.classes_[codes]
         return predicted
 
     def predict_proba(self, X: Any) -> np.ndarray:

@@ -183,21 +183,17 @@ class ModuleFactory:
         """Return a new module of float32, drawn from torch's global generator."""
         name = safe_repr(getattr(self.make, "__name__", self.make))
         with error_context("module", f"{name} cannot be made with its arguments"):
-            made = self.make(**self.params)
-        if not isinstance(made, nn.Module):
-            raise TypeError(
-                f"module must return a torch.nn.Module, but {name} returned {type(made).__name__}."
-            )
-        return made.float()  # as the records are, whatever torch's default is
+            module = self.make(**self.params)
+        if not isinstance(module, nn.Module):
+            kind = type(module).__name__
+            raise TypeError(f"module must return a torch.nn.Module, but {name} returned {kind}.")
+        return module.float()  # as the records are, whatever torch's default is
 
 
 def network_of(module: Any) -> Any:
     """Return the ``module`` of an estimator in one form, checked.
 
     It is "auto", "logistic" or "scattering", or an object with the arguments.
-
-    >>> network_of("mlp"), network_of(nn.Identity)
-    (MLP(), Factory(Identity))
     """
     if isinstance(module, nn.Module):
         raise TypeError(
@@ -229,9 +225,6 @@ def module_factory(
     """Return what makes the modules of a network, as `network_of` returns it.
 
     ``initial_logits`` are those of an output layer whose weights start at zero.
-
-    >>> module_factory(MLP((8,)), (4,), 2).params["hidden_layer_sizes"]
-    (8,)
     """
     shape = tuple(in_shape)
     if isinstance(network, Factory):
@@ -248,11 +241,7 @@ def module_factory(
 def logistic(
     in_shape: Sequence[int], n_classes: int, initial_logits: Sequence[float] | None = None
 ) -> nn.Module:
-    """Return a softmax regression whose weights start at zero, with ``initial_logits`` if given.
-
-    >>> logistic((3,), 2, initial_logits=(1.0, -1.0))(torch.ones(1, 3)).tolist()
-    [[1.0, -1.0]]
-    """
+    """Return a softmax regression whose weights start at zero, with ``initial_logits`` if given."""
     layer = nn.Linear(math.prod(in_shape), n_classes)
     _zero(layer, initial_logits)
     return layer if len(in_shape) == 1 else nn.Sequential(nn.Flatten(), layer)
@@ -266,17 +255,7 @@ def mlp(
     zero_output: bool = False,
     initial_logits: Sequence[float] | None = None,
 ) -> nn.Sequential:
-    """Return a multi-layer perceptron, see `MLP`.
-
-    ``initial_logits`` are those of all records, with ``zero_output``; zeros by default.
-
-    >>> mlp((4,), 2, hidden_layer_sizes=(8,), activation="relu")
-    Sequential(
-      (0): Linear(in_features=4, out_features=8, bias=True)
-      (1): ReLU()
-      (2): Linear(in_features=8, out_features=2, bias=True)
-    )
-    """
+    """Return an `MLP`; with ``zero_output``, its logits start at zero or ``initial_logits``."""
     widths = [math.prod(in_shape), *hidden_layer_sizes, n_classes]
     if sum(a * b for a, b in pairwise(widths)) > MAX_WEIGHTS:
         raise ValueError(
@@ -303,12 +282,7 @@ def small_cnn(
     activation: str = "tanh",
     channels: Sequence[int] = (32, 16),
 ) -> nn.Sequential:
-    """Return the CNN of the papers, see `CNN`, for pictures of two or three axes.
-
-    >>> module = small_cnn((28, 28), 10)
-    >>> module(torch.zeros(5, 28, 28)).shape, sum(p.numel() for p in module.parameters())
-    (torch.Size([5, 10]), 97114)
-    """
+    """Return a `CNN` for pictures of two or three axes."""
     check_pictures("cnn", in_shape)
     layers: list[nn.Module] = [nn.Unflatten(1, (1, in_shape[0]))] if len(in_shape) == 2 else []
     if has_channels_last(in_shape):
@@ -349,9 +323,6 @@ def has_channels_last(shape: Sequence[int], channels: str = "auto") -> bool:
 
     With ``channels="auto"``, that is where the last of three axes has length 1 or 3, and the first
     has not.
-
-    >>> has_channels_last((32, 24, 3)), has_channels_last((3, 32, 24)), has_channels_last((32, 24))
-    (True, False, False)
     """
     if len(shape) != 3 or channels in ("first", "none"):
         return False
