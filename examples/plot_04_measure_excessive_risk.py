@@ -83,6 +83,7 @@ figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
 panels = {"clip_difference": "tran_bound", "direction_difference": "prop3_bound"}
 for ax, columns in zip(axes, panels.items(), strict=True):
     pairs[list(columns)].plot(ax=ax, style=["-", "--"], ylabel="risk, men minus women, nats")
+    ax.set_title("Difference in risk, and a bound (not private)", loc="left")
     ax.axhline(0.0, color="0.6", linewidth=0.8)
 
 # %%

@@ -136,9 +136,9 @@ class GroupRecorder(Callback):
             self.frame_ = self.pairs_ = None
         elif not hasattr(self, "frame_"):
             self.frame_, self.pairs_ = self._from_file(), None
-        # a warm start looks again at the step that the fit before it ended with
+        # a warm start records again the step that the fit before it ended with
         self.frame_, self.pairs_ = (self._earlier(kept) for kept in (self.frame_, self.pairs_))
-        self.looked_ = None
+        self.recorded_step_ = None
 
     def _earlier(self, rows):
         if rows is None:
@@ -159,7 +159,7 @@ class GroupRecorder(Callback):
             Ignored.
         """
         if training and (net.taken_ - net.plan.settings.warm_up) % self.every == 0:
-            self._look(net, *net.records_)
+            self._record(net, *net.records_)
 
     def on_train_end(self, net, X=None, y=None, **kwargs):
         """Record the last step.
@@ -173,12 +173,12 @@ class GroupRecorder(Callback):
         **kwargs
             Ignored.
         """
-        if self.looked_ is not None and net.taken_ != self.looked_:
-            self._look(net, X, y)
+        if self.recorded_step_ is not None and net.taken_ != self.recorded_step_:
+            self._record(net, X, y)
 
-    def _look(self, net, X, y):
-        self.looked_ = net.taken_
-        with torch.random.fork_rng():  # looking must not change the dropout masks to come
+    def _record(self, net, X, y):
+        self.recorded_step_ = net.taken_
+        with torch.random.fork_rng():  # recording must not change the dropout masks to come
             self._measure(net, self._problem(net, X["x"], y, X["group"]))
         self._write()
 

@@ -100,7 +100,7 @@ def metric_of(metric, default, name="metric"):
     return metric
 
 
-def check_given(name, values):
+def check_reference(name, values):
     """Refuse to measure against a reference model without its predictions."""
     if values is None:
         raise TypeError(
@@ -122,11 +122,11 @@ def check_labels(name, values, y_true):
 
 def check_kind(name, values, y_true, like="y_true"):
     """Refuse labels of another kind than those that they are compared with: texts and numbers."""
-    own, others = (" and ".join(sorted(kinds(np.asarray(v)))) for v in (values, y_true))
-    if own != others:
+    of_values, of_labels = (" and ".join(sorted(kinds(np.asarray(v)))) for v in (values, y_true))
+    if of_values != of_labels:
         raise ValueError(
-            f"{name} must hold the same labels as {like}, but one holds {own} and the other "
-            f"{others}. Spell all labels in the same way."
+            f"{name} must hold the same labels as {like}, but one holds {of_values} and the other "
+            f"{of_labels}. Spell all labels in the same way."
         )
 
 

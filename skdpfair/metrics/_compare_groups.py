@@ -24,13 +24,13 @@ def by_group(measure, y_true, y_pred, *, sensitive_features, **per_record):
     ``measure(y_true, y_pred, **per_record)`` gives a number; arguments that are None are left out,
     and all others are cut into groups.
     """
-    given = {"y_true": y_true, "y_pred": y_pred, **per_record}
-    check_indexes(**given, sensitive_features=sensitive_features)
-    given = {k: as_vector(k, v, like=y_true) for k, v in given.items() if v is not None}
-    y_true, y_pred = given.pop("y_true"), given.pop("y_pred")
-    if "sample_weight" in given:
-        given["sample_weight"] = as_weights(given["sample_weight"], y_true)
-    found = encode_features(sensitive_features, len(y_true))
+    columns = {"y_true": y_true, "y_pred": y_pred, **per_record}
+    check_indexes(**columns, sensitive_features=sensitive_features)
+    columns = {k: as_vector(k, v, like=y_true) for k, v in columns.items() if v is not None}
+    y_true, y_pred = columns.pop("y_true"), columns.pop("y_pred")
+    if "sample_weight" in columns:
+        columns["sample_weight"] = as_weights(columns["sample_weight"], y_true)
+    groups = encode_features(sensitive_features, len(y_true))
 
     def value(y_true, y_pred, **params):  # fairlearn warns of a partial, which has no name
         return measure(y_true, y_pred, **params)
@@ -39,10 +39,10 @@ def by_group(measure, y_true, y_pred, *, sensitive_features, **per_record):
         metrics=value,
         y_true=y_true,
         y_pred=y_pred,
-        sensitive_features=pd.Series(found.code, name="group"),
-        sample_params=given,
+        sensitive_features=pd.Series(groups.code, name="group"),
+        sample_params=columns,
     ).by_group.astype(float)
-    names = pd.Index(found.levels, dtype=object, name="group", tupleize_cols=False)
+    names = pd.Index(groups.levels, dtype=object, name="group", tupleize_cols=False)
     return values.set_axis(names)
 
 

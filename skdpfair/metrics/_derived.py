@@ -105,7 +105,7 @@ def _derive(name):
 
     def derived(*args, **kwargs):
         try:
-            given = signature.bind(*args, **kwargs).arguments
+            arguments = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             remark = (
                 f" {reference} holds the predictions of the model without clipping and noise."
@@ -113,22 +113,22 @@ def _derive(name):
                 else ""
             )
             raise TypeError(f"{name}{signature}: {error}.{remark}") from None
-        check_indexes(**given)
-        groups = given.pop("sensitive_features")
-        function(**given)  # on all records: names what does not fit, before it is cut
-        chosen = {key: given.pop(key) for key in ("metric", "loss") if key in given}
-        if "y_prob" in given and chosen.get("loss") is None:
+        check_indexes(**arguments)
+        groups = arguments.pop("sensitive_features")
+        function(**arguments)  # on all records: names what does not fit, before it is cut
+        chosen = {key: arguments.pop(key) for key in ("metric", "loss") if key in arguments}
+        if "y_prob" in arguments and chosen.get("loss") is None:
             # a group may lack a class: take each record's own while all classes are there
-            classes = given.pop("classes", None)
+            classes = arguments.pop("classes", None)
             for part in ("y_prob", "y_prob_ref"):
-                given[part] = as_own_class(part, given[part], given["y_true"], classes)
-        y_true, y_pred = (given.pop(array.name) for array in arrays[:2])
+                arguments[part] = as_own_class(part, arguments[part], arguments["y_true"], classes)
+        y_true, y_pred = (arguments.pop(array.name) for array in arrays[:2])
         values = by_group(
             functools.partial(function, **chosen),
             y_true,
             y_pred,
             sensitive_features=groups,
-            **given,
+            **arguments,
         )
         if n_undefined := int(values.isna().sum()):
             warn_undefined(

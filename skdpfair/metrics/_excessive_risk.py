@@ -8,8 +8,8 @@ from skdpfair.metrics._arguments import (
     as_numbers,
     as_vector,
     as_weights,
-    check_given,
     check_probabilities,
+    check_reference,
     metric_of,
     weighted,
 )
@@ -81,7 +81,7 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, loss=None, 
     >>> excessive_risk(ages, private, y_prob_ref=reference, loss=mean_absolute_error)
     2.0
     """
-    check_given("y_prob_ref", y_prob_ref)
+    check_reference("y_prob_ref", y_prob_ref)
     check_indexes(y_true=y_true, y_prob=y_prob, y_prob_ref=y_prob_ref, sample_weight=sample_weight)
     if loss is not None:
         y_prob, y_prob_ref = (

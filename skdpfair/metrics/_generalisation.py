@@ -109,17 +109,17 @@ def dg_gap_by_group(
     """
     flag("greater_is_better", greater_is_better)
     data = _checked(y_true, y_pred, is_train, sample_weight, sensitive_features)
-    found = encode_features(sensitive_features, len(data), groups)
-    assert found.levels is not None
+    encoded = encode_features(sensitive_features, len(data), groups)
+    assert encoded.levels is not None
     rows = {
-        group: _train_and_test(data, metric, found.code == i)
-        for i, group in enumerate(labels(found.levels))
+        group: _train_and_test(data, metric, encoded.code == i)
+        for i, group in enumerate(labels(encoded.levels))
     }
     table = pd.DataFrame(rows, index=["train", "test"]).T
     if table.isna().any(axis=None):
         warn_undefined("The gap of a group is NaN: a score is undefined or has no records.")
     worst = group_min(table.T) if greater_is_better else group_max(table.T)
-    overall = pd.Series(_train_and_test(data, metric, found.code >= 0), index=["train", "test"])
+    overall = pd.Series(_train_and_test(data, metric, encoded.code >= 0), index=["train", "test"])
     worst_name = "group_min" if greater_is_better else "group_max"
     table = pd.concat([pd.DataFrame({"overall": overall, worst_name: worst}).T, table])
     return table.assign(gap=table["train"] - table["test"])

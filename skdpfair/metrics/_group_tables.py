@@ -144,12 +144,12 @@ def group_table(
         with error_context_without_data("y_true", "has labels that cannot be sorted"):
             classes = np.unique(np.concatenate([y_true, *checked.values()]))
     likely = _probabilities(probabilities, checked, y_true, classes)
-    found = encode_features(sensitive_features, len(y_true))
-    assert found.levels is not None
-    levels = group_names(found.levels)
+    encoded = encode_features(sensitive_features, len(y_true))
+    assert encoded.levels is not None
+    levels = group_names(encoded.levels)
     values = {
         name: values_by_group(
-            y_true, y_pred, likely.get(name), classes=classes, code=found.code, levels=levels
+            y_true, y_pred, likely.get(name), classes=classes, code=encoded.code, levels=levels
         )
         for name, y_pred in checked.items()
     }
@@ -303,10 +303,10 @@ def release_group_table(
     level = number(
         "confidence_level", confidence_level, low=0, high=1, low_open=True, high_open=True
     )
-    found = encode_features(sensitive_features, len(y_true), groups)
-    assert found.levels is not None
-    levels = list(found.levels)
-    codes = (2 * found.code + ~right)[counted]
+    encoded = encode_features(sensitive_features, len(y_true), groups)
+    assert encoded.levels is not None
+    levels = list(encoded.levels)
+    codes = (2 * encoded.code + ~right)[counted]
     generator = generator_of(random_state, codes, (epsilon, delta, levels))
     below = below_of(None if random_state is None else generator)
     if delta == 0:

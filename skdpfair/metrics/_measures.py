@@ -263,8 +263,8 @@ def is_better_larger(column: str) -> bool:
 
 
 def _parts(column):
-    found = _COLUMN.fullmatch(column) if isinstance(column, str) else None
-    return (one_of("measure", column, MEASURES), None, None) if found is None else found.groups()
+    match = _COLUMN.fullmatch(column) if isinstance(column, str) else None
+    return (one_of("measure", column, MEASURES), None, None) if match is None else match.groups()
 
 
 def worst_column(name: str):
@@ -328,13 +328,13 @@ def rarest_class(codes, n_classes: int) -> int:
     return int(n_classes - 1 - np.argmin(counts[::-1]))
 
 
-def compared(own, other, name):
+def compared(values, other, name):
     """Return the values of a measure that compares two models, or two sets of records."""
     measure = MEASURES[name]
     assert measure.of is not None
     if measure.against == "training" or MEASURES[measure.of].greater_is_better:
-        return other[measure.of] - own[measure.of]
-    return own[measure.of] - other[measure.of]
+        return other[measure.of] - values[measure.of]
+    return values[measure.of] - other[measure.of]
 
 
 def columns_of(name, values, levels):

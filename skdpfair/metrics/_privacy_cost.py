@@ -5,8 +5,8 @@ from skdpfair.metrics._arguments import (
     accuracy,
     as_vector,
     as_weights,
-    check_given,
     check_labels,
+    check_reference,
     metric_of,
     weighted,
 )
@@ -59,7 +59,7 @@ def privacy_cost(y_true, y_pred, *, y_ref=None, metric=None, sample_weight=None)
     >>> frame.by_group["privacy_cost"].to_dict()
     {'F': 0.5, 'M': 0.0}
     """
-    check_given("y_ref", y_ref)
+    check_reference("y_ref", y_ref)
     check_indexes(y_true=y_true, y_pred=y_pred, y_ref=y_ref, sample_weight=sample_weight)
     y_pred, y_ref = as_vector("y_pred", y_pred, y_true), as_vector("y_ref", y_ref, y_true)
     y_true = as_vector("y_true", y_true, y_true)

@@ -71,11 +71,11 @@ def label_ends(ax, ends):
     for place, (value, name, colour, x) in zip(places, ends, strict=True):
         at = 1.0 if x is None else fraction.transform((x, low))[0]
         # a line across half the picture would look like a curve: name such a point where it is
-        beside = 1.04 if at > 0.6 else at + 0.04
+        label = 1.04 if at > 0.6 else at + 0.04
         ax.annotate(
             plain(name),
             xy=(1.0 if x is None else x, value),
-            xytext=(beside, place - shift),
+            xytext=(label, place - shift),
             xycoords=("axes fraction" if x is None else "data", "data"),
             textcoords=("axes fraction", "data"),
             va="center",

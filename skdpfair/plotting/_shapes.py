@@ -117,10 +117,10 @@ class ShapeDisplay:
         self.figure_ = self.axes_[0].figure
         for panel, (column, rows) in zip(self.axes_, groups, strict=False):
             if isinstance(rows["value"].iloc[0], str):
-                shown = rows.loc[rows["logit"].abs().nlargest(_MAX_BARS).index]
-                shown = shown.sort_values("logit")
-                left_out = f" ({len(shown)} of {len(rows)})" if len(shown) < len(rows) else ""
-                panel.barh([*map(plain, shown["value"])], shown["logit"], color=colour_of(0))
+                bars = rows.loc[rows["logit"].abs().nlargest(_MAX_BARS).index]
+                bars = bars.sort_values("logit")
+                left_out = f" ({len(bars)} of {len(rows)})" if len(bars) < len(rows) else ""
+                panel.barh([*map(plain, bars["value"])], bars["logit"], color=colour_of(0))
                 panel.set(xlabel="logit")
                 dress(panel, f"{plain(column)}{left_out}", grid="x")
             else:
