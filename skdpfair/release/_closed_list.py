@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections.abc import Callable
 from inspect import signature
+from itertools import pairwise
 from numbers import Real
 from typing import Any
 
@@ -15,6 +16,8 @@ import numpy as np
 import pandas as pd
 
 from skdpfair.engine.losses import REGRESSION
+from skdpfair.engine.per_sample.closed_form import ClosedForm
+from skdpfair.engine.per_sample.records import Strategy
 from skdpfair.features import Scattering2D
 from skdpfair.inputs.groups import Groups, group_names
 from skdpfair.inputs.targets import range_of
@@ -23,12 +26,15 @@ from skdpfair.networks import CNN, MLP, Factory
 from skdpfair.preprocessing import TableSchema
 from skdpfair.privacy import ACCOUNTANTS, NOT_ACCOUNTED, PrivacyReport
 from skdpfair.privacy import statement as words
+from skdpfair.privacy.renyi import ORDERS
 from skdpfair.release._objects import CLASSES, NETWORKS
 from skdpfair.release._read_statement import are_ledger_fits, is_day
 from skdpfair.training.privacy_report import STEPS_BEFORE
 from skdpfair.training.spec import optimizer_of
 
 NOTED = "{}: not in this copy, but whoever fitted could look at it"
+_WHAT = {"fitted weights", "fitted weights and thresholds"}
+_PROOFS = {None, Strategy.proof, ClosedForm.proof}
 _REAL: Any = Real  # numbers of this type cannot be compared, as mypy sees it
 _HELD = {words.DIAGNOSTICS_PART, words.REFERENCE_PART}
 _ASSUMPTIONS = {t for u in words.PROTECTED for t in words.in_unit(words.ASSUMPTIONS.values(), u)}
@@ -123,13 +129,17 @@ def is_features(text) -> bool:
 
 
 def is_report(report, groups=None, n_fits=1) -> bool:
-    """Return whether a report, of so many fits with these groups, holds what reports do."""
+    """Return whether a report, of so many fits with these groups, holds what reports do.
+
+    None takes the groups from those with an epsilon of their own.
+    """
+    groups = report.group_epsilons if groups is None else groups
     numbers = [report.epsilon, report.delta, report.noise_multiplier, report.sample_rate]
     numbers += [
         report.expected_batch_size,
         report.max_grad_norm or 0,
         report.max_sample_weight or 0,
-        *(report.selection_curve or ()),
+        *(curve := report.selection_curve or ()),
     ]
     whole = [report.steps, report.n_samples or 0, report.records_per_person or 0]
     whole.append(report.max_records_per_unit or 0)
@@ -141,8 +151,12 @@ def is_report(report, groups=None, n_fits=1) -> bool:
         and all(map(is_whole, whole))
         and all(isinstance(v, bool) for v in (report.is_private, report.seeded))
         and are_levels(by_group)
-        and (groups is None or set(group_names(by_group)) <= set(group_names(groups)))
-        and all(map(is_phrase, (report.method, report.what, report.stop, report.proof)))
+        and (not by_group or set(group_names(by_group)) <= set(group_names(groups)))
+        and len(curve) in (0, len(ORDERS))
+        and all(low <= high for low, high in pairwise(curve))  # as Renyi divergences do
+        and report.what in _WHAT
+        and report.proof in _PROOFS
+        and all(map(is_phrase, (report.method, report.stop)))
         and is_features(report.features)
         and report.accountant in ACCOUNTANTS
         and report.adjacency in words.ADJACENCY_IN_WORDS
@@ -152,7 +166,7 @@ def is_report(report, groups=None, n_fits=1) -> bool:
         and all(map(_FROZEN.fullmatch, frozen))
         and all(map(is_not_accounted, report.not_accounted))
         and len(entries) <= _MAX_ENTRIES * n_fits
-        and all(map(_is_entry, entries))
+        and all(_is_entry(entry, groups) for entry in entries)
     )
 
 
@@ -163,8 +177,9 @@ def is_not_accounted(text) -> bool:
     return text in _NOT_ACCOUNTED or is_named
 
 
-def _is_entry(entry) -> bool:
-    is_small = len(entry.noise_multipliers) <= 8 and len(entry.group_rates or ()) <= MAX_LEVELS
+def _is_entry(entry, groups) -> bool:
+    n_rates, n_groups = len(entry.group_rates or ()), 0 if groups is None else len(groups)
+    is_small = len(entry.noise_multipliers) <= 8 and n_rates in (0, n_groups)
     return is_small and is_phrase(entry.what)
 
 
@@ -179,6 +194,13 @@ def _is_method(value, estimator) -> bool:
     value._validate_params()
     arrays = [v for v in value.get_params(deep=False).values() if np.ndim(v)]
     return all(np.size(v) <= MAX_LEVELS and np.min(v) >= 0 and np.max(v) <= 1 for v in arrays)
+
+
+def are_network_params(params) -> bool:
+    """Return whether the arguments of a built-in network are settings, and a number for a class."""
+    logits, n_classes = params.get("initial_logits") or (), params.get("n_classes")
+    is_logits = len(logits) in (0, n_classes) and all(isinstance(v, float) for v in logits)
+    return is_logits and all(is_setting(v) for k, v in params.items() if k != "initial_logits")
 
 
 def _is_module(value, estimator) -> bool:

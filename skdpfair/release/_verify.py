@@ -7,7 +7,13 @@ from sklearn.base import is_regressor
 
 from skdpfair._validate import safe_repr
 from skdpfair.release import _file
-from skdpfair.release._closed_list import FITTED, PARAMETERS, is_setting, passes
+from skdpfair.release._closed_list import (
+    FITTED,
+    PARAMETERS,
+    are_network_params,
+    is_setting,
+    passes,
+)
 from skdpfair.release._encode import encode
 from skdpfair.release._facts import module_facts
 from skdpfair.release._read_statement import REGRESSOR, statement
@@ -30,7 +36,7 @@ def check_release(path) -> None:
     tests = {name: PARAMETERS.get(name, _is_setting) for name in facts["parameters"]}
     tests |= {name: FITTED.get(name) for name in facts["fitted"]}
     wrong = [name for name, test in tests.items() if not _is_listed(name, test, estimator)]
-    if not all(map(is_setting, estimator.net_.module.params.values())):
+    if not passes(are_network_params, estimator.net_.module.params):
         wrong.append("module")
     if not _VERSION.fullmatch(str(facts.get("skdpfair_version"))):
         wrong.append("skdpfair_version")

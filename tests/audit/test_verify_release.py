@@ -1,6 +1,7 @@
 """A release holds what is on the closed list: nothing else passes, under whatever name."""
 
 import json
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -16,6 +17,8 @@ from skdpfair.datasets import make_two_groups
 from skdpfair.model_selection import DPRandomizedSearch
 from skdpfair.networks import CNN
 from skdpfair.preprocessing import TableSchema
+from skdpfair.privacy import Ledger
+from skdpfair.privacy.renyi import ORDERS
 from skdpfair.release import _file
 from skdpfair.release._encode import decode, encode
 
@@ -72,6 +75,9 @@ CLEAN = {
     "intersections": crossed,
     "intervals": lambda: fitted("dpsgd_f").fit(
         X, y, sensitive_features=pd.Series(pd.cut(np.arange(300) / 7, 6))
+    ),
+    "weights of classes": lambda: classifier(class_weight={0: 1.0, 1: 2.0, 2: 3.0}).fit(
+        X, np.arange(300) % 3
     ),
     "codes": lambda: classifier().fit(X, 37 * (np.arange(300) % 25) ** 2),
     "flags": lambda: classifier(attack=PGD(0.1, input_range=None)).fit(X, y == 1),
@@ -143,6 +149,17 @@ def report(name, value):
     return plant
 
 
+def rates(values):
+    """Plant sampling rates of groups in the ledger of the report."""
+
+    def plant(facts, weights):
+        entry, *others = released().privacy_.ledger.entries
+        entry = replace(entry, group_rates=tuple(v / max(values) for v in values))
+        report("ledger", Ledger((entry, *others)))(facts, weights)
+
+    return plant
+
+
 def method(name, value):
     def plant(facts, weights):
         facts["fitted"]["method_"]["method"][1]["dict"][0].append([name, encode(value)])
@@ -161,6 +178,7 @@ IN_A_RELEASE = {
     "a parameter": fact("parameters/rows", ROWS),
     "a fitted attribute": fact("fitted/rows_", ROWS),
     "a fact of the module": fact("module/rows", ROWS),
+    "logits of the module": fact("module/params/initial_logits", encode(tuple(norms))),
     "a parameter of the module": fact("module/params/rows", ROWS),
     "a value of no type": fact("fitted/n_iter_", {"rows": ROWS}),
     "the name of a custom module": fact("module/custom", str(ROWS)),
@@ -223,6 +241,11 @@ IN_A_RELEASE = {
     "norms as assumptions": report("assumptions", tuple(map(str, norms))),
     "epsilons of rows": report("group_epsilons", dict(enumerate(X[:, 0].tolist()))),
     "rows not accounted": report("not_accounted", (str(ROWS),)),
+    "people in its subject": report("what", "Alice and Bob"),
+    "people in its proof": report("proof", "Alice and Bob"),
+    "a curve of norms": report("selection_curve", tuple(norms)),
+    "another curve of norms": report("selection_curve", tuple(np.resize(norms, len(ORDERS)))),
+    "rates of norms": rates(norms),
     "rows as features": report("features", str(ROWS)),
     "no privacy": report("epsilon", float("inf")),
 }

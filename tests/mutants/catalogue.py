@@ -712,7 +712,7 @@ MUTANTS = (
         "a model of a step's own for nothing",
         "a step trains a private model inside a private search, and nobody pays",
         "budget/charging.py",
-        "        _take_what_was_paid(planned, fit[\"private\"] and fit[\"curve\"] is None)\n",
+        '        _take_what_was_paid(planned, fit["private"] and fit["curve"] is None)\n',
         "",
         "tests/model_selection/test_private_search.py::test_a_step_that_fits_a_model_of_its_own_is_refused[private-fit-False]",
     ),
