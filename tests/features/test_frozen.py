@@ -116,6 +116,21 @@ def test_operations_outside_the_closed_list_are_refused_by_name(pictures):
         FrozenFeatures(Strided()).fit_transform(pictures)
 
 
+BATCHES = []
+
+
+class Noting(nn.Module):
+    def forward(self, x):
+        BATCHES.append(len(x))
+        return x.flatten(1)
+
+
+def test_no_code_of_a_network_runs_on_the_records(pictures):
+    found = FrozenFeatures(Noting()).fit(pictures).transform(pictures)
+    np.testing.assert_array_equal(found, pictures.reshape(9, -1))
+    assert set(BATCHES) <= {1, 4}  # of made-up records; there are nine pictures
+
+
 @pytest.mark.parametrize("module", [Counting(), nn.Sequential(nn.Flatten(), Remembering())])
 def test_a_module_that_remembers_is_refused(module, pictures):
     with pytest.raises(UnsupportedModuleError):

@@ -1244,12 +1244,12 @@ MUTANTS = (
         "tests/features/test_scattering.py::test_a_picture_gets_the_same_features_beside_others",
     ),
     Mutant(
-        "a network that remembers",
-        "a file whose features are drawn, or of records before, is not noticed",
+        "a frozen network that sees records",
+        "the code of a network runs on the records, which it may keep or bring together",
         "features/_frozen.py",
-        "if not torch.equal(run(first), (run(second), run(first))[1]):",
-        "if False:",
-        "tests/features/test_frozen.py::test_a_file_that_draws_is_refused",
+        "return lambda x: trace(None, tensors, x).flatten(1)",
+        "return lambda x: module(x).flatten(1)",
+        "tests/features/test_frozen.py::test_no_code_of_a_network_runs_on_the_records",
     ),
     Mutant(
         "copies of features",
