@@ -32,6 +32,7 @@ from skdpfair.model_selection._store import key_of
 from skdpfair.privacy import Ledger, Release
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.training import defaults
+from skdpfair.training.spec import FitSpec
 
 REFERENCE = "reference"  # the method of the models without privacy, in the results
 CEILING = "ceiling"  # that of scikit-learn's models, with their names
@@ -150,8 +151,8 @@ def cells_of(methods, epsilons, seed, fold, rows, base, ceiling, unit=None):
     private = []
     for name, method in methods.items():
         for epsilon in epsilons if get_method(method).private else [None]:
-            network = _network(base, n_units, epsilon)
             estimator = clone(base).set_params(method=method, epsilon=epsilon)
+            network = _network(estimator, n_units)
             private.append((network, Cell(name, epsilon, seed, fold, None, estimator, *at)))
     networks_used = list(dict.fromkeys(network for network, _ in private))
     several = len(networks_used) > 1
@@ -188,16 +189,12 @@ def _as_table(X):
     return np.asarray(X).reshape(len(X), -1)
 
 
-def _network(base, n_train, epsilon):
+def _network(estimator, n_train):
     """Return the name of the network that "auto" means here, or "as given"."""
-    if base.module != "auto":
+    if estimator.module != "auto":
         return "as given"
-    network = defaults.resolve(
-        n_samples=n_train,
-        epsilon=epsilon,
-        delta=delta_for(base.delta, n_train),
-        batch_size=base.batch_size,
-    ).module
+    delta = delta_for(estimator.delta, n_train)
+    network = defaults.resolve(FitSpec.of(estimator), n_train, delta).module
     return network if network == "logistic" else "mlp"
 
 

@@ -15,8 +15,9 @@ import torch
 from skdpfair._validate import is_auto, safe_repr
 from skdpfair.engine.losses import HUBER_THRESHOLD
 from skdpfair.engine.memory import used_device
-from skdpfair.networks import CNN, MLP, Factory, module_factory
+from skdpfair.networks import CNN, MLP, module_factory
 from skdpfair.privacy import gdp_parameter
+from skdpfair.training.spec import FitSpec
 
 # module and length, by the signal-to-noise ratio n * mu
 HIDDEN_LAYER_FROM = 1e4  # below it a hidden layer does not pay
@@ -142,55 +143,27 @@ class Settings:
 
 
 def resolve(
-    *,
+    spec: FitSpec,
     n_samples: int,
-    epsilon: float | None,
     delta: float,
-    noise_multiplier: float | None = None,
-    module: Any = "auto",
-    batch_size: int | str = "auto",
-    max_epochs: int | str = "auto",
-    max_steps: int | None = None,
-    lr: float | str = "auto",
-    iterate_average: float | str = "auto",
+    *,
     searches_scale: bool = True,
-    decays: bool = False,
     is_wide: bool = False,
-    hidden_growth: float = 4.0,
 ) -> Settings:
-    """Fill what the user left at "auto".
+    """Return the settings of a fit to ``n_samples`` records, a public number.
 
-    Parameters
-    ----------
-    n_samples : int
-        Number of records; public.
-    epsilon, delta : float or None
-        The target; ``epsilon=None`` when there is none.
-    noise_multiplier : float or None
-        Fixes the noise instead of epsilon; None or 0 for no noise.
-    module, batch_size, max_epochs, max_steps, lr, iterate_average
-        As given to the estimator, the module in the form of `network_of`.
-    searches_scale : bool
-        Whether the gradient scale must be found in a warm-up.
-    decays : bool
-        Whether weights decay: those of a model without privacy, which nothing else regularises.
-    is_wide : bool
-        Whether a record has many features, `WIDE_FROM` or more.
-    hidden_growth : float
-        Growth of gradient norms to expect where there are hidden layers.
-
-    Returns
-    -------
-    Settings
-        Nothing in it is "auto".
+    ``searches_scale`` says that the gradient scale must be found in a warm-up, and ``is_wide`` that
+    a record has many features, `WIDE_FROM` or more.
 
     Examples
     --------
-    >>> s = resolve(n_samples=32561, epsilon=1.0, delta=1e-6)
+    >>> from skdpfair import DPFairClassifier
+    >>> s = resolve(FitSpec.of(DPFairClassifier("dpsgd", epsilon=1.0)), 32561, delta=1e-6)
     >>> round(s.signal_to_noise), s.module, s.steps_per_epoch, s.n_steps - s.warm_up, s.warm_up
     (7707, 'logistic', 18, 428, 21)
     """
-    mu = _privacy_parameter(n_samples, epsilon, delta, noise_multiplier, batch_size)
+    module, averaged = spec.module, spec.iterate_average
+    mu = _privacy_parameter(spec, n_samples, delta)
     # without noise it is the number of records that limits what can be learned
     learnable = n_samples * min(mu, ENOUGH_MU)
     if is_auto(module):
@@ -198,17 +171,20 @@ def resolve(
     decay = WEIGHT_DECAY if module == "logistic" else HIDDEN_WEIGHT_DECAY
     most = MAX_STEPS if math.isfinite(mu) else NOISELESS_STEPS
     steps = math.floor(_clip(learnable / (18 if module == "logistic" else 12), MIN_STEPS, most))
-    averaged = _averaged(iterate_average, lr, n_samples * mu)
+    if isinstance(averaged, str):
+        # where weights are mostly noise, a shorter walk has less of it than a mean
+        is_clear = is_auto(spec.lr) and n_samples * mu >= LOW_SIGNAL_TO_NOISE
+        averaged = ITERATE_AVERAGE if is_clear else 0.0
     lr_scale, is_wide = LR_SCALE, is_wide and module == "logistic"
     if is_wide:
         lr_scale = WIDE_LR_SCALE
         enough = math.ceil(learnable / (1 - averaged / 2) / lr_scale)
         steps = max(steps, min(enough, MAX_WIDE_STEPS))
-    per_epoch = _steps_per_epoch(n_samples, mu, steps, batch_size)
+    per_epoch = _steps_per_epoch(n_samples, mu, steps, spec.batch_size)
     warm_up = max(10, round(steps / 20)) if searches_scale else 0
     total = steps + warm_up
-    limit = None if isinstance(max_epochs, str) else max_epochs * per_epoch
-    limit = limit if max_steps is None else max_steps
+    limit = None if isinstance(spec.max_epochs, str) else spec.max_epochs * per_epoch
+    limit = limit if spec.max_steps is None else spec.max_steps
     if limit is not None:
         # a number of the user's counts every step on the data, the warm-up among them
         total = limit
@@ -222,8 +198,8 @@ def resolve(
         # so that the mean of the last weights has learned for a time proportional to the signal
         lr_scale=min(learnable / (1 - averaged / 2) / max(total - warm_up, 1), lr_scale),
         averaged=averaged,
-        norm_growth=1.0 if module == "logistic" else hidden_growth,
-        weight_decay=decay / n_samples if decays else 0.0,
+        norm_growth=1.0 if module == "logistic" else objective(spec.loss).norm_growth,
+        weight_decay=0.0 if spec.is_private else decay / n_samples,
     )
 
 
@@ -236,32 +212,18 @@ def _steps_per_epoch(n_samples: int, mu: float, steps: float, batch_size: int | 
     return 1 if batch / n_samples > MAX_SAMPLE_RATE else math.ceil(n_samples / batch)
 
 
-def _privacy_parameter(
-    n_samples: int,
-    epsilon: float | None,
-    delta: float,
-    noise_multiplier: float | None,
-    batch_size: int | str,
-) -> float:
+def _privacy_parameter(spec: FitSpec, n_samples: int, delta: float) -> float:
     """Return mu of Gaussian DP; infinite without noise."""
-    if epsilon is not None:
-        return gdp_parameter(epsilon, delta)
-    if not noise_multiplier:
+    if spec.epsilon is not None:
+        return gdp_parameter(spec.epsilon, delta)
+    if not spec.noise_multiplier:
         return math.inf
     mu = 1.0
     for _ in range(50):  # noise fixes mu through q and T, which depend on mu
         steps = _clip(0.7 * mu * n_samples / 16, MIN_STEPS, MAX_STEPS)
-        rate = 1.0 / _steps_per_epoch(n_samples, mu, steps, batch_size)
-        mu = rate * math.sqrt(steps) / noise_multiplier
+        rate = 1.0 / _steps_per_epoch(n_samples, mu, steps, spec.batch_size)
+        mu = rate * math.sqrt(steps) / spec.noise_multiplier
     return mu
-
-
-def _averaged(share: float | str, lr: float | str, signal_to_noise: float) -> float:
-    """Return the share of the last steps whose weights are averaged."""
-    if not isinstance(share, str):
-        return share
-    # where weights are mostly noise, a shorter walk has less of it than the mean of a longer one
-    return ITERATE_AVERAGE if lr == "auto" and signal_to_noise >= LOW_SIGNAL_TO_NOISE else 0.0
 
 
 def _clip(value: float, low: float, high: float) -> float:
@@ -281,18 +243,16 @@ def device_in_turn(device: str | torch.device, place: int) -> str | torch.device
     return f"cuda:{place % n}" if n > 1 else device
 
 
-def optimizer(
-    factory: Factory, is_auto: bool, lr: float | str, settings: Settings
-) -> tuple[dict[str, Any], float, float | None]:
+def optimizer(spec: FitSpec, settings: Settings) -> tuple[dict[str, Any], float, float | None]:
     """Return the optimizer's arguments, its learning rate, and that in units of the method's scale.
 
-    ``factory`` and ``lr`` are the estimator's, and ``is_auto`` says that the optimizer was left so.
-    Without a scale of the method, see `Method.at_scale`, the last is None and ``lr`` holds.
+    Without a scale of the method, see `Method.at_scale`, the last is None and the rate holds.
     """
-    params, lr_scale = dict(factory.params), None
-    if not isinstance(lr, str):
-        return params, lr, None
-    if is_auto:
+    factory, lr_scale = spec.optimizer, None
+    params = dict(factory.params)
+    if not isinstance(spec.lr, str):
+        return params, spec.lr, None
+    if spec.has_auto_optimizer:
         decay = {"weight_decay": settings.weight_decay} if settings.weight_decay else {}
         params, lr_scale = MOMENTUM | decay | params, settings.lr_scale
     elif factory.make is torch.optim.SGD:

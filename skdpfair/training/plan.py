@@ -125,21 +125,9 @@ def plan(
     delta, objective = delta_for(spec.delta, n_samples), defaults.objective(spec.loss)
     waits = any(method.is_auto(name) for name in method.scale_fields)
     is_scaled = method.needs_gradient_scale or not method.private
+    searches_scale = waits or (spec.lr == "auto" and settled_lr is None and is_scaled)
     settings = defaults.resolve(
-        n_samples=n_samples,
-        epsilon=spec.epsilon,
-        delta=delta,
-        noise_multiplier=noise,
-        module=spec.module,
-        batch_size=spec.batch_size,
-        max_epochs=spec.max_epochs,
-        max_steps=spec.max_steps,
-        lr=spec.lr,
-        iterate_average=spec.iterate_average,
-        searches_scale=waits or (spec.lr == "auto" and settled_lr is None and is_scaled),
-        decays=not method.private,
-        is_wide=is_wide,
-        hidden_growth=objective.norm_growth,
+        spec, n_samples, delta, searches_scale=searches_scale, is_wide=is_wide
     )
     method = method.planned(defaults.TARGET_QUANTILE)
     shares = declared(getattr(method, "group_probabilities", None), n_groups)
@@ -149,9 +137,7 @@ def plan(
     if spec.epsilon is not None:
         mechanism = _calibrated(mechanism, settings, spec.epsilon, delta, spec.accountant, once)
     _warn_of_low_signal(mechanism, settings, unit, objective)
-    optimizer_params, lr, lr_scale = defaults.optimizer(
-        spec.optimizer, spec.has_auto_optimizer, spec.lr, settings
-    )
+    optimizer_params, lr, lr_scale = defaults.optimizer(spec, settings)
     lr_scale = None if lr_scale is None else lr_scale * objective.lr
     if settled_lr is not None and spec.lr == "auto":
         lr, lr_scale = settled_lr, None

@@ -106,8 +106,11 @@ def test_it_reads_well():
 
 
 def test_the_signal_is_that_of_the_defaults():
+    from skdpfair import DPFairClassifier
     from skdpfair.training import defaults
+    from skdpfair.training.spec import FitSpec
 
     found = facts("--epochs", "10", "--epsilon", "1")
-    known = defaults.resolve(n_samples=10_000, epsilon=found["epsilon"], delta=1e-5)
+    spec = FitSpec.of(DPFairClassifier("dpsgd", epsilon=found["epsilon"]))
+    known = defaults.resolve(spec, 10_000, delta=1e-5)
     assert found["signal"] == pytest.approx(known.signal_to_noise, rel=1e-6)
