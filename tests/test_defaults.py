@@ -74,7 +74,9 @@ def test_what_the_user_gave_stays():
     given = {"batch_size": 128, "max_steps": 77, "module": "mlp"}
     settings = resolve(n_samples=10_000, epsilon=1.0, delta=1e-6, **given)
     assert settings.steps_per_epoch == math.ceil(10_000 / 128)
-    assert settings.n_steps == 77 and settings.module == MLP() and settings.warm_up < 77 // 3
+    assert (
+        settings.n_steps == 77 and isinstance(settings.module, MLP) and settings.warm_up < 77 // 3
+    )
     epochs = resolve(n_samples=1000, epsilon=1.0, delta=1e-6, max_epochs=3, batch_size=100)
     assert epochs.n_steps == 30
 
