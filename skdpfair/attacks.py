@@ -89,13 +89,7 @@ class PGD(ParameterObject):
         self.input_range = input_range
 
     def checked(self) -> Self:
-        """Return a copy whose values are Python's own, see `ParameterObject.checked`.
-
-        Returns
-        -------
-        PGD
-            The copy.
-        """
+        """Return a copy whose values are Python's own; raise if one breaks its constraint."""
         pgd = super().checked()
         pgd.input_range = _limits(self.input_range)
         return pgd

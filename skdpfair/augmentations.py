@@ -117,18 +117,7 @@ class Views(ParameterObject):
 
     @classmethod
     def of(cls, augment: Any) -> "Views | None":
-        """Return the ``augment`` of an estimator in one form.
-
-        Parameters
-        ----------
-        augment : callable, Views or None
-            As given to the estimator.
-
-        Returns
-        -------
-        Views or None
-            Checked; None for the records themselves.
-        """
+        """Return the ``augment`` of an estimator in one form, checked."""
         if augment is None:
             return None
         return (augment if isinstance(augment, cls) else cls(augment)).checked()

@@ -51,33 +51,11 @@ class Factory:
         self.make, self.params = make, params
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the keyword arguments.
-
-        Parameters
-        ----------
-        deep : bool, default=True
-            Ignored.
-
-        Returns
-        -------
-        dict
-            Values by name.
-        """
+        """Return the keyword arguments; ``deep`` is ignored."""
         return dict(self.params)
 
     def set_params(self, **params: Any) -> Self:
-        """Set keyword arguments.
-
-        Parameters
-        ----------
-        **params
-            Names and values.
-
-        Returns
-        -------
-        Factory
-            Itself.
-        """
+        """Set keyword arguments, and return the factory itself."""
         self.params = self.params | params
         return self
 
@@ -101,13 +79,7 @@ class _Network(ParameterObject):
     }
 
     def checked(self) -> Self:
-        """Return a copy whose values are Python's own, see `ParameterObject.checked`.
-
-        Returns
-        -------
-        MLP or CNN
-            The copy, whose sizes are a tuple.
-        """
+        """Return a copy whose values are Python's own; raise if one breaks its constraint."""
         network, name = super().checked(), self._sizes
         sizes = listed(name, getattr(self, name), "integers")
         setattr(network, name, tuple(integer(name, size) for size in sizes))

@@ -122,18 +122,7 @@ class Scattering2D(PublicFeatures):
         return f"{type(self)(**self._facts())}, which learns nothing"
 
     def check(self, shape: tuple[int, ...]) -> tuple[int, int, int]:
-        """Check the parameters, and that records of a shape are pictures.
-
-        Parameters
-        ----------
-        shape : tuple of int
-            Shape of one record.
-
-        Returns
-        -------
-        tuple (channels, height, width)
-            The shape of a picture with its channels first.
-        """
+        """Return (channels, height, width) of records of a shape; raise if they are no pictures."""
         J = integer("J", self.J, high=8)
         integer("L", self.L, high=64)
         integer("max_order", self.max_order, high=2)
@@ -148,19 +137,9 @@ class Scattering2D(PublicFeatures):
         return form
 
     def network(self, shape: tuple[int, ...], kind: Any = Scattering) -> nn.Module:
-        """Return the features of pictures of a shape as a module without parameters.
+        """Return what maps records of a shape to their features, a module without parameters.
 
-        Parameters
-        ----------
-        shape : tuple of int
-            Shape of one record.
-        kind : type, default=Scattering
-            `RealScattering`, for runtimes without complex numbers.
-
-        Returns
-        -------
-        torch.nn.Module
-            Maps (batch, *shape), float32, to (batch, n_features).
+        ``kind`` is `RealScattering` for runtimes without complex numbers.
         """
         form = self.check(shape)
         mirror = form[0] == 3 if self.mirror == "auto" else bool(self.mirror)
