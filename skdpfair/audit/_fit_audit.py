@@ -277,7 +277,7 @@ def audit_fit(
 
 
 def _favours_small_groups(method):
-    """Tell whether, of two groups alike but for their sizes, the small one has more influence."""
+    """Return whether, of two groups alike but for their sizes, the small one has more influence."""
     sample = per_sample([1.0] * 4, group=[0, 0, 0, 1])
     facts = replace(task(), group_fractions=torch.tensor([0.75, 0.25], dtype=torch.float64))
     state = method.start(facts)
