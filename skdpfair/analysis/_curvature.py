@@ -32,7 +32,7 @@ class GroupCurvature:
     Notes
     -----
     :math:`H_k v` is the gradient of :math:`\langle \nabla L_k, v \rangle`.  It takes two backward
-    passes, or the time of two to three gradient steps for all groups together.
+    passes, or the time of two to five gradient steps for all groups together.
 
     References
     ----------

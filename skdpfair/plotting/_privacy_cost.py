@@ -201,6 +201,6 @@ def final_step(estimator, X):
     if not hasattr(estimator, "privacy_"):
         raise TypeError(
             f"estimator must be a DPFairClassifier, or a Pipeline that ends in one, got "
-            f"{type(estimator).__name__}. Use group_table for other models."
+            f"{type(estimator).__name__}. Use group_table, or TradeoffDisplay.from_predictions."
         )
     return estimator, X
