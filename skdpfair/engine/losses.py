@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -13,13 +15,7 @@ HUBER_THRESHOLD = 0.25  # in units of half the range of the targets
 
 
 class Loss(abc.ABC):
-    """A loss of each record by itself, of the outputs of a module and a target.
-
-    Attributes
-    ----------
-    n_outputs : int
-        Number of outputs of the module.
-    """
+    """A loss of each record by itself, of the ``n_outputs`` outputs of a module and a target."""
 
     n_outputs: int
 
@@ -58,15 +54,7 @@ class Loss(abc.ABC):
 
 
 class CrossEntropy(Loss):
-    """Cross-entropy of logits (batch, n_outputs) and class codes.
-
-    Parameters
-    ----------
-    n_classes : int
-        Number of classes.
-    class_weight : Tensor of shape (n_classes,), optional
-        Fixed public factors of the loss.
-    """
+    """Cross-entropy of logits (batch, n_outputs) and class codes, with fixed public factors."""
 
     def __init__(self, n_classes: int, class_weight: Tensor | None = None) -> None:
         self.n_outputs, self.class_weight = n_classes, class_weight
@@ -114,21 +102,16 @@ class CrossEntropy(Loss):
 
 
 class Regression(Loss):
-    """A loss of the error of one output; targets and predictions are in [-1, 1]."""
+    """A loss of the error of one output, by its name; targets and predictions are in [-1, 1]."""
 
     n_outputs = 1
 
-    @abc.abstractmethod
-    def of_error(self, error: Tensor) -> Tensor:
-        """Return the loss of each error; autograd may pass."""
-
-    @abc.abstractmethod
-    def slope(self, error: Tensor) -> Tensor:
-        """Return the derivative of the loss at each error."""
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def each(self, outputs: Tensor, y: Tensor) -> Tensor:
         """Return the loss of each record, (batch,); autograd may pass."""
-        return self.of_error(outputs[:, 0] - y)
+        return _OF_ERROR[self.name][0](outputs[:, 0] - y)
 
     def terms(
         self, outputs: Tensor, y: Tensor, factor: Tensor | None
@@ -136,7 +119,7 @@ class Regression(Loss):
         """Return loss, predictions and the gradient in the output."""
         outputs = outputs.detach()
         error = outputs[:, 0] - y
-        loss, slope = self.of_error(error), self.slope(error)
+        loss, slope = (function(error) for function in _OF_ERROR[self.name])
         least = torch.full_like(slope, LEAST_SLOPE)
         if factor is not None:
             loss, slope = loss * factor, slope * factor
@@ -157,46 +140,17 @@ class Regression(Loss):
         return torch.ones_like(y)
 
 
-class Squared(Regression):
-    """Half the square of the error."""
-
-    def of_error(self, error: Tensor) -> Tensor:
-        """Return the loss of each error; autograd may pass."""
-        return 0.5 * error * error
-
-    def slope(self, error: Tensor) -> Tensor:
-        """Return the derivative of the loss at each error."""
-        return error
+def _huber(error: Tensor) -> Tensor:
+    """Return Huber's loss over its threshold: squared up to there, then of slope 1."""
+    size = error.abs()
+    within = size.clamp(max=HUBER_THRESHOLD)
+    return within * (size - 0.5 * within) / HUBER_THRESHOLD
 
 
-class Absolute(Regression):
-    """The absolute error."""
-
-    def of_error(self, error: Tensor) -> Tensor:
-        """Return the loss of each error; autograd may pass."""
-        return error.abs()
-
-    def slope(self, error: Tensor) -> Tensor:
-        """Return the derivative of the loss at each error."""
-        return error.sign()
-
-
-class Huber(Regression):
-    """Huber's loss over its threshold: squared up to `HUBER_THRESHOLD`, then of slope 1."""
-
-    def of_error(self, error: Tensor) -> Tensor:
-        """Return the loss of each error; autograd may pass."""
-        size = error.abs()
-        within = size.clamp(max=HUBER_THRESHOLD)
-        return within * (size - 0.5 * within) / HUBER_THRESHOLD
-
-    def slope(self, error: Tensor) -> Tensor:
-        """Return the derivative of the loss at each error."""
-        return (error / HUBER_THRESHOLD).clamp(-1.0, 1.0)
-
-
-REGRESSION: dict[str, type[Regression]] = {
-    "squared": Squared,
-    "absolute": Absolute,
-    "huber": Huber,
+# the loss of an error, and its derivative
+_OF_ERROR: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
+    "squared": (lambda error: 0.5 * error * error, lambda error: error),
+    "absolute": (torch.abs, torch.sign),
+    "huber": (_huber, lambda error: (error / HUBER_THRESHOLD).clamp(-1.0, 1.0)),
 }
+REGRESSION = {name: partial(Regression, name) for name in _OF_ERROR}

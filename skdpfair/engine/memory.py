@@ -15,13 +15,7 @@ _OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "ALLOC_FAILED", "ALL
 
 
 def used_device(device: str | torch.device) -> str | torch.device:
-    """Return a device as it is, if torch can compute there; for "auto", "cuda" or else "cpu".
-
-    Examples
-    --------
-    >>> used_device("cpu")
-    'cpu'
-    """
+    """Return a device as it is, if torch can compute there; for "auto", "cuda" or else "cpu"."""
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     reason = f"{safe_repr(device)} is not a torch device that can be used here, as 'auto' is"
@@ -65,13 +59,7 @@ def _budget(device: torch.device) -> int:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Tell whether an error reports that memory ran out, on any device.
-
-    Examples
-    --------
-    >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("shapes differ"))
-    (True, False)
-    """
+    """Tell whether an error reports that memory ran out, on any device."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(text in str(error) for text in _OUT_OF_MEMORY)

@@ -34,14 +34,6 @@ def full_precision(device: str | torch.device = "cpu") -> Iterator[None]:
     that a step allows for, and autocast would predict from copies of older weights.  Inference
     mode, anomaly detection, another default device or dtype have no effect, either.  Settings of
     the process are put back at the end, of the last fit if there are several.
-
-    Examples
-    --------
-    >>> torch.set_float32_matmul_precision("medium")
-    >>> with full_precision("cpu"):
-    ...     torch.backends.mkldnn.matmul.fp32_precision
-    'ieee'
-    >>> torch.set_float32_matmul_precision("highest")
     """
     kinds = ("dtype", torch.device(device).type)
     with ExitStack() as stack:
@@ -69,13 +61,7 @@ def full_precision(device: str | torch.device = "cpu") -> Iterator[None]:
 
 
 def is_exact(device: torch.device) -> bool:
-    """Tell whether float32 products on a device are float32's; every step asks, so it is fast.
-
-    Examples
-    --------
-    >>> is_exact(torch.device("cpu"))
-    True
-    """
+    """Tell whether float32 products on a device are float32's; every step asks, so it is fast."""
     kind = device.type
     if torch.is_autocast_enabled(kind):
         return False

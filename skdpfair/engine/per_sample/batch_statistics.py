@@ -23,16 +23,9 @@ def hold_statistics(module: M) -> M:
     return module
 
 
-def mixing_layers(module: nn.Module) -> dict[str, nn.Module]:
-    """Return the layers that are not frozen, by name: they mix the records, or keep statistics."""
-    named = module.named_modules()
-    return {name: m for name, m in named if _is_of_batch(m) and not _is_frozen(m)}
-
-
-def has_running_statistics(layer: nn.Module) -> bool:
-    """Tell whether a layer can predict by statistics that it kept."""
-    both = (getattr(layer, f"running_{name}", None) for name in ("mean", "var"))
-    return bool(layer.track_running_stats) and all(value is not None for value in both)
+def mixes(layer: nn.Module) -> bool:
+    """Tell whether a layer mixes the records, or keeps statistics: one that is not frozen."""
+    return _is_of_batch(layer) and not _is_frozen(layer)
 
 
 def _is_of_batch(layer: nn.Module) -> bool:
@@ -41,5 +34,7 @@ def _is_of_batch(layer: nn.Module) -> bool:
 
 
 def _is_frozen(layer: nn.Module) -> bool:
+    statistics = (getattr(layer, f"running_{name}", None) for name in ("mean", "var"))
+    keeps = bool(layer.track_running_stats) and all(value is not None for value in statistics)
     trains = [p.requires_grad for p in layer.parameters()]
-    return bool(trains) and not any(trains) and has_running_statistics(layer)
+    return keeps and bool(trains) and not any(trains)

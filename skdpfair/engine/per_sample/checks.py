@@ -1,9 +1,8 @@
 """Checks that the per-record gradients of a module are well defined.
 
 The proof that records do not mix is the trace of one record, or formulas.  What is here refuses
-modules that training would not follow as they are written: those that mix records
-and those whose gradients differ from what autograd says of one record at a time.  No record
-of the data is seen.
+modules that training would not follow as they are written: those that mix records, and those whose
+gradients are not autograd's of one record at a time.  No record of the data is seen.
 """
 
 import copy
@@ -21,20 +20,16 @@ from torch.utils._pytree import tree_map_only
 from skdpfair.engine.batch import Batch
 from skdpfair.engine.flat import NOTHING_TRAINS
 from skdpfair.engine.losses import Loss, Regression
-from skdpfair.engine.per_sample.batch_statistics import (
-    hold_statistics,
-    mixing_layers,
-)
+from skdpfair.engine.per_sample.batch_statistics import hold_statistics, mixes
 from skdpfair.engine.per_sample.closed_list import PLAIN_TENSORS, TraceError
 from skdpfair.engine.per_sample.records import Strategy
 from skdpfair.engine.per_sample.tracing import fixed_draws
 from skdpfair.exceptions import UnsupportedModuleError
 
 N_PROBE = 4
-_TOLERANCE = 1e-3
-_SCALES = (1.0, -1.0, 100.0)  # of made-up records
-_SIZES = (2, 9, 33)  # of batches
-
+_TOLERANCE = 1e-3  # above the rounding of deep nets; couplings and wrong gradients are far above
+_SCALES = (1.0, -1.0, 100.0)  # of made-up records, for branches on signs and sizes
+_SIZES = (2, 9, 33)  # of batches, for branches on their length
 
 _ROUNDED = "; where forward rounds, as by autocast or half precision, leave that out"
 
@@ -63,23 +58,65 @@ class ConstantDraws(TorchDispatchMode):
 
 
 def check_module(module: nn.Module, example: Tensor, loss: Loss) -> Tensor:
-    """Return probe inputs after checking types and the shape of the output."""
-    _refuse_unusable_tensors(module)
-    _refuse_batch_statistics(module)
-    _refuse_max_norm(module)
-    _refuse_other_state(module)
+    """Return probe inputs after checking tensors, layers and the shape of the output."""
+    _check_tensors(module)
+    for name, layer in module.named_modules():
+        if reason := _reason_to_refuse(layer):
+            place = f"at {name!r}" if name else "at its root"
+            raise UnsupportedModuleError(f"module has {type(layer).__name__} {place}, {reason}")
     probe = _probe(example)
-    logits = _forward(_copied(module), probe)
-    if not isinstance(logits, torch.Tensor) or logits.shape != (N_PROBE, loss.n_outputs):
-        got = tuple(getattr(logits, "shape", ())) or type(logits).__name__
-        n = loss.n_outputs
-        what = "outputs" if isinstance(loss, Regression) else "logits"
-        each = "" if isinstance(loss, Regression) else ", one column per class"
+    outputs = _forward(_copied(module), probe)
+    n, is_regression = loss.n_outputs, isinstance(loss, Regression)
+    if not isinstance(outputs, Tensor) or outputs.shape != (N_PROBE, n):
+        got = tuple(getattr(outputs, "shape", ())) or type(outputs).__name__
+        what = "outputs" if is_regression else "logits"
+        each = "" if is_regression else ", one column per class"
         raise UnsupportedModuleError(
             f"module must return {what} of shape (batch, {n}){each}, "
             f"got {got} for a batch of {N_PROBE}. Give its last layer {n} outputs."
         )
     return probe
+
+
+def _reason_to_refuse(layer: nn.Module) -> str | None:
+    """Return why a layer cannot train, as the end of a sentence, or None."""
+    if mixes(layer):
+        return (
+            "which mixes the records of a batch (or keeps statistics of them), so one record moves "
+            "the gradients of all others. Use GroupNorm or LayerNorm instead "
+            "(opacus.validators.ModuleValidator.fix does the replacement), or, if its running "
+            "statistics and its parameters are public, freeze it: layer.requires_grad_(False)."
+        )
+    if getattr(layer, "max_norm", None) is not None:
+        return (
+            "whose max_norm changes its weights in the forward pass, by the records it sees and "
+            "without noise. Leave max_norm out."
+        )
+    has_own = type(layer).get_extra_state is not nn.Module.get_extra_state
+    if has_own or "get_extra_state" in vars(layer):
+        return (
+            "which has an extra state. A released model holds parameters and buffers only: "
+            "register what it needs as a buffer."
+        )
+    return None
+
+
+def _check_tensors(module: nn.Module) -> None:
+    trained = [p for p in module.parameters() if p.requires_grad]
+    if not trained:
+        raise UnsupportedModuleError(NOTHING_TRAINS)
+    types = {p.dtype for p in trained}
+    if len(types) > 1 or not types <= {torch.float32, torch.float64}:
+        raise UnsupportedModuleError(
+            f"module's trainable parameters are of {sorted(map(str, types))}; noise needs one type "
+            "for all, torch.float32 or torch.float64. Use module.float()."
+        )
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if type(tensor) not in PLAIN_TENSORS:
+            raise UnsupportedModuleError(
+                f"module's {name!r} is a {type(tensor).__name__}, whose operations are its own. "
+                "Use plain tensors and torch.nn.Parameter."
+            )
 
 
 def refuse_mixing(module: nn.Module, probe: Tensor) -> None:
@@ -151,18 +188,18 @@ def gradient_error(
     try:
         strategy = make(module)  # traced before draws are constant
         with ConstantDraws() if strategy.draws else nullcontext(), strategy:
-            found = strategy.per_sample_gradients(Batch(probe, y))
-            if found.norm.shape != (N_PROBE,):
-                return f"it finds {len(found.norm)} gradients in {N_PROBE} records"
+            gradients = strategy.per_sample_gradients(Batch(probe, y))
+            if gradients.norm.shape != (N_PROBE,):
+                return f"it has {len(gradients.norm)} gradients of {N_PROBE} records"
             for i in range(N_PROBE):
-                one_hot = torch.zeros_like(found.norm)
+                one_hot = torch.zeros_like(gradients.norm)
                 one_hot[i] = 1.0
-                found.weighted_sum(one_hot, total := strategy.flat())
+                gradients.weighted_sum(one_hot, total := strategy.flat())
                 expected = _gradient(called, parameters, loss, probe, y, i)
                 allowed = _TOLERANCE * (expected.norm() + _TOLERANCE)
                 if not (total - expected).norm() <= allowed:
                     return f"its gradient of one record is not autograd's{_ROUNDED}"
-                if not (found.norm[i] - expected.norm()).abs() <= allowed:
+                if not (gradients.norm[i] - expected.norm()).abs() <= allowed:
                     return "its norm of one record's gradient is not autograd's"
     except UnsupportedModuleError:
         raise
@@ -184,9 +221,8 @@ def _gradient(
         value = loss.each(module(x)[i : i + 1], y[i : i + 1]).sum()
     factor = loss.factor(y[i : i + 1], None)
     value = value if factor is None else value * factor[0]
-    found = torch.autograd.grad(value, parameters, allow_unused=True)
-    pairs = zip(parameters, found, strict=True)
-    return torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for p, g in pairs])
+    gradients = torch.autograd.grad(value, parameters, materialize_grads=True)
+    return torch.cat([g.flatten() for g in gradients])
 
 
 def _probe(example: Tensor) -> Tensor:
@@ -235,57 +271,3 @@ def _forward(module: Callable[[Tensor], Tensor], probe: Tensor) -> Tensor:
                 f"module failed on a batch of shape {tuple(probe.shape)} and {probe.dtype}, as "
                 f"the features are after group columns are taken out: {error}.{codes}"
             ) from error
-
-
-def _refuse_unusable_tensors(module: nn.Module) -> None:
-    trained = [p for p in module.parameters() if p.requires_grad]
-    if not trained:
-        raise UnsupportedModuleError(NOTHING_TRAINS)
-    types = {p.dtype for p in trained}
-    if len(types) > 1 or not types <= {torch.float32, torch.float64}:
-        raise UnsupportedModuleError(
-            f"module's trainable parameters are of {sorted(map(str, types))}; noise needs one type "
-            "for all, torch.float32 or torch.float64. Use module.float()."
-        )
-    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-        if type(tensor) not in PLAIN_TENSORS:
-            raise UnsupportedModuleError(
-                f"module's {name!r} is a {type(tensor).__name__}, whose operations are its own. "
-                "Use plain tensors and torch.nn.Parameter."
-            )
-
-
-def _refuse_other_state(module: nn.Module) -> None:
-    """Refuse state that neither parameters nor buffers hold, for releases would not hold it."""
-    for name, layer in module.named_modules():
-        own = type(layer).get_extra_state is not nn.Module.get_extra_state
-        if own or "get_extra_state" in vars(layer):
-            raise UnsupportedModuleError(
-                f"module has an extra state at {name!r}. A released model holds parameters and "
-                "buffers only: register what it needs as a buffer."
-            )
-
-
-def _refuse_batch_statistics(module: nn.Module) -> None:
-    for name, layer in mixing_layers(module).items():
-        raise UnsupportedModuleError(
-            f"module has {type(layer).__name__} {_place(name)}, which mixes the records of a batch "
-            "(or keeps statistics of them), so one record moves the gradients of all others. Use "
-            "GroupNorm or LayerNorm instead (opacus.validators.ModuleValidator.fix does the "
-            "replacement), or, if its running statistics and its parameters are public, freeze "
-            "it: layer.requires_grad_(False)."
-        )
-
-
-def _refuse_max_norm(module: nn.Module) -> None:
-    for name, layer in module.named_modules():
-        if getattr(layer, "max_norm", None) is not None:
-            raise UnsupportedModuleError(
-                f"module has {type(layer).__name__} with max_norm {_place(name)}, which changes "
-                "its weights in the forward pass, by the records it sees and without noise. "
-                "Leave max_norm out."
-            )
-
-
-def _place(name: str) -> str:
-    return f"at {name!r}" if name else "at its root"
