@@ -1,5 +1,7 @@
 """Steps, fits and features on a GPU, in elapsed time; `make gpu` runs this after the tests.
 
+Steps are measured as they are and compiled by torch, with and without privacy.
+
     python -m benchmarks.bench_gpu [--device cuda] [--rounds 5] [--output benchmarks/results]
 
 Results are written after each part, so that a run that is cut off keeps what it has measured.
@@ -25,7 +27,9 @@ from skdpfair.exceptions import DataIntegrityError
 from skdpfair.features import Scattering2D
 
 TIGHT = "tight torch, not private"
-ENGINES = (TIGHT, "dpsgd", "Opacus ghost clipping")
+EAGER = (TIGHT, "dpsgd", "Opacus ghost clipping")
+COMPILED = {f"{name}, torch.compile": name for name in (TIGHT, "dpsgd")}
+ENGINES = (*EAGER, *COMPILED)
 SIZES = (1_000, 10_000, 100_000, 1_000_000)  # records of fits
 MODULES = ("logistic", "mlp")
 WARM = 50  # steps before the clock starts: libraries choose their algorithms in the first ones
@@ -43,7 +47,9 @@ def steps(device, rounds, warm=WARM):
     out = {}
     for name in WORKLOADS:
         work = Workload.named(name, device=device)
-        engines = {engine: BASELINES[engine](work) for engine in ENGINES}
+        engines = {engine: BASELINES[engine](work) for engine in EAGER}
+        for engine, of in COMPILED.items():  # for batches of any size: those of a fit differ
+            engines[engine] = torch.compile(BASELINES[of](work), dynamic=True)
         out[name] = interleave(engines, rounds, clock=finished, warm=warm)
         print(name, {e: round(row["ratio"], 2) for e, row in out[name].items()}, flush=True)
     return out

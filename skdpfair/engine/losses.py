@@ -37,7 +37,7 @@ class Loss(abc.ABC):
         """Return what the outputs predict, (batch, n_outputs)."""
 
     @abc.abstractmethod
-    def made_up(self, n: int, device: torch.device) -> Tensor:
+    def probe_targets(self, n: int, device: torch.device) -> Tensor:
         """Return ``n`` targets of no record, on which a module can be tried."""
 
     def of_warm_up(self, y: Tensor) -> Tensor:
@@ -82,7 +82,7 @@ class CrossEntropy(Loss):
         """Return class probabilities."""
         return outputs.softmax(1)
 
-    def made_up(self, n: int, device: torch.device) -> Tensor:
+    def probe_targets(self, n: int, device: torch.device) -> Tensor:
         """Return codes of all classes in turn."""
         return torch.arange(n, device=device) % self.n_outputs
 
@@ -131,7 +131,7 @@ class Regression(Loss):
         """Return the outputs."""
         return outputs
 
-    def made_up(self, n: int, device: torch.device) -> Tensor:
+    def probe_targets(self, n: int, device: torch.device) -> Tensor:
         """Return targets from -1 to 1."""
         return torch.linspace(-1.0, 1.0, n, device=device)
 

@@ -37,7 +37,7 @@ def affordable_batch(module: nn.Module, example: Tensor) -> int:
     module = copy.deepcopy(module, {id(p): p for p in module.parameters()}).eval()
     kept, passing = [0], [example.numel()]
 
-    def count(layer: nn.Module, given: Any, out: Any) -> None:
+    def count(layer: nn.Module, inputs: Any, out: Any) -> None:
         if isinstance(out, Tensor):
             (kept if out.requires_grad else passing).append(out.numel())
 

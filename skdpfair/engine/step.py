@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -13,7 +14,7 @@ from torch import Tensor
 from skdpfair.engine.batch import Batch, Examples
 from skdpfair.engine.noise import Noise
 from skdpfair.engine.per_sample import Strategy
-from skdpfair.engine.per_sample.records import GradientMatrix, Gradients, at_most
+from skdpfair.engine.per_sample.records import GradientMatrix, Gradients, capped
 from skdpfair.engine.precision import full_precision, is_exact, without_grad
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.mechanism import Clip, GradientTerm, Mechanism, PerSample, PerSampleGradients, Query
@@ -21,7 +22,7 @@ from skdpfair.mechanism import Clip, GradientTerm, Mechanism, PerSample, PerSamp
 Attack: TypeAlias = Callable[[Any, Tensor, Tensor], Tensor]
 AddWeighted: TypeAlias = Callable[[Tensor, Tensor], None]
 
-BOUND_TOLERANCE = 1e-5  # the rounding of norms and weights, which the shrink of a step is above
+BOUND_TOLERANCE = 1e-5  # rounding of norms and weights; the shrink of a step takes off more
 
 
 @dataclass(frozen=True)
@@ -87,19 +88,12 @@ def private_step(
     >>> step.gradient.shape, step.sound
     (torch.Size([8]), True)
     """
-    if not is_exact(batch.x.device):
-        with full_precision(batch.x.device):
-            return private_step(
-                model, batch, mechanism, state, generator,
-                chunk_size=chunk_size, attack=attack, out=out,
-            )  # fmt: skip
-    if attack is not None:
+    device = batch.x.device
+    with nullcontext() if is_exact(device) else full_precision(device):
         batch = attacked(model, batch, attack, chunk_size)
-    move = mechanism.method.parameter_perturbation(state)
-    if move is None:
-        return _step(model, batch, mechanism, state, generator, chunk_size, out)
-    with model.moved(move):
-        return _step(model, batch, mechanism, state, generator, chunk_size, out)
+        shift = mechanism.method.parameter_perturbation(state)
+        with nullcontext() if shift is None else model.moved(shift):
+            return _step(model, batch, mechanism, state, generator, chunk_size, out)
 
 
 def attacked(
@@ -221,12 +215,12 @@ def _step(
     out: Tensor | None,
 ) -> Step:
     method = mechanism.method
-    found = weigh(model, batch, mechanism, state, generator, chunk_size)
-    clip, weight = found.clip, found.weight
+    weighed = weigh(model, batch, mechanism, state, generator, chunk_size)
+    clip, weight = weighed.clip, weighed.weight
     max_bound_ratio: Tensor | None = None
     if len(batch):
         max_bound_ratio = (
-            torch.linalg.vector_norm(weight * found.sample.norm, math.inf) / clip.bound
+            torch.linalg.vector_norm(weight * weighed.sample.norm, math.inf) / clip.bound
         )
     size = mechanism.expected_batch_size
     gradient = model.flat() if out is None else out
@@ -240,11 +234,11 @@ def _step(
     # rows by about eps sqrt(n): shrinking by well more than both keeps the bound true.  The size is
     # the expected one, for the bound must not tell how many records there are
     shrink = (1 - (100 + 10 * size**0.5) * torch.finfo(weight.dtype).eps) / size
-    found.add_weighted(weight * model.number(shrink), gradient)
+    weighed.add_weighted(weight * model.number(shrink), gradient)
     generator.all_reduce_(gradient)
     if model.fixed is not None:  # the sum is zero there, with and without any record
         gradient.index_fill_(0, model.fixed, 0.0)
-    state = method.update(state, {**found.release, "gradient": gradient})
+    state = method.update(state, {**weighed.release, "gradient": gradient})
     return Step(gradient, state, max_bound_ratio, clip.bound)
 
 
@@ -299,15 +293,15 @@ def _measure(
     """Return the sample, which examples count (None for all), and a function for weighted sums."""
     if len(batch) == 0:
         return _nothing(model, batch), None, lambda weight, out: None
-    found: GradientMatrix | Gradients
+    gradients: GradientMatrix | Gradients
     if isinstance(changed, GradientMatrix):
-        found = changed
+        gradients = changed
     elif chunk_size is not None and len(batch) > chunk_size:
         return _measure_in_chunks(model, changed.split(chunk_size), batch, radius)
     else:
-        found = _gradients(model, changed, radius)
-    sample, finite = screened(found.norm, found.loss, found.probability, batch)
-    return sample, finite, lambda w, out: found.weighted_sum(w, out, finite)
+        gradients = _gradients(model, changed, radius)
+    sample, finite = screened(gradients.norm, gradients.loss, gradients.probability, batch)
+    return sample, finite, lambda w, out: gradients.weighted_sum(w, out, finite)
 
 
 def _nothing(model: Strategy, batch: Batch) -> PerSample:
@@ -335,7 +329,7 @@ def _measure_in_chunks(
             model.set_rng_state(rng_state)  # the dropout masks of the norms
             gradients = _gradients(model, chunk, radius)
             # the first pass decided the weights: this one may only make them smaller
-            w = at_most(w, then, gradients.norm)
+            w = capped(w, then, gradients.norm)
             finite = torch.isfinite(then) & torch.isfinite(gradients.norm)
             gradients.weighted_sum(w, out, finite)
 

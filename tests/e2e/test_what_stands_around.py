@@ -134,7 +134,7 @@ def test_values_that_cancel_neither_break_the_bound_nor_erase_noise(size):
 def test_squares_that_underflow_hide_no_gradient():
     layer = nn.Linear(6, 3, bias=False)
     for a, b in ((1e-23, 1e18), (1e18, 1e-23), (1e-21, 1e15), (1.0, 1e-22)):
-        sampler = layers.find(layer)(layer, torch.full((1, 6), a), torch.full((1, 3), b))
+        sampler = layers.sampler_of(layer)(layer, torch.full((1, 6), a), torch.full((1, 3), b))
         sampler.add(torch.ones(1), {layer.weight: (total := torch.zeros(3, 6))})
         assert float(sampler.norm2(Examples(1, 1))[0]) ** 0.5 >= float(total.double().norm()) * (
             1 - 1e-5
@@ -543,7 +543,7 @@ def weighed_of(module, x, n_classes):
 def test_slopes_that_underflow_along_a_sequence_hide_nothing(gate):
     layer = nn.Linear(128, 64)
     a, b = torch.full((1, 20, 128), 1.2e18), torch.full((1, 20, 64), 1e-6 * float(np.exp(gate)))
-    sampler = layers.find(layer)(layer, a, b)
+    sampler = layers.sampler_of(layer)(layer, a, b)
     totals = {layer.weight: torch.zeros(64, 128), layer.bias: torch.zeros(64)}
     sampler.add(torch.ones(1), totals)
     true = sum(float(t.double().square().sum()) for t in totals.values()) ** 0.5

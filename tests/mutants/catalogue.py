@@ -92,8 +92,8 @@ MUTANTS = (
         "noise before clipping",
         "the noisy gradient is clipped, and its noise with it",
         "engine/step.py",
-        "    found.add_weighted(weight * model.number(shrink), gradient)\n",
-        "    found.add_weighted(weight * model.number(shrink), gradient)\n"
+        "    weighed.add_weighted(weight * model.number(shrink), gradient)\n",
+        "    weighed.add_weighted(weight * model.number(shrink), gradient)\n"
         "    most = clip.bound / size / gradient.norm().clamp(min=1e-30)\n"
         "    gradient.mul_(most.clamp(max=1.0))\n",
         NOISE + "[dpsgd-standard]",
@@ -262,8 +262,8 @@ MUTANTS = (
         "raw counts in Z",
         "global_adapt moves its threshold by the count without noise",
         "engine/step.py",
-        'method.update(state, {**found.release, "gradient": gradient})',
-        "method.update(state, {**found.release, **noisy_sums("
+        'method.update(state, {**weighed.release, "gradient": gradient})',
+        "method.update(state, {**weighed.release, **noisy_sums("
         "replace(mechanism, noise_multiplier=0.0)"
         '.queries, found.sample, None, state, generator, early=False), "gradient": gradient})',
         AUDIT + "[global_adapt]",
@@ -275,7 +275,7 @@ MUTANTS = (
         "engine/step.py",
         "    state = method.update(state,",
         "    plain = model.flat()\n"
-        "    found.add_weighted(weight * model.number(shrink), plain)\n"
+        "    weighed.add_weighted(weight * model.number(shrink), plain)\n"
         "    if method.name == 'dp_sat':\n"
         "        state = method.update(state, {'gradient': plain})\n"
         "        return Step(gradient, state, max_bound_ratio, clip.bound)\n"
@@ -628,11 +628,11 @@ MUTANTS = (
         "batch sizes logged",
         "the log tells how many records each batch drew",
         "engine/step.py",
-        "    move = mechanism.method.parameter_perturbation(state)\n",
-        "    import logging\n"
+        "        shift = mechanism.method.parameter_perturbation(state)\n",
+        "        import logging\n"
         "\n"
-        "    logging.getLogger('skdpfair').info('a batch of %d', len(batch))\n"
-        "    move = mechanism.method.parameter_perturbation(state)\n",
+        "        logging.getLogger('skdpfair').info('a batch of %d', len(batch))\n"
+        "        shift = mechanism.method.parameter_perturbation(state)\n",
         "tests/test_what_fits_keep.py::test_no_message_depends_on_the_batches",
     ),
     Mutant(
@@ -976,7 +976,7 @@ MUTANTS = (
         "a second pass that is trusted",
         "weights of the first pass hold for whatever gradients the second one finds",
         "engine/per_sample/records.py",
-        "return torch.where(longer, weight * (then / now).nan_to_num(nan=0.0), weight)",
+        "return torch.where(longer, weight * (norm_before / norm).nan_to_num(nan=0.0), weight)",
         "return weight",
         STANDS + "test_a_second_pass_with_other_masks_moves_no_sum_beyond_the_bound[vmap]",
     ),
@@ -1008,8 +1008,8 @@ MUTANTS = (
         "reduced precision",
         "steps run at whatever precision the process prefers",
         "engine/step.py",
-        "    if not is_exact(batch.x.device):\n",
-        "    if False:\n",
+        "nullcontext() if is_exact(device) else full_precision(device)",
+        "nullcontext()",
         STANDS + "test_steps_run_in_full_precision_whatever_the_process_prefers",
     ),
     Mutant(

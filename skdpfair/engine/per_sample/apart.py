@@ -25,11 +25,11 @@ class Apart(Interpreter):
         self._tried: set[Any] = set()
         self._generator = torch.Generator().manual_seed(0)
 
-    def check(self, *given: Any) -> None:
+    def check(self, *record: Any) -> None:
         """Refuse operations that give records of a batch other results than each alone."""
         try:
             with torch.no_grad():
-                self.run(*given)
+                self.run(*record)
         except RuntimeError as error:
             raise TraceError(str(error).partition("\n")[0]) from None
 
@@ -54,20 +54,20 @@ class Apart(Interpreter):
         def run(*values: Tensor) -> list[Tensor]:
             filled = dict(enumerate(leaves)) | dict(zip(own, values, strict=True))
             args, kwargs = tree_unflatten([*filled.values()], spec)
-            found = node.target(*args, **kwargs)  # type: ignore[operator]  # an operation
-            return [t for t in tree_leaves(found) if t is not None]
+            results = node.target(*args, **kwargs)  # type: ignore[operator]  # an operation
+            return [t for t in tree_leaves(results) if t is not None]
 
         records = [[self._made_up(leaves[i]) for i in own] for _ in range(3)]
         alone = [torch.stack(parts) for parts in zip(*(run(*r) for r in records), strict=True)]
         for axis in (0, -1):
             batch = [torch.stack(values, axis) for values in zip(*records, strict=True)]
             try:
-                found = vmap(run, axis)(*batch)
+                results = vmap(run, axis)(*batch)
             except RuntimeError:
                 if axis:  # some rules take records that come first only
                     continue
                 raise
-            if not all(map(_equal, found, alone)):
+            if not all(map(_equal, results, alone)):
                 shapes = ", ".join(str(tuple(leaves[i].shape)) for i in own)
                 raise TraceError(f"{node.target} on {shapes} lets records act on each other")
 
@@ -78,8 +78,8 @@ class Apart(Interpreter):
         return numbers.to(like)
 
 
-def _equal(found: Tensor, alone: Tensor) -> bool:
-    if found.shape != alone.shape or not (found.is_floating_point() or found.is_complex()):
-        return torch.equal(found, alone)
-    tolerance = torch.finfo(found.dtype).eps ** 0.4
-    return torch.allclose(found, alone, tolerance, tolerance, equal_nan=True)
+def _equal(together: Tensor, alone: Tensor) -> bool:
+    if together.shape != alone.shape or not (together.is_floating_point() or together.is_complex()):
+        return torch.equal(together, alone)
+    tolerance = torch.finfo(together.dtype).eps ** 0.4
+    return torch.allclose(together, alone, tolerance, tolerance, equal_nan=True)

@@ -79,7 +79,7 @@ class LayerBook:
 
 def _is_covered(layer: nn.Module) -> bool:
     trains = any(p.requires_grad for p in layer.parameters(recurse=False))
-    return trains and layers.find(layer) is not None and "forward" not in vars(layer)
+    return trains and layers.is_covered(layer) and "forward" not in vars(layer)
 
 
 class BookKeeping(Strategy):

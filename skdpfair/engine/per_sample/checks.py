@@ -182,7 +182,7 @@ def gradient_error(
     reads without autograd.
     """
     module = _perturbed(module)
-    y = loss.made_up(N_PROBE, probe.device)
+    y = loss.probe_targets(N_PROBE, probe.device)
     called = _copied(module)
     parameters = [p for p in called.parameters() if p.requires_grad]
     try:

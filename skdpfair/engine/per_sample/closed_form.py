@@ -45,14 +45,6 @@ class ParameterShift:
     samplers: list[LinearGradSampler]
     scale: Tensor
 
-    def shift(self, i: int, a: Tensor) -> Tensor:
-        """Return the change of the output of layer ``i`` on ``a``."""
-        return self.samplers[i].shift(self.scale, a)
-
-    def shift_back(self, i: int, b: Tensor) -> Tensor | None:
-        """Return the change of the gradient in the input of layer ``i``; None for none."""
-        return self.samplers[i].shift_back(self.scale, b)
-
 
 class ClosedForm(Strategy):
     """Per-record gradients of Linear layers, each with an activation after it or none."""
@@ -100,7 +92,7 @@ class ClosedForm(Strategy):
             inputs.append(a)
             z = linear(a, layer.weight, layer.bias)
             if moved is not None and i >= self._first:
-                z += moved.shift(i - self._first, a)
+                z += moved.samplers[i - self._first].shift(moved.scale, a)
             a = z if activation is None else activation.forward(z)
         return inputs, a
 
@@ -116,12 +108,12 @@ class ClosedForm(Strategy):
             out = inputs[i]
             grad_samplers.append(LinearGradSampler(layer, out, b))
             if i > self._first:
-                gained = None
+                change = None
                 if moved is not None:
-                    gained = moved.shift_back(i - self._first, b)
+                    change = moved.samplers[i - self._first].shift_back(moved.scale, b)
                 b = b @ layer.weight
-                if gained is not None:
-                    b += gained
+                if change is not None:
+                    b += change
         return grad_samplers[::-1]
 
     def _norm(self, grad_samplers: list[LinearGradSampler]) -> Tensor:

@@ -55,8 +55,8 @@ def _bag_backward(grad: Tensor, index: Tensor, bag: Tensor, *args: Any) -> Tenso
 
 def _pool_backward(n_axes: int, grad: Tensor, x: Tensor, *args: Any) -> Tensor:
     planes = (*x.shape[:-n_axes], x.shape[-n_axes:].numel())
-    found = _added(grad.flatten(-n_axes), planes, -1, args[-1].flatten(-n_axes))
-    return found.view(x.shape)
+    total = _added(grad.flatten(-n_axes), planes, -1, args[-1].flatten(-n_axes))
+    return total.view(x.shape)
 
 
 def _added(values: Tensor, shape: tuple[int, ...], axis: int, index: Tensor) -> Tensor:

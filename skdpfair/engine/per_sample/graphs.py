@@ -88,9 +88,9 @@ def take_slope(graph: Graph) -> None:
     results: Any = graph.output_node().args[0]
     first = results[0]
     with graph.inserting_after(first):
-        made = graph.call_function(operator.call, (slope, first))
-    made.meta = dict(slope.meta)
-    slope.replace_all_uses_with(made, delete_user_cb=lambda user: user is not made)
+        call = graph.call_function(operator.call, (slope, first))
+    call.meta = dict(slope.meta)
+    slope.replace_all_uses_with(call, delete_user_cb=lambda user: user is not call)
 
 
 def take_generator(graph: Graph) -> bool:

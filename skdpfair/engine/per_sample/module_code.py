@@ -104,14 +104,17 @@ class ModuleCode:
         *values, x, slope = args
         leaves, trained = self.leaves(values)
         outputs = self.outputs(leaves, x)
-        found = torch.autograd.grad(outputs, trained, slope, materialize_grads=True)
-        return outputs, list(found)
+        gradients = torch.autograd.grad(outputs, trained, slope, materialize_grads=True)
+        return outputs, list(gradients)
 
     @cached_property
     def hessian_products(self) -> RecordTrace:
         """The Hessian of a record's loss, times a factor and its own vector."""
         like = next(self.called.parameters())
-        target, n = self.loss.made_up(1, like.device)[0], sum(p.numel() for p in self._trained())
+        target, n = (
+            self.loss.probe_targets(1, like.device)[0],
+            sum(p.numel() for p in self._trained()),
+        )
         return self.trace(self._hessian_product, target, like.new_ones(()), like.new_ones(n))
 
     def _hessian_product(self, *args: Tensor) -> list[Tensor]:

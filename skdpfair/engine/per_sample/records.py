@@ -265,11 +265,11 @@ class Slope:
         return torch.cat([probability for _, probability in self._terms])
 
 
-def at_most(weight: Tensor, then: Tensor, now: Tensor) -> Tensor:
+def capped(weight: Tensor, norm_before: Tensor, norm: Tensor) -> Tensor:
     """Return the weights, smaller where a norm measured again exceeds that which they were made of.
 
     A second pass over a batch can differ from the first, by rounding or by whatever else.  The
     weighted gradients that it adds are then still no longer than those that were bounded.
     """
-    longer = ~(now <= then)  # not finite, too
-    return torch.where(longer, weight * (then / now).nan_to_num(nan=0.0), weight)
+    longer = ~(norm <= norm_before)  # not finite, too
+    return torch.where(longer, weight * (norm_before / norm).nan_to_num(nan=0.0), weight)

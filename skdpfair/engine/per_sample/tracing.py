@@ -13,8 +13,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from functools import partial
+from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -25,6 +24,7 @@ from torch import Tensor
 from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import dispatch_functionalize
+from torch.backends import cudnn
 from torch.func import vmap
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -111,31 +111,32 @@ class RecordTrace:
         ``columns`` (batch, ...) are what each record has of its own; ``slope(outputs, rows)`` makes
         the last of them for some rows, a slice, of the first result.
         """
-        n, size = len(columns[0]), self._n_rows
-        columns = tuple(column.contiguous() for column in columns)  # as those that were traced
-        if size is None:
-            made = [] if slope is None else [partial(_rows_of, slope, slice(0, n), n)]
-            return self._run(generator, n, *shared, *columns, *made)
+        n, size = len(columns[0]), self._n_rows or len(columns[0])
+
+        def run(rows: slice, *columns: Tensor) -> Any:
+            def last(outputs: Tensor) -> Tensor:
+                assert slope is not None
+                return _padded(slope(outputs[: rows.stop - rows.start], rows), size)
+
+            inputs = [_padded(column, size) for column in columns]
+            return self._run(generator, size, *shared, *inputs, *([last] if slope else []))
+
+        if self._n_rows is None:
+            return run(slice(0, n), *columns)
         parts = []
         for start in range(0, n, size):
             rows = slice(start, min(start + size, n))
-            filled = [_filled(column[rows], size) for column in columns]
-            made = [] if slope is None else [partial(_rows_of, slope, rows, size)]
-            results = self._run(generator, size, *shared, *filled, *made)
+            results = run(rows, *(column[rows] for column in columns))
             parts.append(tree_map(itemgetter(slice(rows.stop - start)), results))
         return parts[0] if len(parts) == 1 else tree_map(lambda *t: torch.cat(t), *parts)
 
 
-def _rows_of(slope: Slope, rows: slice, size: int, outputs: Tensor) -> Tensor:
-    return _filled(slope(outputs[: rows.stop - rows.start], rows), size).contiguous()
-
-
-def _filled(column: Tensor, size: int) -> Tensor:
-    """Return a column of as many rows as were traced."""
+def _padded(column: Tensor, size: int) -> Tensor:
+    """Return a column of as many rows as were traced, and laid out as that one."""
     missing = size - len(column)
-    return (
-        torch.cat([column, column.new_zeros((missing, *column.shape[1:]))]) if missing else column
-    )
+    if missing:
+        column = torch.cat([column, column.new_zeros((missing, *column.shape[1:]))])
+    return column.contiguous()
 
 
 def trace(function: Callable[..., Any], args: Sequence[Tensor]) -> GraphModule:
@@ -154,13 +155,13 @@ def trace(function: Callable[..., Any], args: Sequence[Tensor]) -> GraphModule:
         return results
 
     copies = [a.clone() for a in args]
-    draws = shared_draws()
+    draws = _global_states()
     with _tracing([a.device for a in args if a.is_cuda]):
         try:
             traced = make_fx(dispatch_functionalize(run), DECOMPOSED)(*copies)
         except Exception as error:
-            raise with_place(explained(error), error) from None
-        if shared_draws() != draws:
+            raise _with_place(explained(error), error) from None
+        if _global_states() != draws:
             raise TraceError("it draws random numbers that all records of a batch share")
         for node in traced.graph.nodes:
             if reason := reason_to_refuse(node):
@@ -195,27 +196,16 @@ def _tracing(devices: Sequence[torch.device]) -> Iterator[None]:
         torch.random.fork_rng(set(devices)),
         torch.enable_grad(),
         torch.backends.mkldnn.flags(enabled=False),
-        _without_cudnn(),
         sdpa_kernel(SDPBackend.MATH),
-        _noted(),
+        # one fake mode notes all shapes; the tracer would make another for each tensor
+        tracing(TracingContext(FakeTensorMode(allow_fallback_kernels=True))),
     ):
-        yield
-
-
-@contextmanager
-def _without_cudnn() -> Iterator[None]:
-    """Turn cuDNN off; its ``flags`` read a switch of TF32 that full precision leaves undefined."""
-    before = torch.backends.cudnn.enabled
-    torch.backends.cudnn.enabled = False
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.enabled = before
-
-
-def _noted() -> AbstractContextManager[Any]:
-    """Let the tracer note all shapes by one fake mode; it would make another for each tensor."""
-    return tracing(TracingContext(FakeTensorMode(allow_fallback_kernels=True)))
+        # cudnn.flags reads a switch of TF32 that full precision leaves undefined
+        is_on, cudnn.enabled = cudnn.enabled, False
+        try:
+            yield
+        finally:
+            cudnn.enabled = is_on
 
 
 def _batched(
@@ -237,7 +227,7 @@ def _batched(
     return batched
 
 
-def shared_draws() -> tuple[object, ...]:
+def _global_states() -> tuple[object, ...]:
     """Return the states of Python's and numpy's global generators."""
     return random.getstate(), pickle.dumps(check_random_state(None).get_state(legacy=False))
 
@@ -253,7 +243,7 @@ def fixed_draws(device: torch.device, seed: int = 0) -> Iterator[None]:
         yield
 
 
-def with_place(refusal: Exception, error: Exception) -> TraceError:
+def _with_place(refusal: Exception, error: Exception) -> TraceError:
     """Return the refusal with the last line of the module's own code that led to ``error``."""
     reason = str(refusal).strip().partition("\n")[0]
     for frame in reversed(traceback.extract_tb(error.__traceback__)):

@@ -11,7 +11,7 @@ from skdpfair.engine.batch import Batch, Examples
 from skdpfair.engine.losses import Loss
 from skdpfair.engine.per_sample.layers.grad_sampler import norm2_of_rows, over_batch
 from skdpfair.engine.per_sample.module_code import ModuleCode
-from skdpfair.engine.per_sample.records import Gradients, Slope, Strategy, at_most
+from skdpfair.engine.per_sample.records import Gradients, Slope, Strategy, capped
 from skdpfair.engine.precision import without_grad
 
 
@@ -51,7 +51,7 @@ class MicroVmap(Strategy):
             self.set_rng_state(rng_state)  # the same dropout masks
             views, weights = self.views(out), weight.split([len(norm) for norm in norms])
             for then, w, (of, _, gradients, now) in zip(norms, weights, each(), strict=True):
-                w = of.spread(of.over_size(at_most(w, then, now)))
+                w = of.spread(of.over_size(capped(w, then, now)))
                 for p, g in zip(self.parameters, gradients, strict=True):
                     rows = torch.where((w != 0)[:, None], g.flatten(1), 0.0)
                     views[p].view(-1).addmv_(rows.t(), w)

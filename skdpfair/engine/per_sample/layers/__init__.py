@@ -3,7 +3,7 @@
 from skdpfair.engine.per_sample.layers import convolution, embedding, linear, normalisation
 from skdpfair.engine.per_sample.layers.grad_sampler import (
     GradSampler,
-    find,
+    is_covered,
     register_grad_sampler,
     sampler_of,
     takes_rows,
@@ -13,7 +13,7 @@ __all__ = [
     "GradSampler",
     "convolution",
     "embedding",
-    "find",
+    "is_covered",
     "linear",
     "normalisation",
     "register_grad_sampler",

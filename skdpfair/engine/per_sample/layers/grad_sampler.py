@@ -53,14 +53,9 @@ def register_grad_sampler(
     return decorate
 
 
-def find(module: nn.Module) -> SamplerMaker | None:
-    """Return the grad sampler of exactly this layer type, if it covers the configuration."""
-    grad_sampler, fits, _ = LAYERS.get(type(module), (None, _never, _never))
-    return grad_sampler if fits(module) else None
-
-
-def _never(*args: object) -> bool:
-    return False
+def is_covered(module: nn.Module) -> bool:
+    """Tell whether exactly this layer type has a grad sampler that covers the configuration."""
+    return type(module) in LAYERS and LAYERS[type(module)][1](module)
 
 
 def sampler_of(module: nn.Module) -> SamplerMaker:
