@@ -234,7 +234,7 @@ def _step(
     # rows by about eps sqrt(n): shrinking by well more than both keeps the bound true.  The size is
     # the expected one, for the bound must not tell how many records there are
     shrink = (1 - (100 + 10 * size**0.5) * torch.finfo(weight.dtype).eps) / size
-    weighed.add_weighted(weight * model.number(shrink), gradient)
+    weighed.add_weighted(weight * shrink, gradient)
     generator.all_reduce_(gradient)
     if model.fixed is not None:  # the sum is zero there, with and without any record
         gradient.index_fill_(0, model.fixed, 0.0)

@@ -22,7 +22,7 @@ from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.losses import CrossEntropy
 from skdpfair.engine.per_sample import ClosedForm, layers, linear_layers
-from skdpfair.engine.per_sample.records import at_most
+from skdpfair.engine.per_sample.records import capped
 from skdpfair.engine.precision import full_precision
 from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.features import FrozenFeatures, Scattering2D
@@ -104,7 +104,7 @@ def test_both_passes_draw_the_same_masks_whoever_else_draws(name, chunk_size):
 def test_weights_only_shrink():
     weight, then = torch.tensor([0.5, 0.5, 0.5, 0.5, 0.5]), torch.tensor([2.0, 2.0, 2.0, 0.0, 2.0])
     now = torch.tensor([1.0, 2.0, 8.0, 1.0, torch.inf])
-    assert at_most(weight, then, now).tolist() == [0.5, 0.5, 0.125, 0.0, 0.0]
+    assert capped(weight, then, now).tolist() == [0.5, 0.5, 0.125, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("size", [2.0**k for k in (10, 20, 34, 40, 50, 60)])

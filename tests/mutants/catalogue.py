@@ -92,8 +92,8 @@ MUTANTS = (
         "noise before clipping",
         "the noisy gradient is clipped, and its noise with it",
         "engine/step.py",
-        "    weighed.add_weighted(weight * model.number(shrink), gradient)\n",
-        "    weighed.add_weighted(weight * model.number(shrink), gradient)\n"
+        "    weighed.add_weighted(weight * shrink, gradient)\n",
+        "    weighed.add_weighted(weight * shrink, gradient)\n"
         "    most = clip.bound / size / gradient.norm().clamp(min=1e-30)\n"
         "    gradient.mul_(most.clamp(max=1.0))\n",
         NOISE + "[dpsgd-standard]",
@@ -275,7 +275,7 @@ MUTANTS = (
         "engine/step.py",
         "    state = method.update(state,",
         "    plain = model.flat()\n"
-        "    weighed.add_weighted(weight * model.number(shrink), plain)\n"
+        "    weighed.add_weighted(weight * shrink, plain)\n"
         "    if method.name == 'dp_sat':\n"
         "        state = method.update(state, {'gradient': plain})\n"
         "        return Step(gradient, state, max_bound_ratio, clip.bound)\n"
