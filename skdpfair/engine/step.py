@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -88,12 +87,18 @@ def private_step(
     >>> step.gradient.shape, step.sound
     (torch.Size([8]), True)
     """
-    device = batch.x.device
-    with nullcontext() if is_exact(device) else full_precision(device):
-        batch = attacked(model, batch, attack, chunk_size)
-        shift = mechanism.method.parameter_perturbation(state)
-        with nullcontext() if shift is None else model.moved(shift):
-            return _step(model, batch, mechanism, state, generator, chunk_size, out)
+    if not is_exact(batch.x.device):
+        with full_precision(batch.x.device):
+            return private_step(
+                model, batch, mechanism, state, generator,
+                chunk_size=chunk_size, attack=attack, out=out,
+            )  # fmt: skip
+    batch = attacked(model, batch, attack, chunk_size)
+    shift = mechanism.method.parameter_perturbation(state)
+    if shift is None:  # a context that does nothing would take time in small steps
+        return _step(model, batch, mechanism, state, generator, chunk_size, out)
+    with model.moved(shift):
+        return _step(model, batch, mechanism, state, generator, chunk_size, out)
 
 
 def attacked(
@@ -234,7 +239,7 @@ def _step(
     # rows by about eps sqrt(n): shrinking by well more than both keeps the bound true.  The size is
     # the expected one, for the bound must not tell how many records there are
     shrink = (1 - (100 + 10 * size**0.5) * torch.finfo(weight.dtype).eps) / size
-    weighed.add_weighted(weight * shrink, gradient)
+    weighed.add_weighted(weight * model.number(shrink), gradient)
     generator.all_reduce_(gradient)
     if model.fixed is not None:  # the sum is zero there, with and without any record
         gradient.index_fill_(0, model.fixed, 0.0)

@@ -92,8 +92,8 @@ MUTANTS = (
         "noise before clipping",
         "the noisy gradient is clipped, and its noise with it",
         "engine/step.py",
-        "    weighed.add_weighted(weight * shrink, gradient)\n",
-        "    weighed.add_weighted(weight * shrink, gradient)\n"
+        "    weighed.add_weighted(weight * model.number(shrink), gradient)\n",
+        "    weighed.add_weighted(weight * model.number(shrink), gradient)\n"
         "    most = clip.bound / size / gradient.norm().clamp(min=1e-30)\n"
         "    gradient.mul_(most.clamp(max=1.0))\n",
         NOISE + "[dpsgd-standard]",
@@ -275,7 +275,7 @@ MUTANTS = (
         "engine/step.py",
         "    state = method.update(state,",
         "    plain = model.flat()\n"
-        "    weighed.add_weighted(weight * shrink, plain)\n"
+        "    weighed.add_weighted(weight * model.number(shrink), plain)\n"
         "    if method.name == 'dp_sat':\n"
         "        state = method.update(state, {'gradient': plain})\n"
         "        return Step(gradient, state, max_bound_ratio, clip.bound)\n"
@@ -628,11 +628,11 @@ MUTANTS = (
         "batch sizes logged",
         "the log tells how many records each batch drew",
         "engine/step.py",
-        "        shift = mechanism.method.parameter_perturbation(state)\n",
-        "        import logging\n"
+        "    shift = mechanism.method.parameter_perturbation(state)\n",
+        "    import logging\n"
         "\n"
-        "        logging.getLogger('skdpfair').info('a batch of %d', len(batch))\n"
-        "        shift = mechanism.method.parameter_perturbation(state)\n",
+        "    logging.getLogger('skdpfair').info('a batch of %d', len(batch))\n"
+        "    shift = mechanism.method.parameter_perturbation(state)\n",
         "tests/test_what_fits_keep.py::test_no_message_depends_on_the_batches",
     ),
     Mutant(
@@ -1008,8 +1008,8 @@ MUTANTS = (
         "reduced precision",
         "steps run at whatever precision the process prefers",
         "engine/step.py",
-        "nullcontext() if is_exact(device) else full_precision(device)",
-        "nullcontext()",
+        "    if not is_exact(batch.x.device):\n",
+        "    if False:\n",
         STANDS + "test_steps_run_in_full_precision_whatever_the_process_prefers",
     ),
     Mutant(
