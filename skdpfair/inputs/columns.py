@@ -11,13 +11,7 @@ from skdpfair._validate import error_context_without_data, safe_repr
 
 
 def in_pandas(X: Any) -> Any:
-    """Return a table of another library, as polars or pyarrow, as pandas'; all else as it is.
-
-    Examples
-    --------
-    >>> in_pandas([[1.0]])
-    [[1.0]]
-    """
+    """Return a table of another library, as polars or pyarrow, as pandas'; all else as it is."""
     if not hasattr(type(X), "to_pandas"):
         return X
     try:

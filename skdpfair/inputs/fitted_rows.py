@@ -26,15 +26,7 @@ def of(net: object) -> np.ndarray | None:
 
 
 def marks(x: np.ndarray, codes: np.ndarray, key: bytes = _KEY) -> np.ndarray:
-    """Return 64 bits for each row of a float32 array and its label: equal for equal rows.
-
-    Examples
-    --------
-    >>> x = np.array([[1, 2], [1, 2], [2, 1]], dtype=np.float32)
-    >>> one, two, three = marks(x, np.array([0, 0, 1])).tolist()
-    >>> one == two, one == three
-    (True, False)
-    """
+    """Return 64 bits for each row of a float32 array and its label: equal for equal rows."""
     bits = np.ascontiguousarray(x).reshape(len(x), -1).view(np.uint32)
     width = bits.shape[1] + 1
     factors = np.frombuffer(hashlib.shake_256(key).digest(8 * width), np.uint64) | np.uint64(1)

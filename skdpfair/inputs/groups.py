@@ -62,7 +62,7 @@ class Groups(ParameterObject):
 
     @classmethod
     def of(cls, group_col: Any) -> "Groups":
-        """Return the ``group_col`` of an estimator as checked `Groups`, whether or not X has it."""
+        """Return the ``group_col`` of an estimator, checked but for whether X has the columns."""
         groups = group_col if isinstance(group_col, Groups) else cls(group_col)
         levels = groups.levels
         if levels is not None:

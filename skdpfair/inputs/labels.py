@@ -80,7 +80,7 @@ def _parts(values: np.ndarray) -> list[np.ndarray]:
 
 
 def codes_in(classes: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the position of each label among the classes, shape (n_samples,), int64."""
+    """Return the position of each label among the classes; raise for others."""
     codes = positions(classes, y)
     if (codes < 0).any():
         raise ValueError(

@@ -17,13 +17,6 @@ class MappedRows:
         Maps some rows to an array (n, *shape), float32.
     shape : tuple of int
         Shape of one computed row.
-
-    Examples
-    --------
-    >>> rows = MappedRows(np.eye(3), lambda x: 2 * x[:, :2], (2,))
-    >>> rows[1:], np.asarray(rows).shape
-    (array([[0., 2.],
-            [0., 0.]]), (3, 2))
     """
 
     dtype = np.dtype(np.float32)

@@ -76,18 +76,7 @@ class Persons(ParameterObject):
 
     @classmethod
     def of(cls, persons: Any) -> "Persons":
-        """Return the ``persons`` of an estimator in one form; raise if it is none.
-
-        Parameters
-        ----------
-        persons : Persons or None
-            As given to the estimator.
-
-        Returns
-        -------
-        Persons
-            Checked, apart from whether X has the column.
-        """
+        """Return the ``persons`` of an estimator, checked but for whether X has the column."""
         if persons is not None and not isinstance(persons, cls):
             raise TypeError(
                 f"persons must be None or a Persons object, got {safe_repr(persons)}. Give "
@@ -97,10 +86,7 @@ class Persons(ParameterObject):
 
 
 def columns(X: Any, persons: Any, group_col: Any) -> list[int]:
-    """Return the position in X of the column of persons, in a list; empty without one.
-
-    ``persons`` and ``group_col`` are as an estimator has them.
-    """
+    """Return the position in X of the column of persons, in a list; empty without one."""
     column = Persons.of(persons).column
     if column is None:
         return []
@@ -122,17 +108,17 @@ def encode(X: Any, n_samples: int, *, at: list[int], units: Any) -> np.ndarray |
         raise ValueError("Give persons by a column or by units, not by both.")
     if not at and units is None:
         return None
-    own = name_of(X, at, units)
+    name = name_of(X, at, units)
     if at:
-        values = X.iloc[:, at[0]] if hasattr(X, "iloc") else np.asarray(X)[:, at[0]]
-        column = own if hasattr(X, "columns") else at[0]
-        return codes(f"persons={safe_repr(column)}", values, n_samples)
+        values = (X.iloc if hasattr(X, "iloc") else np.asarray(X))[:, at[0]]
+        column = safe_repr(name if hasattr(X, "columns") else at[0])
+        return codes(f"persons={column}", values, n_samples)
     code = codes("units", units, n_samples)
-    if own in [str(name) for name in getattr(X, "columns", ())]:
+    if name in list(map(str, getattr(X, "columns", ()))):
         raise ValueError(
-            f"units is the column {safe_repr(own)} of X, which would also be a feature. Drop the "
+            f"units is the column {safe_repr(name)} of X, which would also be a feature. Drop the "
             "column from X (in a pipeline, take it out of passthrough=), or set "
-            f"persons=Persons({safe_repr(own)}, max_records=...) instead."
+            f"persons=Persons({safe_repr(name)}, max_records=...) instead."
         )
     return code
 
@@ -152,15 +138,31 @@ def codes(name: str, values: Any, n_samples: int) -> np.ndarray:
 
     No other place tells whether two values name one person.  Texts are compared in Unicode's form
     NFKC, without invisible characters and spaces around them; "17" and "17.0" are one person.
-    Numbers are compared by value, and as floats if some are floats.  Errors call the values
-    ``name``: texts that may be one number, such as "17" and "+17", several types and fractions are
-    refused.
-
-    Examples
-    --------
-    >>> codes("units", ["17", "9 ", "17.0", " 9"], 4)
-    array([0, 1, 0, 1])
+    Numbers are compared by value, and as floats if some are floats.  Texts that may be one number,
+    such as "17" and "+17", several types and fractions are refused.
     """
+    values = _column(name, values, n_samples)
+    with error_context_without_data(name, f"must hold {_ONE_FOR_EACH}"):
+        kind = values.dtype.kind
+        if kind not in "biumM":
+            values = values.astype(np.float64 if kind == "f" else object)
+        code, distinct = pd.factorize(values)
+        keys, fault = ([], "") if kind in "biumM" else _keys(distinct)
+        if keys:
+            again, _ = pd.factorize(np.array(keys, dtype=object))
+            code = np.append(again, -1)[code]
+    if (code < 0).any():
+        fault = (
+            f"has missing values, but must hold {_ONE_FOR_EACH}. Give each record without a person "
+            "a value of its own, if each belongs to another person; else drop them."
+        )
+    if fault:
+        raise ValueError(f"{name} {fault}")
+    return np.asarray(code, dtype=np.int64)
+
+
+def _column(name: str, values: Any, n_samples: int) -> np.ndarray:
+    """Return one column of n_samples values."""
     if isinstance(values, str):
         raise ValueError(
             f"{name} must be an array, got {safe_repr(values)}; to name a column, set "
@@ -182,61 +184,46 @@ def codes(name: str, values: Any, n_samples: int) -> np.ndarray:
         raise ValueError(
             f"{name} has {len(values):,} values for {n_samples:,} records. Give one for each."
         )
-    with error_context_without_data(name, f"must hold {_ONE_FOR_EACH}"):
-        kind = values.dtype.kind
-        if kind not in "biumM":
-            values = values.astype(np.float64 if kind == "f" else object)
-        code, distinct = pd.factorize(values)
-        found = [] if kind in "biumM" else distinct.tolist()
-        types, kinds = set(map(type, found)), sorted(labels.kinds(distinct)) if found else []
-        is_inexact = any(issubclass(each, (float, np.floating)) for each in types)
-        has_fractions = kinds == ["numbers"] and any(
-            value % 1 != 0 for value in found if not isinstance(value, Integral)
-        )
-        keys, is_ambiguous = found, False
-        if kinds == ["numbers"] and is_inexact and len(types) > 1:
-            keys = [float(value) for value in found]
-        elif kinds in (["texts"], ["bytes"]):
-            keys, is_ambiguous = _normal(found)
-        if keys is not found:
-            again, _ = pd.factorize(np.array(keys, dtype=object))
-            code = np.append(again, -1)[code]
-    if (code < 0).any():
-        raise ValueError(
-            f"{name} has missing values, but must hold {_ONE_FOR_EACH}. Give each record without "
-            "a person a value of its own, if each belongs to another person; else drop them."
-        )
+    column: np.ndarray = values
+    return column
+
+
+def _keys(distinct: np.ndarray) -> tuple[list[Any], str]:
+    """Return what is equal for one person, if the values are not, and what is wrong with them."""
+    keys, kinds = distinct.tolist(), sorted(labels.kinds(distinct))
+    types = set(map(type, keys))
     if len(kinds) > 1 or not all(issubclass(each, _KINDS) for each in types):
-        raise ValueError(
-            f"{name} holds {' and '.join(kinds)}, so that one person may have two values; give "
-            "texts or numbers of one type, as by astype(str)."
+        return [], (
+            f"holds {' and '.join(kinds)}, so that one person may have two values; give texts or "
+            "numbers of one type, as by astype(str)."
         )
-    if is_ambiguous:
-        raise ValueError(
-            f"{name} holds texts that may be one number but are spelt in several ways, as 17 and "
-            "+17 or 1000 and 1,000 are, so that one person may be there twice. Clean the column: "
-            "spell each person in one way, and put a letter before codes that are no numbers."
-        )
-    if has_fractions:
-        raise ValueError(
-            f"{name} holds fractions, so it names no persons. Name another column, or pass the "
-            "persons as fit(..., units=...)."
-        )
-    return np.asarray(code, dtype=np.int64)
-
-
-def _normal(texts: list[Any]) -> tuple[list[Any], bool]:
-    """Return texts in their normal form, None for nothing, and whether two may be one number."""
-    if isinstance(texts[0], bytes):
-        texts = [text.decode(errors="surrogateescape") for text in texts]
-    lines = "\n".join(texts)
+    if kinds == ["numbers"]:
+        if any(value % 1 != 0 for value in keys if not isinstance(value, Integral)):
+            return [], (
+                "holds fractions, so it names no persons. Name another column, or pass the "
+                "persons as fit(..., units=...)."
+            )
+        is_inexact = any(issubclass(each, (float, np.floating)) for each in types)
+        return [float(value) for value in keys] if is_inexact and len(types) > 1 else [], ""
+    if kinds not in (["texts"], ["bytes"]):
+        return [], ""
+    if kinds == ["bytes"]:
+        keys = [text.decode(errors="surrogateescape") for text in keys]
+    lines = "\n".join(keys)
     if lines.isascii() and not _ODD.search(lines):  # as most columns: no look at each text
-        return texts, False
-    texts = [_spelt(text) for text in texts]
-    return texts, _are_ambiguous({*texts} - {None})
+        return [], ""
+    keys = [_spelt(text) for text in keys]
+    if _are_ambiguous({*keys} - {None}):
+        return [], (
+            "holds texts that may be one number but are spelt in several ways, as 17 and +17 or "
+            "1000 and 1,000 are, so that one person may be there twice. Clean the column: spell "
+            "each person in one way, and put a letter before codes that are no numbers."
+        )
+    return keys, ""
 
 
 def _spelt(text: str) -> str | None:
+    """Return a text in its normal form, None for nothing."""
     if not (text.isascii() and text.isprintable()):
         text = unicodedata.normalize("NFKC", text.translate(_invisible()))
     text = text.strip()
@@ -297,12 +284,6 @@ def thinned(unit: np.ndarray, most: int, generator: np.random.Generator) -> np.n
     """Return the persons with -1 for surplus records: at most ``most`` of each person stay.
 
     Which of her records stay depends on her own records and a fresh draw only.
-
-    Examples
-    --------
-    >>> kept = thinned(np.array([0, 1, 0, 0]), 2, np.random.default_rng(0))
-    >>> np.bincount(kept[kept >= 0])
-    array([2, 1])
     """
     order = np.lexsort((generator.random(len(unit)), unit))
     size = np.bincount(unit)
@@ -313,10 +294,7 @@ def thinned(unit: np.ndarray, most: int, generator: np.random.Generator) -> np.n
 
 
 def grouped(groups: GroupCodes, unit: np.ndarray) -> GroupCodes:
-    """Return groups in which a person has one: that of most of her records.
-
-    Of several such groups it is the first.
-    """
+    """Return groups in which a person has one: the first of those that most of her records have."""
     votes = np.zeros((unit.max() + 1, groups.n_groups), dtype=np.int64)
     np.add.at(votes, (unit, groups.code), 1)
     return replace(groups, code=votes.argmax(axis=1)[unit])
@@ -326,17 +304,11 @@ def unit_groups(group: np.ndarray, unit: np.ndarray | None) -> np.ndarray:
     """Return the group code of each person, which all her records have; of each record without."""
     if unit is None:
         return group
-    found = np.zeros(unit.max() + 1, dtype=np.int64)
-    found[unit[unit >= 0]] = group[unit >= 0]
-    return found
+    of_unit = np.zeros(unit.max() + 1, dtype=np.int64)
+    of_unit[unit[unit >= 0]] = group[unit >= 0]
+    return of_unit
 
 
 def share_of(unit: np.ndarray | None) -> np.ndarray | None:
-    """Return one over the number of records of each record's person; None without persons.
-
-    Examples
-    --------
-    >>> share_of(np.array([0, 1, 0]))
-    array([0.5, 1. , 0.5])
-    """
+    """Return one over the number of records of each record's person; None without persons."""
     return None if unit is None else 1.0 / np.bincount(unit)[unit]

@@ -24,14 +24,7 @@ def note(array: np.ndarray, features: str) -> np.ndarray:
 
 
 def noted(array: Any) -> str | None:
-    """Return the note on an array, or None if there is none.
-
-    Examples
-    --------
-    >>> rows = note(np.ones((2, 3)), "Scattering2D(), which learns nothing")
-    >>> noted(rows), noted(rows.copy()), noted(7)
-    ('Scattering2D(), which learns nothing', None, None)
-    """
+    """Return the note on an array, or None if there is none."""
     if not isinstance(array, np.ndarray) or id(array) not in _NOTES:
         return None
     alive, checksum, features = _NOTES[id(array)]

@@ -23,13 +23,6 @@ class SparseRows:
         Real numbers; it stays as it is.
     device : str or torch.device, default="cpu"
         Where rows are made dense for torch.
-
-    Examples
-    --------
-    >>> rows = SparseRows(sparse.csr_array([[0, 2], [1, 0]]))
-    >>> rows[1:], rows.index_select(0, torch.tensor([1, 1])).dense()
-    (array([[1., 0.]], dtype=float32), tensor([[1., 0.],
-            [1., 0.]]))
     """
 
     dtype, ndim = np.dtype(np.float32), 2
@@ -69,12 +62,6 @@ class SparseRows:
     def dense(self) -> torch.Tensor:
         """Return the rows as a tensor on the device."""
         return torch.from_numpy(self.matrix.toarray()).to(self.device)
-
-    def bad_columns(self) -> np.ndarray:
-        """Return a mask of the columns that hold a number that is not finite."""
-        bad = np.zeros(self.shape[1], dtype=bool)
-        bad[self.matrix.indices[~np.isfinite(self.matrix.data)]] = True
-        return bad
 
 
 def is_streamed(X: object) -> bool:

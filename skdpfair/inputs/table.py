@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -46,7 +47,6 @@ _NOT_NUMBERS = (
     "X has values that are not numbers. Encode text with public categories, for instance "
     "OneHotEncoder(categories=[...]), and dates as numbers."
 )
-_OTHER_SHAPE = "X must have records of shape {}, as in fit, got {}."
 _SCANNED = 2**19  # numbers looked at in one go
 
 
@@ -113,9 +113,9 @@ class Table:
 
     def digest(self, key: bytes) -> bytes:
         """Return a keyed digest of features and labels, which does not depend on their order."""
-        n = max(1, _SCANNED // max(1, math.prod(self.x.shape[1:])))
-        parts = (slice(start, start + n) for start in range(0, len(self.y), n))
-        marks = [fitted_rows.marks(as_rows(self.x, rows), self.y[rows], key) for rows in parts]
+        marks = [
+            fitted_rows.marks(as_rows(self.x, rows), self.y[rows], key) for rows in _parts(self.x)
+        ]
         return digest(np.sort(np.concatenate(marks)))
 
     def thinned(self, most: int | None, generator: np.random.Generator) -> "Table":
@@ -135,26 +135,10 @@ def read(
     sample_weight: Any = None,
     units: Any = None,
 ) -> Table:
-    """Check the data given to ``fit`` and split it; sets the names and width of X.
+    """Check the data given to ``fit`` and split it; no message holds a cell of them.
 
-    Parameters
-    ----------
-    estimator : DPFairClassifier or DPFairRegressor
-        Reads y; gets ``n_features_in_`` and ``feature_names_in_``.
-    spec : FitSpec
-        Says which columns are groups and persons.
-    X, y, sensitive_features, sample_weight, units
-        As given to ``fit``.
-
-    Returns
-    -------
-    Table
-        Features, class codes or targets, group codes, weights and persons.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the data cannot be used; no message holds a cell of them.
+    The estimator reads y, and gets ``n_features_in_`` and ``feature_names_in_``; its ``spec`` names
+    the columns of groups and persons.
     """
     features = noted(X)
     X, named = _container(X), y
@@ -174,12 +158,7 @@ def read(
             "the groups as fit(..., sensitive_features=...), or let a ColumnTransformer return a "
             'dense table: sparse_threshold=0, sparse_output=False, set_output(transform="pandas").'
         )
-    groups = _groups.encode(
-        X,
-        y,
-        group_col=spec.groups,
-        sensitive_features=sensitive_features,
-    )
+    groups = _groups.encode(X, y, group_col=spec.groups, sensitive_features=sensitive_features)
     at = _persons.columns(X, spec.persons, spec.groups)
     hidden = at if spec.groups.as_feature else [*_groups.positions(X, group_col), *at]
     unit = _persons.encode(X, len(y), at=at, units=units)  # before a column of persons is a feature
@@ -222,10 +201,9 @@ def _weights(
 
 def read_for_prediction(estimator: Any, X: Any) -> Rows:
     """Return the features of X, with or without the group columns that fit had."""
-    x = read_rows(estimator, estimator._encoded(X))
-    if estimator.features_ is None:
-        return x
-    return MappedRows(x, estimator.features_.transform, estimator.net_.module.in_shape)
+    x, features = read_rows(estimator, estimator._encoded(X)), estimator.features_
+    in_shape = estimator.net_.module.in_shape
+    return x if features is None else MappedRows(x, features.transform, in_shape)
 
 
 def read_rows(estimator: Any, X: Any) -> Rows:
@@ -238,25 +216,25 @@ def read_rows(estimator: Any, X: Any) -> Rows:
 def _like_fitted(estimator: Any, X: Any, hidden: list[int], shape: tuple[int, ...]) -> Rows:
     """Return the features of rows like those of the fit, each of the same ``shape``."""
     X = _container(X)
-    shown = _hidden_in(estimator, X, hidden)
-    lacks = len(shown) < len(hidden)
-    width = X.shape[1] + len(hidden) - len(shown)
-    if not hasattr(X, "iloc") and width != estimator.n_features_in_:
-        if X.ndim > 2 or len(shape) > 1:
-            raise ValueError(_OTHER_SHAPE.format(tuple(shape), tuple(X.shape[1:])))
+    present, is_frame = _hidden_in(estimator, X, hidden), hasattr(X, "iloc")
+    n_absent = len(hidden) - len(present)
+    width, expected = X.shape[1] + n_absent, estimator.n_features_in_
+    if not is_frame and width != expected and X.ndim == 2 and len(shape) == 1:
         raise ValueError(
-            f"X has {width} features, but {type(estimator).__name__} is expecting "
-            f"{estimator.n_features_in_} features as input."
+            f"X has {width} features, but {type(estimator).__name__} is expecting {expected} "
+            "features as input."
             + " Give raw records as a DataFrame."
             * hasattr(estimator, "_schema")
         )
-    if not lacks and hasattr(X, "iloc"):
+    if not n_absent and is_frame:
         validate_data(estimator, X, reset=False, skip_check_array=True)
     named = hasattr(estimator, "feature_names_in_")  # errors come before the warning of no names
-    x = _numbers(_without(X, shown), at_once=named)
+    x = _numbers(_without(X, present), at_once=named)
     if x.shape[1:] != tuple(shape):
-        raise ValueError(_OTHER_SHAPE.format(tuple(shape), tuple(x.shape[1:])))
-    if not lacks and not hasattr(X, "iloc"):  # warns if fit saw names
+        raise ValueError(
+            f"X must have records of shape {tuple(shape)}, as in fit, got {tuple(x.shape[1:])}."
+        )
+    if not n_absent and not is_frame:  # warns if fit saw names
         validate_data(estimator, X, reset=False, skip_check_array=True)
     return x
 
@@ -328,6 +306,7 @@ def _container(X: Any) -> Any:
 
 
 def _in_memory(X: Any) -> Any:
+    """Return X as a DataFrame or an array."""
     X = in_pandas(X)
     if hasattr(X, "iloc") and not isinstance(X, type):
         return X.to_frame() if isinstance(X, pd.Series) else X
@@ -364,7 +343,9 @@ def _numbers(X: Any, *, at_once: bool = True) -> Rows:
         _refuse_text(X)
     elif kind_of(X) == "c":
         raise ValueError("Complex data not supported: X must hold real numbers.")
-    elif kind_of(X) not in "biufO" or _has_text(X):
+    elif kind_of(X) not in "biufO" or (
+        X.dtype == object and any(isinstance(v, (str, bytes)) for v in X.ravel())
+    ):
         raise ValueError(_NOT_NUMBERS)
     if 0 in X.shape:
         axis = X.shape.index(0)
@@ -405,40 +386,39 @@ def _as_float32(X: Any) -> np.ndarray:
     return numbers / np.float32(BYTES) if are_bytes(np.asarray(X)) else numbers
 
 
-def _has_text(X: Any) -> bool:
-    return X.dtype == object and any(isinstance(v, (str, bytes)) for v in X.ravel())
-
-
 def _refuse_text(X: Any) -> None:
-    columns = [X.iloc[:, i] for i in range(X.shape[1])]
-    other = [c for c in columns if not _is_numeric(c)]
-    text = [str(c.name) for c in other]
-    if dates := [str(c.name) for c in other if infer_dtype(c, skipna=True) in _DATES]:
+    """Raise ValueError if a DataFrame has columns of anything but real numbers."""
+    columns = (X.iloc[:, i] for i in range(X.shape[1]))
+    kinds = {str(c.name): infer_dtype(c, skipna=True) for c in columns if not _is_numeric(c)}
+    if dates := [name for name, kind in kinds.items() if kind in _DATES]:
         raise ValueError(
             f"X has columns of dates or times {safe_repr(dates)}. Make each a number, by itself: "
             "(X[column] - pandas.Timestamp('2000-01-01')).dt.days."
         )
-    if text:
+    if kinds:
         raise ValueError(
-            f"X has text or category columns {safe_repr(text)}. "
-            "Encode them with public categories, for instance "
-            "OneHotEncoder(categories=[...]) in a ColumnTransformer, or see "
-            "skdpfair.preprocessing.public_preprocessor."
+            f"X has text or category columns {safe_repr(list(kinds))}. Encode them with public "
+            "categories, for instance OneHotEncoder(categories=[...]) in a ColumnTransformer, or "
+            "see skdpfair.preprocessing.public_preprocessor."
         )
+
+
+def _parts(x: Rows) -> Iterator[slice]:
+    """Return slices of the rows of which each holds few numbers."""
+    step = max(1, _SCANNED // max(1, math.prod(x.shape[1:])))
+    return (slice(start, start + step) for start in range(0, len(x), step))
 
 
 @np.errstate(over="ignore", invalid="ignore")  # float64 becomes float32, sums may overflow
 def _refuse_not_finite(X: Any, x: Rows) -> None:
-    step = max(1, _SCANNED // max(1, math.prod(x.shape[1:])))
-    starts = range(0, len(x), step)
+    """Raise ValueError if numbers of X, which are those of x, are NaN or infinite."""
+    spoilt = np.zeros(x.shape[1], dtype=bool)
     if isinstance(x, SparseRows):
-        spoilt, starts = x.bad_columns(), range(0)
+        spoilt[x.matrix.indices[~np.isfinite(x.matrix.data)]] = True
     else:
-        spoilt = np.zeros(x.shape[1], dtype=bool)
-    for start in starts:
-        part = as_rows(x, slice(start, start + step))
-        if not np.isfinite(part.sum()):
-            spoilt |= ~np.isfinite(part).reshape(len(part), x.shape[1], -1).all(axis=(0, 2))
+        for part in (as_rows(x, rows) for rows in _parts(x)):
+            if not np.isfinite(part.sum()):
+                spoilt |= ~np.isfinite(part).reshape(len(part), x.shape[1], -1).all(axis=(0, 2))
     if spoilt.any() and x.ndim > 2:
         raise ValueError(
             "X contains NaN or infinite values (values above 3.4e38 overflow float32). Leave such "
@@ -448,9 +428,7 @@ def _refuse_not_finite(X: Any, x: Rows) -> None:
     if spoilt.any():
         at = np.flatnonzero(spoilt)
         names = [X.columns[i] if hasattr(X, "columns") else int(i) for i in at]
-        which = f"column {safe_repr(names[0])}"
-        if len(names) > 1:
-            which = f"columns {safe_repr(names)}"
+        which = f"columns {safe_repr(names)}" if len(names) > 1 else f"column {safe_repr(names[0])}"
         raise ValueError(
             f"X contains NaN or infinite values in {which} (values above 3.4e38 overflow float32). "
             "Fill them with public constants: X.fillna({column: value}), or use "
@@ -461,7 +439,7 @@ def _refuse_not_finite(X: Any, x: Rows) -> None:
 
 
 def _is_numeric(column: pd.Series) -> bool:
-    """Tell whether a column of a DataFrame holds real numbers."""
+    """Return whether a column of a DataFrame holds real numbers."""
     if column.dtype == object:
         return infer_dtype(column, skipna=True) in _NUMERIC_OBJECTS
     is_number = pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column)

@@ -12,13 +12,7 @@ _NOT_NUMBERS = "must hold one number for each row"
 
 
 def range_of(y_range: Any) -> tuple[float, float]:
-    """Return the public limits of the target, else raise.
-
-    Examples
-    --------
-    >>> range_of([0, 100])
-    (0.0, 100.0)
-    """
+    """Return the public limits of the target, else raise."""
     wanted = (
         "y_range must be a pair (low, high) of numbers, low < high: the public limits of the "
         "target. Declare them from public knowledge, such as y_range=(0, 120) for an age; limits "
@@ -37,13 +31,7 @@ def range_of(y_range: Any) -> tuple[float, float]:
 
 
 def limits_of(y: np.ndarray) -> tuple[float, float]:
-    """Return the smallest and the largest target, or a wider range if they are equal; not private.
-
-    Examples
-    --------
-    >>> limits_of(np.array([3.0, 5.0])), limits_of(np.array([2.0, 2.0]))
-    ((3.0, 5.0), (2.0, 4.0))
-    """
+    """Return the least and the largest target, or a wider range of equal ones; not private."""
     low, high = np.clip([y.min(), y.max()], -1e300, 1e300)
     return range_of((low, high if low / 2 < high / 2 else low + max(1.0, abs(low))))
 
@@ -77,13 +65,7 @@ def scaled(y: np.ndarray, y_range: tuple[float, float]) -> np.ndarray:
 
 
 def unscaled(outputs: np.ndarray, y_range: tuple[float, float]) -> np.ndarray:
-    """Return predictions in the units of the target, inside its range.
-
-    Examples
-    --------
-    >>> unscaled(np.array([-3.0, 0.5]), (0.0, 100.0)).tolist()
-    [0.0, 75.0]
-    """
+    """Return predictions in the units of the target, inside its range."""
     low, high = y_range
     share = (np.clip(outputs, -1, 1) + 1) / 2
     predictions: np.ndarray = np.clip(low * (1 - share) + high * share, low, high)
