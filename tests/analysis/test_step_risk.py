@@ -507,7 +507,7 @@ def test_a_pickle_has_the_same_loss_and_step(two_groups, lr):
         for m in (model, pickle.loads(pickle.dumps(model)))
     )
     pd.testing.assert_frame_equal(live.groups, loaded.groups, rtol=1e-6)
-    model.net_.class_weight = None
+    model.net_.loss.class_weight = None
     unweighted = step_risk_terms(model, two_groups.data, two_groups.target, **data)
     lengths = [risk.groups["group_gradient_norm"] for risk in (live, unweighted)]
     assert not np.allclose(*lengths, rtol=0.05)

@@ -41,7 +41,6 @@ def test_the_demo(tmp_path):
     names = {p.name for p in output.iterdir()}
     assert names == {
         "group_table.csv",
-        "accuracy_by_group.png",
         "privacy_cost_by_group.png",
         "privacy.json",
     }

@@ -142,6 +142,7 @@ def test_one_model_on_all_workers(cluster, tmp_path):
     clf = DPFairClassifier(module="logistic", classes=[0, 1], random_state=0, **params)
     clf.set_params(group_col__levels=list(np.unique(columns[2])))
     here = distributed.get_client()
+    here.wait_for_workers(2)  # one may just have been killed
     far = fit_on_dask(here, clf, X, y, sensitive_features=group)
     one = clf.fit(*columns[:2], sensitive_features=columns[2])
     assert far.privacy_.n_samples == 600

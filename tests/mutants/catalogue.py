@@ -265,7 +265,7 @@ MUTANTS = (
         'method.update(state, {**weighed.release, "gradient": gradient})',
         "method.update(state, {**weighed.release, **noisy_sums("
         "replace(mechanism, noise_multiplier=0.0)"
-        '.queries, found.sample, None, state, generator, early=False), "gradient": gradient})',
+        '.queries, weighed.sample, None, state, generator, early=False), "gradient": gradient})',
         AUDIT + "[global_adapt]",
         ("step", "global_adapt"),
     ),

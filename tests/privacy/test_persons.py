@@ -149,8 +149,8 @@ def test_more_records_cost_more_but_no_more_than_group_privacy(q, sigma, steps, 
 
 
 def test_releases_on_all_records_count_each_record_of_a_person():
-    once = Release("counts", 1.0, (20.0,), is_one_time=True)
-    thrice = replace(once, noise_multipliers=(20.0 / 3,))
+    once = Release("counts", 1.0, (24.0,), is_one_time=True)
+    thrice = replace(once, noise_multipliers=(8.0,))
     assert epsilon([once], DELTA, "pld", 3) == epsilon([thrice], DELTA)
     both = [once, Release("gradient", 0.05, (2.0,), 50)]
     assert Ledger(both).epsilon(DELTA, records_per_person=3) == epsilon(both, DELTA, "pld", 3)
