@@ -36,6 +36,12 @@ def test_worked_values(n, epsilon, module, batch, unit):
         assert settings.lr_scale == pytest.approx(unit, abs=0.1)
 
 
+def test_steps_follow_from_the_signal():
+    settings = resolve(n_samples=32561, epsilon=1.0, delta=1e-6)
+    assert round(settings.signal_to_noise) == 7707
+    assert (settings.n_steps - settings.warm_up, settings.warm_up) == (428, 21)
+
+
 @pytest.mark.parametrize(
     "epsilon, given, share",
     [

@@ -47,18 +47,18 @@ def has_batch_callbacks(net: Any) -> bool:
         for default in [getattr(Callback, event)]
         for _, callback in net.callbacks_
         if not isinstance(callback, _WITHOUT_BATCH_EVENTS)
-        if getattr(callback, "listens", _always)(net)
+        if getattr(callback, "listens", lambda net: True)(net)
     )
 
 
-def _always(net: Any) -> bool:
-    return True
+def without_names(callbacks: Sequence[Any] | None) -> list[Any]:
+    """Return the callbacks of a list of these and of pairs (name, callback)."""
+    return [c[-1] if isinstance(c, tuple) else c for c in callbacks or ()]
 
 
 def recorders(callbacks: Sequence[Any] | None) -> list[Callback]:
     """Return the callbacks that keep private values, which have ``discloses = True``."""
-    objects = [c[-1] if isinstance(c, tuple) else c for c in callbacks or ()]
-    return [callback for callback in objects if getattr(callback, "discloses", False)]
+    return [c for c in without_names(callbacks) if getattr(c, "discloses", False)]
 
 
 @contextmanager

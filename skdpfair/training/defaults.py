@@ -49,24 +49,12 @@ MIN_ODDS = 1e-7  # a class of weight 0 starts at these odds
 
 @dataclass(frozen=True)
 class Objective:
-    """What the loss of a fit means for "auto", and for warnings.
+    """What the loss of a fit means for "auto", and for warnings."""
 
-    Parameters
-    ----------
-    clip_slope : float
-        Slope of the loss at which gradients are clipped, over that of the warm-up.
-    lr : float
-        Largest learning rate, over that of cross-entropy with the same clipping bound.
-    norm_growth : float
-        Growth of gradient norms to expect of hidden layers.
-    low_signal, no_signal : str
-        What to expect where records are few for the budget.
-    """
-
-    clip_slope: float
-    lr: float
-    norm_growth: float
-    low_signal: str
+    clip_slope: float  # slope of the loss at which gradients are clipped, over the warm-up's
+    lr: float  # largest learning rate, over that of cross-entropy with the same clipping bound
+    norm_growth: float  # growth of gradient norms to expect of hidden layers
+    low_signal: str  # what to expect where records are few for the budget
     no_signal: str
 
 
@@ -97,38 +85,16 @@ def objective(loss: str | None) -> Objective:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of training, resolved from public facts.
+    """The settings of training, resolved from public facts."""
 
-    Parameters
-    ----------
-    signal_to_noise : float
-        Number of records times mu, the privacy parameter of Gaussian DP.
-    module : "logistic", MLP, CNN or Factory
-        The network.
-    steps_per_epoch : int
-        ceil(n / batch size); the sampling rate is its inverse.
-    n_steps : int
-        Steps on the data, warm-up included.
-    warm_up : int
-        First steps that release the gradient scale only.
-    lr_scale : float
-        Learning rate in units where a stable plain step is about 8.
-    averaged : float in [0, 1]
-        Share of the last steps whose weights are averaged.
-    norm_growth : float
-        Growth of gradient norms to expect from the initial weights.
-    weight_decay : float
-        Of the optimizer.
-    """
-
-    signal_to_noise: float
-    module: Any
-    steps_per_epoch: int
-    n_steps: int
-    warm_up: int
-    lr_scale: float
-    averaged: float
-    norm_growth: float
+    signal_to_noise: float  # number of records times mu, the privacy parameter of Gaussian DP
+    module: Any  # "logistic", MLP, CNN or Factory
+    steps_per_epoch: int  # ceil(n / batch size); the sampling rate is its inverse
+    n_steps: int  # on the data, warm-up included
+    warm_up: int  # first steps that release the gradient scale only
+    lr_scale: float  # in units where a stable plain step is about 8
+    averaged: float  # share of the last steps whose weights are averaged
+    norm_growth: float  # of gradients to expect, from the initial weights on
     weight_decay: float
 
     @property
@@ -154,13 +120,6 @@ def resolve(
 
     ``searches_scale`` says that the gradient scale must be found in a warm-up, and ``is_wide`` that
     a record has many features, `WIDE_FROM` or more.
-
-    Examples
-    --------
-    >>> from skdpfair import DPFairClassifier
-    >>> s = resolve(FitSpec.of(DPFairClassifier("dpsgd", epsilon=1.0)), 32561, delta=1e-6)
-    >>> round(s.signal_to_noise), s.module, s.steps_per_epoch, s.n_steps - s.warm_up, s.warm_up
-    (7707, 'logistic', 18, 428, 21)
     """
     module, averaged = spec.module, spec.iterate_average
     mu = _privacy_parameter(spec, n_samples, delta)
@@ -263,21 +222,6 @@ def optimizer(spec: FitSpec, settings: Settings) -> tuple[dict[str, Any], float,
     return rest, params.get("lr", 1.0), lr_scale
 
 
-def _class_weights(
-    class_weight: Mapping[Any, float] | None, classes: np.ndarray
-) -> list[float] | None:
-    """Return the weight of each class in order; classes left out weigh 1."""
-    if class_weight is None:
-        return None
-    unknown = [label for label in class_weight if label not in set(classes)]
-    if unknown:
-        raise ValueError(
-            f"class_weight names {safe_repr(unknown)}, which are not among the classes of y. Spell "
-            "them as in y."
-        )
-    return [float(class_weight.get(label, 1.0)) for label in classes]
-
-
 def loss_weights(
     class_weight: Mapping[Any, float] | None, classes: np.ndarray | None, *, rescaled: bool
 ) -> tuple[list[float] | None, tuple[float, ...] | None]:
@@ -288,18 +232,21 @@ def loss_weights(
     have a common factor, which is free where the scale of the gradients is searched for, and
     gives these the size they have without weights.  All from public numbers.
     """
-    if classes is None:
+    if classes is None or class_weight is None:
         return None, None
-    weights = _class_weights(class_weight, classes)
-    if weights is None or max(weights) == 0:
+    unknown = [label for label in class_weight if label not in set(classes)]
+    if unknown:
+        raise ValueError(
+            f"class_weight names {safe_repr(unknown)}, which are not among the classes of y. Spell "
+            "them as in y."
+        )
+    weights = [float(class_weight.get(label, 1.0)) for label in classes]
+    if max(weights) == 0:
         return weights, None
     logits = np.log(np.maximum(np.array(weights) / max(weights), MIN_ODDS))
     if rescaled:
-        weights = list(
-            np.array(weights)
-            * _pull(0 * logits, np.ones(len(classes)))
-            / _pull(logits, np.array(weights))
-        )
+        even = _pull(0 * logits, np.ones(len(classes)))
+        weights = list(np.array(weights) * even / _pull(logits, np.array(weights)))
     return weights, tuple(logits.tolist())
 
 

@@ -40,12 +40,8 @@ def record_by_record(
     """Return what computes the logits of private records: each from its own record alone.
 
     The code of the module sees a made-up record only. What it did is replayed on a copy of the
-    module for prediction, so that no record can leave traces in weights or buffers.
-
-    Raises
-    ------
-    UnsupportedModuleError
-        If the module mixes records when it predicts.
+    module for prediction, so that no record can leave traces in weights or buffers.  A module that
+    mixes records when it predicts is refused.
     """
     example = torch.zeros((1, *in_shape), dtype=torch.float32, device=device)
     module = copy.deepcopy(module).eval()
@@ -102,15 +98,7 @@ def frozen_numbers(net: Any) -> tuple[int, str]:
 
 
 class InferenceNet:
-    """A net that can only predict, as pickles and releases hold it.
-
-    Parameters
-    ----------
-    module : callable
-        Factory of the module.
-    weights : dict of str to ndarray
-        State of the module.
-    """
+    """A net that can only predict, as pickles and releases hold it: a factory and its weights."""
 
     def __init__(self, module: Callable[[], nn.Module], weights: dict[str, np.ndarray]) -> None:
         self.module, self.weights = module, weights

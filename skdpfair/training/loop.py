@@ -33,20 +33,8 @@ T = TypeVar("T")
 class TrainingLoop:
     """The steps of a fit, and the state between them: weights, released values, counters.
 
-    Parameters
-    ----------
-    run : Run
-        The fit.
-    plan : Plan
-        What each step releases, how long, and in which steps.
-    engine : Strategy
-        Per-record gradients of the module.
-    optimizer : torch.optim.Optimizer
-        Of ``flat`` or of the module's parameters.
-    flat : Parameter
-        One vector that all trainable parameters are views of.
-    example : Tensor of shape (1, ...)
-        Of the shape and type of a record; no number in it is used.
+    ``flat`` is one vector that all trainable parameters are views of; ``example`` (1, ...) has the
+    shape and type of a record, and no number in it is used.
     """
 
     def __init__(
@@ -147,9 +135,8 @@ class TrainingLoop:
                 return work()
             except (MemoryError, RuntimeError) as error:
                 half = min(self.chunk, size) // 2
-                if self.processes.size > 1:  # the others do not retry
-                    raise
-                if half == 0 or not is_out_of_memory(error):
+                # the others do not retry
+                if self.processes.size > 1 or half == 0 or not is_out_of_memory(error):
                     raise
             self.chunk = half
 

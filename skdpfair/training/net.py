@@ -39,21 +39,9 @@ from skdpfair.training.run import Run
 class PrivateNet(NeuralNetClassifier):
     """A skorch net whose training step is :func:`skdpfair.engine.private_step`.
 
-    Parameters
-    ----------
-    module : torch.nn.Module class or factory
-        Maps (batch, ...) to logits (batch, n_classes), or to outputs (batch, 1) of a regression.
-    loss : Loss
-        Of one record.
-    plan : Plan
-        What each step releases, how long, and in which steps.
-    run : Run or None
-        The fit, with its seeds and its ledger; None once it has ended.
-    **kwargs
-        Those of skorch.
+    ``loss`` is that of one record, and ``run`` the fit, with its seeds and its ledger; None once it
+    has ended.
 
-    Notes
-    -----
     X is ``{"x": (n, ...), "group": (n,)}``, and ``"weight": (n,)`` if records have weights and
     ``"unit": (n,)`` if persons have several; see :class:`skdpfair.inputs.table.Table`.
     Losses, norms and batches are private and are never recorded; the history holds times and,

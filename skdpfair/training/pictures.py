@@ -30,11 +30,6 @@ def features_of(spec: FitSpec, shape: tuple[int, ...]) -> tuple[FitSpec, Scatter
     """Return the features that a spec asks for, by the shape of a record, and what is then to do.
 
     Where there are some, the spec that is returned describes the linear head.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If features of other records than pictures are asked for, or with a change of pixels.
     """
     chosen, module = is_auto(spec.module), spec.module
     changes = {"attack": spec.attack, "augment": spec.views}

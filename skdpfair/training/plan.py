@@ -27,43 +27,19 @@ SCORE_COUNTS = "score counts"
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a fit, which follows from public facts alone.
+    """The plan of a fit, which follows from public facts alone."""
 
-    Parameters
-    ----------
-    mechanism : Mechanism
-        What each step releases.
-    settings : Settings
-        Module, batches and steps.
-    delta : float
-        Delta of the guarantee.
-    accountant : {"pld", "prv", "rdp"}
-        How epsilon is computed.
-    max_sample_rate : float
-        Largest sampling rate of a record that is paid for; rates of groups, once counted, are
-        at most this.
-    one_time : dict of str to Release
-        Each release on all records by its name.
-    optimizer : type or callable
-        Makes the optimizer.
-    optimizer_params : dict[str, Any]
-        Its keyword arguments but for the learning rate.
-    lr : float
-        Learning rate, before it is scaled.
-    lr_scale : float or None
-        Learning rate in units of the method's own scale; None where ``lr`` holds.
-    """
-
-    mechanism: Mechanism
+    mechanism: Mechanism  # what each step releases
     settings: defaults.Settings
     delta: float
     accountant: str
+    # of a record, as it is paid for; rates of groups, once counted, are at most this
     max_sample_rate: float
-    one_time: dict[str, Release] = field(default_factory=dict)
+    one_time: dict[str, Release] = field(default_factory=dict)  # on all records, by name
     optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.SGD
-    optimizer_params: dict[str, Any] = field(default_factory=dict)
-    lr: float = 1.0
-    lr_scale: float | None = None
+    optimizer_params: dict[str, Any] = field(default_factory=dict)  # but for the learning rate
+    lr: float = 1.0  # before it is scaled
+    lr_scale: float | None = None  # lr in units of the method's own scale; None where lr holds
 
     @property
     def is_accounted(self) -> bool:
@@ -105,16 +81,6 @@ def plan(
 
     ``unit`` is what is counted, a "record" or a "person"; ``is_wide`` says that the network takes
     many numbers of each.
-
-    Raises
-    ------
-    InfeasibleBudgetError
-        If no supported noise meets epsilon and delta.
-
-    Warns
-    -----
-    LowSignalWarning
-        If the records, or the persons, are few for the budget.
     """
     method, noise = spec.method, spec.noise_multiplier
     settled_lr = None if previous is None else previous.lr
@@ -216,9 +182,8 @@ def _warn_of_low_signal(
     signal, enough = settings.signal_to_noise, defaults.LOW_SIGNAL_TO_NOISE
     if mechanism.noise_multiplier == 0 or not (signal < enough or is_coarse):
         return
-    expect = objective.low_signal
-    if signal < defaults.NO_SIGNAL_TO_NOISE:
-        expect = objective.no_signal
+    is_lost = signal < defaults.NO_SIGNAL_TO_NOISE
+    expect = objective.no_signal if is_lost else objective.low_signal
     few = (
         f"n = {mechanism.task.n_samples} {unit}s are few for this privacy budget (signal to noise "
         f"n*mu = {signal:.0f}; {enough:.0f} would be comfortable): expect to be {expect}. More "

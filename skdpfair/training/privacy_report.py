@@ -53,16 +53,16 @@ def account(run: Run, trained: Trained, table: Table, is_known: bool = False) ->
     if plan.is_accounted:
         assumptions += _frozen(net)
     if previous is not None:  # what no ledger holds: fits without privacy, seeds
-        seeded = seeded or previous.privacy.seeded
+        before = previous.privacy
+        seeded = seeded or before.seeded
         if table.unit is not None and not are_names((previous.persons, table.persons)):
             assumptions += (ASSUMPTIONS["persons"],)
-        assumptions = tuple(dict.fromkeys((*previous.privacy.assumptions, *assumptions)))
-        before = previous.privacy
+        assumptions = tuple(dict.fromkeys((*before.assumptions, *assumptions)))
         weights = most, before.max_sample_weight  # 0 if all are
         most = max((bound for bound in weights if bound is not None), default=None)
         bounds = most_records, before.max_records_per_unit, before.records_per_person
         most_records = max(filter(None, bounds), default=None)
-        if not previous.privacy.is_private:
+        if not before.is_private:
             epsilon = inf
             group_epsilons = group_epsilons and dict.fromkeys(group_epsilons, inf)
     mechanism = plan.mechanism
@@ -132,10 +132,7 @@ def _group_epsilons(
 
 
 def _assumptions(
-    spec: FitSpec,
-    method: Method,
-    counts_groups: bool,
-    table: Table,
+    spec: FitSpec, method: Method, counts_groups: bool, table: Table
 ) -> tuple[str, ...]:
     taken = {
         "n": True,

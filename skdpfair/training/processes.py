@@ -41,15 +41,7 @@ class _Failure(str):
 
 
 class Processes:
-    """The processes that train a model: those of a group of `torch.distributed`, or one.
-
-    Attributes
-    ----------
-    size : int
-        Number of processes.
-    rank : int
-        Number of this one, from 0.
-    """
+    """The processes that train a model: those of a group of `torch.distributed`, or one."""
 
     def __init__(self, group: dist.ProcessGroup | None = None) -> None:
         self.group = group  # until the fit ends

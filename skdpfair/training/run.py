@@ -16,33 +16,15 @@ from skdpfair.training.warm_start import PreviousFit
 
 @dataclass(frozen=True)
 class Run:
-    """One fit.
-
-    Parameters
-    ----------
-    spec : FitSpec
-        What it is to do.
-    processes : Processes
-        Those that train the module together.
-    context : FitContext
-        Its place within the fit that called it.
-    previous : PreviousFit or None
-        The fit that it continues.
-    streams : Streams
-        Where randomness comes from; of this process alone.
-    is_seeded : bool
-        Whether the noise follows from a seed.
-    ledger : Ledger
-        All that was released, by the fits before this one, too.
-    """
+    """One fit."""
 
     spec: FitSpec
-    processes: Processes
-    context: FitContext
-    previous: PreviousFit | None
-    streams: Streams
-    is_seeded: bool
-    ledger: Ledger
+    processes: Processes  # that train the module together
+    context: FitContext  # its place within the fit that called it
+    previous: PreviousFit | None  # the fit that it continues
+    streams: Streams  # where randomness comes from; of this process alone
+    is_seeded: bool  # whether the noise follows from a seed
+    ledger: Ledger  # all that was released, by the fits before this one, too
 
     @classmethod
     def of(

@@ -11,6 +11,7 @@ from skdpfair._describe import describe, digest
 from skdpfair.engine import Streams
 from skdpfair.inputs.streaming import SparseRows
 from skdpfair.inputs.table import Table
+from skdpfair.training.callbacks import without_names
 from skdpfair.training.spec import FitSpec
 from skdpfair.training.warm_start import PreviousFit
 
@@ -55,12 +56,8 @@ def described(spec: FitSpec) -> dict[str, str]:
 
 def _acting(callbacks: Sequence[Any] | None) -> list[Any] | None:
     """Return the callbacks that may change a fit: all but recorders; None if none is left."""
-    return [c for c in callbacks or () if not _leaves_fits_unchanged(c)] or None
-
-
-def _leaves_fits_unchanged(callback: Any) -> bool:
-    kind = type(callback[-1] if isinstance(callback, tuple) else callback)
-    return bool(vars(kind).get("leaves_fits_unchanged", False))
+    kinds = zip(callbacks or (), map(type, without_names(callbacks)), strict=True)
+    return [c for c, kind in kinds if not vars(kind).get("leaves_fits_unchanged", False)] or None
 
 
 def _past(previous: PreviousFit) -> tuple[object, ...]:

@@ -65,28 +65,15 @@ class Counted(CallbackSupportMixin):
 
 @dataclass(frozen=True)
 class FitContext:
-    """The place of a fit within the fit that called it.
+    """The place of a fit within the fit that called it."""
 
-    Parameters
-    ----------
-    ledger : PrivacyLedger or None
-        That was set as a callback, here or above.
-    place : dict or None
-        See :func:`skdpfair.budget.folds.search_position`.
-    epoch, end : callable or None
-        Tell the callbacks; None if there are none.
-    steps : tuple of str
-        Names of the steps that pipelines around the fit have fitted before it.
-    is_called : bool
-        Whether other code fits, a search or whoever cloned the estimator: Ctrl-C has to end that
-        code, too.  Callbacks of skorch end a fit on purpose; then only a search is known to call.
-    """
-
-    ledger: PrivacyLedger | None = None
-    place: dict[str, Any] | None = None
-    epoch: Callable[[], None] | None = None
+    ledger: PrivacyLedger | None = None  # that was set as a callback, here or above
+    place: dict[str, Any] | None = None  # see `search_position`
+    epoch: Callable[[], None] | None = None  # tells the callbacks; None if there are none
     end: Callable[[], None] | None = None
-    steps: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()  # of pipelines around the fit, fitted before it
+    # Whether other code fits, a search or whoever cloned the estimator: Ctrl-C has to end that
+    # code, too.  Callbacks of skorch end a fit on purpose; then only a search is known to call.
     is_called: bool = False
 
 

@@ -53,7 +53,7 @@ from skdpfair.methods.sgd import SGD
 from skdpfair.networks import Factory, network_of
 from skdpfair.privacy import ACCOUNTANTS
 from skdpfair.privacy.gdp import MIN_DELTA
-from skdpfair.training.callbacks import recorders
+from skdpfair.training.callbacks import recorders, without_names
 
 _GRADIENTS = "on_grad_computed"  # an event of skorch's own steps
 _AUTO = StrOptions({"auto"})
@@ -106,43 +106,24 @@ class FitSpec:
     It holds the estimator's parameters by name, checked: numbers, flags and texts are Python's
     own, so that what comes later never meets a numpy scalar that overflows or rounds.  Parameters
     that an estimator does not have keep the defaults here.
-
-    Parameters
-    ----------
-    method : Method
-        The method as an object.
-    module : str, Factory, MLP, CNN or Scattering2D
-        See :func:`skdpfair.networks.network_of`.
-    optimizer : Factory
-        Of a class of torch.optim, or a function that makes one of its optimizers.
-    has_auto_optimizer : bool
-        Whether the optimizer was left at "auto".
-    groups, persons : Groups, Persons
-        Those of ``group_col`` and ``persons``.
-    views : Views or None
-        Those of ``augment``.
-    has_groups, has_weights, has_persons : bool
-        Whether a fit gets groups, sample weights, and the persons of the records.
-    score_share : float
-        Share of mu squared that is set aside for counts of scores, which are released next.
     """
 
     method: Method
     epsilon: float | None
     delta: float | str
     noise_multiplier: float | None
-    groups: Groups
+    groups: Groups  # of group_col
     persons: Persons
-    module: Any
-    optimizer: Factory
-    has_auto_optimizer: bool
+    module: Any  # see `network_of`
+    optimizer: Factory  # of a class of torch.optim, or a function that makes one of its optimizers
+    has_auto_optimizer: bool  # whether it was left at "auto"
     lr: float | str
     batch_size: int | str
     max_epochs: int | str
     max_steps: int | None
     iterate_average: float | str
     max_physical_batch_size: int | str
-    views: Views | None
+    views: Views | None  # of augment
     max_sample_weight: float | None
     warm_start: bool
     accountant: str
@@ -159,19 +140,16 @@ class FitSpec:
     distributed: str | None = None
     y_range: tuple[float, float] | None = None
     loss: str | None = None  # of a regression; None for cross-entropy
-    has_groups: bool = True
+    has_groups: bool = True  # whether the fit gets them; likewise sample weights and persons
     has_weights: bool = False
     has_persons: bool = False
-    score_share: float = 0.0
+    score_share: float = 0.0  # of mu squared, set aside for counts of scores, released next
 
     @classmethod
     def of(cls, estimator: BaseEstimator, **facts: Any) -> Self:
         """Return what a fit of an estimator is to do; ``facts`` are what only the fit knows.
 
-        Raises
-        ------
-        ValueError, TypeError
-            On the first parameter that cannot be used, or that conflicts with others.
+        Parameters that cannot be used, or conflict with others, raise ValueError or TypeError.
         """
         if torch.is_inference_mode_enabled():
             raise ValueError(
@@ -179,12 +157,10 @@ class FitSpec:
                 "Call fit outside of it; predictions may stay inside."
             )
         spec = cls(**_read(estimator.get_params(deep=False)))
-        named = bool(spec.groups.columns), spec.persons.column is not None
-        facts = {"has_groups": True, "has_persons": False} | facts
-        facts["score_share"] = SCORE_SHARES.get(estimator, 0.0)
-        facts["has_groups"] |= named[0]
-        facts["has_persons"] |= named[1]
-        spec = replace(spec, **facts)
+        spec = replace(spec, score_share=SCORE_SHARES.get(estimator, 0.0), **facts)
+        has_groups = spec.has_groups or bool(spec.groups.columns)
+        has_persons = spec.has_persons or spec.persons.column is not None
+        spec = replace(spec, has_groups=has_groups, has_persons=has_persons)
         spec.check(CONFLICTS)
         return spec
 
@@ -305,7 +281,13 @@ CONFLICTS: list[Conflict] = [
         "lr={lr} and the lr={own_lr} of the optimizer are both given. Leave one of them out.",
     ),
     (
-        lambda s: s.lr == "auto" and ("param_groups" in s.optimizer.params or _is_scheduled(s)),
+        lambda s: (
+            s.lr == "auto"
+            and (
+                "param_groups" in s.optimizer.params
+                or any(isinstance(c, LRScheduler) for c in without_names(s.callbacks))
+            )
+        ),
         'lr="auto" sets one constant learning rate in the course of the fit, which a '
         "learning-rate scheduler or param_groups would undo. Give lr= a number.",
     ),
@@ -343,11 +325,6 @@ APART: list[Conflict] = [
         (lambda s: s.score_share, "thresholds, whose counts are those of one process"),
     )
 ]
-
-
-def _is_scheduled(spec: FitSpec) -> bool:
-    named = (c[-1] if isinstance(c, tuple) else c for c in spec.callbacks or ())
-    return any(isinstance(callback, LRScheduler) for callback in named)
 
 
 def _read(params: dict[str, Any]) -> dict[str, Any]:
@@ -412,9 +389,7 @@ def _try_optimizer(optimizer: Factory, lr: dict[str, float]) -> None:
         raise ValueError(f"optimizer={safe_repr(cls)} has no learning rate of its own. Give lr=.")
 
 
-def _class_weight(class_weight: Any) -> dict[Any, float] | None:
-    if class_weight is None:
-        return None
+def _class_weight(class_weight: Any) -> dict[Any, float]:
     if not isinstance(class_weight, Mapping):
         raise InvalidParameterError(
             "class_weight must be a dict of fixed public numbers, such as {0: 1.0, 1: 2.0}, got "
@@ -423,10 +398,7 @@ def _class_weight(class_weight: Any) -> dict[Any, float] | None:
         )
     with error_context("class_weight"):
         class_weight = dict(class_weight)
-    return {
-        label: number("class_weight", weight, low=0, high=LARGE)
-        for label, weight in class_weight.items()
-    }
+    return {k: number("class_weight", v, low=0, high=LARGE) for k, v in class_weight.items()}
 
 
 def _refuse_unseen(callback: Any, public: bool, private: bool) -> None:

@@ -40,38 +40,19 @@ _INIT_LOCK = threading.Lock()  # initial weights pass through torch's global gen
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained net, and what the accounting needs to know of its training.
-
-    Parameters
-    ----------
-    net : PrivateNet
-        With its trained module.
-    plan : Plan
-        As carried out: the group fractions are set.
-    stop : str
-        When the fit stopped, and which steps the ledger counts.
-    is_interrupted : bool
-        Whether it stopped early, and no callback ended it.
-    ledger_fit : str or None
-        Name of the fit in the `PrivacyLedger` that was charged.
-    """
+    """A trained net, and what the accounting needs to know of its training."""
 
     net: PrivateNet
-    plan: Plan
-    stop: str
-    is_interrupted: bool
-    ledger_fit: str | None
+    plan: Plan  # as carried out: the group fractions are set
+    stop: str  # when the fit stopped, and which steps the ledger counts
+    is_interrupted: bool  # whether it stopped early, and no callback ended it
+    ledger_fit: str | None  # name of the fit in the `PrivacyLedger` that was charged
 
 
 def train(run: Run, plan: Plan, table: Table) -> Trained:
     """Train a net as planned, and charge the ledger for it, in the first of the processes.
 
-    Raises
-    ------
-    BudgetExceeded
-        Before the first step, if an open `PrivacyLedger` has no room for the fit.
-    KeyboardInterrupt
-        If the fit was interrupted before its first step, or inside a search.
+    An open `PrivacyLedger` without room for the fit raises BudgetExceeded before the first step.
     """
     spec, n_steps = run.spec, plan.settings.n_steps
     check_inputs(spec.attack, table.x)

@@ -19,34 +19,16 @@ from skdpfair.privacy.statement import UNITS
 
 @dataclass(frozen=True)
 class PreviousFit:
-    """Module, method and report of the fit before this one.
+    """Module, method and report of the fit before this one."""
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-        With its trained weights.
-    method : Method
-        With the bounds that were found.
-    lr : float or None
-        Learning rate; None if it was never settled, or belongs to another method.
-    privacy : PrivacyReport
-        What was spent so far.
-    n_fits, n_steps : int
-        How many fits and steps there were.
-    ledger_fits : tuple of str or None
-        Names of the fits in ledgers, None for one that no ledger recorded.
-    persons : str or None
-        Name of the column of the persons, if one had it.
-    """
-
-    module: nn.Module
-    method: Method
-    lr: float | None
-    privacy: PrivacyReport
+    module: nn.Module  # with its trained weights
+    method: Method  # with the bounds that were set
+    lr: float | None  # None if it was never settled, or belongs to another method
+    privacy: PrivacyReport  # what was spent so far
     n_fits: int
     n_steps: int
-    ledger_fits: tuple[str | None, ...]
-    persons: str | None = None
+    ledger_fits: tuple[str | None, ...]  # names in ledgers; None for a fit that none recorded
+    persons: str | None = None  # name of the column of the persons, if one had it
 
 
 def previous_fit(
@@ -90,9 +72,8 @@ def _check_same_form(
     features: Scattering2D | None,
 ) -> None:
     before = getattr(estimator, "_persons", None)
-    described = [None if f is None else f.described for f in (estimator.features_, features)]
-    same: dict[str, tuple[Any, Any]] = {
-        "features of pictures": (described[0], described[1]),
+    same: dict[str, tuple[Any, ...]] = {
+        "features of pictures": tuple(f and f.described for f in (estimator.features_, features)),
         "unit of the guarantee": (estimator.privacy_.unit, UNITS[table.adjacency]),
         "column of the persons": (before or table.persons, table.persons or before),
         "classes": (getattr(estimator, "classes_", None), table.classes),
