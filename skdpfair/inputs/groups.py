@@ -74,21 +74,11 @@ class Groups(ParameterObject):
 
 @dataclass(frozen=True)
 class GroupCodes:
-    """The groups of the records of a table.
+    """The groups of the records of a table."""
 
-    Parameters
-    ----------
-    code : ndarray of shape (n_samples,), int64
-        Index into ``levels`` of each record; zeros without groups.
-    levels : ndarray or None
-        The groups, tuples for intersections; None without groups.
-    declared : bool
-        Whether the levels were given rather than read off the data.
-    """
-
-    code: np.ndarray
-    levels: np.ndarray | None
-    declared: bool
+    code: np.ndarray  # index into levels of each record, int64; zeros without groups
+    levels: np.ndarray | None  # tuples for intersections; None without groups
+    declared: bool  # whether the levels were given rather than read off the data
 
     @property
     def n_groups(self) -> int:
@@ -117,7 +107,9 @@ def encode(
     if sensitive_features is not None:
         source, columns = "sensitive_features", _columns_of(sensitive_features)
     else:
-        source, columns = "group_col", _columns_in(in_pandas(X), y, groups.columns)
+        source, X = "group_col", in_pandas(X)
+        at, table = iter(positions(X, groups)), X.iloc if hasattr(X, "iloc") else np.asarray(X)
+        columns = [_objects(y if c == TARGET else table[:, next(at)]) for c in as_columns(groups)]
     if len(columns[0]) != len(y):
         raise ValueError(f"sensitive_features has {len(columns[0])} rows, but y has {len(y)}.")
     codes = _coded(columns, levels, source)
@@ -159,13 +151,6 @@ def encode_features(
     assert codes.levels is not None
     occurring, code = np.unique(codes.code, return_inverse=True)
     return GroupCodes(code.astype(np.int64), codes.levels[occurring], False)
-
-
-def _columns_in(X: Any, y: np.ndarray, columns: Any) -> list[np.ndarray]:
-    """Return columns of X, or the labels for "target", as arrays of objects."""
-    at = iter(positions(X, columns))
-    table = X.iloc if hasattr(X, "iloc") else np.asarray(X)
-    return [_objects(y if c == TARGET else table[:, next(at)]) for c in columns]
 
 
 def _objects(column: Any) -> np.ndarray:

@@ -9,14 +9,7 @@ import numpy as np
 class MappedRows:
     """Rows that a function computes from others, each from its own, when they are asked for.
 
-    Parameters
-    ----------
-    rows : array, memory map or tensor of shape (n, ...)
-        The rows that they are computed from.
-    function : callable
-        Maps some rows to an array (n, *shape), float32.
-    shape : tuple of int
-        Shape of one computed row.
+    ``function`` maps some rows of ``rows`` to an array (n, *shape), float32.
     """
 
     dtype = np.dtype(np.float32)

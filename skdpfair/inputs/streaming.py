@@ -15,15 +15,7 @@ BYTES = 255
 
 
 class SparseRows:
-    """Rows of a sparse matrix, made dense a few at a time.
-
-    Parameters
-    ----------
-    matrix : scipy.sparse matrix or array of shape (n, n_features)
-        Real numbers; it stays as it is.
-    device : str or torch.device, default="cpu"
-        Where rows are made dense for torch.
-    """
+    """Rows of a sparse matrix of real numbers, made dense a few at a time, on torch's device."""
 
     dtype, ndim = np.dtype(np.float32), 2
 

@@ -52,49 +52,22 @@ _SCANNED = 2**19  # numbers looked at in one go
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a fit.
+    """The rows of a fit."""
 
-    Parameters
-    ----------
-    x : ndarray, memmap, Tensor or SparseRows of shape (n_samples, ...)
-        Features: float32 in memory; a memory map or a tensor is kept as it is.
-    y : ndarray of shape (n_samples,)
-        Codes into ``classes``, int64; without these, targets in [-1, 1], float32.
-    classes : ndarray of shape (n_classes,) or None
-        Class labels, sorted; None for a regression.
-    groups : GroupCodes
-        Groups of the rows.
-    group_positions : list of int
-        Positions in X of the group columns, which are no features.
-    validation : tuple (x, y) of ndarray, or None
-        Public records, likewise.
-    weight : ndarray of shape (n_samples,), float32, or None
-        Sample weights.
-    most_weight : float or None
-        Their public bound: declared, or the largest.
-    unit : ndarray of shape (n_samples,), int64, or None
-        Number of each record's person, -1 for records that take no part; None if each record is
-        a person.
-    persons : str or None
-        Name of the column of the persons, if it has one.
-    features : str or None
-        What computed the features from each record alone; None if nothing is known.
-    variables : tuple of str
-        Names of the target and of the columns of the groups, "" where there is none.
-    """
-
-    x: Rows
-    y: np.ndarray
-    classes: np.ndarray | None
+    x: Rows  # float32 in memory; a memory map or a tensor is kept as it is
+    y: np.ndarray  # codes into classes, int64; without these, targets in [-1, 1], float32
+    classes: np.ndarray | None  # sorted; None for a regression
     groups: _groups.GroupCodes
-    group_positions: list[int]
-    validation: tuple[np.ndarray, np.ndarray] | None = None
-    weight: np.ndarray | None = None
-    most_weight: float | None = None
+    group_positions: list[int]  # in X, of the group columns, which are no features
+    validation: tuple[np.ndarray, np.ndarray] | None = None  # public records (x, y), likewise
+    weight: np.ndarray | None = None  # float32
+    most_weight: float | None = None  # the public bound of weights: declared, or the largest
+    # number of each record's person, int64, -1 for records that take no part; None if each record
+    # is a person
     unit: np.ndarray | None = None
-    persons: str | None = None
-    features: str | None = None
-    variables: tuple[str, ...] = ("",)
+    persons: str | None = None  # name of the column of the persons, if it has one
+    features: str | None = None  # what computed x from each record alone; None if unknown
+    variables: tuple[str, ...] = ("",)  # names of target and group columns, "" for none
 
     @property
     def n_outputs(self) -> int:
@@ -285,8 +258,8 @@ def _container(X: Any) -> Any:
     refuse_masked("X", X)
     refuse_different_shapes("X", X)
     made_of = type(X).__name__
-    lazy = hasattr(type(X), "collect")
-    remedy = "Convert it by X.collect()." if lazy else "Give a DataFrame of it."
+    is_lazy = hasattr(type(X), "collect")
+    remedy = "Convert it by X.collect()." if is_lazy else "Give a DataFrame of it."
     with error_context_without_data("X", "cannot be read as a table"):
         if not is_streamed(X):
             X = _in_memory(X)
@@ -294,9 +267,8 @@ def _container(X: Any) -> Any:
         twice = X.columns[X.columns.duplicated()].unique()
         raise ValueError(f"X has columns of one name: {safe_repr(list(twice))}. Rename them.")
     if X.ndim < 2:
-        kind = "1D" if X.ndim else "scalar"
         raise ValueError(
-            f"Expected 2D array, got {kind} array instead: X, of type {made_of}, must be of shape "
+            f"Expected 2D array, got 1D array instead: X, of type {made_of}, must be of shape "
             "(n_samples, n_features). Reshape your data by X.reshape(-1, 1) if it has a single "
             "feature, or by X.reshape(1, -1) if it is a single sample."
             if X.ndim
