@@ -146,10 +146,9 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
         """Fit; a reference model gets the initial weights and features of pictures of another."""
         with process_group(getattr(self, "distributed", None)) as processes, ExitStack() as stack:
             # read
-            has_groups, has_weights, has_persons = (column is not None for column in columns)
-            spec = FitSpec.of(
-                self, has_groups=has_groups, has_weights=has_weights, has_persons=has_persons
-            )
+            names = "has_groups", "has_weights", "has_persons"
+            facts = {name: c is not None for name, c in zip(names, columns, strict=True)}
+            spec = FitSpec.of(self, **facts)
             SCORE_SHARES.pop(self, None)  # a later fit of this estimator sets nothing aside
             stack.enter_context(full_precision(used_device(spec.device)))
             # a failed fit leaves this one as it was

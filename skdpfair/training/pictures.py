@@ -32,7 +32,8 @@ def features_of(spec: FitSpec, shape: tuple[int, ...]) -> tuple[FitSpec, Scatter
     Where there are some, the spec that is returned describes the linear head.
     """
     chosen, module = is_auto(spec.module), spec.module
-    changes = {"attack": spec.attack, "augment": spec.views}
+    of_pixels = {"attack": spec.attack, "augment": spec.views}
+    changes = {name: change for name, change in of_pixels.items() if change is not None}
     reason = _unsuited(changes, shape) if chosen else None
     if reason is not None and len(shape) in (2, 3):
         log.info("module='auto': no features of pictures, as %s", reason)
@@ -46,11 +47,10 @@ def features_of(spec: FitSpec, shape: tuple[int, ...]) -> tuple[FitSpec, Scatter
     ):
         return spec, None
     for name, change in changes.items():
-        if change is not None:
-            raise ValueError(
-                f"{name}={safe_repr(change)} changes pixels, but module='scattering' trains on "
-                'features of them. Use module="cnn" or a module of your own.'
-            )
+        raise ValueError(
+            f"{name}={safe_repr(change)} changes pixels, but module='scattering' trains on "
+            'features of them. Use module="cnn" or a module of your own.'
+        )
     if not chosen:
         check_pictures(SCATTERING, shape)
     is_object = isinstance(module, Scattering2D)
@@ -69,9 +69,8 @@ def features_of(spec: FitSpec, shape: tuple[int, ...]) -> tuple[FitSpec, Scatter
 
 def _unsuited(changes: dict[str, Any], shape: tuple[int, ...]) -> str | None:
     """Return why records are no pictures or their pixels change; None if neither holds."""
-    for name, change in changes.items():
-        if change is not None:
-            return f"{name} is given"
+    if changes:
+        return f"{next(iter(changes))} is given"
     try:
         _, *sides = form_of(shape, "auto")
     except ValueError:

@@ -222,9 +222,9 @@ def check_parts(
         "groups": None if table.groups.levels is None else list(table.groups.levels),
         "sample_weight": table.weight is not None,
         "the fits before": None if previous is None else (previous.n_fits, previous.privacy.ledger),
+        "whether random_state is given": spec.random_state is not None,
+        "keep_reference": spec.keep_reference,
     }
-    facts["whether random_state is given"] = spec.random_state is not None
-    facts["keep_reference"] = spec.keep_reference
     processes.check_same(facts)
     # the curator compares keyed digests, and only of parts that may be equal
     counts = processes.all_gather(np.bincount(table.y).tolist())

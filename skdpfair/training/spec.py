@@ -168,7 +168,7 @@ class FitSpec:
         """Raise ValueError on the first conflict that is there."""
         for is_met, message in conflicts:
             if is_met(self):
-                raise ValueError(message.format_map(_Words(self)))
+                raise ValueError(message.format_map(_words(self)))
 
     @property
     def is_private(self) -> bool:
@@ -201,20 +201,16 @@ class FitSpec:
             )
 
 
-class _Words(dict[str, Any]):
-    """The values of a spec in the messages of conflicts."""
-
-    def __init__(self, spec: FitSpec) -> None:
-        values = {f.name: safe_repr(getattr(spec, f.name)) for f in fields(spec)}
-        super().__init__(
-            values,
-            method=safe_repr(spec.method.name),
-            alternative=safe_repr(spec.method.private_alternative),
-            optimizer=safe_repr(spec.optimizer.make),
-            own_lr=safe_repr(spec.optimizer.params.get("lr")),
-            recorder=", ".join(type(r).__name__ for r in spec.recorders),
-            n_views=spec.views.n if spec.views else 1,
-        )
+def _words(spec: FitSpec) -> dict[str, Any]:
+    """Return the values of a spec in the messages of conflicts."""
+    return {f.name: safe_repr(getattr(spec, f.name)) for f in fields(spec)} | {
+        "method": safe_repr(spec.method.name),
+        "alternative": safe_repr(spec.method.private_alternative),
+        "optimizer": safe_repr(spec.optimizer.make),
+        "own_lr": safe_repr(spec.optimizer.params.get("lr")),
+        "recorder": ", ".join(type(r).__name__ for r in spec.recorders),
+        "n_views": spec.views.n if spec.views else 1,
+    }
 
 
 # what cannot be, and what is wrong with it, with the remedy

@@ -222,7 +222,10 @@ def _net(run: Run, plan: Plan, table: Table) -> PrivateNet:
     weight = None
     if class_weight is not None:
         weight = torch.tensor(class_weight, dtype=torch.float32, device=device)
-    classes = CrossEntropy(table.n_outputs, weight)
+    classes, split = CrossEntropy(table.n_outputs, weight), None
+    if table.validation is not None:
+        x, codes = table.validation
+        split = predefined_split(Dataset({"x": x, "group": np.zeros(len(x), np.int64)}, codes))
     return PrivateNet(
         module_factory(settings.module, table.x.shape[1:], table.n_outputs, initial_logits),
         loss=classes if spec.loss is None else REGRESSION[spec.loss](),
@@ -232,16 +235,8 @@ def _net(run: Run, plan: Plan, table: Table) -> PrivateNet:
         lr=plan.lr,
         optimizer=plan.optimizer,
         max_epochs=plan.n_epochs,
-        train_split=_validation(table),
+        train_split=split,
         device=device,
         verbose=0,
         **{f"optimizer__{key}": value for key, value in plan.optimizer_params.items()},
     )
-
-
-def _validation(table: Table) -> Any:
-    if table.validation is None:
-        return None
-    x, codes = table.validation
-    group = np.zeros(len(x), dtype=np.int64)
-    return predefined_split(Dataset({"x": x, "group": group}, codes))
