@@ -33,33 +33,25 @@ _CALL: ContextVar[tuple[str | None, Any, bool]] = ContextVar(
 _LINTERS: list[Linter] = []
 
 
-def address(path: str | os.PathLike[str], data: str, memory: Sequence[Any]) -> str:
-    """Return the value of the variable: a ledger, the name of a data set, and what it has seen."""
-    return json.dumps({"path": str(path), "data": data, "memory": memory})
-
-
 def current() -> dict[str, Any] | None:
-    """Return the parts of the address of the active ledger, if there is one."""
+    """Return path, data and memory of the active ledger, if there is one."""
     described = os.environ.get(VARIABLE)
     return json.loads(described) if described else None
 
 
-def activate(where: str) -> None:
-    """Become a user of the ledger at an address.
+def activate(path: str | os.PathLike[str], data: str, memory: Sequence[Any]) -> None:
+    """Become a user of a ledger, the name of a data set, and what the ledger has seen of its file.
 
-    Raises
-    ------
-    RuntimeError
-        If another ledger is active.
+    RuntimeError is raised if another ledger is active.
     """
     with _LOCK:
-        active, new = current(), json.loads(where)
-        if active and (active["path"], active["data"]) != (new["path"], new["data"]):
+        active = current()
+        if active and (active["path"], active["data"]) != (str(path), data):
             raise RuntimeError(
                 f"The ledger {active['path']!r} is already open with data={active['data']!r}, and "
                 "a fit is charged to only one. Leave its block first."
             )
-        _add_user(VARIABLE, where)
+        _add_user(VARIABLE, json.dumps({"path": str(path), "data": data, "memory": memory}))
 
 
 def deactivate() -> None:

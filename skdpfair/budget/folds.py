@@ -90,11 +90,6 @@ def folds_of(cv: Any, n_splits: int) -> int | None:
     """Return the number of splits in a row whose test folds hold each record exactly once.
 
     None for a splitter of which that is not known; a subclass may split in its own way.
-
-    Examples
-    --------
-    >>> folds_of(5, 5), folds_of(RepeatedKFold(n_splits=4, n_repeats=3), 12), folds_of([], 2)
-    (5, 4, None)
     """
     if cv is None or isinstance(cv, int):
         return n_splits
@@ -104,13 +99,7 @@ def folds_of(cv: Any, n_splits: int) -> int | None:
 
 
 def keeps_persons_together(cv: Any) -> bool:
-    """Return whether a splitter puts all records of a group into one fold.
-
-    Examples
-    --------
-    >>> keeps_persons_together(GroupKFold(3)), keeps_persons_together(KFold(3))
-    (True, False)
-    """
+    """Return whether a splitter puts all records of a group into one fold."""
     return type(cv) in _BY_GROUPS and not _METHODS & vars(cv).keys()
 
 
@@ -119,14 +108,6 @@ def persons_lie_in_groups(search: Any, X: Any, params: Mapping[str, Any]) -> boo
 
     False if the call ``search.fit(X, y, **params)`` does not name both, as ``groups`` and as
     ``units`` or the ``persons`` of the search's classifier.
-
-    Examples
-    --------
-    >>> units = [0, 0, 1]
-    >>> persons_lie_in_groups(None, [], {"groups": ["a", "a", "a"], "model__units": units})
-    True
-    >>> persons_lie_in_groups(None, [], {"groups": ["a", "b", "a"], "units": units})
-    False
     """
     of_classifier = getattr(getattr(search, "estimator", None), "persons", None)
     spaces = [getattr(search, name, {}) for name in ("param_grid", "param_distributions")]
@@ -146,13 +127,7 @@ def persons_lie_in_groups(search: Any, X: Any, params: Mapping[str, Any]) -> boo
 
 
 def takes_as_public(cv: Any) -> str | None:
-    """Return the facts that folds depend on, other than the number of records, or None.
-
-    Examples
-    --------
-    >>> takes_as_public(KFold(3)), takes_as_public(3)
-    (None, 'the labels or groups by which StratifiedKFold makes its folds')
-    """
+    """Return the facts that folds depend on, other than the number of records, or None."""
     kind = StratifiedKFold if cv is None or isinstance(cv, int) else type(cv)
     if kind not in _BY_LABELS:
         return None
@@ -171,16 +146,6 @@ def fits_seen_by_record(fits: Iterable[Line], searches: Mapping[str, Line]) -> l
     lie in one test fold, else she may be in all fits.  Until a fit of every split is in
     the ledger, some record may have missed none.  Where there would be too many combinations,
     further searches count in full.
-
-    Examples
-    --------
-    >>> place = {"search": "s", "round": 0}
-    >>> fits = [{"name": i, "entries": [i], "place": place | {"index": i}} for i in range(3)]
-    >>> searches = {"s": {"splits": 3, "folds": 3}}
-    >>> [[f["name"] for f in view] for view in fits_seen_by_record(fits, searches)]
-    [[1, 2], [0, 2], [0, 1]]
-    >>> [[f["name"] for f in view] for view in fits_seen_by_record(fits[:2], searches)]
-    [[0, 1]]
     """
     always: list[Line] = []
     groups: dict[tuple[str, str, int], list[list[Line]]] = {}

@@ -35,17 +35,6 @@ class Journal:
     is whole; of half a line, the next reader warns and leaves a line that says so.  What this
     object or a copy of it, as in a pickle, has seen of the file must stay as it is: a copy has
     the ``memory`` of its original.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> journal = Journal(tempfile.mkdtemp() + "/lines.jsonl")
-    >>> journal.begin({"first": 0})
-    [{'first': 0}]
-    >>> with journal.locked() as lines:
-    ...     journal.append({"a": 1})
-    >>> journal.read()
-    [{'first': 0}, {'a': 1}]
     """
 
     def __init__(self, path: str | os.PathLike[str], memory: Sequence[Any] | None = None) -> None:

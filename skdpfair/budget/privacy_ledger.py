@@ -119,13 +119,9 @@ class PrivacyLedger:
                 )
         if delta is not None:
             number("delta", delta, high=1, **positive)
-        if not isinstance(data, str) or not data:
-            raise TypeError(
-                f"data must be the name of a data set, a string, got {safe_repr(data)}."
-            )
         if accountant is not None:
             one_of("accountant", accountant, ACCOUNTANTS)
-        self.data = data
+        self.data = _name(data)
         self.progress = progress
         self._journal = path if isinstance(path, Journal) else Journal(path)
         self._open: defaultdict[uuid.UUID, set[int]] = defaultdict(set)
@@ -171,15 +167,11 @@ class PrivacyLedger:
         return self.__dict__ | {"_open": defaultdict(set), "_refused": {}}  # of this process
 
     def __enter__(self) -> Self:
-        active_ledger.activate(self._address)
+        active_ledger.activate(self.path, self.data, self._journal.memory)
         return self
 
     def __exit__(self, *exc: object) -> None:
         active_ledger.deactivate()
-
-    @property
-    def _address(self) -> str:
-        return active_ledger.address(self.path, self.data, self._journal.memory)
 
     def fit(self, estimator: Any, X: Any, y: Any = None, **params: Any) -> Any:
         """Check an estimator, and fit it with its private fits charged to this ledger.
@@ -229,6 +221,10 @@ class PrivacyLedger:
         finally:
             estimator.set_callbacks(*callbacks)
 
+    def _append(self, line: Line) -> None:
+        with self._journal.locked():
+            self._journal.append(line)
+
     def _check_around(self, name: str, estimator: Any) -> None:
         """Enter what an estimator learns outside this ledger, and whether it is outermost."""
         line: Line = {
@@ -238,42 +234,25 @@ class PrivacyLedger:
         }
         line |= active_ledger.findings_of(estimator)
         if line["outermost"] or line["reasons"]:
-            with self._journal.locked():
-                self._journal.append(line)
+            self._append(line)
 
     def setup(self, estimator: Any, context: Any) -> None:
-        """Activate this ledger for a fit of which it is a scikit-learn callback.
-
-        Parameters
-        ----------
-        estimator : estimator
-            The estimator that is fitted.
-        context : sklearn.callback.CallbackContext
-            Context of its fit.
-        """
-        self._enter(context)
+        """Activate this ledger for a fit of which it is a callback of scikit-learn's."""
+        self._activate_for(context)
         self._check_around(str(context.root_uuid), estimator)
         self._refused[context.root_uuid] = len(self._refusals(context))
         if self.progress:
             LedgerFollower.begin(context.root_uuid, self.path, self._so_far)
 
     def teardown(self, estimator: Any, context: Any) -> None:
-        """Undo `setup`.
+        """Undo `setup`, and raise BudgetExceeded if a fit was refused.
 
-        Parameters
-        ----------
-        estimator, context
-            As in `setup`.
-
-        Raises
-        ------
-        BudgetExceeded
-            If a fit was refused, which a search would treat as a failed score.
+        A search would treat the refusal as a failed score.
         """
         try:
             LedgerFollower.end(context.root_uuid)
         finally:
-            self._leave(context.root_uuid, set(self._open[context.root_uuid]))
+            self._deactivate_for(context.root_uuid, set(self._open[context.root_uuid]))
         before = self._refused.pop(context.root_uuid, None)
         new = [] if before is None else self._refusals(context)[before:]
         if new:
@@ -281,49 +260,38 @@ class PrivacyLedger:
             raise BudgetExceeded(f"{new[0]}{more}")
 
     def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
-        """Activate this ledger for a task, and record how a search splits the records.
-
-        Parameters
-        ----------
-        estimator, context
-            As in `setup`, for the task.
-        """
-        self._enter(context)
+        """Activate this ledger for a task, and record how a search splits the records."""
+        self._activate_for(context)
         if context.task_name == "search" and hasattr(estimator, "n_splits_"):
             splits, cv = estimator.n_splits_, estimator.cv
-            known = _is_of_scikit_learn(estimator)
+            # whose folds are those of its cv
+            known = type(estimator).__module__.startswith("sklearn.model_selection.")
             together = known and keeps_persons_together(cv)
-            line = {
-                "search": search_position(context)["path"],
-                "splits": splits,
-                "data": self.data,
-                "folds": folds_of(cv, splits) if known else None,
-                "persons_together": together and active_ledger.are_in_groups(estimator),
-                "public": takes_as_public(cv) if known else None,
-            }
-            with self._journal.locked():
-                self._journal.append(line)
+            self._append(
+                {
+                    "search": search_position(context)["path"],
+                    "splits": splits,
+                    "data": self.data,
+                    "folds": folds_of(cv, splits) if known else None,
+                    "persons_together": together and active_ledger.are_in_groups(estimator),
+                    "public": takes_as_public(cv) if known else None,
+                }
+            )
 
     def on_fit_task_end(self, estimator: Any, context: Any) -> None:
-        """Deactivate this ledger after a task.
+        """Deactivate this ledger after a task."""
+        self._deactivate_for(context.root_uuid, {id(context)})
 
-        Parameters
-        ----------
-        estimator, context
-            As in `setup`, for the task.
-        """
-        self._leave(context.root_uuid, {id(context)})
-
-    def _enter(self, context: Any) -> None:
+    def _activate_for(self, context: Any) -> None:
         tasks = self._open[context.root_uuid]
         if id(context) not in tasks:
-            active_ledger.activate(self._address)
+            self.__enter__()
             tasks.add(id(context))
 
-    def _leave(self, root: uuid.UUID, left: set[int]) -> None:
-        """Deactivate the ledger once for each task that is ``left`` and had activated it."""
+    def _deactivate_for(self, root: uuid.UUID, ended: set[int]) -> None:
+        """Deactivate the ledger once for each task that ``ended`` and had activated it."""
         tasks = self._open[root]
-        for task in tasks & left:
+        for task in tasks & ended:
             tasks.remove(task)
             active_ledger.deactivate()
         if not tasks:
@@ -337,52 +305,26 @@ class PrivacyLedger:
     def epsilon(self, delta: float | None = None, data: str | None = None) -> float:
         """Return the epsilon of all private fits on a data set.
 
-        Parameters
-        ----------
-        delta : float in (0, 1) or None, default=None
-            None is the delta of the ledger.
-        data : str or None, default=None
-            Name of the data set; None is that of the ledger.
-
-        Returns
-        -------
-        float
-            Epsilon >= 0 of the fits alone; :meth:`report` includes the estimators around them.
-            Infinite if a fit was not private.
+        It is that of the fits alone, and infinite if one was not private; :meth:`report` includes
+        the estimators around them.  None stands for ``delta`` and ``data`` of the ledger.
         """
-        if data is not None and not isinstance(data, str):
-            raise TypeError(
-                f"data must be the name of a data set, a string, got {safe_repr(data)}."
-            )
         return self._history(data).cost(self._delta(delta), self.accountant)
 
     def report(self, delta: float | None = None, data: str | None = None) -> Spending:
-        """Return the cost of the private fits, and the total cost with reasons.
+        """Return the cost of the private fits on a data set, and the total cost with reasons.
 
-        Parameters
-        ----------
-        delta : float in (0, 1) or None, default=None
-            None is the delta of the ledger.
-        data : str or None, default=None
-            Name of the data set; None is that of the ledger.
-
-        Returns
-        -------
-        Spending
-            Its ``epsilon_total`` is infinite if no epsilon covers a step that learns, or if a fit
-            was not part of a call of :meth:`fit`; ``known`` distinguishes the two cases.
+        Its ``epsilon_total`` is infinite if no epsilon covers a step that learns, or if a fit was
+        not part of a call of :meth:`fit`; ``known`` distinguishes the two cases.  None stands for
+        ``delta`` and ``data`` of the ledger.
         """
         return self._history(data).spending(self._delta(delta), self.accountant)
 
     def frame(self) -> pd.DataFrame:
-        """Return the fits on all data sets as a table.
+        """Return the fits on all data sets as a table with one row per fit.
 
-        Returns
-        -------
-        pandas.DataFrame
-            One row per fit.  ``state`` is "planned" for a fit that runs or was killed, ``epsilon``
-            is the epsilon of the fit alone, and ``around`` names other steps around it that learn:
-            "nothing", names, or "unknown".
+        ``state`` is "planned" for a fit that runs or was killed, ``epsilon`` is that of the fit
+        alone, and ``around`` names other steps around it that learn: "nothing", names, or
+        "unknown".
         """
         return History.of(self._journal.read()).frame(self.delta, self.accountant)
 
@@ -396,20 +338,12 @@ class PrivacyLedger:
         return delta
 
     def _history(self, data: str | None = None) -> History:
-        return History.of(self._journal.read(), data or self.data)
+        return History.of(self._journal.read(), self.data if data is None else _name(data))
 
     def check(self, fits: Iterable[Line]) -> None:
         """Raise BudgetExceeded if fits together would exceed the budget; record none of them.
 
-        Parameters
-        ----------
-        fits : iterable of dict
-            See :func:`skdpfair.budget.charging.entry_of`.
-
-        Raises
-        ------
-        BudgetExceeded
-            If their cost, added to that of the fits so far, exceeds the budget.
+        Each is as :func:`skdpfair.budget.charging.entry_of` returns it.
         """
         planned = []
         for fit in fits if self.budget is not None else ():
@@ -422,15 +356,8 @@ class PrivacyLedger:
     def n_unrecorded(self, calls: Iterable[str | None]) -> int:
         """Return how many calls or fits are not in this ledger, on its data set.
 
-        Parameters
-        ----------
-        calls : iterable of str or None
-            Names of calls, see `skdpfair.budget.active_ledger.call_of`, or of fits, see
-            `skdpfair.budget.charging.charged`; None is in no ledger.
-
-        Returns
-        -------
-        int
+        They are names that `active_ledger.call_of` or `charging.charged` gave; None is in no
+        ledger.
         """
         fits = self._history().fits
         recorded = {fit.get(name) for fit in fits for name in ("fit", "around")} - {None}
@@ -461,8 +388,7 @@ class PrivacyLedger:
 
     def _end(self, name: str, entries: list[Line]) -> None:
         """Record the actual releases of a fit."""
-        with self._journal.locked():
-            self._journal.append({"fit": name, "state": "done", "entries": entries})
+        self._append({"fit": name, "state": "done", "entries": entries})
 
     def _check(self, history: History, fits: Sequence[Line]) -> None:
         assert self.budget is not None and self.delta is not None  # which a budget has
@@ -491,17 +417,17 @@ class PrivacyLedger:
     def _so_far(self) -> tuple[int, float | None]:
         """Return the number of finished fits, and a fast bound on the cost of all, if known."""
         history = self._history()
-        spent: float | None = None
-        if not all(fit["private"] for fit in history.fits):
-            spent = math.inf
-        elif self.delta:
-            spent = history.cost(self.delta, "rdp")
+        spent: float | None = math.inf
+        if all(fit["private"] for fit in history.fits):
+            spent = history.cost(self.delta, "rdp") if self.delta else None
         return sum(fit["state"] == "done" for fit in history.fits), spent
 
 
-def _is_of_scikit_learn(search: Any) -> bool:
-    """Return whether a search is one whose folds are those of its ``cv``."""
-    return type(search).__module__.startswith("sklearn.model_selection.")
+def _name(data: Any) -> str:
+    """Return the name of a data set, or refuse it."""
+    if not isinstance(data, str) or not data:
+        raise TypeError(f"data must be the name of a data set, a string, got {safe_repr(data)}.")
+    return data
 
 
 def _refuse_other_unit(fit: Line, before: Sequence[Line]) -> None:

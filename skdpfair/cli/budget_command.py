@@ -9,8 +9,10 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from skdpfair.cli._input import Positive, Screen, Unusable, echo, in_options, wrapped
-from skdpfair.privacy import ACCOUNTANTS, Release, calibrated, gdp_parameter, max_steps
+from skdpfair.privacy import Release, calibrated, gdp_parameter
 from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.privacy.accounting import ACCOUNTANTS
+from skdpfair.privacy.calibration import max_steps
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.releases import MAX_RECORDS
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, rounded_up

@@ -25,7 +25,6 @@ from skdpfair.metrics._measures import (
     leading_measures,
     values_by_group,
 )
-from skdpfair.privacy import ADJACENCY_IN_WORDS
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.one_time_noise import (
     below_of,
@@ -35,7 +34,7 @@ from skdpfair.privacy.one_time_noise import (
     generator_of,
     integer_counts,
 )
-from skdpfair.privacy.statement import UNITS, rounded_up
+from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, UNITS, rounded_up
 
 _SMALLEST = 1e-6
 _NOT_ACCOUNTED = (

@@ -28,8 +28,9 @@ from skdpfair.estimator import DPFairClassifier, classifier_of
 from skdpfair.inputs.persons import Persons
 from skdpfair.preprocessing import DPQuantileScaler, check_pipeline
 from skdpfair.preprocessing._linter import reasons_of
-from skdpfair.privacy import ACCOUNTANTS, Release
+from skdpfair.privacy import Release
 from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.privacy.accounting import ACCOUNTANTS
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.training import plan as _planning
 from skdpfair.training.callbacks import recorders

@@ -110,25 +110,12 @@ def epsilon_of_runs(runs: tuple[Run, ...], delta: float, accountant: str) -> flo
 
 
 def rounding(runs: tuple[Run, ...]) -> float:
-    """Return a bound on the error that float64 makes in the delta of a composition.
-
-    Examples
-    --------
-    >>> print(f"{rounding((Run(0.01, 1.0, 1000),)):.2g}")
-    1e-12
-    """
+    """Return a bound on the error that float64 makes in the delta of a composition."""
     return _ROUNDING + _STEP_ROUNDING * sum(run.steps for run in runs)
 
 
 def effective_accountant(accountant: str, delta: float, runs: tuple[Run, ...]) -> str:
-    """Return the accountant, or "rdp" where rounding would be a tenth of delta or more.
-
-    Examples
-    --------
-    >>> runs = (Run(0.01, 1.0, 1000),)
-    >>> effective_accountant("pld", 1e-9, runs), effective_accountant("pld", 1e-12, runs)
-    ('pld', 'rdp')
-    """
+    """Return the accountant, or "rdp" where rounding would be a tenth of delta or more."""
     return accountant if delta > 10 * rounding(runs) else "rdp"
 
 
@@ -152,13 +139,7 @@ def until_settled(runs: tuple[Run, ...], bound_at: Callable[[int], float]) -> li
 
 @lru_cache(maxsize=4096)
 def pld_epsilon(runs: tuple[Run, ...], delta: float, level: int) -> float:
-    """Return the pessimistic epsilon of ``runs`` at one discretisation interval.
-
-    Examples
-    --------
-    >>> print(f"{pld_epsilon((Run(1.0, 10.0, 50),), 1e-5, level=0):.2f}")
-    2.94
-    """
+    """Return the pessimistic epsilon of ``runs`` at one discretisation interval."""
     with np.errstate(all="ignore"):
         composed = _composed_distribution(runs, level)
         return float(composed.get_epsilon_for_delta(delta - rounding(runs)))
@@ -207,11 +188,6 @@ def delta_curve(runs: tuple[Run, ...], epsilons: np.ndarray, level: int = 0) -> 
     """Return upper bounds on the delta of a composition at each epsilon, in either direction.
 
     Epsilons are in ascending order; beyond about 700, where float64 overflows, the bound is 1.
-
-    Examples
-    --------
-    >>> delta_curve((Run(1.0, 1.0, 1),), np.array([0.0, 1.0, 4.0])).round(4)
-    array([0.3829, 0.1269, 0.    ])
     """
     with np.errstate(all="ignore"):
         deltas = _composed_distribution(runs, level).get_delta_for_epsilon(epsilons)
@@ -226,11 +202,6 @@ def interval(runs: tuple[Run, ...], level: int) -> float:
     where the losses of a step would all fall into one interval.  No level has more than
     30,000 points (fewer beyond 100,000 steps), which is about a second's work and errs on the
     safe side.
-
-    Examples
-    --------
-    >>> interval((Run(0.01, 2.0, 100),), level=0)
-    0.001
     """
     widest = max(_loss_range(run) for run in runs)
     first = min(max(_FIRST_INTERVAL, widest / _FIRST_POINTS), widest / _MIN_POINTS)
@@ -256,13 +227,7 @@ def _loss_range(run: Run) -> float:
 
 
 def joint_mu(runs: tuple[Run, ...]) -> float:
-    """Return the Gaussian parameter of a composition by the central limit theorem.
-
-    Examples
-    --------
-    >>> joint_mu((Run(1.0, 2.0, 9), Run(1.0, 0.5, 1)))
-    2.5
-    """
+    """Return the Gaussian parameter of a composition by the central limit theorem."""
     return math.hypot(*(clt_parameter(*run) for run in runs))
 
 
@@ -317,12 +282,6 @@ def total_variation(
     Notes
     -----
     The discretisation is pessimistic and refined as in `skdpfair.privacy.epsilon`.
-
-    Examples
-    --------
-    >>> adult = Release("gradient sum", 1 / 92, (1.0,), steps=1840)
-    >>> print(f"{total_variation([adult]):.3f}, {total_variation([adult], 'replace_one'):.3f}")
-    0.235, 0.381
     """
     one_of("adjacency", adjacency, RELATIONS)
     runs = merged(releases, records_per_person)
@@ -336,28 +295,6 @@ def total_variation(
     return _total_variation(runs, RELATIONS[adjacency]) if runs else 0.0
 
 
-def tv_from_epsilon(epsilon: float, delta: float) -> float:
-    """Return the bound on total variation that follows from epsilon and delta alone.
-
-    The bound is (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), Proposition 2.6 of [kulynych2022]_,
-    for the adjacency of epsilon. `total_variation` is far tighter if the releases are known.
-
-    References
-    ----------
-    .. [kulynych2022] B. Kulynych et al., "What You See is What You Get: Principled Deep Learning
-       via Distributional Generalization", NeurIPS 2022.
-
-    Examples
-    --------
-    >>> print(f"{tv_from_epsilon(3.104, 1e-6):.3f}")
-    0.914
-    """
-    epsilon = number("epsilon", epsilon, low=0)
-    delta = number("delta", delta, low=0, high=1)
-    # tanh(e/2) = (e^e - 1) / (e^e + 1), without the overflow
-    return math.tanh(epsilon / 2) + 2 * delta * math.exp(-epsilon) / (1 + math.exp(-epsilon))
-
-
 @lru_cache(maxsize=1024)
 def _total_variation(runs: tuple[Run, ...], relation: dpa.NeighboringRelation) -> float:
     def delta_at_zero(level: int) -> float:
@@ -365,3 +302,15 @@ def _total_variation(runs: tuple[Run, ...], relation: dpa.NeighboringRelation) -
             return float(_composed_distribution(runs, level, relation).get_delta_for_epsilon(0.0))
 
     return float(np.clip(min(until_settled(runs, delta_at_zero)), 0.0, 1.0))
+
+
+def tv_from_epsilon(epsilon: float, delta: float) -> float:
+    """Return the bound on total variation that follows from epsilon and delta alone.
+
+    The bound is (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), Proposition 2.6 of Kulynych et al.
+    (2022), for the adjacency of epsilon.  `total_variation` is far tighter for known releases.
+    """
+    epsilon = number("epsilon", epsilon, low=0)
+    delta = number("delta", delta, low=0, high=1)
+    # tanh(e/2) = (e^e - 1) / (e^e + 1), without the overflow
+    return math.tanh(epsilon / 2) + 2 * delta * math.exp(-epsilon) / (1 + math.exp(-epsilon))

@@ -300,13 +300,6 @@ def max_steps(
         If a single step exceeds the budget.
     ValueError
         If the budget allows more than ten million steps.
-
-    Examples
-    --------
-    >>> step = Release("gradient sum", 0.01, (1.0,))
-    >>> steps = max_steps(step, 1.0, 1e-5)
-    >>> [epsilon_of([replace(step, steps=n)], 1e-5) <= 1.0 for n in (steps, steps + 1)]
-    [True, False]
     """
     epsilon = number("epsilon", epsilon, low=0, low_open=True)
 

@@ -85,11 +85,6 @@ def clt_parameter(
 
     Exact for ``sample_rate`` 1; else 1 to 14 % below the truth, and far below it at low noise:
     a scale to search on, never a guarantee.
-
-    Examples
-    --------
-    >>> print(f"{clt_parameter(1.0, 10.0, 25):.2f} {clt_parameter(0.1, 10.0, 25):.3f}")
-    0.50 0.050
     """
     plain = records * math.sqrt(steps) / noise_multiplier
     if sample_rate == 1 or noise_multiplier**-2 > 700:
@@ -99,13 +94,7 @@ def clt_parameter(
 
 
 def clt_noise_multiplier(sample_rate: float, mu: float, steps: int, records: int = 1) -> float:
-    """Return the noise multiplier at which :func:`clt_parameter` is ``mu``.
-
-    Examples
-    --------
-    >>> print(f"{clt_noise_multiplier(0.1, 0.05, 25):.1f}")
-    10.0
-    """
+    """Return the noise multiplier at which :func:`clt_parameter` is ``mu``."""
     plain = records * math.sqrt(steps) / mu
     if sample_rate == 1:
         return plain
@@ -123,13 +112,7 @@ def _excess(mu: float, epsilon: float, delta: float) -> float:
 
 
 def auto_delta(n_samples: int) -> float:
-    """Return the largest power of ten that is at most 1 / (10 n).
-
-    Examples
-    --------
-    >>> auto_delta(1000), auto_delta(32561)
-    (0.0001, 1e-06)
-    """
+    """Return the largest power of ten that is at most 1 / (10 n)."""
     return 10.0 ** -math.ceil(math.log10(10 * n_samples) - 1e-12)
 
 
@@ -137,11 +120,6 @@ def delta_for(delta: float | str, n_samples: int, *, low: float = MIN_DELTA) -> 
     """Return the delta for ``n_samples`` records, of at least ``low``; "auto" is `auto_delta`.
 
     One of 1/n or above is refused: it would allow releasing one random record in full.
-
-    Examples
-    --------
-    >>> delta_for("auto", 1000), delta_for(1e-7, 1000)
-    (0.0001, 1e-07)
     """
     if is_auto(delta):
         return auto_delta(n_samples)

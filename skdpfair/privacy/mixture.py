@@ -21,12 +21,6 @@ class Mixture:
         With s the noise multiplier, Q is N(0, s^2), and P is N(J, s^2) for a J that is
     Binomial(records, sample_rate): the number of her records in the step.  The log likelihood
     ratio of P to Q grows with x, so that half lines attain delta at every epsilon.
-
-    Examples
-    --------
-    >>> removed, added = Mixture(0.01, 1.0, records=2).deltas(np.array([0.01]))
-    >>> print(f"{removed[0]:.4f} {added[0]:.4f}")
-    0.0053 0.0152
     """
 
     def __init__(self, sample_rate: float, noise_multiplier: float, records: int) -> None:
@@ -86,14 +80,7 @@ class Mixture:
 
 @lru_cache(maxsize=1024)
 def loss_bounds(sample_rate: float, noise_multiplier: float, records: int) -> tuple[float, float]:
-    """Return the least and the largest privacy loss of a step, but for a negligible mass.
-
-    Examples
-    --------
-    >>> low, high = loss_bounds(0.01, 1.0, 2)
-    >>> print(f"{low:.2f} {high:.2f}")
-    -0.02 10.18
-    """
+    """Return the least and the largest privacy loss of a step, but for a negligible mass."""
     return Mixture(sample_rate, noise_multiplier, records).bounds
 
 
@@ -104,12 +91,6 @@ def mixture_distribution(
 
     The library's ``from_mixture_gaussian_mechanism`` takes a second, a hundred times as long, and
     finds thresholds to 1e-6 only, which understates delta by up to 1e-12.
-
-    Examples
-    --------
-    >>> step = mixture_distribution(0.01, 1.0, records=2, width=1e-3)
-    >>> print(f"{step.get_delta_for_epsilon(0.01):.4f}")
-    0.0053
     """
     low, high = loss_bounds(sample_rate, noise_multiplier, records)
     first, last = int(np.floor(low / width)), int(np.ceil(high / width))

@@ -24,12 +24,6 @@ def generator_of(
     A seed is mixed with a digest of the counted ``data`` and of ``settings``, told apart by their
     repr: releases of other records must not share their noise, which would cancel in the
     difference.  ``stacklevel`` is that of the warning.
-
-    Examples
-    --------
-    >>> one, two = (generator_of(None, np.zeros(3), "") for _ in range(2))
-    >>> bool(one.random() == two.random())
-    False
     """
     if random_state is None:
         return np.random.default_rng()
@@ -56,11 +50,6 @@ def noisy_counts(
     """Return the number of records per code (0..n_codes-1) plus Gaussian noise.
 
     The L2 sensitivity is 1; the noise has the standard deviation ``noise_multiplier``.
-
-    Examples
-    --------
-    >>> noisy_counts(np.array([0, 2, 2]), 3, 0.0, np.random.default_rng(0))
-    array([1., 0., 2.])
     """
     counts = np.bincount(codes, minlength=n_codes).astype(np.float64)
     return noisy(counts, 1.0, noise_multiplier, generator, kind)
@@ -78,11 +67,6 @@ def noisy(
     ``sensitivity`` is how far one record can move ``values``, in the L2 norm of all numbers
     together; the noise has ``noise_multiplier`` times this as its standard deviation.  The kind
     "gaussian_sum" takes half the sum of four Gaussians for each number.
-
-    Examples
-    --------
-    >>> noisy(np.array([[1.0, 2.0]]), 3.0, 0.0, np.random.default_rng(0))
-    array([[1., 2.]])
     """
     noise: np.ndarray
     if kind == "gaussian_sum":
@@ -96,11 +80,6 @@ def integer_counts(codes: np.ndarray, n_codes: int, draw: Callable[[], int]) -> 
     """Return the number of records per code plus integer noise; L1 and L2 sensitivity 1.
 
     ``draw`` returns the noise of one count: :func:`discrete_laplace` or :func:`discrete_gaussian`.
-
-    Examples
-    --------
-    >>> integer_counts(np.array([0, 2, 2]), 3, lambda: 0)
-    array([1., 0., 2.])
     """
     counts = np.bincount(codes, minlength=n_codes)
     return np.array([int(count) + draw() for count in counts], dtype=np.float64)
@@ -126,12 +105,6 @@ def discrete_laplace(epsilon: Fraction, below: Callable[[int], int]) -> int:
     ----------
     .. [canonne2020] C. Canonne, G. Kamath, T. Steinke, "The Discrete Gaussian for Differential
        Privacy", NeurIPS 2020.
-
-    Examples
-    --------
-    >>> draws = [discrete_laplace(Fraction(1), secrets.randbelow) for _ in range(1000)]
-    >>> -1 < sum(draws) / 1000 < 1
-    True
     """
     s, t = epsilon.as_integer_ratio()
     while True:
@@ -150,12 +123,6 @@ def discrete_gaussian(sigma: Fraction, below: Callable[[int], int]) -> int:
     """Draw an integer k with a probability proportional to exp(-k^2 / (2 sigma^2)), exactly.
 
     Algorithm 3 of [canonne2020]_; parameters and reference as in :func:`discrete_laplace`.
-
-    Examples
-    --------
-    >>> draws = [discrete_gaussian(Fraction(3), secrets.randbelow) for _ in range(1000)]
-    >>> -1 < sum(draws) / 1000 < 1
-    True
     """
     t = math.floor(sigma) + 1
     while True:
@@ -181,11 +148,6 @@ def discrete_gaussian_noise(epsilon: float, delta: float) -> float:
 
     Its delta is a sum over the integers, Theorem 7 of [canonne2020]_, which may exceed that of
     the continuous Gaussian of the same sigma.
-
-    Examples
-    --------
-    >>> print(f"{discrete_gaussian_noise(1.0, 1e-5):.2f}")
-    3.74
     """
     (count,) = calibrated([Release("count", 1.0, (1.0,))], epsilon, delta)
     sigma = count.joint_noise_multiplier

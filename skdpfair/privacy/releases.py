@@ -84,11 +84,6 @@ def joint_noise(noise_multipliers: tuple[float, ...]) -> float:
 
     Seen on the sample they are 1/s-GDP each, and compose to ``sqrt(sum s**-2)``-GDP; sampling
     amplifies that once.
-
-    Examples
-    --------
-    >>> round(joint_noise((1.0, 10.0)), 4), joint_noise((0.0, 5.0))
-    (0.995, 0.0)
     """
     least = min(noise_multipliers)
     if least == 0 or math.isinf(least):
@@ -115,11 +110,6 @@ def merged(releases: Iterable[Release], records_per_person: int = 1) -> tuple[Ru
     """Return releases as accountants read them: sorted, equal steps in one run.
 
     What releases nothing (no steps, infinite noise) is left out.
-
-    Examples
-    --------
-    >>> merged([Release("a", 0.1, (1.0,), 2), Release("b", 0.5, (2.0,), 0)])
-    (Run(sample_rate=0.1, noise_multiplier=1.0, steps=2, records=1),)
     """
     # one run whatever their order, which is faster and hits the caches
     total: Counter[tuple[float, float]] = Counter()
@@ -138,11 +128,6 @@ def in_40_bits(noise: float) -> float:
     """Return a noise multiplier as accountants read it: not above, and at most 1e-12 below.
 
     The joint noise of calibrated releases, which rounding moves, is then the one that was priced.
-
-    Examples
-    --------
-    >>> in_40_bits(1.0), in_40_bits(1.0 + 1e-14)
-    (1.0, 1.0)
     """
     mantissa, exponent = math.frexp(min(noise, _MAX_NOISE))
     return math.ldexp(math.floor(mantissa * 2**40), exponent - 40)

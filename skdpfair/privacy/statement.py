@@ -117,13 +117,7 @@ def are_names(columns: Iterable[str | None]) -> bool:
 
 
 def in_unit(texts: Iterable[str], unit: str) -> tuple[str, ...]:
-    """Return texts on records in the words for ``unit``, without those that do not apply.
-
-    Examples
-    --------
-    >>> in_unit((OTHER_FITS, "bounds"), "person")
-    ('other fits on the same persons: their cost comes in addition', 'bounds')
-    """
+    """Return texts on records in the words for ``unit``, without those that do not apply."""
     return tuple(filter(None, (_OF_PERSONS.get(t, t) if unit == "person" else t for t in texts)))
 
 
@@ -141,13 +135,7 @@ def rounded_up(value: float | Decimal, digits: int = 4) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a bound on a share in per cent, rounded up.
-
-    Examples
-    --------
-    >>> percent(0.04446), percent(0.99999), percent(0.0738)
-    ('4.45', '100', '7.38')
-    """
+    """Return a bound on a share in per cent, rounded up."""
     hundredfold = Decimal(repr(float(share))).scaleb(2)  # 100 * 0.0738 is above 7.38
     return rounded_up(min(hundredfold, Decimal(100)), 3)
 
@@ -158,10 +146,8 @@ class PrivacyReport:
 
     Parameters
     ----------
-    method : str
-        Name of the method that ran.
-    what : str, default="fitted weights"
-        The object of the guarantee, in the plural.
+    method, what : str
+        Name of the method that ran, and the object of the guarantee, in the plural.
     epsilon, delta : float
         Epsilon spent, infinite if the fit is not private, and the probability mass of the privacy
         loss beyond it.
@@ -169,12 +155,11 @@ class PrivacyReport:
         Accountant that computed epsilon, and the relation between neighbouring data sets.
     noise_multiplier : float
         Noise of the gradient sum divided by its sensitivity; 0 for none.
-    sample_rate : float
-        Largest Poisson sampling rate of a record, or of a person, see ``unit``.
+    sample_rate, expected_batch_size : float
+        Largest Poisson sampling rate of a record, or of a person, see ``unit``; and the public
+        denominator of all sums.
     steps : int
         Number of steps on the data, including warm-up and empty batches.
-    expected_batch_size : float
-        The public denominator of all sums.
     max_grad_norm : float or None
         Sensitivity of the gradient sum in the steps that were taken: the clipping bound, unless a
         group has a larger weight.  None if it changed with released values or does not exist.
@@ -187,8 +172,7 @@ class PrivacyReport:
     records_per_person : int or None
         Declared number of records that a person has at most; None if not declared.
     is_private, seeded : bool
-        Whether epsilon is finite, and whether knowledge of a seed allows the noise to be
-        reproduced.
+        Whether epsilon is finite, and whether a seed allows the noise to be reproduced.
     holds : tuple of str
         Parts of the fitted object that are not private: diagnostics, the reference model.
     stop, proof, features : str or None
@@ -259,25 +243,11 @@ class PrivacyReport:
         return self.is_private and not self.holds
 
     def epsilon_for(self, n_records: int) -> float:
-        """Return the epsilon of a person with ``n_records`` records, at the report's delta.
+        """Return the epsilon of a person with ``n_records`` records, from 1 to 1000, at ``delta``.
 
         Neighbouring data sets then differ in all records of one person, each of which is replaced
-        by a null record.
-
-        Parameters
-        ----------
-        n_records : int
-            From 1 to 1000.
-
-        Returns
-        -------
-        float
-            ``epsilon`` if ``n_records`` is 1, or if the fit sampled and clipped persons.
-
-        Raises
-        ------
-        ValueError
-            If the report has no ledger, as that of a private search.
+        by a null record.  It is ``epsilon`` if the fit sampled and clipped persons.  For more than
+        one record, a report without a ledger, as that of a private search, raises a ValueError.
         """
         n_records = integer("n_records", n_records, high=MAX_RECORDS)
         if n_records == 1 or not self.is_private or self.unit == "person":
@@ -322,41 +292,16 @@ class PrivacyReport:
         return self._trade_off().mu_from
 
     def false_negative_rate(self, false_alarm_rate: ArrayLike, n_records: int = 1) -> np.ndarray:
-        """Return a lower bound on the share of members that an attacker misses.
+        """Return a lower bound on the share of members missed at each rate of false alarms.
 
-        As a function of the false-alarm rate, it is the trade-off function of the fit.  It is
-        computed from the ledger, and from the Renyi curve of the selection in the report of a
-        private search.
-
-        Parameters
-        ----------
-        false_alarm_rate : array-like
-            In [0, 1]: share of the records that did not take part, but are said to.
-        n_records : int, default=1
-            As in `epsilon_for`.
-
-        Returns
-        -------
-        ndarray
-            In [0, 1], of the same shape.
+        As a function of that rate, the share of records that did not take part but are said to, it
+        is the trade-off function of the fit, computed from the ledger, and from the Renyi curve of
+        the selection in the report of a private search.  ``n_records`` is that of `epsilon_for`.
         """
         return self._trade_off(n_records).false_negative_rate(false_alarm_rate)
 
     def detection_rate(self, false_alarm_rate: float = FALSE_ALARMS, n_records: int = 1) -> float:
-        """Return an upper bound on the share of members that an attacker finds.
-
-        Parameters
-        ----------
-        false_alarm_rate : float, default=0.01
-            In [0, 1].
-        n_records : int, default=1
-            As in `epsilon_for`.
-
-        Returns
-        -------
-        float
-            In [0, 1]: 1 minus the false-negative rate.
-        """
+        """Return an upper bound on the share of members found: 1 minus the false-negative rate."""
         return float(self._trade_off(n_records).true_positive_rate(false_alarm_rate))
 
     @property
@@ -455,13 +400,7 @@ class PrivacyReport:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as a dict that can be written as JSON.
-
-        Returns
-        -------
-        dict
-            The statements, all fields, and the ledger; infinity is the string "inf".
-        """
+        """Return statements, fields and ledger as a dict for JSON; infinity is "inf"."""
         return {
             "plain_statement": self.plain_statement,
             "statement": self.statement,
@@ -479,13 +418,7 @@ class PrivacyReport:
         }
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the numbers as a table.
-
-        Returns
-        -------
-        pandas.DataFrame
-            One row per quantity.
-        """
+        """Return the numbers as a table with one row per quantity."""
         values = pd.Series(self._numbers(), dtype=object, name="value")
         return values.rename_axis("quantity").to_frame()
 

@@ -35,21 +35,12 @@ class TradeOff:
     The attacker sees what was released, and says of a record that it took part, or that it did
     not.  A false positive is a record that did not take part, of which the attacker says it did.
 
-    Parameters
-    ----------
-    mu : float
-        Parameter of Gaussian differential privacy (GDP): no attacker does better than one who
-        tells N(0, 1) and N(mu, 1) apart, at false-positive rates from ``mu_from`` on at which at
-        least ``mu_from`` of the records are missed.
-    mu_from : float
-        0 if ``mu`` holds at all rates.
-    plain_mu : float
-        A mu that holds at all rates, infinite if none is known.
-    epsilons, deltas : ndarray of shape (n,)
-        Epsilons from 0 to 700, and upper bounds on their deltas, in both directions.
+    ``mu`` is the parameter of Gaussian differential privacy: no attacker does better than one who
+    tells N(0, 1) and N(mu, 1) apart, at false-positive rates from ``mu_from`` on at which at least
+    ``mu_from`` of the records are missed; it is 0 if ``mu`` holds at all rates.  ``plain_mu`` is a
+    mu that holds at all rates, infinite if none is known.  ``epsilons`` go from 0 to 700, and
+    ``deltas`` are upper bounds on their deltas, in both directions.
 
-    Notes
-    -----
     At a false-positive rate a, the true-positive rate is at most ``delta + exp(epsilon) a`` and at
     most ``1 - exp(-epsilon) (1 - delta - a)``, for every epsilon (Proposition 2.5 of
     [dong2022]_).  These are straight lines and their mirror images, so that the bound holds
@@ -59,12 +50,6 @@ class TradeOff:
     ----------
     .. [dong2022] J. Dong, A. Roth and W. J. Su, "Gaussian Differential Privacy", Journal of the
        Royal Statistical Society B, 2022.
-
-    Examples
-    --------
-    >>> curve = trade_off([Release("counts", 1.0, (2.0,))])
-    >>> print(f"{curve.mu}, {curve.true_positive_rate(0.01):.4f}")
-    0.5, 0.0339
     """
 
     mu: float
@@ -74,18 +59,7 @@ class TradeOff:
     deltas: np.ndarray = field(default_factory=lambda: np.empty(0))
 
     def true_positive_rate(self, false_positive_rate: ArrayLike) -> np.ndarray:
-        """Return an upper bound on the share of records that are found.
-
-        Parameters
-        ----------
-        false_positive_rate : array-like
-            In [0, 1].
-
-        Returns
-        -------
-        ndarray
-            In [0, 1], of the same shape.
-        """
+        """Return an upper bound on the share of records that are found."""
         with error_context("false_positive_rate", "must be numbers from 0 to 1"):
             alphas = np.asarray(false_positive_rate, dtype=np.float64)
         if not np.all((alphas >= 0) & (alphas <= 1)):
@@ -103,18 +77,7 @@ class TradeOff:
         return np.asarray(bound, dtype=np.float64)
 
     def false_negative_rate(self, false_positive_rate: ArrayLike) -> np.ndarray:
-        """Return a lower bound on the share of records that are missed: the trade-off function.
-
-        Parameters
-        ----------
-        false_positive_rate : array-like
-            In [0, 1].
-
-        Returns
-        -------
-        ndarray
-            In [0, 1], of the same shape.
-        """
+        """Return a lower bound on the share of records that are missed: the trade-off function."""
         return 1 - self.true_positive_rate(false_positive_rate)
 
     @property
@@ -128,31 +91,11 @@ class TradeOff:
 def trade_off(releases: Iterable[Release], records_per_person: int = 1) -> TradeOff:
     """Return the trade-off curve of the composition of ``releases``.
 
-    Parameters
-    ----------
-    releases : iterable of Release
-        Everything that was released, in any order.
-    records_per_person : int, default=1
-        As in `skdpfair.privacy.epsilon`.
-
-    Returns
-    -------
-    TradeOff
-        No attacker makes fewer errors, in either direction of the relation of
-        `skdpfair.privacy.epsilon`.
-
-    Notes
-    -----
-    The deltas are those of `skdpfair.privacy.epsilon`, plus a bound on their rounding error, up to
-    the epsilon at which delta is 1000 times that error; ``mu`` holds from the error rate on that
-    belongs to it.  Sampling never helps an attacker, so that the Gaussian without it bounds all
-    rates, and is exact for a sampling rate of 1.
-
-    Examples
-    --------
-    >>> curve = trade_off([Release("gradient sum", 1 / 92, (1.0,), steps=1840)])
-    >>> print(f"{curve.mu:.2f}, {curve.true_positive_rate(0.01):.3f}")
-    0.69, 0.044
+    It holds in either direction of the relation of `skdpfair.privacy.epsilon`.  The deltas are
+    those of that function, plus a bound on their rounding error, up to the epsilon at which delta
+    is 1000 times that error; ``mu`` holds from the error rate on that belongs to it.  Sampling
+    never helps an attacker, so that the Gaussian without it bounds all rates, and is exact for a
+    sampling rate of 1.
     """
     runs = merged(releases, records_per_person)
     if any(run.noise_multiplier < MIN_NOISE for run in runs):
@@ -163,24 +106,8 @@ def trade_off(releases: Iterable[Release], records_per_person: int = 1) -> Trade
 def trade_off_from_epsilon(epsilon: float, delta: float) -> TradeOff:
     """Return the trade-off curve that follows from epsilon and delta alone.
 
-    `trade_off` is far higher if the releases are known.
-
-    Parameters
-    ----------
-    epsilon : float
-        At least 0, may be infinite.
-    delta : float
-        In [0, 1].
-
-    Returns
-    -------
-    TradeOff
-        Its ``mu`` holds for error rates of delta or more: for all of them, no mu follows.
-
-    Examples
-    --------
-    >>> print(f"{trade_off_from_epsilon(1.0, 1e-5).true_positive_rate(0.01):.4f}")
-    0.0272
+    `trade_off` is far higher if the releases are known.  ``mu`` holds for error rates of delta or
+    more: for all of them, no mu follows.
     """
     epsilon = number("epsilon", epsilon, low=0)
     delta = number("delta", delta, low=0, high=1)
@@ -198,13 +125,6 @@ def trade_off_from_curve(curve: tuple[float, ...], delta: float) -> TradeOff:
 
     It is the best of the bounds that the curve's epsilons give, each at a delta of its own; ``mu``
     holds from the error rate ``delta``.
-
-    Examples
-    --------
-    >>> from skdpfair.privacy.renyi import rdp_curve
-    >>> curve = rdp_curve([Release("counts", 1.0, (1.0,))])
-    >>> print(f"{trade_off_from_curve(tuple(curve), 1e-5).true_positive_rate(0.01):.3f}")
-    0.126
     """
     renyi = np.array(curve)
     most = min(curve_epsilon(renyi, _MIN_RATE), _MAX_EPSILON)

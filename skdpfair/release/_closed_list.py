@@ -24,8 +24,9 @@ from skdpfair.inputs.targets import range_of
 from skdpfair.mechanism import Method
 from skdpfair.networks import CNN, MLP, Factory
 from skdpfair.preprocessing import TableSchema
-from skdpfair.privacy import ACCOUNTANTS, NOT_ACCOUNTED, PrivacyReport
+from skdpfair.privacy import NOT_ACCOUNTED, PrivacyReport
 from skdpfair.privacy import statement as words
+from skdpfair.privacy.accounting import ACCOUNTANTS
 from skdpfair.privacy.renyi import ORDERS
 from skdpfair.release._objects import CLASSES, NETWORKS
 from skdpfair.release._read_statement import are_ledger_fits, is_day

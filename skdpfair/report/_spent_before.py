@@ -16,7 +16,7 @@ from skdpfair.budget.spending import (
     UNKNOWN,
     Spending,
 )
-from skdpfair.privacy import ACCOUNTANTS
+from skdpfair.privacy.accounting import ACCOUNTANTS
 from skdpfair.privacy.statement import UNITS, rounded_up
 
 HOLDS = "{ledger} holds {n} {fits}{own}, at most {most} on one {unit}."

@@ -7,7 +7,7 @@ import skdpfair
 from skdpfair._validate import safe_repr
 from skdpfair.inputs.groups import apart
 from skdpfair.metrics._measures import COST, MEASURES, OVERALL, described, level_of
-from skdpfair.privacy import Release, trade_off
+from skdpfair.privacy import Release
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.statement import (
@@ -21,6 +21,7 @@ from skdpfair.privacy.statement import (
     percent,
     rounded_up,
 )
+from skdpfair.privacy.tradeoff import trade_off
 from skdpfair.report import _charts as charts
 from skdpfair.report._recommendation import FEW, recommend, small_groups
 from skdpfair.report._rendering import (

@@ -51,7 +51,7 @@ from skdpfair.mechanism import Method
 from skdpfair.methods import get_method
 from skdpfair.methods.sgd import SGD
 from skdpfair.networks import Factory, network_of
-from skdpfair.privacy import ACCOUNTANTS
+from skdpfair.privacy.accounting import ACCOUNTANTS
 from skdpfair.privacy.gdp import MIN_DELTA
 from skdpfair.training.callbacks import recorders, without_names
 

@@ -34,9 +34,10 @@ from skdpfair.model_selection import (
     plan,
 )
 from skdpfair.preprocessing import DPQuantileScaler
-from skdpfair.privacy import Release, trade_off_from_epsilon
+from skdpfair.privacy import Release
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve, selection_curve
 from skdpfair.privacy.statement import ASSUMPTIONS
+from skdpfair.privacy.tradeoff import trade_off_from_epsilon
 from skdpfair.training.plan import Plan
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")

@@ -18,9 +18,9 @@ from skdpfair.privacy import (
     epsilon,
     gdp_epsilon,
     gdp_parameter,
-    max_steps,
 )
 from skdpfair.privacy.accounting import pld_epsilon
+from skdpfair.privacy.calibration import max_steps
 from skdpfair.privacy.statement import rounded_up
 
 

@@ -10,17 +10,10 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from skdpfair.metrics import tv_bound
-from skdpfair.privacy import (
-    Ledger,
-    PrivacyReport,
-    Release,
-    epsilon,
-    trade_off,
-    trade_off_from_epsilon,
-)
+from skdpfair.privacy import Ledger, PrivacyReport, Release, epsilon
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve, selection_curve
 from skdpfair.privacy.statement import rounded_up
-from skdpfair.privacy.tradeoff import trade_off_from_curve
+from skdpfair.privacy.tradeoff import trade_off, trade_off_from_curve, trade_off_from_epsilon
 
 RATES = np.concatenate([[0.0], np.logspace(-8, -1, 30), np.linspace(0.1, 1.0, 40)])
 ADULT = Release("steps", 1 / 92, (1.0,), 1840)

@@ -19,10 +19,11 @@ from skdpfair.budget import PrivacyLedger
 from skdpfair.cli import main
 from skdpfair.metrics._measures import MEASURES, level_of
 from skdpfair.model_selection import TradeoffResults, sweep
-from skdpfair.privacy import Release, trade_off
+from skdpfair.privacy import Release
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.gdp import auto_delta
 from skdpfair.privacy.statement import rounded_up
+from skdpfair.privacy.tradeoff import trade_off
 from skdpfair.report._recommendation import estimated, largest_costs, recommend, small_groups
 from skdpfair.report._summary import release_commands
 
