@@ -43,6 +43,15 @@ _NOT_ACCOUNTED = {*NOT_ACCOUNTED, words.WEIGHTS_FROM_OTHERS, *map(NOTED.format, 
 _NOT_ACCOUNTED |= {*words.in_unit(_NOT_ACCOUNTED, "person")}
 _PARTS = map(re.escape, re.split(r"{.*?}", words.FROZEN))
 _FROZEN = re.compile(r"{}[\d,]{{1,15}}{}[0-9a-f]{{16}}{}".format(*_PARTS))
+_STEPS_BEFORE = re.compile(  # each by a name, which holds no number with decimals
+    "{}('[^\\W\\d][\\w -]{{0,60}}'(, )?){{1,8}}{}".format(*map(re.escape, STEPS_BEFORE.split("{}")))
+)
+_METHOD = re.compile(r"private selection|[^\W\d]\w{0,40}")
+_STOP = re.compile(
+    r"after all \d{1,10} planned steps|after \d{1,10} of \d{1,10} steps(, as a callback ended the "
+    "fit)?, and the accounting counts (all planned steps, as a stop may depend on released values|"
+    "the steps taken, as nobody had seen a released value)"
+)
 _PHRASE = re.compile(r"[a-zA-Z_ ,+()-]*(\d{1,10}[a-zA-Z_ ,+()-]+){0,3}\d{0,10}")
 _FEATURES = re.compile(
     r"Scattering2D\([\w=, '()]{0,120}\), which learns nothing"
@@ -146,6 +155,7 @@ def is_report(report, groups=None, n_fits=1) -> bool:
     whole.append(report.max_records_per_unit or 0)
     by_group, entries = report.group_epsilons or {}, report.ledger.entries
     frozen = set(report.assumptions) - _ASSUMPTIONS  # of each fit at most one
+    steps_before = set(report.not_accounted) - _NOT_ACCOUNTED  # likewise
     return (
         isinstance(report, PrivacyReport)
         and all(isinstance(v, _REAL) and not v < 0 for v in (*numbers, *by_group.values()))
@@ -157,7 +167,8 @@ def is_report(report, groups=None, n_fits=1) -> bool:
         and all(low <= high for low, high in pairwise(curve))  # as Renyi divergences do
         and report.what in _WHAT
         and report.proof in _PROOFS
-        and all(map(is_phrase, (report.method, report.stop)))
+        and bool(_METHOD.fullmatch(report.method))
+        and (report.stop is None or bool(_STOP.fullmatch(report.stop)))
         and is_features(report.features)
         and report.accountant in ACCOUNTANTS
         and report.adjacency in words.ADJACENCY_IN_WORDS
@@ -165,17 +176,13 @@ def is_report(report, groups=None, n_fits=1) -> bool:
         and _is_list(report.assumptions)
         and len(frozen) <= n_fits
         and all(map(_FROZEN.fullmatch, frozen))
-        and all(map(is_not_accounted, report.not_accounted))
+        and len(steps_before) <= n_fits
+        and all(map(_STEPS_BEFORE.fullmatch, steps_before))
+        # texts that come again could be counted
+        and all(len(set(t)) == len(t) for t in (report.assumptions, report.not_accounted))
         and len(entries) <= _MAX_ENTRIES * n_fits
         and all(_is_entry(entry, groups) for entry in entries)
     )
-
-
-def is_not_accounted(text) -> bool:
-    """Return whether a text is one of those that say what epsilon does not cover."""
-    start, end = STEPS_BEFORE.split("{}")
-    is_named = text.startswith(start) and text.endswith(end) and len(text) <= 4 * _MAX_NAME
-    return text in _NOT_ACCOUNTED or is_named
 
 
 def _is_entry(entry, groups) -> bool:

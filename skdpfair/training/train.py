@@ -23,7 +23,7 @@ from skdpfair.engine.memory import used_device
 from skdpfair.exceptions import InsecureSeedWarning, InterruptedWarning
 from skdpfair.inputs.persons import unit_groups
 from skdpfair.inputs.table import Table
-from skdpfair.networks import module_factory
+from skdpfair.networks import Factory, module_factory
 from skdpfair.privacy.one_time_noise import noisy_counts
 from skdpfair.privacy.statement import UNITS
 from skdpfair.training import defaults
@@ -129,7 +129,8 @@ def _may_stop_by_values(run: Run, plan: Plan, table: Table) -> bool:
     classes = (type(plan.mechanism.method), plan.optimizer)
     foreign = [c for c in classes if not c.__module__.startswith(("skdpfair.", "torch.optim."))]
     sees = run.spec.callbacks or table.validation is not None or run.context.epoch is not None
-    return bool(foreign or sees)
+    # whose module has code of its own for train() and the like
+    return bool(foreign or sees) or isinstance(plan.settings.module, Factory)
 
 
 def _account_for_the_plan(run: Run, n_steps: int) -> None:

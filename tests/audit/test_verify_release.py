@@ -17,10 +17,11 @@ from skdpfair.datasets import make_two_groups
 from skdpfair.model_selection import DPRandomizedSearch
 from skdpfair.networks import CNN
 from skdpfair.preprocessing import TableSchema
-from skdpfair.privacy import Ledger
+from skdpfair.privacy import NOT_ACCOUNTED, Ledger
 from skdpfair.privacy.renyi import ORDERS
 from skdpfair.release import _file
 from skdpfair.release._encode import decode, encode
+from skdpfair.training.privacy_report import STEPS_BEFORE
 
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore::skdpfair.exceptions.{name}Warning")
@@ -243,6 +244,13 @@ IN_A_RELEASE = {
     "rows not accounted": report("not_accounted", (str(ROWS),)),
     "people in its subject": report("what", "Alice and Bob"),
     "people in its proof": report("proof", "Alice and Bob"),
+    "people as its method": report("method", "Alice and Bob"),
+    "people in its stop": report("stop", "after all 60 planned steps of Alice and Bob"),
+    "a row as a step before": report("not_accounted", (STEPS_BEFORE.format(repr(str(ROWS[0]))),)),
+    "steps before for each row": report(
+        "not_accounted", tuple(STEPS_BEFORE.format(repr(f"row {i}")) for i in range(9))
+    ),
+    "bits as repeated texts": report("not_accounted", (*NOT_ACCOUNTED, *NOT_ACCOUNTED[:2])),
     "a curve of norms": report("selection_curve", tuple(norms)),
     "another curve of norms": report("selection_curve", tuple(np.resize(norms, len(ORDERS)))),
     "rates of norms": rates(norms),

@@ -14,7 +14,7 @@ import torch
 from skorch.callbacks import Callback, EarlyStopping, EpochScoring
 from torch import nn
 
-from skdpfair import DPFairClassifier, get_method, load_release
+from skdpfair import DPFairClassifier, Factory, get_method, load_release
 from skdpfair.analysis import GroupRecorder
 from skdpfair.attacks import PGD
 from skdpfair.budget import PrivacyLedger
@@ -362,6 +362,27 @@ def test_a_stop_that_may_depend_on_values_costs_the_plan(tmp_path):
     public = RNG.random((20, 4)), RNG.integers(0, 2, 20)
     scored = stopped(validation_data=public, callbacks=[EarlyStopping(patience=2, threshold=9.0)])
     assert scored.n_steps_ < 40 and scored.privacy_.epsilon == whole.epsilon
+
+
+class StopsInTrain(nn.Linear):
+    """A module that ends the fit by the weights that it sees at the beginning of an epoch."""
+
+    def __init__(self, in_features, out_features):
+        super().__init__(in_features, out_features)
+        self.seen = set()
+
+    def train(self, mode=True):
+        if self.__dict__.get("_parameters"):
+            self.seen.add(float(self.weight.detach().sum()))
+        if len(self.seen) > 3:
+            raise KeyboardInterrupt
+        return super().train(mode)
+
+
+def test_a_module_that_stops_costs_the_plan():
+    model = stopped(module=Factory(StopsInTrain, in_features=4, out_features=2))
+    assert model.n_steps_ < 40
+    assert model.privacy_.epsilon == quick(max_steps=40).fit(X, Y).privacy_.epsilon
 
 
 def test_an_error_of_a_callback_costs_the_plan(tmp_path):

@@ -1161,6 +1161,14 @@ MUTANTS = (
         STANDS + "test_an_optimizer_that_stops_costs_the_plan",
     ),
     Mutant(
+        "modules that stop for nothing",
+        "a fit that a user's module ends is charged for the steps taken",
+        "training/train.py",
+        " or isinstance(plan.settings.module, Factory)",
+        "",
+        STANDS + "test_a_module_that_stops_costs_the_plan",
+    ),
+    Mutant(
         "numbers with code of their own",
         "the numbers of an attack are used as they are given",
         "attacks.py",
