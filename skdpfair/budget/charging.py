@@ -96,11 +96,13 @@ def charged(
     fit["place"] = place if "search" in place else None
     fit["around"] = active_ledger.current_call() or place.get("path", "").split("/")[0] or None
     ledger._begin(fit)
+    pid = os.getpid()
     try:
         yield name
     finally:
-        new = _counted(releases.entries) - before
-        ledger._end(name, [vars(replace(release, steps=n)) for release, n in new.items()])
+        if os.getpid() == pid:  # no copy of the process ends a fit that goes on
+            new = _counted(releases.entries) - before
+            ledger._end(name, [vars(replace(release, steps=n)) for release, n in new.items()])
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from skdpfair.privacy.accounting import ACCOUNTANTS
 from skdpfair.privacy.renyi import ORDERS
 from skdpfair.release._objects import CLASSES, NETWORKS
 from skdpfair.release._read_statement import are_ledger_fits, is_day
+from skdpfair.training.plan import GROUP_COUNTS, SCORE_COUNTS
 from skdpfair.training.privacy_report import STEPS_BEFORE
 from skdpfair.training.spec import optimizer_of
 
@@ -43,8 +44,8 @@ _NOT_ACCOUNTED = {*NOT_ACCOUNTED, words.WEIGHTS_FROM_OTHERS, *map(NOTED.format, 
 _NOT_ACCOUNTED |= {*words.in_unit(_NOT_ACCOUNTED, "person")}
 _PARTS = map(re.escape, re.split(r"{.*?}", words.FROZEN))
 _FROZEN = re.compile(r"{}[\d,]{{1,15}}{}[0-9a-f]{{16}}{}".format(*_PARTS))
-_STEPS_BEFORE = re.compile(  # each by a name, which holds no number with decimals
-    "{}('[^\\W\\d][\\w -]{{0,60}}'(, )?){{1,8}}{}".format(*map(re.escape, STEPS_BEFORE.split("{}")))
+_STEPS_BEFORE = re.compile(  # each by a name: no words, no number with decimals
+    "{}('[^\\W\\d][\\w-]{{0,40}}'(, )?){{1,8}}{}".format(*map(re.escape, STEPS_BEFORE.split("{}")))
 )
 _METHOD = re.compile(r"private selection|[^\W\d]\w{0,40}")
 _STOP = re.compile(
@@ -52,7 +53,10 @@ _STOP = re.compile(
     "fit)?, and the accounting counts (all planned steps, as a stop may depend on released values|"
     "the steps taken, as nobody had seen a released value)"
 )
-_PHRASE = re.compile(r"[a-zA-Z_ ,+()-]*(\d{1,10}[a-zA-Z_ ,+()-]+){0,3}\d{0,10}")
+_RELEASES = re.compile(  # of steps, with the queries of a method of one's own; and on all records
+    r"gradient sum( \+ [^\W\d]\w{0,40}){0,8}|gradient scale \(warm-up\)|steps planned, not taken"
+    f"|{GROUP_COUNTS}|{SCORE_COUNTS}"
+)
 _FEATURES = re.compile(
     r"Scattering2D\([\w=, '()]{0,120}\), which learns nothing"
     r"|FrozenFeatures\([\w. -]{1,80}\), sha256 [0-9a-f]{16}, public by declaration"
@@ -78,11 +82,6 @@ def is_whole(value) -> bool:
 def is_word(value) -> bool:
     """Return whether a value is a text short enough for a name."""
     return isinstance(value, str) and len(value) <= _MAX_NAME
-
-
-def is_phrase(value) -> bool:
-    """Return whether a value is words, with a few whole numbers among them, or None."""
-    return value is None or (len(value) <= 3 * _MAX_NAME and bool(_PHRASE.fullmatch(value)))
 
 
 def is_name(value) -> bool:
@@ -188,7 +187,7 @@ def is_report(report, groups=None, n_fits=1) -> bool:
 def _is_entry(entry, groups) -> bool:
     n_rates, n_groups = len(entry.group_rates or ()), 0 if groups is None else len(groups)
     is_small = len(entry.noise_multipliers) <= 8 and n_rates in (0, n_groups)
-    return is_small and is_phrase(entry.what)
+    return is_small and bool(_RELEASES.fullmatch(entry.what))
 
 
 def _is_list(value) -> bool:

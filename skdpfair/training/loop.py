@@ -53,6 +53,7 @@ class TrainingLoop:
         self.chunk = affordable_batch(engine.module, example) if isinstance(chunk, str) else chunk
         self.n_views = 1 if spec.views is None else spec.views.n
         self.attack = _attack(run, engine, example)
+        self._check_process = run.check_process
         self._ledger, self._releases = run.ledger, dict[str, Release]()
         self._search = None
         if plan.settings.warm_up:
@@ -94,6 +95,7 @@ class TrainingLoop:
     @torch.no_grad()
     def step(self, index: Tensor) -> None:
         """Take the next step on the records at ``index``."""
+        self._check_process()
         if self.is_warming_up:
             self._warm_up_step(index)
         else:

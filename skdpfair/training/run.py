@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import os
+from dataclasses import dataclass, field, replace
 
 from skdpfair.engine import Streams
 from skdpfair.inputs.table import Table
@@ -25,6 +26,7 @@ class Run:
     streams: Streams  # where randomness comes from; of this process alone
     is_seeded: bool  # whether the noise follows from a seed
     ledger: Ledger  # all that was released, by the fits before this one, too
+    pid: int = field(default_factory=os.getpid)
 
     @classmethod
     def of(
@@ -48,3 +50,11 @@ class Run:
         ledger = Ledger(() if previous is None else previous.privacy.ledger.entries)
         streams = streams.of_process(processes.rank)
         return cls(spec, processes, context, previous, streams, is_seeded, ledger)
+
+    def check_process(self) -> None:
+        """Raise RuntimeError in a copy of the process, which would draw the same noise again."""
+        if os.getpid() != self.pid:
+            raise RuntimeError(
+                "This process was forked in the middle of a fit, and two models with the same "
+                "noise would tell the records apart. Start processes before or after a fit."
+            )

@@ -71,6 +71,7 @@ def train(run: Run, plan: Plan, table: Table) -> Trained:
         try:
             with noticed_interrupts() as interrupts:
                 net, plan = _trained(run, plan, table)
+            run.check_process()  # a callback may fork after the last step
         finally:
             if by_values:
                 _account_for_the_plan(run, n_steps)

@@ -17,7 +17,7 @@ from skdpfair.datasets import make_two_groups
 from skdpfair.model_selection import DPRandomizedSearch
 from skdpfair.networks import CNN
 from skdpfair.preprocessing import TableSchema
-from skdpfair.privacy import NOT_ACCOUNTED, Ledger
+from skdpfair.privacy import NOT_ACCOUNTED, Ledger, Release
 from skdpfair.privacy.renyi import ORDERS
 from skdpfair.release import _file
 from skdpfair.release._encode import decode, encode
@@ -245,6 +245,7 @@ IN_A_RELEASE = {
     "people in its subject": report("what", "Alice and Bob"),
     "people in its proof": report("proof", "Alice and Bob"),
     "people as its method": report("method", "Alice and Bob"),
+    "people as a release": report("ledger", Ledger([Release("Alice and Bob", 0.1, (1.0,), 60)])),
     "people in its stop": report("stop", "after all 60 planned steps of Alice and Bob"),
     "a row as a step before": report("not_accounted", (STEPS_BEFORE.format(repr(str(ROWS[0]))),)),
     "steps before for each row": report(

@@ -1,6 +1,8 @@
 """Threads, precision, callbacks, stops, copies and attacks break neither bound nor claim."""
 
 import copy
+import json
+import os
 import pickle
 import threading
 import types
@@ -383,6 +385,38 @@ def test_a_module_that_stops_costs_the_plan():
     model = stopped(module=Factory(StopsInTrain, in_features=4, out_features=2))
     assert model.n_steps_ < 40
     assert model.privacy_.epsilon == quick(max_steps=40).fit(X, Y).privacy_.epsilon
+
+
+class Forks(Callback):
+    """Lets a copy of the process go on with the fit, from the end of an epoch on."""
+
+    def __init__(self, at):
+        self.at, self.is_copy = at, False
+
+    def on_epoch_end(self, net, **kwargs):
+        if len(net.history) == self.at:
+            child = os.fork()
+            self.is_copy = child == 0
+            if child:
+                os.waitpid(child, 0)
+
+
+@pytest.mark.parametrize("at", [1, 8])  # of 8 epochs
+def test_a_forked_process_cannot_go_on_with_a_fit(at, tmp_path):
+    """Its model would have the noise of the other, from which it differs by the data alone."""
+    forks, report = Forks(at), tmp_path / "report"
+    with PrivacyLedger(tmp_path / "ledger", delta=1e-5) as ledger:
+        try:
+            quick(max_steps=40, callbacks=[forks]).fit(X, Y)
+        except RuntimeError as error:
+            report.write_text(str(error))
+        finally:
+            if forks.is_copy:
+                os._exit(0)
+    assert "forked in the middle of a fit" in report.read_text()
+    lines = [json.loads(line) for line in (tmp_path / "ledger").read_text().splitlines()]
+    assert [line["state"] for line in lines if "state" in line] == ["planned", "done"]
+    assert list(ledger.frame().steps) == [40]
 
 
 def test_an_error_of_a_callback_costs_the_plan(tmp_path):

@@ -1169,6 +1169,14 @@ MUTANTS = (
         STANDS + "test_a_module_that_stops_costs_the_plan",
     ),
     Mutant(
+        "noise of a forked fit",
+        "a copy of the process goes on with a fit, with the same noise",
+        "training/run.py",
+        "if os.getpid() != self.pid:",
+        "if False:",
+        STANDS + "test_a_forked_process_cannot_go_on_with_a_fit",
+    ),
+    Mutant(
         "numbers with code of their own",
         "the numbers of an attack are used as they are given",
         "attacks.py",
