@@ -405,6 +405,7 @@ class Forks(Callback):
 def test_a_forked_process_cannot_go_on_with_a_fit(at, tmp_path):
     """Its model would have the noise of the other, from which it differs by the data alone."""
     forks, report = Forks(at), tmp_path / "report"
+    report.touch()
     with PrivacyLedger(tmp_path / "ledger", delta=1e-5) as ledger:
         try:
             quick(max_steps=40, callbacks=[forks]).fit(X, Y)

@@ -1170,7 +1170,7 @@ MUTANTS = (
     ),
     Mutant(
         "noise of a forked fit",
-        "a copy of the process goes on with a fit, with the same noise",
+        "a copy of the process continues a fit with the same noise",
         "training/run.py",
         "if os.getpid() != self.pid:",
         "if False:",
