@@ -88,9 +88,9 @@ gpu:
 	  --no-deps --upgrade --target build/gpu wheels/*.whl
 	@echo "== Testing fits on the GPU"
 	@mkdir -p build
-	@timeout 210 $(GPU_RUN) -m pytest -q -m gpu -W default tests/engine; echo $$? > build/gpu.tests
+	@timeout 150 $(GPU_RUN) -m pytest -q -m gpu -W default tests/engine; echo $$? > build/gpu.tests
 	@echo "== Measuring steps, pictures and fits on the GPU"
-	@timeout 240 $(GPU_RUN) -m benchmarks.bench_gpu
+	@timeout 300 $(GPU_RUN) -m benchmarks.bench_gpu
 	@test "$$(cat build/gpu.tests)" = 0 || { echo "make gpu: tests failed"; exit 1; }
 	@echo "== make gpu: everything passed"
 

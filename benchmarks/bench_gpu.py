@@ -4,7 +4,8 @@ Steps are measured as they are and compiled by torch, with and without privacy.
 
     python -m benchmarks.bench_gpu [--device cuda] [--rounds 5] [--output benchmarks/results]
 
-Results are written after each part, so that a run that is cut off keeps what it has measured.
+Results are written after each row, so that a run that is cut off keeps what it has measured.
+Steps come last, since compiling them takes minutes.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import json
 import statistics
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -43,40 +45,32 @@ def finished():
     return time.perf_counter()
 
 
-def steps(device, rounds, warm=WARM):
-    """Return milliseconds of a step by engine, and their ratio to a tight one, by workload."""
-    Noise.fill_ = torch.compiler.disable(Noise.fill_)  # generators stay as they are
-    out = {}
-    for name in WORKLOADS:
-        work = Workload.named(name, device=device)
-        engines = {engine: BASELINES[engine](work) for engine in EAGER}
-        for engine, eager in COMPILED.items():
-            step = torch.compile(BASELINES[eager](work), dynamic=True)  # batches differ in size
-            try:
-                step()
-            except Exception as error:  # where the compiler lacks what it needs
-                print(f"{engine} is not measured: {str(error).partition(chr(10))[0]}", flush=True)
-            else:
-                engines[engine] = step
-        out[name] = interleave(engines, rounds, clock=finished, warm=warm)
-        print(name, {e: round(row["ratio"], 2) for e, row in out[name].items()}, flush=True)
+def steps(name, device, rounds, warm=WARM):
+    """Return milliseconds of a step of a workload by engine, and their ratio to a tight one."""
+    work = Workload.named(name, device=device)
+    engines = {engine: BASELINES[engine](work) for engine in EAGER}
+    for engine, eager in COMPILED.items():
+        step = torch.compile(BASELINES[eager](work), dynamic=True)  # batches differ in size
+        try:
+            step()
+        except Exception as error:  # where the compiler lacks what it needs
+            print(f"{engine} is not measured: {str(error).partition(chr(10))[0]}", flush=True)
+        else:
+            engines[engine] = step
+    out = interleave(engines, rounds, clock=finished, warm=warm)
+    print(name, {e: round(row["ratio"], 2) for e, row in out.items()}, flush=True)
     return out
 
 
-def fits(device, rounds, sizes=SIZES):
-    """Return seconds of default fits by module, number of records, and device."""
+def fits(module, n, device, rounds):
+    """Return seconds of a default fit to ``n`` records by device."""
     rng, out = np.random.default_rng(0), {}
-    for n in sizes:
-        x = rng.standard_normal((n, 50), dtype=np.float32)
-        y = (x[:, 0] + rng.standard_normal(n) > 0).astype(int)
-        for module in MODULES:
-            row = out[f"{module}, n = {n:,}"] = {}
-            for where in ("cpu", device):
-                row[where] = statistics.median(
-                    _seconds(DPFairClassifier(module=module, epsilon=1.0, device=where).fit, x, y)
-                    for _ in range(rounds)
-                )
-            print(module, n, row, flush=True)
+    x = rng.standard_normal((n, 50), dtype=np.float32)
+    y = (x[:, 0] + rng.standard_normal(n) > 0).astype(int)
+    for where in ("cpu", device):
+        model = DPFairClassifier(module=module, epsilon=1.0, device=where)
+        out[where] = statistics.median(_seconds(model.fit, x, y) for _ in range(rounds))
+    print(module, n, out, flush=True)
     return out
 
 
@@ -149,14 +143,20 @@ def main():
             "torch": torch.__version__,
         }
     }
-    parts = {
-        "steps": lambda: steps(device, options.rounds),
-        "pictures": lambda: pictures(device),
-        "fits": lambda: fits(device, 3),
-    }
+    Noise.fill_ = torch.compiler.disable(Noise.fill_)  # generators stay as they are
+    parts = [("pictures", None, partial(pictures, device))]
+    parts += [
+        ("fits", f"{module}, n = {n:,}", partial(fits, module, n, device, 3))
+        for n in SIZES
+        for module in MODULES
+    ]
+    parts += [("steps", name, partial(steps, name, device, options.rounds)) for name in WORKLOADS]
     options.output.mkdir(parents=True, exist_ok=True)
-    for name, measure in parts.items():
-        results[name] = measure()
+    for part, row, measure in parts:
+        if row is None:
+            results[part] = measure()
+        else:
+            results.setdefault(part, {})[row] = measure()
         (options.output / "gpu.json").write_text(json.dumps(results, indent=2) + "\n")
         pages.put("performance.md", "results on a GPU", markdown(results))
     print(*markdown(results), sep="\n")
