@@ -10,6 +10,7 @@ from torch import nn
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
+from skdpfair.engine.precision import full_precision
 from skdpfair.mechanism import Mechanism, Task
 
 pytestmark = [
@@ -29,6 +30,12 @@ def test_convolutions_are_exact():
     x = np.random.default_rng(0).random((2000, 1, 28, 28), dtype=np.float32)
     model = fit(x, np.arange(2000) % 10, module="cnn", batch_size=128)
     assert model.net_.engine_.name == "bookkeeping"
+    module, norms = model.net_.module_, []
+    for device in ("cpu", "cuda"):
+        rows, labels = (torch.as_tensor(v[:50], device=device) for v in (x, np.arange(50) % 10))
+        with select_strategy(module.to(device), rows, 10) as strategy, full_precision("cuda"):
+            norms.append(strategy.per_sample_gradients(Batch(rows, labels)).norm.cpu())
+    torch.testing.assert_close(*norms, rtol=1e-4, atol=0)
 
 
 class Last(nn.Module):

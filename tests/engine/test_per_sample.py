@@ -3,6 +3,7 @@
 import copy
 import warnings
 from itertools import pairwise
+from unittest import mock
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from torch.nn.functional import conv2d, cross_entropy
 from skdpfair.engine import Batch, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.flat import split
+from skdpfair.engine.per_sample.layers import convolution
 from skdpfair.engine.per_sample.tracing import RecordTrace
 from skdpfair.exceptions import UnsupportedModuleError
 
@@ -437,9 +439,11 @@ def convolutional_nets(draw):
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(width, 3)).double(), shape, seed
 
 
+@pytest.mark.parametrize("correlate", [convolution._by_groups, convolution._by_windows])
 @settings(max_examples=12, deadline=None)
 @given(net=convolutional_nets(), n=st.integers(1, 9))
-def test_random_convolutions(net, n):
+def test_random_convolutions(correlate, net, n):
+    """On a CPU and on a GPU."""
     module, shape, seed = net
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -447,7 +451,10 @@ def test_random_convolutions(net, n):
             nn.init.normal_(p)
         x, y, w = torch.randn(n, *shape).double(), torch.randint(0, 3, (n,)), torch.rand(n).double()
     rows = loop(module, x, y, None)
-    with select_strategy(module, x, 3) as strategy:
+    with (
+        mock.patch.object(convolution, "_by_groups", correlate),
+        select_strategy(module, x, 3) as strategy,
+    ):
         assert strategy.name == "bookkeeping"
         records, total = strategy.per_sample_gradients(Batch(x, y)), strategy.flat()
         records.weighted_sum(w, total)
