@@ -66,7 +66,7 @@ def replace_file(
     """
     path = path_of(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _written_beside(path, content, 0o600 if is_private else 0o666) as part:
+    with _temporary_file(path, content, 0o600 if is_private else 0o666) as part:
         put_in_place(part, path)
 
 
@@ -83,12 +83,12 @@ def put_in_place(part: str | os.PathLike[str], path: Path) -> None:
 
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Raise OSError, before anything is spent, if no file can be written beside ``path``."""
-    with _written_beside(path_of(path), bytes(_TRIED)):
+    with _temporary_file(path_of(path), bytes(_TRIED)):
         pass
 
 
 @contextmanager
-def _written_beside(
+def _temporary_file(
     path: Path, content: bytes | Iterable[bytes], mode: int = 0o666
 ) -> Iterator[Path]:
     part = path.with_name(f".{path.name[:100]}.{os.urandom(8).hex()}.part")

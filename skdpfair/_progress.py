@@ -15,11 +15,11 @@ _EVERY = 0.5  # seconds between two looks at a ledger's file
 
 
 class ProgressBar:
-    """A bar over things that get done, on a terminal or in a notebook only, if it is ``shown``.
+    """A bar over things that get done, on a terminal or in a notebook only, if it is ``visible``.
 
     Examples
     --------
-    >>> with ProgressBar("sweep", "cell", total=2, shown=False) as bar:
+    >>> with ProgressBar("sweep", "cell", total=2, visible=False) as bar:
     ...     bar.move_to(1, epsilon=0.5)
     """
 
@@ -29,10 +29,10 @@ class ProgressBar:
         unit: str,
         *,
         total: int | None = None,
-        shown: bool = True,
+        visible: bool = True,
         leave: bool = False,
     ) -> None:
-        hidden = None if shown else True  # None asks for a terminal
+        hidden = None if visible else True  # None asks for a terminal
         self._bar = tqdm(total=total, desc=description, unit=unit, leave=leave, disable=hidden)
 
     def __enter__(self) -> Self:

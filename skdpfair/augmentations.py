@@ -60,8 +60,8 @@ class FlipAndShift(ParameterObject):
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return one random view of each picture of a batch."""
-        own = self.checked()
-        flip, shift = own.flip, own.shift
+        checked = self.checked()
+        flip, shift = checked.flip, checked.shift
         height, width = (-3, -2) if has_channels_last(x.shape[1:]) else (-2, -1)
         if x.dim() < 3 or min(x.shape[height], x.shape[width]) <= shift:
             raise ValueError(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, log_softmax, nll_loss
 
-LEAST_SLOPE = 1e-18  # its square does not underflow, and so no norm of a gradient does
+MIN_SLOPE = 1e-18  # its square does not underflow, and so no norm of a gradient does
 HUBER_THRESHOLD = 0.25  # in units of half the range of the targets
 
 
@@ -74,7 +74,7 @@ class CrossEntropy(Loss):
         slope = probability - self._one_hot(log_p).index_select(0, y)
         if factor is not None:
             # a small factor must not make the squares of the slopes underflow, either
-            least = torch.where(factor > 0, LEAST_SLOPE, 0.0)
+            least = torch.where(factor > 0, MIN_SLOPE, 0.0)
             loss, slope = loss * factor, slope * factor[:, None] + least[:, None]
         return loss, probability, slope
 
@@ -96,7 +96,7 @@ class CrossEntropy(Loss):
     def _one_hot(self, like: Tensor) -> Tensor:
         if self._identity is None or self._identity.dtype != like.dtype:
             # no slope is so small that its square underflows, and a norm with it
-            least = torch.full((self.n_outputs,) * 2, -LEAST_SLOPE)
+            least = torch.full((self.n_outputs,) * 2, -MIN_SLOPE)
             self._identity = least.fill_diagonal_(1.0).to(like.device, like.dtype)
         return self._identity
 
@@ -120,11 +120,11 @@ class Regression(Loss):
         outputs = outputs.detach()
         error = outputs[:, 0] - y
         loss, slope = (function(error) for function in _OF_ERROR[self.name])
-        least = torch.full_like(slope, LEAST_SLOPE)
+        least = torch.full_like(slope, MIN_SLOPE)
         if factor is not None:
             loss, slope = loss * factor, slope * factor
             least = torch.where(factor > 0, least, 0.0)
-        slope = torch.where(slope.abs() < LEAST_SLOPE, least, slope)
+        slope = torch.where(slope.abs() < MIN_SLOPE, least, slope)
         return loss, outputs, slope[:, None]
 
     def predicted(self, outputs: Tensor) -> Tensor:

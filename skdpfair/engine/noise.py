@@ -37,8 +37,8 @@ class Noise:
         self._gaussians: Gaussians | None = None
         self._generator: torch.Generator | None = None  # not on CPU
         if torch.device(device).type != "cpu":
-            (own,) = sequence.spawn(1)
-            seed = int(own.generate_state(1, np.uint64)[0] >> np.uint64(1))
+            (child,) = sequence.spawn(1)
+            seed = int(child.generate_state(1, np.uint64)[0] >> np.uint64(1))
             self._generator = torch.Generator(device).manual_seed(seed)
 
     def fill_(

@@ -40,8 +40,8 @@ class ScaleSearch:
     @classmethod
     def for_mechanism(cls, mechanism: Mechanism, share: float) -> "ScaleSearch":
         """Return a search whose count is as noisy as the mechanism's own counts."""
-        own = [q.noise_multiplier for q in mechanism.queries]
-        noise = min(own) if own else COUNT_NOISE * mechanism.noise_multiplier
+        multipliers = [q.noise_multiplier for q in mechanism.queries]
+        noise = min(multipliers) if multipliers else COUNT_NOISE * mechanism.noise_multiplier
         return cls(share, noise)
 
     def step(

@@ -165,7 +165,7 @@ or (n_samples, height, width, channels)
     def _parts(self, X: np.ndarray, extract: Extract) -> Iterator[tuple[int, np.ndarray]]:
         """Yield the features of batches of pictures, with the position of their first."""
         n = len(X)
-        with ProgressBar(type(self).__name__, "pictures", total=n, shown=self.verbose > 0) as bar:
+        with ProgressBar(type(self).__name__, "pictures", total=n, visible=self.verbose > 0) as bar:
             for start in range(0, n, BATCH_SIZE):
                 yield start, self._features(extract, X[start : start + BATCH_SIZE])
                 bar.move_to(min(start + BATCH_SIZE, n))

@@ -21,8 +21,8 @@ def read(y: Any) -> np.ndarray:
     if column is not y:
         _refuse_mixed("y", y)  # which numpy would turn into text
     with error_context_without_data("y", _NOT_LABELS):
-        is_pandas_own = pd.api.types.is_extension_array_dtype(getattr(y, "dtype", None))
-        labels = y.to_numpy(dtype=object) if is_pandas_own else y  # numpy would make them floats
+        is_extension = pd.api.types.is_extension_array_dtype(getattr(y, "dtype", None))
+        labels = y.to_numpy(dtype=object) if is_extension else y  # numpy would make them floats
         labels = plain(column_or_1d(labels, warn=True))
         missing = pd.isna(labels).any()
         infinite = labels.dtype.kind == "f" and np.isinf(labels).any()

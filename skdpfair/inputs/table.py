@@ -234,9 +234,9 @@ def _hidden_in(estimator: Any, X: Any, hidden: list[int]) -> list[int]:
     if names is None or not hasattr(estimator, "feature_names_in_"):
         return [] if X.shape[1] == estimator.n_features_in_ - len(hidden) else hidden
     unseen = set(estimator.feature_names_in_[hidden])
-    shown = [i for i, name in enumerate(names) if name in unseen]
-    if list(np.delete(names, shown)) == list(np.delete(estimator.feature_names_in_, hidden)):
-        return shown
+    visible = [i for i, name in enumerate(names) if name in unseen]
+    if list(np.delete(names, visible)) == list(np.delete(estimator.feature_names_in_, hidden)):
+        return visible
     return hidden
 
 
@@ -257,7 +257,7 @@ def _container(X: Any) -> Any:
     refuse_sparse_columns("X", X)
     refuse_masked("X", X)
     refuse_different_shapes("X", X)
-    made_of = type(X).__name__
+    kind = type(X).__name__
     is_lazy = hasattr(type(X), "collect")
     remedy = "Convert it by X.collect()." if is_lazy else "Give a DataFrame of it."
     with error_context_without_data("X", "cannot be read as a table"):
@@ -268,11 +268,11 @@ def _container(X: Any) -> Any:
         raise ValueError(f"X has columns of one name: {safe_repr(list(twice))}. Rename them.")
     if X.ndim < 2:
         raise ValueError(
-            f"Expected 2D array, got 1D array instead: X, of type {made_of}, must be of shape "
+            f"Expected 2D array, got 1D array instead: X, of type {kind}, must be of shape "
             "(n_samples, n_features). Reshape your data by X.reshape(-1, 1) if it has a single "
             "feature, or by X.reshape(1, -1) if it is a single sample."
             if X.ndim
-            else f"Expected 2D array, got scalar array instead: X is a {made_of}. {remedy}"
+            else f"Expected 2D array, got scalar array instead: X is a {kind}. {remedy}"
         )
     return X
 

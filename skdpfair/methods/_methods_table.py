@@ -138,7 +138,9 @@ def _task(n_groups: int) -> Task:
     return Task(1000, n_groups, 0.1, fractions)
 
 
-def _made_up(n_groups: int, n_parameters: int = 3, n_classes: int = 2) -> PerSampleGradients:
+def _example_gradients(
+    n_groups: int, n_parameters: int = 3, n_classes: int = 2
+) -> PerSampleGradients:
     """Return four records of several norms, in the groups by turns."""
     norm = torch.tensor([0.5, 1.0, 2.0, 5.0])
     group = torch.arange(len(norm)) % n_groups
@@ -148,14 +150,14 @@ def _made_up(n_groups: int, n_parameters: int = 3, n_classes: int = 2) -> PerSam
 
 
 def _widths(method: Method, n_groups: int, n_parameters: int) -> list[int]:
-    task, sample = _task(n_groups), _made_up(n_groups, n_parameters)
+    task, sample = _task(n_groups), _example_gradients(n_groups, n_parameters)
     state = method.start(task)
     return [query.rows(sample, state).shape[1] for query in method.queries(task, 1.0)]
 
 
 def _bounds(method: Method, task: Task, n_classes: int = 2) -> list[float]:
     """Return the bound that ``clip`` declares, at three made-up releases and the states between."""
-    sample = _made_up(task.n_groups, n_classes=n_classes)
+    sample = _example_gradients(task.n_groups, n_classes=n_classes)
     state, queries = method.start(task), method.queries(task, 1.0)
     bounds = []
     for low, high in ((1.0, 9.0), (5.0, 2.0), (30.0, 300.0)):

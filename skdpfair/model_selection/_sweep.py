@@ -279,7 +279,7 @@ def _run(cells, records, features, store, n_jobs, progress, delta, kept):
         if not bar.is_hidden:  # models without privacy have no epsilon, and nothing to show
             bar.move_to(len(done), curve_epsilon(curve, delta) or None)
 
-    with ProgressBar("sweep", "cell", total=len(cells), shown=progress, leave=True) as bar:
+    with ProgressBar("sweep", "cell", total=len(cells), visible=progress, leave=True) as bar:
         bar.start_at(len(done))
         complete = run_missing(tasks, done, store, n_jobs=n_jobs, on_result=show)
     if not complete:

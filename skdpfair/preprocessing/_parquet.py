@@ -135,7 +135,7 @@ def encode_parquet(source, schema, path=None, *, epsilon=1.0, labelled=True, ver
         """Return the rows, part by part, and keep their labels and groups."""
         nonlocal lacking
         done = 0
-        with ProgressBar("encoding", "row", total=len(table), shown=verbose > 0) as bar:
+        with ProgressBar("encoding", "row", total=len(table), visible=verbose > 0) as bar:
             for frame in table.frames(list(dict.fromkeys(columns))):
                 if labelled:
                     labels, of_rows = labels_in(schema, frame)

@@ -101,7 +101,7 @@ class Progress(Callback):
 
     def __init__(self, n_steps: int, description: str, spent: Callable[[], float | None]) -> None:
         self.n_steps, self.description, self.spent = n_steps, description, spent
-        self._shown = 0
+        self._last = 0
 
     def on_train_begin(self, net: Any, **kwargs: Any) -> None:
         """Open the bar."""
@@ -110,9 +110,9 @@ class Progress(Callback):
     def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
         """Move the bar."""
         epsilon = None
-        looks = net.steps_ - self._shown >= self.n_steps / _LOOKS or net.steps_ >= self.n_steps
+        looks = net.steps_ - self._last >= self.n_steps / _LOOKS or net.steps_ >= self.n_steps
         if looks and not self.bar_.is_hidden:
-            self._shown = net.steps_
+            self._last = net.steps_
             epsilon = self.spent()
         self.bar_.move_to(net.steps_, epsilon)
 

@@ -17,7 +17,7 @@ from skdpfair.engine.precision import full_precision
 from skdpfair.inputs.streaming import as_rows
 from skdpfair.inputs.table import Rows
 
-_MOST_NUMBERS = 2**26  # in a batch
+_MAX_NUMBERS = 2**26  # in a batch
 
 
 def logits(
@@ -63,7 +63,7 @@ def _in_batches(
     batch_size: int = 4096,
 ) -> np.ndarray:
     with full_precision(device), torch.no_grad():
-        batch_size = min(batch_size, max(1, _MOST_NUMBERS // math.prod(x.shape[1:])))
+        batch_size = min(batch_size, max(1, _MAX_NUMBERS // math.prod(x.shape[1:])))
         starts = range(0, max(len(x), 1), batch_size)
         parts = (torch.from_numpy(as_rows(x, slice(s, s + batch_size))) for s in starts)
         outputs = torch.cat([forward(p.to(device)).cpu().double() for p in parts])

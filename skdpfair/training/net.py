@@ -184,11 +184,11 @@ class PrivateNet(NeuralNetClassifier):
         self._set_training(True)
         assert self.run is not None and self.flat_ is not None
         streams, mechanism = self.run.streams, self.plan.mechanism
-        module, made_up = self.module_, example.new_zeros(2, *example.shape[1:])
+        module, zeros = self.module_, example.new_zeros(2, *example.shape[1:])
         self.engine_ = select_strategy(module, example, self.loss.n_outputs, loss=self.loss)
         module = copy.deepcopy(module)
         with torch.enable_grad(), fixed_draws(example.device):
-            self.engine_.fixed = fixed_places(module, module(made_up))
+            self.engine_.fixed = fixed_places(module, module(zeros))
         self.frozen_ = frozen_numbers(self)
         self.engine_.generator.manual_seed(streams.init_seed() + 1 + self.run.processes.rank)
         reason = mechanism.method.refusal(mechanism.task, self.engine_.n_parameters)

@@ -21,7 +21,7 @@ from skdpfair.training.spec import FitSpec
 
 SCATTERING = "scattering"
 _SIDES = (28, 32, 48, 64, 96, 128, 224, 256)  # of pictures, as data sets have them
-_LEAST_SIDE = 8  # pixels; smaller arrays of numbers are hardly pictures
+_MIN_SIDE = 8  # pixels; smaller arrays of numbers are hardly pictures
 
 log = logging.getLogger("skdpfair")
 
@@ -75,8 +75,8 @@ def _unsuited(changes: dict[str, Any], shape: tuple[int, ...]) -> str | None:
         _, *sides = form_of(shape, "auto")
     except ValueError:
         return f"records of shape {shape} are no pictures of 1 or 3 channels"
-    if min(sides) < _LEAST_SIDE:
-        return f"pictures of shape {shape} have less than {_LEAST_SIDE} pixels on a side"
+    if min(sides) < _MIN_SIDE:
+        return f"pictures of shape {shape} have less than {_MIN_SIDE} pixels on a side"
     return None
 
 

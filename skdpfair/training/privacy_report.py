@@ -30,7 +30,7 @@ from skdpfair.training.run import Run
 from skdpfair.training.spec import FitSpec
 from skdpfair.training.train import Trained
 
-_MOST_PRICED = 8  # rates that are accounted for one by one
+_MAX_RATES = 8  # rates that are accounted for one by one
 STEPS_BEFORE = "what the steps before it learned, if anything ({}): see check_pipeline"
 
 
@@ -122,7 +122,7 @@ def _group_epsilons(
         return None
     by_group = [e.group_rates or (e.sample_rate,) * len(levels) for e in entries]
     rates, which = np.unique(np.array(by_group).T, axis=0, return_inverse=True)
-    alike = np.array_split(np.argsort(rates.max(axis=1)), min(len(rates), _MOST_PRICED))
+    alike = np.array_split(np.argsort(rates.max(axis=1)), min(len(rates), _MAX_RATES))
     epsilons = np.empty(len(rates))
     for rows in alike:
         worst = zip(entries, rates[rows].max(axis=0).tolist(), strict=True)

@@ -21,7 +21,7 @@ class Apart(Interpreter):
         super().__init__(operations)
         self.extra_traceback = False
         inputs = [n for n in self.graph.nodes if n.op == "placeholder"]
-        self._own = set(inputs[n_shared:])
+        self._by_record = set(inputs[n_shared:])
         self._tried: set[Any] = set()
         self._generator = torch.Generator().manual_seed(0)
 
@@ -35,8 +35,8 @@ class Apart(Interpreter):
 
     def run_node(self, n: Node) -> Any:
         """Try an operation, and run it on the one record."""
-        if not self._own.isdisjoint(n.all_input_nodes):
-            self._own.add(n)
+        if not self._by_record.isdisjoint(n.all_input_nodes):
+            self._by_record.add(n)
             tags = getattr(n.target, "tags", None)  # of operations of torch alone
             drawn = tags is None or torch.Tag.nondeterministic_seeded in tags
             if not (drawn or "empty" in str(n.target)):  # else the numbers differ anyway
@@ -44,20 +44,22 @@ class Apart(Interpreter):
         return super().run_node(n)
 
     def _try(self, node: Node, leaves: list[Any], spec: Any) -> None:
-        own = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Node) and leaf in self._own]
+        places = [
+            i for i, leaf in enumerate(leaves) if isinstance(leaf, Node) and leaf in self._by_record
+        ]
         leaves = [self.env[leaf] if isinstance(leaf, Node) else leaf for leaf in leaves]
         kinds = tree_map_only(Tensor, lambda t: (t.shape, t.dtype), leaves)
-        if (key := repr((node.target, own, kinds, spec))) in self._tried:
+        if (key := repr((node.target, places, kinds, spec))) in self._tried:
             return
         self._tried.add(key)
 
         def run(*values: Tensor) -> list[Tensor]:
-            filled = dict(enumerate(leaves)) | dict(zip(own, values, strict=True))
+            filled = dict(enumerate(leaves)) | dict(zip(places, values, strict=True))
             args, kwargs = tree_unflatten([*filled.values()], spec)
             results = node.target(*args, **kwargs)  # type: ignore[operator]  # an operation
             return [t for t in tree_leaves(results) if t is not None]
 
-        records = [[self._made_up(leaves[i]) for i in own] for _ in range(3)]
+        records = [[self._random_like(leaves[i]) for i in places] for _ in range(3)]
         alone = [torch.stack(parts) for parts in zip(*(run(*r) for r in records), strict=True)]
         for axis in (0, -1):
             batch = [torch.stack(values, axis) for values in zip(*records, strict=True)]
@@ -68,10 +70,10 @@ class Apart(Interpreter):
                     continue
                 raise
             if not all(map(_equal, results, alone)):
-                shapes = ", ".join(str(tuple(leaves[i].shape)) for i in own)
+                shapes = ", ".join(str(tuple(leaves[i].shape)) for i in places)
                 raise TraceError(f"{node.target} on {shapes} lets records act on each other")
 
-    def _made_up(self, like: Tensor) -> Tensor:
+    def _random_like(self, like: Tensor) -> Tensor:
         if not (like.is_floating_point() or like.is_complex()):
             return like
         numbers = torch.rand(like.shape, generator=self._generator).mul_(0.9).add_(0.05)

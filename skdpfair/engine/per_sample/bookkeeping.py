@@ -39,7 +39,7 @@ class LayerBook:
         if len(owned) > len(set(owned)):
             raise TraceError("two layers share a parameter")
         for name, p in code.called.named_parameters():
-            if p.requires_grad and all(p is not own for own in owned):
+            if p.requires_grad and all(p is not other for other in owned):
                 raise TraceError(f"parameter {name!r} is not in a layer that book-keeping covers")
         self.trace: RecordTrace = code.trace(self._bookings, any_size=True, slope=True)
         self.order = self._trace_calls

@@ -92,8 +92,8 @@ def _reason_to_refuse(layer: nn.Module) -> str | None:
             "whose max_norm changes its weights in the forward pass, by the records it sees and "
             "without noise. Leave max_norm out."
         )
-    has_own = type(layer).get_extra_state is not nn.Module.get_extra_state
-    if has_own or "get_extra_state" in vars(layer):
+    overrides = type(layer).get_extra_state is not nn.Module.get_extra_state
+    if overrides or "get_extra_state" in vars(layer):
         return (
             "which has an extra state. A released model holds parameters and buffers only: "
             "register what it needs as a buffer."

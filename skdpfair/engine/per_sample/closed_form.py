@@ -121,7 +121,7 @@ class ClosedForm(Strategy):
         lengths = [self._lengths(grad_sampler.b) for grad_sampler in grad_samplers]
         factors = [self._factor(grad_sampler) for grad_sampler in grad_samplers]
         if len(grad_samplers) == 1 and self._chain[-1][1] is None:
-            return factors[0].mul_(lengths[0])  # see losses.LEAST_SLOPE
+            return factors[0].mul_(lengths[0])  # see losses.MIN_SLOPE
         rows = torch.stack(lengths).add_(self._least)
         norm: Tensor = torch.linalg.vector_norm(torch.stack(factors).mul_(rows), dim=0)
         return norm

@@ -56,12 +56,16 @@ def reason_to_refuse(node: Node) -> str | None:
     operation = node.target
     if node.op in ("placeholder", "get_attr", "output") or operation is operator.getitem:
         return None
-    if not isinstance(operation, OpOverload) or operation.namespace != "aten" or _is_own(operation):
+    if (
+        not isinstance(operation, OpOverload)
+        or operation.namespace != "aten"
+        or _has_user_kernel(operation)
+    ):
         return f"it calls {operation}, which runs code of its own: use operations of torch"
     name = operation.overloadpacket.__name__
     if name.startswith("_embedding_bag") and "backward" not in name:
         table, _, offsets, *_ = node.args
-        if not _is_given(table) or _varies(offsets):
+        if not _is_present(table) or _varies(offsets):
             return f"{operation} reads a table or offsets of a record: use index_select and mean"
     # in place on constants of the trace, see `operations_of`
     listed = name.removesuffix("_"), str(operation).removeprefix("aten.")
@@ -71,7 +75,7 @@ def reason_to_refuse(node: Node) -> str | None:
     return None
 
 
-def _is_given(table: Any) -> bool:
+def _is_present(table: Any) -> bool:
     """Tell whether a table is as it was given: torch reads others by how they lie in memory."""
     while isinstance(table, Node) and table.op == "call_function":
         if table.target is not torch.ops.aten.detach.default:
@@ -85,11 +89,11 @@ def _varies(value: Any) -> bool:
     return getattr(value, "op", "") == "placeholder" or any(map(_varies, inputs))
 
 
-def _is_own(operation: OpOverload[..., Any]) -> bool:
+def _has_user_kernel(operation: OpOverload[..., Any]) -> bool:
     """Tell whether Python code defines an operation, or one of its kernels, in torch's name."""
     name = operation.name()
-    own = (key for key in torch.library._impls - _KERNELS if not key.endswith("/Meta"))
-    kernels = {key.rpartition("/")[0] for key in own}
+    keys = (key for key in torch.library._impls - _KERNELS if not key.endswith("/Meta"))
+    kernels = {key.rpartition("/")[0] for key in keys}
     return name in torch.library._defs or name.replace("::", "/") in kernels
 
 

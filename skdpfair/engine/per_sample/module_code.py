@@ -44,8 +44,8 @@ class ModuleCode:
         """Return the outputs of one record; autograd may pass."""
         named = dict(zip(self.trained, values, strict=True))
         parameters = {place: named[name] for place, name in self.places.items()}
-        own = x[None].clone()  # which a layer may change in place
-        outputs: Tensor = functional_call(self.called, parameters, (own,), tie_weights=False)[0]
+        row = x[None].clone()  # which a layer may change in place
+        outputs: Tensor = functional_call(self.called, parameters, (row,), tie_weights=False)[0]
         return outputs
 
     def leaves(self, values: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
@@ -74,12 +74,12 @@ class ModuleCode:
         record = [self.record, *columns]
         if slope:
             record.append(values[0].new_full((self.loss.n_outputs,), 0.5))
-        shared, own = ([], [*values, *record]) if parameters_by_record else (values, record)
+        shared, by_record = ([], [*values, *record]) if parameters_by_record else (values, record)
         before = state_of(self.called)
-        traced = RecordTrace(function, shared, own, any_size=any_size, slope=slope)
+        traced = RecordTrace(function, shared, by_record, any_size=any_size, slope=slope)
         after = state_of(self.called)
         if after != before:  # the first call may change what torch keeps of it
-            trace(function, (*shared, *own))
+            trace(function, (*shared, *by_record))
             if state_of(self.called) != after:
                 raise UnsupportedModuleError(_REMEMBERS)
         return traced

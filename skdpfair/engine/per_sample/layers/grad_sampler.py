@@ -109,10 +109,10 @@ def norm2_of_rows(rows: Sequence[Tensor], examples: Examples) -> Tensor:
 
     Long rows that cancel leave an error where they are added up: the norm stays above both.
     """
-    own = sum_of(lengths(r).square_() for r in rows)
+    norm2 = sum_of(lengths(r).square_() for r in rows)
     if examples.each == 1:
-        return own
-    longest = examples.sum(own.sqrt_()).square_().mul_(rounding(examples.sizes, rows[0]))
+        return norm2
+    longest = examples.sum(norm2.sqrt_()).square_().mul_(rounding(examples.sizes, rows[0]))
     return sum_of(lengths(examples.sum(r)).square_() for r in rows).add_(longest)
 
 
