@@ -219,11 +219,14 @@ class Strategy(abc.ABC):
         finite: Tensor | None = None,
     ) -> None:
         """Add the weighted sum of the gradients that grad samplers hold to ``out``."""
-        views, weight = self.views(out), examples.spread(examples.over_size(weight))
+        views, weight = self.views(out), examples.over_size(weight)
         for sampler in samplers:
             if finite is not None:
                 sampler = sampler.masked(examples.spread(finite))
-            sampler.add(weight, views)
+            for parameter, sums in sampler.sums.items():  # fewer than the rows
+                views[parameter].view(-1).addmv_(sums.t(), weight)
+            if not sampler.sums:
+                sampler.add(examples.spread(weight), views)
 
     def loss_terms(
         self, outputs: Tensor, batch: Batch, rows: slice | None = None

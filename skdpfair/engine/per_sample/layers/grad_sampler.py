@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 import torch
@@ -127,9 +128,14 @@ def underflow(like: Tensor) -> float:
 
 
 class GradSampler(abc.ABC):
-    """The input ``a`` of a layer and the gradient ``b`` of the loss in its output."""
+    """The input ``a`` of a layer and the gradient ``b`` of the loss in its output.
+
+    ``sums`` holds the sum of each example's gradients (n_examples, n), by parameter, where `norm2`
+    makes it.
+    """
 
     module: Any
+    sums: Mapping[Tensor, Tensor] = MappingProxyType({})
 
     def __init__(self, module: Any, a: Tensor, b: Tensor) -> None:
         self.module, self.a, self.b = module, a, b

@@ -39,9 +39,12 @@ class LinearGradSampler(GradSampler):
     def _norm2_of_sums(self, examples: Examples) -> Tensor:
         """Return the squared norms of sums over each example's rows and positions."""
         if self.b.dim() == 2 and self.b.shape[1] <= examples.largest:  # no larger than the inputs
-            rows = [examples.outer_sum(self.b, self.a).flatten(1)] if self.weight_trains else []
-            rows += [examples.sum(self.b)] if self.bias_trains else []
-            norm2 = sum_of(lengths(r).square_() for r in rows)
+            self.sums = sums = {}
+            if self.weight_trains:
+                sums[self.module.weight] = examples.outer_sum(self.b, self.a).flatten(1)
+            if self.bias_trains:
+                sums[self.module.bias] = examples.sum(self.b)
+            norm2 = sum_of(lengths(rows).square_() for rows in sums.values())
         else:
             norm2 = torch.cat([self._squares(*block) for block in examples.blocks(self.a, self.b)])
         # `add` sums all up in one go, where long parts that cancel leave an error: the norm stays
