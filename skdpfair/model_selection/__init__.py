@@ -2,12 +2,6 @@
 
 from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.exceptions import BudgetExceeded
-from skdpfair.model_selection._cv_tables import (
-    dg_gap_table,
-    excessive_risk_table,
-    privacy_cost_table,
-    select_by,
-)
 from skdpfair.model_selection._difference_scorers import (
     dg_gap_scorer,
     excessive_risk_scorer,
@@ -27,12 +21,8 @@ __all__ = [
     "SearchPlan",
     "TradeoffResults",
     "dg_gap_scorer",
-    "dg_gap_table",
     "excessive_risk_scorer",
-    "excessive_risk_table",
     "plan",
     "privacy_cost_scorer",
-    "privacy_cost_table",
-    "select_by",
     "sweep",
 ]

@@ -43,8 +43,8 @@ class _AgainstReference(_Differences):
             raise ValueError(
                 f"{self.name}_scorer needs the reference model, reference_, which this "
                 f"{type(final).__name__} does not have. Fit with keep_reference=True and score in "
-                f"the same process, or put epsilon=None into the grid and use {self.name}_table("
-                "search)."
+                f"the same process, or put epsilon=None into the grid of a search, and use "
+                "TradeoffResults.from_search(search)."
             )
         more = self._losses(estimator, X, y) - self._losses(final.reference_, inner, y)
         by_group = _means(more, parts)
@@ -102,8 +102,8 @@ def _fitted_among(estimator, table, scored):
             f"dg_gap_scorer cannot identify the training rows of this {type(final).__name__}: only "
             "a DPFairClassifier keeps them, in the process that fitted it, after a single fit (no "
             "copy, pickle or release, warm_start=False). In a search, set scoring=GroupScorer(...) "
-            "and return_train_score=True, and use dg_gap_table(search); for one model, use "
-            "skdpfair.metrics.dg_gap_by_group."
+            "and return_train_score=True, and use TradeoffResults.from_search(search); for one "
+            "model, use skdpfair.metrics.dg_gap_by_group."
         )
     marks, groups = _marked(estimator, *table)
     there = pd.MultiIndex.from_arrays([marks, groups, _occurrence(marks, groups)])
@@ -119,7 +119,7 @@ def _fitted_among(estimator, table, scored):
         "the training rows, and no equal rows besides them that are not scored. Pass the X and y "
         "that were passed to fit of the search or the model. If a step of a pipeline changes "
         "training rows differently in fit and in transform, use GroupScorer(...), "
-        "return_train_score=True and dg_gap_table(search)."
+        "return_train_score=True and TradeoffResults.from_search(search)."
     )
 
 
@@ -141,7 +141,8 @@ def privacy_cost_scorer(*, group_col=None, groups=None, only=None):
 
     The final step must be fitted with ``keep_reference=True`` in the same process, since pickles
     do not hold the reference model. A search scores each model in the process that fitted it. To
-    compare many candidates, a reference model in the grid and `privacy_cost_table` are cheaper.
+    compare many candidates, a reference model in the grid and `TradeoffResults.from_search` are
+    cheaper.
 
     Parameters
     ----------
@@ -170,7 +171,7 @@ def excessive_risk_scorer(*, group_col=None, groups=None, only=None):
     The excessive risk is the log loss of the model minus that of the reference model
     (`skdpfair.metrics.excessive_risk`). As for `privacy_cost_scorer`, the final step must be fitted
     with ``keep_reference=True`` in the same process. To compare many candidates, a reference model
-    in the grid and `excessive_risk_table` are cheaper.
+    in the grid and `TradeoffResults.from_search` are cheaper.
 
     Parameters
     ----------
@@ -226,7 +227,7 @@ def dg_gap_scorer(
     A fit keeps fingerprints of its rows in the memory of its process as long as the model exists,
     but outside the model: copies, pickles and releases do not hold them. The scorer compares them
     with the input of the final step, which must be a `DPFairClassifier`. For other models, use
-    `dg_gap_table` with ``return_train_score=True``.
+    `TradeoffResults.from_search` with ``return_train_score=True``.
 
     Examples
     --------

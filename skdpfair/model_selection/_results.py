@@ -8,7 +8,7 @@ from fairlearn.metrics import MetricFrame, plot_model_comparison
 from sklearn.metrics import accuracy_score
 
 from skdpfair._files import path_of, replace_file
-from skdpfair._validate import one_of, safe_repr
+from skdpfair._validate import number, one_of, safe_repr
 from skdpfair.inputs.groups import apart
 from skdpfair.metrics._compare_groups import NOT_COMPARED
 from skdpfair.metrics._measures import (
@@ -28,6 +28,7 @@ from skdpfair.model_selection._cells import (
     predictions_of,
     releases_of,
 )
+from skdpfair.model_selection._from_search import frame_of_search
 from skdpfair.model_selection._store import Store
 from skdpfair.preprocessing import TableSchema
 from skdpfair.report import results_page, to_fairness_dashboard
@@ -165,6 +166,100 @@ class TradeoffResults:
             out.schema = TableSchema.from_toml(path)
         return out
 
+    @classmethod
+    def from_search(cls, search):
+        """Return the candidates of a search as models, each compared with its reference.
+
+        Parameters
+        ----------
+        search : fitted search, or its ``cv_results_``
+            Scored by `GroupScorer`, such as ``GroupScorer(measures=["accuracy", "log_loss"])``.
+            Costs and risks need a candidate without privacy, ``{"epsilon": [None]}``, which agrees
+            with the private ones in all else that both name; dg_gap needs
+            ``return_train_score=True``.
+
+        Returns
+        -------
+        TradeoffResults
+            A model for each candidate, in the order of ``cv_results_``, and a run for each fold.
+            Parameters other than method and epsilon stand in the name of the method. The epsilon is
+            NaN if neither the grid nor the search names it. Results are not private.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is no search, has no scores by group, or several references match a candidate
+            equally well.
+
+        Examples
+        --------
+        >>> cv_results = {
+        ...     "params": [{"epsilon": None}, {"epsilon": 1.0}],
+        ...     "split0_test_accuracy": [0.9, 0.8],
+        ...     "split0_test_accuracy[F]": [0.9, 0.6], "split0_test_accuracy[M]": [0.9, 0.8],
+        ... }
+        >>> results = TradeoffResults.from_search(cv_results)
+        >>> print(results.as_text(["privacy_cost"]))
+        privacy cost (percentage points), one run
+           method epsilon overall    F    M  gap worst
+        reference       -     0.0  0.0  0.0  0.0   0.0
+          private       1    10.0 30.0 10.0 20.0  30.0
+        """
+        return cls(frame_of_search(search))
+
+    def best_index(self, column="privacy_cost_difference", *, at_least=None):
+        """Return the position of the best private model in `table`, by one of its means.
+
+        For a search, this is the row of ``cv_results_``: pass ``refit=lambda results:
+        TradeoffResults.from_search(results).best_index(...)``.
+
+        Parameters
+        ----------
+        column : str, default="privacy_cost_difference"
+            A column of `table`. The largest wins where larger is better, the smallest otherwise,
+            and of dg_gap the nearest to 0.
+        at_least : dict of str to float or None, default=None
+            Lower bounds on columns, such as ``{"accuracy": 0.8}``. Without a bound, a constant
+            model may win a comparison of groups.
+
+        Returns
+        -------
+        int
+
+        Raises
+        ------
+        ValueError
+            If a column does not exist, or no private model has it and meets the bounds.
+
+        Notes
+        -----
+        A choice by scores on private records is not private.
+
+        Examples
+        --------
+        >>> frame = pd.DataFrame({"method": ["a", "a", "b", "b"], "epsilon": 1.0, "seed": 0,
+        ...     "fold": 0, "group": ["overall", "F"] * 2, "n": 9, "accuracy": [0.8, 0.8, 0.9, 0.9]})
+        >>> TradeoffResults(frame).best_index("accuracy")
+        1
+        """
+        table = self.table().xs("mean", axis=1, level=1)
+        values = -_sign(column) * table[one_of("column", column, table.columns)].to_numpy()
+        values = -abs(values) if column.startswith("dg_gap") else values
+        private = ~np.isinf(table.index.get_level_values("epsilon")) & ~np.isnan(values)
+        kept, bounds = private.copy(), {}
+        for name, least in (at_least or {}).items():
+            scores = table[one_of("at_least", name, table.columns)].to_numpy()
+            bounds[name] = f"{max(scores[private], default=np.nan):.4g}"
+            kept &= scores >= number("at_least", least)
+        if not kept.any():
+            best = ", ".join(f"{name}: {value}" for name, value in bounds.items())
+            raise ValueError(
+                f"No private model has a {column!r} and reaches at_least={at_least!r}. The best "
+                f"values are {best or 'unknown'}. Lower the bounds, or add candidates. A search "
+                "keeps its scores with refit=False."
+            )
+        return int(np.flatnonzero(kept)[np.argmax(values[kept])])
+
     def __repr__(self):
         models = self.frame[_MODEL].drop_duplicates()
         runs = self.frame[_RUN].drop_duplicates()
@@ -222,8 +317,9 @@ class TradeoffResults:
         """
         everyone = self.frame[self.frame["group"] == OVERALL]
         everyone = everyone[everyone["method"].str.startswith(CEILING)]
-        means = everyone.groupby("method")[self.leading_measures[0]].mean()
-        return means.idxmax() if len(means) else None
+        if everyone.empty:
+            return None
+        return everyone.groupby("method")[self.leading_measures[0]].mean().idxmax()
 
     def with_one_ceiling(self):
         """Return the same results without scikit-learn's models that are not the `ceiling`.
@@ -366,17 +462,15 @@ class TradeoffResults:
             measures = self.chosen_measures(measures)
         names, groups = measures or self._known(), self._groups()
         runs = self._runs()
-        means, errors = (
-            getattr(runs.groupby(level=_MODEL, sort=False), how)() for how in ("mean", "sem")
-        )
-        blocks = _blocks(runs, groups, _MODEL)
-        between = {model: _across_groups(parts, names) for model, parts in blocks}
+        models = runs.groupby(level=_MODEL, sort=False, dropna=False)
+        means, errors = models.mean(), models.sem()
+        between = [_across_groups(parts, names) for _, parts in _blocks(runs, groups, _MODEL)]
         out = {}
         for column in (c for name in names for c in _columns(name, groups)):
             if column in means:
                 out[column, "mean"], out[column, "se"] = means[column], errors[column]
                 continue
-            pairs = [_mean_and_error(between[model][column]) for model in means.index]
+            pairs = [_mean_and_error(columns[column]) for columns in between]
             for stat, values in zip(("mean", "se"), zip(*pairs, strict=True), strict=True):
                 out[column, stat] = pd.Series(values, means.index)
         table = pd.DataFrame(out)
@@ -607,7 +701,7 @@ def _columns(name, groups):
 
 def _blocks(runs, groups, levels):
     """Yield the runs that agree in some levels, as arrays of shape (n_runs, n_groups)."""
-    found = runs.groupby(level=levels, sort=False).indices
+    found = runs.groupby(level=levels, sort=False, dropna=False).indices
     for key, rows in sorted(found.items(), key=lambda item: item[1][0]):  # pandas 2 keeps no order
         yield (
             key,
@@ -699,6 +793,8 @@ def as_blocks(text, frame):
         block = (text[head].drop(columns=groups) if many else text[head]).reset_index()
         block["epsilon"] = [f"{e:g}" if np.isfinite(e) else "-" for e in block["epsilon"]]
         blocks.append(f"{head}, {over}\n{block.to_string(index=False)}")
+    if frame["n"].isna().all():  # of a search, whose scores do not tell
+        return "\n\n".join(blocks)
     least, empty = text[_FEWEST].min(), empty_runs(frame)
     empty = dict(zip(apart(empty, (*_OWN, *_MODEL)), empty.values(), strict=True))
     if many:

@@ -169,8 +169,8 @@ class GroupScorer(ByGroupScorer):
     ill-defined, scikit-learn's value is kept (precision without predicted positives is 0). After
     ``set_score_request(sample_weight=True)``, metadata routing passes ``sample_weight`` to all
     metrics. Scores on private records are not private. Besides the scores there is ``n_weights``,
-    the number of weights of the network, 0 without one: by it `privacy_cost_table` finds the
-    reference model of the same network.
+    the number of weights of the network, 0 without one: by it `TradeoffResults.from_search` finds
+    the reference model of the same network.
 
     Examples
     --------

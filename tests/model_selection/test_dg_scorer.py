@@ -155,7 +155,7 @@ def test_models_that_know_no_rows_are_refused(frame, classifier):
     copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model)), model.release(), again]
     other = DummyClassifier().fit(X, y)
     for unknown in (*copies, other):
-        with pytest.raises(ValueError, match=r"cannot identify the training rows.*dg_gap_table"):
+        with pytest.raises(ValueError, match=r"cannot identify the training rows.*from_search"):
             dg_gap_scorer(X, y, group_col="group", groups=["a", "b"])(unknown, X, y)
 
 

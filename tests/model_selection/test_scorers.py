@@ -38,10 +38,9 @@ from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.metrics import excessive_risk, expected_calibration_error
 from skdpfair.model_selection import (
     GroupScorer,
+    TradeoffResults,
     excessive_risk_scorer,
     privacy_cost_scorer,
-    privacy_cost_table,
-    select_by,
 )
 from skdpfair.preprocessing import public_preprocessor
 
@@ -93,7 +92,7 @@ def test_intersections_have_one_key_each(from_first_column):
         (GroupScorer(groups=["a", "b"]), ["a", "z"], "values outside groups"),
         (GroupScorer(groups=["a", "b"], only="accurate"), ["a", "b"], "only must be one of"),
         (privacy_cost_scorer(groups=["a", "b"]), ["a", "b"], "keep_reference=True"),
-        (excessive_risk_scorer(groups=["a", "b"]), ["a", "b"], r"excessive_risk_table\(search\)"),
+        (excessive_risk_scorer(groups=["a", "b"]), ["a", "b"], r"from_search\(search\)"),
     ],
 )
 def test_refusals_name_the_remedy(scorer, sensitive, match, from_first_column):
@@ -406,25 +405,29 @@ def adult_search(quick):
         },
         {"dpfairclassifier__epsilon": [None]},
     ]
-    refit = select_by("privacy_cost_difference", at_least={"accuracy": 0.5})
-    return GridSearchCV(model, grid, scoring=GroupScorer(), refit=refit, cv=3)
+    return GridSearchCV(model, grid, scoring=GroupScorer(), refit=fairest, cv=3)
+
+
+def fairest(cv_results):
+    results = TradeoffResults.from_search(cv_results)
+    return results.best_index("privacy_cost_difference", at_least={"accuracy": 0.5})
 
 
 def test_two_methods_by_three_budgets_and_a_reference_on_adult(small_adult, quick):
     one = adult_search(quick).fit(*small_adult)
-    table = privacy_cost_table(one)
-    assert len(table) == 6
+    table = TradeoffResults.from_search(one).table().xs("mean", axis=1, level=1)
+    assert len(table) == 7
     reference = one.cv_results_["params"].index({"dpfairclassifier__epsilon": None})
-    for row in table.index:
+    for row in range(7):
         for group in ("Female", "Male"):
             folds = [
                 one.cv_results_[f"split{k}_test_accuracy[{group}]"][[reference, row]]
                 for k in range(3)
             ]
-            assert table.loc[row, f"privacy_cost[{group}]"] == pytest.approx(
+            assert table[f"privacy_cost[{group}]"].iloc[row] == pytest.approx(
                 np.mean([reference - private for reference, private in folds])
             )
-    assert one.best_index_ == table["privacy_cost_difference"].idxmin()
+    assert one.best_index_ == table["privacy_cost_difference"].iloc[:6].argmin()
     assert one.best_estimator_[-1].epsilon is not None
 
 

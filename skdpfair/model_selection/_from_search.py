@@ -1,0 +1,161 @@
+"""The candidates of a scikit-learn search as models of a comparison, each with its reference."""
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from sklearn.exceptions import NotFittedError
+
+from skdpfair.metrics._measures import MEASURES, OVERALL, compared
+from skdpfair.model_selection._scorers import at_final_step
+
+REFERENCE = "reference"
+_BUDGETS = ("epsilon", "noise_multiplier")
+_SCORE = re.compile(r"split(\d+)_(train|test)_(neg_)?(\w+?)(?:\[(.*)\])?", re.DOTALL)
+
+
+def frame_of_search(search):
+    """Return one row per candidate, fold and group, as a sweep has them, in the order of the rows.
+
+    Costs and risks compare with the reference candidate of the same fold, gaps with the training
+    scores of the candidate.
+    """
+    results = _cv_results(search)
+    defaults = {}
+    if (final := getattr(search, "estimator", None)) is not None:
+        params = at_final_step(final)[0].get_params(deep=False)
+        defaults = {name: params[name] for name in ("method", *_BUDGETS) if name in params}
+    labels = _labels(results["params"], defaults)
+    scores = _scores(results)
+    rows = []
+    for i, (method, epsilon) in enumerate(labels):
+        for (fold, group), columns in scores["test"].items():
+            test = {name: values[i] for name, values in columns.items()}
+            row = {"method": method, "epsilon": epsilon, "seed": 0, "fold": fold, "group": group}
+            row |= {"row": i, "n": np.nan} | test
+            if "accuracy" in (train := scores["train"].get((fold, group), {})):
+                row["dg_gap"] = compared(test, {"accuracy": train["accuracy"][i]}, "dg_gap")
+            rows.append(row)
+    frame = pd.DataFrame(rows)
+    at = ["row", "fold", "group"]
+    references = _references(results, labels)
+    other = frame.set_index(at).reindex(
+        pd.MultiIndex.from_frame(frame[at].assign(row=frame["row"].map(references)))
+    )
+    other.index = frame.index
+    for name, measure in MEASURES.items():
+        if measure.against == "reference" and measure.of in frame and references:
+            frame[name] = compared(frame, other, name)
+    return frame.drop(columns="row")
+
+
+def _cv_results(search):
+    results = getattr(search, "cv_results_", search)
+    if hasattr(search, "fit") and results is search:
+        raise NotFittedError(
+            f"This {type(search).__name__} has no cv_results_ yet. Call fit(X, y) first."
+        )
+    if not isinstance(results, Mapping) or "params" not in results:
+        raise TypeError(
+            "search must be a fitted search, or its cv_results_, got "
+            f"{type(search).__name__}. Pass a search fitted with scoring=GroupScorer(...)."
+        )
+    return results
+
+
+def _scores(results):
+    """Return, by part, the values of each fold and group, by measure: (n_candidates,)."""
+    scores = {"train": {}, "test": {}}
+    for key, values in results.items():
+        match = _SCORE.fullmatch(key)
+        if match is None or MEASURES.get(match[4], MEASURES["dg_gap"]).of is not None:
+            continue
+        fold, part, negated, name, group = match.groups()
+        values = np.asarray(values, dtype=float)
+        at = int(fold), OVERALL if group is None else group
+        scores[part].setdefault(at, {})[name] = -values if negated else values
+    if not any(group != OVERALL for _, group in scores["test"]):
+        raise ValueError(
+            f"The search has no scores by group of the measures {', '.join(MEASURES)}. Fit it with "
+            'scoring=GroupScorer(...), such as GroupScorer(measures=["accuracy", "log_loss"]).'
+        )
+    return scores
+
+
+def _labels(params, defaults):
+    """Return method and epsilon of each candidate; other parameters that differ join the method.
+
+    The epsilon is inf without privacy, and NaN where neither the grid nor the search names it.
+    """
+    last = [{key.rpartition("__")[2]: value for key, value in p.items()} for p in params]
+    labels = []
+    for p in last:
+        known = defaults | p
+        noise = known.get("noise_multiplier")
+        is_reference = "epsilon" in known and known["epsilon"] is None and noise is None
+        name = REFERENCE if is_reference else str(known.get("method", "private"))
+        others = (f"{k}={v}" for k, v in p.items() if k not in ("method", "epsilon"))
+        more = ", ".join(others)
+        epsilon = np.inf if is_reference else known.get("epsilon")
+        labels.append(
+            (f"{name} ({more})" if more else name, np.nan if epsilon is None else epsilon)
+        )
+    return [
+        (f"{name}, row {i}", epsilon) if labels.count((name, epsilon)) > 1 else (name, epsilon)
+        for i, (name, epsilon) in enumerate(labels)
+    ]
+
+
+def _references(results, labels):
+    """Return the row of the reference of each row: all else equal, as far as named."""
+    references = [i for i, (_, epsilon) in enumerate(labels) if np.isinf(epsilon)]
+    private = [i for i in range(len(labels)) if i not in references]
+    pairs = {i: i for i in references}
+    pairs |= {i: _reference_of(results, i, references) for i in private}
+    return {i: reference for i, reference in pairs.items() if reference is not None}
+
+
+def _reference_of(results, row, references):
+    """Return the reference that agrees with a row, or None: a halving search drops some."""
+    params, halving = results["params"], results.get("iter")
+    agreeing = [
+        r
+        for r in references
+        if (halving is None or halving[r] == halving[row])
+        and _agree(params[row], params[r], but=("method", *_BUDGETS))
+    ]
+    # the reference of every private method is plain SGD: prefer that which names the same method
+    named = [r for r in agreeing if _agree(params[row], params[r], _BUDGETS)]
+    best = _of_one_network(results, row, named or agreeing)
+    if len(best) > 1:
+        raise ValueError(
+            f"Rows {best} of the search are all references of row {row}, {params[row]}. "
+            "Keep one of them, or set all searched parameters in each reference."
+        )
+    return best[0] if best else None
+
+
+def _of_one_network(results, row, references):
+    """Return the references with as many weights as a row; one of those that are the same model."""
+    weights = [v for k, v in results.items() if re.fullmatch(r"split\d+_test_n_weights", k)]
+    if not references or not weights:
+        return references
+    params, weights = results["params"], np.stack(weights, axis=1)
+    alike = [r for r in references if not np.any(np.abs(weights[r] - weights[row]) > 0)]
+    if not alike:
+        low, high = (np.nanmax(weights[i]) for i in (row, references[0]))
+        raise ValueError(
+            f"Row {row} of the search, {params[row]}, has a network of {low:.0f} weights, and its "
+            f'reference, row {references[0]}, one of {high:.0f}: what "auto" means depends on '
+            "epsilon. Set module in all candidates, or add the reference of this network: "
+            '{"epsilon": [None], "module": ["logistic"]}.'
+        )
+    same = all(_agree(params[alike[0]], params[r], ("module",)) for r in alike)
+    return alike[:1] if same else alike
+
+
+def _agree(one, other, but):
+    """Tell whether two candidates agree in all that both name, except ``but``."""
+    shared = [k for k in one if k in other and k.rpartition("__")[2] not in but]
+    return all(one[k] is other[k] or repr(one[k]) == repr(other[k]) for k in shared)
