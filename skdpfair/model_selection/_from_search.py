@@ -138,10 +138,10 @@ def _reference_of(results, row, references):
 
 def _of_one_network(results, row, references):
     """Return the references with as many weights as a row; one of those that are the same model."""
-    weights = [v for k, v in results.items() if re.fullmatch(r"split\d+_test_n_weights", k)]
-    if not references or not weights:
+    folds = [v for k, v in results.items() if re.fullmatch(r"split\d+_test_n_weights", k)]
+    if not references or not folds:
         return references
-    params, weights = results["params"], np.stack(weights, axis=1)
+    params, weights = results["params"], np.stack(folds, axis=1)
     alike = [r for r in references if not np.any(np.abs(weights[r] - weights[row]) > 0)]
     if not alike:
         low, high = (np.nanmax(weights[i]) for i in (row, references[0]))
