@@ -56,7 +56,7 @@ from skdpfair.training import sklearn_callbacks as _tasks
 from skdpfair.training.defaults import check_network
 
 _ONLY = {"keep_reference": False, "warm_start": False, "callbacks": None}
-_ONLY |= {"distributed": None}
+_ONLY |= {"distributed": None, "verbose": 0}
 _OWN = ("n", "sets", "classes", "groups", "counts")  # facts of which a search has its own
 _LEAST_SHARE = 64  # a trial may have no less than this part of the budget of a search
 _TIGHT = 1.002  # ratio of bounds of the epsilon of a trial
@@ -120,9 +120,9 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
     draw K = 0, with probability ``exp(-mean_trials)``; the search then returns a model that depends
     on no record and predicts all classes with equal probability, as the theorem requires.
 
-    The run time of the search depends on K: do not publish it.  While trials run, the process
-    prints, logs and warns nothing, joblib starts no threads or processes, and other threads
-    cannot fit private models.  Set a ledger on the search, or on the estimator that holds it, by
+    The run time of the search, what steps print or log, and counters of the process depend on K:
+    do not publish them.  Trials warn of nothing, and while they run, other threads cannot fit
+    private models.  Set a ledger on the search, or on the estimator that holds it, by
     ``set_callbacks``; it is charged once.
 
     Other steps of a pipeline are fitted on private records without accounting: use public bounds

@@ -1,24 +1,18 @@
 """Trials of a private search: their number, their fits and scores, and the choice of the best.
 
 What must stay secret, the number of trials and their scores, lives in the frames of this module
-only, and ends with them.
+only, and ends with them.  Code in the same process may still count the trials: the threat model
+says so.
 """
 
-import logging
 import math
-import random
 import signal
-import sys
 import threading
 import warnings
 from contextlib import contextmanager
-from io import TextIOBase
 
 import numpy as np
-import torch
-from joblib import parallel_config
 from sklearn.dummy import DummyClassifier
-from sklearn.utils import check_random_state
 
 from skdpfair._describe import describe, digest
 from skdpfair.budget.charging import paid_for, suspended
@@ -27,7 +21,6 @@ from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
 from skdpfair.model_selection._forecast import configured, planned_fit
-from skdpfair.privacy import accounting, calibration, renyi
 from skdpfair.privacy.one_time_noise import noisy
 from skdpfair.privacy.renyi import rdp_curve, stop_parameter
 
@@ -85,7 +78,8 @@ def best_of(rng, law, pool, train, score):
 def run(rng, law, pool, train, score):
     """Return ``best_of(...)`` and None, or None and an error that tells nothing of the trials."""
     try:
-        with suspended(), _unnoticed(), _interruptible():
+        with suspended(), warnings.catch_warnings(), _interruptible():
+            warnings.simplefilter("ignore")  # which name the configurations that were drawn
             return best_of(rng, law, pool, train, score), None
     except BaseException as error:
         return None, _told(error)
@@ -125,76 +119,6 @@ def _interruptible():
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@contextmanager
-def _unnoticed():
-    """Let the trials leave no trace in the process by which they could be counted."""
-    generators = (random.getstate, random.setstate), _numpys_global_generator()
-    found = [(put, get()) for get, put in generators]
-    try:
-        with (
-            _MUTE,
-            warnings.catch_warnings(),
-            # threads and processes of a step would not be silent
-            parallel_config("sequential"),
-            torch.random.fork_rng(devices=[]),
-        ):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for put, state in found:
-            put(state)
-        for module in (accounting, calibration, renyi):  # their caches count how often they serve
-            for function in vars(module).values():
-                if hasattr(function, "cache_clear"):
-                    function.cache_clear()
-
-
-def _numpys_global_generator():
-    generator = check_random_state(None)
-    return generator.get_state, generator.set_state
-
-
-class _Nowhere(TextIOBase):
-    """A file that keeps nothing."""
-
-    def writable(self):
-        """Return True."""
-        return True
-
-    def write(self, text):
-        """Return the length of the text."""
-        return len(text)
-
-
-class _Mute:
-    """Turns off what the process prints and logs while trials run in one or more threads."""
-
-    # A child process would be quieter. But one that is started anew takes seconds, and a pipeline
-    # that can be pickled; a forked one may hang after torch's threads, and cannot use CUDA; and of
-    # the winner it could hand back only what a pickle holds.
-
-    def __init__(self):
-        self._lock, self._entered = threading.Lock(), 0
-
-    def __enter__(self):
-        with self._lock:
-            if not self._entered:
-                self._found = sys.stdout, sys.stderr, logging.root.manager.disable
-                sys.stdout = sys.stderr = _Nowhere()
-                logging.disable(sys.maxsize)
-            self._entered += 1
-
-    def __exit__(self, *exc):
-        with self._lock:
-            self._entered -= 1
-            if not self._entered:
-                sys.stdout, sys.stderr, disabled = self._found
-                logging.disable(disabled)
-
-
-_MUTE = _Mute()
-
-
 def trainer(estimator, data, routing, n_samples, curve, rng, seeded, public):
     """Return the function that trains one configuration on so many records or persons.
 
@@ -203,7 +127,6 @@ def trainer(estimator, data, routing, n_samples, curve, rng, seeded, public):
 
     def train(params):
         model = configured(estimator, params)
-        model.set_params(**_without_output(model))
         seed = int(rng.integers(2**31)) if seeded else None
         classifier = classifier_of(model)
         sets = {name: v for name, v in public.items() if getattr(classifier, name) is None}
@@ -220,13 +143,6 @@ def trainer(estimator, data, routing, n_samples, curve, rng, seeded, public):
         return model
 
     return train
-
-
-def _without_output(model):
-    """Return all parameters named verbose, and values that turn them off."""
-    params = model.get_params().items()
-    verbose = {k: v for k, v in params if k.rpartition("__")[2] == "verbose" and v}
-    return {k: False if isinstance(v, bool) else 0 for k, v in verbose.items()}
 
 
 def public_sets(estimator, X, y, sensitive_features):

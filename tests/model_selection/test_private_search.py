@@ -236,7 +236,7 @@ def test_neither_the_trials_nor_their_scores_are_kept(data, monkeypatch, capfd, 
     monkeypatch.setattr(_trials, "draw_count", lambda *law: TellTaleCount(3))
     monkeypatch.setattr(_trials, "scorer", lambda *args: lambda model: TellTaleScore(SECRET))
     assert b"TellTaleScore" in pickle.dumps([TellTaleCount(3), TellTaleScore(SECRET)])
-    search = searching(base(verbose=1)).fit(*data)
+    search = searching().fit(*data)
     kept = pickle.dumps(search)
     assert b"TellTale" not in kept
     assert struct.pack(">d", SECRET) not in kept and struct.pack("<d", SECRET) not in kept

@@ -1,16 +1,11 @@
 """What a private search must not tell: how many trials there were, and which one won."""
 
-import contextlib
 import gc
-import io
 import json
-import logging
 import os
 import pickle
-import random
 import signal
 import sys
-import threading
 import traceback
 import types
 from datetime import datetime
@@ -19,7 +14,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import DataConversionWarning
 from sklearn.feature_selection import SelectFromModel
@@ -37,7 +31,6 @@ from skdpfair.model_selection import (
     plan,
 )
 from skdpfair.preprocessing import DPQuantileScaler
-from skdpfair.privacy import accounting, calibration, renyi
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
 NAME = "dpfairclassifier__"
@@ -73,24 +66,6 @@ class Predicts:
 
     def predict(self, X):
         return self.labels
-
-
-class Talks(TransformerMixin, BaseEstimator):
-    """Prints, logs, warns and draws by all the ways that a step has."""
-
-    def __init__(self, verbose=1):
-        self.verbose = verbose
-
-    def fit(self, X, y=None):
-        print("fitted")
-        print("fitted", file=sys.stderr)
-        logging.getLogger("step").critical("fitted")
-        np.random.normal(), random.random(), torch.rand(1)
-        self.fitted_ = Parallel(n_jobs=2)(delayed(threading.get_ident)() for _ in range(2))
-        return self
-
-    def transform(self, X):
-        return X
 
 
 class Heard:
@@ -278,62 +253,6 @@ def test_planning_leaves_the_splits_to_the_search(data):
 
 
 # traces
-
-
-def test_nothing_said_or_drawn_tells_the_number_of_trials(data, trials, capfd, caplog, recwarn):
-    caplog.set_level(logging.DEBUG)
-    talks = make_pipeline(Talks(), Talks(verbose=3), base(verbose=1), verbose=True)
-    drawn = set()
-    for count in (1, 4):
-        trials(count)
-        np.random.seed(0), random.seed(0), torch.manual_seed(0)
-        search = searching(talks).fit(*data)
-        drawn.add((np.random.random(), random.random(), torch.rand(1).item()))
-    assert capfd.readouterr() == ("", "") and caplog.text == "" and not recwarn.list
-    assert len(drawn) == 1
-    assert set(search.best_estimator_[0].fitted_) == {threading.get_ident()}
-    params = search.best_estimator_.get_params()
-    assert not any(value for key, value in params.items() if key.endswith("verbose"))
-    assert talks.verbose and talks[1].verbose == 3  # the user's own is left alone
-    print("heard", file=sys.stderr)
-    logging.getLogger("step").info("heard")
-    assert capfd.readouterr().err == "heard\n" and "heard" in caplog.text
-
-
-def test_two_searches_at_once_leave_the_output_as_it_was():
-    out, err, disabled = sys.stdout, sys.stderr, logging.root.manager.disable
-    first, second = contextlib.ExitStack(), contextlib.ExitStack()
-    first.enter_context(_trials._MUTE)
-    second.enter_context(_trials._MUTE)
-    first.close()
-    with contextlib.redirect_stdout(io.StringIO()) as heard, contextlib.suppress(OSError):
-        print("in between", file=sys.stderr)
-    second.close()
-    assert heard.getvalue() == ""
-    assert (sys.stdout, sys.stderr, logging.root.manager.disable) == (out, err, disabled)
-
-
-@pytest.fixture
-def uncollected():
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-
-
-def test_no_cache_and_no_object_counts_the_trials(data, trials, uncollected):
-    counted = set()
-    for count in (1, 4):
-        trials(count)
-        search = searching(base(accountant="pld")).fit(*data)
-        found = [vars(m).values() for m in (accounting, calibration, renyi)]
-        caches = [f.cache_info() for fs in found for f in fs if hasattr(f, "cache_info")]
-        assert len(caches) >= 3
-        models = sum(type(o) is DPFairClassifier and "net_" in vars(o) for o in gc.get_objects())
-        counted.add((*caches, models))
-        del search
-        gc.collect()
-    assert len(counted) == 1
 
 
 def reachable(root):
