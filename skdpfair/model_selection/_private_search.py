@@ -55,8 +55,13 @@ from skdpfair.privacy.tradeoff import trade_off_from_curve
 from skdpfair.training import sklearn_callbacks as _tasks
 from skdpfair.training.defaults import check_network
 
-_ONLY = {"keep_reference": False, "warm_start": False, "callbacks": None}
-_ONLY |= {"distributed": None, "verbose": 0}
+_ONLY = {
+    "keep_reference": False,
+    "warm_start": False,
+    "callbacks": None,
+    "distributed": None,
+    "verbose": 0,
+}
 _OWN = ("n", "sets", "classes", "groups", "counts")  # facts of which a search has its own
 _LEAST_SHARE = 64  # a trial may have no less than this part of the budget of a search
 _TIGHT = 1.002  # ratio of bounds of the epsilon of a trial
