@@ -111,9 +111,9 @@ def _fitted_among(estimator, table, scored):
     out = [marks_out, groups_out, _occurrence(marks_out, groups_out)]
     others = ~there.isin(pd.MultiIndex.from_arrays(out))
     for rows in (np.full(len(marks), True), others):
-        found = rows & np.isin(marks, seen)
-        if np.array_equal(np.sort(marks[found]), np.sort(seen)):
-            return found
+        match = rows & np.isin(marks, seen)
+        if np.array_equal(np.sort(marks[match]), np.sort(seen)):
+            return match
     raise ValueError(
         "X_train and y_train of dg_gap_scorer do not identify the training rows: they must hold "
         "the training rows, and no equal rows besides them that are not scored. Pass the X and y "

@@ -201,13 +201,13 @@ def plan(
         flag("units", units)
     delta = delta_for(delta, n_samples)
     if hasattr(search, "forecast"):  # a private search knows its own cost
-        found = search.forecast(n_samples, n_groups=n_groups, delta=delta)
-        if units not in (None, found.unit == "person"):
+        forecast = search.forecast(n_samples, n_groups=n_groups, delta=delta)
+        if units not in (None, forecast.unit == "person"):
             raise ValueError(
                 f"units={units!r}, but a {type(search).__name__} protects persons if, and only if, "
                 "its classifier declares persons with max_records. Leave units out."
             )
-        return _with_leaks(found, search)
+        return _with_leaks(forecast, search)
     candidates, cv, refit = candidates_of(search, cv)
     unit = unit_of(map(classifier_of, candidates), units)
     if unit == "person":

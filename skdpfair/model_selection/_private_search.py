@@ -286,12 +286,12 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         ) as charge:
             records = X, y, sensitive_features, units
             plan = pool, planned.n_samples, curve, noise
-            found, error = self._best(records, unit, scored, plan, public)
+            best, error = self._best(records, unit, scored, plan, public)
         if error is not None:  # the frame that held the generator is gone
             raise error
         report = report_of(self, planned, whole, delta, seeded, most_records, n_units)
         origin = {"_day": day, "_ledger_fits": (charge,)}
-        self._keep(found, public["classes"], report, origin)
+        self._keep(best, public["classes"], report, origin)
         if context.end is not None:
             context.end()
         return self
@@ -407,12 +407,12 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
     def _best(self, records, unit, scored, plan, public):
         """Return the result of `_trials.run`; nothing else keeps the generator of its secrets."""
         pool, n_train, curve, noise = plan
-        given = records if records[3] is not None else records[:3]
-        rng, share = _trials.generator_of(self, pool, given), None
+        parts = records if records[3] is not None else records[:3]
+        rng, share = _trials.generator_of(self, pool, parts), None
         if scored is None:
-            held, inner = self._split(rng, _num_samples(records[0]), unit)
-            scored = [_safe_indexing(part, held) for part in records[:2]]
-            share = None if unit is None else _persons.share_of(unit[held])
+            positions, inner = self._split(rng, _num_samples(records[0]), unit)
+            scored = [_safe_indexing(part, positions) for part in records[:2]]
+            share = None if unit is None else _persons.share_of(unit[positions])
             records = [r if r is None else _safe_indexing(r, inner) for r in records]
         *data, groups, units = records
         seeded = self.random_state is not None
@@ -426,8 +426,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         """Return the positions of held-out records and of the others; no person has both."""
         unit = np.arange(n_samples) if unit is None else unit
         order = rng.permutation(1 + unit.max())
-        is_held = np.isin(unit, order[: n_held(self, len(order))])
-        return np.flatnonzero(is_held), np.flatnonzero(~is_held)
+        is_scored = np.isin(unit, order[: n_scored(self, len(order))])
+        return np.flatnonzero(is_scored), np.flatnonzero(~is_scored)
 
     def _public_scored(self, classes):
         if not self.validation_data:
@@ -440,8 +440,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             _labels.codes_in(classes, labels)  # raises on others
         return rows, labels
 
-    def _keep(self, found, classes, report, origin):
-        params, model = found
+    def _keep(self, best, classes, report, origin):
+        params, model = best
         if model is None:
             model = _trials.know_nothing(classes)
         else:
@@ -526,7 +526,7 @@ def _refuse_witnesses(part):
 
 def trial_of(search, pool, n_samples, n_groups=1):
     """Return the costliest trial, the largest curve of all with the score's, and its noise."""
-    n_train = n_samples - (0 if search.validation_data else n_held(search, n_samples))
+    n_train = n_samples - (0 if search.validation_data else n_scored(search, n_samples))
     curves = {}
     for params in pool:
         classifier = classifier_of(configured(search.estimator, params))
@@ -551,7 +551,7 @@ def trial_of(search, pool, n_samples, n_groups=1):
     return PlannedFit(0, "fit", n_train, 1, 1, True, worst), curve, noise
 
 
-def n_held(search, n_samples):
+def n_scored(search, n_samples):
     """Return the number of records that are held out to score the trials."""
     return min(max(1, round(search.holdout * n_samples)), n_samples - 1)
 
@@ -581,8 +581,8 @@ def _most_records(search, pool, unit):
 
 def _with_public_facts(report, trial):
     """Return the report with what that of the released trial takes as public or leaves out."""
-    own = {t for name in _OWN for t in in_unit([ASSUMPTIONS[name]], trial.unit)}
-    assumptions = [*report.assumptions, *(t for t in trial.assumptions if t not in own)]
+    replaced = {t for name in _OWN for t in in_unit([ASSUMPTIONS[name]], trial.unit)}
+    assumptions = [*report.assumptions, *(t for t in trial.assumptions if t not in replaced)]
     not_accounted = [*report.not_accounted, *trial.not_accounted]
     return replace(
         report,

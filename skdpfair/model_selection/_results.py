@@ -114,12 +114,12 @@ class TradeoffResults:
         if asked is not None:
             private = (cell for cell in cells if cell["epsilon"] is not None)
             asked = asked | {"calls": [cell.get("call") for cell in private]}
-        found = cls(frame_of(cells, levels), kept, asked, releases_of(cells))
+        results = cls(frame_of(cells, levels), kept, asked, releases_of(cells))
         for name, column in (asked or {}).get("columns", {}).items():
             if all("columns" in cell for cell in cells):
                 parts = [cell | cell["columns"][name] for cell in cells]
-                found._by_column[name] = frame_of(parts, column["groups"])
-        return found
+                results._by_column[name] = frame_of(parts, column["groups"])
+        return results
 
     @classmethod
     def from_store(cls, store):
@@ -140,13 +140,13 @@ class TradeoffResults:
         TypeError, ValueError
             If the folder holds no sweep, or no cell is finished.
         """
-        found, asked = Store.existing(store, needs=CELL_ENTRIES)
+        folder, asked = Store.existing(store, needs=CELL_ENTRIES)
         if not asked.keys() >= _ASKED:
             raise ValueError(
                 f"store={str(store)!r} does not hold a sweep, or holds one of an older version "
                 "without training scores. Name another folder, or run the sweep again."
             )
-        cells, methods = found.cells(), list(asked["methods"])
+        cells, methods = folder.cells(), list(asked["methods"])
         place = {name: i for i, name in enumerate(methods)}  # reference models come first
 
         def order(cell):
@@ -162,7 +162,7 @@ class TradeoffResults:
         asked["features"] = features
         classes, levels = np.asarray(asked["classes"]), asked["group names"]
         out = cls.from_cells(sorted(cells, key=order), levels, classes, asked)
-        if (path := found.folder / SCHEMA_FILE).is_file():
+        if (path := folder.folder / SCHEMA_FILE).is_file():
             out.schema = TableSchema.from_toml(path)
         return out
 
@@ -281,8 +281,8 @@ class TradeoffResults:
         -------
         str
         """
-        shown = with_readable_names(self)
-        return as_blocks(shown.table("text", measures=measures), shown.frame)
+        readable = with_readable_names(self)
+        return as_blocks(readable.table("text", measures=measures), readable.frame)
 
     @property
     def leading_measures(self):
@@ -701,8 +701,10 @@ def _columns(name, groups):
 
 def _blocks(runs, groups, levels):
     """Yield the runs that agree in some levels, as arrays of shape (n_runs, n_groups)."""
-    found = runs.groupby(level=levels, sort=False, dropna=False).indices
-    for key, rows in sorted(found.items(), key=lambda item: item[1][0]):  # pandas 2 keeps no order
+    positions = runs.groupby(level=levels, sort=False, dropna=False).indices
+    for key, rows in sorted(
+        positions.items(), key=lambda item: item[1][0]
+    ):  # pandas 2 keeps no order
         yield (
             key,
             {
@@ -763,12 +765,12 @@ def _head(name):
 def text_table(table, frame, names):
     """Return the numbers of `TradeoffResults.table` as text, and the least n of each group."""
     groups = [g for g in frame["group"].unique() if g != OVERALL]
-    shown = apart(groups, (*_OWN, *_MODEL))
+    headings = apart(groups, (*_OWN, *_MODEL))
     cells = {}
     for measure in names:
         _, unit, factor = described(measure)
         columns = [c for c in _columns(measure, groups) if not c.endswith("_worst_group")]
-        for name, column in zip((OVERALL, *shown, *_OWN), columns, strict=False):
+        for name, column in zip((OVERALL, *headings, *_OWN), columns, strict=False):
             both = zip(table[column, "mean"], table[column, "se"], strict=True)
             digits = 3 if unit == "nats" else 1
             cells[_head(measure), name] = [
@@ -778,7 +780,7 @@ def text_table(table, frame, names):
         is_known = table[measure, "mean"].notna() & table[f"{measure}_difference", "mean"].isna()
         cells[gap] = np.where(is_known, NOT_COMPARED, cells[gap]).tolist()
     fewest = frame.groupby(["method", "epsilon", "group"])["n"].min().unstack("group")
-    for name, group in zip(shown, groups, strict=True):
+    for name, group in zip(headings, groups, strict=True):
         cells[_FEWEST, name] = fewest[group].reindex(table.index).tolist()
     return pd.DataFrame(cells, index=table.index)
 

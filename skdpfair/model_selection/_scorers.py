@@ -66,28 +66,28 @@ class ByGroupScorer(BaseEstimator):
         return routing
 
     @property
-    def _own_name(self):
+    def _public_name(self):
         """The public name, for messages: of the class, or of the function that makes it."""
         return f"{self.name}_scorer" if hasattr(self, "name") else type(self).__name__
 
     def _parts(self, estimator, X, y, sensitive_features):
         """Return the name of each group with the rows that are in it."""
-        (final, _), own = at_final_step(estimator), self._own_name
+        (final, _), name = at_final_step(estimator), self._public_name
         final, _ = at_final_step(getattr(final, "estimator_", final))  # that of thresholds
         group_col = self.group_col
         if group_col is None and sensitive_features is None:
             group_col = _column_of(final)
         if group_col is None and sensitive_features is None:
             raise ValueError(
-                f"{own} got no groups. Either name their column in the raw X, and the groups: "
-                f'{own}(group_col="sex", groups=["Female", "Male"]); or call '
+                f"{name} got no groups. Either name their column in the raw X, and the groups: "
+                f'{name}(group_col="sex", groups=["Female", "Male"]); or call '
                 "sklearn.set_config(enable_metadata_routing=True) and pass sensitive_features= to "
                 'the search\'s fit (to cross_validate: params={"sensitive_features": ...}).'
             )
         levels = self._fitted_levels(final) if self.groups is None else self.groups
         levels = listed("groups", levels, "all groups")
         try:
-            found = _groups.encode(
+            groups = _groups.encode(
                 X, y, group_col=group_col, levels=levels, sensitive_features=sensitive_features
             )
         except ValueError as error:
@@ -95,25 +95,25 @@ class ByGroupScorer(BaseEstimator):
                 raise
             raise ValueError(
                 f"{error} The groups are those seen in the training part of this fold: declare "
-                f"all, by Groups(levels=...) of the classifier or by {own}(groups=[...])."
+                f"all, by Groups(levels=...) of the classifier or by {name}(groups=[...])."
             ) from None
-        assert found.levels is not None
-        return {name: found.code == i for i, name in enumerate(group_names(found.levels))}
+        assert groups.levels is not None
+        return {name: groups.code == i for i, name in enumerate(group_names(groups.levels))}
 
     def _fitted_levels(self, final):
         """Return the groups of the fit, if they may be those that are scored."""
-        own, levels = self._own_name, getattr(final, "groups_", None)
+        name, levels = self._public_name, getattr(final, "groups_", None)
         if levels is None:
             raise ValueError(
                 f"groups=None takes the groups from the fitted groups_ of the final step, but "
-                f"{type(final).__name__} has none. Declare them: {own}(groups=[...])."
+                f"{type(final).__name__} has none. Declare them: {name}(groups=[...])."
             )
         fitted = _column_of(final)
         if None not in (self.group_col, fitted) and _groups.as_columns(self.group_col) != fitted:
             raise ValueError(
                 f"group_col={self.group_col!r} is not what the model was fitted with, {fitted}, so "
                 f"that its groups_ are others. Name the groups to score: "
-                f"{own}(group_col={self.group_col!r}, groups=[...])."
+                f"{name}(group_col={self.group_col!r}, groups=[...])."
             )
         return levels
 
@@ -241,9 +241,9 @@ class GroupScorer(ByGroupScorer):
             if kinds(y) == {"texts"} and _takes_numbers(scorer):
                 labels, answer = (positions(estimator.classes_, v) for v in (y, answer))
             score = partial(_score, scorer, estimator, X, labels, answer, per_record)
-            found = {g: score(rows) for g, rows in parts.items()}
-            _warn_one_class(name, [g for g, (_, defined) in found.items() if not defined])
-            values = {g: value for g, (value, _) in found.items()}
+            results = {g: score(rows) for g, rows in parts.items()}
+            _warn_one_class(name, [g for g, (_, defined) in results.items() if not defined])
+            values = {g: value for g, (value, _) in results.items()}
             scores[name], _ = score(everyone)
             scores[f"{name}_group_min"] = group_min(values)
             scores[f"{name}_difference"] = difference(values)
@@ -327,18 +327,18 @@ def _score(scorer, estimator, X, y, answer, per_record, rows):
     """Return the score of some rows, NaN of none, and whether their classes define it."""
     if not rows.any():
         return np.nan, True
-    given = {name: np.asarray(values)[rows] for name, values in per_record.items()}
+    params = {name: np.asarray(values)[rows] for name, values in per_record.items()}
     one_class = False
     if scorer._response_method != _PREDICT:
         one_class = len(np.unique(y[rows])) < 2
         labels = signature(scorer._score_func).parameters.get("labels")
         if labels is not None and labels.default is None and "labels" not in scorer._kwargs:
-            given["labels"] = estimator.classes_  # the rows may lack a class
-    with warnings.catch_warnings(record=one_class) as said:
+            params["labels"] = estimator.classes_  # the rows may lack a class
+    with warnings.catch_warnings(record=one_class) as caught:
         if one_class:
             warnings.simplefilter("always")
-        value = scorer._score(lambda *_, **__: answer[rows], estimator, X, y[rows], **given)
-    undefined = any(issubclass(w.category, (UserWarning, RuntimeWarning)) for w in said or ())
+        value = scorer._score(lambda *_, **__: answer[rows], estimator, X, y[rows], **params)
+    undefined = any(issubclass(w.category, (UserWarning, RuntimeWarning)) for w in caught or ())
     return (np.nan, False) if undefined else (float(value), True)
 
 
@@ -389,8 +389,8 @@ def _scorer_of(name, metric, methods, greater_is_better):
             f"metrics[{safe_repr(name)}] must be a scorer, its name or a function, got "
             f"{safe_repr(metric)}."
         )
-    own = _own_scorers_of(metric)
-    known = {(_as_tuple(scorer._response_method), scorer._sign > 0) for scorer in own}
+    sklearn_scorers = _sklearn_scorers_of(metric)
+    known = {(_as_tuple(scorer._response_method), scorer._sign > 0) for scorer in sklearn_scorers}
     fits = {
         (accepted, larger)
         for accepted, larger in known
@@ -399,7 +399,8 @@ def _scorer_of(name, metric, methods, greater_is_better):
     if known and not fits:
         raise ValueError(
             "response_method or greater_is_better contradicts scikit-learn's own scorers of "
-            f"metrics[{safe_repr(name)}], {own}. Leave them None, or pass one of these scorers."
+            f"metrics[{safe_repr(name)}], {sklearn_scorers}. Leave them None, or pass one of these "
+            "scorers."
         )
     if not methods and len({accepted for accepted, _ in fits}) == 1:
         ((methods, _), *_) = fits
@@ -415,20 +416,20 @@ def _scorer_of(name, metric, methods, greater_is_better):
     return make_scorer(metric, response_method=methods, greater_is_better=bool(greater_is_better))
 
 
-def _own_scorers_of(metric):
+def _sklearn_scorers_of(metric):
     """Return scikit-learn's scorers of a function: those that call it most alike."""
     function = metric.func if isinstance(metric, partial) else metric
-    found = [scorer for scorer in _own_scorers() if scorer._score_func is function]
-    if not found:
+    scorers = [scorer for scorer in _sklearn_scorers() if scorer._score_func is function]
+    if not scorers:
         return []
-    told = {p.name: p.default for p in signature(metric).parameters.values()}
-    alike = [s for s in found if all(told.get(k) == v for k, v in s._kwargs.items())]
+    defaults = {p.name: p.default for p in signature(metric).parameters.values()}
+    alike = [s for s in scorers if all(defaults.get(k) == v for k, v in s._kwargs.items())]
     most = max((len(scorer._kwargs) for scorer in alike), default=0)
-    return [scorer for scorer in alike if len(scorer._kwargs) == most] or found
+    return [scorer for scorer in alike if len(scorer._kwargs) == most] or scorers
 
 
 @cache
-def _own_scorers():
+def _sklearn_scorers():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scorers that will be renamed
         return [get_scorer(name) for name in get_scorer_names()]

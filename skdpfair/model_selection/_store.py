@@ -65,11 +65,11 @@ class Store:
         if not any(store.folder.glob("[0-9a-f]*.json")):
             store._write(path, configuration)
         check_writable(path)
-        found = _read(path, _REMEDY.format("Delete the folder"))
-        if found != configuration:
+        content = _read(path, _REMEDY.format("Delete the folder"))
+        if content != configuration:
             raise ValueError(
                 f"store={str(folder)!r} was written by another {of}:\n"
-                + "\n".join(_differences(found, configuration))
+                + "\n".join(_differences(content, configuration))
                 + f"\nName another folder, or repeat that {of}."
             )
         return store
@@ -80,13 +80,13 @@ class Store:
         if not isinstance(folder, (str, os.PathLike)):
             raise TypeError(f"store must be the path of a folder, got {safe_repr(folder)}.")
         store = cls(Path(folder).expanduser(), frozenset(needs))
-        found = _read(store.folder / MANIFEST, _REMEDY.format("Delete the folder"))
-        if found is None:
+        content = _read(store.folder / MANIFEST, _REMEDY.format("Delete the folder"))
+        if content is None:
             raise ValueError(
                 f"store={str(folder)!r} holds no {of}: it has no {MANIFEST}. Name the folder of a "
                 f"finished or interrupted {of}."
             )
-        return store, found
+        return store, content
 
     def cells(self):
         """Return all finished cells."""
@@ -120,21 +120,21 @@ class Store:
 
 def delta_in(folder):
     """Return the delta of the sweep in a folder; None if there is none."""
-    found = _read(Path(folder).expanduser() / MANIFEST, _REMEDY.format("Delete the folder"))
-    return None if found is None else found.get("delta")
+    content = _read(Path(folder).expanduser() / MANIFEST, _REMEDY.format("Delete the folder"))
+    return None if content is None else content.get("delta")
 
 
 def _read(path, remedy, needs=frozenset()):
     """Return the dict that a file holds, or None if there is no file."""
     try:
-        found = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, RecursionError) as error:
         why = f"{type(error).__name__}: {error}"
     else:
-        if isinstance(found, dict) and found and needs <= found.keys():
-            return found
+        if isinstance(content, dict) and content and needs <= content.keys():
+            return content
         why = "its content has changed"
     raise ValueError(f"{path} is damaged ({why}). {remedy}")
 
@@ -204,16 +204,16 @@ def digest_of(values) -> str:
     return key_of(values)
 
 
-def _differences(found, wanted):
+def _differences(content, wanted):
     """Return one line for each entry that differs."""
     return [
-        f"  {_WORDS.get(name, name)}: {_shown(found.get(name))} there, "
-        f"{_shown(wanted.get(name))} now"
-        for name in sorted(found.keys() | wanted.keys())
-        if found.get(name) != wanted.get(name)
+        f"  {_WORDS.get(name, name)}: {_shortened(content.get(name))} there, "
+        f"{_shortened(wanted.get(name))} now"
+        for name in sorted(content.keys() | wanted.keys())
+        if content.get(name) != wanted.get(name)
     ]
 
 
-def _shown(value):
+def _shortened(value):
     text = json.dumps(value)
     return text if len(text) <= 120 else text[:117] + "..."

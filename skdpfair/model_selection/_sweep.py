@@ -183,22 +183,22 @@ def sweep(
     check_indexes(X=X, y=y, sensitive_features=sensitive_features, units=units)
     variables = groups.variables_of(y, X, None, sensitive_features)
     y, base = labels.read(y), DPFairClassifier().set_params(**params)
-    given = groups.Groups.of(base.group_col)
-    found = groups.encode(X, y, group_col=given, sensitive_features=sensitive_features)
-    assert found.levels is not None
-    levels = apart(group_names(found.levels), [OVERALL])
-    columns = groups.within_columns(found.levels, sensitive_features, [OVERALL])
+    declared = groups.Groups.of(base.group_col)
+    encoded = groups.encode(X, y, group_col=declared, sensitive_features=sensitive_features)
+    assert encoded.levels is not None
+    levels = apart(group_names(encoded.levels), [OVERALL])
+    columns = groups.within_columns(encoded.levels, sensitive_features, [OVERALL])
     classes, label = labels.classes_of(y, base.classes)
-    base.set_params(group_col=given.set_params(levels=levels), classes=classes.tolist())
+    base.set_params(group_col=declared.set_params(levels=levels), classes=classes.tolist())
     unit = _persons.encode(X, len(y), at=[], units=units)
     base, features = pictures.head_of(base, np.shape(X)[1:])
-    data = {"X": digest_of(X), "y": digest_of(y), "groups": digest_of(found.code)}
+    data = {"X": digest_of(X), "y": digest_of(y), "groups": digest_of(encoded.code)}
     data |= {} if features is None else {"features": features.described}
     data |= {} if unit is None else {"units": digest_of(unit)}
     cells = [
         replace(cell, key=key_of_cell(cell, data, levels, keep_predictions))
         for seed in seeds
-        for fold, rows in enumerate(splits(cv, seed, y, found.code, unit))
+        for fold, rows in enumerate(splits(cv, seed, y, encoded.code, unit))
         for cell in cells_of(methods, epsilons, seed, fold, rows, base, ceiling, unit)
     ]
     n_units = len(y) if unit is None else int(unit.max()) + 1
@@ -218,7 +218,7 @@ def sweep(
         "keep_predictions": keep_predictions,
         "params": {k: describe(v) for k, v in sorted(_flat(params).items())},
         "n_features": int(np.prod(np.shape(X)[1:])),
-        "counts": _counts(found.code, len(levels), label, len(classes)),
+        "counts": _counts(encoded.code, len(levels), label, len(classes)),
         "variables": list(variables),
     }
     if columns:
@@ -235,7 +235,7 @@ def sweep(
         digests = {f"data {name}": digest for name, digest in data.items()}
         store = Store.open(store, asked | digests, needs=CELL_ENTRIES)
     named = None if unit is None else pd.Series(unit, name=_persons.name_of(X, [], units))
-    records, kept = (X, y, found.code, levels, named), (columns, keep_predictions)
+    records, kept = (X, y, encoded.code, levels, named), (columns, keep_predictions)
     done = _run(cells, records, features, store, n_jobs, progress, delta, kept)
     if store is not None and len(done) == len(cells):
         store.sweep_away()
@@ -370,9 +370,9 @@ def _flat(params):
     for name, value in params.items():
         if isinstance(value, (MLP, CNN)):
             default = type(value)().get_params()
-            own = {k: v for k, v in value.get_params().items() if v != default[k]}
+            changed = {k: v for k, v in value.get_params().items() if v != default[k]}
             flat[name] = type(value).__name__.lower()
-            flat |= {f"{name}__{k}": v for k, v in own.items()}
+            flat |= {f"{name}__{k}": v for k, v in changed.items()}
     return flat
 
 

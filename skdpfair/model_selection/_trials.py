@@ -65,14 +65,14 @@ def draw_count(rng, mean_trials: float, shape: float) -> int:
 
 def best_of(rng, law, pool, train, score):
     """Return the configuration and the model of the best trial; None, None without any."""
-    best, found = -math.inf, (None, None)
+    best, winner = -math.inf, (None, None)
     for _ in range(draw_count(rng, *law)):
         params = pool[rng.integers(len(pool))]
         model = train(params)
         value = score(model)
         if value > best:
-            best, found = value, (params, model)
-    return found
+            best, winner = value, (params, model)
+    return winner
 
 
 def run(rng, law, pool, train, score):
@@ -82,10 +82,10 @@ def run(rng, law, pool, train, score):
             warnings.simplefilter("ignore")  # which name the configurations that were drawn
             return best_of(rng, law, pool, train, score), None
     except BaseException as error:
-        return None, _told(error)
+        return None, _without_frames(error)
 
 
-def _told(error):
+def _without_frames(error):
     """Return an error that says what went wrong, without the frames in which it did."""
     if isinstance(error, (KeyboardInterrupt, _Interrupt)):
         return KeyboardInterrupt("the search ended without a model, and its cost stays charged")
@@ -158,8 +158,8 @@ def public_sets(estimator, X, y, sensitive_features):
     if declared.levels is not None or is_unnamed:
         return {"classes": classes}
     rows = X if hasattr(X, "iloc") else np.asarray(X)
-    found = _groups.encode(rows, y, group_col=column, sensitive_features=sensitive_features)
-    return {"classes": classes, "group_col": declared.set_params(levels=found.levels)}
+    encoded = _groups.encode(rows, y, group_col=column, sensitive_features=sensitive_features)
+    return {"classes": classes, "group_col": declared.set_params(levels=encoded.levels)}
 
 
 def scorer(X, y, noise, rng, share=None):
