@@ -2,18 +2,18 @@
 
 import warnings
 from collections.abc import Mapping
-from functools import cache, partial
+from functools import partial
 from inspect import signature
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.metrics import get_scorer, get_scorer_names, make_scorer
+from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.metrics._scorer import _BaseScorer
 from sklearn.utils import metadata_routing
 from sklearn.utils._response import _get_response_values
 
-from skdpfair._validate import flag, listed, one_of, safe_repr
+from skdpfair._validate import listed, one_of, safe_repr
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.groups import group_names
@@ -28,7 +28,6 @@ from skdpfair.metrics._measures import (
 )
 
 _PREDICT = "predict"
-_METHODS = (_PREDICT, "predict_proba", "predict_log_proba", "decision_function")
 
 
 class ByGroupScorer(BaseEstimator):
@@ -126,22 +125,15 @@ class GroupScorer(ByGroupScorer):
 
     Parameters
     ----------
-    metrics : dict of str to str, scorer or function, or None, default=None
-        The name of a scikit-learn scorer (``"roc_auc"``, ``"neg_log_loss"``), a scorer from
-        `sklearn.metrics.make_scorer`, or a function ``metric(y_true, y_pred)``. None is
-        ``{"accuracy": "accuracy"}``, unless ``measures`` are given.
+    metrics : dict of str to str or scorer, or None, default=None
+        The name of a scikit-learn scorer (``"roc_auc"``, ``"neg_log_loss"``), or a scorer from
+        `sklearn.metrics.make_scorer`. None is ``{"accuracy": "accuracy"}``, unless ``measures`` are
+        given.
     measures : list of str or None, default=None
         Names of measures of `skdpfair.metrics.group_table` that need one model only, such as
         ``["balanced_accuracy", "rarest_class_recall", "log_loss", "calibration_error"]``. Losses
         are negated and named so: ``neg_log_loss``. They take no sample weights. The rarest class is
         that of the scored records.
-    response_method : str, list of str, or None, default=None
-        The output that the functions in ``metrics`` take, as in ``make_scorer``: ``"predict"``,
-        ``"predict_proba"``, ``"decision_function"``. None is the same as in scikit-learn's own
-        scorers of the function.
-    greater_is_better : bool or None, default=None
-        False if the functions are losses: their scores are negated, as in ``make_scorer``, so the
-        worst group has the largest loss. None is the same as in scikit-learn's own scorers.
     group_col : str, int, "target", list of these, or None, default=None
         Column(s) of the scored X, before any pipeline transforms it. None uses
         ``sensitive_features`` by metadata routing, or else the ``group_col`` of the final step.
@@ -155,11 +147,8 @@ class GroupScorer(ByGroupScorer):
 
     Raises
     ------
-    TypeError
-        If ``metrics`` is not a dict of scorers and functions.
-    ValueError
-        If scikit-learn has no scorer of a function and ``response_method`` or
-        ``greater_is_better`` is None, or if they contradict its scorers.
+    TypeError, ValueError
+        If ``metrics`` is not a dict of scorers, or two scores would have one name.
 
     Notes
     -----
@@ -187,20 +176,15 @@ class GroupScorer(ByGroupScorer):
         metrics=None,
         *,
         measures=None,
-        response_method=None,
-        greater_is_better=None,
         group_col=None,
         groups=None,
         only=None,
     ):
-        # now, rather than in the last fold of a search
-        _scorers(metrics, response_method, greater_is_better)
+        _scorers(metrics)  # now, rather than in the last fold of a search
         measured = chosen_measures(measures, simple_measures(2), ())
         _check_names([*(metrics or ()), *measured, *(f"neg_{name}" for name in measured)])
         self.metrics = metrics
         self.measures = measures
-        self.response_method = response_method
-        self.greater_is_better = greater_is_better
         self.group_col = group_col
         self.groups = groups
         self.only = only
@@ -235,7 +219,7 @@ class GroupScorer(ByGroupScorer):
         if self.measures is not None:
             scores |= self._measured(estimator, X, y, parts, per_record)
         if self.metrics is not None or self.measures is None:
-            scorers = _scorers(self.metrics, self.response_method, self.greater_is_better)
+            scorers = _scorers(self.metrics)
         for name, scorer in scorers.items():
             answer, labels = _answer(scorer, estimator, X, answers), y
             if kinds(y) == {"texts"} and _takes_numbers(scorer):
@@ -317,7 +301,7 @@ def _answer(scorer, estimator, X, answers):
     """Return the predictions that a scorer takes, computed once for all scorers alike."""
     methods = scorer._response_method
     pos_label = None if methods == _PREDICT else scorer._get_pos_label()
-    key = _as_tuple(methods), pos_label
+    key = str(methods), pos_label
     if key not in answers:
         answers[key], _ = _get_response_values(estimator, X, methods, pos_label=pos_label)
     return answers[key]
@@ -342,23 +326,15 @@ def _score(scorer, estimator, X, y, answer, per_record, rows):
     return (np.nan, False) if undefined else (float(value), True)
 
 
-def _scorers(metrics, response_method, greater_is_better):
+def _scorers(metrics):
     """Return a scikit-learn scorer for each metric, else raise."""
     metrics = {"accuracy": "accuracy"} if metrics is None else metrics
     if not isinstance(metrics, Mapping) or not metrics:
         raise TypeError(
-            f"metrics must be a dict from names to scorers or functions, got {safe_repr(metrics)}: "
+            f"metrics must be a dict from names to scorers, got {safe_repr(metrics)}: "
             'GroupScorer({"auc": "roc_auc", "balanced": "balanced_accuracy"}).'
         )
-    methods = [response_method] if isinstance(response_method, str) else response_method or ()
-    for method in methods:
-        one_of("response_method", method, _METHODS)
-    if greater_is_better is not None:
-        flag("greater_is_better", greater_is_better)
-    return {
-        name: _scorer_of(name, metric, tuple(methods), greater_is_better)
-        for name, metric in metrics.items()
-    }
+    return {name: _scorer_of(name, metric) for name, metric in metrics.items()}
 
 
 def _check_names(metrics):
@@ -373,66 +349,22 @@ def _check_names(metrics):
         )
 
 
-def _scorer_of(name, metric, methods, greater_is_better):
+def _scorer_of(name, metric):
     if isinstance(metric, str):
         one_of(f"metrics[{safe_repr(name)}]", metric, get_scorer_names())
         return get_scorer(metric)
-    if isinstance(metric, _BaseScorer):
-        if hasattr(metric, "_metadata_request"):
-            raise TypeError(
-                f"metrics[{safe_repr(name)}] requests metadata itself. Request it for all metrics: "
-                "GroupScorer(...).set_score_request(sample_weight=True)."
-            )
-        return metric
-    if not callable(metric):
+    if not isinstance(metric, _BaseScorer):
         raise TypeError(
-            f"metrics[{safe_repr(name)}] must be a scorer, its name or a function, got "
-            f"{safe_repr(metric)}."
+            f"metrics[{safe_repr(name)}] must be a scorer or its name, got {safe_repr(metric)}. "
+            "Wrap a function, which does not say what it takes and whether larger is better: "
+            'make_scorer(log_loss, response_method="predict_proba", greater_is_better=False).'
         )
-    sklearn_scorers = _sklearn_scorers_of(metric)
-    known = {(_as_tuple(scorer._response_method), scorer._sign > 0) for scorer in sklearn_scorers}
-    fits = {
-        (accepted, larger)
-        for accepted, larger in known
-        if set(methods) <= set(accepted) and greater_is_better in (None, larger)
-    }
-    if known and not fits:
-        raise ValueError(
-            "response_method or greater_is_better contradicts scikit-learn's own scorers of "
-            f"metrics[{safe_repr(name)}], {sklearn_scorers}. Leave them None, or pass one of these "
-            "scorers."
+    if hasattr(metric, "_metadata_request"):
+        raise TypeError(
+            f"metrics[{safe_repr(name)}] requests metadata itself. Request it for all metrics: "
+            "GroupScorer(...).set_score_request(sample_weight=True)."
         )
-    if not methods and len({accepted for accepted, _ in fits}) == 1:
-        ((methods, _), *_) = fits
-    if greater_is_better is None and len({larger for _, larger in fits}) == 1:
-        ((_, greater_is_better), *_) = fits
-    if not methods or greater_is_better is None:
-        raise ValueError(
-            f"metrics[{safe_repr(name)}] is a function for which scikit-learn has no scorer, so "
-            "response_method and greater_is_better are unknown. Pass for example make_scorer("
-            'metric, response_method="predict", greater_is_better=False), or both to GroupScorer.'
-        )
-    methods = methods[0] if len(methods) == 1 else methods
-    return make_scorer(metric, response_method=methods, greater_is_better=bool(greater_is_better))
-
-
-def _sklearn_scorers_of(metric):
-    """Return scikit-learn's scorers of a function: those that call it most alike."""
-    function = metric.func if isinstance(metric, partial) else metric
-    scorers = [scorer for scorer in _sklearn_scorers() if scorer._score_func is function]
-    if not scorers:
-        return []
-    defaults = {p.name: p.default for p in signature(metric).parameters.values()}
-    alike = [s for s in scorers if all(defaults.get(k) == v for k, v in s._kwargs.items())]
-    most = max((len(scorer._kwargs) for scorer in alike), default=0)
-    return [scorer for scorer in alike if len(scorer._kwargs) == most] or scorers
-
-
-@cache
-def _sklearn_scorers():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # scorers that will be renamed
-        return [get_scorer(name) for name in get_scorer_names()]
+    return metric
 
 
 def _takes_numbers(scorer):
@@ -442,10 +374,6 @@ def _takes_numbers(scorer):
     module = getattr(getattr(function, "func", function), "__module__", None) or ""
     is_fairlearns = module.startswith("fairlearn.")
     return is_fairlearns and "pos_label" not in keywords and scorer._response_method == _PREDICT
-
-
-def _as_tuple(methods):
-    return (methods,) if isinstance(methods, str) else tuple(methods)
 
 
 def warn_absent(parts):
