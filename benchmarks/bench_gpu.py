@@ -158,7 +158,7 @@ def main():
         else:
             results.setdefault(part, {})[row] = measure()
         (options.output / "gpu.json").write_text(json.dumps(results, indent=2) + "\n")
-        pages.put("performance.md", "results on a GPU", markdown(results))
+        pages.put("evidence/performance.md", "results on a GPU", markdown(results))
     print(*markdown(results), sep="\n")
 
 

@@ -120,7 +120,7 @@ def main():
         rows.append((what, how, f"{mean:.{digits}f} ± {error:.{digits}f}"))
     lines = pages.table(["measured", "choice", "mean ± standard error"], rows, left=(0, 1))
     print("\n".join(lines))
-    pages.put("reproducibility.md", "unstated", ["", *lines, ""])
+    pages.put("evidence/reproducibility.md", "unstated", ["", *lines, ""])
 
 
 if __name__ == "__main__":

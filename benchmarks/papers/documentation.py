@@ -10,7 +10,7 @@ from benchmarks.papers import rendering
 from benchmarks.papers.runner import STUDIES, compare
 
 RESULTS = Path(__file__).parents[1] / "results" / "reproductions"
-PAGE, CHOOSING = DOCS / "reproducibility.md", DOCS / "choosing.md"
+PAGE, CHOOSING = DOCS / "evidence" / "reproducibility.md", DOCS / "choosing.md"
 RUN = "python -m benchmarks.papers "  # what the commands of the tables begin with
 PAPERS = ("esipova", "xu", "kulynych", "knolle", "li")  # modules of studies
 PICTURES = {

@@ -1,6 +1,6 @@
 """Values of the parameters left at "auto", chosen from public facts.
 
-The rules were chosen on about 7,000 fits; ``docs/defaults.md`` explains them.
+The rules were chosen on about 7,000 fits; ``docs/evidence/defaults.md`` explains them.
 """
 
 import math

@@ -12,14 +12,14 @@ import pytest
 from numpydoc.validate import validate
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("docs/sharp_edges/*.md"), ROOT / "README.md"])
+PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*/*.md"), ROOT / "README.md"])
 
 
 @pytest.mark.parametrize(
     ("page", "at_least"), [("threat_model.md", 26), ("faults_elsewhere.md", 12)]
 )
 def test_every_test_that_a_page_names_exists(page, at_least):
-    page = (ROOT / "docs" / page).read_text()
+    page = (ROOT / "docs/evidence" / page).read_text()
     named, file = [], None
     for path, test in re.findall(r"`([\w/]*(?:\.py)?)(?:::([\w:]+))?`", page):
         file = path if path.endswith(".py") else file
@@ -115,7 +115,7 @@ def test_every_public_room_is_in_the_reference():
 
 
 def test_the_comparison_states_what_was_measured():
-    results, page = ROOT / "benchmarks" / "results", (ROOT / "docs/comparison.md").read_text()
+    results, page = ROOT / "benchmarks" / "results", (ROOT / "docs/evidence/comparison.md").read_text()
     assert (results / "rivals.md").read_text() in page
     found = json.loads((results / "training.json").read_text())
     engines = ("dpsgd", "Opacus ghost clipping", "Opacus hooks")

@@ -1,4 +1,4 @@
-"""Write docs/mutants.md: each mutant, the test that kills it, and what it would have cost.
+"""Write docs/evidence/mutants.md: each mutant, the test that kills it, and what it would have cost.
 
 Run ``python tests/mutants/table.py``; it takes some minutes.
 """
@@ -12,7 +12,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from catalogue import MUTANTS  # noqa: E402
 
-PAGE = HERE.parents[1] / "docs" / "mutants.md"
+PAGE = HERE.parents[1] / "docs" / "evidence" / "mutants.md"
 HEAD = """\
 # Mutation tests of the privacy guarantees
 

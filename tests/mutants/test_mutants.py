@@ -64,7 +64,7 @@ def test_names_are_unique():
 
 
 def test_the_docs_list_them():
-    page = (ROOT / "docs" / "mutants.md").read_text()
+    page = (ROOT / "docs" / "evidence" / "mutants.md").read_text()
     rows = [line.split(" | ") for line in page.splitlines() if line.endswith("` |")]
     told = [(row[0].removeprefix("| "), row[-1].rstrip(" |").strip("`")) for row in rows]
     assert told == [(m.name, m.killed_by.removeprefix("tests/")) for m in MUTANTS]
