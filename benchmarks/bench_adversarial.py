@@ -117,7 +117,7 @@ def main():
     options.output.mkdir(parents=True, exist_ok=True)
     (options.output / "adversarial.md").write_text("\n".join(lines) + "\n")
     if options.output == here / "results":
-        pages.put("robustness.md", "adversarial", lines)
+        pages.put("evidence/measurements.md", "adversarial", lines)
     found = rows.round(3).to_dict("records")
     (options.output / "adversarial.json").write_text(json.dumps(found, indent=0) + "\n")
     draw(rows, options.images / "robust_gap.png")

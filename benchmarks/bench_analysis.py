@@ -118,7 +118,7 @@ def main():
     print("\n".join(lines))
     results = Path(__file__).parent / "results"
     (results / "analysis.md").write_text("\n".join(lines) + "\n")
-    pages.put("analysis.md", "bounds", lines)
+    pages.put("evidence/measurements.md", "bounds", lines)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Lower bounds of the audits beside the claims: single steps, and fits on Adult with canaries.
 
-Run ``python -m benchmarks.bench_audit`` (about 20 minutes); it writes the table of docs/audits.md,
+Run ``python -m benchmarks.bench_audit`` (about 20 minutes); it writes the table of docs/evidence/measurements.md,
 benchmarks/results/audit.csv and docs/images/audit.png.  ``--fits`` keeps the steps of that file (5
 minutes), ``--fits naive`` the fits of other methods, too; ``--quick`` takes fewer
 draws and writes nothing.
@@ -172,7 +172,7 @@ def main():
     assert not above[table["kind"] != "white_box"].any() and above.sum() <= 7
     if not quick:
         table.round(4).to_csv(results, index=False)
-        pages.put("audits.md", "audit", lines)
+        pages.put("evidence/measurements.md", "audit", lines)
         draw(table, ROOT / "docs" / "images" / "audit.png")
 
 

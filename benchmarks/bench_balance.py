@@ -100,7 +100,7 @@ def main():
     table = markdown(rows, options.epsilon, options.seeds)
     options.output.mkdir(parents=True, exist_ok=True)
     (options.output / "balance.md").write_text(table)
-    pages.put("methods.md", "balance", table.splitlines())
+    pages.put("evidence/measurements.md", "balance", table.splitlines())
     by_seed = rows.pivot(index="seed", columns="method", values="disparity")
     less = by_seed["dpsgd"] - by_seed["dp_is_sgd, public shares"]
     print(table)

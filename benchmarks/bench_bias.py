@@ -126,7 +126,7 @@ def main():
     lines += ["", *curve(rows)]
     (options.output / "bias.md").write_text("\n".join(lines) + "\n")
     if options.output == here / "results":
-        pages.put("robustness.md", "bias", lines)
+        pages.put("evidence/measurements.md", "bias", lines)
     found = {
         "epsilon": spent,
         "accuracy": accuracies.to_dict("records"),

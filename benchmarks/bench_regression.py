@@ -113,7 +113,7 @@ def main():
     ]
     lines = pages.table(list(table), rows, left=(0, 1))
     (Path(__file__).parent / "results" / "regression.md").write_text("\n".join([*lines, ""]))
-    pages.put("regression.md", "regression", lines)
+    pages.put("evidence/measurements.md", "regression", lines)
     print(*lines, sep="\n")
 
 

@@ -191,7 +191,7 @@ def main():
     for name, lines in tables(found).items():
         print(f"\n{name}\n", *lines, sep="\n")
         if args.write:
-            pages.put("scale.md", name, lines)
+            pages.put("evidence/performance.md", name, lines)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ from benchmarks.papers import rendering
 from benchmarks.papers.runner import STUDIES, compare
 
 RESULTS = Path(__file__).parents[1] / "results" / "reproductions"
-PAGE, CHOOSING = DOCS / "evidence" / "reproducibility.md", DOCS / "choosing.md"
+PAGE = DOCS / "evidence" / "reproducibility.md"
+MEASUREMENTS = DOCS / "evidence" / "measurements.md"
 RUN = "python -m benchmarks.papers "  # what the commands of the tables begin with
 PAPERS = ("esipova", "xu", "kulynych", "knolle", "li")  # modules of studies
 PICTURES = {
@@ -45,7 +46,8 @@ def texts() -> dict[Path, str]:
             page = filled(page, folder.name, ["", *_section(comparison), ""])
         if folder.name == "fair-comparison":
             lines = ["", *_methods(comparison.cells), ""]
-            found[CHOOSING] = filled(CHOOSING.read_text(encoding="utf-8"), "choosing", lines)
+            kept_page = MEASUREMENTS.read_text(encoding="utf-8")
+            found[MEASUREMENTS] = filled(kept_page, "choosing", lines)
     return found | {PAGE: page}
 
 

@@ -236,9 +236,9 @@ def test_the_documentation_holds_what_the_kept_runs_say(runs, request, capsys):
 def test_an_outdated_page_is_named_and_written(few, tmp_path, monkeypatch, capsys):
     page = tmp_path.parent / f"{tmp_path.name}.md"
     page.write_text(documentation.PAGE.read_text().replace("1 is near", "2 are near"))
-    choosing = shutil.copy(documentation.CHOOSING, page.with_suffix(".choosing"))
+    measurements = shutil.copy(documentation.MEASUREMENTS, page.with_suffix(".measurements"))
     monkeypatch.setattr(documentation, "PAGE", page)
-    monkeypatch.setattr(documentation, "CHOOSING", choosing)
+    monkeypatch.setattr(documentation, "MEASUREMENTS", measurements)
     assert __main__.main(["--verify"]) == 1
     assert capsys.readouterr().out.startswith(str(page))
     monkeypatch.setattr(documentation, "PICTURES", {})
