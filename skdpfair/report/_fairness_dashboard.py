@@ -17,7 +17,7 @@ from skdpfair.metrics._group_tables import accuracy_interval
 from skdpfair.metrics._measures import OVERALL, chosen_measures, described, rarest_class
 
 _MISSING = (
-    'The dashboard needs two things, see docs/dashboard.md: pip install "skdpfair[dashboard]" and '
+    'The dashboard needs two things, see docs/report.md: pip install "skdpfair[dashboard]" and '
     "pip install --no-deps -r requirements/dashboard.txt"
 )
 # measures that labels alone do not give: the sweep has them, and raiwidgets knows one of them
