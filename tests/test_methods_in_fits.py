@@ -283,7 +283,7 @@ def test_the_docs_get_the_table_that_the_command_prints():
 
 
 def test_the_docs_name_the_papers_of_all_methods():
-    papers = built("references")
+    papers = built("evidence/references")
     own = [name for name, method in METHODS.items() if not method.reference]
     assert all(f"- `{name}`: " in papers for name in own)
 

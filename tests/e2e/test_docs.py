@@ -148,6 +148,10 @@ def test_every_example_and_every_sharp_edge_is_rated():
 @pytest.mark.parametrize(
     ("word", "page"),
     [
+        ("LogisticRegression", "start.md"),
+        ("one class only", "troubleshooting.md"),
+        ("negative", "troubleshooting.md"),
+        ("how to choose epsilon", "choosing.md"),
         ("imbalance", "user_guide.md"),
         ("imbalance", "postprocessing.md"),
         ("CalibratedClassifierCV", "postprocessing.md"),
