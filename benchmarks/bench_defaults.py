@@ -1,6 +1,6 @@
 """Accuracy of the untuned defaults: Adult, Dutch (needs SKDPFAIR_DATA), small Adult.
 
-python -m benchmarks.bench_defaults [--seeds 4] [--intervals]
+python -m benchmarks.bench_defaults [--seeds 4] [--intervals | --records]
 """
 
 import argparse
@@ -108,15 +108,33 @@ def intervals(n_seeds):
     return pages.table(heads, lines, left=())
 
 
+def by_records(n_seeds):
+    """Return a table: accuracy by the number of records, and how much more a larger budget gives."""
+    lines = []
+    for n_samples in (100, 300, 1000, 3000, 10_000, 32_561):
+        row = [f"{n_samples:,}"]
+        for epsilon in (1.0, 3.0):
+            splits = [adult("auto", n_samples, seed, epsilon=epsilon) for seed in range(n_seeds)]
+            means = measure(splits, epsilon, "global_adapt")
+            row += [f"{means[name]:.1f}" for name in ("accuracy", "balanced")]
+        print(*row, sep=" | ", flush=True)
+        lines.append(row)
+    heads = [f"{name}, epsilon {epsilon}" for epsilon in (1, 3) for name in ("accuracy", "balanced")]
+    return pages.table(["records", *heads], lines, left=())
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
     parser.add_argument("--intervals", action="store_true", help="compare encodings instead")
+    parser.add_argument("--records", action="store_true", help="put a table into docs/choosing.md")
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     options.output.mkdir(parents=True, exist_ok=True)
+    if options.records:
+        return pages.put("choosing.md", "records", by_records(options.seeds))
     if options.intervals:
         lines = intervals(options.seeds)
         return (options.output / "intervals.md").write_text("\n".join([*lines, ""]))
