@@ -1,9 +1,9 @@
 """Lower bounds of the audits beside the claims: single steps, and fits on Adult with canaries.
 
-Run ``python -m benchmarks.bench_audit`` (about 20 minutes); it writes the table of docs/evidence/measurements.md,
-benchmarks/results/audit.csv and docs/images/audit.png.  ``--fits`` keeps the steps of that file (5
-minutes), ``--fits naive`` the fits of other methods, too; ``--quick`` takes fewer
-draws and writes nothing.
+Run ``python -m benchmarks.bench_audit`` (about 20 minutes); it writes the table of
+docs/evidence/measurements.md, benchmarks/results/audit.csv and docs/images/audit.png. ``--fits``
+keeps the steps of that file (5 minutes), ``--fits naive`` the fits of other methods, too;
+``--quick`` takes fewer draws and writes nothing.
 """
 
 import argparse

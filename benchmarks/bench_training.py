@@ -258,7 +258,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
-    parser.add_argument("--write", action="store_true", help="also write docs/evidence/performance.md")
+    parser.add_argument("--write", action="store_true", help="also write the page of docs/")
     parser.add_argument("--peak", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     warnings.simplefilter("ignore")

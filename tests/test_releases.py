@@ -1,7 +1,7 @@
 """Every release, in each of its modes: its noise is that charged, times what a unit can move it.
 
-The table of the releases is in docs/evidence/threat_model.md; for each cell, `tests/mutants/` removes the
-noise once, and makes its sensitivity too small once.
+The table of the releases is in docs/evidence/threat_model.md; for each cell, `tests/mutants/`
+removes the noise once, and makes its sensitivity too small once.
 """
 
 import math

@@ -115,7 +115,10 @@ def test_every_public_room_is_in_the_reference():
 
 
 def test_the_comparison_states_what_was_measured():
-    results, page = ROOT / "benchmarks" / "results", (ROOT / "docs/evidence/comparison.md").read_text()
+    results, page = (
+        ROOT / "benchmarks" / "results",
+        (ROOT / "docs/evidence/comparison.md").read_text(),
+    )
     assert (results / "rivals.md").read_text() in page
     found = json.loads((results / "training.json").read_text())
     engines = ("dpsgd", "Opacus ghost clipping", "Opacus hooks")
