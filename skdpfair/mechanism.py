@@ -436,18 +436,18 @@ class Method(BaseEstimator, abc.ABC):
 
 def _with_parameters_of_bases(cls: type[Method]) -> str | None:
     """Return the docstring, with the parameters that only those of its bases describe."""
-    text, *bases = (inspect.cleandoc(c.__doc__ or "") for c in (cls, *cls.__bases__))
+    docstring, *bases = (inspect.cleandoc(c.__doc__ or "") for c in (cls, *cls.__bases__))
     section = re.compile(r"Parameters\n-+\n(.*?)(?=\n\n|\Z)", re.DOTALL)
     texts: dict[str, str] = {}
-    for doc in (text, *bases):
+    for doc in (docstring, *bases):
         for text in re.split(r"\n(?=\S)", match[1] if (match := section.search(doc)) else ""):
             texts.setdefault(text.partition(" :")[0], text)
     parameters = "Parameters\n----------\n" + "\n".join(filter(None, texts.values()))
     if not any(texts):
         return cls.__doc__
-    if section.search(text):
-        return section.sub(lambda _: parameters, text)
-    return re.sub(r"(?=\n\nReferences\n|\Z)", lambda _: "\n\n" + parameters, text, count=1)
+    if section.search(docstring):
+        return section.sub(lambda _: parameters, docstring)
+    return re.sub(r"(?=\n\nReferences\n|\Z)", lambda _: "\n\n" + parameters, docstring, count=1)
 
 
 @dataclass(frozen=True)
