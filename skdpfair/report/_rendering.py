@@ -18,20 +18,27 @@ _PART = re.compile(r"[^\s,;:()](?:[^,;:()\n]*[^\s,;:()])?")
 
 
 def render(template, context) -> str:
-    """Fill a file of ``templates/``; all text is escaped, and turns nothing around it."""
+    """Fill a page of ``templates/``; all text is escaped, and turns nothing around it."""
+    pages = environment(
+        autoescape=True,
+        finalize=lambda value: isolated(value) if type(value) is str else value,
+    )
+    return pages.get_template(template).render(context)
+
+
+def environment(**options):
+    """Return what fills the files of ``templates/``."""
     try:
         import jinja2
     except ImportError as error:
         raise ImportError('reports need jinja2: pip install "skdpfair[report]".') from error
-    environment = jinja2.Environment(
-        autoescape=True,
-        finalize=lambda value: isolated(value) if type(value) is str else value,
+    return jinja2.Environment(
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         loader=jinja2.FunctionLoader(_text),
+        **options,
     )
-    return environment.get_template(template).render(context)
 
 
 def _text(name):
