@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from fairlearn.metrics import make_derived_metric
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import Ridge
 from sklearn.metrics import mean_absolute_error, r2_score
@@ -24,9 +25,12 @@ from skdpfair.datasets import (
     fetch_dutch,
     load_adult,
 )
-from skdpfair.metrics import excessive_risk, excessive_risk_difference, privacy_cost
+from skdpfair.metrics import excessive_risk, privacy_cost
 from skdpfair.preprocessing import public_preprocessor
 
+difference_of_risks = make_derived_metric(
+    metric=excessive_risk, transform="difference", sample_param_names=["y_prob_ref"]
+)
 # target and its public limits
 TASKS = {
     "Adult, hours per week": ("adult", "hours_per_week", (0, 100)),
@@ -89,7 +93,7 @@ def run(task, epsilons, seeds, losses=LOSSES, method="dpsgd", **params):
                     | {
                         "cost R2": privacy_cost(y_test, predicted, y_ref=y_ref, metric=r2_score),
                         "risk MAE": excessive_risk(y_test, predicted, **risk),
-                        "difference of risks": excessive_risk_difference(
+                        "difference of risks": difference_of_risks(
                             y_test, predicted, sensitive_features=g_test, **risk
                         ),
                     }

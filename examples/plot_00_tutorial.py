@@ -35,11 +35,12 @@ from sklearn.preprocessing import StandardScaler
 from skdpfair import DPFairClassifier, Groups, Persons
 from skdpfair.budget import PrivacyLedger
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
-from skdpfair.metrics import release_group_table, tv_bound
+from skdpfair.metrics import release_group_table
 from skdpfair.postprocessing import DPThresholdClassifier
 from skdpfair.preprocessing import check_pipeline, public_preprocessor
 from skdpfair.privacy import Release, calibrated
 from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.privacy.accounting import total_variation
 from skdpfair.report import model_card, model_page
 
 adult = load_adult(dropna=True)
@@ -78,7 +79,7 @@ delta = 1e-6
 rows = []
 for epsilon in (0.1, 0.5, 1.0, 3.0):
     (steps,) = calibrated([Release("gradient sum", 0.05, (1.0,), steps=300)], epsilon, delta)
-    guess = 50 + 50 * tv_bound(steps)
+    guess = 50 + 50 * total_variation([steps])
     of_five = epsilon_of([steps], delta, records_per_person=5)
     rows.append([epsilon, f"{guess:.1f} %", round(of_five, 2)])
 pd.DataFrame(rows, columns=["epsilon of a unit", "guess", "of a customer, if units are records"])
@@ -213,9 +214,8 @@ pd.DataFrame(rows).T
 
 (folder / "model.html").write_text(model_page(model, title="High income"))
 print(model.privacy_.statement)
-print(
-    f"An attacker's guess improves from 50 % to at most {50 + 50 * tv_bound(model.privacy_):.1f} %."
-)
+guess = 50 + 50 * total_variation(model.privacy_.ledger.entries)
+print(f"An attacker's guess improves from 50 % to at most {guess:.1f} %.")
 
 # %%
 # **The user of the model** wants to know for which groups it works. The tables above are computed

@@ -91,8 +91,8 @@ def group_table(
     -----
     The measures are ``accuracy``, ``balanced_accuracy``, ``rarest_class_recall``,
     ``true_positive_rate``, ``false_positive_rate``, ``false_negative_rate``, ``selection_rate``
-    (these four for two classes), ``roc_auc``, ``log_loss``, ``calibration_error``
-    (`expected_calibration_error`) and ``rarest_class_share``; and, against the reference model,
+    (these four for two classes), ``roc_auc``, ``log_loss``, ``calibration_error`` (expected, over
+    15 bins of equal width) and ``rarest_class_share``; and, against the reference model,
     ``privacy_cost`` (accuracy lost), ``balanced_accuracy_cost``, ``rarest_class_recall_cost`` and
     ``excessive_risk`` (log loss added). A class is rare if its share of ``y_true`` is below 30 %
     (of K > 2 classes, 0.6 / K). A measure is NaN for a group that lacks the records it needs, with

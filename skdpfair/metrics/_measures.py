@@ -9,12 +9,9 @@ import pandas as pd
 from fairlearn.metrics import selection_rate
 from sklearn.metrics import accuracy_score, log_loss, recall_score, roc_auc_score
 
-from skdpfair._validate import integer, listed, one_of
-from skdpfair.inputs.columns import check_indexes
+from skdpfair._validate import listed, one_of
 from skdpfair.inputs.labels import plain, positions
-from skdpfair.metrics._arguments import as_vector, as_weights, check_probabilities
 from skdpfair.metrics._compare_groups import difference, group_max, group_min
-from skdpfair.metrics._excessive_risk import check_distributions, class_codes
 
 OVERALL = "overall"
 LEVEL = 0.95  # of intervals
@@ -349,64 +346,17 @@ def columns_of(name, values, levels):
     return columns
 
 
-def expected_calibration_error(y_true, y_prob, *, classes=None, n_bins=_BINS, sample_weight=None):
-    """Measure how far predicted probabilities are from the frequencies of the labels.
+def _calibration_error(true, likely):
+    """Return the expected calibration error over bins of equal width.
 
-    Parameters
-    ----------
-    y_true : array-like of shape (n_samples,)
-        The labels; 0 or 1 if ``y_prob`` is a vector.
-    y_prob : array-like of shape (n_samples, n_classes) or (n_samples,)
-        The result of ``predict_proba(X)``, or the probability of class 1, in [0, 1].
-    classes : array-like of shape (n_classes,) or None, default=None
-        The label of each column: ``model.classes_``. None means the sorted labels of ``y_true``.
-    n_bins : int, default=15
-        Number of bins of equal width, at least 1.
-    sample_weight : array-like of shape (n_samples,) or None, default=None
-        Weights of the records, >= 0, not all zero.
-
-    Returns
-    -------
-    float
-        In [0, 1]. The value is not private.
-
-    Notes
-    -----
-    The value is the sum over bins of the share of the records in the bin times abs(frequency -
-    mean probability), as in Naeini, Cooper, Hauskrecht, "Obtaining Well Calibrated Probabilities
-    Using Bayesian Binning", AAAI 2015. For two classes, the records are binned by the probability
-    of the second class, and the frequency is that of this class. For several classes, they are
-    binned by the probability of the predicted class, and the frequency is that of correct
-    predictions. Unlike in `calibration_gap`, a bin is compared with the mean of its probabilities.
-
-    Examples
-    --------
-    >>> from skdpfair.metrics import expected_calibration_error
-    >>> y_true, y_prob = [0, 1, 1, 1], [0.5, 0.5, 0.9, 0.9]
-    >>> round(expected_calibration_error(y_true, y_prob), 4)  # (2 * 0 + 2 * 0.1) / 4
-    0.05
+    It is the sum over bins of the share of the records in the bin times abs(frequency - mean
+    probability), of the second of two classes, else of the predicted class (Naeini, Cooper,
+    Hauskrecht, "Obtaining Well Calibrated Probabilities Using Bayesian Binning", AAAI 2015).
     """
-    check_indexes(y_true=y_true, y_prob=y_prob, sample_weight=sample_weight)
-    y_true = as_vector("y_true", y_true, y_true)
-    n_bins = integer("n_bins", n_bins)
-    sample_weight = as_weights(sample_weight, y_true)
-    if np.ndim(y_prob) == 2:
-        likely, classes = check_distributions("y_prob", y_prob, y_true, classes)
-        codes = class_codes(y_true, classes)
-    else:
-        likely = as_vector("y_prob", y_prob, y_true)
-        check_probabilities("y_prob", likely, "Pass predict_proba(X), and classes=model.classes_.")
-        likely = np.stack([1 - likely, likely], axis=1)
-        codes = class_codes(y_true, [0, 1])
-    return _calibration_error(codes, likely, n_bins, sample_weight)
-
-
-def _calibration_error(true, likely, n_bins=_BINS, weight=None):
     if likely.shape[1] == 2:
         confidence, hits = likely[:, 1], true == 1
     else:
         confidence, hits = likely.max(axis=1), true == likely.argmax(axis=1)
-    weight = np.ones(len(true)) if weight is None else weight
-    bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
-    residual = (hits - confidence.astype(float)) * weight
-    return float(np.abs(np.bincount(bins, weights=residual)).sum() / weight.sum())
+    bins = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
+    residual = hits - confidence.astype(float)
+    return float(np.abs(np.bincount(bins, weights=residual)).sum() / len(true))

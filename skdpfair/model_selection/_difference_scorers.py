@@ -103,7 +103,7 @@ def _fitted_among(estimator, table, scored):
             "a DPFairClassifier keeps them, in the process that fitted it, after a single fit (no "
             "copy, pickle or release, warm_start=False). In a search, set scoring=GroupScorer(...) "
             "and return_train_score=True, and use TradeoffResults.from_search(search); for one "
-            "model, use skdpfair.metrics.dg_gap_by_group."
+            "model, use skdpfair.metrics.dg_gap."
         )
     marks, groups = _marked(estimator, *table)
     there = pd.MultiIndex.from_arrays([marks, groups, _occurrence(marks, groups)])

@@ -39,7 +39,7 @@ from skdpfair.engine.losses import HUBER_THRESHOLD, REGRESSION
 from skdpfair.engine.step import measure
 from skdpfair.exceptions import LowSignalWarning, PrivacyLeakWarning
 from skdpfair.mechanism import Mechanism
-from skdpfair.metrics import excessive_risk, excessive_risk_difference, privacy_cost_difference
+from skdpfair.metrics import excessive_risk, privacy_cost
 from skdpfair.model_selection import plan
 from skdpfair.preprocessing import BoundedScaler, check_pipeline
 from skdpfair.privacy import Ledger
@@ -431,15 +431,9 @@ def test_risks_of_groups_are_differences_of_mean_losses(data):
     assert total == pytest.approx(np.dot(shares, list(risk.values())))
     weight = np.where(groups == "a", 2.0, 0.0)
     assert excessive_risk(y, private, sample_weight=weight, **given) == pytest.approx(2.5)
-    found = excessive_risk_difference(y, private, sensitive_features=groups, **given)
-    assert found == pytest.approx(risk["a"] - risk["b"]) == pytest.approx(2.0)
-    cost = {
-        g: r2_score(y[groups == g], reference[groups == g])
-        - r2_score(y[groups == g], private[groups == g])
-        for g in "ab"
-    }
-    given = {"y_ref": reference, "metric": r2_score, "sensitive_features": groups}
-    assert privacy_cost_difference(y, private, **given) == pytest.approx(cost["a"] - cost["b"])
+    assert risk["a"] - risk["b"] == pytest.approx(2.0)
+    cost = r2_score(y, reference) - r2_score(y, private)
+    assert privacy_cost(y, private, y_ref=reference, metric=r2_score) == pytest.approx(cost)
     with pytest.raises(TypeError, match="loss must be a function"):
         excessive_risk(y, private, y_prob_ref=reference, loss="mae")
     with pytest.raises(ValueError, match="y_prob must hold the finite number"):

@@ -16,7 +16,7 @@ import skdpfair.training.loop
 from skdpfair import METHODS, DPFairClassifier, Groups, Persons, get_method
 from skdpfair._validate import safe_repr
 from skdpfair.exceptions import LowSignalWarning
-from skdpfair.metrics import privacy_cost_difference
+from skdpfair.metrics import group_table, privacy_cost
 
 from .bad_data import BAD_GROUPS, BAD_X, BAD_Y, A, F, X, Y
 from .strategies import FIELDS, TABLE, Boxed, HostileAll, HostileLen, HostileRepr
@@ -234,7 +234,11 @@ def test_predictions_are_refused_by_name(fitted, method):
     "value", [None, 3, [[1, [2]]], HostileLen(), HostileAll(), {}], ids=range(6)
 )
 def test_metrics_are_refused_by_name(value):
-    good = {"y_true": Y, "y_pred": Y, "y_ref": Y, "sensitive_features": X["g"]}
+    good = {"y_true": Y, "y_pred": Y, "y_ref": Y}
     for name in good:
         with pytest.raises((ValueError, TypeError), match=rf"\b({name}|y_true)\b"):
-            privacy_cost_difference(**(good | {name: value}))
+            privacy_cost(**(good | {name: value}))
+    for name in ("predictions", "sensitive_features"):
+        good = {"y_true": Y, "predictions": {"m": Y}, "sensitive_features": X["g"]}
+        with pytest.raises((ValueError, TypeError), match=rf"\b{name}\b"):
+            group_table(**(good | {name: value}), reference="m")

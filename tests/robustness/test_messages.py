@@ -80,13 +80,14 @@ def again(fitted, y=TEXTS, groups=GROUPS):
 
 
 def measured(name, **given):
-    good = {"y_true": TEXTS, "y_pred": TEXTS, "sensitive_features": GROUPS} | OTHERS[name]
-    getattr(metrics, name)(**(good | given))
+    good = {"y_true": TEXTS, "y_pred": TEXTS, "sensitive_features": GROUPS} | given
+    if name == "group_table":
+        good["predictions"] = {"dpsgd": good.pop("y_pred")}
+    getattr(metrics, name)(**good, **OTHERS[name])
 
 
 OTHERS = {
-    "accuracy_difference": {},
-    "privacy_cost_difference": {"y_ref": TEXTS},
+    "group_table": {"reference": "dpsgd"},
     "release_group_table": {"epsilon": 1.0},
 }
 
@@ -229,35 +230,27 @@ CASES = {
             "predictions of complex numbers": {"y_pred": ODD + 1j},
         }.items()
     },
-    "weights of text": lambda f, t: metrics.calibration_gap(
-        LABELS, LABELS / 2, tau=0.5, sample_weight=planted(LABELS)
+    "weights of text": lambda f, t: metrics.privacy_cost(
+        LABELS, LABELS, y_ref=LABELS, sample_weight=planted(LABELS)
     ),
-    "negative weights": lambda f, t: metrics.calibration_gap(
-        LABELS, LABELS / 2, tau=0.5, sample_weight=-ODD
+    "negative weights": lambda f, t: metrics.privacy_cost(
+        LABELS, LABELS, y_ref=LABELS, sample_weight=-ODD
     ),
     "table of an unknown group": lambda f, t: metrics.release_group_table(
         TEXTS, TEXTS, sensitive_features=planted(GROUPS), groups=["u", "v"], epsilon=1.0
     ),
-    "reference in texts": lambda f, t: metrics.privacy_cost_difference(
-        LABELS, LABELS, y_ref=planted(TEXTS), sensitive_features=GROUPS
+    "reference in texts": lambda f, t: metrics.privacy_cost(LABELS, LABELS, y_ref=planted(TEXTS)),
+    "reference in fractions": lambda f, t: metrics.privacy_cost(LABELS, LABELS, y_ref=ODD),
+    "risk of no chances": lambda f, t: metrics.excessive_risk(LABELS, ODD, y_prob_ref=ODD),
+    "risk of texts": lambda f, t: metrics.excessive_risk(
+        LABELS, planted(TEXTS), y_prob_ref=LABELS / 2
     ),
-    "reference in fractions": lambda f, t: metrics.privacy_cost_difference(
-        LABELS, LABELS, y_ref=ODD, sensitive_features=GROUPS
-    ),
-    "calibration of labels": lambda f, t: metrics.calibration_gap(
-        planted(LABELS, NUMBER), ODD, tau=0.1
-    ),
-    "calibration of no chances": lambda f, t: metrics.calibration_gap(LABELS, ODD, tau=0.1),
-    "calibration of texts": lambda f, t: metrics.calibration_gap(LABELS, planted(TEXTS), tau=0.1),
     "training rows by text": lambda f, t: metrics.dg_gap(LABELS, LABELS, is_train=planted(TEXTS)),
     "risk of unknown labels": lambda f, t: metrics.excessive_risk(
         planted(TEXTS), np.full((N, 2), 0.5), y_prob_ref=np.full((N, 2), 0.5), classes=["no", "yes"]
     ),
     "risk of rows that do not sum to 1": lambda f, t: metrics.excessive_risk(
         TEXTS, np.full((N, 2), 0.7), y_prob_ref=np.full((N, 2), 0.5), classes=["no", "yes"]
-    ),
-    "gap of a group without training rows": lambda f, t: metrics.dg_gap_by_group(
-        LABELS, LABELS, is_train=np.arange(N) > 7, sensitive_features=planted(GROUPS)
     ),
     # analysis, pictures and pages
     "risk terms of other labels": lambda f, t: step_risk_terms(
@@ -339,9 +332,6 @@ NUMPYS_OWN = {
     "no delta": lambda path: PrivacyLedger(path, epsilon=REAL(1)),
     "name": lambda path: PrivacyLedger(path, delta=REAL(1e-5), data=WHOLE(3)),
     "two budgets": lambda path: [PrivacyLedger(path, epsilon=REAL(e), delta=1e-5) for e in (1, 2)],
-    "bound": lambda path: metrics.dg_bound_from_epsilon(
-        REAL(1), delta=REAL(0.1), bound="mutual_information"
-    ),
     "schedule": lambda path: get_method("pcsgd", schedule=(REAL(1),))._validate_params(),
     "canaries": lambda path: audit_fit(DPFairClassifier(), X, LABELS, n_canaries=WHOLE(N)),
     "bounds": lambda path: BoundedScaler((REAL(1), REAL(0))).fit(X),
