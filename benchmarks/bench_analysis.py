@@ -15,9 +15,11 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks import pages
 from benchmarks.papers import data
+from benchmarks.papers.clipping import problem_of
 from benchmarks.workloads import WORKLOADS, Workload
 from skdpfair import DPFairClassifier, get_method
-from skdpfair.analysis import GroupCurvature, GroupRecorder
+from skdpfair.analysis import GroupRecorder
+from skdpfair.analysis._curvature import products as hessian_products
 
 warnings.simplefilter("ignore")
 
@@ -49,10 +51,11 @@ def products(repeats):
             cross_entropy(module(x), y).backward()
             optimizer.step()
 
-        curvature = GroupCurvature(module, x.numpy(), y.numpy(), sensitive_features=groups.numpy())
-        vector = torch.ones(sum(p.numel() for p in module.parameters()))
+        problem = problem_of(module, x.numpy(), y.numpy(), groups.numpy())
+        vectors = torch.ones(1, problem.n_parameters)
         ratios = [
-            seconds(lambda c=curvature, v=vector: c.products(v), repeats) / seconds(tight, repeats)
+            seconds(lambda p=problem, v=vectors: hessian_products(p, v), repeats)
+            / seconds(tight, repeats)
             for _ in range(5)
         ]
         rows.append((name, float(np.median(ratios))))

@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpfair import METHODS, DPFairClassifier, DPFairRegressor, get_method, load_release
-from skdpfair.analysis import GroupCurvature
+from skdpfair.analysis import step_risk_terms
 from skdpfair.audit import audit_fit
 from skdpfair.budget.folds import persons_lie_in_groups
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
@@ -941,9 +941,9 @@ PLACES = {
     "searched": lambda X, y, g, u: DPRandomizedSearch(quick(), {}).score(X, y, sample_weight=g),
     "scorer": lambda X, y, g, u: GroupScorer()(quick(), X, y, sensitive_features=g),
     "dg_gap": lambda X, y, g, u: dg_gap_scorer(X, y, sensitive_features=g),
-    "curvature": lambda X, y, g, u: GroupCurvature(quick(), X, y, sensitive_features=g),
+    "step risk": lambda X, y, g, u: step_risk_terms(quick(), X, y, sensitive_features=g),
 }
-WITHOUT_PERSONS = ("score", "regressor", "thresholds", "searched", "scorer", "dg_gap", "curvature")
+WITHOUT_PERSONS = ("score", "regressor", "thresholds", "searched", "scorer", "dg_gap", "step risk")
 
 
 @pytest.mark.parametrize(

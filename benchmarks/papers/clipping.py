@@ -1,5 +1,6 @@
 """What clipping does to a gradient, without noise: Knolle et al., Xu et al., Esipova et al."""
 
+import copy
 import math
 from dataclasses import dataclass
 
@@ -7,9 +8,9 @@ import numpy as np
 import pandas as pd
 import torch
 
-from skdpfair.analysis._mechanisms import as_numbers_of, noiseless, weighed
-from skdpfair.analysis._problem import problem_of
-from skdpfair.engine import PoissonSampler, Streams
+from skdpfair.analysis._mechanisms import noiseless, weighed
+from skdpfair.analysis._problem import of_tensors
+from skdpfair.engine import Batch, PoissonSampler, Streams
 from skdpfair.engine.flat import split
 from skdpfair.mechanism import Mechanism, Task
 from skdpfair.methods import get_method
@@ -29,6 +30,21 @@ class GradientBias:
     cosine: float
     gradient_norm: float
     reference_norm: float
+
+
+def problem_of(module, x, y, groups=None):
+    """Return the problem of a copy of a module in evaluation mode, on arrays."""
+    module = copy.deepcopy(module).eval()
+    like = next(p for p in module.parameters() if p.requires_grad)
+    x, y = torch.as_tensor(x).to(like.device, like.dtype), torch.as_tensor(y).to(like.device)
+    levels, code = (None, np.zeros(len(x), np.int64))
+    if groups is not None:
+        levels, code = np.unique(groups, return_inverse=True)
+        levels = levels.tolist()
+    with torch.no_grad():
+        n_classes = module(x[:1]).shape[1]
+    group = torch.from_numpy(code).to(like.device)
+    return of_tensors(module, Batch(x, y, group), n_classes, None, levels)
 
 
 def gradient_bias(module, x, y, method, *, state=None, reference="batch") -> GradientBias:
@@ -51,7 +67,6 @@ def gradient_bias(module, x, y, method, *, state=None, reference="batch") -> Gra
     problem = problem_of(module, x, y)
     mechanism = noiseless(Mechanism(method, Task(len(problem.batch), 1, 1.0), 0.0))
     state = method.start(mechanism.task) if state is None else state
-    state = as_numbers_of(problem.parameters[0], state)
     noise = Streams.seeded(0, digest=bytes(32)).noise(problem.batch.x.device)
     with problem.strategy() as strategy:
         step = weighed(strategy, problem.batch, mechanism, state, noise, problem.chunk)
@@ -93,7 +108,7 @@ def clipping_error_bound(module, x, y, groups, max_grad_norm, *, epsilon, batch_
     >>> table[["noise", "bias", "best_max_grad_norm"]].round(3).to_numpy().tolist()
     [[2.0, 0.0, 1.0], [2.0, 2.0, 3.0]]
     """
-    problem = problem_of(module, x, y, sensitive_features=groups, dtype=torch.float64)
+    problem = problem_of(copy.deepcopy(module).double(), x, y, groups)
     rank, rows = len(problem.batch) / (batch_size * epsilon), []
     with problem.strategy() as strategy:
         for part in problem.by_group:
@@ -118,7 +133,7 @@ def train_with_error(module, x, y, groups, *, error, lr, bound, n_epochs, batch_
     ("direction"), or :math:`\bar g` ("both").  Return a trained copy of the module, and each
     group's mean loss before each step, averaged over the batches of the last epoch.
     """
-    problem = problem_of(module, x, y, sensitive_features=groups)
+    problem = problem_of(module, x, y, groups)
     records, rng = problem.batch, np.random.default_rng(seed)
     per_epoch = -(-len(records) // batch_size)
     task = Task(len(records), problem.n_groups, 1 / per_epoch)

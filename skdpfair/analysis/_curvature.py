@@ -1,125 +1,21 @@
-"""Products of each group's Hessian with vectors, its trace and largest eigenvalue."""
+"""Products of each group's Hessian with vectors, its trace and largest eigenvalue.
+
+The gradient of <gradient of L_k, v> is H_k v (Pearlmutter, "Fast Exact Multiplication by the
+Hessian", 1994): two backward passes, or the time of two to five gradient steps for all groups.
+"""
 
 import warnings
 
 import numpy as np
-import pandas as pd
 import torch
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from torch import Tensor
 
-from skdpfair import _validate
-from skdpfair.analysis._problem import Problem, problem_of
+from skdpfair.analysis._problem import Problem
 from skdpfair.engine.flat import split
 
 _BLOCK = 8  # vectors at once
 _DENSE = 64  # up to so many parameters the matrix is cheaper than Lanczos
-
-
-class GroupCurvature:
-    r"""Products with the Hessian :math:`H_k` of each group's mean loss; NOT private.
-
-    Parameters
-    ----------
-    model, X, y, sensitive_features, chunk_size
-        As in `step_risk_terms`.  The results are computed in the dtype of the module.
-
-    Attributes
-    ----------
-    levels : list
-        The groups, in the order of all results.
-
-    Notes
-    -----
-    :math:`H_k v` is the gradient of :math:`\langle \nabla L_k, v \rangle`.  It takes two backward
-    passes, or the time of two to five gradient steps for all groups together.
-
-    References
-    ----------
-    Pearlmutter, "Fast Exact Multiplication by the Hessian", 1994; Hutchinson, "A Stochastic
-    Estimator of the Trace of the Influence Matrix", 1990; Esipova et al., ICLR 2023, App. B.3.
-
-    Examples
-    --------
-    Softmax regression at zero: the Hessian is a quarter of [[1, -1], [-1, 1]] times x x'.
-
-    >>> import numpy as np, torch
-    >>> from skdpfair.analysis import GroupCurvature
-    >>> module = torch.nn.Linear(1, 2, bias=False).double()
-    >>> _ = torch.nn.init.zeros_(module.weight)
-    >>> curvature = GroupCurvature(module, np.array([[1.0], [2.0]]), np.array([0, 1]),
-    ...                            sensitive_features=["a", "b"])
-    >>> curvature.products(torch.tensor([1.0, 0.0]))[:, 0].tolist()
-    [[0.25, -0.25], [1.0, -1.0]]
-    >>> curvature.largest_eigenvalues().round(6).to_dict()
-    {'a': 0.5, 'b': 2.0}
-    """
-
-    def __init__(self, model, X, y, *, sensitive_features=None, chunk_size="auto"):
-        self._problem = problem_of(
-            model, X, y, sensitive_features=sensitive_features, chunk_size=chunk_size
-        )
-        self.levels = self._problem.levels
-
-    def products(self, vectors) -> Tensor:
-        """Return H_k v for each group and vector.
-
-        Parameters
-        ----------
-        vectors : Tensor of shape (n_parameters,) or (n_vectors, n_parameters)
-            In the order of the trainable parameters in ``module.parameters()``.
-
-        Returns
-        -------
-        Tensor of shape (n_groups, n_vectors, n_parameters)
-            In the dtype of the module.
-        """
-        vectors = torch.as_tensor(vectors).detach()
-        vectors = vectors[None] if vectors.dim() == 1 else vectors
-        wanted = self._problem.n_parameters
-        if vectors.dim() != 2 or vectors.shape[1] != wanted:
-            raise ValueError(
-                f"vectors must have {wanted} numbers each, one per parameter that trains, got "
-                f"shape {tuple(vectors.shape)}."
-            )
-        return products(self._problem, vectors)
-
-    def trace(self, n_vectors=100, *, random_state=None) -> pd.DataFrame:
-        """Estimate the trace of each group's Hessian by Hutchinson's method.
-
-        Parameters
-        ----------
-        n_vectors : int, default=100
-            Number of random sign vectors, at least 2.
-        random_state : int, numpy.random.Generator or None, default=None
-            Seed of these vectors.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Index group; columns ``trace`` (unbiased) and ``standard_error``.
-        """
-        n_vectors = _validate.integer("n_vectors", n_vectors, low=2)
-        rng = _validate.generator("random_state", random_state)
-        values = pd.DataFrame(traces(self._problem, n_vectors, rng), self._problem.index)
-        return pd.DataFrame({"trace": values.mean(axis=1), "standard_error": values.sem(axis=1)})
-
-    def largest_eigenvalues(self, *, random_state=0) -> pd.Series:
-        """Compute the largest eigenvalue of each group's Hessian by Lanczos' method.
-
-        Parameters
-        ----------
-        random_state : int, numpy.random.Generator or None, default=0
-            Seed of the start vector.
-
-        Returns
-        -------
-        pandas.Series
-            Index group.  A ``UserWarning`` says if the iteration has not converged.
-        """
-        rng = _validate.generator("random_state", random_state)
-        values = largest_eigenvalues(self._problem, rng)
-        return pd.Series(values, self._problem.index, name="lambda_max")
 
 
 def products(problem: Problem, vectors: Tensor) -> Tensor:
@@ -156,7 +52,10 @@ def _add_products(problem, chunk, vectors, total):
 
 
 def traces(problem: Problem, n_vectors: int, rng) -> np.ndarray:
-    """Return z' H_k z for random signs z, shape (n_groups, n_vectors)."""
+    """Return z' H_k z for random signs z, shape (n_groups, n_vectors), whose means are the traces.
+
+    M. F. Hutchinson, "A Stochastic Estimator of the Trace of the Influence Matrix", 1990.
+    """
     like, values = problem.parameters[0], []
     for start in range(0, n_vectors, _BLOCK):
         shape = min(_BLOCK, n_vectors - start), problem.n_parameters

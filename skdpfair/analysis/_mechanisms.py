@@ -1,15 +1,13 @@
-"""Steps of a mechanism without noise on the gradient, and the mechanism of an estimator."""
+"""Steps of a mechanism without noise on the gradient, and the next step of a fit."""
 
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from skdpfair import _validate
 from skdpfair.engine.step import weigh
 from skdpfair.mechanism import Mechanism, Method, PerSample, Task
 
@@ -50,7 +48,10 @@ class WeighedStep:
 
 def weighed(strategy, batch, mechanism, state, noise, chunk) -> WeighedStep:
     """Let a method weigh a batch as in training, and add up."""
-    method = mechanism.method
+    method, like = mechanism.method, strategy.flat()
+    state = tree_map_only(
+        Tensor, lambda t: t.to(like.device, like.dtype if t.is_floating_point() else None), state
+    )
     shift = method.parameter_perturbation(state)
     # whether the method's gradients are those of the loss at the parameters
     is_plain = (
@@ -102,70 +103,19 @@ def _mean_gradient(strategy, batch, chunk, size) -> Tensor:
     return total
 
 
-def mechanism_of(model, mechanism, lr, state, problem):
-    """Return mechanism, learning rate and state: those passed, else the estimator's own."""
-    if isinstance(model, nn.Module):
-        missing = [name for name, value in (("mechanism", mechanism), ("lr", lr)) if value is None]
-        if missing:
-            raise ValueError(
-                f"{' and '.join(missing)} must be given if model is a module. Pass "
-                "Mechanism(get_method(...), Task(n_samples, n_groups, sample_rate), "
-                "noise_multiplier) and lr=."
-            )
-    elif mechanism is None:
-        mechanism, state_of_fit = _of_estimator(model, problem)
-        state = state_of_fit if state is None else state
-    if not isinstance(mechanism, Mechanism):
-        raise TypeError(
-            f"mechanism must be a Mechanism, got {_validate.safe_repr(mechanism)}. A method alone "
-            "does not determine the sampling rate and the noise."
-        )
-    if mechanism.task.n_groups != problem.n_groups:
-        raise ValueError(
-            f"mechanism is for {mechanism.task.n_groups} groups, but sensitive_features has "
-            "another number of groups. Pass sensitive_features that match its task."
-        )
-    if mechanism.task.n_samples != len(problem.batch):
-        raise ValueError(
-            f"mechanism is for {mechanism.task.n_samples} records, but X has "
-            f"{len(problem.batch)}, which would change the batch size. Pass a Task with "
-            "n_samples=len(X)."
-        )
-    lr = _next_lr(model) if lr is None else _validate.number("lr", lr, low=0, low_open=True)
-    if state is None:
-        state = mechanism.method.start(mechanism.task)
-    return mechanism, lr, as_numbers_of(problem.parameters[0], state)
-
-
-def as_numbers_of(like, state):
-    """Return a method's state with its numbers as in the tensor ``like``."""
-
-    def as_here(tensor):
-        return tensor.to(like.device, like.dtype if tensor.is_floating_point() else None)
-
-    return tree_map_only(torch.Tensor, as_here, state)
-
-
-def _of_estimator(model, problem):
-    """Return the mechanism that the estimator was trained by, for these records, and its state."""
-    check_is_fitted(model, "net_")
-    net, n = model.net_, len(problem.batch)
+def next_step(estimator, problem):
+    """Return the mechanism and state of a fit's next step, on these records, and its rate."""
+    net, n = estimator.net_, len(problem.batch)
     if hasattr(net, "next_release"):
         mechanism, state = net.next_release()
-        return replace(mechanism, task=replace(mechanism.task, n_samples=n)), state
-    method, privacy = model.method_, model.privacy_
+        task = replace(mechanism.task, n_samples=n)
+        return replace(mechanism, task=task), state, net.current_lr
+    method, privacy = estimator.method_, estimator.privacy_
     if type(method).start is not Method.start or type(method).rates is not Method.rates:
         raise ValueError(
             f"The estimator was loaded from a file without the state of method={method.name!r}, "
-            "so its next step is unknown. Analyse it in the process that fitted it, or pass "
-            "mechanism= and state=."
+            "so its next step is unknown. Analyse it in the process that fitted it."
         )
-    rate = min(1.0, privacy.expected_batch_size / privacy.n_samples)
-    return Mechanism(method, Task(n, problem.n_groups, rate), privacy.noise_multiplier), None
-
-
-def _next_lr(model):
-    """Return the learning rate of the step that would come next."""
-    if hasattr(model.net_, "current_lr"):
-        return model.net_.current_lr
-    return model.lr_ * model.method_.step_size(model.n_steps_)
+    task = Task(n, problem.n_groups, min(1.0, privacy.expected_batch_size / privacy.n_samples))
+    lr = estimator.lr_ * method.step_size(estimator.n_steps_)
+    return Mechanism(method, task, privacy.noise_multiplier), method.start(task), lr

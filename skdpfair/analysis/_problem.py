@@ -13,7 +13,6 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 from torch import Tensor, nn
 
-from skdpfair import _validate
 from skdpfair.engine import Batch, select_strategy
 from skdpfair.engine.losses import Loss
 from skdpfair.engine.memory import ACTIVATION_BUDGET, affordable_batch
@@ -131,28 +130,24 @@ class Problem:
         }
 
 
-def problem_of(
-    model, X, y, *, sensitive_features=None, chunk_size="auto", dtype: torch.dtype | None = None
-) -> Problem:
-    """Return the problem of a fitted classifier or a module, in the module's dtype by default."""
+def problem_of(estimator, X, y, sensitive_features=None) -> Problem:
+    """Return the problem of a fitted classifier, in float64."""
     check_indexes(X=X, y=y, sensitive_features=sensitive_features)
-    if isinstance(model, nn.Module):
-        module, weight = copy.deepcopy(model).eval(), None
-        x = _tensor_of(X, _first_parameter(module))
-        n_classes = _n_outputs(module, x)
-        labels = _codes(x, y, np.arange(n_classes))
-    else:
-        _check_classifier(model)
-        x = torch.from_numpy(as_rows(table.read_for_prediction(model, X), slice(None)))
-        labels = _codes(x, y, model.classes_)
-        module, n_classes = copy.deepcopy(model.net_.module_).eval(), len(model.classes_)
-        like, weight = next(module.parameters()), _loss_weights_of(model)
-        x = x.to(like.device, like.dtype)
-    groups = _groups_of(model, X, y, labels, sensitive_features)
-    if dtype is not None:
-        module, x = module.to(dtype), x.to(dtype)
+    if not hasattr(estimator, "privacy_statement") or is_regressor(estimator):
+        raise TypeError(
+            "estimator must be a fitted DPFairClassifier, got an object of type "
+            f"{type(estimator).__name__}. Of a pipeline, give the last step, and X as the steps "
+            "before it transform it: pipeline[-1], pipeline[:-1].transform(X)."
+        )
+    check_is_fitted(estimator, "net_")
+    x = torch.from_numpy(as_rows(table.read_for_prediction(estimator, X), slice(None)))
+    labels = _codes(x, y, estimator.classes_)
+    groups = _groups_of(estimator, X, y, sensitive_features)
+    module = copy.deepcopy(estimator.net_.module_).eval().double()
+    x = x.to(next(module.parameters()).device, torch.float64)
     y, group = (torch.from_numpy(v.astype(np.int64)).to(x.device) for v in (labels, groups.code))
-    problem = of_tensors(module, Batch(x, y, group), n_classes, weight, groups.levels, chunk_size)
+    weight, n_classes = _loss_weights_of(estimator), len(estimator.classes_)
+    problem = of_tensors(module, Batch(x, y, group), n_classes, weight, groups.levels)
     if problem.absent.any():
         warnings.warn(
             "X holds no record of some of the groups: their values are NaN.",
@@ -163,47 +158,38 @@ def problem_of(
 
 
 def of_tensors(
-    module, batch, n_classes, class_weight, levels, chunk_size="auto", criterion=None
+    module, batch, n_classes, class_weight, levels, chunk=None, criterion=None
 ) -> Problem:
     """Return the problem of a module that may be kept, and tensors that fit it."""
     like = next(module.parameters())
     if class_weight is not None:
         class_weight = torch.as_tensor(class_weight, dtype=like.dtype, device=like.device)
-    if _validate.is_auto(chunk_size):
+    if chunk is None:
         chunk = affordable_batch(module, batch.x[:1])
         if like.device.type == "cpu":
             chunk = min(chunk, max(_MIN_CHUNK, chunk * _CACHED // ACTIVATION_BUDGET))
-    else:
-        chunk = _validate.integer("chunk_size", chunk_size)
     names = ["all"] if levels is None else list(levels)
     return Problem(module, batch, names, n_classes, class_weight, chunk, criterion)
 
 
-def _check_classifier(estimator):
-    if not hasattr(estimator, "privacy_statement") or is_regressor(estimator):
-        raise TypeError(
-            "estimator must be a fitted DPFairClassifier, got an object of type "
-            f"{type(estimator).__name__}. Of a pipeline, give the last step, and X as the steps "
-            "before it transform it: pipeline[-1], pipeline[:-1].transform(X)."
-        )
-    check_is_fitted(estimator, "net_")
-
-
-def _groups_of(model, X, y, labels, sensitive_features):
-    """Return the groups of a module's or an estimator's records."""
-    group_col, levels, of_fit = None, None, getattr(model, "groups_", None)
-    if not isinstance(model, nn.Module):
-        labels = np.asarray(y)
-        if sensitive_features is None:
-            group_col = _groups.as_columns(model.group_col) or None
-        if of_fit is not None and (group_col is not None or sensitive_features is not None):
-            levels = list(of_fit)
-    groups = _groups.encode(
-        X, labels, group_col=group_col, levels=levels, sensitive_features=sensitive_features
+def _groups_of(estimator, X, y, sensitive_features):
+    """Return the groups of the records, by the levels of the fit."""
+    group_col, levels = None, estimator.groups_
+    if sensitive_features is None:
+        group_col = _groups.as_columns(estimator.group_col) or None
+        if group_col is None and levels is not None:
+            raise ValueError(
+                "The estimator was fitted with sensitive_features: pass them here, too."
+            )
+    elif levels is None:
+        raise ValueError("sensitive_features must be None, as the estimator was fitted without.")
+    return _groups.encode(
+        X,
+        np.asarray(y),
+        group_col=group_col,
+        levels=None if levels is None else list(levels),
+        sensitive_features=sensitive_features,
     )
-    if of_fit is not None and groups.levels is None:
-        raise ValueError("The estimator was fitted with sensitive_features: pass them here, too.")
-    return groups
 
 
 def _loss_weights_of(estimator):
@@ -214,48 +200,6 @@ def _loss_weights_of(estimator):
     searched = any(entry.what.startswith("gradient scale") for entry in entries)
     weights = estimator.class_weight
     return defaults.loss_weights(weights, estimator.classes_, rescaled=searched)[0]
-
-
-def _tensor_of(X, like):
-    """Return the features of a module, in its dtype and on its device."""
-    if not torch.is_tensor(X):
-        X = np.asarray(X)
-        if X.dtype.kind not in "fiub":
-            raise ValueError(
-                f"X must hold numbers, got dtype {X.dtype}. Pass an input of the module."
-            )
-        X = torch.from_numpy(np.array(X, dtype=X.dtype.newbyteorder("="), order="C"))
-    x = X.detach().to(like.device, like.dtype)
-    if not bool(torch.isfinite(x).all()):
-        raise ValueError("X holds NaN or infinity, which have no gradient. Drop these records.")
-    return x
-
-
-def _n_outputs(module, x):
-    """Return the number of logits of a module; x holds a record."""
-    if len(x) == 0:
-        raise ValueError("X and y have 0 samples; at least one is needed.")
-    try:
-        with torch.no_grad():
-            logits = module(x[:1])
-    except RuntimeError as error:
-        raise ValueError(
-            f"X has records of shape {tuple(x.shape[1:])}, which the module rejects: {error}."
-        ) from None
-    if logits.dim() != 2:
-        raise ValueError(
-            "The module must return logits of shape (batch, n_classes), got "
-            f"{tuple(logits.shape)}. Two classes need two outputs."
-        )
-    return logits.shape[1]
-
-
-def _first_parameter(module):
-    """Return a parameter that trains, which has the module's dtype and device."""
-    trains = [p for p in module.parameters() if p.requires_grad]
-    if not trains:
-        raise ValueError("The module has no trainable parameter, so there is no gradient.")
-    return trains[0]
 
 
 def _codes(x, y, classes):

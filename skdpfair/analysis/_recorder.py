@@ -1,20 +1,15 @@
 """Callback that records losses, gradients and step risk of each group along a fit."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import torch
 from skorch.callbacks import Callback
 
 from skdpfair import _validate
-from skdpfair._files import path_of, replace_file
-from skdpfair.analysis._mechanisms import as_numbers_of
 from skdpfair.analysis._problem import of_tensors
 from skdpfair.analysis._step_risk import Expectations, step_risk
 from skdpfair.engine import Batch
 from skdpfair.engine.losses import Regression
-from skdpfair.inputs.groups import group_names
 from skdpfair.inputs.streaming import as_rows
 
 
@@ -35,10 +30,6 @@ class GroupRecorder(Callback):
         As in `step_risk_terms`; the smaller defaults 4, 10 and 1000 save time.
     eigenvalues : bool, default=True
         As in `step_risk_terms`.
-    path : path-like or None, default=None
-        CSV file of ``frame_``, rewritten each time, so that it survives a killed fit.  Rows of
-        other methods in it are kept, and a ``warm_start`` in another process continues it.  It
-        does not hold ``pairs_``.
     random_state : int, numpy.random.Generator or None, default=None
         Seed of the recorder's own batches and vectors; it does not affect the fit.
 
@@ -77,51 +68,24 @@ class GroupRecorder(Callback):
         n_vectors=10,
         curvature_records=1000,
         eigenvalues=True,
-        path=None,
         random_state=None,
     ):
         self.every, self.terms, self.n_batches = every, terms, n_batches
         self.n_vectors, self.curvature_records = n_vectors, curvature_records
-        self.eigenvalues, self.path, self.random_state = eigenvalues, path, random_state
+        self.eigenvalues, self.random_state = eigenvalues, random_state
 
     def initialize(self):
-        """Check the parameters before the first step.
-
-        Returns
-        -------
-        GroupRecorder
-            Itself.
-        """
+        """Check the parameters before the first step."""
         _validate.integer("every", self.every)
         _validate.flag("terms", self.terms)
         self.how_ = Expectations(
             self.n_batches, self.n_vectors, self.curvature_records, self.eigenvalues
         )
         self.rng_ = _validate.generator("random_state", self.random_state)
-        if self.path is not None:
-            self._check_path()
         return self
 
-    def _check_path(self):
-        path = path_of(self.path)
-        if not path.parent.is_dir() or path.is_dir():
-            raise ValueError(f"path={str(path)!r} must name a file in a folder that exists.")
-        if path.exists() and not _is_ours(path):
-            raise ValueError(
-                f"path={str(path)!r} was not written by a GroupRecorder. Name another file, or "
-                "delete it."
-            )
-
     def on_train_begin(self, net, **kwargs):
-        """Start a new record, or continue after the steps of a warm start.
-
-        Parameters
-        ----------
-        net : skorch.NeuralNet
-            The net that is trained.
-        **kwargs
-            Ignored.
-        """
+        """Start a new record, or continue after the steps of a warm start."""
         with torch.random.fork_rng():
             shared = net.module() is net.module_
         if shared:
@@ -130,12 +94,8 @@ class GroupRecorder(Callback):
                 "that is trained. Give a class, or a function that makes a new network."
             )
         self.method_, self.before_ = net.plan.mechanism.method.name, net.steps_before_
-        levels = ["all"] if net.group_levels_ is None else list(net.group_levels_)
-        self.names_ = dict(zip(levels, group_names(levels), strict=True))
-        if self.before_ == 0:
+        if self.before_ == 0 or not hasattr(self, "frame_"):
             self.frame_ = self.pairs_ = None
-        elif not hasattr(self, "frame_"):
-            self.frame_, self.pairs_ = self._from_file(), None
         # a warm start records again the step that the fit before it ended with
         self.frame_, self.pairs_ = (self._earlier(kept) for kept in (self.frame_, self.pairs_))
         self.recorded_step_ = None
@@ -147,32 +107,12 @@ class GroupRecorder(Callback):
         return kept if len(kept) else None
 
     def on_batch_begin(self, net, training=False, **kwargs):
-        """Record, if ``every`` steps have passed.
-
-        Parameters
-        ----------
-        net : skorch.NeuralNet
-            The net that is trained.
-        training : bool, default=False
-            Whether this is a training batch.
-        **kwargs
-            Ignored.
-        """
+        """Record, if ``every`` steps have passed."""
         if training and (net.taken_ - net.plan.settings.warm_up) % self.every == 0:
             self._record(net, *net.records_)
 
     def on_train_end(self, net, X=None, y=None, **kwargs):
-        """Record the last step.
-
-        Parameters
-        ----------
-        net : skorch.NeuralNet
-            The net that is trained.
-        X, y : dict and array, default=None
-            The records of the fit.
-        **kwargs
-            Ignored.
-        """
+        """Record the last step."""
         if self.recorded_step_ is not None and net.taken_ != self.recorded_step_:
             self._record(net, X, y)
 
@@ -180,14 +120,12 @@ class GroupRecorder(Callback):
         self.recorded_step_ = net.taken_
         with torch.random.fork_rng():  # recording must not change the dropout masks to come
             self._measure(net, self._problem(net, X["x"], y, X["group"]))
-        self._write()
 
     def _measure(self, net, problem):
         where = {"method": self.method_, "step": self.before_ + net.taken_}
         if self.terms:
             mechanism, state = net.next_release()
-            state = as_numbers_of(problem.parameters[0], state)
-            risk = step_risk(problem, mechanism, net.current_lr, state, self.how_, self.rng_)
+            risk = step_risk(problem, mechanism, state, net.current_lr, self.how_, self.rng_)
             groups, pairs = risk.groups.reset_index(), risk.pairs
         else:
             with problem.strategy() as strategy:
@@ -210,40 +148,9 @@ class GroupRecorder(Callback):
         facts = net.loss.n_outputs, weight, net.group_levels_
         return of_tensors(module, Batch(x, y, group), *facts, criterion=criterion)
 
-    def _write(self):
-        if self.path is None:
-            return
-        path, missing = Path(self.path), self.names_.get(None)  # which pandas may keep as NaN
-        names = [self.names_.get(level, missing) for level in self.frame_["group"]]
-        frame = self.frame_.assign(group=names)
-        if path.exists():
-            others = _read(path).query("method != @self.method_")
-            frame = pd.concat([others, frame], ignore_index=True) if len(others) else frame
-        replace_file(path, frame.to_csv(index=False).encode())
-
-    def _from_file(self):
-        if self.path is None or not Path(self.path).exists():
-            return None
-        rows, levels = _read(self.path), {name: level for level, name in self.names_.items()}
-        rows["group"] = pd.Series([levels.get(g) for g in rows["group"]], rows.index, dtype=object)
-        return rows[rows["method"] == self.method_]
-
     def __getstate__(self):
         """Keep the parameters alone."""
         return self.get_params(deep=False)
-
-
-def _is_ours(path):
-    try:
-        return {"method", "step", "group"} <= set(pd.read_csv(path, nrows=0))
-    except ValueError:  # no text, or none of columns
-        return False
-
-
-def _read(path):
-    numbers = {c: [""] for c in pd.read_csv(path, nrows=0) if c != "group"}
-    kinds = {"na_values": numbers, "keep_default_na": False, "dtype": {"group": str}}
-    return pd.read_csv(path, **kinds)  # groups as they were written, "1" and "nan", too
 
 
 def _joined(before, rows, where):

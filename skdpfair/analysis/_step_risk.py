@@ -6,14 +6,16 @@ from itertools import permutations
 import numpy as np
 import pandas as pd
 import torch
+from torch import Tensor
 
 from skdpfair import _validate
 from skdpfair.analysis._curvature import largest_eigenvalues, products, traces
-from skdpfair.analysis._mechanisms import mechanism_of, noiseless, weighed
+from skdpfair.analysis._mechanisms import next_step, noiseless, weighed
 from skdpfair.analysis._problem import Problem, problem_of
-from skdpfair.analysis._step_terms import TERMS, cosine, noise_term, step_terms
 from skdpfair.engine import PoissonSampler, Streams
 from skdpfair.training.batches import record_rates
+
+TERMS = ("clip", "magnitude", "direction", "magnitude_star", "direction_star")
 
 
 @dataclass(frozen=True)
@@ -46,42 +48,29 @@ class StepRisk:
 
 
 def step_risk_terms(
-    model,
+    estimator,
     X,
     y,
-    mechanism=None,
     *,
     sensitive_features=None,
-    lr=None,
-    state=None,
     n_batches=8,
     n_vectors=100,
     curvature_records=None,
     eigenvalues=True,
-    chunk_size="auto",
     random_state=None,
 ) -> StepRisk:
     r"""Measure the loss that clipping and noise would add to each group in the next step.
 
     Parameters
     ----------
-    model : DPFairClassifier or torch.nn.Module
-        A fitted classifier, or a module that maps (batch, ...) to logits (batch, n_classes).  A
-        copy in evaluation mode is used.
+    estimator : DPFairClassifier
+        The fitted classifier, whose next step is taken.
     X : array of shape (n_samples, ...)
-        The training data, as in ``predict`` for an estimator.
+        The training data, as in ``predict``.
     y : array of shape (n_samples,)
-        Labels of the estimator, or class codes for a module.
-    mechanism : Mechanism or None, default=None
-        Method, sampling rate and noise of the step; None uses the estimator's own.
+        Labels.
     sensitive_features : array-like of shape (n_samples,), optional
-        The groups; an estimator with ``group_col`` takes them from X.  Without groups, all records
-        are one group.
-    lr : float or None, default=None
-        Learning rate; None uses the estimator's own.
-    state : object, default=None
-        State of the method between steps; None uses the state at the end of the estimator's fit,
-        or the initial state of the method.
+        The groups; None takes them from ``group_col``.  Without groups, all records are one group.
     n_batches : int, default=8
         Number of Poisson batches over which expectations are averaged.
     n_vectors : int, default=100
@@ -92,8 +81,6 @@ def step_risk_terms(
     eigenvalues : bool, default=True
         Whether to compute ``lambda_max``, which takes most of the time for networks with
         convolutions; without it, ``lambda_max`` is NaN and ``condition`` False.
-    chunk_size : int or "auto", default="auto"
-        Number of records held in memory at once.
     random_state : int, numpy.random.Generator or None, default=None
         Seed of the batches, the noise of counts and the vectors; it does not affect a fit.
 
@@ -180,19 +167,11 @@ def step_risk_terms(
     """
     how = Expectations(n_batches, n_vectors, curvature_records, eigenvalues)
     rng = _validate.generator("random_state", random_state)
-    problem = problem_of(
-        model,
-        X,
-        y,
-        sensitive_features=sensitive_features,
-        chunk_size=chunk_size,
-        dtype=torch.float64,
-    )
-    mechanism, lr, state = mechanism_of(model, mechanism, lr, state, problem)
-    return step_risk(problem, mechanism, lr, state, how, rng)
+    problem = problem_of(estimator, X, y, sensitive_features)
+    return step_risk(problem, *next_step(estimator, problem), how, rng)
 
 
-def step_risk(problem: Problem, mechanism, lr, state, how: Expectations, rng) -> StepRisk:
+def step_risk(problem: Problem, mechanism, state, lr, how: Expectations, rng) -> StepRisk:
     """Return the step risk of a problem."""
     with problem.strategy() as strategy:
         gradients, facts = problem.group_gradients(strategy)
@@ -331,3 +310,46 @@ def _tran(lengths, shares, a, b, bound, plain, lr):
     first = lengths[a] * (2 * shares[a] * lengths[a] - everyone) - lengths[b] * everyone
     first -= (lengths[a] + lengths[b]) * bound
     return lr * first - lr / 2 * (plain + bound**2)
+
+
+def step_terms(group_gradient, plain, clipped, plain_product, clipped_product, lr):
+    """Return the loss that clipping adds to a group in one step, and its parts, in nats.
+
+    These are Propositions 1, 2 and 2* of Esipova et al., ICLR 2023, see `step_risk_terms`, from
+    g_k, the batch's mean gradient without and with clipping, and the products of H_k with these
+    two.  The starred parts turn the step first, and then shorten it.  If either gradient is zero,
+    it has no direction, and the whole risk is magnitude.
+    """
+    first, first_clipped = (float(group_gradient @ v) for v in (plain, clipped))
+    second, second_clipped = float(plain @ plain_product), float(clipped @ clipped_product)
+    length, clipped_length = (float(torch.linalg.vector_norm(v)) for v in (plain, clipped))
+    half = lr**2 / 2
+    clip = lr * (first - first_clipped) + half * (second_clipped - second)
+    if length == 0 or clipped_length == 0:  # a group that is absent stays NaN
+        return dict(zip(TERMS, (clip, clip, 0.0, clip, 0.0), strict=True))
+    s = clipped_length / length
+    return {
+        "clip": clip,
+        "magnitude": lr * (1 - s) * first + half * (s**2 - 1) * second,
+        "direction": lr * (s * first - first_clipped) + half * (second_clipped - s**2 * second),
+        "magnitude_star": lr * (1 / s - 1) * first_clipped + half * (1 - s**-2) * second_clipped,
+        "direction_star": lr * (first - first_clipped / s)
+        + half * (s**-2 * second_clipped - second),
+    }
+
+
+def noise_term(trace, lr, sensitivity, noise_multiplier, batch_size):
+    """Return the loss that the noise of one step adds to a group, to second order, in nats.
+
+    The sum of the step has noise of standard deviation ``sensitivity * noise_multiplier``, and is
+    divided by ``batch_size``: Esipova et al. and their code leave out the division.
+    """
+    if noise_multiplier == 0:
+        return 0.0
+    return lr**2 / 2 * trace * (sensitivity * noise_multiplier / batch_size) ** 2
+
+
+def cosine(a: Tensor, b: Tensor) -> float:
+    """Return the cosine of the angle between two vectors, NaN if one is zero."""
+    lengths = torch.linalg.vector_norm(a) * torch.linalg.vector_norm(b)
+    return float(a @ b / lengths) if lengths > 0 else float("nan")

@@ -1,7 +1,6 @@
 """The recorder: what it writes down, that it changes nothing, and that nothing of it gets out."""
 
 import pickle
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -148,48 +147,13 @@ def test_bad_parameters_are_named_before_a_step(two_groups, params):
         fitted(two_groups, GroupRecorder(**params))
 
 
-def test_a_warm_start_goes_on(two_groups, tmp_path):
-    path = tmp_path / "looks.csv"
-    recorder = GroupRecorder(every=6, path=path, **FAST)
+def test_a_warm_start_goes_on(two_groups):
+    recorder = GroupRecorder(every=6, **FAST)
     model = fitted(two_groups, recorder, warm_start=True)
     model.fit(two_groups.data, two_groups.target, sensitive_features=two_groups.sensitive_features)
-    assert recorder.frame_["step"].unique().tolist() == [0, 6, 12, 18, 24]
-    kept = pd.read_csv(path)
-    np.testing.assert_allclose(kept["loss"], recorder.frame_["loss"])
-    other = pickle.loads(pickle.dumps(model)).set_params(
-        callbacks=[GroupRecorder(every=6, path=path, **FAST)], warm_start=True
-    )
-    other.fit(two_groups.data, two_groups.target, sensitive_features=two_groups.sensitive_features)
-    steps = pd.read_csv(path)["step"].unique().tolist()
-    assert steps == [0, 6, 12, 18, 24, 30, 36]
-
-
-@pytest.mark.parametrize(
-    "levels", [[1, "1"], [0, 1], ["nan", ""], ["None", None], [("x, y", "z"), ("x", "y, z")]]
-)
-def test_groups_of_a_file_are_those_of_the_fit(two_groups, tmp_path, levels):
-    groups = pd.Series([levels[i] for i in two_groups.sensitive_features == "b"], dtype=object)
-    groups = pd.DataFrame(groups.tolist()) if isinstance(levels[0], tuple) else groups
-    data = SimpleNamespace(**(two_groups | {"sensitive_features": groups}))
-    model, params = None, {"max_steps": 2, "warm_start": True, "group_col": Groups(levels=levels)}
-    for _ in range(2):  # the second in another process
-        recorder = GroupRecorder(every=2, path=tmp_path / "looks.csv", terms=False)
-        params["callbacks"] = [recorder]
-        model = fitted(data, None, **params) if model is None else model.set_params(**params)
-    model.fit(data.data, data.target, sensitive_features=groups)
-    assert recorder.frame_["step"].unique().tolist() == [0, 2, 4]
-    names = [None if g is np.nan else g for g in recorder.frame_["group"]]
-    assert names[:2] == names[-2:] and {*names} == {*levels}
-
-
-def test_a_file_keeps_other_methods(two_groups, tmp_path):
-    path = tmp_path / "looks.csv"
-    for method in ("sgd", get_method("dpsgd", max_grad_norm=0.5), "sgd"):
-        noise = None if method == "sgd" else 1.0
-        recorder = GroupRecorder(every=12, path=path, terms=False)
-        fitted(two_groups, recorder, method=method, noise_multiplier=noise)
-    kept = pd.read_csv(path)
-    assert kept.groupby("method").size().to_dict() == {"dpsgd": 4, "sgd": 4}
+    table = recorder.frame_.pivot(index="step", columns="group", values="loss")
+    assert table.index.tolist() == [0, 6, 12, 18, 24] and table.notna().all(axis=None)
+    assert not recorder.pairs_.duplicated(["step", "group_a", "group_b"]).any()
 
 
 class _Stops(Callback):
@@ -198,12 +162,10 @@ class _Stops(Callback):
             raise KeyboardInterrupt
 
 
-def test_a_fit_that_ends_early_keeps_its_looks(two_groups, tmp_path):
-    path = tmp_path / "looks.csv"
-    recorder = GroupRecorder(every=3, path=path, **FAST)
+def test_a_fit_that_ends_early_keeps_its_looks(two_groups):
+    recorder = GroupRecorder(every=3, **FAST)
     model = fitted(two_groups, None, callbacks=[recorder, _Stops()])
     assert model.diagnostics_["step"].unique().tolist() == [0, 3, 6, 7]
-    assert pd.read_csv(path)["step"].unique().tolist() == [0, 3, 6, 7]
 
 
 class Fails(Callback):
@@ -246,49 +208,6 @@ def test_recorded_values_are_drawn_with_bands(two_groups):
     display.figure_.clear()
     with pytest.raises(ValueError, match=r"lacks the columns \['direction'\]"):
         GroupLossDisplay(frame.drop(columns="direction"), measures)
-
-
-def test_a_step_is_looked_at_once_over_warm_starts(two_groups, tmp_path):
-    recorder = GroupRecorder(every=6, path=tmp_path / "looks.csv", **FAST)
-    model = fitted(two_groups, recorder, warm_start=True)
-    model.fit(two_groups.data, two_groups.target, sensitive_features=two_groups.sensitive_features)
-    table = recorder.frame_.pivot(index="step", columns="group", values="loss")
-    assert table.index.tolist() == [0, 6, 12, 18, 24] and table.notna().all(axis=None)
-    assert not recorder.pairs_.duplicated(["step", "group_a", "group_b"]).any()
-
-
-def test_tuples_survive_the_file(two_groups, tmp_path):
-    both = pd.DataFrame({"g": two_groups.sensitive_features, "h": two_groups.data["x0"] > 0})
-    path = tmp_path / "looks.csv"
-    model = DPFairClassifier(
-        get_method("dpsgd", max_grad_norm=0.5),
-        epsilon=None,
-        noise_multiplier=1.0,
-        lr=0.5,
-        batch_size=100,
-        max_steps=12,
-        module="logistic",
-        random_state=0,
-        warm_start=True,
-    )
-    for _ in range(2):
-        recorder = GroupRecorder(every=12, path=path, terms=False)
-        model = pickle.loads(pickle.dumps(model))
-        model.set_params(callbacks=[recorder])
-        model.fit(two_groups.data, two_groups.target, sensitive_features=both)
-    levels = list(model.groups_)
-    assert set(recorder.frame_["group"]) == set(levels) and isinstance(levels[0], tuple)
-    assert recorder.frame_["step"].unique().tolist() == [0, 12, 24]
-
-
-def test_a_path_that_cannot_be_written_is_named_before_a_step(two_groups, tmp_path):
-    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
-    (tmp_path / "empty.csv").touch()
-    files = [tmp_path / name for name in ("none/looks.csv", "", "other.csv", "empty.csv")]
-    for path in (*files, 5):
-        with pytest.raises((ValueError, TypeError), match="path"):
-            fitted(two_groups, GroupRecorder(path=path), warm_start=True)
-    assert (tmp_path / "other.csv").read_text() == "a,b\n1,2\n"
 
 
 @pytest.mark.parametrize("module", ["logistic", "mlp"])

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,11 +16,17 @@ from sklearn.pipeline import make_pipeline
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from benchmarks.papers.clipping import problem_of
 from skdpfair import METHODS, DPFairClassifier, Groups, get_method
-from skdpfair.analysis import GroupCurvature, step_risk_terms
-from skdpfair.analysis._problem import problem_of
-from skdpfair.analysis._step_risk import _standard_error, pair_differences
-from skdpfair.analysis._step_terms import noise_term, step_terms
+from skdpfair.analysis import step_risk_terms
+from skdpfair.analysis._step_risk import (
+    Expectations,
+    _standard_error,
+    noise_term,
+    pair_differences,
+    step_risk,
+    step_terms,
+)
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.mechanism import Mechanism, Task
 
@@ -50,6 +57,14 @@ def case(seed=0, hidden=None):
 def mechanism(name, sigma=0.0, rate=1.0, n_groups=2):
     method = get_method(name, **PARAMS.get(name, {}))
     return Mechanism(method, Task(N, n_groups, rate, torch.tensor([0.5, 0.5])), sigma)
+
+
+def risk_of(module, x, y, mechanism, groups, lr, state=None, seed=0, **how):
+    """Return the step risk of a module, whose mechanism is that of no fit."""
+    how = {"n_batches": 2, "n_vectors": 0, "curvature_records": None, "eigenvalues": True} | how
+    state = mechanism.method.start(mechanism.task) if state is None else state
+    problem, rng = problem_of(module, x, y, groups), np.random.default_rng(seed)
+    return step_risk(problem, mechanism, state, lr, Expectations(**how), rng)
 
 
 def loss_at(module, x, y, by=None):
@@ -119,17 +134,7 @@ def test_the_terms_of_a_quadratic_are_its_differences(theta, plain, clipped, sca
 def test_the_terms_are_finite_differences_of_the_loss(name, hidden):
     module, x, y, groups = case(hidden=hidden)
     lr = 1e-3
-    risk = step_risk_terms(
-        module,
-        x,
-        y,
-        mechanism(name),
-        sensitive_features=groups,
-        lr=lr,
-        n_batches=2,
-        n_vectors=0,
-        random_state=0,
-    )
+    risk = risk_of(module, x, y, mechanism(name), groups, lr)
     plain, clipped = gradients(module, x, y, mechanism(name), groups)
     s = float(clipped.norm() / plain.norm())
     for level, row in risk.groups.iterrows():
@@ -156,17 +161,9 @@ def test_parts_add_up_for_every_method(name):
     if name in ("global", "global_adapt"):
         params["strict_max_grad_norm"] = 0.6
     task = Task(N, 2, 0.3, torch.tensor([0.5, 0.5]))
-    found = step_risk_terms(
-        module,
-        x,
-        y,
-        Mechanism(get_method(name, **params), task, 1.0 if METHODS[name].takes_noise else 0.0),
-        sensitive_features=groups,
-        lr=0.1,
-        n_batches=4,
-        n_vectors=2,
-        random_state=0,
-    ).groups
+    noise_multiplier = 1.0 if METHODS[name].takes_noise else 0.0
+    own = Mechanism(get_method(name, **params), task, noise_multiplier)
+    found = risk_of(module, x, y, own, groups, 0.1, n_batches=4, n_vectors=2).groups
     parts = {"": ("magnitude", "direction"), "star": ("magnitude_star", "direction_star")}
     for one, other in parts.values():
         total = found[one] + found[other]
@@ -192,16 +189,9 @@ def test_noise_is_that_of_the_step_in_training():
     module, x, y, groups = case()
     found = {}
     for name, sigma, rate in (("dpsgd", 1.0, 0.5), ("dpsgd", 3.0, 0.5), ("dpsgd", 1.0, 0.25)):
-        found[sigma, rate] = step_risk_terms(
-            module,
-            x,
-            y,
-            mechanism(name, sigma, rate),
-            sensitive_features=groups,
-            lr=0.1,
-            n_batches=1,
-            n_vectors=4,
-            random_state=0,
+        own = mechanism(name, sigma, rate)
+        found[sigma, rate] = risk_of(
+            module, x, y, own, groups, 0.1, n_batches=1, n_vectors=4
         ).groups
     one, more, rarer = (found[k]["noise"] for k in ((1.0, 0.5), (3.0, 0.5), (1.0, 0.25)))
     trace = found[1.0, 0.5]["trace"]
@@ -230,9 +220,7 @@ def test_proposition_3_star_with_explicit_hessians(seed):
         return lr * gradient @ (plain - turned) + lr**2 / 2 * bent, gradient
 
     (risk_a, g_a), (risk_b, g_b) = map(risk_and_gradient, "ab")
-    found = step_risk_terms(
-        module, x, y, own_mechanism, sensitive_features=groups, lr=lr, n_batches=1, n_vectors=0
-    ).pairs.iloc[0]
+    found = risk_of(module, x, y, own_mechanism, groups, lr, n_batches=1).pairs.iloc[0]
     assert found["direction_star_difference"] == pytest.approx(float(risk_a - risk_b), abs=1e-12)
     expected = lr * float((g_a - g_b) @ (plain - turned) - plain @ plain)
     assert found["prop3_star_bound"] == pytest.approx(expected, abs=1e-12)
@@ -272,17 +260,8 @@ def test_no_bound_is_above_its_gap_where_its_condition_holds(lr):
     for seed in range(60):
         module, x, y, groups = case(seed)
         name = ("dpsgd", "global", "dpsgd_f")[seed % 3]
-        pairs = step_risk_terms(
-            module,
-            x,
-            y,
-            mechanism(name, rate=0.3),
-            sensitive_features=groups,
-            lr=lr,
-            n_batches=3,
-            n_vectors=0,
-            random_state=seed,
-        ).pairs
+        own = mechanism(name, rate=0.3)
+        pairs = risk_of(module, x, y, own, groups, lr, seed=seed, n_batches=3).pairs
         pairs = pairs[pairs["condition"]]
         held += len(pairs) > 0
         assert (pairs["prop3_bound"] <= pairs["direction_difference"] + 1e-12).all()
@@ -297,17 +276,16 @@ def test_no_bound_is_above_its_gap_where_its_condition_holds(lr):
 
 def test_the_condition_is_about_the_largest_eigenvalue():
     module, x, y, groups = case()
-    data = {"sensitive_features": groups, "n_batches": 1, "n_vectors": 0, "random_state": 0}
-    first = step_risk_terms(module, x, y, mechanism("dpsgd"), lr=0.1, **data)
+    data = module, x, y, mechanism("dpsgd"), groups
+    first = risk_of(*data, 0.1, n_batches=1)
     limit = 1 / first.groups["lambda_max"].max()
     for lr, holds in ((0.99 * limit, True), (1.01 * limit, False)):
-        found = step_risk_terms(module, x, y, mechanism("dpsgd"), lr=lr, **data)
+        found = risk_of(*data, lr, n_batches=1)
         assert (found.pairs["condition"] == holds).all()
 
 
 def test_thresholds_and_clipped_shares_are_the_methods():
     module, x, y, groups = case()
-    data = {"sensitive_features": groups, "lr": 0.1, "n_batches": 1, "n_vectors": 0}
     norms = {}
     for level in "ab":
         for record, label in zip(x[groups == level], y[groups == level], strict=True):
@@ -318,13 +296,13 @@ def test_thresholds_and_clipped_shares_are_the_methods():
             )
     expected = {"dpsgd": 0.3, "global": 1.5, "global_adapt": 0.6}
     for name, threshold in expected.items():
-        found = step_risk_terms(module, x, y, mechanism(name), **data).groups
+        found = risk_of(module, x, y, mechanism(name), groups, 0.1, n_batches=1).groups
         np.testing.assert_allclose(found["threshold"], threshold, rtol=1e-6)
         for level in "ab":
             share = np.mean(np.array(norms[level]) > threshold)
             assert found.loc[level, "clipped_share"] == pytest.approx(share)
             assert found.loc[level, "gradient_norm"] == pytest.approx(np.mean(norms[level]))
-    found = step_risk_terms(module, x, y, mechanism("dpsgd_f"), **data).groups
+    found = risk_of(module, x, y, mechanism("dpsgd_f"), groups, 0.1, n_batches=1).groups
     above = {k: np.mean(np.array(v) > 0.3) for k, v in norms.items()}
     whole = np.mean(np.concatenate(list(norms.values())) > 0.3)
     for level in "ab":
@@ -349,22 +327,11 @@ def test_an_estimators_own_step(two_groups):
     assert z != model.method_.strict_max_grad_norm
     np.testing.assert_allclose(found.groups["threshold"], z, rtol=1e-5)
     assert list(found.groups.index) == list(model.groups_)
-    with pytest.raises(ValueError, match="sensitive_features"):
+    with pytest.raises(ValueError, match="fitted with sensitive_features"):
         step_risk_terms(model, two_groups.data, two_groups.target)
-
-
-def test_what_is_missing_is_named():
-    module, x, y, groups = case()
-    with pytest.raises(ValueError, match="mechanism and lr must be given"):
-        step_risk_terms(module, x, y, sensitive_features=groups)
-    with pytest.raises(ValueError, match="for 3 groups, but sensitive_features has another"):
-        step_risk_terms(
-            module, x, y, mechanism("dpsgd", n_groups=3), sensitive_features=groups, lr=0.1
-        )
-    with pytest.raises(TypeError, match="mechanism must be a Mechanism"):
-        step_risk_terms(module, x, y, "dpsgd", sensitive_features=groups, lr=0.1)
-    with pytest.raises(ValueError, match="lr"):
-        step_risk_terms(module, x, y, mechanism("dpsgd"), sensitive_features=groups, lr=0)
+    model = model.set_params(max_steps=2, method="dpsgd").fit(two_groups.data, two_groups.target)
+    with pytest.raises(ValueError, match="sensitive_features must be None"):
+        step_risk_terms(model, two_groups.data, two_groups.target, sensitive_features=sex)
 
 
 def numbers_of_two_groups():
@@ -424,17 +391,17 @@ def test_standard_errors_are_those_of_means():
 def test_a_state_that_is_given_counts():
     """Global-Adapt at another Z; DP-SAT takes its gradients ahead along the last noisy one."""
     module, x, y, groups = case()
-    data = {"sensitive_features": groups, "lr": 0.1, "n_batches": 1, "n_vectors": 0}
+    data = {"groups": groups, "lr": 0.1, "n_batches": 1}
     adapt = mechanism("global_adapt")
     start = adapt.method.start(adapt.task)
-    found = step_risk_terms(module, x, y, adapt, state=start._replace(z=2.5 * start.z), **data)
+    found = risk_of(module, x, y, mechanism=adapt, state=start._replace(z=2.5 * start.z), **data)
     np.testing.assert_allclose(found.groups["threshold"], 2.5 * float(start.z), rtol=1e-6)
 
     ahead = Mechanism(
         get_method("dp_sat", max_grad_norm=0.3, perturbation_radius=0.5), Task(len(x), 2, 1.0), 0.0
     )
     last = torch.arange(1.0, 1 + sum(p.numel() for p in module.parameters())).double()
-    risk = step_risk_terms(module, x, y, ahead, state=last / last.norm(), **data)
+    risk = risk_of(module, x, y, mechanism=ahead, state=last / last.norm(), **data)
     moved = copy.deepcopy(module)
     with torch.no_grad():
         step, at = 0.5 * last / last.norm(), 0
@@ -442,8 +409,8 @@ def test_a_state_that_is_given_counts():
             p += step[at : at + p.numel()].view_as(p)
             at += p.numel()
     dpsgd = Mechanism(get_method("dpsgd", max_grad_norm=0.3), Task(len(x), 2, 1.0), 0.0)
-    there = step_risk_terms(moved, x, y, dpsgd, **data)
-    here = step_risk_terms(module, x, y, dpsgd, **data)
+    there = risk_of(moved, x, y, mechanism=dpsgd, **data)
+    here = risk_of(module, x, y, mechanism=dpsgd, **data)
     norms = [r.batches.loc[0, "clipped_gradient_norm"] for r in (risk, there, here)]
     assert norms[0] == pytest.approx(norms[1], rel=1e-6) and norms[0] != pytest.approx(norms[2])
     # what it is compared with is the gradient at the parameters themselves
@@ -455,10 +422,7 @@ def test_both_means_are_over_the_expected_size():
     """At rate .5 the batch's sums are over n / 2, whoever was drawn."""
     module, x, y, groups = case()
     wide = Mechanism(get_method("dpsgd", max_grad_norm=1e6), Task(len(x), 2, 0.5), 0.0)
-    found = step_risk_terms(
-        module, x, y, wide, sensitive_features=groups, lr=0.1, n_vectors=0, n_batches=400,
-        random_state=0,
-    )  # fmt: skip
+    found = risk_of(module, x, y, wide, groups, 0.1, n_batches=400)
     frame = found.batches
     np.testing.assert_allclose(frame["gradient_norm"], frame["clipped_gradient_norm"], rtol=1e-9)
     # the mean gradient of all, in the mean over batches: linear in the batch's size
@@ -516,9 +480,7 @@ def test_a_pickle_has_the_same_loss_and_step(two_groups, lr):
 def test_noise_of_the_baselines_is_told():
     module, x, y, groups = case()
     noisy = Mechanism(get_method("sgd", gradient_noise=0.2), Task(len(x), 2, 0.5), 0.0)
-    found = step_risk_terms(
-        module, x, y, noisy, sensitive_features=groups, lr=0.1, n_batches=1, n_vectors=4
-    ).groups
+    found = risk_of(module, x, y, noisy, groups, 0.1, n_batches=1, n_vectors=4).groups
     np.testing.assert_allclose(found["noise"], 0.1**2 / 2 * found["trace"] * 0.2**2)
 
 
@@ -535,64 +497,28 @@ def test_a_group_that_is_absent_is_nan(two_groups):
         random_state=0,
     ).fit(X, y, sensitive_features=sex)
     with pytest.warns(UndefinedMetricWarning, match="no record of some"):
-        found = step_risk_terms(model, X, y, sensitive_features=sex, n_vectors=0).groups
-    known = ["loss", "group_gradient_norm", "clip"]
+        found = step_risk_terms(model, X, y, sensitive_features=sex, n_vectors=4).groups
+    known = ["loss", "group_gradient_norm", "clip", "lambda_max", "trace"]
     assert found.loc["c", known].isna().all()
     assert found.loc[["a", "b"], known].notna().all(axis=None)
-    with pytest.warns(UndefinedMetricWarning, match="no record of some"):
-        curvature = GroupCurvature(model, X, y, sensitive_features=sex)
-    assert curvature.largest_eigenvalues().isna().tolist() == [False, False, True]
-    assert curvature.trace(4, random_state=0)["trace"].isna().tolist() == [False, False, True]
-
-
-@pytest.mark.parametrize(
-    ("change", "match"),
-    [
-        ({"x": np.array([["a"]], dtype=object)}, "X must hold numbers"),
-        ({"x": np.full((40, 4), np.nan)}, "NaN or infinity"),
-        ({"x": np.zeros((40, 7))}, "which the module rejects"),
-        ({"module": torch.nn.Sequential(torch.nn.Flatten())}, "no trainable parameter"),
-        ({"module": torch.nn.Sequential(torch.nn.Linear(4, 1), torch.nn.Flatten(0))}, "logits"),
-    ],
-)
-def test_what_no_gradient_can_be_taken_of_is_named(change, match):
-    module, x, y, _ = case()
-    given = {"module": module, "x": x} | change
-    y = y[: len(given["x"])]
-    with pytest.raises(ValueError, match=match):
-        GroupCurvature(given["module"], given["x"], y)
-
-
-def test_views_and_foreign_byte_orders_are_read():
-    module, x, y, _ = case()
-    plain = problem_of(module, x[::-1].copy(), y[::-1].copy()).batch.x
-    for other in (x[::-1], x[::-1].astype(">f8"), np.asfortranarray(x[::-1])):
-        torch.testing.assert_close(problem_of(module, other, y[::-1]).batch.x, plain)
-
-
-def test_a_mechanism_of_another_size_is_refused():
-    module, x, y, groups = case()
-    other = Mechanism(get_method("dpsgd", max_grad_norm=0.3), Task(10 * len(x), 2, 0.1), 1.0)
-    with pytest.raises(ValueError, match="for 600 records, but X has 60"):
-        step_risk_terms(module, x, y, other, sensitive_features=groups, lr=0.1)
 
 
 def test_a_pipeline_is_told_apart():
     with pytest.raises(TypeError, match="give the last step"):
-        GroupCurvature(make_pipeline(DPFairClassifier()), np.zeros((4, 2)), [0, 1, 0, 1])
+        step_risk_terms(make_pipeline(DPFairClassifier()), np.zeros((4, 2)), [0, 1, 0, 1])
 
 
-@pytest.mark.parametrize("chunk_size", ["auto", 4])
+@pytest.mark.parametrize("chunk", [None, 4])
 @pytest.mark.parametrize("layers", [(nn.Tanh,), (nn.GELU, nn.LayerNorm)])
-def test_group_gradients_are_those_of_the_means(layers, chunk_size):
+def test_group_gradients_are_those_of_the_means(layers, chunk):
     with torch.random.fork_rng():
         torch.manual_seed(0)
         middle = [kind(5) if kind is nn.LayerNorm else kind() for kind in layers]
         module = nn.Sequential(nn.Linear(3, 5), *middle, nn.Linear(5, 2)).double()
         x, y = torch.randn(17, 3).double(), torch.randint(0, 2, (17,))
     groups = np.array(["a", "b", "b"])[np.arange(17) % 3]
-    data = {"sensitive_features": groups, "chunk_size": chunk_size}
-    problem = problem_of(module, x.numpy(), y.numpy(), **data)
+    problem = problem_of(module, x.numpy(), y.numpy(), groups)
+    problem = replace(problem, chunk=chunk or problem.chunk)
     with problem.strategy() as strategy:
         found, facts = problem.group_gradients(strategy)
     for k, level in enumerate("ab"):
