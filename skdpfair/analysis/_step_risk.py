@@ -168,7 +168,8 @@ def step_risk_terms(
     how = Expectations(n_batches, n_vectors, curvature_records, eigenvalues)
     rng = _validate.generator("random_state", random_state)
     problem = problem_of(estimator, X, y, sensitive_features)
-    return step_risk(problem, *next_step(estimator, problem), how, rng)
+    mechanism, state, lr = next_step(estimator, problem)
+    return step_risk(problem, mechanism, state, lr, how, rng)
 
 
 def step_risk(problem: Problem, mechanism, state, lr, how: Expectations, rng) -> StepRisk:
