@@ -33,6 +33,19 @@ LARGE, SMALL = 1e15, 1e-15
 _TURNS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
 
+def invalid(name: str, problem: str, kind: type[Exception] = ValueError) -> Exception:
+    """Return the error of a parameter, which carries its name as ``parameter``.
+
+    Examples
+    --------
+    >>> invalid("delta", "must be > 0, got -1.").parameter
+    'delta'
+    """
+    error = kind(f"{name} {problem}")
+    vars(error).update(parameter=name)
+    return error
+
+
 def number(
     name: str,
     value: Any,
@@ -45,28 +58,26 @@ def number(
     """Return ``value`` as a float in the stated interval, else raise."""
     wanted = _interval(low, high, low_open, high_open)
     if not isinstance(value, Real) or isinstance(value, (bool, np.timedelta64)):
-        raise TypeError(
-            f"{name} must be {wanted}, got {safe_repr(value)} ({type(value).__name__})."
-        )
+        problem = f"must be {wanted}, got {safe_repr(value)} ({type(value).__name__})."
+        raise invalid(name, problem, TypeError)
     with error_context(name):
         real = float(value)
     is_above = real > low if low_open else real >= low
     is_below = real < high if high_open else real <= high
     if not (is_above and is_below):  # NaN is neither
-        raise ValueError(f"{name} must be {wanted}, got {real!r}.")
+        raise invalid(name, f"must be {wanted}, got {real!r}.")
     return real
 
 
 def integer(name: str, value: Any, *, low: int = 1, high: int = _LARGEST) -> int:
     """Return ``value`` as an int from ``low`` to ``high``, else raise."""
     if not is_integer(value):
-        raise TypeError(
-            f"{name} must be an integer >= {low}, got {safe_repr(value)} ({type(value).__name__})."
-        )
+        problem = f"must be an integer >= {low}, got {safe_repr(value)} ({type(value).__name__})."
+        raise invalid(name, problem, TypeError)
     if value < low:
-        raise ValueError(f"{name} must be an integer >= {low}, got {safe_repr(value)}.")
+        raise invalid(name, f"must be an integer >= {low}, got {safe_repr(value)}.")
     if value > high:
-        raise ValueError(f"{name} must be an integer <= {_rounded(high)}, got {safe_repr(value)}.")
+        raise invalid(name, f"must be an integer <= {_rounded(high)}, got {safe_repr(value)}.")
     return int(value)
 
 
@@ -81,12 +92,10 @@ def generator(name: str, value: Any) -> np.random.Generator:
         return np.random.default_rng(value)
     if isinstance(value, np.random.RandomState):
         return np.random.default_rng(value.randint(2**31))
-    wanted = f"{name} must be None, an integer >= 0 or a numpy Generator, got {safe_repr(value)}."
-    if not is_integer(value):
-        raise TypeError(wanted)
-    if value < 0:
-        raise ValueError(wanted)
-    return np.random.default_rng(int(value))
+    if is_integer(value) and value >= 0:
+        return np.random.default_rng(int(value))
+    problem = f"must be None, an integer >= 0 or a numpy Generator, got {safe_repr(value)}."
+    raise invalid(name, problem, ValueError if is_integer(value) else TypeError)
 
 
 def one_of(name: str, value: Any, options: Iterable[str]) -> str:
@@ -98,7 +107,7 @@ def one_of(name: str, value: Any, options: Iterable[str]) -> str:
     options = tuple(map(_without_group, options))
     hint = nearest(safe_repr(value) if text is None else text, options)
     listed = ", ".join(dict.fromkeys(map(repr, options)))
-    raise ValueError(f"{name} must be one of {listed}, got {safe_repr(value)}.{hint}")
+    raise invalid(name, f"must be one of {listed}, got {safe_repr(value)}.{hint}")
 
 
 def nearest(text: str, options: Sequence[str]) -> str:
@@ -117,7 +126,7 @@ def _without_group(option: str) -> str:
 def flag(name: str, value: Any) -> bool:
     """Return ``value``, True or False of Python or numpy, as a bool, else raise."""
     if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be True or False, got {safe_repr(value)}.")
+        raise invalid(name, f"must be True or False, got {safe_repr(value)}.", TypeError)
     return bool(value)
 
 
@@ -131,7 +140,7 @@ def listed(name: str, value: Any, of: str) -> list[Any]:
         sized = hasattr(value, "__len__") and hasattr(value, "__iter__")
         if not apart and sized and getattr(value, "ndim", 1) == 1:
             return list(value)
-    raise TypeError(f"{name} must be a list of {of}, got {safe_repr(value)}.")
+    raise invalid(name, f"must be a list of {of}, got {safe_repr(value)}.", TypeError)
 
 
 def is_auto(value: Any) -> bool:
@@ -254,9 +263,8 @@ def check_parameter(name: str, value: Any, constraints: Sequence[Any], of: str =
     if is_no_number or not any(_satisfies(builtin, constraint) for constraint in allowed):
         options = [o for c in allowed if isinstance(c, StrOptions) for o in sorted(c.options)]
         hint = nearest(builtin, options) if isinstance(builtin, str) else ""
-        raise InvalidParameterError(
-            f"{name}{of} must be {_wanted(allowed)}, got {safe_repr(value)}.{hint}"
-        )
+        problem = f"must be {_wanted(allowed)}, got {safe_repr(value)}.{hint}"
+        raise invalid(f"{name}{of}", problem, InvalidParameterError)
     if any(isinstance(c, Interval) and c.type is Real for c in allowed) and is_integer(builtin):
         with suppress(OverflowError):
             return float(builtin)

@@ -11,20 +11,15 @@ except ImportError as error:  # the extra is optional, the library is not
 
 from skdpfair import __version__
 
-# command: its module, and what `skdpfair --help` says of it without importing that
+# what `skdpfair --help` says of a command without importing its module
 COMMANDS = {
-    "schema": ("schema_command", "Declare the public facts about a CSV file."),
-    "fit": ("fit_command", "Train a private classifier on a CSV file, Parquet files or pictures."),
-    "predict": ("fit_command", "Predict the rows of a CSV or Parquet file, or pictures."),
-    "sweep": ("sweep_command", "Compare methods and budgets on a CSV file or on pictures."),
-    "report": ("report_command", "Write a page about a sweep or a model."),
-    "statement": ("statement_command", "Print or export the privacy statement of a model."),
-    "dashboard": ("dashboard_command", "Show a sweep in the Fairlearn dashboard."),
-    "budget": ("budget_command", "Compute the budget, the noise or the number of steps of a fit."),
-    "methods": ("methods_command", "List the methods: paper, privacy, groups, what they release."),
-    "audit": ("audit_command", "Measure lower bounds on epsilon, and find leaks in files."),
-    "data": ("data_command", "Find data sets, and check their digests."),
-    "demo": ("demo_command", "Compare the sexes on Adult, with and without privacy."),
+    "schema": "Begin a file of public facts about a table, or check one.",
+    "fit": "Train a private classifier on a CSV file, Parquet files or pictures.",
+    "predict": "Predict the rows of a CSV or Parquet file, or pictures.",
+    "sweep": "Compare methods and budgets on a CSV file or on pictures.",
+    "report": "Write a page about a sweep or a model.",
+    "statement": "Print or export the privacy statement of a model.",
+    "demo": "Compare the sexes on Adult, with and without privacy.",
 }
 
 
@@ -38,12 +33,12 @@ class _LazyGroup(click.Group):
         """Return a command by its name, None if there is none."""
         if name not in COMMANDS:
             return None
-        return getattr(import_module(f"skdpfair.cli.{COMMANDS[name][0]}"), name)
+        return getattr(import_module(f"skdpfair.cli.{name}_command"), name)
 
     def format_commands(self, ctx, formatter):
         """Write the list of commands."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+            formatter.write_dl(list(COMMANDS.items()))
 
     def invoke(self, ctx):
         """Run a command; Ctrl-C ends it with the status that shells give it."""

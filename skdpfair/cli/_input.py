@@ -1,11 +1,13 @@
-"""Options, error messages and printing that the commands share."""
+"""Options, errors and printing that the commands share; `--help` waits for nothing heavier."""
 
+import functools
 import math
 import re
 import shutil
 import textwrap
 import warnings
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -14,14 +16,11 @@ from rich.console import Console
 from skdpfair.exceptions import BudgetExceeded
 
 OPTIONS = {  # by the parameter of the library that they set
-    **{name: f"--{name}" for name in ("epsilon", "delta", "method", "measures", "attack", "port")},
-    **{name: f"--{name}" for name in ("seed", "fold", "rows")},
-    **{f"n_{name}": f"--{name}" for name in ("draws", "canaries", "jobs")},
-    **{"noise_multiplier": "--noise-multiplier", "random_state": "--seed", "column": "--by"},
-    **{"path_or_object": "PATH", "store": "folder", "kind": "--export"},
-    **{"results": "--sweep", "X, y": "--data"},
+    **{name: f"--{name}" for name in ("epsilon", "delta", "method", "measures")},
+    **{"random_state": "--seed", "column": "--by"},
 }
-_WIDEST = 100
+FILE = "file"  # column of the names of pictures
+_MAX_WIDTH = 100
 
 
 class AnyPath(click.Path):
@@ -40,6 +39,96 @@ class AnyPath(click.Path):
         return path
 
 
+class Size(click.ParamType):
+    """WIDTHxHEIGHT in pixels."""
+
+    name = "WIDTHxHEIGHT"
+
+    def convert(self, value, param, ctx):
+        """Return (width, height)."""
+        sides = re.fullmatch(r"([1-9][0-9]{0,4})x([1-9][0-9]{0,4})", str(value))
+        if not sides:
+            self.fail(f"{value!r} is not a size such as 32x32.", param, ctx)
+        return int(sides[1]), int(sides[2])
+
+
+class Positive(click.FloatRange):
+    """A finite number above zero."""
+
+    def __init__(self):
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value, param, ctx):
+        """Return the number."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
+
+
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
+SCHEMA = click.option(
+    "--schema",
+    type=AnyPath(exists=True, dir_okay=False),
+    help="Public facts about the columns: a file that `skdpfair schema` begins; required.",
+)
+SEED = click.option(
+    "--seed", type=click.IntRange(min=0), help="Make noise reproducible: research only."
+)
+MEASURES = click.option(
+    "--measures", help="Names separated by commas, such as balanced_accuracy,log_loss."
+)
+LEDGER = click.option(
+    "--ledger",
+    type=AnyPath(exists=True, dir_okay=False),
+    help="Ledger of the data set, to state what all fits that it has recorded spent.",
+)
+_PICTURES = {
+    "labels": click.option(
+        "--labels",
+        type=AnyPath(exists=True, dir_okay=False),
+        help="For pictures: CSV file of their targets and groups.",
+    ),
+    "file_column": click.option(
+        "--file-column",
+        default=FILE,
+        show_default=True,
+        help="For a folder of pictures: column of --labels with the file names.",
+    ),
+    "size": click.option(
+        "--size", type=Size(), help="For a folder of pictures: resize each, for example to 32x32."
+    ),
+    "mode": click.option(
+        "--mode",
+        type=click.Choice(["L", "RGB"]),
+        help="For a folder of pictures: convert each to grey (L) or colour (RGB).",
+    ),
+}
+
+
+def picture_options(*names):
+    """Give a command some options of pictures, which reach it as one dict ``pictures``."""
+
+    def decorate(command):
+        @functools.wraps(command)
+        def gathered(**values):
+            return command(pictures={name: values.pop(name) for name in names}, **values)
+
+        for name in reversed(names):
+            gathered = _PICTURES[name](gathered)
+        return gathered
+
+    return decorate
+
+
+def output_option(default=None, text="The file to write.", *, file_okay=True):
+    """Return the option --output of a command that writes one file, or a folder."""
+    kind = AnyPath(dir_okay=not file_okay, file_okay=file_okay)
+    return click.option(
+        "--output", "-o", type=kind, default=default, show_default=default is not None, help=text
+    )
+
+
 def visible(text) -> str:
     """Return a text in which nothing steers a terminal, see `skdpfair._validate.visible`."""
     text = str(text)
@@ -48,54 +137,6 @@ def visible(text) -> str:
     from skdpfair._validate import visible as escaped
 
     return escaped(text)
-
-
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
-
-
-MEASURES = click.option(
-    "--measures", help="Names separated by commas, such as balanced_accuracy,log_loss."
-)
-
-
-FILE = "file"  # column of the names of pictures
-
-
-class Size(click.ParamType):
-    """WIDTHxHEIGHT in pixels."""
-
-    name = "WIDTHxHEIGHT"
-
-    def convert(self, value, param, ctx):
-        """Return (width, height)."""
-        found = re.fullmatch(r"([1-9][0-9]{0,4})x([1-9][0-9]{0,4})", str(value))
-        if not found:
-            self.fail(f"{value!r} is not a size such as 32x32.", param, ctx)
-        return int(found[1]), int(found[2])
-
-
-LABELS = click.option(
-    "--labels",
-    type=AnyPath(exists=True, dir_okay=False),
-    help="For pictures: CSV file of their targets and groups.",
-)
-FILE_COLUMN = click.option(
-    "--file-column",
-    default=FILE,
-    show_default=True,
-    help="For a folder of pictures: column of --labels with the file names.",
-)
-SIZE = click.option(
-    "--size", type=Size(), help="For a folder of pictures: resize each, for example to 32x32."
-)
-MODE = click.option(
-    "--mode",
-    type=click.Choice(["L", "RGB"]),
-    help="For a folder of pictures: convert each to grey (L) or colour (RGB).",
-)
-
-
-RECORDS = click.argument("data", type=AnyPath(exists=True))
 
 
 def names_in(text):
@@ -118,6 +159,11 @@ def echo(text="", *, err=False):
     click.echo(visible(text), err=err)
 
 
+def note(text):
+    """Print a note, in lines, beside the output."""
+    echo(wrapped(f"Note: {text}"), err=True)
+
+
 def prompt(question, **settings):
     """Ask on the terminal, which nothing in the question steers."""
     return click.prompt(visible(question), err=True, **settings)
@@ -132,20 +178,6 @@ class Screen(Console):
     def render_str(self, text, **settings):
         """Return the text as it is printed."""
         return super().render_str(visible(text), **settings)
-
-
-class Positive(click.FloatRange):
-    """A finite number above zero."""
-
-    def __init__(self):
-        super().__init__(min=0, min_open=True)
-
-    def convert(self, value, param, ctx):
-        """Return the number."""
-        number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{value} is not a finite number.", param, ctx)
-        return number
 
 
 def check_outputs(*outputs, inputs=()):
@@ -169,35 +201,19 @@ def check_outputs(*outputs, inputs=()):
 
 @contextmanager
 def in_options(options=OPTIONS):
-    """Raise errors of the library with status 2; ``options`` are in place of parameters."""
+    """Raise errors of the library with status 2, after the option that sets their parameter."""
     try:
         yield
     except RecursionError:
-        raise Unusable("What was given is nested too deeply.") from None
+        raise Unusable("An input is nested too deeply.") from None
     except (ValueError, TypeError, OSError, ImportError, BudgetExceeded) as error:
-        raise Unusable(in_words(str(error), options)) from None
-
-
-def in_words(text, options=OPTIONS) -> str:
-    """Return a message with the option in place of the parameter that it begins with, if it does.
-
-    All other words stay: they may be those of a file, of a column or of a value.
-
-    Examples
-    --------
-    >>> in_words("random_state=3 makes the noise reproducible.")
-    '--seed=3 makes the noise reproducible.'
-    >>> in_words("delta.csv has no column 'delta'.")
-    "delta.csv has no column 'delta'."
-    """
-    begins = (name for name in options if text.startswith((f"{name}=", f"{name} must ")))
-    name = next(begins, "")
-    return options.get(name, "") + text.removeprefix(name)
+        option = options.get(getattr(error, "parameter", None))
+        raise Unusable(f"{option}: {error}" if option else str(error)) from None
 
 
 def wrapped(text) -> str:
     """Return a sentence in lines no longer than the terminal's, nor than 100 characters."""
-    width = min(_WIDEST, shutil.get_terminal_size().columns)
+    width = min(_MAX_WIDTH, shutil.get_terminal_size().columns)
     return textwrap.fill(str(text), max(20, width), break_on_hyphens=False, break_long_words=False)
 
 
@@ -206,91 +222,105 @@ class recorded_warnings:
 
     def __enter__(self):
         self._catch = warnings.catch_warnings(record=True)
-        self._said = self._catch.__enter__()
+        self._recorded = self._catch.__enter__()
         warnings.simplefilter("always")
         return self
 
     def __call__(self):
-        return list(dict.fromkeys(str(w.message) for w in self._said))
+        return list(dict.fromkeys(str(w.message) for w in self._recorded))
 
     def met(self, category) -> bool:
         """Return whether there was a warning of a category."""
-        return any(issubclass(w.category, category) for w in self._said)
+        return any(issubclass(w.category, category) for w in self._recorded)
 
     def __exit__(self, *error):
         return self._catch.__exit__(*error)
 
 
-_LEDGER_OPTIONS = (
-    click.option(
-        "--ledger",
-        type=AnyPath(dir_okay=False),
-        help="Privacy ledger of this data set. Every fit is recorded, or refused if it would "
-        "exceed the ledger's budget.",
-    ),
-    click.option("--ledger-epsilon", type=Positive(), help="Budget of a new ledger."),
-    click.option(
-        "--ledger-delta",
-        type=Positive(),
-        help="Delta of a new ledger; alone, it creates one without a budget.",
-    ),
-)
+@dataclass(frozen=True)
+class LedgerOptions:
+    """The file of a ledger that a command charges, and the budget of a new one."""
+
+    path: Path | None
+    epsilon: float | None
+    delta: float | None
+
+    def __post_init__(self):
+        if self.path is None and (self.epsilon, self.delta) != (None, None):
+            raise Unusable(
+                "--ledger-epsilon and --ledger-delta describe a ledger: name its file with "
+                "--ledger, or leave them out."
+            )
+        if self.epsilon is not None and self.delta is None:
+            raise Unusable("--ledger-epsilon holds at a --ledger-delta: give both.")
+        if self.path is not None and not self.path.exists() and self.delta is None:
+            raise Unusable(
+                f"--ledger {self.path} does not exist. To create it, give the budget of the data "
+                "set: --ledger-epsilon and --ledger-delta. With --ledger-delta alone, it has no "
+                "budget."
+            )
+
+    @property
+    def as_option(self) -> str:
+        """The option for a command that reads the ledger, "" without one."""
+        return "" if self.path is None else f" --ledger {self.path}"
+
+    def opened(self):
+        """Return the ledger, to be entered; without one, a context that gives None."""
+        from skdpfair.budget import PrivacyLedger  # late: it needs the accountants
+
+        if self.path is None:
+            return nullcontext()
+        options = {"epsilon": "--ledger-epsilon", "delta": "--ledger-delta", "path": "--ledger"}
+        with in_options(options):
+            return PrivacyLedger(self.path, epsilon=self.epsilon, delta=self.delta)
+
+    def delta_of_fits(self, delta, n_units):
+        """Return the delta of fits, by default their ledger's if it suits so many units.
+
+        A model and all fits on its data are then stated at one delta.
+        """
+        if delta is None and self.path is not None:
+            delta = self.delta or existing_ledger(self.path).delta
+            delta = delta if delta is not None and delta * n_units < 1 else None
+        return "auto" if delta is None else delta
 
 
 def ledger_options(command):
-    """Give a command the options --ledger, --ledger-epsilon and --ledger-delta."""
-    for option in reversed(_LEDGER_OPTIONS):
-        command = option(command)
-    return command
+    """Give a command the options of a ledger that it charges, as one object ``ledger``."""
 
+    @functools.wraps(command)
+    def gathered(*, ledger, ledger_epsilon, ledger_delta, **values):
+        return command(ledger=LedgerOptions(ledger, ledger_epsilon, ledger_delta), **values)
 
-def check_ledger(ledger, epsilon, delta):
-    """Raise if the options do not go together."""
-    if ledger is None and (epsilon, delta) != (None, None):
-        raise Unusable(
-            "--ledger-epsilon and --ledger-delta describe a ledger: name its file with --ledger, "
-            "or leave them out."
-        )
-    if epsilon is not None and delta is None:
-        raise Unusable("--ledger-epsilon holds at a --ledger-delta: give both.")
-    if ledger is not None and not ledger.exists() and delta is None:
-        raise Unusable(
-            f"--ledger {ledger} does not exist. To create it, give the budget of the data set: "
-            "--ledger-epsilon and --ledger-delta. With --ledger-delta alone, it has no budget."
-        )
-
-
-def opened_ledger(ledger, epsilon, delta):
-    """Return the ledger, to be entered; without one, a context that gives None."""
-    from skdpfair.budget import PrivacyLedger
-
-    if ledger is None:
-        return nullcontext()
-    with in_options({"epsilon": "--ledger-epsilon", "delta": "--ledger-delta", "path": "--ledger"}):
-        return PrivacyLedger(ledger, epsilon=epsilon, delta=delta)
+    for option in (
+        click.option(
+            "--ledger-delta",
+            type=Positive(),
+            help="Delta of a new ledger; alone, it creates one without a budget.",
+        ),
+        click.option("--ledger-epsilon", type=Positive(), help="Budget of a new ledger."),
+        click.option(
+            "--ledger",
+            type=AnyPath(dir_okay=False),
+            help="Privacy ledger of this data set. Every fit is recorded, or refused if it would "
+            "exceed the ledger's budget.",
+        ),
+    ):
+        gathered = option(gathered)
+    return gathered
 
 
 def existing_ledger(path):
     """Return the ledger of a file that is there, None without one."""
-    from skdpfair.budget import PrivacyLedger
+    from skdpfair.budget import PrivacyLedger  # late: it needs the accountants
 
     return None if path is None else PrivacyLedger(path)
 
 
-def delta_of_fits(delta, ledger, ledger_delta, n_units):
-    """Return the delta of fits, by default their ledger's if it suits so many units.
-
-    A model and all fits on its data are then stated at one delta.
-    """
-    if delta is None and ledger is not None:
-        delta = ledger_delta or existing_ledger(ledger).delta
-        delta = delta if delta is not None and delta * n_units < 1 else None
-    return "auto" if delta is None else delta
-
-
-def tell_ledger(ledger):
-    """Print what all fits of a ledger cost, if there is one."""
+def print_spending(ledger):
+    """Print what all fits of an open ledger cost, if there is one."""
     if ledger is None or ledger.delta is None:
         return
-    for said in ledger.report().sentences(ledger.path.name, budget=ledger.budget):
-        echo(wrapped(said))
+    for sentence in ledger.report().sentences(ledger.path.name, budget=ledger.budget):
+        echo(wrapped(sentence))

@@ -9,7 +9,7 @@ import click
 import numpy as np
 import pandas as pd
 
-from skdpfair.cli._input import FILE, echo, wrapped
+from skdpfair.cli._input import FILE, note
 from skdpfair.preprocessing import TableSchema, columns_of, encode_parquet
 from skdpfair.preprocessing._parquet import _dataset, column_names, n_rows
 from skdpfair.preprocessing._public import as_encoded
@@ -17,8 +17,8 @@ from skdpfair.preprocessing._schema import labels_in, read_columns, uncovered
 from skdpfair.release._facts import record_shape
 
 _IMAGES = "images"  # array of pictures
-_LOOKED_AT = 50_000  # rows
-_FEW, _MOST_ROWS = 10, 50  # fewest values that name persons, and their most rows on average
+_HEAD = 50_000  # rows that tell what a column holds
+_MIN_PERSONS, _MAX_ROWS = 10, 50  # fewest values that name persons, and their most rows on average
 _SUFFIXES = {
     ".png": "PNG",
     **dict.fromkeys((".jpg", ".jpeg"), "JPEG"),
@@ -71,31 +71,25 @@ def source_of(data, *others, labels=None, file_column=FILE, size=None, mode=None
     return Parquet((data, *others)) if is_parquet[0] else Rows(data)
 
 
-def tell_uncovered(columns):
+def print_uncovered(columns):
     """Print, to a person and no file, in which columns a schema covers no row."""
     if columns:
-        note = (
-            f"Note: No row has a listed value in {', '.join(columns)}, nor a number within the "
-            "limits: the model would learn nothing from there. Spell the values as in the file (1 "
-            "and 1.0 are the same), and state limits in its units."
+        note(
+            f"No row has a listed value in {', '.join(columns)}, nor a number within the limits: "
+            "the model would learn nothing from there. Spell the values as in the file (1 and 1.0 "
+            "are the same), and state limits in its units."
         )
-        echo(wrapped(note), err=True)
 
 
 def shared_columns(source, schema) -> list:
     """Return columns that the schema leaves out, in which a few rows share each text or integer."""
     known = {*schema.bounds, *schema.categories, *schema.all_groups, schema.target, ""}
-    others = [name for name in source.columns() if name not in known]
-    table = pd.DataFrame()
-    if schema.unit is None and others and source.table is not None:
-        table = read_columns(source.table, (), others, _LOOKED_AT)
-    elif schema.unit is None and others and isinstance(source, Parquet):
-        table = _dataset(source.paths).head(_LOOKED_AT, columns=others).to_pandas()
-    columns = {name: values.dropna().astype(str) for name, values in table.items()}
+    others = [] if schema.unit else [name for name in source.columns() if name not in known]
+    columns = {name: v.dropna().astype(str) for name, v in source.head(others).items()}
     return [
         name
         for name, texts in columns.items()
-        if max(_FEW, len(texts) / _MOST_ROWS) <= texts.nunique() < len(texts)
+        if max(_MIN_PERSONS, len(texts) / _MAX_ROWS) <= texts.nunique() < len(texts)
         and texts.str.contains(r"\d[-./:,]\d").mean() < 0.5  # no dates, times nor decimals
     ]
 
@@ -126,8 +120,8 @@ def source_for(model, schema, clf, data, **options):
     return source.like(record_shape(clf)) if source.holds_pictures else source
 
 
-def tested(model, schema, clf, data, **options):
-    """Return features, classes and groups of the test records of a model."""
+def test_records(model, schema, clf, data, **options) -> dict:
+    """Return the labelled test records of a model, as the functions of reports take them."""
     if schema is None:
         raise ValueError(
             f"{Path(model).name} does not say how its features are made from a table, so --data "
@@ -136,23 +130,51 @@ def tested(model, schema, clf, data, **options):
         )
     source = source_for(model, schema, clf, data, **options)
     needed = replace(schema, unit=None, max_records_per_unit=None)  # which tests do not need
-    _, X, y, groups, _, _ = source.read(needed)
+    records = source.read(needed)
+    X = records.X
     if schema.has_features:
         X = as_encoded(pd.DataFrame(X, columns=schema.feature_names))
-    return X, y, groups
+    return {"X": X, "y": records.y, "sensitive_features": records.groups}
+
+
+class _Table:
+    """Records of a table, or labels in one."""
+
+    holds_pictures = False
+
+    @property
+    def table(self) -> Path | None:
+        """The CSV file that holds target and groups, if it is one."""
+        return None
+
+    def head(self, names) -> pd.DataFrame:
+        """Return some columns of the first rows, as texts."""
+        if self.table is None or not names:
+            return pd.DataFrame()
+        return read_columns(self.table, (), names, _HEAD)
 
 
 @dataclass(frozen=True)
-class Rows:
+class Rows(_Table):
     """The rows of a CSV file."""
 
     path: Path
-    holds_pictures = False
 
     @property
     def table(self) -> Path:
         """The CSV file that holds target and groups."""
         return self.path
+
+    def numbers(self, names) -> list:
+        """Return which of some columns hold numbers."""
+        if not names:
+            return []
+        table = read_columns(self.path, names, (), _HEAD)
+        return [name for name in names if pd.api.types.is_numeric_dtype(table[name].dtype)]
+
+    def table_of(self, schema) -> pd.DataFrame:
+        """Return the columns that a schema names."""
+        return schema.read_csv(self.path)
 
     def columns(self, wanted=()) -> list:
         """Return the names of the columns, ``wanted`` among them."""
@@ -164,27 +186,40 @@ class Rows:
         units = schema.units_in(table)
         n_units = len(table) if units is None else pd.Series(units).nunique()
         schema = schema.with_fixed_encoding(n_units, epsilon)
-        tell_uncovered(uncovered(schema, table))
+        print_uncovered(uncovered(schema, table))
         X, y, groups = schema.split(table)
         return Records(schema, X, y, groups, units)
 
     def unlabelled(self, schema, ids=()):
         """Return a table of the columns ``ids``, and the records."""
         table = schema.read_csv(self.path, labelled=False)
-        tell_uncovered(uncovered(schema, table))
+        print_uncovered(uncovered(schema, table))
         named = read_columns(self.path, (), list(dict.fromkeys(ids))) if ids else table[[]]
         return named, schema.preprocessor().transform(table)
 
 
 @dataclass(frozen=True)
-class Parquet:
+class Parquet(_Table):
     """The rows of Parquet files, of which each of several processes reads its own."""
 
     paths: tuple[Path, ...]
     rank: int = 0
     n_processes: int = 1
-    holds_pictures = False
-    table = None
+
+    def head(self, names) -> pd.DataFrame:
+        """Return some columns of the first rows."""
+        return _dataset(self.paths).head(_HEAD, columns=list(names)).to_pandas()
+
+    def numbers(self, names) -> list:
+        """Return which of some columns hold numbers."""
+        types = self.head(names).dtypes
+        return [name for name in names if pd.api.types.is_numeric_dtype(types[name])]
+
+    def table_of(self, schema) -> pd.DataFrame:
+        """Return the columns that a schema names."""
+        unit = [] if schema.unit is None else [schema.unit]
+        names = [*schema.bounds, *schema.categories, *schema.all_groups, schema.target, *unit]
+        return _dataset(self.paths).to_table(columns=list(dict.fromkeys(names))).to_pandas()
 
     def columns(self, wanted=()) -> list:
         """Return the names of the columns, ``wanted`` among them."""
@@ -198,11 +233,11 @@ class Parquet:
             schema = schema.with_fixed_encoding(n_in_all, epsilon)
         folder = TemporaryDirectory(ignore_cleanup_errors=True)  # Windows keeps what is mapped
         path = Path(click.get_current_context().with_resource(folder)) / "features.npy"
-        own = self.paths[self.rank :: self.n_processes]
-        found = encode_parquet(own, schema, path, epsilon=epsilon, verbose=self.rank == 0)
-        groups = found.sensitive_features
-        tell_uncovered(found.uncovered if self.n_processes == 1 else ())
-        return Records(found.schema, found.X, found.y, groups, found.units, n_in_all)
+        paths = self.paths[self.rank :: self.n_processes]
+        table = encode_parquet(paths, schema, path, epsilon=epsilon, verbose=self.rank == 0)
+        groups = table.sensitive_features
+        print_uncovered(table.uncovered if self.n_processes == 1 else ())
+        return Records(table.schema, table.X, table.y, groups, table.units, n_in_all)
 
     def unlabelled(self, schema, ids=()):
         """Return a table of the columns ``ids``, and the records."""
@@ -216,7 +251,7 @@ class Parquet:
 
 
 @dataclass(frozen=True)
-class Folder:
+class Folder(_Table):
     """A folder of pictures, labelled by a CSV file that names them."""
 
     path: Path
@@ -254,24 +289,23 @@ class Folder:
         y, groups = labels_in(schema, table)
         units = schema.units_in(table)
         paths = [self.path / n for n in names]
-        if n_others := len(set(self._found()).difference(paths)):
-            echo(
-                f"Note: {n_others:,} pictures of {self.path} are left out, as {self.table.name} "
-                "does not name them.",
-                err=True,
+        if n_others := len(set(self._all_paths()).difference(paths)):
+            note(
+                f"{n_others:,} pictures of {self.path} are left out, as {self.table.name} does not "
+                "name them."
             )
         return Records(schema, self._pictures(paths), y, groups, units)
 
     def unlabelled(self, schema, ids=()):
         """Return a table of the names of all pictures, sorted, and the pictures."""
         _refuse_ids(ids)
-        paths = self._found()
+        paths = self._all_paths()
         if not paths:
             raise ValueError(f"{self.path} holds no pictures ({', '.join(_SUFFIXES)}).")
         names = [p.relative_to(self.path).as_posix() for p in paths]
         return pd.DataFrame({FILE: names}), self._pictures(paths)
 
-    def _found(self) -> list:
+    def _all_paths(self) -> list:
         """Return the paths of all pictures, sorted."""
         return sorted(p for p in self.path.rglob("*") if p.suffix.lower() in _SUFFIXES)
 
@@ -329,7 +363,7 @@ class Folder:
 
 
 @dataclass(frozen=True)
-class Arrays:
+class Arrays(_Table):
     """An .npz file with an array ``images``, and labels in other arrays or in a CSV file."""
 
     path: Path

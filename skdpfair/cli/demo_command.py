@@ -1,20 +1,23 @@
 """``skdpfair demo``: train on Adult with and without privacy, and compare the sexes."""
 
 import json
+import math
 from contextlib import suppress
 from pathlib import Path
 
 import click
-import numpy as np
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 import skdpfair
-from skdpfair._validate import number
-from skdpfair.cli._input import AS_JSON, AnyPath, Screen, check_outputs, echo
-from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
-from skdpfair.metrics import group_table
-from skdpfair.preprocessing import check_pipeline, public_preprocessor
+from skdpfair.cli._input import (
+    AS_JSON,
+    SEED,
+    Positive,
+    Screen,
+    check_outputs,
+    echo,
+    in_options,
+    output_option,
+)
 
 DEMO_METHODS = ("dpsgd", "global_adapt")
 _MEASURES = ("balanced_accuracy", "rarest_class_recall", "accuracy", "privacy_cost")
@@ -27,45 +30,43 @@ _HEADINGS = {
 
 
 @click.command()
-@click.option("--epsilon", default=1.0, show_default=True, help="Privacy budget of each fit.")
 @click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=None,
-    help="Make noise reproducible: research only.",
-)
-@click.option(
-    "--output",
-    type=AnyPath(file_okay=False),
-    default=Path("skdpfair-demo"),
+    "--epsilon",
+    type=Positive(),
+    default=1.0,
     show_default=True,
-    help="Folder for the table, the figure and the privacy statement.",
+    help="Privacy budget of each fit.",
+)
+@SEED
+@output_option(
+    Path("skdpfair-demo"), "Folder for table, figure and privacy statement.", file_okay=False
 )
 @AS_JSON
 def demo(epsilon, seed, output, as_json):
     """Train on Adult with and without privacy, and compare the sexes."""
-    console, made = Screen(quiet=as_json), not output.exists()
+    console, is_new = Screen(quiet=as_json), not output.exists()
     try:
-        number("epsilon", epsilon, low=0, low_open=True)
-        output.mkdir(parents=True, exist_ok=True)
-        check_outputs(output / "group_table.csv")
-        display = _display()
-        train, test = _adult(epsilon)
-        console.print(
-            f"Adult census data, official split: {len(train[1]):,} people to train on, "
-            f"{len(test[1]):,} to test on. Task: income over $50K. Groups: sex. Features are "
-            f"encoded by public bounds and categories: the linter finds no step that learns from "
-            f"the people outside the budget.\n"
-            f"Training a non-private reference model and {' and '.join(DEMO_METHODS)} at "
-            f"epsilon = {epsilon:g}, all settings at their defaults ..."
-        )
-        models = _train(train, epsilon, seed)
-        table = _compare(models, test)
-    except (ValueError, OSError) as error:
-        if made:
+        with in_options():
+            output.mkdir(parents=True, exist_ok=True)
+            check_outputs(output / "group_table.csv")
+            display = _display()
+            train, test = _adult(epsilon)
+            console.print(
+                f"Adult census data, official split: {len(train[1]):,} people to train on, "
+                f"{len(test[1]):,} to test on. Task: income over $50K. Groups: sex. Features are "
+                "encoded by public bounds and categories: the linter finds no step that learns "
+                "from the people outside the budget.\n"
+                "Training a non-private reference model and "
+                f"{' and '.join(DEMO_METHODS)} at epsilon = {epsilon:g}, all settings at their "
+                "defaults ..."
+            )
+            models = _train(train, epsilon, seed)
+            table = _compare(models, test)
+    except click.ClickException:
+        if is_new:
             with suppress(OSError):
                 output.rmdir()
-        raise click.ClickException(str(error)) from None
+        raise
     _print(console, table, models)
     _write(table, models, output, display)
     if as_json:
@@ -77,9 +78,7 @@ def _display():
     try:
         import matplotlib
     except ImportError:
-        raise click.ClickException(
-            'The demo draws a figure: pip install "skdpfair[plot]".'
-        ) from None
+        raise ImportError('The demo draws a figure: pip install "skdpfair[plot]".') from None
     matplotlib.use("Agg")
     from skdpfair.plotting import PrivacyCostDisplay
 
@@ -88,10 +87,13 @@ def _display():
 
 def _adult(epsilon):
     """Return features, labels and sexes for training and for testing."""
+    from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+    from skdpfair.preprocessing import check_pipeline, public_preprocessor
+
     features = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, epsilon=epsilon)
     report = check_pipeline(features)
     if report.findings:  # they would tell of the people what no epsilon covers
-        raise click.ClickException(str(report))
+        raise ValueError(str(report))
     parts = [load_adult(subset=subset) for subset in ("train", "test")]
     features.fit(parts[0].data)
     return [
@@ -118,6 +120,8 @@ def _train(train, epsilon, seed):
 
 
 def _compare(models, test):
+    from skdpfair.metrics import group_table
+
     features, target, sex = test
     predictions = {name: model.predict(features) for name, model in models.items()}
     reference = next(iter(models))
@@ -129,15 +133,18 @@ def _compare(models, test):
 
 
 def _print(console, table, models):
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
     title = "Measures in %, and the accuracy that privacy costs, in points"
-    shown = Table(title=title, box=SIMPLE_HEAD, collapse_padding=True, title_justify="left")
-    shown.add_column("method", no_wrap=True)
+    screen = Table(title=title, box=SIMPLE_HEAD, collapse_padding=True, title_justify="left")
+    screen.add_column("method", no_wrap=True)
     columns = [c for c in table if c in _HEADINGS or c.startswith(("accuracy[", "privacy_cost["))]
     for column in columns:
-        shown.add_column(_heading(column), justify="right", no_wrap=True)
+        screen.add_column(_heading(column), justify="right", no_wrap=True)
     for name, row in table[columns].iterrows():
-        shown.add_row(name, *(_cell(c, v) for c, v in row.items()))
-    console.print(shown)
+        screen.add_row(name, *(_cell(c, v) for c, v in row.items()))
+    console.print(screen)
     report = models[DEMO_METHODS[-1]].privacy_
     console.print(f"{DEMO_METHODS[-1]}: {report.statement}", highlight=False)
     console.print("Not covered by epsilon:")
@@ -159,7 +166,7 @@ def _heading(column):
 
 def _cell(column, value):
     if column == "epsilon":
-        return "none" if np.isinf(value) else f"{value:.2f}"
+        return "none" if value == math.inf else f"{value:.2f}"
     return f"{100 * value:.1f}" if "cost" not in column else f"{100 * value:+.1f}"
 
 

@@ -1,22 +1,11 @@
-"""``skdpfair schema``: ask for the public facts about a table; and study files, which hold them."""
+"""``skdpfair schema``: begin a file of public facts about a table, or check one."""
 
-import csv
 import json
-import math
-import re
+import sys
 import textwrap
-import tomllib
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
 
 import click
-import pandas as pd
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
-from skdpfair._files import replace_file
-from skdpfair._validate import error_context, safe_repr
 from skdpfair.cli._input import (
     AS_JSON,
     AnyPath,
@@ -25,396 +14,143 @@ from skdpfair.cli._input import (
     check_outputs,
     echo,
     in_options,
+    output_option,
     prompt,
     wrapped,
 )
-from skdpfair.preprocessing import TableSchema, columns_of, outside_public
-from skdpfair.preprocessing._linter import PERSON_QUESTION, column_of_persons
-from skdpfair.preprocessing._piecewise_linear import spans_decades
-from skdpfair.preprocessing._schema import uncovered
 
-WHY = (
-    "Limits of numbers and lists of values must come from what everybody may know: a form, a code "
-    "book, the meaning of a column. If you derive them from the data, they leak information that "
-    "the privacy budget does not cover. This command asks you, and reads only the file's header."
-)
-_SWEEP_PARTS = (
-    *("methods", "epsilons", "seeds", "store", "cv", "keep_predictions", "ceiling", "params"),
-)
-_MOST = 10_000  # values of a column
-_MANY = 15  # columns to be asked about one by one
-_SHOWN = 12  # values
 _UNCOMMENT = "remove the # of the next two lines, and state the most rows of a person."
-_GIVE = "give --unit {!r} and --max-records-per-unit."
-_QUOTED_NOTHING = re.compile(r'(^|,)\s*""\s*(,|$)')
-_RANGE = re.compile(r"(\d{1,9})\.\.(\d{1,9})")
-DATA = click.argument("data", type=AnyPath(exists=True, dir_okay=False))
-TARGET = click.option("--target", help="Column to predict.")
-GROUP = click.option(
-    "--group", "groups", multiple=True, help="Column of groups to compare; may be given again."
-)
-UNIT = click.option("--unit", help="Column that names the person of each record.")
-MOST_RECORDS = click.option(
-    "--max-records-per-unit",
-    "most_records",
-    type=click.IntRange(min=1),
-    help="Most records of one person that are used, with --unit; public.",
-)
+_TEMPLATE = """\
+# Public facts about the columns of a table. Fill in what everybody may know: from a form, a code
+# book, or the meaning of a column. Limits and lists that are derived from the rows leak
+# information that the privacy budget does not cover. Nothing in this file was derived from the
+# rows, except which columns hold numbers.
+data = {data}
+target = {target}  # the column to predict
+classes = []  # all values that the target can have, such as ["no", "yes"]
+{person}
+missing = []  # columns of [bounds] in which a value can be missing
+# Amounts, such as money, mostly small and sometimes very large; without this line, the columns
+# whose limits span several powers of ten:
+# log_columns = []
 
+[groups]  # columns whose groups are compared, with all their values; "" stands for a missing one
+{groups}
 
-@dataclass(frozen=True)
-class Study:
-    """The contents of a study file."""
+[bounds]  # numbers: the lowest and the highest possible value, such as [18, 100]
+{numbers}
 
-    schema: TableSchema
-    data: Path | None  # a relative path is taken from the current folder, then from the file's
-    sweep: dict  # what to compare; empty if it does not say
+[categories]  # texts: all possible values. A number that is a code belongs here, too
+{texts}
 
-    @classmethod
-    def read(cls, path):
-        """Return the study in a file of TOML."""
-        with error_context(str(path), "is not TOML"):
-            facts = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        data, sweep = facts.pop("data", None), facts.pop("sweep", {})
-        if data is not None and not isinstance(data, str):
-            raise ValueError(f"{path}: data must name a file, got {safe_repr(data)}.")
-        if not isinstance(sweep, dict):
-            raise ValueError(f"{path}: sweep must be a table, [sweep], got {safe_repr(sweep)}.")
-        if unknown := sorted(sweep.keys() - set(_SWEEP_PARTS)):
-            raise ValueError(
-                f"{path}: [sweep] has no entry {unknown[0]!r}. It has {', '.join(_SWEEP_PARTS)}; "
-                "parameters of DPFairClassifier go under [sweep.params]."
-            )
-        try:
-            schema = TableSchema.from_dict(facts)
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"{path}: {error}") from None
-        # as the shell means it first: most people stand where their files are
-        found = None if data is None else Path(data)
-        if found is not None and not found.exists():
-            found = Path(path).parent / found
-        return cls(schema, found, sweep)
-
-
-@click.command()
-@DATA
-@TARGET
-@GROUP
-@UNIT
-@MOST_RECORDS
-@click.option(
-    "--output",
-    "-o",
-    type=AnyPath(dir_okay=False),
-    default="schema.toml",
-    show_default=True,
-    help="The file to write.",
-)
-@click.option("--template", is_flag=True, help="Do not ask: write a file to fill in by hand.")
-@click.option(
-    "--check",
-    type=AnyPath(exists=True, dir_okay=False),
-    help="Write nothing: count the values in DATA that this schema does not cover. NOT private.",
-)
-@AS_JSON
-def schema(data, target, groups, unit, most_records, output, template, check, as_json):
-    """Declare the public facts about the columns of DATA, a CSV file.
-
-    Limits of numbers and lists of values must come from what everybody may know, such as a form or
-    a code book: if you derive them from the data, they leak information that the privacy budget
-    does not cover. This command asks about each column, and reads only the header.
-    """
-    if check is not None:
-        return _check(data, check, as_json)
-    if target is None:
-        raise Unusable("--target is missing: name the column to predict.")
-    check_unit(unit, most_records)
-    groups = tuple(dict.fromkeys(groups))
-    check_outputs(output, inputs=(data,))
-    with in_options():
-        if output.exists():
-            raise ValueError(f"{output} already exists. Give another --output, or remove it.")
-        person = unit, most_records
-        names, _ = columns_of(data, [target, *groups, *_named(unit)])
-        text = _heading(data)
-        if template:
-            text = _template(data, names, target, groups, *person)
-        else:
-            kept = answers_beside(output)
-            text += ask(names, target, groups, *person, kept=kept).to_toml()
-            text += _SWEEP.format(stem=Path(data).stem)
-        replace_file(output, text.encode())
-        answers_beside(output).unlink(missing_ok=True)
-    if as_json:
-        return echo(json.dumps({"written": str(output)}))
-    echo(wrapped(f"Written to {output}. Read it over, and correct it with any editor."))
-    if not template:
-        echo(f"Next:  skdpfair fit {data} --schema {output} --epsilon 1")
-        echo(f"or     skdpfair sweep {output}")
-        echo(f"Find typing errors, if you may look:  skdpfair schema {data} --check {output}")
-
-
-def check_unit(unit, most_records):
-    """Refuse a column of persons without a bound on their records, and the reverse."""
-    if (unit is None) != (most_records is None):
-        raise Unusable("--unit and --max-records-per-unit go together: give both, or none.")
-
-
-def answers_beside(output):
-    """Return the file that keeps answers until a schema is written."""
-    return output.with_name(f"{output.name}.answers")
-
-
-def ask(
-    names, target, groups, unit=None, most_records=None, *, kept, labels_only=False
-) -> TableSchema:
-    """Ask a person about each column, or those of labels only, and return what they say.
-
-    Each answer is written to ``kept``, from which the same questions continue.
-    """
-    echo(wrapped(WHY) + "\n\nAnswer b to go back to the question before.", err=True)
-    others = [name for name in names if name not in (target, unit, *groups, "")]
-    question = person_question(others, unit, "answer n.")
-    if question and prompt(wrapped(question), type=click.Choice("yn")) == "n":
-        likely = column_of_persons(others)
-        unit = prompt("  Column that names the person", type=click.Choice(others), default=likely)
-        most_records = prompt("  Most rows of a person that are used", type=click.IntRange(min=1))
-        others.remove(unit)
-    others *= not labels_only
-    if len(others) > _MANY:
-        said = f"{len(others)} columns: --template writes a file to fill in with an editor instead."
-        echo(wrapped(said), err=True)
-    group = _levels if labels_only else _group
-    questions = [(_classes, target), *((group, name) for name in groups)]
-    questions += [(_column, name) for name in others]
-    answers = _answers(questions, labels_only, kept)
-    columns = {name: answers[_column, name] for name in others}
-    numbers = {name: answer for name, answer in columns.items() if answer[0] == "n"}
-    levels = {name: answers[group, name] for name in groups}
-    used = {name: values for name, (values, predicts) in levels.items() if predicts}
-    return TableSchema(
-        target=target,
-        classes=answers[_classes, target],
-        groups={name: values for name, (values, _) in levels.items()},
-        bounds={name: limits for name, (_, limits, *_) in numbers.items()},
-        categories=used | {name: a[1] for name, a in columns.items() if a[0] == "c"},
-        missing=[name for name, (*_, missing, _) in numbers.items() if missing],
-        log_columns=[name for name, (*_, is_amount) in numbers.items() if is_amount],
-        unit=unit,
-        max_records_per_unit=most_records,
-    )
-
-
-def person_question(names, unit, remedy=_GIVE, shared=()):
-    """Return the question whether a row is a person; None if ``unit`` or the names answer it.
-
-    ``shared`` are columns in which several rows share a value, which notes tell.
-    """
-    name = column_of_persons(names) if unit is None else None
-    if name is not None:
-        return PERSON_QUESTION.format(repr(name), remedy.format(name))
-    if shared:
-        return (
-            "The guarantee is for one row, and several rows share a value of "
-            f"{', '.join(map(repr, shared))}. If a value is a person, {remedy.format(shared[0])}"
-        )
-    return None
-
-
-def _named(unit):
-    return [] if unit is None else [unit]
-
-
-class _Back(Exception):
-    """The question before is to be asked again."""
-
-
-def _answers(questions, labels_only, kept):
-    """Return the answers by question and column, with a way back."""
-    answers = _kept_answers(questions, kept)
-    at = min(len(answers), len(questions) - 1)
-    if answers:
-        s = "s" * (len(answers) > 1)
-        echo(wrapped(f"Continuing after the {len(answers)} answer{s} that {kept} holds."), err=True)
-    while at < len(questions):
-        question, name = questions[at]
-        echo(f"Question {at + 1} of {len(questions)}", err=True)
-        try:
-            answers[question, name] = question(name)
-        except _Back:
-            if at == 0:
-                echo("  This is the first question.", err=True)
-            at = max(at - 1, 0)
-            continue
-        except click.Abort:
-            if answers:
-                echo(f"\nThe answers are in {kept}: the same command continues.", err=True)
-            raise
-        at += 1
-        given = [(kind.__name__, column, answers[kind, column]) for kind, column in questions[:at]]
-        replace_file(kept, json.dumps(given).encode())
-        if at == len(questions) and not labels_only and not _predicts(answers.values()):
-            echo("  Nothing is left to predict from. Once more:", err=True)
-            at = next((i for i, (kind, _) in enumerate(questions) if kind is _column), at - 1)
-    return answers
-
-
-def _kept_answers(questions, kept):
-    """Return the answers in a file, as far as they are those to the first of the questions."""
-    answers = {}
-    if kept.is_file():
-        with error_context(str(kept), "holds no answers; remove it"):
-            given = json.loads(kept.read_text(encoding="utf-8"))
-            for (question, name), (kind, column, answer) in zip(questions, given, strict=False):
-                if (question.__name__, name) != (kind, column):
-                    break
-                answers[question, name] = answer if question is _classes else tuple(answer)
-    return answers
-
-
-def _predicts(answers):
-    """Tell whether some column is a number or a category, or a group is used."""
-    return any(isinstance(a, tuple) and (a[0] in ("n", "c") or a[1] is True) for a in answers)
-
-
-def _classes(name):
-    return _values(f"All values that {name} can have, separated by commas (1..9 is 1 to 9)", 2)
-
-
-def _levels(name):
-    return _values(f'All groups of {name}, separated by commas ("" for a missing cell)', 2), False
-
-
-def _group(name):
-    while True:
-        values, _ = _levels(name)
-        with suppress(_Back):
-            return values, _yes(f"May the model use {name} to predict?", default=False)
-
-
-def _column(name):
-    question = f"{name}: n for a number, c for a list of categories, s to leave it out"
-    while True:
-        kind = _asked(question, type=click.Choice("ncsb"), default="s")
-        with suppress(_Back):
-            if kind == "c":
-                return kind, _values("  all values, separated by commas", least=1)
-            return (kind, *_facts()) if kind == "n" else (kind, None)
-
-
-def _facts():
-    """Ask for the limits of a number, whether it may be missing, and whether it is an amount."""
-    low = _number("  lowest possible value", -math.inf)
-    high = _number("  highest possible value", low)
-    missing = _yes("  Can a value be missing?", default=False)
-    question = "  Is it an amount, such as money: mostly small, and sometimes very large?"
-    return [_short(low), _short(high)], missing, _yes(question, default=spans_decades(low, high))
-
-
-def _yes(question, *, default):
-    answer = _asked(question, type=click.Choice("ynb"), default="y" if default else "n")
-    return answer == "y"
-
-
-def _number(question, above):
-    while True:
-        text = _asked(question)
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
-        if math.isfinite(number) and number > above:
-            return number
-        limit = f" above {above:g}" if math.isfinite(above) else ""
-        echo(f"  {text!r} is not a finite number{limit}.", err=True)
-
-
-def _asked(question, **settings):
-    answer = prompt(question, **settings)
-    if str(answer).strip() == "b":
-        raise _Back
-    return answer
-
-
-def _values(question, least):
-    while True:
-        text = _asked(question)
-        parts = next(csv.reader([text], skipinitialspace=True))  # "Rente, Pension" is one
-        values = [v for part in parts for v in _expanded(part.strip())]
-        values = list(dict.fromkeys(values + [""] * bool(_QUOTED_NOTHING.search(text))))
-        if least <= len(values) <= _MOST:
-            shown = ", ".join(v or "(missing)" for v in values[:_SHOWN])
-            more = ", ..." * (len(values) > _SHOWN)
-            echo(f"  {len(values)} value{'s' * (len(values) > 1)}: {shown}{more}", err=True)
-            return values
-        echo(f"  At least {least}, and at most {_MOST}, please.", err=True)
-
-
-def _expanded(part):
-    """Return a value as a list, 1..17 as the seventeen, and nothing as none."""
-    if found := _RANGE.fullmatch(part):
-        return [str(i) for i in range(int(found[1]), min(int(found[2]), int(found[1]) + _MOST) + 1)]
-    return [part] if part else []
-
-
-def _short(number):
-    return int(number) if number == int(number) else number
-
-
-_SWEEP = """
+[bins]  # groups of numbers by public edges: age = [25, 65] is below 25, 25 to below 65, and 65 on
 
 # For `skdpfair sweep`: what to compare, each with several seeds, against a model without privacy.
 [sweep]
 methods = ["dpsgd", "global_adapt"]
 epsilons = [1.0, 3.0]
 seeds = 3
-store = "{stem}-results"
+store = {store}
 """
 
 
-def _heading(data):
-    first = "# Public facts about the columns. Nothing here was derived from the rows."
-    return f"{first}\ndata = {_quoted(str(data))}\n"
+@click.command()
+@click.argument("data", type=AnyPath(exists=True, dir_okay=False))
+@click.option("--target", help="Column to predict.")
+@click.option(
+    "--group", "groups", multiple=True, help="Column of groups to compare; may be given again."
+)
+@click.option("--unit", help="Column that names the person of each record.")
+@click.option(
+    "--max-records-per-unit",
+    "max_records",
+    type=click.IntRange(min=1),
+    help="Most records of one person that are used, with --unit; public.",
+)
+@output_option("schema.toml")
+@click.option(
+    "--check",
+    type=AnyPath(exists=True, dir_okay=False),
+    help="Write nothing: count the values in DATA that this schema does not cover. NOT private.",
+)
+@AS_JSON
+def schema(data, target, groups, unit, max_records, output, check, as_json):
+    """Begin a file of public facts about the columns of DATA, a CSV or Parquet file.
+
+    \b
+    skdpfair schema loans.csv --target approved --group sex -o loans.toml
+    skdpfair schema loans.csv --check loans.toml
+
+    Fill the file in with an editor: limits of numbers and lists of values must come from what
+    everybody may know, such as a form or a code book. If you derive them from the data, they leak
+    information that the privacy budget does not cover. On a terminal, this command asks one
+    question: whether one person can have several rows.
+    """  # noqa: D301 (click reads the character)
+    if check is not None:
+        return _check(data, check, as_json)
+    if (unit is None) != (max_records is None):
+        raise Unusable("--unit and --max-records-per-unit go together: give both, or none.")
+    check_outputs(output, inputs=(data,))
+    from skdpfair._files import replace_file  # late: it needs pandas
+    from skdpfair.cli._sources import source_of
+
+    with in_options():
+        if output.exists():
+            raise ValueError(f"{output} already exists. Give another --output, or remove it.")
+        source, groups = source_of(data), list(dict.fromkeys(groups))
+        labels = [name for name in (target, *groups, unit) if name is not None]
+        names = [name for name in source.columns(labels) if name not in ("", target)]
+        if unit is None and sys.stdin.isatty():
+            unit, max_records = _person(names)
+        features = [name for name in names if name not in (unit, *groups)]
+        numbers = source.numbers(features)
+    person = _person_lines(names, unit, max_records)
+    text = _TEMPLATE.format(
+        data=_quoted(str(data)),
+        target=_quoted(target or ""),
+        person="\n".join(person),
+        groups="\n".join(f"{_quoted(name)} = []" for name in groups) or '# "" = []',
+        numbers=_lines(name for name in features if name in numbers),
+        texts=_lines(name for name in [*features, *groups] if name not in numbers),
+        store=_quoted(f"{data.stem}-results"),
+    )
+    replace_file(output, text.encode())
+    if as_json:
+        return echo(json.dumps({"written": str(output)}))
+    echo(wrapped(f"Written to {output}. Fill it in with any editor: nothing in it is guessed."))
+    echo(f"Then:  skdpfair fit {data} --schema {output} --epsilon 1")
+    echo(f"or     skdpfair sweep {output}")
+    echo(f"Find typing errors, if you may look:  skdpfair schema {data} --check {output}")
 
 
-def _template(data, names, target, groups, unit, most_records):
-    """Return a file with a line for each column, to be filled in."""
-    others = [name for name in names if name not in (target, unit, *groups, "")]
-    person = [f"unit = {_quoted(name)}" for name in _named(unit)]
-    if unit is None:
-        name = column_of_persons(names)
-        asked = f"If a person may have several rows, name the column that tells them: {_UNCOMMENT}"
-        if name is not None:
-            asked = PERSON_QUESTION.format(_quoted(name), _UNCOMMENT)
-        person = textwrap.wrap(asked, 98, initial_indent="# ", subsequent_indent="# ")
-        person.append(f"# unit = {_quoted(name or '')}")
-    person.append(f"{'# ' * (unit is None)}max_records_per_unit = {most_records or 1}")
-    kept = [name for name in groups if name != target]
-    lines = [
-        _heading(data).rstrip(),
-        "# For each column keep ONE line, without its #, and fill it in; others are left out.",
-        f"target = {_quoted(target)}",
-        "classes = []  # all values that the target can have",
-        *person,
-        "missing = []  # columns of [bounds] in which a value can be missing",
-        "# Amounts, such as money: mostly small, and sometimes very large. Without this line: the",
-        "# columns whose bounds span several powers of ten.",
-        "# log_columns = []",
-        "",
-        "[groups]  # all values of the columns whose groups are compared",
-        *(f"{_quoted(name)} = []" for name in groups),
-        "",
-        "# Groups of numbers, such as ages, by public edges: [25, 65] makes three, below 25, from",
-        "# 25 to below 65, and from 65 on. List such a column here, not under [groups].",
-        "[bins]",
-        "",
-        "[bounds]  # numbers: the lowest and the highest possible value",
-        *(f"# {_quoted(name)} = [0, 1]" for name in others),
-        "",
-        "[categories]  # texts: all values",
-        *(f"# {_quoted(name)} = []" for name in [*others, *kept]),
-    ]
-    return "\n".join(lines) + _SWEEP.format(stem=Path(data).stem)
+def _person(names):
+    """Ask whether a person can have several rows, and return their column and how many, if so."""
+    from skdpfair.preprocessing._linter import column_of_persons
+
+    if prompt("Can one person have several rows?", type=click.Choice("yn"), default="n") == "n":
+        return None, None
+    likely = column_of_persons(names)
+    column = prompt("Column that names the person", type=click.Choice(names), default=likely)
+    return column, prompt("Most rows of a person that are used", type=click.IntRange(min=1))
+
+
+def _person_lines(names, unit, max_records):
+    """Return the lines on persons, commented out where nobody named their column."""
+    from skdpfair.cli._study import person_question
+    from skdpfair.preprocessing._linter import column_of_persons
+
+    if unit is not None:
+        return [f"unit = {_quoted(unit)}", f"max_records_per_unit = {max_records}"]
+    question = person_question(names, unit, remedy=_UNCOMMENT, quoted=_quoted)
+    question = question or f"If a person may have several rows, name their column: {_UNCOMMENT}"
+    lines = textwrap.wrap(question, 98, initial_indent="# ", subsequent_indent="# ")
+    likely = column_of_persons(names) or ""
+    return [*lines, f"# unit = {_quoted(likely)}", "# max_records_per_unit = 1"]
+
+
+def _lines(names):
+    """Return a line for each column, commented out until it is filled in."""
+    return "\n".join(f"# {_quoted(name)} = []" for name in names)
 
 
 def _quoted(text):
@@ -423,31 +159,39 @@ def _quoted(text):
 
 def _check(data, path, as_json):
     """Print how much of the file a schema misses."""
-    from skdpfair.cli._sources import Rows, shared_columns, tell_uncovered  # late: they need torch
+    import pandas as pd  # late, with all that takes time to import
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from skdpfair.cli._sources import print_uncovered, shared_columns, source_of
+    from skdpfair.cli._study import Study, person_question
+    from skdpfair.preprocessing import outside_public
+    from skdpfair.preprocessing._schema import uncovered
 
     with in_options({}):  # a file may have any name
-        known = TableSchema.from_toml(path)
-        table = known.read_csv(data)
-        shared = shared_columns(Rows(data), known)
+        known = Study.read(path).schema
+        source = source_of(data)
+        table = source.table_of(known)
+        shared = shared_columns(source, known)
         lists = known.categories | known.groups | {known.target: known.classes}
-        found = outside_public(table, known.bounds, lists)
+        shares = outside_public(table, known.bounds, lists)
     if known.unit is not None:
-        found.loc[known.unit] = table[known.unit].isna().mean(), 0.0, None
+        shares.loc[known.unit] = table[known.unit].isna().mean(), 0.0, None
     if as_json:
-        return echo(found.reset_index().to_json(orient="records"))
-    shown = Table(box=SIMPLE_HEAD, title="Shares of the rows; NOT private", title_justify="left")
+        return echo(shares.reset_index().to_json(orient="records"))
+    screen = Table(box=SIMPLE_HEAD, title="Shares of the rows; NOT private", title_justify="left")
     for head in ("column", "missing", "outside", "for example"):
-        shown.add_column(head, justify="right" if head in ("missing", "outside") else "left")
-    for column, row in found.iterrows():
+        screen.add_column(head, justify="right" if head in ("missing", "outside") else "left")
+    for column, row in shares.iterrows():
         example = "" if pd.isna(row["example"]) else str(row["example"])
-        shown.add_row(column, f"{row['missing']:.2%}", f"{row['outside']:.2%}", example)
-    Screen().print(shown)
-    tell_uncovered(uncovered(known, table))
-    if question := person_question(columns_of(data)[0], known.unit, shared=shared):
+        screen.add_row(column, f"{row['missing']:.2%}", f"{row['outside']:.2%}", example)
+    Screen().print(screen)
+    print_uncovered(uncovered(known, table))
+    if question := person_question(source.columns(), known.unit, shared):
         echo(wrapped(question))
     listed = known.groups | {known.target: known.classes}
-    bad = found[found[["missing", "outside"]].any(axis=1)].index.intersection(list(listed))
-    gaps = [name for name in bad if found["outside"][name] or "" not in listed[name]]
+    bad = shares[shares[["missing", "outside"]].any(axis=1)].index.intersection(list(listed))
+    gaps = [name for name in bad if shares["outside"][name] or "" not in listed[name]]
     if gaps:
         echo(
             wrapped(

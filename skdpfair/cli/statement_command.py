@@ -7,19 +7,16 @@ import click
 
 from skdpfair.cli._input import (
     AS_JSON,
-    FILE_COLUMN,
-    LABELS,
-    SIZE,
+    LEDGER,
     AnyPath,
     Unusable,
     check_outputs,
     echo,
     existing_ledger,
     in_options,
-    in_words,
+    picture_options,
     wrapped,
 )
-from skdpfair.privacy.statement import MEMBERS, PROTECTED, UNITS, percent, rounded_up
 
 # the kinds of skdpfair.report, without importing it, and their files in a folder
 _FILES = {"nist": "nist.md", "registry": "registry.json", "annex-iv": "annex-iv.md"}
@@ -45,21 +42,15 @@ _NEIGHBOURS = {
     type=AnyPath(),
     help="File of the export, or folder for one or several; without it, one export is printed.",
 )
-@click.option(
-    "--ledger",
-    type=AnyPath(exists=True, dir_okay=False),
-    help="Ledger of the data set, to tell what all fits that it has recorded spent.",
-)
+@LEDGER
 @click.option(
     "--data",
     type=AnyPath(exists=True),
     help="For nist and annex-iv: test records as in fit, for a group table that is NOT private.",
 )
-@LABELS
-@FILE_COLUMN
-@SIZE
+@picture_options("labels", "file_column", "size")
 @AS_JSON
-def statement(path, kinds, output, ledger, data, as_json, **pictures):
+def statement(path, kinds, output, ledger, data, pictures, as_json):
     """Print the privacy statement of PATH, a model that `skdpfair fit` or save_release wrote.
 
     No code of the file is run. The command ends with status 0 if the file is intact and its weights
@@ -79,7 +70,7 @@ def statement(path, kinds, output, ledger, data, as_json, **pictures):
 
     with in_options():
         try:
-            said = read_statement(path)
+            facts = read_statement(path)
         except ValueError as error:
             _fail(str(error))
         ledger = existing_ledger(ledger)
@@ -89,15 +80,16 @@ def statement(path, kinds, output, ledger, data, as_json, **pictures):
             from skdpfair.release._read_statement import read_report
             from skdpfair.report._spent_before import beside  # late: it needs torch
 
-            found = beside(ledger, read_report(path)[0], said["release"]["ledger_fits"])
-            said["all_fits"] = found["numbers"] | {"statement": " ".join(found["sentences"])}
+            spending = beside(ledger, read_report(path)[0], facts["release"]["ledger_fits"])
+            sentences = " ".join(spending["sentences"])
+            facts["all_fits"] = spending["numbers"] | {"statement": sentences}
     if as_json:
-        echo(json.dumps(said))
+        echo(json.dumps(facts))
     elif not kinds:
-        echo("\n".join(lines_of(path.name, said)))
-    if not said["is_private"]:
+        echo("\n".join(_lines(path.name, facts)))
+    if not facts["is_private"]:
         _fail(f"{path.name} is NOT differentially private: its epsilon is infinite.")
-    if said["seeded"]:
+    if facts["seeded"]:
         _fail(f"The noise in {path.name} was seeded: whoever knows the seed can remove it.")
 
 
@@ -114,37 +106,39 @@ def _outputs(kinds, output):
     return {kind: output / _FILES[kind] for kind in kinds}
 
 
-def lines_of(name, said):
+def _lines(name, facts):
     """Return the lines that a person reads of a statement."""
-    release = said["release"]
-    what = f"{said['what']} of a {release['estimator']}"
-    if not said["is_private"]:
-        return [f"{name}: {what}, NOT differentially private", *_about_file(said)]
-    rate, unit = said["detection_rate"], UNITS[said["adjacency"]]
-    open_items = len(said["checklist"])
+    from skdpfair.privacy.statement import MEMBERS, PROTECTED, UNITS, percent, rounded_up
+
+    release = facts["release"]
+    what = f"{facts['what']} of a {release['estimator']}"
+    if not facts["is_private"]:
+        return [f"{name}: {what}, NOT differentially private", *_about_file(facts)]
+    rate, unit = facts["detection_rate"], UNITS[facts["adjacency"]]
+    open_items = len(facts["checklist"])
     rows = {
-        "epsilon": f"{rounded_up(said['epsilon'])} ({said['accountant']} accountant)",
-        "delta": rounded_up(said["delta"], 3),
-        "mu": f"{said['mu']} of Gaussian differential privacy",
+        "epsilon": f"{rounded_up(facts['epsilon'])} ({facts['accountant']} accountant)",
+        "delta": rounded_up(facts["delta"], 3),
+        "mu": f"{facts['mu']} of Gaussian differential privacy",
         "detection rate": f"at most {percent(rate['at_most'])} % of the {MEMBERS[unit]}, at "
         f"{percent(rate['false_alarm_rate'])} % false alarms",
         "unit": PROTECTED[unit],
-        "adjacency": f"{said['adjacency']}: {_NEIGHBOURS[unit]}; the number of {unit}s is public",
-        "method": f"{said['method']}, {said['steps']:,} steps",
-        "sampling": f"Poisson, rate at most {rounded_up(said['sample_rate'])}",
-        "seeded": "YES: whoever knows the seed can remove the noise" if said["seeded"] else "no",
+        "adjacency": f"{facts['adjacency']}: {_NEIGHBOURS[unit]}; the number of {unit}s is public",
+        "method": f"{facts['method']}, {facts['steps']:,} steps",
+        "sampling": f"Poisson, rate at most {rounded_up(facts['sample_rate'])}",
+        "seeded": "YES: whoever knows the seed can remove the noise" if facts["seeded"] else "no",
     }
     return [
         f"{name}: differentially private {what}",
         *(f"  {head:<15} {text}" for head, text in rows.items()),
         f"  {'not covered':<15} {open_items} points to check, see --json",
-        *_about_file(said),
+        *_about_file(facts),
     ]
 
 
-def _about_file(said):
+def _about_file(facts):
     """Return the lines on the file, and on the ledger if there is one."""
-    release = said["release"]
+    release = facts["release"]
     rows = {
         "file": f"SHA-256 {release['file_sha256']}",
         "integrity": f"intact, {release['n_bytes']:,} bytes, written by skdpfair "
@@ -152,37 +146,31 @@ def _about_file(said):
     }
     rows["trained"] = f"on {release['trained']} (UTC)"
     lines = [f"  {head:<15} {text}" for head, text in rows.items()]
-    return lines + ([wrapped(said["all_fits"]["statement"])] if "all_fits" in said else [])
+    return lines + ([wrapped(facts["all_fits"]["statement"])] if "all_fits" in facts else [])
 
 
 def _export(path, outputs, ledger, data, pictures):
     from skdpfair._files import replace_file
     from skdpfair.report import export_statement  # late: it needs torch
 
-    given = _tested(path, data, pictures)
+    tests = {}
+    if data is not None:
+        from skdpfair.cli._sources import test_records
+        from skdpfair.release import load_release, schema_of
+
+        tests = test_records(path, schema_of(path), load_release(path), data, **pictures)
     texts = {}
     for kind in outputs:
         try:
-            tested = {} if kind == "registry" else given
-            texts[kind] = export_statement(path, kind, ledger=ledger, **tested)
+            options = {} if kind == "registry" else tests
+            texts[kind] = export_statement(path, kind, ledger=ledger, **options)
         except (TypeError, ValueError) as error:  # what a file describes may be anything
-            _fail(in_words(str(error)))
+            _fail(str(error))
     for kind, output in outputs.items():  # when all are made
         if output is None:
             return echo(texts[kind].rstrip("\n"))
         replace_file(output, texts[kind].encode())
     echo(wrapped(f"Written to {' and '.join(map(str, outputs.values()))}."), err=True)
-
-
-def _tested(path, data, pictures):
-    """Return test records as an export takes them."""
-    if data is None:
-        return {}
-    from skdpfair.cli._sources import tested
-    from skdpfair.release import load_release, schema_of
-
-    X, y, groups = tested(path, schema_of(path), load_release(path), data, **pictures)
-    return {"X": X, "y": y, "sensitive_features": groups}
 
 
 def _fail(text):

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
-from skdpfair._validate import is_auto, number, safe_repr
+from skdpfair._validate import invalid, is_auto, number, safe_repr
 
 MIN_DELTA = 1e-100
 _LARGE = 1e6  # from here the upper end of the search is the answer, 0.01 % too high
@@ -130,8 +130,9 @@ def delta_for(delta: float | str, n_samples: int, *, low: float = MIN_DELTA) -> 
         )
     delta = number("delta", delta, low=low)
     if delta >= 1 / n_samples:
-        raise ValueError(
-            f"delta must lie below 1/n_samples = {1 / n_samples:.3g}, got {safe_repr(delta)}; at "
-            "or above it, publishing a random record would count as private. Leave it out."
+        raise invalid(
+            "delta",
+            f"must lie below 1/n_samples = {1 / n_samples:.3g}, got {safe_repr(delta)}; at or "
+            "above it, publishing a random record would count as private. Leave it out.",
         )
     return delta

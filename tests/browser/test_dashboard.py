@@ -10,8 +10,14 @@ pytest.importorskip("rai_core_flask", reason="needs requirements/dashboard.txt")
 
 @pytest.fixture(scope="module")
 def address(swept):
-    command = [sys.executable, "-m", "skdpfair", "dashboard", str(swept[0])]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    code = (
+        "import sys; from skdpfair.model_selection import TradeoffResults; from skdpfair.report "
+        "import launch_fairness_dashboard as launch; results = TradeoffResults.from_store("
+        "sys.argv[1]); print('The dashboard is at', launch(results).url, flush=True); input()"
+    )
+    command = [sys.executable, "-c", code, str(swept[0])]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    server = subprocess.Popen(command, **pipes, text=True)
     line = server.stdout.readline()
     assert line.startswith("The dashboard is at http://localhost:"), server.stderr.read()
     yield line.split()[-1]

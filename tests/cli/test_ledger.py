@@ -103,7 +103,7 @@ def test_a_ledger_that_lacks_finished_fits_is_refused(budget, n_fits, folder):
     late = [*LEDGER, *budget, "--ledger-delta", 1e-5]
     code, said = invoke("sweep", "study.toml", *late, "--jobs", 1)
     assert code == 2 and not states()
-    assert f"folder='results' holds {n_fits} finished fits that the ledger " in said
+    assert f"store='results' holds {n_fits} finished fits that the ledger " in said
     assert "ledger.jsonl' has not recorded" in said and "from the first run on" in said
     assert invoke("report", "results", *LEDGER)[0] == 0
     assert "2 private fits of this sweep are not in the ledger" in Path("report.html").read_text()

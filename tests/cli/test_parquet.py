@@ -86,16 +86,12 @@ def test_two_files_give_the_model_of_the_csv_file(table):
 def test_what_cannot_be_used_is_refused(table, monkeypatch):
     assert "or several Parquet files" in refused("fit", "all.csv", *PARTS, *FIT)
     assert "no column 'income'" in refused("fit", wrong(table), PARTS[0], *FIT)
-    told = refused("fit", *PARTS, "--target", "sexes")
-    assert "no column 'sexes'" in told or "no terminal" in told
     assert not list(Path("temporary").glob("**/*.npy"))
     launcher = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1", "WORLD_SIZE": "3", "RANK": "1"}
     for name, value in launcher.items():
         monkeypatch.setenv(name, value)
     assert "3 processes train on at least as many Parquet files" in refused("fit", *PARTS, *FIT)
     assert "of which each reads its own, got 0" in refused("fit", "all.csv", *FIT)
-    files = [*PARTS, PARTS[0]]
-    assert "3 processes cannot ask" in refused("fit", *files, "--target", "paid")
 
 
 def wrong(table):

@@ -3,7 +3,6 @@
 import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -11,8 +10,7 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from skdpfair.cli import fit_command, main, schema_command
-from skdpfair.preprocessing import TableSchema
+from skdpfair.cli import main
 from skdpfair.release import load_release, schema_of
 
 SCHEMA = """
@@ -109,12 +107,12 @@ def test_pictures_that_no_label_names_are_counted():
 
 
 def test_a_person_may_have_several_pictures():
-    person = ["--unit", "person_id", "--max-records-per-unit", "2"]
-    for data in ("folder", "labelled arrays"):
-        done = usable("fit", *FORMS[data], *FIT, *person, "--json")
-        assert json.loads(done.stdout)["adjacency"] == "zero_out_unit"
     done = usable("fit", *FORMS["folder"], *FIT)
-    assert "give --unit 'person_id'" in " ".join(done.output.split())
+    assert "add unit = 'person_id'" in " ".join(done.output.split())
+    Path("schema.toml").write_text('unit = "person_id"\nmax_records_per_unit = 2\n' + SCHEMA)
+    for data in ("folder", "labelled arrays"):
+        done = usable("fit", *FORMS[data], *FIT, "--json")
+        assert json.loads(done.stdout)["adjacency"] == "zero_out_unit"
 
 
 def test_labels_may_be_numbers_in_an_array():
@@ -135,25 +133,13 @@ def test_columns_besides_the_labels_are_no_features():
     assert "Name at least one feature column" in refused("fit", "labels.csv", *FIT)
 
 
-def test_a_template_and_a_terminal_give_the_schema(monkeypatch):
-    asked = ["--target", "sex", "--group", "race"]
-    usable("schema", "labels.csv", *asked, "--template", "-o", "t.toml")
+def test_a_file_to_fill_in_gives_the_schema():
+    usable("schema", "labels.csv", "--target", "sex", "--group", "race", "-o", "t.toml")
     text = Path("t.toml").read_text()
     text = text.replace("classes = []", 'classes = ["F", "M"]')
-    Path("schema.toml").write_text(text.replace('"race" = []', '"race" = ["a", "b"]', 1))
-    usable("fit", *FORMS["folder"], *FIT, "-o", "template.safetensors")
-    rest = [*FIT[2:], *asked, "-o", "asked.safetensors"]
-    assert "skdpfair schema labels.csv --target sex" in refused("fit", *FORMS["folder"], *rest)
-    monkeypatch.setattr(fit_command.sys, "stdin", SimpleNamespace(isatty=lambda: True))
-    prompts = iter(["F,M", "b", "F,M", "a,b"])
-    monkeypatch.setattr(schema_command, "prompt", lambda question, **_: next(prompts))
-    with pytest.raises(SystemExit) as ended:
-        main(["fit", *FORMS["folder"], *rest], prog_name="skdpfair")
-    assert ended.value.code == 0 and next(prompts, None) is None
-    models = (Path(f"{name}.safetensors").read_bytes() for name in ("template", "asked"))
-    assert next(models) == next(models)
-    found = TableSchema.from_toml("asked.schema.toml")
-    assert found.groups == {"race": ["a", "b"]} and not found.has_features
+    Path("t.toml").write_text(text.replace('"race" = []', '"race" = ["a", "b"]', 1))
+    usable("fit", *FORMS["folder"], *FIT, "--schema", "t.toml")
+    assert "skdpfair schema labels.csv -o" in refused("fit", *FORMS["folder"], *FIT[2:])
 
 
 @pytest.mark.parametrize("depth", [1, 3])

@@ -10,11 +10,9 @@ from click.testing import CliRunner
 
 import skdpfair
 from skdpfair import DPFairClassifier
-from skdpfair.cli import COMMANDS, main, methods_command
-from skdpfair.cli.methods_command import _KEPT, _digest
-from skdpfair.methods import methods_table
+from skdpfair.cli import COMMANDS, main
 
-HEAVY = {"torch", "sklearn", "scipy", "pandas", "skorch", "opacus", "dp_accounting", "matplotlib"}
+HEAVY = {"torch", "numpy", "sklearn", "scipy", "pandas", "skorch", "opacus", "dp_accounting"}
 PROCESS = """
 import json, sys, warnings
 
@@ -24,8 +22,8 @@ def told(name, fact=None):
     print("\\nFACT " + json.dumps([name, imported, fact]))
 
 
-from skdpfair.cli import main
-for command in ["--help"], ["--version"], ["methods"], ["methods", "--json"]:
+from skdpfair.cli import COMMANDS, main
+for command in ["--help"], ["--version"], *([name, "--help"] for name in COMMANDS):
     main(command, standalone_mode=False)
     told(" ".join(command))
 import skdpfair
@@ -33,7 +31,7 @@ skdpfair.exceptions.PrivacyLeakWarning
 told("package")
 from skdpfair.release import read_statement
 told("statement", read_statement(sys.argv[1])["epsilon"])
-import skdpfair.cli.schema_command, skdpfair.datasets, skdpfair.metrics, skdpfair.plotting
+import skdpfair.cli._study, skdpfair.datasets, skdpfair.metrics, skdpfair.plotting
 import skdpfair.preprocessing
 told("tables")
 from skdpfair.budget import PrivacyLedger
@@ -55,17 +53,15 @@ def test_a_process_imports_what_it_needs_and_no_more(two_groups, tmp_path):
     """One process, as each takes seconds to import torch; from the lightest to the heaviest."""
     clf = DPFairClassifier("dpsgd", epsilon=8.0, module="logistic", max_steps=2)
     clf.fit(two_groups.data, two_groups.target).save_release(tmp_path / "model.safetensors")
-    rows = json.loads(CliRunner().invoke(main, ["methods", "--json"]).stdout)  # anew, if changed
     call = [sys.executable, "-c", PROCESS, str(tmp_path / "model.safetensors")]
     call += [str(tmp_path / "ledger.jsonl")]
     printed = subprocess.run(call, capture_output=True, text=True, check=True).stdout
     parts = re.split(r"\nFACT (.*)\n", printed)
     facts = {name: (set(imported), fact) for name, imported, fact in map(json.loads, parts[1::2])}
     outputs = dict(zip(facts, parts[::2], strict=False))
-    for name in ("--help", "--version", "methods", "methods --json", "package"):
+    for name in ("--help", "--version", *(f"{name} --help" for name in COMMANDS), "package"):
         assert not facts[name][0] & HEAVY, name
         assert name == "package" or len(outputs[name].strip()) > 5
-    assert json.loads(outputs["methods --json"]) == rows
     assert facts["statement"][1] == clf.privacy_.epsilon and "torch" not in facts["statement"][0]
     assert "torch" not in facts["tables"][0]
     assert any("DummyClassifier learns" in reason for reason in facts["ledger"][1])
@@ -78,25 +74,6 @@ def test_the_package_names_what_it_has():
         assert getattr(skdpfair, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = skdpfair.nothing
-
-
-def test_the_methods_are_those_of_the_registry():
-    rows = json.loads(methods_table().reset_index().to_json(orient="records"))
-    assert json.loads(CliRunner().invoke(main, ["methods", "--json"]).stdout) == rows
-    kept = json.loads(_KEPT.read_text("utf-8"))
-    assert (kept["rows"], kept["sources"]) == (rows, _digest())
-
-
-def test_the_rows_are_kept_in_a_clone_and_in_no_installed_package(tmp_path, monkeypatch):
-    package = tmp_path / "skdpfair"
-    package.mkdir()
-    monkeypatch.setattr(methods_command, "_PACKAGE", package)
-    monkeypatch.setattr(methods_command, "_KEPT", package / "methods.json")
-    methods_command._keep({"rows": []})
-    assert list(package.iterdir()) == []
-    (tmp_path / "pyproject.toml").touch()
-    methods_command._keep({"rows": []})
-    assert json.loads((package / "methods.json").read_text("utf-8")) == {"rows": []}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -151,7 +151,7 @@ def test_another_day_or_fit_is_refused(released, tmp_path, name, value):
 
 def test_a_record_of_no_private_release_is_refused(released):
     done = run(released[0]["open"], "--export", "registry")
-    assert done.exit_code == 1 and not done.stdout and "--export='registry' is for" in done.stderr
+    assert done.exit_code == 1 and not done.stdout and "kind='registry' is for" in done.stderr
 
 
 @pytest.mark.parametrize("part", [("module",), ("fitted", "classes_"), ("fitted", "groups_")])

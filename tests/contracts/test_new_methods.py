@@ -6,12 +6,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from click.testing import CliRunner
 from torch import nn
 
 from skdpfair import METHODS, DPFairClassifier, get_method
 from skdpfair.budget import PrivacyLedger
-from skdpfair.cli import main
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine import Batch, private_step, select_strategy
 from skdpfair.exceptions import InsecureSeedWarning
@@ -107,7 +105,6 @@ def test_a_name_is_fitted_and_priced(data, registered):
 def test_it_is_listed_with_what_its_step_uses(registered):
     row = methods_table().loc[NAME]
     assert row.to_list() == ["Somebody 2024", "yes", "no", "gradient sum", "1"]
-    assert NAME in CliRunner().invoke(main, ["methods"]).output
 
 
 def test_it_is_checked(registered):

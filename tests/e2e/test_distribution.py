@@ -123,7 +123,7 @@ def test_the_command_line_the_readme_and_pages_work_from_the_wheel(clean_python,
     code = """
 import sys
 from skdpfair.cli import main
-main(["methods", "--json"], "skdpfair", standalone_mode=False)
+main(["fit", "--help"], "skdpfair", standalone_mode=False)
 print("torch" in sys.modules)
 """
     code += re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)[1]
@@ -136,9 +136,8 @@ clf = DPFairClassifier("dpsgd", epsilon=1.0, max_steps=5).fit(data.data, data.ta
 assert "<html" in model_page(clf)
 print(skdpfair.__file__, skdpfair.__version__)
 """
-    rows, slow, *printed = _in_clean_python(clean_python, "-c", code, folder=tmp_path).splitlines()
-    assert len(json.loads(rows)) == len(skdpfair.METHODS)
-    assert slow == "False", "methods.json is stale: run `skdpfair methods` in the clone"
+    printed = _in_clean_python(clean_python, "-c", code, folder=tmp_path).splitlines()
+    assert "False" in printed, "the help of a command imports torch"
     assert any("-differentially private" in line for line in printed)
     file, version = printed[-1].rsplit(" ", 1)
     assert Path(file).resolve().is_relative_to(clean_python.parents[1].resolve())

@@ -174,7 +174,7 @@ def test_the_command_of_a_release_is_one_of_the_shell(page):
         name, *words = command.replace("METHOD", "dpsgd").replace("EPSILON", "1").split()
         shell = main.get_command(None, name)
         given = shell.make_parser(Context(shell)).parse_args(words)[0]
-        assert given["epsilon"] == "1" and given["path"] == "SCHEMA.toml"
+        assert given["epsilon"] == "1" and given["schema"] == "SCHEMA.toml"
 
 
 def test_the_commands_of_a_release_fit_what_is_recommended():
@@ -500,7 +500,7 @@ def test_the_command_takes_names_of_measures(swept, tmp_path):
     measures = ["roc_auc", "excessive_risk"]
     assert (tmp_path / "page.html").read_text() == found.to_html(measures=measures)
     wrong = CliRunner().invoke(main, [*call, "accurac"])
-    assert wrong.exit_code == 2 and "--measures must be one of" in wrong.output
+    assert wrong.exit_code == 2 and "--measures: measures must be one of" in wrong.output
 
 
 def summary(page):

@@ -1,0 +1,63 @@
+"""Study files: the public facts about a table, its path, and what a sweep compares."""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from skdpfair._validate import error_context, safe_repr
+from skdpfair.preprocessing import TableSchema
+from skdpfair.preprocessing._linter import PERSON_QUESTION, column_of_persons
+
+_SWEEP_PARTS = (
+    *("methods", "epsilons", "seeds", "store", "cv", "keep_predictions", "ceiling", "params"),
+)
+_REMEDY = "add unit = {!r} and max_records_per_unit to the schema."
+
+
+@dataclass(frozen=True)
+class Study:
+    """The contents of a study file."""
+
+    schema: TableSchema
+    data: Path | None  # a relative path is taken from the current folder, then from the file's
+    sweep: dict  # what to compare; empty if it does not say
+
+    @classmethod
+    def read(cls, path):
+        """Return the study in a file of TOML."""
+        with error_context(str(path), "is not TOML"):
+            facts = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        data, sweep = facts.pop("data", None), facts.pop("sweep", {})
+        if data is not None and not isinstance(data, str):
+            raise ValueError(f"{path}: data must name a file, got {safe_repr(data)}.")
+        if not isinstance(sweep, dict):
+            raise ValueError(f"{path}: sweep must be a table, [sweep], got {safe_repr(sweep)}.")
+        if unknown := sorted(sweep.keys() - set(_SWEEP_PARTS)):
+            raise ValueError(
+                f"{path}: [sweep] has no entry {unknown[0]!r}. It has {', '.join(_SWEEP_PARTS)}; "
+                "parameters of DPFairClassifier go under [sweep.params]."
+            )
+        try:
+            schema = TableSchema.from_dict(facts)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path}: {error}") from None
+        # as the shell means it first: most people stand where their files are
+        location = None if data is None else Path(data)
+        if location is not None and not location.exists():
+            location = Path(path).parent / location
+        return cls(schema, location, sweep)
+
+
+def person_question(names, unit, shared=(), *, remedy=_REMEDY, quoted=repr):
+    """Return the question whether a row is a person; None if ``unit`` or the names answer it.
+
+    ``shared`` are columns in which several rows share a value.
+    """
+    if unit is None and (name := column_of_persons(names)) is not None:
+        return PERSON_QUESTION.format(quoted(name), remedy.format(name))
+    if not shared:
+        return None
+    return (
+        "The guarantee is for one row, and several rows share a value of "
+        f"{', '.join(map(repr, shared))}. If a value is a person, {remedy.format(shared[0])}"
+    )
