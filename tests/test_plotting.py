@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
 
 from skdpfair import DPFairClassifier
@@ -182,29 +183,19 @@ def test_costs_of_a_sweep_are_shown_at_one_budget_in_its_order(sweep_frame):
         TradeoffDisplay.from_results(sweep_frame)
 
 
-@pytest.mark.parametrize(
-    ("predictions", "error", "match"),
-    [
-        ([1, 0], TypeError, r"y_pred must be a dict from \(method, epsilon\).*got list"),
-        ({"dpsgd": [1, 0]}, TypeError, r"keys \(method, epsilon\), got 'dpsgd'"),
-        ({("dpsgd", -1): [1, 0]}, ValueError, r"epsilon of .*'dpsgd', -1.*must be a number > 0"),
-        ({("dpsgd", "1"): [1, 0]}, TypeError, "epsilon of .* must be a number > 0"),
-        ({("dpsgd", 1): [1]}, ValueError, r"y_pred\[\('dpsgd', 1\)\] must have one entry"),
-    ],
-)
-def test_wrong_predictions_of_a_trade_off_are_named(predictions, error, match):
-    with pytest.raises(error, match=match):
-        TradeoffDisplay.from_predictions([1, 0], predictions, sensitive_features=["a", "b"])
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+def test_costs_of_an_estimator_are_those_of_its_reference(two_groups):
+    X, y, group = two_groups.data, two_groups.target, two_groups.sensitive_features
+    clf = DPFairClassifier("dpsgd", module="logistic", max_steps=5, keep_reference=True).fit(X, y)
+    model = Pipeline([("same", FunctionTransformer()), ("clf", clf)])
+    for estimator in (clf, model):
+        table = PrivacyCostDisplay.from_estimator(estimator, X, y, sensitive_features=group).table
+        right = [(m.predict(X) == y)[group == "b"].mean() for m in (clf.reference_, clf)]
+        assert table.loc["dpsgd", "privacy_cost[b]"] == pytest.approx(right[0] - right[1])
 
 
-def test_an_unknown_group_is_answered_by_those_there_are():
-    call = {"sensitive_features": [1, 2], "measure": "accuracy[Male]"}
-    with pytest.raises(ValueError, match=r"names no group of the table. Write"):
-        TradeoffDisplay.from_predictions([1, 0], {("dpsgd", 1): [1, 0]}, **call)
-
-
-@pytest.mark.parametrize("display", [PrivacyCostDisplay, TradeoffDisplay])
-def test_displays_of_models_refuse_others(display):
+def test_displays_of_models_refuse_others():
+    display = PrivacyCostDisplay
     data = ([[0.0], [1.0]], [0, 1])
     with pytest.raises(NotFittedError):
         display.from_estimator(DPFairClassifier(), *data, sensitive_features=["a", "b"])
@@ -358,26 +349,11 @@ def test_a_model_without_curves_is_refused():
         ShapeDisplay.from_estimator(LogisticRegression())
 
 
-def test_every_measure_of_predictions_has_a_curve_in_its_unit():
-    y_true, groups = np.tile([0, 1, 1, 0], 5), np.repeat(["F", "M"], 10)
-    rng = np.random.default_rng(0)
-    likely = {key: rng.dirichlet([1, 1], 20) for key in [("reference", None), ("dpsgd", 1.0)]}
-    models = {key: p.argmax(axis=1) for key, p in likely.items()}
-    given = {"sensitive_features": groups, "y_prob": likely, "classes": [0, 1]}
-    display = TradeoffDisplay.from_predictions(y_true, models, measure="excessive_risk[F]", **given)
-    rows, (reference, private) = groups == "F", likely.values()
-    own = (np.arange(10), y_true[rows])
-    risk = np.mean(np.log(reference[rows][own] / private[rows][own]))
-    assert display.curves["dpsgd"]["mean"].tolist() == pytest.approx([risk])
-    ax = display.plot().ax_
-    assert ax.get_ylabel() == "excessive risk (nats)"
+def test_a_measure_is_drawn_in_its_unit():
+    ax = TradeoffDisplay({"dpsgd": curve([1.0], [0.5])}, "excessive_risk[F]").plot().ax_
+    assert ax.get_ylabel() == "excessive risk (nats)" and ax.lines[0].get_ydata()[0] == 0.5
     assert ax.get_title(loc="left") == "Excessive risk of group F"
-    assert ax.lines[0].get_ydata()[0] == pytest.approx(risk)  # not times 100
-    worst = TradeoffDisplay.from_predictions(
-        y_true, models, measure="roc_auc_group_min", sensitive_features=groups, y_prob=likely
-    ).plot()
-    assert worst.ax_.get_ylabel() == "roc auc group min (%)"
-    with pytest.raises(ValueError, match="y_prob must be a dict with the keys of y_pred"):
-        TradeoffDisplay.from_predictions(y_true, models, sensitive_features=groups, y_prob={})
+    ax = TradeoffDisplay({"dpsgd": curve([1.0], [0.5])}, "roc_auc_group_min").plot().ax_
+    assert ax.get_ylabel() == "roc auc group min (%)" and ax.lines[0].get_ydata()[0] == 50
     with pytest.raises(ValueError, match="measure must be one of"):
         TradeoffDisplay({}, "auc").plot()

@@ -38,35 +38,7 @@ _SHARES = (0.1, 0.2, 0.5)  # of the canaries that are guessed
 
 @dataclass(frozen=True)
 class FitAudit:
-    """What guesses about the canaries of one fit prove.
-
-    Parameters
-    ----------
-    method : str
-        Name of the method.
-    epsilon_claimed, epsilon_lower : float
-        What the fit reports, and the lower bound.
-    delta : float
-        Where both are taken.
-    confidence : float
-        Chance that correct code passes.
-    n_canaries, n_guesses, n_correct : int
-        Canaries, and the guesses behind the bound.
-    unit : {"record", "person"}, default="record"
-        What a canary is.
-    epsilon_at_best : float, default=inf
-        If ``epsilon_lower`` is 0, the lower bound if all guesses had been right.
-
-    Examples
-    --------
-    >>> audit = FitAudit("dpsgd", epsilon_claimed=1.0, epsilon_lower=2.2, delta=1e-5,
-    ...                  confidence=0.95, n_canaries=1000, n_guesses=200, n_correct=190)
-    >>> audit.passed
-    False
-    >>> print(audit)
-    dpsgd: the fit spends epsilon 2.2 or more at delta=1e-05 (190 of 200 guesses about 1000
-    canaries right, confidence 0.95), ABOVE its claim of 1.
-    """
+    """What guesses about the canaries of one fit prove."""
 
     method: str
     epsilon_claimed: float
@@ -140,12 +112,10 @@ def audit_fit(
     Returns
     -------
     FitAudit
-        ``passed`` tells whether the lower bound stays below the claim.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a parameter cannot be used.
+        ``passed`` tells whether the lower bound ``epsilon_lower`` is not above ``epsilon_claimed``,
+        what the fit reports, both at ``delta``.  The bound rests on ``n_correct`` right of
+        ``n_guesses`` guesses about ``n_canaries``, each a ``unit`` ("record" or "person").  If it
+        is 0, ``epsilon_at_best`` is that of right guesses only.  ``str`` says this in a sentence.
 
     Notes
     -----
@@ -314,19 +284,11 @@ def _classifier(estimator):
     if not isinstance(last, DPFairClassifier):
         raise TypeError(
             "estimator must be a DPFairClassifier or a Pipeline that ends in one, got "
-            f"{_kind(estimator)}. Pass an instance; of a search, its estimator or best_estimator_."
+            f"{safe_repr(last)}. Pass an instance; of a search, its estimator or best_estimator_."
         )
     if last.epsilon is None and not last.noise_multiplier:
         raise ValueError(_NO_CLAIM)
     return last
-
-
-def _kind(estimator):
-    if isinstance(estimator, type):
-        return f"the class {estimator.__name__}"
-    if isinstance(estimator, Pipeline):
-        return f"a Pipeline that ends in {type(estimator.steps[-1][1]).__name__}"
-    return f"an object of class {type(estimator).__name__}"
 
 
 def _n_records(X, y, sensitive_features):

@@ -59,33 +59,7 @@ def scenarios(n_groups: int) -> tuple[Scenario, ...]:
 
 @dataclass(frozen=True)
 class StepAudit:
-    """What a white-box attack on single steps found.
-
-    Parameters
-    ----------
-    method : str
-        Name of the method.
-    scenario : str
-        The batch on which the attack did best.
-    mu_claimed, mu_lower : float
-        Parameter of Gaussian differential privacy: as accounted for, and the lower bound.
-    epsilon_claimed, epsilon_lower : float
-        The same as epsilon at ``delta``.
-    delta : float
-        Where both epsilons are taken.
-    confidence : float
-        Chance that correct code passes.
-    n_draws : int
-        Outputs of each of the two neighbours, for each batch.
-    records_per_person : int, default=1
-        Largest number of records of a person.
-
-    Examples
-    --------
-    >>> audit = audit_step("dpsgd", n_draws=200, n_features=250)
-    >>> audit.mu_claimed, audit.mu_lower <= audit.mu_claimed
-    (1.0, True)
-    """
+    """What a white-box attack on single steps proves."""
 
     method: str
     scenario: str
@@ -158,12 +132,10 @@ def audit_step(
     Returns
     -------
     StepAudit
-        ``passed`` tells whether the lower bound stays below the claim.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If the method claims no finite epsilon or takes no persons, or a number is out of range.
+        ``passed`` tells whether the lower bound ``mu_lower`` of Gaussian differential privacy is
+        not above ``mu_claimed``, what the accountant charges for; ``epsilon_lower`` and
+        ``epsilon_claimed`` are the same as epsilon at ``delta``.  ``scenario`` is the batch on
+        which the attack did best.  ``str`` says this in a sentence.
 
     Notes
     -----

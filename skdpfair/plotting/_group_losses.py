@@ -45,19 +45,7 @@ class GroupLossDisplay:
 
     @classmethod
     def from_estimator(cls, estimator, *, measures=("loss", "gradient_norm")):
-        """Return the display of an estimator fitted with a `GroupRecorder` among its callbacks.
-
-        Parameters
-        ----------
-        estimator : DPFairClassifier
-            The fitted estimator.
-        measures : sequence of str, default=("loss", "gradient_norm")
-            The columns to draw.
-
-        Returns
-        -------
-        GroupLossDisplay
-        """
+        """Return the display of an estimator fitted with a `GroupRecorder` among its callbacks."""
         if not hasattr(estimator, "diagnostics_"):
             raise ValueError(
                 "The estimator has no recorded values. Fit it with callbacks=[GroupRecorder()] of "
@@ -66,18 +54,10 @@ class GroupLossDisplay:
         return cls(estimator.diagnostics_, measures)
 
     def plot(self, ax=None):
-        """Draw a curve for each group.
+        """Draw a curve for each group into ``ax``, one a panel, or a new figure.
 
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, sequence of one a panel, or None, default=None
-            Axes to draw into; None makes a new figure. The names of the groups are to the right of
-            the axes, so the figure must have ``layout="constrained"``.
-
-        Returns
-        -------
-        GroupLossDisplay
-            The display itself, with ``axes_`` and ``figure_``.
+        Return the display. The names of the groups are to the right of the axes, so the figure must
+        have ``layout="constrained"``.
         """
         n = len(self.measures)
         self.axes_ = np.atleast_1d(new_axes(1.5 + 4.2 * n, 4.0, n) if ax is None else ax)

@@ -60,7 +60,7 @@ class PrivacyCostDisplay:
         PrivacyCostDisplay
         """
         check_indexes(X=X, y=y, sensitive_features=sensitive_features)
-        model, rows = final_step(estimator, X)
+        model, rows = _final_step(estimator, X)
         if not hasattr(model, "reference_"):
             raise ValueError(
                 "estimator has no reference model, reference_, to compare with. Fit it with "
@@ -100,18 +100,10 @@ class PrivacyCostDisplay:
         return cls(table)
 
     def plot(self, ax=None):
-        """Draw a bar for each group and private model, in percentage points of accuracy.
+        """Draw a bar for each group and private model into ``ax``, or a new figure.
 
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes or None, default=None
-            Axes to draw into; None makes a new figure. The names of the models are to the right of
-            the axes, so the figure must have ``layout="constrained"``.
-
-        Returns
-        -------
-        PrivacyCostDisplay
-            The display itself.
+        Return the display. The names of the models are to the right of the axes, so the figure must
+        have ``layout="constrained"``.
         """
         check_axes(ax)
         bars, attrs = _bars(self.table), self.table.attrs
@@ -187,20 +179,14 @@ def _rows_at(frame, epsilon):
     return rows, names[0] if len(names) == 1 else REFERENCE
 
 
-def final_step(estimator, X):
+def _final_step(estimator, X):
     """Return the fitted classifier at the end of a pipeline, and the rows that it sees."""
-    if not hasattr(estimator, "predict"):
+    last = getattr(estimator, "steps", [("", estimator)])[-1][1]
+    if not hasattr(last, "privacy_statement"):
         raise TypeError(
             "estimator must be a fitted DPFairClassifier, or a Pipeline that ends in one, got "
-            f"{type(estimator).__name__}. For several, pass a list to TradeoffDisplay."
+            f"{type(last).__name__}. Use group_table and PrivacyCostDisplay(table)."
         )
-    check_is_fitted(estimator)
-    if hasattr(estimator, "steps"):
-        rows = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
-        return final_step(estimator[-1], rows)
-    if not hasattr(estimator, "privacy_"):
-        raise TypeError(
-            f"estimator must be a DPFairClassifier, or a Pipeline that ends in one, got "
-            f"{type(estimator).__name__}. Use group_table, or TradeoffDisplay.from_predictions."
-        )
-    return estimator, X
+    check_is_fitted(last)
+    is_pipeline = last is not estimator and len(estimator.steps) > 1
+    return last, estimator[:-1].transform(X) if is_pipeline else X

