@@ -87,7 +87,7 @@ def test_the_statement_names_the_frozen_numbers(fitted):
     n = sum(w.size for w in frozen.values())
     said = f"frozen: {n} numbers of the module (sha256 {sha256_of(frozen)[:16]}) are public"
     (found,) = [text for text in fitted.privacy_.assumptions if text.startswith("frozen")]
-    assert found.startswith(said) and found in repr(fitted.privacy_)
+    assert found.startswith(said) and found in fitted.privacy_.details()
     assert not any(
         "frozen" in text for text in private(module="mlp").fit(X, Y).privacy_.assumptions
     )

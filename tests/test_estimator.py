@@ -368,9 +368,9 @@ def test_nothing_private_is_left_on_the_live_net(table):
 def test_privacy_reads_well(table):
     X, y = table
     report = fast().fit(X.drop(columns="group"), y).privacy_
-    assert "differentially private" in repr(report) and "not accounted" in repr(report)
+    assert "differentially private" in repr(report) and "not accounted" in report.details()
     assert "<b>The noise in the fitted weights limits" in report._repr_html_()
-    assert json.loads(json.dumps(report.to_dict()))["steps"] == 20
+    assert json.loads(json.dumps(report.facts()))["steps"] == 20
     assert report.to_frame().loc["steps", "value"] == 20
 
 

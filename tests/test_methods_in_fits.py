@@ -86,7 +86,7 @@ class TestGroupRates:
         assert report.group_epsilons["a"] < report.group_epsilons["b"] < report.epsilon <= 2.0
         assert report.group_epsilons["c"] == pytest.approx(report.epsilon)
         assert any("shares of the groups" in text for text in report.assumptions)
-        assert "epsilon[c]" in repr(report) and "c" in report.to_dict()["group_epsilons"]
+        assert "epsilon[c]" in report.details() and "c" in report.facts()["group_epsilons"]
 
     def test_shares_counted_with_noise_are_in_the_ledger_and_in_epsilon(self, data):
         method = get_method("dp_is_sgd", group_count_noise_multiplier=30.0, max_sample_rate=0.25)
@@ -464,7 +464,7 @@ class TestDiagnostics:
             math.log(2), rel=1e-5
         )  # a logistic model starts at zero
         assert not model.privacy_.releasable and "NOT private" in model.privacy_.statement
-        assert model.privacy_.to_dict()["releasable"] is False
+        assert model.privacy_.facts()["releasable"] is False
 
     def test_they_change_nothing_and_stay_out_of_pickles(self, data):
         import pickle

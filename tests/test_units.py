@@ -286,7 +286,7 @@ def test_persons_are_counted_sampled_and_stated(visits):
     assert "all records of one person" in report.statement
     assert "number of persons" in report.statement and "number of records" not in report.statement
     assert not any("several records" in item for item in report.not_accounted)
-    assert json.loads(json.dumps(report.to_dict()))["adjacency"] == "zero_out_unit"
+    assert json.loads(json.dumps(report.facts()))["adjacency"] == "zero_out_unit"
     as_records = quick(persons__column=None, persons__max_records=None, batch_size=60, delta=1e-4)
     plain = as_records.fit(X.drop(columns="person"), y).privacy_
     assert plain.adjacency == "zero_out" and plain.n_samples == len(y)
@@ -306,7 +306,7 @@ def test_a_report_says_what_holds_for_persons(visits):
     assert "function of the records of its person" in report.statement
     assert "its own record" not in report.statement and "its own record" in of_records.statement
     assert report.to_frame().loc["n_samples", "value"] == 600
-    for text in (repr(report), report._repr_html_()):
+    for text in (report.details(), report._repr_html_()):
         assert "600 persons" in text and "the same records" not in text
     assert "persons" not in repr(of_records)
 

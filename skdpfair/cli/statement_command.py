@@ -20,10 +20,6 @@ from skdpfair.cli._input import (
 
 # the kinds of skdpfair.report, without importing it, and their files in a folder
 _FILES = {"nist": "nist.md", "registry": "registry.json", "annex-iv": "annex-iv.md"}
-_NEIGHBOURS = {
-    "record": "a null record replaces one record",
-    "person": "null records replace all of one person",
-}
 
 
 @click.command()
@@ -107,45 +103,17 @@ def _outputs(kinds, output):
 
 
 def _lines(name, facts):
-    """Return the lines that a person reads of a statement."""
-    from skdpfair.privacy.statement import MEMBERS, PROTECTED, UNITS, percent, rounded_up
-
+    """Return the lines that a person reads of a statement, and of the ledger if there is one."""
     release = facts["release"]
-    what = f"{facts['what']} of a {release['estimator']}"
-    if not facts["is_private"]:
-        return [f"{name}: {what}, NOT differentially private", *_about_file(facts)]
-    rate, unit = facts["detection_rate"], UNITS[facts["adjacency"]]
-    open_items = len(facts["checklist"])
-    rows = {
-        "epsilon": f"{rounded_up(facts['epsilon'])} ({facts['accountant']} accountant)",
-        "delta": rounded_up(facts["delta"], 3),
-        "mu": f"{facts['mu']} of Gaussian differential privacy",
-        "detection rate": f"at most {percent(rate['at_most'])} % of the {MEMBERS[unit]}, at "
-        f"{percent(rate['false_alarm_rate'])} % false alarms",
-        "unit": PROTECTED[unit],
-        "adjacency": f"{facts['adjacency']}: {_NEIGHBOURS[unit]}; the number of {unit}s is public",
-        "method": f"{facts['method']}, {facts['steps']:,} steps",
-        "sampling": f"Poisson, rate at most {rounded_up(facts['sample_rate'])}",
-        "seeded": "YES: whoever knows the seed can remove the noise" if facts["seeded"] else "no",
-    }
-    return [
-        f"{name}: differentially private {what}",
-        *(f"  {head:<15} {text}" for head, text in rows.items()),
-        f"  {'not covered':<15} {open_items} points to check, see --json",
-        *_about_file(facts),
-    ]
-
-
-def _about_file(facts):
-    """Return the lines on the file, and on the ledger if there is one."""
-    release = facts["release"]
-    rows = {
+    private = "differentially private" if facts["is_private"] else "NOT differentially private"
+    version = f"written by skdpfair {release['skdpfair_version']}"
+    rows = facts["summary"] | {
         "file": f"SHA-256 {release['file_sha256']}",
-        "integrity": f"intact, {release['n_bytes']:,} bytes, written by skdpfair "
-        f"{release['skdpfair_version']}",
+        "integrity": f"intact, {release['n_bytes']:,} bytes, {version}",
+        "trained": f"on {release['trained']} (UTC)",
     }
-    rows["trained"] = f"on {release['trained']} (UTC)"
-    lines = [f"  {head:<15} {text}" for head, text in rows.items()]
+    lines = [f"{name}: {private} {facts['what']} of a {release['estimator']}"]
+    lines += [f"  {head:<11}  {text}" for head, text in rows.items()]
     return lines + ([wrapped(facts["all_fits"]["statement"])] if "all_fits" in facts else [])
 
 

@@ -1,12 +1,12 @@
 """The privacy report of a fit: its cost, its assumptions and its limits."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from decimal import ROUND_CEILING, Context, Decimal
 from html import escape
 from textwrap import wrap
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from skdpfair._validate import integer
 from skdpfair.privacy.ledger import Ledger
-from skdpfair.privacy.releases import MAX_RECORDS
+from skdpfair.privacy.releases import MAX_RECORDS, Release
 from skdpfair.privacy.renyi import ORDERS
 from skdpfair.privacy.tradeoff import (
     TradeOff,
@@ -106,8 +106,8 @@ _OF_PERSONS = {  # what a report on persons says instead; "" for nothing
 DIAGNOSTICS_PART = "diagnostics by group"  # of a fitted object, neither of them private
 REFERENCE_PART = "the non-private reference model"
 FALSE_ALARMS = 0.01  # at which reports state the detection rate
-_CURVES = {"ledger", "selection_curve"}  # from which other numbers are computed
-_LISTS = {"what", "assumptions", "not_accounted", "group_epsilons", "holds"} | _CURVES
+_LISTS = {"what", "assumptions", "not_accounted", "group_epsilons", "holds", "ledger"}
+_LISTS |= {"selection_curve"}  # from which other numbers are computed
 _SEEDED = " The noise was seeded: whoever knows the seed can remove it."
 
 
@@ -399,9 +399,10 @@ class PrivacyReport:
             "release it as it is; release() and pickles leave them out."
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """Return statements, fields and ledger as a dict for JSON; infinity is "inf"."""
         return {
+            "summary": self.summary,
             "plain_statement": self.plain_statement,
             "statement": self.statement,
             "mu": _as_json(float(rounded_up(self.mu))),
@@ -412,10 +413,44 @@ class PrivacyReport:
             },
             "sampling": self.sampling,
             "checklist": [list(item) for item in self.checklist],
-            **{name: _as_json(value) for name, value in vars(self).items() if name not in _CURVES},
+            **{name: _as_json(value) for name, value in vars(self).items() if name != "ledger"},
             "releasable": self.releasable,
             "ledger": [_as_json(vars(release)) for release in self.ledger.entries],
         }
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """Return the report whose `facts` these are; groups are texts."""
+        values = {f.name: _from_json(facts[f.name]) for f in fields(cls) if f.name in facts}
+        releases = [Release(**{k: _from_json(v) for k, v in e.items()}) for e in facts["ledger"]]
+        return cls(**values | {"ledger": Ledger(tuple(releases))})
+
+    @property
+    def summary(self) -> dict[str, str]:
+        """The guarantee in numbers, as every page, card, form and shell prints them."""
+        if not self.is_private:
+            return {"epsilon": "infinite: NOT differentially private", "method": self._method}
+        n, unit = self.records_per_person or 1, self.unit
+        of_person = f"; {rounded_up(self.epsilon_for(n))} for {n} records of a person"
+        most = "at most " if any(e.group_rates is not None for e in self.ledger.entries) else ""
+        noise = f"{self.noise_multiplier:.4g} times the largest effect of one {unit}"
+        return {
+            "epsilon": f"{rounded_up(self.epsilon)} at delta {rounded_up(self.delta, 3)} "
+            f"({self.accountant} accountant){of_person * (n > 1)}",
+            "protected": f"{PROTECTED[unit]} ({self.adjacency}; the number of {unit}s is public)",
+            "attacker": f"finds at most {percent(self.detection_rate())} % of the {MEMBERS[unit]}, "
+            f"at {percent(FALSE_ALARMS)} % false alarms",
+            "mu": rounded_up(self.mu),
+            "method": self._method,
+            "sampling": f"Poisson, rate {most}{rounded_up(self.sample_rate)}",
+            "noise": noise + ", SEEDED: the seed removes it" * self.seeded,
+            "assumed": f"{len(self.assumptions)} facts to be public",
+            "not covered": f"{len(self.not_accounted)} points to check",
+        }
+
+    @property
+    def _method(self) -> str:
+        return f"{self.method}, {self.steps:,} steps"
 
     def to_frame(self) -> pd.DataFrame:
         """Return the numbers as a table with one row per quantity."""
@@ -432,14 +467,18 @@ class PrivacyReport:
         return {name: value for name, value in numbers.items() if value is not None}
 
     def __repr__(self) -> str:
-        return "\n".join([*wrap(self.plain_statement, 88), self._details()])
+        """Return at most twelve lines; `details` has the rest."""
+        private = "differentially private" if self.is_private else "NOT differentially private"
+        parts = [f"NOT private: {part}" for part in self.holds]
+        rows = [f"  {name:<11}  {text}" for name, text in self.summary.items()]
+        return "\n".join([f"The {self.what} are {private}; see .details()", *parts, *rows])
 
     def _repr_html_(self) -> str:
-        details = f"<pre style='white-space:pre-wrap'>{escape(self._details())}</pre>"
+        details = f"<pre style='white-space:pre-wrap'>{escape(self.details())}</pre>"
         return f"<p><b>{escape(self.plain_statement)}</b></p>{details}"
 
-    def _details(self) -> str:
-        """Return the numbers, the statement and the lists as lines of text."""
+    def details(self) -> str:
+        """Return statements, all numbers, releases, assumptions and risks as lines of text."""
         counts = ("n_samples", "expected_batch_size") if self.unit == "person" else ()
         numbers = self._numbers()
         width = max(map(len, numbers))
@@ -453,7 +492,7 @@ class PrivacyReport:
             "assumed": self.assumptions,
             "not accounted": self.not_accounted if self.is_private else (),
         }
-        lines += wrap(self.statement, 88)
+        lines = [*wrap(self.plain_statement, 88), *lines, *wrap(self.statement, 88)]
         for title, items in lists.items():
             lines += [f"{title}:"] * bool(items) + [f"  - {item}" for item in items]
         return "\n".join(lines)
@@ -469,6 +508,14 @@ def _as_json(value: object) -> object:
     if isinstance(value, dict):
         return {k: _as_json(v) for k, v in _by_text(value).items()}
     return value
+
+
+def _from_json(value: Any) -> Any:
+    if value in ("inf", "-inf", "nan"):
+        return float(value)
+    if isinstance(value, dict):
+        return {name: _from_json(part) for name, part in value.items()}
+    return tuple(map(_from_json, value)) if isinstance(value, list) else value
 
 
 def _by_text(values: dict[Any, Any]) -> dict[str, Any]:

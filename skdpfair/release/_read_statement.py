@@ -15,7 +15,7 @@ _STATED = ("epsilon", "delta", "adjacency", "is_private", "seeded")
 
 def statement(privacy):
     """Return the fields of a privacy report in plain JSON types; infinity is the text "inf"."""
-    return json.loads(json.dumps(privacy.to_dict(), default=encode))
+    return json.loads(json.dumps(privacy.facts(), default=encode))
 
 
 def read_statement(path):

@@ -145,7 +145,7 @@ def report(name, value):
         privacy = decode(facts["fitted"]["privacy_"])
         object.__setattr__(privacy, name, value)
         facts["fitted"]["privacy_"] = encode(privacy)
-        facts["privacy_statement"] = json.loads(json.dumps(privacy.to_dict(), default=encode))
+        facts["privacy_statement"] = json.loads(json.dumps(privacy.facts(), default=encode))
 
     return plant
 

@@ -539,7 +539,7 @@ def test_reports_name_adjacency_stop_and_proof():
     assert "zero_out adjacency" in report.statement
     assert "Training stopped after all 6 planned steps." in report.statement
     assert "Gradients are per-record by formulas." in report.statement
-    assert {"stop", "proof", "adjacency"} <= set(report.to_dict())
+    assert {"stop", "proof", "adjacency"} <= set(report.facts())
     scaled = quick(module=Own).fit(X, Y).privacy_
     assert scaled.proof == "per-record by vmap"
 

@@ -240,7 +240,7 @@ def test_neither_the_trials_nor_their_scores_are_kept(data, monkeypatch, capfd, 
     kept = pickle.dumps(search)
     assert b"TellTale" not in kept
     assert struct.pack(">d", SECRET) not in kept and struct.pack("<d", SECRET) not in kept
-    assert str(SECRET) not in repr(vars(search)) + repr(search.privacy_.to_dict())
+    assert str(SECRET) not in repr(vars(search)) + repr(search.privacy_.facts())
     public = {"best_estimator_", "best_params_", "classes_", "privacy_", "n_features_in_"}
     assert {k for k in vars(search) if k.endswith("_")} == public
     assert capfd.readouterr() == ("", "") and caplog.text == ""

@@ -182,7 +182,7 @@ def test_epsilon_is_that_of_one_gaussian(epsilon, delta):
     assert entry == Release(entry.what, 1.0, (privacy.noise_multiplier,), is_one_time=True)
     assert entry.what == "quantiles of 5 columns"
     assert privacy.is_private
-    json.dumps(privacy.to_dict())
+    json.dumps(privacy.facts())
 
 
 def test_the_noise_can_be_given_instead():

@@ -241,7 +241,7 @@ def test_a_report_tells_what_a_person_is_guaranteed():
     declared = replace(found, records_per_person=4)
     told = f"person with at most 4 records, all of which are replaced, they are ({{}}, {DELTA:g})-"
     assert told.format(rounded_up(found.epsilon_for(4))) in declared.statement
-    assert declared.to_dict()["records_per_person"] == 4
+    assert declared.facts()["records_per_person"] == 4
     assert declared.to_frame().loc["records_per_person", "value"] == 4
 
 

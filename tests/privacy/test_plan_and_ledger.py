@@ -131,7 +131,7 @@ def test_a_report_escapes_what_users_named():
     )
     assert "<script>" not in report._repr_html_() and "<b>&lt;b" not in report._repr_html_()
     assert "NOT differentially private" in repr(report)
-    assert json.loads(json.dumps(report.to_dict()))["epsilon"] == "inf"
+    assert json.loads(json.dumps(report.facts()))["epsilon"] == "inf"
 
 
 @pytest.mark.parametrize("noise", [(0.0, 5.0), (float("inf"), 5.0)])
@@ -287,3 +287,23 @@ def test_calibration_and_the_report_after_it_take_few_evaluations(rate, steps, t
         runs = calibrated([counts, Release("steps", rate, noise, steps)], target, 3e-6)
         assert epsilon(runs, 3e-6) <= target
     assert pld_epsilon.cache_info().misses <= most
+
+
+@pytest.mark.parametrize("name", ["private", "by person", "by group", "none"])
+def test_a_report_is_made_of_its_facts_and_prints_twelve_lines(name):
+    facts = {"method": "dpsgd", "accountant": "pld", "steps": 10, "expected_batch_size": 8.0}
+    facts |= {"sample_rate": 0.1, "delta": 1e-5, "seeded": False, "n_samples": 80}
+    ledger = Ledger([Release("gradient sum", 0.1, (2.0,), 10)])
+    facts |= {"epsilon": ledger.epsilon(1e-5), "noise_multiplier": 2.0, "is_private": True}
+    facts |= {
+        "private": {"assumptions": ("n",), "max_grad_norm": 1.0},
+        "by person": {"adjacency": "zero_out_unit", "max_records_per_unit": 3},
+        "by group": {"group_epsilons": {"F": 1.0, "M": np.inf}, "records_per_person": 2},
+        "none": {"epsilon": np.inf, "is_private": False, "holds": ("a", "b")},
+    }[name]
+    report = PrivacyReport(**facts, ledger=Ledger() if name == "none" else ledger)
+    again = PrivacyReport.from_facts(json.loads(json.dumps(report.facts())))
+    assert vars(again) | {"ledger": 0} == vars(report) | {"ledger": 0}
+    assert again.ledger.entries == report.ledger.entries
+    assert again.facts() == report.facts() and len(repr(report).splitlines()) <= 12
+    assert all(text in repr(report) for text in report.summary.values())

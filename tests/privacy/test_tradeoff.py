@@ -182,11 +182,11 @@ def test_a_report_states_the_numbers_of_its_ledger():
     assert "Poisson sampling by this library: in each of 1,840 steps, every record" in text + (
         privacy.sampling
     )
-    facts = json.loads(json.dumps(privacy.to_dict()))
+    facts = json.loads(json.dumps(privacy.facts()))
     assert facts["plain_statement"] == text
     assert facts["mu"] >= privacy.mu
     assert facts["detection_rate"]["at_most"] >= privacy.detection_rate()
-    assert text.split(".")[0] in repr(privacy).replace("\n", " ")
+    assert text.split(".")[0] in privacy.details().replace("\n", " ")
     assert privacy.to_frame()["value"]["mu"] == facts["mu"]
 
 
@@ -228,7 +228,7 @@ def test_a_report_without_privacy_promises_nothing():
     assert not none.false_negative_rate(RATES).any()
     assert "not differentially private" in none.plain_statement
     assert none.checklist == (("the fitted weights", "not private: protect them like the records"),)
-    assert json.loads(json.dumps(none.to_dict()))["mu"] == "inf"
+    assert json.loads(json.dumps(none.facts()))["mu"] == "inf"
 
 
 def test_the_checklist_is_made_of_what_the_report_says():

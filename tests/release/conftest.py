@@ -48,7 +48,7 @@ def check_same():
             labels, expected = other.predict(rows), model.predict(rows)
             np.testing.assert_array_equal(labels, expected)
             assert labels.dtype == expected.dtype
-        assert repr(vars(other.privacy_)) == repr(vars(model.privacy_))
+        assert other.privacy_.facts() == model.privacy_.facts()
         assert other.privacy_.ledger == model.privacy_.ledger
         assert other.privacy_statement() == model.privacy_statement()
         assert repr(other.classes_) == repr(model.classes_)

@@ -189,7 +189,7 @@ def test_persons_and_private_searches_are_told(fitted):
     assert "a: 0.1235; b: 1.7." in nist(by_group)
     alike = replace(privacy, group_epsilons={1: 0.25, "1": 1.5})
     assert "1: 0.25; &#x27;1&#x27;: 1.5." in nist(alike)
-    assert alike.to_dict()["group_epsilons"] == {"1": 0.25, "'1'": 1.5}
+    assert alike.facts()["group_epsilons"] == {"1": 0.25, "'1'": 1.5}
     assert alike.to_frame()["value"]["epsilon['1']"] == 1.5
 
 
