@@ -12,10 +12,10 @@ places and over the picture and its mirror image.
 
 The file is made in about a minute, and is used in this way:
 
-    from benchmarks.random_process_prior import PatchNet
+    from benchmarks.random_process_prior import network_of
     from skdpfair.features import FrozenFeatures
 
-    features = FrozenFeatures(PatchNet, weights="prior.safetensors")
+    features = FrozenFeatures(network_of("prior.safetensors"))
     make_pipeline(features, DPFairClassifier(module="logistic", epsilon=3, delta=1e-5))
 
 On CIFAR-10 (``--compare``), these features are 2 to 3 points better than scattering features at
@@ -38,13 +38,13 @@ import warnings
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.nn.functional import avg_pool2d, conv2d, layer_norm, relu
 
 from benchmarks import pages
 from benchmarks.papers.images import fetch_cifar10
-from skdpfair import DPFairClassifier, Factory
+from skdpfair import DPFairClassifier
 from skdpfair.features import FrozenFeatures, Scattering2D
 
 SIZE, LEAVES, AT_ONCE = 32, 48, 500
@@ -193,6 +193,13 @@ def _centres(patches, n_centres, epochs):
     return out / out.norm(dim=1, keepdim=True)
 
 
+def network_of(path, n_filters=FILTERS):
+    """Return the network with the weights of a file."""
+    network = PatchNet(n_filters=n_filters)
+    network.load_state_dict(load_file(path))
+    return network
+
+
 def compare(path, n_filters, part, n_seeds):
     """Print accuracies on CIFAR-10, on the test part or on 2,000 records of the training part."""
     found = fetch_cifar10(subset="train")
@@ -204,7 +211,7 @@ def compare(path, n_filters, part, n_seeds):
         order = np.random.default_rng(0).permutation(len(x))
         x_test, y_test = x[order[8000:]], y[order[8000:]]
         x, y = x[order[:8000]], y[order[:8000]]
-    prior = FrozenFeatures(Factory(PatchNet, n_filters=n_filters), path, verbose=1)
+    prior = FrozenFeatures(network_of(path, n_filters), verbose=1)
     print(prior.fit(x[:1]).described)
     sets = {}
     for name, features in (("scattering", Scattering2D(verbose=1)), ("prior", prior)):

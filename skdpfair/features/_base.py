@@ -45,25 +45,7 @@ class PublicFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     @full_precision()
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Check the parameters and record the shape of the pictures; nothing is learned.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, ...)
-            Pictures like those of ``transform``.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        self
-            The transformer itself.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If a parameter or the shape of the pictures cannot be used.
-        """
+        """Check the parameters and record the shape of the pictures in X; nothing is learned."""
         shape = self._read(X).shape[1:]
         self._n_features_out = self._of_no_data(self._extractor(shape), shape).shape[1]
         self.in_shape_ = shape
@@ -84,11 +66,6 @@ or (n_samples, height, width, channels)
         -------
         ndarray of shape (n_samples, n_features), float32
             A read-only memory map if ``cache_dir`` is given.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If X does not hold pictures, or values that are not finite.
         """
         X = self._read(X)
         shape = getattr(self, "in_shape_", X.shape[1:])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,12 +12,11 @@ from torch.func import functional_call
 
 from skdpfair._describe import state_of
 from skdpfair._files import sha256_of
-from skdpfair._validate import safe_repr, visible
+from skdpfair._validate import safe_repr
 from skdpfair.engine.per_sample.closed_list import TraceError
-from skdpfair.engine.per_sample.tracing import RecordTrace, fixed_draws
+from skdpfair.engine.per_sample.tracing import RecordTrace
 from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.features._base import Extract, PublicFeatures
-from skdpfair.networks import Factory, ModuleFactory
 
 _N_PROBE = 4  # made-up records that must not meet
 
@@ -33,15 +30,8 @@ class FrozenFeatures(PublicFeatures):
 
     Parameters
     ----------
-    module : torch.nn.Module, Factory, class or function
-        The network, which maps (batch, ...) to features (batch, ...): a module, or what makes one,
-        with its arguments in a :class:`skdpfair.Factory`.  A module, and what a function makes, may
-        have its weights already, and random ones count as public; a class with parameters needs
-        ``weights``.
-    weights : str, path-like or None, default=None
-        A file with the state of the module: safetensors, or tensors only as ``torch.save`` writes
-        them.  Entries that the module does not have, such as those of a removed last layer, are
-        left out; none may be missing.
+    module : torch.nn.Module
+        The network with its weights, which maps (batch, ...) to features (batch, ...).
     image_shape : tuple of int or None, default=None
         Shape of the records, if the rows of X hold their numbers one after the other.
     cache_dir : path-like or None, default=None
@@ -79,8 +69,7 @@ class FrozenFeatures(PublicFeatures):
 
     def __init__(
         self,
-        module: nn.Module | Factory | Callable[..., nn.Module],
-        weights: str | os.PathLike[str] | None = None,
+        module: nn.Module,
         *,
         image_shape: tuple[int, ...] | None = None,
         cache_dir: str | os.PathLike[str] | None = None,
@@ -88,7 +77,6 @@ class FrozenFeatures(PublicFeatures):
         verbose: int = 0,
     ) -> None:
         self.module = module
-        self.weights = weights
         self.image_shape = image_shape
         self.cache_dir = cache_dir
         self.device = device
@@ -147,68 +135,15 @@ class FrozenFeatures(PublicFeatures):
         return lambda x: trace(None, tensors, x).flatten(1)
 
     def _network(self) -> nn.Module:
-        """Return a frozen copy of the module, with its weights."""
-        module = self.module
-        if not isinstance(module, nn.Module):
-            if not callable(module) and not isinstance(module, Factory):
-                raise TypeError(
-                    "module must be a torch.nn.Module, or a class, function or Factory that makes "
-                    f"one, got {safe_repr(module)}."
-                )
-            factory = module if isinstance(module, Factory) else Factory(module)
-            # the same weights in each call, where they are drawn at random
-            with fixed_draws(torch.device("cpu")):
-                module = ModuleFactory(factory.make, factory.params, ())()
-            is_drawn = isinstance(factory.make, type) and any(True for _ in module.parameters())
-            if is_drawn and self.weights is None:
-                raise ValueError(
-                    f"module={factory.make.__name__} is a class, whose weights would be drawn at "
-                    "random. Give weights=, a module that has its weights, or a function that "
-                    "loads them."
-                )
-        if any(isinstance(m, torch.jit.ScriptModule) for m in module.modules()):
+        """Return a frozen copy of the module."""
+        if not isinstance(self.module, nn.Module):
+            raise TypeError(
+                "module must be a torch.nn.Module that has its weights, got "
+                f"{safe_repr(self.module)}."
+            )
+        if any(isinstance(m, torch.jit.ScriptModule) for m in self.module.modules()):
             raise TypeError(
                 "module holds a torch.jit.ScriptModule, which cannot be traced. Give the module "
                 "that it was made from, or one from torch.export."
             )
-        module = copy.deepcopy(module)
-        if self.weights is not None:
-            _load(module, Path(self.weights))
-        return module.float().eval().requires_grad_(False)
-
-
-def _load(module: nn.Module, path: Path) -> None:
-    """Load the state of a module from a file."""
-    if not path.is_file():
-        raise ValueError(f"weights={str(path)!r} is not a file. Give the path of one.")
-    try:
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            state: Any = load_file(path)
-        else:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-    except ImportError:
-        raise ImportError(
-            "weights in a .safetensors file need: pip install 'skdpfair[release]'."
-        ) from None
-    except Exception as error:  # of torch or safetensors, in many lines
-        state = error
-    if not isinstance(state, Mapping):
-        raise ValueError(
-            f"weights={path.name!r} cannot be read as tensors by name ({type(state).__name__}). "
-            "Write them by torch.save(module.state_dict(), FILE), or as safetensors."
-        )
-    try:
-        missing = module.load_state_dict(state, strict=False).missing_keys
-    except RuntimeError as error:
-        reason = visible(str(error).strip().splitlines()[-1].strip()).rstrip(".")
-        raise ValueError(
-            f"weights={path.name!r} does not fit the module: {reason}. Make the module with the "
-            "sizes of the trained one."
-        ) from None
-    if missing:
-        raise ValueError(
-            f"weights={path.name!r} lacks {safe_repr(missing)} of the module, and has "
-            f"{safe_repr(list(state))}. Save the module's own tensors, by the names that it has."
-        )
+        return copy.deepcopy(self.module).float().eval().requires_grad_(False)

@@ -13,23 +13,11 @@ _FEWEST = 1e-6  # records of a class that has none, so that rates exist
 def best_cut(counts, objective, target=None):
     """Return the position of the edge that serves an objective best.
 
-    Parameters
-    ----------
-    counts : ndarray of shape (2, n_edges)
-        Numbers of negative and positive records whose score is at least each edge.
-    objective : str or ndarray of shape (2, 2)
-        One of ``OBJECTIVES``, or the costs by true and predicted class.
-    target : float in [0, 1] or None
-        Smallest true-positive rate; or the selection rate, None for the share of positives.
-
-    Returns
-    -------
-    int
-
-    Notes
-    -----
-    Gains are smoothed by local parabolas, as the largest of many noisy numbers would be one with
-    much noise.
+    ``counts`` (2, n_edges) are numbers of negative and positive records whose score is at least
+    each edge, ``objective`` one of ``OBJECTIVES`` or the costs by true and predicted class, and
+    ``target`` the smallest true-positive rate, or the selection rate (None: the share of
+    positives).  Gains are smoothed by local parabolas, as the largest of many noisy numbers would
+    be one with much noise.
 
     Examples
     --------
@@ -46,28 +34,12 @@ def best_cut(counts, objective, target=None):
 
 
 def best_mixtures(counts, objective, target, constraint, tolerance):
-    """Return the probability of each edge in each group that serves an objective under parity.
+    """Return each edge's probability (n_groups, n_edges) that serves an objective under parity.
 
-    Parameters
-    ----------
-    counts : ndarray of shape (n_groups, 2, n_edges)
-        Numbers of negative and positive records whose score is at least each edge.
-    objective, target : as in `best_cut`
-        Of all groups together.
-    constraint : str
-        One of ``CONSTRAINTS``.
-    tolerance : float in [0, 1]
-        Largest difference between two groups.
-
-    Returns
-    -------
-    ndarray of shape (n_groups, n_edges)
-        Rows add up to 1.
-
-    Notes
-    -----
-    A linear programme over mixtures of thresholds: all rates are linear in their probabilities.
-    The solution exists, since a group can be selected at any rate at random.
+    The rates of two groups, by ``counts`` (n_groups, 2, n_edges), differ by at most ``tolerance``;
+    the objective is that of all groups together.  A linear programme over mixtures of thresholds:
+    all rates are linear in their probabilities.  The solution exists, since a group can be selected
+    at any rate at random.
 
     Examples
     --------

@@ -14,36 +14,13 @@ EDGES = np.linspace(-LARGEST_LOGIT, LARGEST_LOGIT, N_BINS + 1)
 def score_counts(
     logits, classes, groups, n_groups, noise_multiplier, generator, kind="standard", share=None
 ):
-    """Return noisy numbers of records whose score is at least each edge, by group and class.
+    """Return noisy numbers (n_groups, 2, N_BINS + 1) of records whose score is at least each edge.
 
-    Parameters
-    ----------
-    logits : ndarray of shape (n_samples,)
-        Scores, of a model that is released or public.
-    classes : ndarray of shape (n_samples,), int
-        0 or 1.
-    groups : ndarray of shape (n_samples,), int
-        In 0..n_groups-1.
-    n_groups : int
-        How many there are.
-    noise_multiplier : float >= 0
-        Standard deviation of the noise over the sensitivity; 0 for public records.
-    generator : numpy.random.Generator
-        The stream of the noise.
-    kind : {"standard", "gaussian_sum"}, default="standard"
-        See :func:`skdpfair.privacy.one_time_noise.noisy`.
-    share : ndarray of shape (n_samples,), or None
-        One over the number of records of each record's person; None if each record is a person.
-
-    Returns
-    -------
-    ndarray of shape (n_groups, 2, N_BINS + 1), float64
-        At least 0, and decreasing along the last axis, whose last entry is 0.
-
-    Notes
-    -----
-    The numbers are cumulative sums of histograms that `released` makes private. An isotonic
-    regression removes increases, which is post-processing.
+    ``logits``, ``classes`` (0 or 1), ``groups`` and ``share`` (one over the number of records of
+    each record's person; None if each record is a person) have one entry per record; the scores are
+    those of a model that is released or public.  A ``noise_multiplier`` of 0 is for public records.
+    The numbers are cumulative sums of histograms that `released` makes private.  An isotonic
+    regression removes increases, which is post-processing; the last number is 0.
 
     Examples
     --------
@@ -66,35 +43,15 @@ def score_counts(
 
 
 def released(histograms, noise_multiplier, generator, kind="standard"):
-    """Return R h plus noise for each histogram h, where R R h are its cumulative sums.
+    """Return R h plus noise for each histogram h (N_BINS,), where R R h are its cumulative sums.
 
-    Parameters
-    ----------
-    histograms : ndarray of shape (n_histograms, N_BINS)
-        Each record is in one bin of one histogram; what a person adds to all bins is at most 1.
-    noise_multiplier : float >= 0
-        Standard deviation of the noise over the sensitivity.
-    generator : numpy.random.Generator
-        The stream of the noise.
-    kind : {"standard", "gaussian_sum"}, default="standard"
-        See :func:`skdpfair.privacy.one_time_noise.noisy`.
-
-    Returns
-    -------
-    ndarray of shape (n_histograms, N_BINS), float64
-
-    Notes
-    -----
-    R is the square root of the lower triangular matrix of ones [1]_. A record adds one column of R
-    to one vector, and a person the mean of her records' columns. The first column is the longest,
-    so its norm is the L2 sensitivity of all vectors together: 1.62 for 128 bins. A cumulative sum
+    R is the square root of the lower triangular matrix of ones (H. Fichtenberger, M. Henzinger,
+    J. Upadhyay, "Constant Matters: Fine-grained Error Bound on Differentially Private Continual
+    Observation", ICML 2023).  Each record is in one bin of one histogram: it adds one column of R
+    to one vector, and a person the mean of her records' columns.  The first column is the longest,
+    so its norm is the L2 sensitivity of all vectors together: 1.62 for 128 bins.  A cumulative sum
     R (R h + noise) has noise of at most 2.6 times ``noise_multiplier``; sums of 128 noisy bins
     have 11 times.
-
-    References
-    ----------
-    .. [1] H. Fichtenberger, M. Henzinger, J. Upadhyay, "Constant Matters: Fine-grained Error Bound
-       on Differentially Private Continual Observation", ICML 2023.
 
     Examples
     --------

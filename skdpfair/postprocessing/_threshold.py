@@ -145,13 +145,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         self.random_state = random_state
 
     def planned_estimator(self):
-        """Return the unfitted estimator that `fit` trains, with what it sets aside for the counts.
-
-        Returns
-        -------
-        DPFairClassifier or Pipeline
-            By it `skdpfair.model_selection.plan` forecasts a fit.
-        """
+        """Return the unfitted estimator that `fit` trains, with the counts' share set aside."""
         self._check()
         estimator = clone(self.estimator)
         if self.validation_data is None:
@@ -246,11 +240,6 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         -------
         ndarray of shape (n_samples,)
             Class labels, as in ``classes_``.
-
-        Raises
-        ------
-        ValueError
-            If thresholds depend on groups that are not given, or were not in the fit.
         """
         check_is_fitted(self, "thresholds_")
         check_indexes(X=X, sensitive_features=sensitive_features)
@@ -268,56 +257,21 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         return self.classes_[(scores >= thresholds).astype(int)]
 
     def predict_proba(self, X):
-        """Return class probabilities, calibrated if ``calibration`` is set.
+        """Return class probabilities (n_samples, 2), calibrated if ``calibration`` is set.
 
-        Parameters
-        ----------
-        X : DataFrame or array of shape (n_samples, ...)
-            The rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, 2)
-            Columns in the order of ``classes_``. They do not depend on the thresholds.
+        They do not depend on the thresholds.
         """
         positive = expit(self.decision_function(X))
         return np.column_stack([1 - positive, positive])
 
     def decision_function(self, X):
-        """Return the logits of the probabilities.
-
-        Parameters
-        ----------
-        X : DataFrame or array of shape (n_samples, ...)
-            The rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Logits of ``classes_[1]``.
-        """
+        """Return the logits (n_samples,) of the probabilities of ``classes_[1]``."""
         check_is_fitted(self, "thresholds_")
         slope, intercept = self.calibration_
         return slope * self.estimator_.decision_function(X) + intercept
 
     def score(self, X, y, sample_weight=None, *, sensitive_features=None):
-        """Return the accuracy on labelled rows.
-
-        Parameters
-        ----------
-        X : DataFrame or array of shape (n_samples, ...)
-            The rows.
-        y : array of shape (n_samples,)
-            Their class labels.
-        sample_weight : array of shape (n_samples,), optional
-            Weight of each row; equal weights by default.
-        sensitive_features : array, Series or DataFrame of n_samples rows, optional
-            The groups, as in ``predict``.
-
-        Returns
-        -------
-        float
-        """
+        """Return the accuracy on labelled rows, with the groups as in ``predict``."""
         given = {"sample_weight": sample_weight, "sensitive_features": sensitive_features}
         check_indexes(X=X, y=y, **given)
         predicted = self.predict(X, sensitive_features=sensitive_features)
