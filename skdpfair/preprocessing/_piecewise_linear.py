@@ -1,21 +1,20 @@
 """Piecewise-linear encodings of numeric columns on public knots."""
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from skdpfair._validate import error_context, integer, is_auto, listed, number, one_of, safe_repr
-from skdpfair.preprocessing._bounded_scaler import bounds_of, names_of, numbers_of
+from skdpfair._validate import integer, is_auto, listed, number, one_of, safe_repr
+from skdpfair.preprocessing._public_bounds import PublicBounds
 from skdpfair.privacy.gdp import delta_for, gdp_parameter
 
-MOST_INTERVALS, FINEST = 8, 128  # on linear and on logarithmic axes
+MAX_INTERVALS, FINEST = 8, 128  # on linear and on logarithmic axes
 FINE_SIGNAL, RECORDS_PER_COLUMN = 1000.0, 80  # from which logarithmic axes are cut finest
-MOST_MU = 8.0  # a budget so large, or none, that noise no longer matters
-LEAST_SIGNAL = 4.0  # signal-to-noise ratio for each interval of each axis
+MAX_MU = 8.0  # a budget so large, or none, that noise no longer matters
+MIN_SIGNAL = 4.0  # signal-to-noise ratio for each interval of each axis
 DECADES = 3  # a range of so many powers of ten also gets a logarithmic axis
 
 
-class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
+class PiecewiseLinearEncoder(PublicBounds):
     """Encode numeric columns by linear B-splines on public knots.
 
     A linear model of the encoded columns is a sum of one continuous, piecewise-linear curve for
@@ -25,9 +24,8 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    bounds : tuple, dict or array-like of shape (n_features, 2), default=(-1.0, 1.0)
-        Public bounds ``(low, high)`` of the columns, as in `BoundedScaler`. Values beyond them
-        are moved to the nearer bound.
+    {bounds} Values beyond them are
+        moved to the nearer bound.
     n_intervals : int >= 0 or "auto", default="auto"
         Number of intervals between knots on each axis; 0 for the scaled columns alone. Above 8,
         only logarithmic axes have so many. ``"auto"``: 8; fewer where the budget and the number of
@@ -48,10 +46,7 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
     ----------
     n_intervals_ : int
         Number of intervals.
-    n_features_in_ : int
-        Number of columns seen in ``fit``.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of the columns; only if ``fit`` saw a DataFrame with names.
+    {columns}
 
     Notes
     -----
@@ -84,6 +79,8 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
     3  0.00       0.00       0.00        0.0          1.0
     """
 
+    _fitted = "n_intervals_"
+
     def __init__(
         self,
         bounds=(-1.0, 1.0),
@@ -100,29 +97,8 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         self.missing = missing
 
     def fit(self, X, y=None):
-        """Record names and number of the columns, and choose the number of intervals.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-            Its values are checked to be numbers and are not used; their number is public.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        PiecewiseLinearEncoder
-            The encoder itself.
-
-        Raises
-        ------
-        ValueError
-            If a parameter cannot be used, or columns are named like the encodings of others; see
-            also `BoundedScaler.fit`.
-        """
-        n_samples = len(numbers_of(self, X, reset=True))
-        with error_context("bounds"):
-            bounds_of(self)
+        """Choose the number of intervals by the number of rows; their values are not used."""
+        n_samples = len(self._fit_columns(X))
         self._indicated()
         if self.epsilon is not None:
             number("epsilon", self.epsilon, low=0, low_open=True)
@@ -140,31 +116,8 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X):
-        """Encode ``X``.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-            Numbers; for NaN see ``missing``.
-
-        Returns
-        -------
-        ndarray or DataFrame of shape (n_samples, n_features_out), float32
-            The columns that `get_feature_names_out` names.
-
-        Raises
-        ------
-        ValueError
-            If ``X`` has other columns than in ``fit``, or holds infinity.
-
-        Examples
-        --------
-        >>> PiecewiseLinearEncoder((0, 4), n_intervals=2).fit([[0.0]]).transform([[1.0], [9.0]])
-        array([[-0.5,  0.5,  0.5,  0. ],
-               [ 1. ,  0. ,  0. ,  1. ]], dtype=float32)
-        """
-        check_is_fitted(self, "n_intervals_")
-        X = numbers_of(self, X, reset=False)
+        """Return the columns that `get_feature_names_out` names, as float32."""
+        X = self._numbers(X)
         parts, indicated = [], self._indicated()
         for j, axes in enumerate(self._axes()):
             x = X[:, j].astype(np.float64)
@@ -185,24 +138,10 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
     def get_feature_names_out(self, input_features=None):
         """Return the names of the columns that `transform` makes.
 
-        Parameters
-        ----------
-        input_features : array-like of str or None, default=None
-            Names of the columns; those seen in ``fit`` by default, or x0, x1, ...
-
-        Returns
-        -------
-        ndarray of str
-            For each column, ``{column}`` and ``{column}_at_{knot}``; then ``{column}_log`` and
-            ``{column}_log_at_{knot}`` for a logarithmic axis; then ``{column}_missing``.
-
-        Examples
-        --------
-        >>> encoder = PiecewiseLinearEncoder((0, 4), n_intervals=2).fit([[0.0]])
-        >>> list(encoder.get_feature_names_out())
-        ['x0', 'x0_at_0', 'x0_at_2', 'x0_at_4']
+        For each column, these are ``{column}`` and ``{column}_at_{knot}``; then ``{column}_log``
+        and ``{column}_log_at_{knot}`` for a logarithmic axis; then ``{column}_missing``.
         """
-        check_is_fitted(self, "n_intervals_")
+        check_is_fitted(self, self._fitted)
         names, indicated = [], self._indicated()
         columns = _check_feature_names_in(self, input_features)
         for j, (column, axes) in enumerate(zip(columns, self._axes(), strict=True)):
@@ -227,7 +166,7 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         """Return the axes of each column: a linear one, and a logarithmic one for some."""
         logarithmic = self._log_positions()
         axes = []
-        for j, (low, high) in enumerate(bounds_of(self)):
+        for j, (low, high) in enumerate(self._pairs()):
             axes.append([_Axis(low, high)])
             if j in logarithmic:
                 largest = max(abs(low), abs(high))
@@ -237,7 +176,7 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
     def _log_positions(self):
         """Return the positions of the columns that get a logarithmic axis."""
         if is_auto(self.log_columns):
-            pairs = enumerate(bounds_of(self))
+            pairs = enumerate(self._pairs())
             return {j for j, (low, high) in pairs if spans_decades(low, high)}
         return self._positions("log_columns")
 
@@ -250,7 +189,7 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
 
     def _positions(self, parameter):
         """Return the positions of the columns that a parameter lists."""
-        names = names_of(self)
+        names = self._names()
         chosen = listed(parameter, getattr(self, parameter), "names of columns")
         if unknown := [column for column in chosen if column not in names]:
             raise ValueError(
@@ -261,7 +200,6 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = []
         return tags
 
@@ -297,13 +235,13 @@ def spans_decades(low, high):
 def n_intervals_for(n_samples, n_linear, n_log, epsilon):
     """Return the number of intervals on each axis that records and budget allow."""
     delta = delta_for("auto", n_samples)
-    mu = MOST_MU if epsilon is None else min(gdp_parameter(epsilon, delta), MOST_MU)
+    mu = MAX_MU if epsilon is None else min(gdp_parameter(epsilon, delta), MAX_MU)
     signal = n_samples * mu / max(n_linear + n_log, 1)
-    n_added = n_log * (FINEST - MOST_INTERVALS)
+    n_added = n_log * (FINEST - MAX_INTERVALS)
     if n_log and signal >= FINE_SIGNAL and n_samples >= RECORDS_PER_COLUMN * n_added:
         return FINEST
-    n_intervals = MOST_INTERVALS
-    while n_intervals > 1 and signal < LEAST_SIGNAL * n_intervals:
+    n_intervals = MAX_INTERVALS
+    while n_intervals > 1 and signal < MIN_SIGNAL * n_intervals:
         n_intervals //= 2
     return n_intervals if n_intervals > 1 else 0
 
@@ -317,13 +255,6 @@ def n_columns_of(n_intervals, n_linear, n_log):
 
 def _coarse(n_intervals):
     """Return the number of intervals on linear axes."""
-    while n_intervals > MOST_INTERVALS and n_intervals % 2 == 0:
+    while n_intervals > MAX_INTERVALS and n_intervals % 2 == 0:
         n_intervals //= 2
     return n_intervals
-
-
-def are_columns(value, bounds, n_columns):
-    """Tell whether a value names columns that have bounds, each once, or is an option."""
-    known = bounds if isinstance(bounds, dict) else range(n_columns or 0)
-    chosen = [] if value in ("auto", "middle", "indicator", "keep") else list(value)
-    return len(set(chosen)) == len(chosen) and set(chosen) <= set(known)

@@ -14,8 +14,9 @@ from sklearn.utils.validation import validate_data
 from skdpfair._validate import error_context, one_of, outline, safe_repr
 from skdpfair._validate import listed as as_list
 from skdpfair.inputs.columns import in_pandas
-from skdpfair.preprocessing._bounded_scaler import BoundedScaler, pair_of
+from skdpfair.preprocessing._bounded_scaler import BoundedScaler
 from skdpfair.preprocessing._piecewise_linear import PiecewiseLinearEncoder
+from skdpfair.preprocessing._public_bounds import pair_of
 
 # texts that are written numbers; codes such as 01 are none
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")

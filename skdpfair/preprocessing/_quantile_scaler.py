@@ -4,13 +4,11 @@ import math
 from numbers import Real
 
 import numpy as np
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.isotonic import isotonic_regression
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdpfair._validate import integer, number, one_of, safe_repr
 from skdpfair.budget.charging import charged
-from skdpfair.preprocessing._bounded_scaler import BoundedScaler, bounds_of, numbers_of
+from skdpfair.preprocessing._public_bounds import ColumnScaler, shares_of
 from skdpfair.privacy import NOT_ACCOUNTED, Ledger, PrivacyReport, Release, calibrated
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.one_time_noise import generator_of, noisy
@@ -19,7 +17,7 @@ from skdpfair.privacy.statement import ASSUMPTIONS
 _ACCOUNTANT = "pld"
 
 
-class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class DPQuantileScaler(ColumnScaler):
     """Scale each column by two of its quantiles, estimated under differential privacy.
 
     Use it for columns whose public bounds are far from most values. ``fit`` makes one noisy release
@@ -28,9 +26,8 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    bounds : tuple, dict or array-like of shape (n_features, 2), default=(-1.0, 1.0)
-        Public bounds of the columns, as in `BoundedScaler`. Values beyond them count as the
-        nearer bound. The resolution of the quantiles is about (high - low) / 2^levels.
+    {bounds} Values beyond them count as
+        the nearer bound. The resolution of the quantiles is about (high - low) / 2^levels.
     epsilon : float > 0 or None, default=1.0
         The epsilon that ``fit`` spends; None if ``noise_multiplier`` is given.
     delta : float in (0, 1/n_samples) or "auto", default="auto"
@@ -40,12 +37,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     quantiles : tuple of (low, high), default=(0.01, 0.99)
         Quantiles to map to the ends of ``feature_range``, 0 < low < high < 1; (0.25, 0.75) scales
         by the interquartile range.
-    feature_range : tuple of (low, high), default=(-1, 1)
-        The range to scale to.
-    clip : bool, default=True
-        Move values beyond the quantiles to the nearest end of ``feature_range``.
-    missing : {"keep", "middle"}, default="keep"
-        Keep NaN, or replace it by the middle of ``feature_range``. NaN is not counted.
+    {scaling} NaN is not counted.
     levels : int, default=10
         Depth of the tree of counts, from 1 to 16.
     noise : {"standard", "gaussian_sum"}, default="standard"
@@ -60,10 +52,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         The estimates, in the units of the columns, low < high.
     privacy_ : PrivacyReport
         The privacy that ``fit`` spent.
-    n_features_in_ : int
-        Number of columns seen in ``fit``.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of the columns; only if ``fit`` saw a DataFrame with names.
+    {columns}
 
     Notes
     -----
@@ -102,6 +91,8 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Ledger(1 x quantiles of 1 column [q=1, noise (3.73...,)])
     """
 
+    _fitted = "quantiles_"
+
     def __init__(
         self,
         bounds=(-1.0, 1.0),
@@ -132,39 +123,18 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def fit(self, X, y=None):
         """Release noisy counts of the rows once, and estimate the quantiles from them.
 
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-            Numbers or NaN.
-        y : ignored
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        BudgetExceeded
-            If a privacy ledger is open and the release would exceed its budget; nothing is
-            counted in this case.
-        ValueError, TypeError
-            If a parameter cannot be used, or X holds text or infinity.
-        InfeasibleBudgetError
-            If no supported noise meets epsilon and delta.
-
-        Warns
-        -----
-        InsecureSeedWarning
-            If ``random_state`` is given.
+        Raises `BudgetExceeded`, before anything is counted, if a privacy ledger is open and the
+        release would exceed its budget, and `InfeasibleBudgetError` if no supported noise meets
+        epsilon and delta. Warns with `InsecureSeedWarning` if ``random_state`` is given.
         """
         self._check()
-        public = BoundedScaler(self.bounds, feature_range=(0, 1)).fit(X)
-        units = np.asarray(public.transform(X), dtype=np.float64)
+        X = self._fit_columns(X)
+        limits = self._pairs()
+        units = np.clip(shares_of(X, limits), 0, 1).astype(np.float64)
         n_samples, n_columns = units.shape
         delta, release = delta_for(self.delta, n_samples), self.planned(n_samples, n_columns)
         generator = generator_of(self.random_state, units, self.get_params())
         ledger = Ledger()
-        validate_data(self, X, reset=True, skip_check_array=True)
         with charged((release,), ledger):
             counts = noisy(
                 tree_counts(units, self.levels),
@@ -174,48 +144,19 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 self.noise,
             )
             ledger.record(release)
-        low, high = bounds_of(public).T[:, :, None]
+        low, high = limits.T[:, :, None]
         shares = quantiles_of(consistent_leaves(counts), self.quantiles)
         self.quantiles_ = low + (high - low) * shares
         self.privacy_ = self._report(ledger, delta, n_samples)
         return self
 
-    def transform(self, X):
-        """Scale ``X`` by the estimated quantiles.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-            Numbers; for NaN see ``missing``.
-
-        Returns
-        -------
-        ndarray or DataFrame of shape (n_samples, n_features)
-            The dtype is float32 for float32 input, else float64.
-        """
-        check_is_fitted(self, "quantiles_")
-        X = numbers_of(self, X, reset=False)
-        return np.asarray(self._scaler(self.quantiles_).fit_transform(X))
+    def _limits(self):
+        return self.quantiles_
 
     def planned(self, n_samples, n_features=1) -> Release:
-        """Return what ``fit`` will release, without fitting anything.
+        """Return the `Release` that ``fit`` will make of ``n_samples`` records; nothing is fitted.
 
-        Parameters
-        ----------
-        n_samples : int
-            Number of records; public.
-        n_features : int, default=1
-            Number of columns; the cost does not depend on it.
-
-        Returns
-        -------
-        Release
-            One release on all records.
-
-        Examples
-        --------
-        >>> DPQuantileScaler(epsilon=None, noise_multiplier=4.0).planned(1000).noise_multipliers
-        (4.0,)
+        Its noise does not depend on the number of columns, ``n_features``.
         """
         integer("n_samples", n_samples)
         integer("n_features", n_features)
@@ -228,15 +169,15 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return calibrated([release], self.epsilon, delta_for(self.delta, n_samples), _ACCOUNTANT)[0]
 
     def _check(self):
-        given = {"epsilon": self.epsilon, "noise_multiplier": self.noise_multiplier}
-        given = {name: value for name, value in given.items() if value is not None}
-        if len(given) != 1:
+        budget = {"epsilon": self.epsilon, "noise_multiplier": self.noise_multiplier}
+        budget = {name: value for name, value in budget.items() if value is not None}
+        if len(budget) != 1:
             raise ValueError(
                 "epsilon and noise_multiplier say the same thing, and exactly one must be given, "
-                f"got {safe_repr(given) if given else 'neither'}. Set epsilon=None to choose the "
+                f"got {safe_repr(budget) if budget else 'neither'}. Set epsilon=None to choose the "
                 "noise."
             )
-        for name, value in given.items():
+        for name, value in budget.items():
             is_noise = name == "noise_multiplier"
             number(name, value, low=1e-3 if is_noise else 0, low_open=not is_noise, high=1e6)
         if integer("levels", self.levels) > 16:
@@ -251,11 +192,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 "quantiles must be a pair of numbers 0 < low < high < 1, got "
                 f"{safe_repr(self.quantiles)}. Take (0.01, 0.99), for instance."
             )
-        self._scaler((0, 1)).fit([[0.0]])
-
-    def _scaler(self, bounds):
-        chosen = {name: getattr(self, name) for name in ("feature_range", "clip", "missing")}
-        return BoundedScaler(bounds, **chosen)
+        self._check_scaling()
 
     def _report(self, ledger, delta, n_samples):
         return PrivacyReport(
@@ -282,8 +219,6 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.non_deterministic = self.random_state is None
         return tags
 
@@ -293,11 +228,6 @@ def tree_counts(units: np.ndarray, levels: int) -> np.ndarray:
 
     Level l = 1..levels cuts [0, 1] into 2^l equal intervals; a row of the result has the counts of
     a column level by level from the coarsest.  NaN is counted nowhere.
-
-    Examples
-    --------
-    >>> tree_counts(np.array([[0.1], [0.6], [0.9], [np.nan]]), levels=2)
-    array([[1., 2., 1., 0., 1., 1.]])
     """
     n_columns, n_leaves = units.shape[1], 2**levels
     rows, columns = np.nonzero(~np.isnan(units))
@@ -309,35 +239,23 @@ def tree_counts(units: np.ndarray, levels: int) -> np.ndarray:
 
 
 def tree_sensitivity(n_columns: int, levels: int) -> float:
-    """Return how far one record can move :func:`tree_counts`, in the L2 norm.
-
-    Examples
-    --------
-    >>> tree_sensitivity(6, 10) == 60**0.5
-    True
-    """
+    """Return how far one record can move :func:`tree_counts`, in the L2 norm."""
     return math.sqrt(n_columns * levels)
 
 
 def consistent_leaves(noisy_counts: np.ndarray) -> np.ndarray:
     """Return the least-squares estimate of the finest counts from noisy counts of all levels.
 
-    The noise has one variance; estimates may be negative.  The two passes of theorem 3 in Hay et
-    al. (2010): from below, each node's count is averaged with the sum of its children's, weighted
-    by their precisions; from above, children share what their parent's count differs from their
-    sum.
-
-    Examples
-    --------
-    >>> consistent_leaves(np.array([[4.0, 2.0, 1.0, 1.0, 1.0, 1.0]])).round(2)
-    array([[1.67, 1.67, 1.  , 1.  ]])
+    The two passes of theorem 3 in Hay et al. (2010): from below, each node's count is averaged with
+    the sum of its children's, weighted by their precisions; from above, children share what their
+    parent's count differs from their sum.  Estimates may be negative.
     """
     levels = int(math.log2(noisy_counts.shape[1] + 2)) - 1
     parts = np.split(noisy_counts, np.cumsum(2 ** np.arange(1, levels)), axis=1)
     up = [parts[-1]]
-    for height, own in enumerate(reversed(parts[:-1]), start=2):
+    for height, counts in enumerate(reversed(parts[:-1]), start=2):
         share = 2 ** (height - 1) / (2**height - 1)
-        up.append(share * own + (1 - share) * _pairs(up[-1]).sum(2))
+        up.append(share * counts + (1 - share) * _pairs(up[-1]).sum(2))
     estimate = up.pop()
     while up:
         children = _pairs(up.pop())
@@ -350,13 +268,7 @@ def quantiles_of(leaves: np.ndarray, shares) -> np.ndarray:
     """Return two quantiles of each column in [0, 1] from noisy counts of equal intervals.
 
     They are at least one interval apart; 0 and 1 where less than one count is left.  The running
-    sum becomes monotone by isotonic regression, and is inverted by linear interpolation: values
-    are taken to spread evenly within an interval.
-
-    Examples
-    --------
-    >>> quantiles_of(np.array([[5.0, -1.0, 46.0, 40.0, 10.0]]), (0.25, 0.75)).round(2)
-    array([[0.49, 0.73]])
+    sum becomes monotone by isotonic regression, and is inverted by linear interpolation.
     """
     n_leaves = leaves.shape[1]
     edges, out = np.arange(n_leaves + 1) / n_leaves, []
