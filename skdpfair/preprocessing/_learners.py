@@ -31,34 +31,13 @@ _THRESHOLD = "DPThresholdClassifier, which pays for its thresholds, or one chose
 
 @dataclass(frozen=True)
 class Row:
-    """An entry of the table: what a step learns outside the budget.
-
-    Parameters
-    ----------
-    learns : str
-        In words; "" for nothing.
-    instead : str
-        What to use instead.
-    when : callable or None
-        Takes the dict of parameters and tells whether the step learns at all; None if it always
-        does.
-    goes_in : bool
-        Whether its parts are looked at too.
-    like : str or None
-        Parameter that holds a model: if that is private, so is what the step makes of it.
-    absent : tuple of (str, str)
-        Parameters that stand for a class while they are None.
-    spends : bool
-        Whether it pays for what it learns, by a budget of its own.
-    """
+    """An entry of the table: what a step ``learns`` outside the budget; "" is nothing."""
 
     learns: str = ""
     instead: str = ""
-    when: Callable[[dict], bool] | None = None
-    goes_in: bool = False
-    like: str | None = None
-    absent: tuple[tuple[str, str], ...] = ()
-    spends: bool = False
+    when: Callable[[dict], bool] | None = None  # of its parameters: whether it learns at all
+    goes_in: bool = False  # whether its parts are looked at too
+    spends: bool = False  # whether a budget of its own pays for what it learns
 
 
 def _where(**tests):
@@ -66,15 +45,11 @@ def _where(**tests):
     return lambda params: any(name in params and t(params[name]) for name, t in tests.items())
 
 
-def _named(value):
+def _is_text(value):
     return isinstance(value, str)
 
 
-def _given(value):
-    return value is not None
-
-
-def _missing(value):
+def _is_missing(value):
     return value is None
 
 
@@ -105,6 +80,7 @@ UNTRIED = Row(
     "ColumnTransformer",
 )
 MODEL = Row("its parameters, without noise", _MODEL, goes_in=True)
+FITTED = Row("what it fits to the rows", _FREEZE, goes_in=True)
 RESAMPLER = Row(
     "how many rows each class has, and which rows to repeat, combine or drop; the epsilon of a fit "
     "on its rows counts each of them as a record of its own",
@@ -125,7 +101,7 @@ _NOTHING = (
     "PolynomialCountSketch GaussianRandomProjection SparseRandomProjection SparseCoder "
     "OneVsRestClassifier OutputCodeClassifier MultiOutputClassifier "
     "MultiOutputRegressor ClassifierChain RegressorChain VotingClassifier VotingRegressor "
-    "FixedThresholdClassifier FunctionTransformer"
+    "FixedThresholdClassifier FunctionTransformer SelectFromModel RFE"
 )
 _SKLEARN = {
     **dict.fromkeys(_NOTHING.split(), FREE),
@@ -135,35 +111,30 @@ _SKLEARN = {
     "SplineTransformer": Row(
         "the smallest and largest values or quantiles, for the knots",
         "knots= as an array of public numbers",
-        _where(knots=_named),
+        _where(knots=_is_text),
     ),
-    "KernelCenterer": Row("the mean of each column of the kernel", _FREEZE),
-    "RBFSampler": Row("the variance", "a number for gamma", _where(gamma=_named)),
+    "RBFSampler": Row("the variance", "a number for gamma", _where(gamma=_is_text)),
     "Nystroem": Row("rows, which it keeps", "RBFSampler"),
-    "OneHotEncoder": Row(
-        "the categories that occur, or which of them are frequent",
-        _CATEGORIES,
-        _where(categories=_named, min_frequency=_given, max_categories=_given),
-    ),
-    "OrdinalEncoder": Row(
-        "the categories that occur, or which of them are frequent",
-        _CATEGORIES,
-        _where(categories=_named, min_frequency=_given, max_categories=_given),
+    **dict.fromkeys(
+        ("OneHotEncoder", "OrdinalEncoder"),
+        Row(
+            "the categories that occur, or which of them are frequent",
+            _CATEGORIES,
+            lambda params: (
+                _is_text(params["categories"])
+                or params["min_frequency"] is not None
+                or params["max_categories"] is not None
+            ),
+        ),
     ),
     "TargetEncoder": Row(
         "the mean target of each category", "OneHotEncoder(categories=the public list)"
     ),
-    "LabelEncoder": Row("the labels that occur", "a public mapping"),
-    "LabelBinarizer": Row("the labels that occur", "a public mapping"),
-    "MultiLabelBinarizer": Row(
-        "the labels that occur", "classes= with the public list", _where(classes=_missing)
-    ),
-    "DictVectorizer": Row("the names and categories that occur", "FeatureHasher"),
-    "CountVectorizer": Row("the words that occur", _TEXT, _where(vocabulary=_missing)),
+    "CountVectorizer": Row("the words that occur", _TEXT, _where(vocabulary=_is_missing)),
     "TfidfVectorizer": Row(
         "the words that occur and how many rows hold each",
         _TEXT,
-        _where(vocabulary=_missing, use_idf=bool),
+        _where(vocabulary=_is_missing, use_idf=bool),
     ),
     "TfidfTransformer": Row("how many rows hold each word", "use_idf=False", _where(use_idf=bool)),
     "SimpleImputer": Row(
@@ -178,34 +149,22 @@ _SKLEARN = {
     "MissingIndicator": Row(
         "which columns miss values", 'features="all"', _where(features=_not("all"))
     ),
-    "BernoulliRBM": Row("the weights of its units", _FREEZE),
-    "RandomTreesEmbedding": Row("splits of the columns", "RBFSampler"),
-    "NeighborhoodComponentsAnalysis": Row("a metric, from labels of the rows", _PROJECT),
     "KNNImputer": Row("rows, which it keeps", _IMPUTE),
     "IterativeImputer": Row("a regression of each column on the others", _IMPUTE),
-    "SelectFromModel": Row(
-        "which columns a model finds important",
-        _SELECT,
-        _where(prefit=lambda on: not on),
-        like="estimator",
-    ),
-    "RFE": Row("which columns a model finds important", _SELECT, like="estimator"),
     "RFECV": Row("which columns raise a score on the rows", _SELECT),
     "CalibratedClassifierCV": Row(
         "how to correct probabilities, from labels of the rows",
         "the probabilities as they are, or calibration on public rows",
         goes_in=True,
-        absent=(("estimator", "LinearSVC"),),
     ),
     "TunedThresholdClassifierCV": Row(
         "the threshold that scores best on the rows", _THRESHOLD, goes_in=True
     ),
     "BaggingClassifier": Row(
         "more than its budget covers: it draws a record several times, but charges it once",
-        "bootstrap=False",
-        _where(bootstrap=bool),
+        "bootstrap=False, around a private estimator",
+        _where(bootstrap=bool, estimator=_is_missing),
         goes_in=True,
-        absent=(("estimator", "DecisionTreeClassifier"),),
     ),
     "OneVsOneClassifier": Row(
         "how many rows each class has: each fit reads two classes and assumes that n is public",
@@ -216,23 +175,26 @@ _SKLEARN = {
         "weights of rows and models, from errors on the rows, which no epsilon covers",
         "VotingClassifier, whose weights are given",
         goes_in=True,
-        absent=(("estimator", "DecisionTreeClassifier"),),
     ),
     "SelfTrainingClassifier": Row(
         "which rows get labels, and when to stop", _MODEL + " on labelled rows", goes_in=True
     ),
-    "StackingClassifier": Row(goes_in=True, absent=(("final_estimator", "LogisticRegression"),)),
-    "StackingRegressor": Row(goes_in=True, absent=(("final_estimator", "RidgeCV"),)),
-    "TransformedTargetRegressor": Row(goes_in=True, absent=(("regressor", "LinearRegression"),)),
-    "DummyClassifier": Row(
-        "how frequent the classes are",
-        'strategy="uniform" or "constant"',
-        _where(strategy=_not("uniform", "constant")),
+    **dict.fromkeys(
+        ("StackingClassifier", "StackingRegressor", "TransformedTargetRegressor"),
+        Row(
+            "the parameters of its default model, without noise",
+            _MODEL,
+            _where(final_estimator=_is_missing, regressor=_is_missing),
+            goes_in=True,
+        ),
     ),
-    "DummyRegressor": Row(
-        "a mean or quantile of the target",
-        'strategy="constant"',
-        _where(strategy=_not("constant")),
+    **dict.fromkeys(
+        ("DummyClassifier", "DummyRegressor"),
+        Row(
+            "how frequent the classes are, or a statistic of the target",
+            'strategy="constant"',
+            _where(strategy=_not("uniform", "constant")),
+        ),
     ),
 }
 _REDUCTION = Row(
@@ -241,6 +203,7 @@ _REDUCTION = Row(
     "which pays for its thresholds",
     goes_in=True,
 )
+_OURS = "BoundedScaler PiecewiseLinearEncoder PublicEncoder Scattering2D FrozenFeatures"
 _BOUNDED = "bounds, which it computes from the rows outside its own budget"
 ROWS = {
     **{f"sklearn.{name}": row for name, row in _SKLEARN.items()},
@@ -251,11 +214,7 @@ ROWS = {
     "fairlearn.ExponentiatedGradient": _REDUCTION,
     "fairlearn.GridSearch": _REDUCTION,
     "fairlearn.CorrelationRemover": Row("the covariance with the sensitive columns", _FREEZE),
-    "skdpfair.BoundedScaler": FREE,
-    "skdpfair.PiecewiseLinearEncoder": FREE,
-    "skdpfair.PublicEncoder": FREE,
-    "skdpfair.Scattering2D": FREE,
-    "skdpfair.FrozenFeatures": FREE,
+    **{f"skdpfair.{name}": FREE for name in _OURS.split()},
     "skdpfair.DPQuantileScaler": Row(spends=True),
     "skdpfair.DPThresholdClassifier": Row(goes_in=True),  # its fit pays for the thresholds
     **dict.fromkeys(
@@ -279,7 +238,7 @@ MODULES = {
     "diffprivlib": Row(
         _BOUNDED,
         "bounds= or data_norm= from public knowledge",
-        _where(bounds=_missing, data_norm=_missing, epsilon=_missing),
+        _where(bounds=_is_missing, data_norm=_is_missing, epsilon=_is_missing),
         spends=True,
     ),
 }
@@ -288,16 +247,7 @@ _MECHANISM = {"delta", "noise_multiplier", "accountant"}
 
 
 def verdict(estimator) -> Row:
-    """Return what an estimator learns by itself; ``learns`` is "" if its parameters rule it out.
-
-    Examples
-    --------
-    >>> from sklearn.preprocessing import OneHotEncoder
-    >>> verdict(OneHotEncoder()).learns
-    'the categories that occur, or which of them are frequent'
-    >>> verdict(OneHotEncoder(categories=[["a", "b"]])).learns
-    ''
-    """
+    """Return what an estimator learns by itself; ``learns`` is "" if its parameters rule it out."""
     params, parents = params_of(estimator), type(estimator).__mro__
     own_fit = _depth(parents, "fit", "fit_transform", "partial_fit")
     if _says_it_reads_nothing(estimator, own_fit):
@@ -328,7 +278,7 @@ def _unlisted(estimator, params):
     if hasattr(estimator, "fit_resample"):
         return RESAMPLER
     if _root(type(estimator)) == "sklearn":
-        return MODEL
+        return MODEL if kind_of(estimator) == "model" else FITTED
     plain = kind_of(estimator) == "model" and not any(parts_of(estimator))
     return MODEL if plain else UNKNOWN
 
@@ -365,8 +315,8 @@ def _says_it_reads_nothing(estimator, own_fit):
 
 def _seems_private(params):
     """Tell whether the parameters are those of a mechanism with a budget."""
-    given = params.get("epsilon") is not None or bool(params.get("noise_multiplier"))
-    return "epsilon" in params and given and not _MECHANISM.isdisjoint(params)
+    is_finite = params.get("epsilon") is not None or bool(params.get("noise_multiplier"))
+    return "epsilon" in params and is_finite and not _MECHANISM.isdisjoint(params)
 
 
 def is_estimator(value) -> bool:
@@ -379,34 +329,19 @@ def params_of(estimator) -> dict:
     """Return the parameters of an estimator, or the public attributes of one without."""
     if hasattr(estimator, "get_params"):
         return estimator.get_params(deep=False)
-    held = getattr(estimator, "__dict__", {})
-    return {k: v for k, v in held.items() if not (k.startswith("_") or k.endswith("_"))}
+    attributes = getattr(estimator, "__dict__", {})
+    return {k: v for k, v in attributes.items() if not (k.startswith("_") or k.endswith("_"))}
 
 
 def parts_of(estimator):
-    """Yield the name, the estimator and the columns, or None, of each part of an estimator.
-
-    Examples
-    --------
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import Normalizer
-    >>> [name for name, *_ in parts_of(make_pipeline(Normalizer(), "passthrough"))]
-    ['normalizer']
-    """
+    """Yield the name, the estimator and the columns, or None, of each part of an estimator."""
     params = params_of(estimator)
     for name in sorted(params, key=lambda name: name not in _CONTAINERS):  # remainders come last
         yield from nested(name, params[name])
 
 
 def refuse_resamplers(estimator) -> None:
-    """Raise ValueError if a part of an estimator resamples rows, so that epsilon would be wrong.
-
-    Examples
-    --------
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import Normalizer
-    >>> refuse_resamplers(make_pipeline(Normalizer()))
-    """
+    """Raise ValueError if a part of an estimator resamples rows, so that epsilon would be wrong."""
     for _, part, _ in parts_of(estimator):
         if hasattr(part, "fit_resample"):
             raise ValueError(
@@ -418,16 +353,7 @@ def refuse_resamplers(estimator) -> None:
 
 
 def declared_columns(estimator) -> dict:
-    """Return the columns that the parts of an estimator name: "numbers", or texts that they hold.
-
-    Examples
-    --------
-    >>> from sklearn.compose import make_column_transformer
-    >>> from sklearn.preprocessing import Normalizer, OneHotEncoder
-    >>> encode = OneHotEncoder(categories=[["F", "M"]])
-    >>> declared_columns(make_column_transformer((Normalizer(), ["age"]), (encode, ["sex"])))
-    {'age': 'numbers', 'sex': ('F', 'M')}
-    """
+    """Return the columns that parts of an estimator name: "numbers", or texts that they hold."""
     params = params_of(estimator)
     pairs = []  # of columns and the texts that they hold, None for numbers
     if isinstance(params.get("bounds"), Mapping):

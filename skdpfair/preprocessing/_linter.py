@@ -1,15 +1,12 @@
 """A linter of pipelines: the steps that learn from private rows outside the budget."""
 
-import math
 import pickle
 import re
 import textwrap
 import warnings
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import product
 from numbers import Number
 
 import numpy as np
@@ -21,7 +18,6 @@ from skdpfair.budget.active_ledger import linter
 from skdpfair.budget.spending import ELSEWHERE, LEAKS, SCORES
 from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.preprocessing._learners import (
-    MODEL,
     READS,
     REFERENCE,
     STATELESS,
@@ -32,7 +28,6 @@ from skdpfair.preprocessing._learners import (
     is_estimator,
     kind_of,
     names_in,
-    nested,
     params_of,
     parts_of,
     verdict,
@@ -40,9 +35,7 @@ from skdpfair.preprocessing._learners import (
 from skdpfair.preprocessing._quantile_scaler import DPQuantileScaler
 from skdpfair.preprocessing._row_wise import NotTried, reads_other_rows
 
-_GRIDS = ("param_grid", "param_distributions", "search_spaces")
-_MOST = 256  # candidates that are looked at one by one
-_DRAWS = 8  # values that stand for a distribution
+_GRIDS = ("param_grid", "param_distributions")
 _WIDTH = 96
 PERSON_QUESTION = (
     "Is a row a person? The guarantee is for one row, and the column {} may name persons with "
@@ -233,10 +226,11 @@ def check_pipeline(pipe) -> PipelineReport:
             f"pipe must be an estimator, got {pipe!r}. Pass an object that has fit: a Pipeline, "
             "a search, or a single step."
         )
-    walk = _Walk(declared_columns(pipe), tried={})
+    walk = _Walk(declared_columns(pipe), verdicts={})
     walk.into(pipe, ())
-    found = (list(dict.fromkeys(held)) for held in (walk.findings, walk.notes, walk.searches))
-    findings, notes, searches = found
+    findings, notes, searches = (
+        list(dict.fromkeys(every)) for every in (walk.findings, walk.notes, walk.searches)
+    )
     names = [*walk.declared, *getattr(pipe, "feature_names_in_", ())]
     name = column_of_persons(names)
     if walk.by_row and name is not None:
@@ -246,41 +240,21 @@ def check_pipeline(pipe) -> PipelineReport:
 
 
 def column_of_persons(names) -> str | None:
-    """Return the first name of a column that suggests that it names persons.
-
-    Examples
-    --------
-    >>> column_of_persons(["age", "patientId"]), column_of_persons(["age", "paid", "valid_until"])
-    ('patientId', None)
-    """
+    """Return the first name of a column that suggests that it names persons."""
     texts = (name for name in names if isinstance(name, str))
     return next((name for name in texts if _NAMES_PERSONS.search(name)), None)
 
 
 @linter
 def around(estimator) -> tuple[list[str], list[str]]:
-    """Return why a fit reveals more than the private fits in it, and what is taken on trust.
-
-    Examples
-    --------
-    >>> from skdpfair import DPFairClassifier
-    >>> around(DPFairClassifier())
-    ([], [])
-    """
+    """Return why a fit reveals more than the private fits in it, and what is taken on trust."""
     report = check_pipeline(estimator)
     PipelineReport(_leaks(report)).warn(stacklevel=6)
     return [*reasons_of(report), *[SCORES] * bool(report.searches)], report.notes
 
 
 def reasons_of(report: PipelineReport) -> list[str]:
-    """Return why steps reveal more than the private fits, which name their own reference models.
-
-    Examples
-    --------
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> reasons_of(check_pipeline(StandardScaler()))
-    ['StandardScaler learns from private records outside the budget: see check_pipeline']
-    """
+    """Return why steps reveal more than the private fits, which name their own reference models."""
     others = [s for s in report.spending if not isinstance(s, DPQuantileScaler)]
     named = {LEAKS: [f.step for f in _leaks(report)]}
     named |= {ELSEWHERE: [type(s).__name__ for s in others]}
@@ -298,8 +272,8 @@ def _leaks(report):
 class _Walk:
     """Goes through an estimator and collects what it finds."""
 
-    def __init__(self, declared, tried, search_pays=True):
-        self.declared, self.tried, self.pays = declared, tried, search_pays
+    def __init__(self, declared, verdicts, search_pays=True):
+        self.declared, self.verdicts, self.pays = declared, verdicts, search_pays
         self.by_row = False  # whether some classifier takes each row for a person
         self.findings, self.notes, self.spending, self.searches = [], [], [], []
 
@@ -312,17 +286,16 @@ class _Walk:
         limits = getattr(persons, "column", None), getattr(persons, "max_records", None)
         self.by_row |= persons is None or (not isinstance(persons, str) and limits == (None, None))
         row = verdict(estimator)
-        inner = params.get(row.like)
-        if row.learns and not (is_estimator(inner) and not self._learns(inner)):
+        if row.learns:
             self._find(estimator, path, row)
         elif row.spends:
-            self._spend(estimator, path, row)
+            self._spend(estimator, path)
         else:
             self._try(estimator, params, row, path, columns)
         if row.goes_in:
-            self._parts(estimator, params, path, row)
+            self._parts(estimator, path)
 
-    def _parts(self, estimator, params, path, row):
+    def _parts(self, estimator, path):
         for name, part, columns in parts_of(estimator):
             self.into(part, (*path, name), columns)
             if callable(columns) and type(columns).__name__ != "make_column_selector":
@@ -330,16 +303,13 @@ class _Walk:
                     f"{'.'.join((*path, name))}: its columns are chosen by a function, which must "
                     "not use the values"
                 )
-        for name, default in row.absent:
-            if params.get(name, ...) is None:
-                self._add(".".join((*path, name)), default, MODEL, "model")
 
     def _search(self, search, path):
         private = any(c.__name__ == "DPRandomizedSearch" for c in type(search).__mro__)
         every = []
         for candidate in configured(search):
             declared = self.declared | declared_columns(candidate)
-            walk = _Walk(declared, self.tried, self.pays and not private)
+            walk = _Walk(declared, self.verdicts, self.pays and not private)
             walk.into(candidate, (*path, "estimator"))
             every.append(walk)
         counts = Counter(f for walk in every for f in dict.fromkeys(walk.findings))
@@ -357,7 +327,7 @@ class _Walk:
                 "private: see skdpfair.model_selection.plan and DPRandomizedSearch"
             )
 
-    def _spend(self, estimator, path, row):
+    def _spend(self, estimator, path):
         self.spending.append(estimator)
         if self.pays:
             self.notes.append(
@@ -369,13 +339,13 @@ class _Walk:
 
     def _try(self, estimator, params, row, path, columns):
         """Try the function of a step that learns nothing else, and note what is taken on trust."""
-        function, given = params.get("func"), params.get("kw_args")
+        function, keywords = params.get("func"), params.get("kw_args")
         if row is STATELESS and not is_container(estimator):
-            function, given = partial(_fit_transform, estimator), None
-        if callable(function) and not (_is_elementwise(function) and not given):
-            found = self._tried(function, given, self._columns_of(estimator, columns))
-            if found is not None:
-                self._find(estimator, path, found)
+            function, keywords = partial(_fit_transform, estimator), None
+        if callable(function) and not (_is_elementwise(function) and not keywords):
+            finding = self._verdict(function, keywords, self._columns_of(estimator, columns))
+            if finding is not None:
+                self._find(estimator, path, finding)
                 return
             name = "it" if row is STATELESS else _name(function)
             self.notes.append(
@@ -389,34 +359,27 @@ class _Walk:
             )
 
     def _columns_of(self, estimator, columns):
-        """Return the columns that a step may be given, by name, each with its kind."""
-        own = names_in(columns) or list(getattr(estimator, "feature_names_in_", ()))
-        return {name: self.declared.get(name, "numbers") for name in own} or self.declared
+        """Return the columns that a step may get, by name, each with its kind."""
+        names = names_in(columns) or list(getattr(estimator, "feature_names_in_", ()))
+        return {name: self.declared.get(name, "numbers") for name in names} or self.declared
 
-    def _tried(self, function, given, columns):
+    def _verdict(self, function, keywords, columns):
         """Return what a function learns, None if it was seen to treat each row by itself."""
         try:
-            key = id(function), pickle.dumps((given, columns))
+            key = id(function), pickle.dumps((keywords, columns))
         except Exception:  # of an object's own making
-            key = id(function), repr((id(given), columns)).encode()
-        if key not in self.tried:
+            key = object()
+        if key not in self.verdicts:
             try:
-                row = READS if reads_other_rows(function, given, columns) else None
+                row = READS if reads_other_rows(function, keywords, columns) else None
             except NotTried as error:
                 row = replace(UNTRIED, learns=UNTRIED.learns.format(error))
-            self.tried[key] = row, function, given  # kept, so that no other gets their ids
-        return self.tried[key][0]
-
-    def _learns(self, estimator):
-        walk = _Walk(self.declared, self.tried)
-        walk.into(estimator, ())
-        return bool(walk.findings)
+            self.verdicts[key] = row, function  # kept, so that no other gets its id
+        return self.verdicts[key][0]
 
     def _find(self, estimator, path, row):
-        self._add(".".join(path), type(estimator).__name__, row, kind_of(estimator))
-
-    def _add(self, path, name, row, kind):
-        self.findings.append(PipelineFinding(path, name, row.learns, row.instead, kind))
+        name, kind = type(estimator).__name__, kind_of(estimator)
+        self.findings.append(PipelineFinding(".".join(path), name, row.learns, row.instead, kind))
 
 
 def _wrapped(start, text):
@@ -453,66 +416,33 @@ def _step(estimator, path):
 def grids_of(estimator) -> list | None:
     """Return the grids of a search, None of anything else."""
     params = params_of(estimator)
-    given = [params[name] for name in _GRIDS if name in params]
-    if not given or not is_estimator(params.get("estimator")):
+    grids = next((params[name] for name in _GRIDS if name in params), None)
+    if grids is None or not is_estimator(params.get("estimator")):
         return None
-    grids = given[0] if isinstance(given[0], (list, tuple)) else [given[0]]
-    grids = [grid[0] if isinstance(grid, tuple) else grid for grid in grids]
-    return [grid for grid in grids if isinstance(grid, Mapping)]
+    return [grid for grid in (grids if isinstance(grids, (list, tuple)) else [grids]) if grid]
 
 
 def configured(search) -> list:
-    """Return the estimators that a search may fit, one of each kind that differs in more than size.
-
-    Numbers stand for each other, but for 0; a distribution is drawn from.  Beyond 256 combinations
-    the parameters are varied one at a time.
-    """
+    """Return what a search may fit, with the first values of each grid and each other in turn."""
     estimator, out = params_of(search)["estimator"], []
     for grid in grids_of(search) or []:
-        axes = {name: _kinds(values) for name, values in grid.items()}
-        if math.prod(map(len, axes.values())) <= _MOST:
-            every = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-        else:
-            first = {name: values[0] for name, values in axes.items() if values}
-            every = [first | {name: v} for name, values in axes.items() for v in values]
-        out += [made for params in every if (made := _with(estimator, params)) is not None]
+        axes = {name: _candidates(values) for name, values in grid.items()}
+        first = {name: values[0] for name, values in axes.items() if values}
+        every = [first, *(first | {name: v} for name, values in axes.items() for v in values[1:])]
+        out += [model for params in every if (model := _with(estimator, params)) is not None]
     return out or [estimator]
 
 
-def _kinds(values):
-    """Return one value of each kind."""
-    values = getattr(values, "categories", values)
-    if hasattr(values, "rvs"):
-        values = [_draw(values, seed) for seed in range(_DRAWS)]
-    try:
-        values = list(values)
-    except TypeError:
-        return []
-    return list({_kind(value): value for value in reversed(values)}.values())[::-1]
-
-
-def _draw(distribution, seed):
-    try:
-        return distribution.rvs(random_state=seed)
-    except TypeError:
-        return distribution.rvs()
-
-
-def _kind(value):
-    if value is None or isinstance(value, (bool, str)):
-        return repr(value)
-    if isinstance(value, Number):
-        return "number", value == 0
-    if isinstance(value, Mapping):  # keywords of functions
-        return id(value)
-    if callable(value) or is_estimator(value) or any(nested("", value)):
-        return id(value)
-    return type(value).__name__
+def _candidates(values):
+    """Return listed values, or a draw from a distribution; numbers but 0 stand for each other."""
+    values = [values.rvs(random_state=0)] if hasattr(values, "rvs") else list(values)
+    is_number = [isinstance(v, Number) and not isinstance(v, bool) and v != 0 for v in values]
+    return [v for i, v in enumerate(values) if not (is_number[i] and any(is_number[:i]))]
 
 
 def _with(estimator, params):
     try:
-        made = clone(estimator, safe=False)
-        return made.set_params(**{k: clone(v, safe=False) for k, v in params.items()})
+        model = clone(estimator, safe=False)
+        return model.set_params(**{k: clone(v, safe=False) for k, v in params.items()})
     except (AttributeError, TypeError, ValueError):  # the search will refuse it as well
         return None

@@ -36,8 +36,8 @@ _KEPT = (  # rows that stay when the others are exchanged
 _TOLERANCE = 1e-5  # of rounding, which differs with the number of rows
 _ALIKE = 4  # tables of other widths on which a function fails in the same way
 _FAILURES = (Exception, SystemExit)  # of a function that somebody else wrote
-_MOST_NAMES = 64  # columns that a function may ask for
-_VARIED = 8  # columns that are given a kind of their own, one at a time
+_MAX_NAMES = 64  # columns that a function may ask for
+_VARIED = 8  # columns that get a kind of their own, one at a time
 
 WORDS = ("a", "b c", "F", "M", "yes", "no", "", "x_1", "12", "3.5", "Zürich", "2020-01-31")
 _DIGITS = ("0", "1", "2", "3", "4.5", "10", "-7")
@@ -53,26 +53,16 @@ class NotTried(Exception):
     """A function could not be run on any made-up rows."""
 
 
-def reads_other_rows(function, given=None, columns=None) -> bool:
+def reads_other_rows(function, keywords=None, columns=None) -> bool:
     """Tell whether a function's result for one row changes with the other rows.
 
     The function is run on made-up rows: tables with named columns, arrays, single columns and
     sparse matrices, of numbers, texts, dates and missing values.  Rows are run together, one by
-    one, beside others, on several scales, and in batches of several lengths.  ``given`` are its
-    keywords; ``columns`` names columns that it may be given, each with its kind, "numbers" or a
-    tuple of texts, and others that it asks for are added.  NotTried is raised if it runs on none
-    of the made-up rows, or gives another number of results on all.
-
-    Examples
-    --------
-    >>> reads_other_rows(lambda X: X - X.mean(axis=0))
-    True
-    >>> reads_other_rows(lambda X: X - X.mean(axis=1, keepdims=True))
-    False
-    >>> reads_other_rows(lambda X: X["age"].fillna(0).to_frame())
-    False
+    one, among others, on several scales, and in batches of several lengths.  ``columns`` names
+    columns, each with its kind, "numbers" or a tuple of texts, and others that the function asks
+    for are added.  NotTried is raised if it runs on none, or gives another number of results.
     """
-    trial = _Trial(function, given or {})
+    trial = _Trial(function, keywords or {})
     with _guarded():
         answers = [trial.of(build, columns or {}) for build in _BUILDERS]
     if trial.reason is not None and not any(answer is not None for answer in answers):
@@ -100,10 +90,8 @@ def _guarded():
 
 def _column(kind, n, rng, scale):
     """Return the cells of a made-up column."""
-    if isinstance(kind, tuple):
-        return rng.choice(np.array(kind, dtype=object), n)
-    if kind == _CATEGORIES:
-        return rng.choice(np.array(WORDS, dtype=object), n)
+    if isinstance(kind, tuple) or kind == _CATEGORIES:
+        return rng.choice(np.array(WORDS if kind == _CATEGORIES else kind, dtype=object), n)
     if kind == "dates":
         days = rng.integers(0, 9000, n) * max(1, int(min(abs(scale), 10)))
         return np.datetime64("1970-01-01", "ns") + days.astype("timedelta64[D]")
@@ -132,8 +120,8 @@ def _each(function, *rows):
 
 def _frame(kinds, rows):
     frame = pd.DataFrame(rows)
-    made = [name for name, kind in kinds.items() if kind == _CATEGORIES]
-    return frame.astype(dict.fromkeys(made, pd.CategoricalDtype(list(WORDS))))
+    columns = [name for name, kind in kinds.items() if kind == _CATEGORIES]
+    return frame.astype(dict.fromkeys(columns, pd.CategoricalDtype(list(WORDS))))
 
 
 def _array(kinds, rows):
@@ -141,8 +129,7 @@ def _array(kinds, rows):
 
 
 def _series(kinds, rows):
-    frame = _frame(kinds, rows)
-    return frame[frame.columns[0]]
+    return _frame(kinds, rows).iloc[:, 0]
 
 
 def _vector(kinds, rows):
@@ -156,7 +143,7 @@ def _list(kinds, rows):
 def _sparse(kinds, rows):
     if len(rows) == 1:
         raise ValueError("sparse matrices have several columns")  # else X.T could act as X
-    values = np.column_stack(list(rows.values())).astype(np.float64)
+    values = _array(kinds, rows).astype(np.float64)
     return sparse.csr_matrix(np.where(np.floor(97 * values) % 2 == 0, 0.0, values))
 
 
@@ -170,10 +157,10 @@ _ONE_COLUMN = (_series, _vector, _list)
 class _Trial:
     """Runs a function on made-up rows and compares its results."""
 
-    def __init__(self, function, given):
+    def __init__(self, function, keywords):
         with suppress(Exception):  # of an object's own making
             function = copy.deepcopy(function)
-        self.function = partial(function, **given)
+        self.function = partial(function, **keywords)
         self.reason = None  # why it did not run
         self.error = None  # the last one's text
 
@@ -193,11 +180,11 @@ class _Trial:
         for names in shapes:
             errors = []
             for kind in (None, *_PROBES) if names == list(declared) else _PROBES:
-                asked, kinds = self._completed(build, names, kind, declared)
+                wanted, kinds = self._completed(build, names, kind, declared)
                 if kinds is not None:
                     return kinds
-                if asked != names:  # the names are right: kinds differ from column to column
-                    return self._combined(build, asked, declared)
+                if wanted != names:  # the names are right: kinds differ from column to column
+                    return self._combined(build, wanted, declared)
                 errors.append(self.error)
             failures.append(errors)
             if failures[-_ALIKE:] == [errors] * _ALIKE:
@@ -206,29 +193,29 @@ class _Trial:
 
     def _completed(self, build, names, kind, declared):
         """Return ``names``, with columns that the function misses, and kinds, None if it fails."""
-        asked = list(names)
-        for _ in range(_MOST_NAMES):
-            kinds = {name: kind or declared.get(name, "numbers") for name in asked}
+        wanted = list(names)
+        for _ in range(_MAX_NAMES):
+            kinds = {name: kind or declared.get(name, "numbers") for name in wanted}
             missing = self._missing(build, kinds)
             if missing is None:
-                return asked, kinds
-            new = [name for name in missing if name not in asked]
+                return wanted, kinds
+            new = [name for name in missing if name not in wanted]
             if not new or build is not _frame:
                 break
-            asked = (names[:1] if asked == names and names != list(declared) else asked) + new
-        return asked, None
+            wanted = (names[:1] if wanted == names and names != list(declared) else wanted) + new
+        return wanted, None
 
     def _combined(self, build, names, declared):
         """Return kinds of columns that the function runs on, tried in all combinations."""
         fixed = {name: declared.get(name, "numbers") for name in names}
-        varied = names[-4:]  # those that it asked for came last
+        varied = names[-4:]  # those that it wants came last
         for each in itertools.product(_PROBES, repeat=len(varied)):
             kinds = fixed | dict(zip(varied, each, strict=True))
             missing = self._missing(build, kinds)
             if missing is None:
                 return kinds
             new = [name for name in missing if name not in names]
-            if new and build is _frame and len(names) < _MOST_NAMES:
+            if new and build is _frame and len(names) < _MAX_NAMES:
                 return self._combined(build, names + new, declared)
         return None
 
@@ -236,14 +223,14 @@ class _Trial:
         """Return None if the function runs, else the names of columns that it did not find."""
         for n in (_OTHER_N, _N):
             try:
-                found = _results(self.function(build(kinds, _made_up(kinds, n, seed=0))))
+                values = _results(self.function(build(kinds, _made_up(kinds, n, seed=0))))[1]
             except _FAILURES as error:
                 self.error = safe_repr(error)
                 self.reason = self.reason or type(error).__name__
                 return _named_in(error)
-            if len(found[1]) != n:
+            if len(values) != n:
                 self.reason = "another number of results than of rows"
-                self.error = "columns" if len(found[1]) == len(kinds) else len(found[1])
+                self.error = "columns" if len(values) == len(kinds) else len(values)
                 return []
         return None
 
@@ -268,7 +255,7 @@ class _Trial:
 
 
 def _comparisons(run, kinds, thorough):
-    """Yield whether the results of a row agree beside other rows, None if a run failed."""
+    """Yield whether the results of a row agree among other rows, None if a run failed."""
     for scale, other_scale in _SCALES if thorough else _SCALES[:1]:
         rows, others = _made_up(kinds, _N, 1, scale), _made_up(kinds, _N, 2, other_scale)
         whole = run(rows)
@@ -303,16 +290,14 @@ def _variants(kinds, declared, one_by_one):
 
 def _named_in(error):
     """Return the names of columns that an error says are missing."""
+    names = []
     if isinstance(error, KeyError) and error.args:
         key = error.args[0]
+        names = list(key) if isinstance(key, (list, tuple, pd.Index)) else [key]
         if isinstance(key, str):
             names = re.findall(r"'([^']*)'", key) or [key]
-        else:
-            names = list(key) if isinstance(key, (list, tuple, pd.Index)) else [key]
     elif isinstance(error, AttributeError) and isinstance(error.obj, pd.DataFrame):
         names = [error.name]
-    else:
-        names = []
     return [name for name in names if isinstance(name, (str, int))]
 
 
@@ -330,30 +315,29 @@ def _results(out):
     return names, values.reshape(len(values), -1)
 
 
-def _shape(found, n_rows=None):
-    if found is None:
+def _shape(results, n_rows=None):
+    if results is None:
         return None
-    names, values = found
+    names, values = results
     return names, (len(values) if n_rows is None else n_rows), values.shape[1]
 
 
-def _same(found, whole, these=slice(None), those=slice(None), n_rows=_N):
+def _same(results, whole, these=slice(None), those=slice(None), n_rows=_N):
     """Tell whether results agree in some rows, None if a run failed."""
-    if found is None or whole is None:
+    if results is None or whole is None:
         return None
-    if _shape(found) != _shape(whole, n_rows) or len(whole[1]) != _N:
+    if _shape(results) != _shape(whole, n_rows) or len(whole[1]) != _N:
         return False
-    a, b = found[1][these], whole[1][those]
+    return _same_values(results[1][these], whole[1][those])
+
+
+def _same_values(a, b):
+    """Tell whether arrays agree, as a whole if they hold numbers, else by columns and cells."""
     try:
         return _same_numbers(a, b)
     except Exception:  # of cells of a type of their own
-        return all(map(_same_column, a.T, b.T))
-
-
-def _same_column(a, b):
-    try:
-        return _same_numbers(a, b)
-    except Exception:
+        if a.ndim == 2:
+            return all(map(_same_values, a.T, b.T))
         return all(map(_same_cell, a.tolist(), b.tolist()))
 
 

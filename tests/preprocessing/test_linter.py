@@ -447,7 +447,7 @@ WRAPPED = [
     (VotingClassifier([("a", private()), ("b", private()), ("c", "drop")]), []),
     (VotingClassifier([("a", private()), ("b", Ridge())]), ["b: Ridge"]),
     (StackingClassifier([("a", private())], final_estimator=private()), []),
-    (StackingClassifier([("a", private())]), ["final_estimator: LogisticRegression"]),
+    (StackingClassifier([("a", private())]), ["StackingClassifier"]),
     (
         TransformedTargetRegressor(Ridge(), transformer=StandardScaler()),
         ["regressor: Ridge", "transformer: StandardScaler"],
@@ -456,7 +456,7 @@ WRAPPED = [
     (make_pipeline(RFE(private()), private()), []),
     (
         make_pipeline(SelectFromModel(LogisticRegression()), private()),
-        ["selectfrommodel: SelectFromModel"],
+        ["selectfrommodel.estimator: LogisticRegression"],
     ),
     (DummyClassifier(strategy="uniform"), []),
     (DummyClassifier(), ["DummyClassifier"]),
