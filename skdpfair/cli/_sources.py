@@ -231,10 +231,9 @@ class Parquet(_Table):
         if self.n_processes > 1:
             n_in_all = n_rows(self.paths, schema)
             schema = schema.with_fixed_encoding(n_in_all, epsilon)
-        folder = TemporaryDirectory(ignore_cleanup_errors=True)  # Windows keeps what is mapped
-        path = Path(click.get_current_context().with_resource(folder)) / "features.npy"
         paths = self.paths[self.rank :: self.n_processes]
-        table = encode_parquet(paths, schema, path, epsilon=epsilon, verbose=self.rank == 0)
+        verbose = self.rank == 0
+        table = encode_parquet(paths, schema, _features_file(), epsilon=epsilon, verbose=verbose)
         groups = table.sensitive_features
         print_uncovered(table.uncovered if self.n_processes == 1 else ())
         return Records(table.schema, table.X, table.y, groups, table.units, n_in_all)
@@ -242,12 +241,18 @@ class Parquet(_Table):
     def unlabelled(self, schema, ids=()):
         """Return a table of the columns ``ids``, and the records."""
         self.columns(ids)
-        X = encode_parquet(self.paths, schema, labelled=False).X
+        X = encode_parquet(self.paths, schema, _features_file(), labelled=False).X
         if not ids:
             return pd.DataFrame(index=range(len(X))), X
         columns = list(dict.fromkeys(ids))
         parts = [pd.read_parquet(path, columns=columns)[columns] for path in self.paths]
         return pd.concat(parts, ignore_index=True), X
+
+
+def _features_file() -> Path:
+    """Return a path for features, which is removed when the command ends."""
+    folder = TemporaryDirectory(ignore_cleanup_errors=True)  # Windows keeps what is mapped
+    return Path(click.get_current_context().with_resource(folder)) / "features.npy"
 
 
 @dataclass(frozen=True)

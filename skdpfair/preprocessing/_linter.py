@@ -5,6 +5,7 @@ import re
 import textwrap
 import warnings
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Number
@@ -365,10 +366,9 @@ class _Walk:
 
     def _verdict(self, function, keywords, columns):
         """Return what a function learns, None if it was seen to treat each row by itself."""
-        try:
+        key: object = object()
+        with suppress(Exception):  # of an object that cannot be pickled
             key = id(function), pickle.dumps((keywords, columns))
-        except Exception:  # of an object's own making
-            key = object()
         if key not in self.verdicts:
             try:
                 row = READS if reads_other_rows(function, keywords, columns) else None
