@@ -16,7 +16,6 @@ _IMPUTE = (
     'SimpleImputer(strategy="constant", keep_empty_features=True) with a public fill_value, '
     'or missing="middle"'
 )
-_EMPTY = _IMPUTE + "; no add_indicator"
 _BINS = 'FunctionTransformer(np.digitize, kw_args={"bins": public edges}), for one column at a time'
 _PROJECT = "GaussianRandomProjection, which reads no rows, or components of public rows, frozen"
 _SELECT = "columns chosen beforehand by public knowledge"
@@ -114,7 +113,6 @@ _SKLEARN = {
         _where(knots=_is_text),
     ),
     "RBFSampler": Row("the variance", "a number for gamma", _where(gamma=_is_text)),
-    "Nystroem": Row("rows, which it keeps", "RBFSampler"),
     **dict.fromkeys(
         ("OneHotEncoder", "OrdinalEncoder"),
         Row(
@@ -136,10 +134,9 @@ _SKLEARN = {
         _TEXT,
         _where(vocabulary=_is_missing, use_idf=bool),
     ),
-    "TfidfTransformer": Row("how many rows hold each word", "use_idf=False", _where(use_idf=bool)),
     "SimpleImputer": Row(
         "the value that it fills in, or which columns miss values or are empty",
-        _EMPTY,
+        _IMPUTE + "; no add_indicator",
         _where(
             strategy=_not("constant"),
             add_indicator=bool,
@@ -149,9 +146,6 @@ _SKLEARN = {
     "MissingIndicator": Row(
         "which columns miss values", 'features="all"', _where(features=_not("all"))
     ),
-    "KNNImputer": Row("rows, which it keeps", _IMPUTE),
-    "IterativeImputer": Row("a regression of each column on the others", _IMPUTE),
-    "RFECV": Row("which columns raise a score on the rows", _SELECT),
     "CalibratedClassifierCV": Row(
         "how to correct probabilities, from labels of the rows",
         "the probabilities as they are, or calibration on public rows",
@@ -170,14 +164,6 @@ _SKLEARN = {
         "how many rows each class has: each fit reads two classes and assumes that n is public",
         "the classifier alone, which takes any number of classes, or OneVsRestClassifier",
         goes_in=True,
-    ),
-    "AdaBoostClassifier": Row(
-        "weights of rows and models, from errors on the rows, which no epsilon covers",
-        "VotingClassifier, whose weights are given",
-        goes_in=True,
-    ),
-    "SelfTrainingClassifier": Row(
-        "which rows get labels, and when to stop", _MODEL + " on labelled rows", goes_in=True
     ),
     **dict.fromkeys(
         ("StackingClassifier", "StackingRegressor", "TransformedTargetRegressor"),
@@ -231,6 +217,7 @@ MODULES = {
     "sklearn.cross_decomposition": Row("components of the rows and the target", _PROJECT),
     "sklearn.manifold": Row("an embedding of the rows", _PROJECT),
     "sklearn.feature_selection": Row("which columns go with the target or vary", _SELECT),
+    "sklearn.impute": Row("rows or models of them, to fill in values", _IMPUTE),
     "sklearn.cluster": Row("centres of clusters, or groups of columns", _FREEZE),
     "sklearn.neighbors": Row("the rows, which it keeps", _FREEZE),
     "imblearn": RESAMPLER,

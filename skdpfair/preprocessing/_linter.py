@@ -123,17 +123,7 @@ class PipelineReport:
     searches: list[str] = field(default_factory=list)
 
     def warn(self, stacklevel=2) -> None:
-        """Emit one warning that names all findings; none if there are no findings.
-
-        Parameters
-        ----------
-        stacklevel : int, default=2
-            As in `warnings.warn`.
-
-        Warns
-        -----
-        PrivacyLeakWarning
-        """
+        """Emit one `PrivacyLeakWarning` that names all findings; none if there are none."""
         if self.findings:
             named = "".join(f"\n  - {finding}" for finding in self.findings)
             warnings.warn(
@@ -143,13 +133,7 @@ class PipelineReport:
             )
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the findings as a table.
-
-        Returns
-        -------
-        DataFrame of shape (n_findings, 6)
-            The attributes of each `PipelineFinding`, one finding per row.
-        """
+        """Return the findings as a table, with the attributes of one finding in each row."""
         columns = ["path", "name", "kind", "learns", "instead", "sometimes"]
         return pd.DataFrame([vars(f) for f in self.findings], columns=columns)
 
@@ -169,9 +153,8 @@ class PipelineReport:
 def check_pipeline(pipe) -> PipelineReport:
     """List the steps of a pipeline that learn from private rows outside the budget.
 
-    Many steps, such as a scaler that computes the mean of private rows, an encoder that lists
-    their categories, an imputer, a PCA, a selector or a resampler, reveal statistics of the rows
-    without noise: no epsilon covers them.  The check fits nothing on your rows; it reads the
+    Many steps, such as a scaler that computes the mean of private rows, reveal statistics of the
+    rows without noise: no epsilon covers them.  The check fits nothing on your rows; it reads the
     parameters of a pipeline, even of a fitted one.
 
     Parameters
@@ -185,11 +168,6 @@ def check_pipeline(pipe) -> PipelineReport:
     PipelineReport
         ``findings`` is empty if no step learns from the rows outside the budget.
 
-    Raises
-    ------
-    TypeError
-        If ``pipe`` is not an estimator.
-
     Notes
     -----
     Steps of scikit-learn are looked up in a table by class, and subclasses by their parent unless
@@ -200,10 +178,9 @@ def check_pipeline(pipe) -> PipelineReport:
     whether each row is a person.
 
     The trial runs the unknown step, or the function of a FunctionTransformer, on made-up rows with
-    the columns that the pipeline names: together, one at a time, with other rows, on several
-    scales and in several numbers.  The step is a finding if the result of a row depends on other
-    rows, or if it cannot be run.  Otherwise a note says that it was tried, because a trial is not
-    a proof.
+    the columns that the pipeline names.  The step is a finding if the result of a row depends on
+    other rows, or if it cannot be run.  Otherwise a note says that it was tried, because a trial is
+    not a proof.
 
     Examples
     --------

@@ -45,19 +45,7 @@ def as_encoded(table):
 class PublicEncoder(TransformerMixin, BaseEstimator):
     """Encode each public category as a column of 0 and 1; nothing is learned from the rows.
 
-    Parameters
-    ----------
-    categories : dict of str to list
-        The categories of each column, in the order of the columns.
-
-    Examples
-    --------
-    >>> rows = pd.DataFrame({"ward": [1.0, 2.0, None]})
-    >>> PublicEncoder({"ward": ["1", "2"]}).set_output(transform="pandas").fit_transform(rows)
-       ward_1  ward_2
-    0     1.0     0.0
-    1     0.0     1.0
-    2     0.0     0.0
+    ``categories`` is a dict of the categories of each column, in the order of the columns.
     """
 
     def __init__(self, categories):
@@ -93,11 +81,6 @@ def codes_in(listed, column) -> np.ndarray:
 
     A text and a number agree where the text is the number written out, and so do two such texts,
     unless several of the list are the same number.
-
-    Examples
-    --------
-    >>> codes_in(["1", "2", "01"], pd.Series(["1.0", 2, "01", None, 3.0])).tolist()
-    [0, 1, 2, -1, -1]
     """
     numbers = [_number(value) for value in listed]
     counts = Counter(numbers)
@@ -144,22 +127,14 @@ def public_preprocessor(
         Encode each numeric column by piecewise-linear functions, see `PiecewiseLinearEncoder`, or
         scale it to [-1, 1]. A linear model, ``DPFairClassifier(module="logistic")``, fits a curve
         for each column, or a straight line.
-    epsilon : float > 0 or None, default=1.0
-        Budget of the fit. It affects ``n_intervals="auto"`` only. Nothing is spent.
-    n_intervals : int >= 0 or "auto", default="auto"
-        Number of intervals between knots, as in `PiecewiseLinearEncoder`; ignored if
-        ``encoding="linear"``, as is ``log_columns``. ``"auto"`` depends on the number of rows:
-        fit on the training rows, and only transform others.
-    log_columns : list of str or "auto", default="auto"
-        Columns of amounts, which also get a logarithmic axis. ``"auto"``: those whose bounds span
-        several powers of ten.
+    epsilon, n_intervals, log_columns
+        As in `PiecewiseLinearEncoder`, and ignored if ``encoding="linear"``. ``n_intervals="auto"``
+        depends on the number of rows: fit on the training rows, and only transform others.
     passthrough : sequence of str, default=()
         Columns to keep unchanged, such as the group column. A column may be both here and in
         ``categories``: it is then both encoded and kept.
     missing : {"middle", "indicator", "keep"} or list of str, default="middle"
-        Replace missing numbers by the middle of the bounds; by zeros, and 1 in a further column
-        ``{column}_missing``; or keep them as NaN. A list names the columns of "indicator"; "middle"
-        applies to all others.
+        What becomes of missing numbers, as in `PiecewiseLinearEncoder`.
 
     Returns
     -------
@@ -169,12 +144,6 @@ def public_preprocessor(
         category that is missing or not listed becomes a row of zeros, and a number beyond its
         bounds is moved to the nearer bound. Neither raises a warning, which would reveal
         information about the rows; `outside_public` counts such values.
-
-    Raises
-    ------
-    ValueError
-        If a column is both in ``bounds`` and in ``categories`` or ``passthrough``, or a column's
-        list of categories is empty or has duplicates.
 
     Examples
     --------

@@ -29,13 +29,19 @@ from skdpfair.preprocessing._piecewise_linear import (
     n_intervals_for,
     spans_decades,
 )
-from skdpfair.preprocessing._public import codes_in, public_preprocessor, with_columns
+from skdpfair.preprocessing._public import (
+    codes_in,
+    outside_public,
+    public_preprocessor,
+    with_columns,
+)
 
-_MOST_COMPARED = 1000  # names of columns, with one that is not among them
-_MOST_INTERVALS = 1000
+_MAX_COMPARED = 1000  # names of columns, with one that is not among them
+_MAX_INTERVALS = 1000
 _SEPARATORS = ",;\t|"
 _COMPRESSED = (".gz", ".bz2", ".zip", ".xz", ".zst", ".tar")
 _OF_STUDIES = ("data", "sweep")  # entries of a file that are for the command line
+_PARTS = ("groups", "bins", "bounds", "categories")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -100,7 +106,7 @@ class TableSchema:
     <BLANKLINE>
     [categories]
     ward = ["A", "B"]
-    >>> rows = pd.DataFrame({"age": [59], "ward": ["B"], "sex": ["F"], "approved": ["no"]})
+    >>> rows = pd.DataFrame({"age": [59], "ward": ["B"]})
     >>> schema.preprocessor().transform(rows)
        age  age_at_18  age_at_59  age_at_100  ward_A  ward_B
     0  0.0        0.0        1.0         0.0     0.0     1.0
@@ -122,7 +128,7 @@ class TableSchema:
         if not isinstance(self.target, str) or not self.target:
             raise TypeError(f"target must be the name of a column, got {safe_repr(self.target)}.")
         object.__setattr__(self, "classes", _texts("classes", self.classes, least=2))
-        for name in ("groups", "bins", "bounds", "categories"):
+        for name in _PARTS:
             part = getattr(self, name)
             if not isinstance(part, Mapping) or not all(isinstance(c, str) for c in part):
                 raise TypeError(
@@ -132,12 +138,7 @@ class TableSchema:
                 raise ValueError(
                     f"{name} must not name {self.target!r}, which is the target. Remove it."
                 )
-        for name, least in (("groups", 2), ("categories", 1)):
-            part = getattr(self, name)
-            texts = {c: _texts(f"{name}[{c!r}]", v, least) for c, v in part.items()}
-            object.__setattr__(self, name, texts)
-        object.__setattr__(self, "bounds", {c: _pair(c, v) for c, v in self.bounds.items()})
-        object.__setattr__(self, "bins", {c: _edges(c, v) for c, v in self.bins.items()})
+            object.__setattr__(self, name, {c: _CHECKS[name](c, v) for c, v in part.items()})
         if both := sorted(self.bins.keys() & (self.groups.keys() | self.categories.keys())):
             raise ValueError(
                 f"bins name {safe_repr(both)}, which groups or categories name, too: a column "
@@ -148,17 +149,16 @@ class TableSchema:
                 f"bounds and groups both name {safe_repr(both)}, but groups are texts. Remove the "
                 "column from one of them, or group the numbers by bins."
             )
-        for name in ("missing", "log_columns"):
-            if not is_auto(getattr(self, name)) or name == "missing":
-                columns = _texts(name, getattr(self, name), least=0)
-                if unknown := [c for c in columns if c not in self.bounds]:
-                    raise ValueError(
-                        f"{name} names {safe_repr(unknown)}, which bounds does not. Name numeric "
-                        "columns, spelt as in bounds."
-                    )
-                object.__setattr__(self, name, columns)
+        for name in ["missing"] + ["log_columns"] * (not is_auto(self.log_columns)):
+            columns = _texts(name, getattr(self, name), least=0)
+            if unknown := [c for c in columns if c not in self.bounds]:
+                raise ValueError(
+                    f"{name} names {safe_repr(unknown)}, which bounds does not. Name numeric "
+                    "columns, spelt as in bounds."
+                )
+            object.__setattr__(self, name, columns)
         if not is_auto(self.n_intervals):
-            integer("n_intervals", self.n_intervals, low=0, high=_MOST_INTERVALS)
+            integer("n_intervals", self.n_intervals, low=0, high=_MAX_INTERVALS)
         self._check_unit()
         if self.has_features:
             self.preprocessor()  # raises
@@ -184,22 +184,7 @@ class TableSchema:
 
     @classmethod
     def from_dict(cls, facts):
-        """Return the schema that a dict describes.
-
-        Parameters
-        ----------
-        facts : dict
-            The parts of a schema by name, as returned by `to_dict`.
-
-        Returns
-        -------
-        TableSchema
-
-        Raises
-        ------
-        TypeError, ValueError
-            If ``facts`` is not a dict, or a part is unknown, missing or cannot be used.
-        """
+        """Return the schema that a dict describes, as returned by `to_dict`."""
         if not isinstance(facts, Mapping):
             raise TypeError(f"facts must be a dict of parts of a schema, got {safe_repr(facts)}.")
         known = cls.__dataclass_fields__
@@ -214,54 +199,28 @@ class TableSchema:
 
     @classmethod
     def from_toml(cls, path):
-        """Return the schema that a file describes.
+        """Return the schema that a file of TOML describes, as written by `to_toml`.
 
-        Parameters
-        ----------
-        path : path-like
-            The file, as written by `to_toml` or by ``skdpfair schema``, whose entries ``data`` and
-            ``sweep`` are ignored.
-
-        Returns
-        -------
-        TableSchema
-
-        Raises
-        ------
-        TypeError, ValueError
-            If the file is not TOML, or a part of the schema cannot be used.
+        Its entries ``data`` and ``sweep``, which are for the command line, are ignored.
         """
         with error_context(str(path), "must be a file of TOML"):
             facts = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         return cls.from_dict({k: v for k, v in facts.items() if k not in _OF_STUDIES})
 
     def to_dict(self) -> dict:
-        """Return the parts as lists and dicts.
-
-        Returns
-        -------
-        dict
-            A dict that can be written as JSON and read by `from_dict`.
-        """
+        """Return the parts as lists and dicts, which can be written as JSON, for `from_dict`."""
         return json.loads(json.dumps(asdict(self)))
 
     def to_toml(self) -> str:
-        """Return the schema as TOML text, which people can read and edit.
-
-        Returns
-        -------
-        str
-            The text of a file for `from_toml`.
-        """
+        """Return the schema as TOML text, for `from_toml`, which people can read and edit."""
         lines = [f"target = {_toml(self.target)}", f"classes = {_toml(self.classes)}"]
         others: dict = {"missing": [], "log_columns": "auto", "n_intervals": "auto"}
         others |= dict.fromkeys(("unit", "max_records_per_unit"))
         for name, default in others.items():
             value = getattr(self, name)
             lines += [f"{name} = {_toml(value)}"] * (value != default)
-        for name in ("groups", "bins", "bounds", "categories"):
-            part = getattr(self, name)
-            if part:
+        for name in _PARTS:
+            if part := getattr(self, name):
                 lines += ["", f"[{name}]", *(f"{_key(c)} = {_toml(v)}" for c, v in part.items())]
         return "\n".join(lines)
 
@@ -336,29 +295,16 @@ class TableSchema:
         return replace(self, log_columns=log_columns, n_intervals=chosen)
 
     def preprocessor(self, *, epsilon=1.0):
-        """Return a transformer of the feature columns that learns only the number of the rows.
+        """Return a transformer of the feature columns, see `public_preprocessor`.
 
-        Parameters
-        ----------
-        epsilon : float > 0 or None, default=1.0
-            Budget of the fit; it affects ``n_intervals="auto"`` only.
-
-        Returns
-        -------
-        sklearn.compose.ColumnTransformer
-            See `public_preprocessor`. If ``n_intervals`` is a number, nothing depends on the rows,
-            and the transformer is fitted already.
-
-        Raises
-        ------
-        ValueError
-            If ``bounds`` and ``categories`` are both empty.
+        ``epsilon``, the budget of the fit, affects ``n_intervals="auto"`` only. If ``n_intervals``
+        is a number, nothing depends on the rows, and the transformer is fitted already.
         """
         if not self.has_features:
             raise ValueError(
                 "bounds and categories are both empty. Name at least one feature column."
             )
-        made = public_preprocessor(
+        transformer = public_preprocessor(
             self.bounds,
             self.categories,
             epsilon=epsilon,
@@ -367,31 +313,17 @@ class TableSchema:
             missing=self.missing,
         )
         if is_auto(self.n_intervals):
-            return made
+            return transformer
         public = {column: values[:1] for column, values in (self.bounds | self.categories).items()}
-        return made.fit(pd.DataFrame(public))
+        return transformer.fit(pd.DataFrame(public))
 
     def read_csv(self, path, *, labelled=True) -> pd.DataFrame:
-        """Read the columns that the schema names, and ignore all others.
+        """Read the columns that the schema names from a CSV file, and ignore all others.
 
-        Parameters
-        ----------
-        path : path-like
-            The file, with column names in its first line, separated by commas, semicolons, tabs
-            or bars. It may be compressed.
-        labelled : bool, default=True
-            Whether to read target, groups and persons, which prediction does not need.
-
-        Returns
-        -------
-        pandas.DataFrame of shape (n_samples, n_columns)
-            Numbers are floats; all other values are texts.
-
-        Raises
-        ------
-        ValueError
-            If the file cannot be read, lacks a column, or holds text in a column with bounds. No
-            error shows the content of a cell.
+        The file at ``path`` may be compressed. Its first line has the column names, separated by
+        commas, semicolons, tabs or bars. Target, groups and persons, which prediction does not
+        need, are read if ``labelled``. Columns with bounds become floats, and all others texts.
+        No error shows the content of a cell.
         """
         unit = () if self.unit is None else (self.unit,)
         named = (*self.categories, *((*self.all_groups, self.target, *unit) if labelled else ()))
@@ -407,23 +339,7 @@ class TableSchema:
         return table[[*self.bounds, *texts]]
 
     def units_in(self, table):
-        """Return a number for the person of each record.
-
-        Parameters
-        ----------
-        table : DataFrame, of pandas, polars or pyarrow
-            With the column that ``unit`` names.
-
-        Returns
-        -------
-        ndarray of int of shape (n_samples,), or None
-            None if ``unit`` is None.
-
-        Raises
-        ------
-        ValueError
-            If the column or values of it are missing, or of several types.
-        """
+        """Return a number for the person of each record of a table, None if ``unit`` is None."""
         if self.unit is None:
             return None
         values = with_columns(table, [self.unit])[self.unit]
@@ -447,13 +363,8 @@ class TableSchema:
             or with the one that `schema_of` reads from the file of the model.
         y : ndarray of str of shape (n_samples,)
         groups : DataFrame of shape (n_samples, n_group_columns) or None
-            One column for each entry of ``groups`` and ``bins``.
-
-        Raises
-        ------
-        ValueError
-            If a column is missing, or a label or a group is missing or not listed; the error does
-            not show its value.
+            One column for each entry of ``groups`` and ``bins``. A label or a group that is missing
+            or not listed is an error, which does not show its value.
         """
         table = with_columns(table, [*self.bounds, *self.categories, *self.all_groups, self.target])
         y, groups = labels_in(self, table)
@@ -492,10 +403,11 @@ def uncovered(schema, table, columns=None) -> list:
     It tells of the rows, and is not private.
     """
     columns = [*schema.bounds, *schema.categories] if columns is None else columns
-    covered = {c: table[c].between(*schema.bounds[c]) for c in columns if c in schema.bounds}
-    listed = {c: schema.categories[c] for c in columns if c not in schema.bounds}
-    covered |= {c: codes_in(values, table[c]) >= 0 for c, values in listed.items()}
-    return [c for c in columns if not covered[c].any()]
+    parts = (
+        {c: part[c] for c in columns if c in part} for part in (schema.bounds, schema.categories)
+    )
+    counts = outside_public(table, *parts)
+    return list(counts.index[counts.missing + counts.outside > 1 - 0.5 / len(table)])
 
 
 def encoded(text: str, table: pd.DataFrame) -> pd.DataFrame:
@@ -525,8 +437,8 @@ def labels_in(schema, table):
         remedy = 'Add "" to the list, as a group of its own, or fill them in.'
         values = groups[column].copy()
         values[values.isna()] = ""  # fillna of pandas 2 would guess another dtype
-        found = _spelt(f"groups[{column!r}]", values, levels, remedy, in_bins=True)
-        groups[column] = found.astype(object)
+        levels_of_rows = _spelt(f"groups[{column!r}]", values, levels, remedy, in_bins=True)
+        groups[column] = levels_of_rows.astype(object)
     for column, edges in schema.bins.items():
         groups[column] = _binned(table[column], edges, column in schema.missing)
     return y, groups if schema.all_groups else None
@@ -546,12 +458,9 @@ def _binned(column, edges, may_be_missing):
 
 
 def _bin_names(edges):
-    shown = [f"{edge:.15g}" for edge in edges]
-    return [
-        f"< {shown[0]}",
-        *(f"[{low}, {high})" for low, high in pairwise(shown)),
-        f">= {shown[-1]}",
-    ]
+    texts = [f"{edge:.15g}" for edge in edges]
+    between = (f"[{low}, {high})" for low, high in pairwise(texts))
+    return [f"< {texts[0]}", *between, f">= {texts[-1]}"]
 
 
 def columns_of(path, wanted=()):
@@ -562,20 +471,14 @@ def columns_of(path, wanted=()):
     path : path-like
         The file, which may be compressed.
     wanted : sequence of str, default=()
-        Names of columns that it must have.
+        Names of columns that it must have. Without a header, the first line is a record: an error
+        shows only names that resemble a wanted one.
 
     Returns
     -------
     names : list of str
     separator : str
         One of comma, semicolon, tab and bar.
-
-    Raises
-    ------
-    ValueError
-        If the file does not exist or is empty, has a name twice, or lacks a ``wanted`` column.
-        The error shows only names that resemble the wanted one, because without a header the
-        first line is a record.
 
     Examples
     --------
@@ -603,7 +506,7 @@ def columns_of(path, wanted=()):
             )
     if absent := next((name for name in wanted if name not in place), None):
         raise ValueError(
-            f"{Path(path).name} has no column {absent!r}.{nearest(absent, names[:_MOST_COMPARED])} "
+            f"{Path(path).name} has no column {absent!r}.{nearest(absent, names[:_MAX_COMPARED])} "
             "Its first line must hold the column names."
         )
     return names, separator
@@ -614,8 +517,8 @@ def with_features(schema, n_features):
     n_encoded = n_features - len(schema.missing) - sum(map(len, schema.categories.values()))
 
     def n_intervals(*n_axes):
-        made = (k for k in range(_MOST_INTERVALS) if n_columns_of(k, *n_axes) == n_encoded)
-        return next(made, 0)
+        fitting = (k for k in range(_MAX_INTERVALS) if n_columns_of(k, *n_axes) == n_encoded)
+        return next(fitting, 0)
 
     return schema._fixed(n_intervals)
 
@@ -666,9 +569,7 @@ def _unreadable(error):
 
 def _texts(name, values, least):
     values = listed(name, values, "texts")
-    if any(
-        isinstance(v, (bool, float)) or not (isinstance(v, str) or is_integer(v)) for v in values
-    ):
+    if not all(isinstance(v, str) or is_integer(v) for v in values):
         raise TypeError(
             f"{name} must list texts, spelt as in the file and within quotation marks, got "
             f"{safe_repr(values)}."
@@ -705,3 +606,11 @@ def _key(name):
 def _toml(value):
     """Return a text, a number or a list of these as TOML, whose texts are those of JSON."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+_CHECKS = {
+    "groups": lambda column, levels: _texts(f"groups[{column!r}]", levels, least=2),
+    "bins": _edges,
+    "bounds": _pair,
+    "categories": lambda column, levels: _texts(f"categories[{column!r}]", levels, least=1),
+}
