@@ -41,7 +41,8 @@ test-slow: $(VENV)/.test
 test-integrations: $(VENV)/.test
 	@echo "== Running the tests with other libraries"
 	@$(PIP_INSTALL) -e ".[test,integrations]"
-	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/integrations tests/test_other_tables.py
+	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/integrations tests/test_other_tables.py \
+		tests/release/test_copies.py
 
 lint: $(VENV)/.test
 	@echo "== Checking style, types, spelling and import floors"

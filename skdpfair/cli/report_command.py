@@ -114,7 +114,7 @@ def _of_model(path, output, card, data, sweep, pictures, options):
     of_page["results"] = None if sweep is None else TradeoffResults.from_store(sweep)
     pages = {output: model_page(path, **tests, **of_page, **options)}
     if card is not None:
-        pages[card] = model_card(path, **tests, **options).render()
+        pages[card] = model_card(path, **tests, **options)
     for page, text in pages.items():  # when all are made
         replace_file(page, text.encode())
     is_alone = data is None and sweep is None

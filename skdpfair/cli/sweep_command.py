@@ -123,7 +123,7 @@ def sweep(study, data, pictures, output, ledger, jobs, measures, as_json):
             sys.exit(130 * cut)
         Screen().print(results.as_text(measures), highlight=False)
     print_spending(active)
-    for text in (*no_use(results), *recorded()):
+    for text in filter(None, (no_use(results), *recorded())):
         note(text)
     if cut:
         again = f"Not finished: run the same command again to resume from {folder}."

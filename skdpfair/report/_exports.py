@@ -18,7 +18,7 @@ from skdpfair.release._facts import module_facts
 from skdpfair.release._read_statement import CLASSIFIER, origin_of, read_report
 from skdpfair.release._release import load_release, schema_in
 from skdpfair.report import _model_page as page
-from skdpfair.report._rendering import environment
+from skdpfair.report._rendering import environment, plain
 from skdpfair.report._spent_before import beside
 from skdpfair.training.inference import weights_of
 
@@ -106,7 +106,7 @@ def export_statement(
     tested = (X, y, sensitive_features, measures)
     if any(given is not None for given in tested):
         predicts, classifier = _predicting(model, kind)
-        table, names = page._tested(predicts, classifier, *tested)
+        table, names = page.tested(predicts, classifier, *tested)
     if kind == "registry" and not privacy.is_private:
         raise ValueError(
             "kind='registry' is for differentially private releases, and this fit is not private. "
@@ -115,26 +115,15 @@ def export_statement(
     answers = _answers(privacy, facts) | {
         "intended_use": intended_use,
         "metrics": names,
-        "group_table": None if table is None else _group_table(table, names),
-        "ledger": None if before is None else page._plain(" ".join(before["sentences"])),
+        "group_table": None if table is None else page.group_rows(classifier, table, names),
+        "ledger": None if before is None else plain(" ".join(before["sentences"])),
     }
-    text = _form(_FORMS[kind]).render(answers)
+    text = environment().get_template(_FORMS[kind]).render(answers)
     if kind != "registry":
         return text.rstrip("\n") + "\n"
     record = json.loads(text)
     out = {"schema": REGISTRY_SCHEMA, "open_fields": list(_open(record)), "record": record}
     return json.dumps(out, indent=2, ensure_ascii=False, allow_nan=False)
-
-
-def _form(name):
-    """Return a form, whose filters take None for an answer that is not known."""
-    forms = environment()
-    forms.filters |= {
-        "plain": lambda text: None if text is None else page._plain(text),
-        "sentence": _sentence,
-        "json": lambda value: json.dumps(value, ensure_ascii=False),
-    }
-    return forms.get_template(name)
 
 
 def _described(model):
@@ -164,7 +153,7 @@ def _described(model):
             )
         return privacy, known, fits
     check_is_fitted(model)
-    inner = model if is_regressor(model) else page._classifier_in(model)
+    inner = model if is_regressor(model) else page.classifier_in(model)
     module = module_facts(inner.net_.module)
     kind, weights = type(model).__name__, weights_of(inner.net_)
     facts = _facts(inner, kind, module, weights, version("skdpfair"))
@@ -186,19 +175,19 @@ def _predicting(model, kind):
             "are public, for regressors, and for reports, which do not predict. Pass a fitted "
             "classifier, or its file, to 'nist' or 'annex-iv'."
         )
-    return model, page._classifier_in(model)
+    return model, page.classifier_in(model)
 
 
 def _facts(fitted, kind, module, weights, release):
     """Return what a form says on the model, as text by name."""
     facts = {
-        "estimator": page._plain(str(kind)),
-        "network": page._plain(str(module["name"] or module["custom"])),
+        "estimator": plain(str(kind)),
+        "network": plain(str(module["name"] or module["custom"])),
         "weights": f"{sum(w.size for w in weights.values()):,}",
         "features": (n := f"{math.prod(module['in_shape']):,}"),
         "inputs": f"{n} features",
         "records": f"{n} finite numbers for each record",
-        "version": page._plain(str(release)),
+        "version": plain(str(release)),
     }
     if (method := getattr(fitted, "method_", None)) is not None:  # a file may leave it out
         facts["method"] = method.name
@@ -214,12 +203,12 @@ def _facts(fitted, kind, module, weights, release):
 
 
 def _named(values, variables):
-    return "; ".join(map(page._plain, named(values, variables)))
+    return "; ".join(map(plain, named(values, variables)))
 
 
 def _answers(privacy, facts):
     """Return what the forms ask for, by name, as Markdown takes it; None if it is not known."""
-    plain, of_person = page._plain, page._of_person(privacy)
+    of_person = page._of_person(privacy)
     assumed = [plain(str(text)) for text in privacy.assumptions]
     not_covered = [plain(str(text)) for text in page._not_accounted(privacy, of_person)]
     features = [f"features are those of {plain(text)}" for text in (privacy.features,) if text]
@@ -234,41 +223,26 @@ def _answers(privacy, facts):
         "method": plain(page.method_of(facts.get("method"), privacy)),
         "protected": PROTECTED[privacy.unit],
         "adjacency": ADJACENCY_IN_WORDS[privacy.adjacency],
-        "released": _released(privacy),
+        "releases": _released(privacy),
         "of_person": of_person,
         "by_group": [f"{plain(group)}: {rounded_up(epsilon)}" for group, epsilon in by_group],
         "assumed": assumed,
         "not_covered": not_covered,
         "side_channels": [t for t in not_covered if "float" in t or "noise generator" in t],
         "pretrained": [*features, *(text for text in assumed if text.startswith("frozen"))],
-        "limits": " ".join(text.format(PROTECTED[privacy.unit]) for text in page._LIMITS),
-        "flag": page._FLAG,
-        "narrow": page._NARROW if privacy.unit == "person" or of_person else "",
+        "released": None,
     }
 
 
 def _released(privacy):
     """Return what the fit released, each as one text."""
-    if selection := page._selection(privacy):
+    if selection := page.selection_of(privacy):
         return [selection.rstrip(".")]
     return [
-        f"{e.steps:,} × {page._plain(e.what)} with sampling rate {e.sample_rate:.4g} and noise "
-        f"{page._noises(e.noise_multipliers)}"
+        f"{e.steps:,} × {plain(e.what)} with sampling rate {e.sample_rate:.4g} and noise "
+        f"{page.noises(e.noise_multipliers)}"
         for e in privacy.ledger.entries
     ]
-
-
-def _sentence(texts):
-    """Return a text or texts as one sentence, None without any."""
-    text = texts if isinstance(texts, str) else "; ".join(filter(None, texts or ()))
-    return f"{text[0].upper()}{text[1:]}." if text else None
-
-
-def _group_table(table, names):
-    """Return the rows of the group table, its head first."""
-    rows = page._card_table(table, names).rename_axis("group").reset_index().round(4)
-    rows = [list(rows), ["---"] * rows.shape[1], *rows.to_numpy(object).tolist()]
-    return [[str(page._plain(cell)) for cell in row] for row in rows]
 
 
 def _open(record, above=""):

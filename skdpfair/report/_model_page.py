@@ -4,8 +4,9 @@ import json
 import math
 import os
 import re
-from dataclasses import replace
-from html import escape, unescape
+from dataclasses import dataclass, replace
+from html import unescape
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,7 +25,6 @@ from skdpfair.metrics._arguments import check_kind
 from skdpfair.metrics._compare_groups import NOT_COMPARED, difference
 from skdpfair.metrics._measures import (
     LEVEL,
-    MEASURES,
     chosen_measures,
     described,
     leading_measures,
@@ -37,7 +37,6 @@ from skdpfair.metrics._measures import (
 from skdpfair.plotting import ShapeDisplay
 from skdpfair.privacy.statement import (
     ADJACENCY_IN_WORDS,
-    CHANGED,
     PROTECTED,
     SEVERAL_RECORDS,
     rounded_up,
@@ -67,11 +66,12 @@ from skdpfair.report._page_facts import (
 )
 from skdpfair.report._recommendation import FEW
 from skdpfair.report._rendering import (
+    environment,
     error_in_words,
     findings,
     in_words,
     interval_of_share,
-    isolated,
+    markdown_rows,
     points,
     render,
     share_limits,
@@ -93,24 +93,6 @@ _EMBEDDED = re.compile(r'<data hidden value="(.*?)">')
 _EMBEDDED_FACTS = {"title", "rows", "privacy", "before", "findings", "learned", "version"}
 _MAX_FITS = 16  # of the ledger of a page
 _N_POINTS = 25  # of a curve; the knots of 2, 4 and 8 intervals are among them
-_FLAG = (
-    "NOT private: computed on real people without noise. It is for people who may see the data; "
-    "no ε covers its publication."
-)
-_NARROW = (
-    " Intervals may be too narrow where a person has several test records, which are counted as "
-    "independent."
-)
-_USE = (
-    "Support of decisions about people who are similar to the training data, by users who have "
-    "checked its effect on each group with their own data."
-)
-_LIMITS = (
-    "The guarantee is for {} and for this fit only, not for other uses of the records.",
-    "Differential privacy does not make a model fair or accurate: rare groups may lose more "
-    "accuracy to the noise.",
-    "The model may not be valid for people who differ from the training data.",
-)
 
 
 def model_page(
@@ -179,34 +161,16 @@ def model_page(
     >>> "contains no figures that are not private" in page
     True
     """
-    classifier, file = _opened(classifier)
-    model, X, pipeline = _last_step(classifier, X, pipeline)
-    classifier = _classifier_in(model)
     if title is not None and not isinstance(title, str):
         raise TypeError(f"title must be a text or None, got {safe_repr(title)}.")
-    table, names = _tested(model, classifier, X, y, sensitive_features, measures)
-    privacy, (target, *columns) = classifier.privacy_, variables(classifier)
+    subject = _subject(classifier, X, y, sensitive_features, measures, pipeline)
+    classifier, table, names = subject.classifier, subject.table, subject.names
     if results is not None:
-        check_same("results", _table_of(model, classifier, file), _table_of_sweep(results))
-    before = beside(ledger, privacy, getattr(classifier, "_ledger_fits", None))
-    is_calibrated = getattr(model, "calibration", None) is not None  # then the logits are others
-    stated = replace(
-        privacy,
-        not_accounted=_not_accounted(privacy, _of_person(privacy)),
-        group_epsilons=dict(named_epsilons(privacy, columns)) or None,
-    )
-    facts = {
-        "title": title or f"A classifier trained with {privacy.method}",
-        "rows": _facts(classifier, file),
-        "privacy": encode(stated),
-        "before": None if before is None else before["facts"],
-        "findings": findings(pipeline),
-        "learned": None if is_calibrated else _learned(classifier, pipeline),
-        "version": skdpfair.__version__,
-    }
+        check_same("results", subject.described(), _table_of_sweep(results))
+    facts = subject.facts(title, ledger)
     figures = {} if results is None else {"costs": _costs(results, classifier)}
     if table is not None:
-        classes = named(classifier.classes_, [target])
+        classes = named(classifier.classes_, variables(classifier)[:1])
         figures |= {
             "groups": _cells(table, names),
             "measures": [_head(name, classes) for name in names],
@@ -218,40 +182,101 @@ def model_page(
     return _page_of(json.dumps(facts), figures)
 
 
+@dataclass(frozen=True)
+class _Subject:
+    """A fitted classifier, and what a page or card on it shows besides its own facts."""
+
+    model: Any  # the last step of a pipeline
+    classifier: Any  # the DPFairClassifier that it is or holds
+    file: Any  # the content of the file that it was read from, or None
+    pipeline: Any
+    table: pd.DataFrame | None  # of test records: NOT private
+    names: list  # of its measures
+
+    def facts(self, title=None, ledger=None) -> dict:
+        """Return what is stated of the fit as a dict for JSON."""
+        privacy, columns = self.classifier.privacy_, variables(self.classifier)[1:]
+        before = beside(ledger, privacy, getattr(self.classifier, "_ledger_fits", None))
+        is_calibrated = getattr(self.model, "calibration", None) is not None  # other logits
+        stated = replace(
+            privacy,
+            not_accounted=_not_accounted(privacy, _of_person(privacy)),
+            group_epsilons=dict(named_epsilons(privacy, columns)) or None,
+        )
+        return {
+            "title": title or f"A classifier trained with {privacy.method}",
+            "rows": _facts(self.classifier, self.file),
+            "privacy": encode(stated),
+            "before": None if before is None else before["facts"],
+            "findings": findings(self.pipeline),
+            "learned": None if is_calibrated else _learned(self.classifier, self.pipeline),
+            "version": skdpfair.__version__,
+        }
+
+    def described(self) -> dict:
+        """Return what is known of the table of the fit."""
+        clf, privacy = self.classifier, self.classifier.privacy_
+        return table_of(
+            variables(clf),
+            classes=clf.classes_,
+            groups=() if clf.groups_ is None else clf.groups_,
+            unit=privacy.unit,
+            n_units=privacy.n_samples if self.model is clf else None,  # a search holds some out
+            schema=self.file and schema_in(self.file.facts, "The file"),
+            n_features=math.prod(record_shape(clf)),
+        )
+
+
+def _subject(classifier, X, y, sensitive_features, measures, pipeline) -> _Subject:
+    """Return what a page is on: a classifier, pipeline or file, and test records if given."""
+    is_path = isinstance(classifier, (str, os.PathLike))
+    model, file = loaded(classifier) if is_path else (classifier, None)
+    if isinstance(model, Pipeline):
+        check_is_fitted(model)
+        pipeline = model if pipeline is None else pipeline
+    while isinstance(model, Pipeline):
+        X = X if X is None or len(model) == 1 else model[:-1].transform(X)
+        model = model[-1]
+    classifier = classifier_in(model)
+    table, names = tested(model, classifier, X, y, sensitive_features, measures)
+    return _Subject(model, classifier, file, pipeline, table, names)
+
+
 def _page_of(text, figures=None):
     """Return the page of facts as JSON, which it embeds, and of figures that are not private."""
-    facts = json.loads(text)
+    context = dict.fromkeys(("costs", "groups", "rare", "verdict"))
+    context |= {"embedded": None if figures else text} | _context(json.loads(text))
+    return render("model.html", context | (figures or {}))
+
+
+def _context(facts):
+    """Return what the templates of page and card read, from the facts of a fit."""
     privacy, before, learned = decode(facts["privacy"]), facts["before"], facts["learned"]
-    context = {
-        **dict.fromkeys(("costs", "groups", "rare", "verdict")),
-        "embedded": None if figures else text,
-        "title": facts["title"],
+    return {
+        **{name: facts[name] for name in ("title", "findings", "version")},
         "facts": facts["rows"],
-        "findings": facts["findings"],
-        "version": facts["version"],
         "privacy": privacy,
         "epsilon": rounded_up(privacy.epsilon),
         "delta": rounded_up(privacy.delta, 3),
+        "mu_from": rounded_up(privacy.mu_from, 2) if privacy.is_private else None,
         "adjacency": ADJACENCY_IN_WORDS[privacy.adjacency],
-        "changed": CHANGED[privacy.unit],
         "protected": PROTECTED[privacy.unit],
         "attacker": attacker(privacy) if privacy.is_private else None,
         "of_person": _of_person(privacy),
-        "selection": _selection(privacy),
+        "selection": selection_of(privacy),
         "group_epsilons": {k: rounded_up(e) for k, e in (privacy.group_epsilons or {}).items()},
         "ledger": [
             (
                 _released(e.what),
                 f"{e.steps:,}",
                 f"{e.sample_rate:.4g}",
-                _noises(e.noise_multipliers),
+                noises(e.noise_multipliers),
             )
             for e in privacy.ledger.entries
         ],
-        "before": before and {"sentences": sentences_of(before, privacy)},
+        "before": before and sentences_of(before, privacy),
         "learned": learned and drawn(**learned),
     }
-    return render("model.html", context | (figures or {}))
 
 
 def check_page(path) -> None:
@@ -311,7 +336,7 @@ def model_card(
     pipeline=None,
     ledger=None,
 ):
-    """Return a skops model card: privacy statement, intended use, limits, and a group table.
+    """Return a model card as Markdown: privacy statement, intended use, limits, and groups.
 
     Parameters
     ----------
@@ -339,13 +364,13 @@ def model_card(
 
     Returns
     -------
-    skops.card.Card
-        ``card.render()`` is Markdown; ``card.add(...)`` adds sections.
+    str
+        The card as Markdown.
 
     Raises
     ------
     ImportError
-        If skops is missing: ``pip install "skdpfair[report]"``.
+        If jinja2 is missing: ``pip install "skdpfair[report]"``.
     ValueError
         If X is given with ``released_table`` or without y, or the table is not a private one.
 
@@ -357,12 +382,9 @@ def model_card(
     >>> data = make_two_groups(3000, random_state=0)
     >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=20).fit(data.data, data.target)
     >>> card = model_card(clf)
-    >>> card.select("Privacy").content == clf.privacy_.plain_statement
+    >>> clf.privacy_.plain_statement in card
     True
     """
-    classifier, file = _opened(classifier)
-    model, X, pipeline = _last_step(classifier, X, pipeline)
-    classifier = _classifier_in(model)
     if released_table is not None and "privacy" not in getattr(released_table, "attrs", {}):
         raise ValueError(
             "released_table must come from skdpfair.metrics.release_group_table, which keeps its "
@@ -373,63 +395,25 @@ def model_card(
         raise ValueError(
             "X and released_table must not both be given: the card has one group table."
         )
-    table, names = _tested(model, classifier, X, y, sensitive_features, measures)
-    card = _card(classifier.release())
-    privacy = classifier.privacy_
-    protected = PROTECTED[privacy.unit].replace("record", "training record")
-    if of_person := _of_person(privacy):
-        protected += f" or, with ε = {of_person[0]}, all of a person with at most {of_person[1]},"
-    facts = "\n".join(f"- {name}: {_plain(value)}" for name, value in _facts(classifier, file))
-    card.add(**{"Model": facts, "Intended use": intended_use or _USE})
-    card.add(
-        **{
-            "Privacy": privacy.plain_statement,
-            "Privacy/Numbers": _listed(_numbers(privacy)),
-            "Privacy/Technical statement": privacy.statement,
-            "Privacy/Released": _selection(privacy)
-            or _listed(
-                f"{e.steps:,} × {e.what}, sampling rate {e.sample_rate:.4g}, noise "
-                f"{_noises(e.noise_multipliers)}"
-                for e in privacy.ledger.entries
-            ),
-            "Privacy/Assumed": _listed(privacy.assumptions),
-            "Privacy/Not accounted": _listed(_not_accounted(privacy, of_person)),
-            "Limits": _listed(text.format(protected) for text in _LIMITS),
-        }
-    )
-    before = beside(ledger, privacy, getattr(classifier, "_ledger_fits", None))
-    if before is not None:
-        card.add(
-            **{f"Privacy/All fits on the same {privacy.unit}s": "\n\n".join(before["sentences"])}
-        )
-    if (prepared := findings(pipeline)) is not None:
-        steps = [f"{step} learns {learns}; instead: {i}" for step, learns, i in prepared["steps"]]
-        said = [*(steps or ["No step learns from private records."]), *prepared["notes"]]
-        card.add(**{"Privacy/Preparation of the features": _listed(map(_plain, said))})
-    note = _NARROW if of_person or privacy.unit == "person" else ""
-    _add_groups(card, None if table is None else _card_table(table, names), released_table, note)
+    subject = _subject(classifier, X, y, sensitive_features, measures, pipeline)
+    rows = None
+    if subject.table is not None:
+        rows = group_rows(subject.classifier, subject.table, subject.names)
+    elif released_table is not None:
+        released = released_table.rename_axis("group").reset_index().round(4)
+        rows = markdown_rows(list(released), released.to_numpy(object).tolist())
+    context = _context(subject.facts("Model card", ledger)) | {
+        "intended_use": intended_use,
+        "released": released_table is not None and released_table.attrs["privacy"]["statement"],
+        "group_table": rows,
+    }
+    card = environment().get_template("card.md").render(context).rstrip("\n") + "\n"
     if path is not None:
-        replace_file(path_of(path), card.render().encode())
+        replace_file(path_of(path), card.encode())
     return card
 
 
-def _opened(model):
-    """Return a model, and the content of the file that it was read from, or None."""
-    return loaded(model) if isinstance(model, (str, os.PathLike)) else (model, None)
-
-
-def _last_step(model, X, pipeline):
-    """Return what a pipeline ends with, the records as it takes them, and the pipeline to show."""
-    if isinstance(model, Pipeline):
-        check_is_fitted(model)
-        pipeline = model if pipeline is None else pipeline
-    while isinstance(model, Pipeline):
-        X = X if X is None or len(model) == 1 else model[:-1].transform(X)
-        model = model[-1]
-    return model, X, pipeline
-
-
-def _classifier_in(model):
+def classifier_in(model):
     """Return the fitted DPFairClassifier that a model is or holds; its report is the model's."""
     check_is_fitted(model)
     inner = getattr(model, "estimator_", getattr(model, "best_estimator_", model))
@@ -450,19 +434,6 @@ def _classifier_in(model):
 def variables(classifier):
     """Return the names of the target and of the columns of the groups, "" if they are not known."""
     return getattr(classifier, "_variables", ("",))
-
-
-def _table_of(model, classifier, file):
-    privacy, is_whole = classifier.privacy_, model is classifier
-    return table_of(
-        variables(classifier),
-        classes=classifier.classes_,
-        groups=() if classifier.groups_ is None else classifier.groups_,
-        unit=privacy.unit,
-        n_units=privacy.n_samples if is_whole else None,  # a search holds some out
-        schema=file and schema_in(file.facts, "The file"),
-        n_features=math.prod(record_shape(classifier)),
-    )
 
 
 def _table_of_sweep(results):
@@ -486,7 +457,7 @@ def _of_person(privacy):
     return rounded_up(privacy.epsilon_for(n)), str(n)
 
 
-def _selection(privacy):
+def selection_of(privacy):
     """Return what a private search released, None for a fit."""
     if privacy.method != "private selection":
         return None
@@ -496,39 +467,13 @@ def _selection(privacy):
 
 def method_of(name, privacy):
     """Return the method that trained a model, and that a private search chose it, if one did."""
-    chosen = name is not None and _selection(privacy) is not None
+    chosen = name is not None and selection_of(privacy) is not None
     return f"{name}, by {privacy.method}" if chosen else privacy.method
 
 
 def _not_accounted(privacy, of_person):
     covered = () if of_person is None else (SEVERAL_RECORDS,)
     return tuple(text for text in privacy.not_accounted if text not in covered)
-
-
-def _card(classifier):
-    try:
-        from skops.card import Card
-    except ImportError as error:
-        raise ImportError('model cards need skops: pip install "skdpfair[report]".') from error
-    return Card(classifier, model_diagram=False, template=None)
-
-
-def _add_groups(card, table, released, note):
-    if released is not None:
-        said = f"**Released.** {released.attrs['privacy']['statement']}"
-        rows = released.rename_axis("group").reset_index().round(4)
-    elif table is not None:
-        said, rows = f"**{_FLAG}**{note}", table.rename_axis("group").reset_index().round(4)
-    else:
-        card.add(Groups="No group table was requested.")
-        return
-    columns = {_plain(name): [_plain(v) for v in values] for name, values in rows.items()}
-    card.add_table(folded=False, description=said, Groups=columns)
-
-
-def _plain(cell):
-    """Return a text that Markdown takes as it is."""
-    return escape(isolated(cell)).replace("|", "&#124;") if isinstance(cell, str) else cell
 
 
 def named_epsilons(privacy, columns):
@@ -545,7 +490,7 @@ def _costs(results, classifier):
     return costs_beside(results, classifier.method_.name, classifier.epsilon or privacy.epsilon)
 
 
-def _tested(model, classifier, X, y, sensitive_features, measures):
+def tested(model, classifier, X, y, sensitive_features, measures):
     """Return a table for all records and for each group, and its measures: NOT private.
 
     The columns are ``n``, the simple measures and, for each class, ``predicted[class]``, its share
@@ -628,50 +573,48 @@ def _rare(classifier, table):
 
 
 def _differences(table, names, classes):
-    """Return the differences between the groups as text."""
-    found = []
+    """Return the largest difference between two groups in each measure, as text by name."""
+    rows = []
     for name in names:
         values, column = table[name].to_numpy()[1:], f"{name}_difference"
         n_groups, error = np.isfinite(values).sum(), error_in_words(name, classes)
-        said = f"the share of {error}" if error else in_words(name)
+        row = {"measure": error or in_words(name), "interval": "", "may_be_chance": False}
         if n_groups < 2 <= len(values):
-            found.append((said, NOT_COMPARED, "as fewer than two groups have a value", ""))
+            rows.append(row | {"value": NOT_COMPARED, "unit": "", "fewest": ""})
         elif n_groups > 1:
-            _, unit, _ = described(column)
             high, low = (table.iloc[1 + at(values)] for at in (np.nanargmax, np.nanargmin))
             level = level_of(column, n_groups)
-            interval = _of_difference(high, low, name, table.attrs["rarest"], level)
-            found.append(
-                (said, written(difference(values[np.isfinite(values)]), name), unit, interval)
-            )
-    return found
+            row |= _of_difference(high, low, name, table.attrs["rarest"], level)
+            value = written(difference(values[np.isfinite(values)]), name)
+            unit = described(column)[1].replace("percentage points", "points")
+            rows.append(row | {"value": value, "unit": unit})
+    return rows
 
 
 def _of_difference(high, low, name, rarest, level=LEVEL):
     """Return the interval of the difference of two shares of records by Newcombe, "" of others."""
     n = [n_trials(name, int(row["n"]), row["rarest_class_share"], rarest) for row in (high, low)]
     if not all(n):
-        return ""
+        return {"fewest": ""}
     shares = high[name], low[name]
     (l1, u1), (l2, u2) = (share_limits(p, k, level) for p, k in zip(shares, n, strict=True))
     gap = shares[0] - shares[1]
     least = gap - np.hypot(shares[0] - l1, u2 - shares[1])
     most = gap + np.hypot(u1 - shares[0], shares[1] - l2)
-    maybe = ", so it may be chance" if least <= 0 else ""
-    few = f", with {min(n):,} records in the smaller group"
-    return f" (95 % interval {points(least)} to {points(most)}{maybe}){few}"
+    interval = f"{points(least)} to {points(most)}"
+    return {"interval": interval, "may_be_chance": least <= 0, "fewest": f"{min(n):,}"}
 
 
-def _card_table(table, names):
-    """Return the numbers of a card: counts, measures with intervals, shares of predictions."""
-    columns = {"n": table["n"]}
-    for name in names:
-        columns[name] = table[name]
-        if MEASURES[name].trials is not None:
-            rarest = table.attrs["rarest"]
-            intervals = [interval_of_share(row, name, rarest) for _, row in table.iterrows()]
-            columns[f"{name}, 95 % interval in %"] = intervals
-    return pd.DataFrame(columns).join(table.filter(like="predicted["))
+def group_rows(classifier, table, names):
+    """Return the group table of a page as rows of texts for Markdown, the head first."""
+    classes = named(classifier.classes_, variables(classifier)[:1])
+    heads = ["group", "n", *(_head(name, classes) for name in names)]
+    heads += [f"predicted {label}" for label in classes]
+    rows = [
+        [group, n, *(f"{v} ({i})" if i else v for v, i in values), *shares]
+        for group, n, values, shares in _cells(table, names)
+    ]
+    return markdown_rows(heads, rows)
 
 
 def _learned(classifier, pipeline):
@@ -716,7 +659,7 @@ def _facts(classifier, file=None):
     if classifier.groups_ is not None:
         rows.append(("groups", "; ".join(named(classifier.groups_, columns))))
     done, size = " trained on", f"{privacy.expected_batch_size:.4g}"
-    if _selection(privacy) is not None:  # some are held out, and trials have batches of their own
+    if selection_of(privacy) is not None:  # some are held out, and trials have batches of their own
         done, size = "", f"{classifier.batch_size_:,}"
     if privacy.n_samples is not None:
         rows.append((f"{privacy.unit}s{done}", f"{privacy.n_samples:,}"))
@@ -757,23 +700,5 @@ def _released(what):
     return " + ".join(_RELEASES.get(part, part) for part in what.split(" + "))
 
 
-def _noises(multipliers):
+def noises(multipliers):
     return ", ".join(f"{m:.4g}" for m in multipliers)
-
-
-def _numbers(privacy):
-    """Return the numbers of the guarantee and the sampling, as lines of a card."""
-    if not privacy.is_private:
-        return ["ε: infinite"]
-    said = attacker(privacy)
-    return [
-        f"protected: {PROTECTED[privacy.unit]}",
-        f"ε: {rounded_up(privacy.epsilon)} at δ = {rounded_up(privacy.delta, 3)}",
-        f"μ: {said['mu']}",
-        f"found by an attacker: {said['found']}",
-        f"sampling: {privacy.sampling}",
-    ]
-
-
-def _listed(items):
-    return "\n".join(f"- {item}" for item in items) or "Nothing."

@@ -2,7 +2,7 @@
 
 import re
 
-from skdpfair.privacy.statement import FALSE_ALARMS, UNITS, percent, rounded_up
+from skdpfair.privacy.statement import UNITS, percent
 from skdpfair.report._charts import curves, tradeoff
 
 FEATURES = "public features"
@@ -37,14 +37,9 @@ def drawn(columns, log_columns, categories, of_class):
 
 
 def attacker(privacy):
-    """Return what a private fit lets an attacker find: texts, rounded up, and a chart."""
+    """Return a chart of what a private fit lets an attacker find, rounded up."""
     curve = [(a, float(percent(privacy.detection_rate(a / 100)))) for a in _FALSE_ALARMS]
-    alarms, share = percent(FALSE_ALARMS), percent(privacy.detection_rate())
-    return {
-        "mu": f"{rounded_up(privacy.mu)}, at error rates from {rounded_up(privacy.mu_from, 2)} on",
-        "found": f"at {alarms} % false alarms, at most {share} %",
-        "chart": tradeoff(curve, unit=privacy.unit),
-    }
+    return tradeoff(curve, unit=privacy.unit)
 
 
 def are_facts(facts) -> bool:

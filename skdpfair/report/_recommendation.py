@@ -12,12 +12,6 @@ from skdpfair.report._rendering import share_limits
 FEW = 30  # test records of a group, below which its cost is not judged
 FEW_OF_RAREST = 10  # records of the rarest class among them, where the class is rare
 _ROUNDING = 1e-9  # far less than one record changes
-RULE = (  # as `recommend` carries it out
-    "Only models compete whose {name} is measurably above that of always predicting the same "
-    "class, if that is known. At each budget, the one with the largest mean stands for the budget. "
-    "Recommended is the smallest budget over which no larger one gains measurably: the 95 % "
-    "interval of the gains run by run is above zero, and the gains are not all the same"
-)
 
 
 @dataclass(frozen=True)
@@ -97,9 +91,12 @@ def small_groups(results) -> list[str]:
 def recommend(results) -> Recommendation | None:
     """Return the private model of a sweep that is recommended, or None if nothing can be said.
 
-    `RULE` says how, of models with at least two runs. A gain that is the same in all runs is not
-    measurable: its interval of width zero is no evidence, as two or three runs may agree by chance.
-    If no model is measurably above predicting one class, all compete, and none is recommended.
+    Only models with at least two runs compete whose leading measure is measurably above that of
+    always predicting the same class, if that is known. At each budget, the one with the largest
+    mean stands for the budget. Recommended is the smallest budget over which no larger one gains
+    measurably: the 95 % interval of the gains run by run is above zero, and the gains are not all
+    the same, as two or three runs may agree by chance. If no model is measurably above predicting
+    one class, all compete, and none is recommended.
 
     Parameters
     ----------

@@ -1,8 +1,11 @@
 """Templates filled to pages without scripts or requests, and numbers as text."""
 
+import json
 import re
 import unicodedata
 from copy import copy
+from functools import cache
+from html import escape
 from importlib.resources import files
 
 import numpy as np
@@ -14,6 +17,7 @@ from skdpfair.metrics._group_tables import accuracy_interval
 from skdpfair.metrics._measures import MEASURES, OVERALL, measure_of, n_trials
 from skdpfair.preprocessing import PipelineReport, check_pipeline
 
+MOST_BUDGETS = 6  # that a sentence or the bars name
 _PART = re.compile(r"[^\s,;:()](?:[^,;:()\n]*[^\s,;:()])?")
 
 
@@ -27,22 +31,78 @@ def render(template, context) -> str:
 
 
 def environment(**options):
-    """Return what fills the files of ``templates/``."""
+    """Return what fills the files of ``templates/``; its filters take None for the unknown."""
     try:
         import jinja2
     except ImportError as error:
         raise ImportError('reports need jinja2: pip install "skdpfair[report]".') from error
-    return jinja2.Environment(
+    pages = jinja2.Environment(
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         loader=jinja2.FunctionLoader(_text),
         **options,
     )
+    pages.filters |= {
+        "plain": lambda text: None if text is None else plain(text),
+        "sentence": _sentence,
+        "json": lambda value: json.dumps(value, ensure_ascii=False),
+        "points": points,
+        "budget": budget,
+        "as_model": lambda model: model[0] + f" at ε {model[1]:g}" * bool(np.isfinite(model[1])),
+        "spanned": _spanned,
+        "listed": lambda names: " and ".join(
+            [", ".join(names[:-1])] * (len(names) > 1) + [*names[-1:]]
+        ),
+    }
+    pages.globals |= {"inf": np.inf, "most": MOST_BUDGETS}
+    return pages
+
+
+@cache
+def _sentences():
+    return environment().get_template("sentences.jinja").module
+
+
+def sentence(name, /, **facts) -> str:
+    """Return a paragraph of ``templates/sentences.jinja`` on facts."""
+    return " ".join(getattr(_sentences(), name)(**facts).split())
+
+
+def _listed(names):
+    """Return names as a list in a sentence."""
+    return " and ".join([", ".join(names[:-1])] * (len(names) > 1) + [names[-1]])
+
+
+def _spanned(estimate, unit):
+    """Return an estimate of shares with its interval."""
+    least = max(estimate.low, 0.0) if unit == "%" else estimate.low  # NaN stays NaN
+    mean, low, high = map(points, (estimate.mean, least, estimate.high))
+    interval = "" if np.isnan(estimate.low) else f" (95 % interval {low} to {high})"
+    if low == high:
+        n_runs = "both" if estimate.n_runs == 2 else f"all {estimate.n_runs}"
+        interval = f" (the same in {n_runs} runs)"
+    return f"{mean} {unit}{interval}"
 
 
 def _text(name):
     return (files("skdpfair.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def plain(cell):
+    """Return a text that Markdown takes as it is; other cells stay."""
+    return escape(isolated(cell)).replace("|", "&#124;") if isinstance(cell, str) else cell
+
+
+def markdown_rows(heads, rows) -> list:
+    """Return the rows of a table as texts that Markdown takes, its head first."""
+    return [[str(plain(cell)) for cell in row] for row in (heads, ["---"] * len(heads), *rows)]
+
+
+def _sentence(texts):
+    """Return a text or texts as one sentence, None without any."""
+    text = texts if isinstance(texts, str) else "; ".join(filter(None, texts or ()))
+    return f"{text[0].upper()}{text[1:]}." if text else None
 
 
 def points(share) -> str:

@@ -25,6 +25,7 @@ from skdpfair.privacy.tradeoff import trade_off
 from skdpfair.report import _charts as charts
 from skdpfair.report._recommendation import FEW, recommend, small_groups
 from skdpfair.report._rendering import (
+    MOST_BUDGETS,
     budget,
     error_in_words,
     findings,
@@ -36,14 +37,7 @@ from skdpfair.report._rendering import (
     written,
 )
 from skdpfair.report._spent_before import check_ledger
-from skdpfair.report._summary import (
-    MOST_BUDGETS,
-    answers,
-    before,
-    release_commands,
-    summary,
-    weak_reference,
-)
+from skdpfair.report._summary import before, guesses_at, release_commands, sentences_of
 
 _MODEL = ["method", "epsilon"]
 _OWN = ("difference", "worst group")  # heads beside the names of groups
@@ -113,6 +107,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
     runs = results.frame[["seed", "fold"]].drop_duplicates()
     asked = results.asked or {}
     adjacency = "zero_out_unit" if "unit" in asked else "zero_out"
+    unit = UNITS[adjacency]
     sizes, small = _sizes(results.frame, groups), small_groups(results)
     drawn = [g for g in groups if g not in small] or groups
     total, advised, attackers = _total(results), recommend(results), _attackers(results)
@@ -124,30 +119,32 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "grouping": " and ".join(results.variables[1:]),
         "unfinished": _unfinished(results),
         "n_references": sum(name.startswith("reference") for name, _ in table.index.unique()),
-        "weak_reference": weak_reference(table, leading[0]),
         "small": small,
         "few": FEW,
-        "summary": summary(results, table, advised, sizes, small),
-        "answers": answers(
-            results, advised, sizes, total, UNITS[adjacency], attackers, _delta_of_one_run(results)
-        ),
+        "sentences": sentences_of(results, table, advised, sizes, small),
+        "guesses": guesses_at(results.frame, unit, attackers, _delta_of_one_run(results)),
+        "is_choice": advised is not None,
+        "has_private": bool(np.isfinite(results.frame["epsilon"]).any()),
+        "n_units": asked.get("n_units", asked.get("n_samples")),
+        "measure": in_words(main),
         "asked": _asked(results),
         "data": _data(results),
         "total": total,
         "attackers": attackers,
         "alarms": percent(FALSE_ALARMS),
-        "members": MEMBERS[UNITS[adjacency]],
+        "members": MEMBERS[unit],
         "adjacency": ADJACENCY_IN_WORDS[adjacency],
-        "unit": UNITS[adjacency],
-        "changed": CHANGED[UNITS[adjacency]],
+        "unit": unit,
+        "changed": CHANGED[unit],
         "sizes": sizes,
         "base_rates": _base_rates(results, groups),
         "measures": _tables(results, table, groups, chosen, None),
+        "leading": [f"table-{name.replace('_', '-')}" for name in (main, cost)],
         "grouped_by": list(asked.get("columns", ())),
         "has_errors": "false_negative_rate" in results.frame,
         "costs": _tables(results, table, groups, chosen, "reference"),
         "generalisation": _tables(results, table, groups, chosen, "training"),
-        "bars": [chart for name in leading for chart in _bars(results, table, COST[name], drawn)],
+        "bars": _bars(results, table, cost, drawn),
         "undrawn": [] if drawn == groups else small,
         "budgets": _budgets_without_bars(results.frame),
         "charts": [
@@ -160,7 +157,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "before": before(results, ledger, total),
         "findings": findings(pipeline),
         "features": asked.get("features"),
-        "not_accounted": in_unit(NOT_ACCOUNTED, UNITS[adjacency]),
+        "not_accounted": in_unit(NOT_ACCOUNTED, unit),
         "commands": release_commands(results, advised, ledger),
         "is_known": results.asked is not None,
         "version": skdpfair.__version__,

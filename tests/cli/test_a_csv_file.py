@@ -599,9 +599,3 @@ def test_nothing_is_replaced_unasked(model, arguments, named):
     before = {path.name: path.read_bytes() for path in model.iterdir()}
     assert named in refused(*arguments)
     assert {path.name: path.read_bytes() for path in model.iterdir()} == before
-
-
-def test_a_card_that_cannot_be_made_leaves_no_page(model, monkeypatch):
-    monkeypatch.setitem(sys.modules, "skops.card", None)
-    assert "skops" in refused("report", "model.safetensors", "-o", "one.html", "--card", "one.md")
-    assert not (model / "one.html").exists()

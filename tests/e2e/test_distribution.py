@@ -138,7 +138,7 @@ print(skdpfair.__file__, skdpfair.__version__)
 """
     printed = _in_clean_python(clean_python, "-c", code, folder=tmp_path).splitlines()
     assert "False" in printed, "the help of a command imports torch"
-    assert any("-differentially private" in line for line in printed)
+    assert any("are differentially private" in line for line in printed)
     file, version = printed[-1].rsplit(" ", 1)
     assert Path(file).resolve().is_relative_to(clean_python.parents[1].resolve())
     assert version == skdpfair.__version__

@@ -57,7 +57,7 @@ def test_a_release_is_logged_with_its_statement_and_card_and_loaded(store, fitte
         mlflow.log_metric("epsilon", clf.privacy_.epsilon)
         mlflow.set_tag("delta", clf.privacy_.delta)
         mlflow.log_text(clf.privacy_.statement, "privacy.txt")
-        mlflow.log_text(model_card(clf).render(), "card.md")
+        mlflow.log_text(model_card(clf), "card.md")
         logged = pyfunc.log_model(
             name="model",
             python_model=Released(),

@@ -27,21 +27,9 @@ from skdpfair.privacy.tradeoff import trade_off
 from skdpfair.report._recommendation import estimated, largest_costs, recommend, small_groups
 from skdpfair.report._summary import release_commands
 
-SECTIONS = (
-    "answers",
-    "data",
-    "asked",
-    "privacy",
-    "groups",
-    "cost",
-    "tradeoff",
-    "generalisation",
-    "ledger",
-    "pipeline",
-    "not-accounted",
-    "reproduce",
-    "words",
-)
+SECTIONS = {"answers", "groups", "cost"}
+FOLDED = {"measures", "tradeoff", "generalisation", "data", "asked", "privacy", "pipeline"}
+FOLDED |= {"not-accounted", "words"}
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$x_{$ & {{ 7 * 7 }}")
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 
@@ -136,9 +124,17 @@ def page():
 def test_all_sections_are_there_once(page):
     ids = [value for _, name, value in page.attributes if name == "id"]
     assert len(set(ids)) == len(ids)
-    assert set(SECTIONS) <= set(ids)
+    assert set(ids) >= SECTIONS | FOLDED
+    assert page.tags.count("section") == len(SECTIONS)
+    assert page.tags.count("details") == page.tags.count("summary") == len(FOLDED)
     links = [value for tag, name, value in page.attributes if (tag, name) == ("a", "href")]
-    assert set(links) <= {f"#{i}" for i in ids} and {f"#{s}" for s in SECTIONS} <= set(links)
+    assert set(links) <= {f"#{i}" for i in ids}
+
+
+def test_what_is_not_folded_is_short():
+    text = results().to_html()
+    visible = re.sub(r"(?s)<(details|head|svg).*?</\1>", " ", text)
+    assert len(re.sub(r"<[^>]*>", " ", visible).split()) <= 900
 
 
 def test_words_are_explained_where_they_occur(page):
@@ -163,7 +159,7 @@ def test_it_asks_for_nothing():
 
 def test_it_says_that_it_is_not_private(page):
     assert "This page contains non-private figures." in page.text
-    assert "as a whole this page is not private" in page.text
+    assert "as a whole, it is not private" in page.text
     assert "replaces by a null record" in page.text.replace("replaced", "replaces")
 
 
@@ -205,8 +201,11 @@ def test_the_figures_are_those_of_the_results():
     page = Page(found.to_html())
     cost = found.table().loc[("poor", 1.0), "privacy_cost[F]"]["mean"]
     assert cost == pytest.approx(0.15)
-    row = next(r for r in page.cells if r[:2] == ["poor", "1"] and r[3] == "15.0")
-    assert row[2] == f"{100 * found.table().loc[('poor', 1.0), ('privacy_cost', 'mean')]:.1f}"
+    row = next(r for r in page.cells if r[:2] == ["poor", "1"] and r[3].split()[0] == "15.0")
+    assert (
+        row[2].split()[0]
+        == f"{100 * found.table().loc[('poor', 1.0), ('privacy_cost', 'mean')]:.1f}"
+    )
     assert ["F", "100", "100"] in page.cells and ["M", "200", "200"] in page.cells
     assert ["even", "4", "3.996", "900 steps with sampling rate 0.02 and noise 1.25"] in page.cells
     assert "12,345" in page.text and "(Rényi accountant)" in page.text
@@ -241,7 +240,7 @@ def test_no_name_breaks_the_page(name):
 def test_a_sweep_without_references_or_budgets():
     alone = [c for c in cells() if c["method"] != "reference"]
     text = Page(TradeoffResults.from_cells(alone, ["F", "M"], np.array([0, 1])).to_html()).text
-    assert "there are no runs of the reference model" in text and "was not kept" in text
+    assert "there are no runs of the reference model" in text and "spent ε ≤" not in text
     alone = [c for c in cells() if c["method"] == "reference"]
     Page(TradeoffResults.from_cells(alone, ["F", "M"], np.array([0, 1])).to_html())
 
@@ -325,7 +324,6 @@ def test_the_page_states_what_an_attacker_finds(swept):
         cells = [rounded_up(mu), rounded_up(100 * rate, 3), rounded_up(100 * guess, 3)]
         row = "".join(f'<td class="n">{cell}</td>' for cell in cells)
         assert f'<tr><th scope="row">{epsilon:g}</th>{row}</tr>' in page
-        assert f"{cells[1]} %" in page
 
 
 def test_the_command_writes_the_page(swept, tmp_path):
@@ -448,9 +446,9 @@ def test_a_rare_class_leads_the_page():
     ids = [v for _, n, v in page.attributes if n == "id" and v.startswith("table-")]
     assert ids == [
         "table-balanced-accuracy",
+        "table-balanced-accuracy-cost",
         "table-rarest-class-recall",
         "table-accuracy",
-        "table-balanced-accuracy-cost",
         "table-rarest-class-recall-cost",
         "table-privacy-cost",
         "table-dg-gap",
@@ -504,11 +502,8 @@ def test_the_command_takes_names_of_measures(swept, tmp_path):
 
 
 def summary(page):
-    """The paragraph that a page begins with."""
-    return re.search(
-        r"(?:Take|No model|No private model|There is no private).*?This page contains non-",
-        page.text,
-    )[0]
+    """The answers that a page begins with."""
+    return page.text.partition("Which model is recommended? ")[2].partition("What was pro")[0]
 
 
 def scored(scores, n=400, groups=("F", "M"), share=0.5):
@@ -619,7 +614,7 @@ def test_a_clear_winner_is_recommended():
     assert text.startswith("Take a at ε 2.")
     assert "The next smaller budget, ε 1, is measurably worse in accuracy: ε 2 gains 10.0" in text
     assert "Whether the gain is worth the larger budget is your decision." in text
-    assert "no ε covers the choice" in text and "DPRandomizedSearch" in text
+    assert "no ε covers the choice" in found.to_html()
 
 
 def test_without_a_measurable_difference_the_smallest_budget_is_recommended():
@@ -630,7 +625,7 @@ def test_without_a_measurable_difference_the_smallest_budget_is_recommended():
     assert said.larger[:2] == ("a", 4.0) and said.equals == ["b"]
     text = summary(Page(found.to_html()))
     # differences .06, -.01 and -.01: mean .0133, standard error .0233, t of two degrees 4.303
-    assert "the largest gain is 1 point (95 % interval -9 to 11), with a at ε 4" in text
+    assert "the largest gain is 1.3 points (95 % interval -8.7 to 11.4), with a at ε 4" in text
     assert "At this budget, b is not measurably worse than a." in text
 
 
@@ -647,7 +642,7 @@ def test_values_that_are_the_same_in_all_runs_have_no_interval():
     text = summary(page)
     assert "70.0 to 70.0" not in page.text and "(the same in all 3 runs)" in text
     for said in (
-        '70.0<span class="i">in all runs</span>',
+        '70.0 <span class="i">in all runs</span>',
         "a, ε 2: 70.00 (the same in all runs)",
         "a, F: 20.00 points (the same in all runs)",
     ):
@@ -671,8 +666,8 @@ def test_one_run_allows_no_recommendation():
     found = scored({("a", 1.0): np.array([0.7]), ("a", 2.0): np.array([0.8])})
     assert recommend(found) is None
     text = summary(Page(found.to_html()))
-    assert text.startswith("No model can be recommended, as every private model has one run only.")
-    assert "Take" not in text and "sweep with 3 or more seeds" in text
+    assert text.startswith("No model can be recommended, as every private model has one run only:")
+    assert "Take a" not in text and "Sweep with 3 or more seeds" in text
     assert "One run gives no intervals" in Page(found.to_html()).text
     none = scored({("sgd", np.inf): np.array([0.7, 0.7])})
     assert summary(Page(none.to_html())).startswith("There is no private model")
@@ -687,7 +682,7 @@ def test_the_cost_of_a_small_group_is_not_judged():
     assert small_groups(found) == ["F"] and recommend(found).cost[0] == "M"
     page = Page(found.to_html())
     text = summary(page)
-    assert "largest cost of privacy for a group is that of M: 5 points" in text
+    assert "largest cost of privacy for a group is that of M: 5.0 points" in text
     assert "so it may be zero" not in text.partition("that of M")[2][:60]
     assert "the smallest group, F, has 29; F has too few to be judged" in text
     assert "Not drawn, as they have too few test records: F." in page.text
@@ -701,10 +696,9 @@ def test_a_model_that_does_not_beat_chance_is_told():
     found.asked = ASKED | {"classes": [0, 1], "counts": [[300, 200], [300, 200]]}
     text = summary(Page(found.to_html()))
     assert text.startswith(
-        "No private model can be recommended. a at ε 1 reaches 60 % (95 % interval "
+        "No private model can be recommended. a at ε 1 reaches 60.0 % (95 % interval "
     )
     assert "reaches 60.0 %, which it does not measurably exceed" in text
-    assert "None, see the summary above. The rule" in found.to_html()
 
 
 def test_models_that_do_not_beat_chance_do_not_compete():
@@ -723,7 +717,7 @@ def test_models_that_do_not_beat_chance_do_not_compete():
         "60.0 % of always predicting the same class: a at ε 0.5, b at ε 1 and b at ε 8."
         in summary(page)
     )
-    assert "The rule: Only models compete whose accuracy is measurably above" in page.text
+    assert "only models compete whose accuracy is measurably above" in page.text
 
 
 def test_models_that_predict_one_class_and_costs_against_them_are_told():
@@ -800,20 +794,20 @@ def test_the_data_are_described(swept, two_groups):
 def test_ten_questions_are_answered_from_the_facts(swept):
     found, _ = swept
     answers = dict(re.findall(r"<dt>([^<]*\?)</dt><dd>(.*?)</dd>", found.to_html(), re.S))
-    assert len(answers) == 10 and all(answer.endswith(".") for answer in answers.values())
+    assert len(answers) == 10 and all(a.strip().endswith(".") for a in answers.values())
     advised = recommend(found)
-    model = f"Take {advised.method} at ε {advised.epsilon:g}, as the summary above explains."
-    best = model if advised.is_useful else "None, see the summary above."
+    best = f"Take {advised.method} at ε {advised.epsilon:g}."
+    best = best if advised.is_useful else "No private model can be recommended."
     assert answers["Which model is recommended?"].startswith(best)
     assert advised.cost[0] in answers["Who pays for privacy, and how much?"]
-    assert answers["How many people are in the test?"].startswith("120 records in each run")
-    assert answers["Is this page private?"].startswith("No")
+    assert answers["How many people are in the test?"].startswith("120 records in each of 2 runs")
+    assert answers["May this page be published?"].startswith("No")
     (guess,) = (row[-1] for row in Page(found.to_html()).cells if row[0] == "10" and len(row) == 4)
     assert f"{guess} % at ε 10" in answers["What does ε mean?"]  # as in the section on privacy
     few = scored({("a", 1.0): 0.8 + NOISY})
     few.asked = ASKED | {"params": {"delta": "1e-05"}}
     assert "at most 73.2 % at ε 1, if either" in few.to_html()  # e / (1 + e) = .73106
-    assert "Take a at ε 1, as the summary above explains." in few.to_html()
+    assert "Take a at ε 1." in few.to_html()
 
 
 def epsilon_of_all(releases, delta):
