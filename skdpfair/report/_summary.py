@@ -110,6 +110,7 @@ def costs_beside(results, method, epsilon):
     nearest = min(budgets, key=lambda e: abs(math.log(e / epsilon)))
     model = runs.xs(method, level="method").xs(nearest, level="epsilon")
     costs = costs_by_group(results, model)
+    largest, highest = largest_costs(costs)
     return {
         "model": f"{method} at ε {nearest:g}",
         "is_near": not math.isclose(nearest, epsilon, rel_tol=0.01),
@@ -117,7 +118,7 @@ def costs_beside(results, method, epsilon):
         "measure": in_words(measure),
         "own": f"{epsilon:.3g}",
         "rows": [(group, points(cost.mean), _limits(cost)) for group, cost in costs.items()],
-        "sentence": _cost(results.table(), *largest_costs(costs), in_words(measure)),
+        "sentence": _cost(results.table(), largest, highest, in_words(measure)),
         "advice": sentence("advice", advised=recommend(results)),
     }
 
