@@ -52,6 +52,10 @@ def _is_missing(value):
     return value is None
 
 
+def _is_set(value):
+    return value is not None
+
+
 def _not(*allowed):
     return lambda value: not (isinstance(value, str) and value in allowed)
 
@@ -118,11 +122,7 @@ _SKLEARN = {
         Row(
             "the categories that occur, or which of them are frequent",
             _CATEGORIES,
-            lambda params: (
-                _is_text(params["categories"])
-                or params["min_frequency"] is not None
-                or params["max_categories"] is not None
-            ),
+            _where(categories=_is_text, min_frequency=_is_set, max_categories=_is_set),
         ),
     ),
     "TargetEncoder": Row(

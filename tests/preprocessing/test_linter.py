@@ -2,13 +2,14 @@
 
 import sys
 import warnings
-from functools import partial
 from types import ModuleType
 
 import numpy as np
 import pandas as pd
 import pytest
-from fairlearn.reductions import DemographicParity, ExponentiatedGradient, GridSearch
+from fairlearn.postprocessing import ThresholdOptimizer
+from fairlearn.preprocessing import CorrelationRemover
+from fairlearn.reductions import DemographicParity, ExponentiatedGradient
 from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
@@ -18,7 +19,7 @@ from sklearn.compose import (
     make_column_selector,
     make_column_transformer,
 )
-from sklearn.decomposition import PCA, SparseCoder
+from sklearn.decomposition import PCA
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.ensemble import (
     AdaBoostClassifier,
@@ -26,7 +27,7 @@ from sklearn.ensemble import (
     StackingClassifier,
     VotingClassifier,
 )
-from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.feature_selection import RFE, SelectFromModel
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import MissingIndicator, SimpleImputer
@@ -43,15 +44,12 @@ from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
-    KBinsDiscretizer,
     MinMaxScaler,
     Normalizer,
     OneHotEncoder,
     OrdinalEncoder,
-    PolynomialFeatures,
     SplineTransformer,
     StandardScaler,
-    TargetEncoder,
     scale,
 )
 from sklearn.random_projection import GaussianRandomProjection
@@ -126,45 +124,32 @@ def test_what_depends_on_the_rows_is_a_finding(step):
         assert check_pipeline(step).findings
 
 
-mean = 2.0  # a public number, used by name in a function below
 HARMLESS = [
     "passthrough",
     Normalizer(),
-    PolynomialFeatures(),
     GaussianRandomProjection(n_components=2),
     RBFSampler(gamma=0.5),
-    HashingVectorizer(),
     CountVectorizer(vocabulary=["a", "b"]),
     TfidfVectorizer(vocabulary=["a", "b"], use_idf=False),
     SplineTransformer(knots=np.array([[0.0], [1.0]])),
-    SparseCoder(np.eye(2)),
     SimpleImputer(strategy="constant", fill_value=0, keep_empty_features=True),
     MissingIndicator(features="all"),
     OneHotEncoder(categories=[["F", "M"]], handle_unknown="ignore"),
-    OneHotEncoder(categories=[["F", "M"]], drop="first"),
     OrdinalEncoder(categories=[["F", "M"]]),
     BoundedScaler((0, 1)),
     DPQuantileScaler((0, 1)),
-    FunctionTransformer(),
     FunctionTransformer(np.log1p),
-    FunctionTransformer(lambda rows: rows[:, 1:]),
-    FunctionTransformer(lambda rows: rows.max(axis=1)),
-    FunctionTransformer(lambda rows: rows - mean),
     FrozenEstimator(StandardScaler()),
 ]
 LEAKS = [  # by their parameters; others are found by behaviour, above
-    StandardScaler(),
     RBFSampler(gamma="scale"),
-    CountVectorizer(),
     TfidfVectorizer(vocabulary=["a", "b"]),
     SplineTransformer(),
     SimpleImputer(strategy="constant", fill_value=0),
     SimpleImputer(strategy="constant", keep_empty_features=True, add_indicator=True),
-    TargetEncoder(categories=[["F", "M"]]),
     OneHotEncoder(categories=[["F", "M"]], min_frequency=5),
     OrdinalEncoder(categories=[["F", "M"]], max_categories=1),
     FunctionTransformer(scale),
-    FunctionTransformer(partial(stats.zscore, axis=0)),
 ]
 
 
@@ -181,7 +166,7 @@ def test_steps_that_learn_are_named(step):
     assert finding.kind == "transformer"
 
 
-# ------------------------------------------- functions, tried on made-up rows and on others
+# ------------------------------------------- functions, tried on made-up rows
 
 
 def centred(rows):
@@ -192,18 +177,6 @@ def doubled(rows):
     return 2 * rows
 
 
-def by_its_own_largest(rows):
-    def one(column):
-        return column / column.max()
-
-    return rows.apply(one)
-
-
-class Centring:
-    def __call__(self, rows):
-        return rows - rows.mean(axis=0)
-
-
 class Remembering:
     largest = 1.0
 
@@ -212,104 +185,51 @@ class Remembering:
         return rows / self.largest
 
 
-EDGES, FIVE, centring = [0.0, 2.0, 40.0], 5, Centring()
-WEIGHTS, NAMED = np.arange(8.0).reshape(4, 2), ["a", "c"]
-LEAKING = {
-    "keepdims": lambda X: X - X.to_numpy().mean(axis=0, keepdims=True),
-    "cut by name": lambda X: pd.cut(X["a"], bins=FIVE, labels=False).to_frame(),
-    "groupby": lambda X: X.groupby("b").transform("mean"),
-    "inner function": by_its_own_largest,
-    "object that is called": lambda X: centring(X),
-    "turned, in numpy": lambda X: X - np.mean(X.T, 1),
-    "categories": lambda X: X["a"].astype("category").cat.codes.to_frame(),
-    "rolled": lambda X: np.roll(X, 1, axis=0),
-    "evaluated": lambda X: eval("X - X.mean(axis=0)"),
-    "rank of one": lambda X: X.assign(a=[sum(X["a"] < v) for v in X["a"]]),
-}
-SOMETIMES = {  # by values, missing ones, kinds of columns, lengths, or what was seen before
-    "pictures": lambda X: X / X.max() if X.max() > 1 else X,
+EDGES, WEIGHTS = [0.0, 2.0, 40.0], np.arange(8.0).reshape(4, 2)
+LEAKING = {  # by what shows it: other rows, kinds of tables, columns, scales, lengths, runs
+    "all rows": lambda X: X - X.mean(axis=0),
+    "array": lambda X: X - np.mean(X.T, 1),
+    "sparse": lambda X: X.tocsr().multiply(1 / (1 + X.sum(axis=0))).tocsr(),
+    "texts": lambda texts: [sorted(texts).index(text) for text in texts],
+    "column": lambda X: pd.cut(X["a"], bins=5, labels=False).to_frame(),
+    "dates": lambda X: (X["day"].max() - X["day"]).dt.days.to_frame(),
+    "missing": lambda X: X.fillna(X.mean()),
+    "dummies": lambda X: pd.get_dummies(X),
+    "rows left out": lambda X: X.dropna(),
     "bytes": lambda X: X / X.max() if X.max() > 255 else X,
     "length": lambda X: X / len(X),
-    "mean for missing": lambda X: X.fillna(X.mean()),
-    "rows left out": lambda X: X.dropna(),
-    "dummies": lambda X: pd.get_dummies(X),
-    "texts": lambda texts: [sorted(texts).index(text) for text in texts],
-    "dates": lambda X: (X["day"].max() - X["day"]).dt.days.to_frame(),
-    "sparse": lambda X: X.tocsr().multiply(1 / (1 + X.sum(axis=0))).tocsr(),
     "random": lambda X: X + np.random.normal(size=X.shape),
     "memory": Remembering(),
+}
+WITHIN = {
+    "turned back": lambda X: (X.T / X.sum(axis=1)).T,
+    "cut by edges": lambda X: pd.cut(X["a"], bins=EDGES, labels=False).to_frame(),
+    "row by row": lambda X: X.apply(lambda row: row - row.mean(), axis=1),
+    "weights": lambda X: X.to_numpy() @ WEIGHTS,
+    "kinds of columns": lambda X: X.assign(
+        age=X.age / 100, sex=X.sex.str.lower(), day=X.day.dt.year
+    ),
+    "text": lambda texts: [text.lower() for text in texts],
+    "pictures": lambda X: X.reshape(-1, 28, 28) / 255,
+    "dense": lambda X: X.toarray(),
 }
 UNUSABLE = {
     "another number": lambda X: X.T @ X,
     "exit": lambda X: sys.exit("planted"),
     "error with a text": lambda X: {}["planted", "planted"],
 }
-WITHIN = {
-    "turned back": lambda X: (X.T / X.sum(axis=1)).T,
-    "columns": lambda X: X.to_numpy()[:, :3],
-    "cut by edges": lambda X: pd.cut(X["a"], bins=EDGES, labels=False).to_frame(),
-    "inner lambda": lambda X: X.apply(lambda row: row - row.mean(), axis=1),
-    "helper": lambda X: doubled(X),
-    "filled": lambda X: X.fillna(0),
-    "weights": lambda X: X.to_numpy() @ WEIGHTS,
-    "loop over rows": lambda X: np.array([row / np.linalg.norm(row) for row in X.to_numpy()]),
-    "softmax": lambda X: (
-        np.exp(X - np.max(X, axis=1, keepdims=True))
-        if isinstance(X, np.ndarray)
-        else np.exp(X.sub(X.max(axis=1), axis=0))
-    ),
-}
-OTHER_ROWS = {  # of other kinds than numbers in a table
-    "mixed": lambda X: X.assign(age=X.age / 100, sex=X.sex.str.lower(), day=X.day.dt.year),
-    "text": lambda texts: [text.lower() for text in texts],
-    "pictures": lambda X: X.reshape(-1, 28, 28) / 255,
-    "dense": lambda X: X.toarray(),
-    "one column": np.ravel,
-}
-TABLES = [pd.DataFrame(rows, columns=list("abcd")) for rows, _ in ROWS]
-TABLES[0], TABLES[1] = TABLES[0] + 1, pd.concat([TABLES[1][:-5], TABLES[0][-5:] + 1])
-
-
-def _differs(function):
-    """Tell whether five rows come out differently among other rows."""
-    one, two = (np.asarray(function(rows), dtype=float)[-5:] for rows in TABLES)
-    return one.shape != two.shape or not np.array_equal(one, two, equal_nan=True)
 
 
 @pytest.mark.parametrize("name", LEAKING)
 def test_functions_that_look_at_other_rows_are_findings(name):
-    assert _differs(LEAKING[name])
     (finding,) = check_pipeline(FunctionTransformer(LEAKING[name])).findings
     assert "axis=1" in finding.instead
 
 
 @pytest.mark.parametrize("name", WITHIN)
 def test_functions_of_each_row_alone_pass_with_a_note(name):
-    assert not _differs(WITHIN[name])
     report = check_pipeline(FunctionTransformer(WITHIN[name]))
     assert report.findings == [] and "row by row" in report.notes[0]
-
-
-@pytest.mark.parametrize("name", OTHER_ROWS)
-def test_functions_of_texts_dates_pictures_and_sparse_rows_pass(name):
-    assert steps(FunctionTransformer(OTHER_ROWS[name])) == []
-
-
-@pytest.mark.parametrize(
-    ("function", "given", "leaks"),
-    [
-        (np.sum, {"axis": 1, "keepdims": True}, False),
-        (pd.cut, {"bins": 5}, True),
-        (doubled, {"f": centred}, True),
-    ],
-)
-def test_keywords_of_functions_count(function, given, leaks):
-    assert bool(steps(FunctionTransformer(function, kw_args=given))) == leaks
-
-
-@pytest.mark.parametrize("name", SOMETIMES)
-def test_functions_that_look_at_other_rows_now_and_then_are_findings(name):
-    assert steps(FunctionTransformer(SOMETIMES[name])) == ["FunctionTransformer"]
 
 
 @pytest.mark.parametrize("name", UNUSABLE)
@@ -317,7 +237,18 @@ def test_a_function_that_made_up_rows_cannot_be_tried_on_is_a_finding(name):
     (finding,) = check_pipeline(FunctionTransformer(UNUSABLE[name])).findings
     assert "could not be run on made-up rows" in finding.learns
     assert "planted" not in str(finding)  # an error of the function may quote anything
-    assert finding.kind == "transformer"
+
+
+@pytest.mark.parametrize(
+    ("function", "keywords", "leaks"),
+    [
+        (np.sum, {"axis": 1, "keepdims": True}, False),
+        (pd.cut, {"bins": 5}, True),
+        (doubled, {"f": centred}, True),
+    ],
+)
+def test_keywords_of_functions_count(function, keywords, leaks):
+    assert bool(steps(FunctionTransformer(function, kw_args=keywords))) == leaks
 
 
 def test_columns_that_the_pipeline_names_are_those_that_a_function_is_tried_on():
@@ -330,13 +261,10 @@ def test_columns_that_the_pipeline_names_are_those_that_a_function_is_tried_on()
     columns = make_column_transformer(
         (OneHotEncoder(categories=[["F", "M"]]), ["sex"]), (BoundedScaler((0, 120)), ["age"])
     )
-    for function, found in ((coded, []), (centred_ages, ["functiontransformer"])):
-        assert steps(FunctionTransformer(function)) == ["FunctionTransformer"]  # not tried
+    assert steps(FunctionTransformer(coded)) == ["FunctionTransformer"]  # not tried
+    for function, paths in ((coded, []), (centred_ages, ["functiontransformer"])):
         pipe = make_pipeline(FunctionTransformer(function), columns)
-        assert [f.path for f in check_pipeline(pipe).findings] == found
-        parts = make_column_transformer((columns, ["sex", "age"]))
-        parts.transformers.append(("function", FunctionTransformer(function), ["sex", "age"]))
-        assert [f.path for f in check_pipeline(parts).findings] == ["function"] * bool(found)
+        assert [f.path for f in check_pipeline(pipe).findings] == paths
 
 
 def test_each_set_of_keywords_in_a_grid_is_tried():
@@ -406,11 +334,6 @@ def test_a_public_preprocessor_is_clean():
     assert (report.findings, report.notes) == ([], [])
 
 
-def test_fitted_pipelines_are_judged_alike(two_groups):
-    pipe = make_pipeline(StandardScaler(), Normalizer()).fit(two_groups.data.iloc[:, :2])
-    assert steps(pipe) == ["standardscaler: StandardScaler"]
-
-
 def test_unions_and_bare_steps():
     union = FeatureUnion([("norm", Normalizer()), ("pca", PCA()), ("same", "passthrough")])
     assert steps(union) == ["pca: PCA"]
@@ -421,45 +344,30 @@ def test_unions_and_bare_steps():
 WRAPPED = [
     (FixedThresholdClassifier(private()), []),
     (TunedThresholdClassifierCV(private()), ["TunedThresholdClassifierCV"]),
-    (CalibratedClassifierCV(private()), ["CalibratedClassifierCV"]),
     (
         CalibratedClassifierCV(make_pipeline(StandardScaler(), private())),
         ["CalibratedClassifierCV", "estimator.standardscaler: StandardScaler"],
     ),
-    (OneVsRestClassifier(private()), []),
     (OneVsRestClassifier(LogisticRegression()), ["estimator: LogisticRegression"]),
-    (OneVsOneClassifier(private()), ["OneVsOneClassifier"]),
-    (
-        make_pipeline(BoundedScaler(), OneVsOneClassifier(LogisticRegression())),
-        [
-            "onevsoneclassifier: OneVsOneClassifier",
-            "onevsoneclassifier.estimator: LogisticRegression",
-        ],
-    ),
     (BaggingClassifier(private(), bootstrap=False), []),
     (BaggingClassifier(private()), ["BaggingClassifier"]),
     (AdaBoostClassifier(private()), ["AdaBoostClassifier"]),
     (ExponentiatedGradient(private(), DemographicParity()), ["ExponentiatedGradient"]),
-    (
-        GridSearch(make_pipeline(StandardScaler(), private()), DemographicParity()),
-        ["GridSearch", "estimator.standardscaler: StandardScaler"],
-    ),
-    (VotingClassifier([("a", private()), ("b", private()), ("c", "drop")]), []),
-    (VotingClassifier([("a", private()), ("b", Ridge())]), ["b: Ridge"]),
+    (ThresholdOptimizer(estimator=private()), ["ThresholdOptimizer"]),
+    (CorrelationRemover(), ["CorrelationRemover"]),
+    (VotingClassifier([("a", private()), ("b", Ridge()), ("c", "drop")]), ["b: Ridge"]),
     (StackingClassifier([("a", private())], final_estimator=private()), []),
     (StackingClassifier([("a", private())]), ["StackingClassifier"]),
     (
         TransformedTargetRegressor(Ridge(), transformer=StandardScaler()),
         ["regressor: Ridge", "transformer: StandardScaler"],
     ),
-    (make_pipeline(SelectFromModel(private()), private()), []),
     (make_pipeline(RFE(private()), private()), []),
     (
         make_pipeline(SelectFromModel(LogisticRegression()), private()),
         ["selectfrommodel.estimator: LogisticRegression"],
     ),
     (DummyClassifier(strategy="uniform"), []),
-    (DummyClassifier(), ["DummyClassifier"]),
     (private(epsilon=None), ["DPFairClassifier"]),
     (private(epsilon=None, noise_multiplier=0.0), ["DPFairClassifier"]),
     (private(epsilon=None, noise_multiplier=1.0), []),
@@ -513,9 +421,9 @@ def test_a_wrapper_whose_fits_tell_how_many_rows_a_class_has_is_found(wrapper, m
     assert (sizes[0] != sizes[1]) == (class_name(wrapper) in steps(wrapper))
 
 
-@pytest.mark.parametrize(("pipe", "found"), WRAPPED, ids=class_name)
-def test_wrappers_and_models(pipe, found):
-    assert steps(pipe) == found
+@pytest.mark.parametrize(("pipe", "expected"), WRAPPED, ids=class_name)
+def test_wrappers_and_models(pipe, expected):
+    assert steps(pipe) == expected
 
 
 # ---------------------------------------------------------------------------------- searches
@@ -558,12 +466,6 @@ def test_references_in_a_grid_are_named():
     search = GridSearchCV(private(), {"epsilon": [None, 1.0]})
     assert steps(search) == ["estimator: DPFairClassifier"]
     assert steps(GridSearchCV(private(epsilon=None), {"epsilon": [1.0, 2.0]})) == []
-
-
-def test_a_grid_too_large_to_list_is_varied_one_by_one():
-    grid = {f"model__{name}": list("abcdefgh") for name in ("method", "device", "noise")}
-    grid |= {"scale": [BoundedScaler(), PCA()]}
-    assert steps(GridSearchCV(scaled("passthrough"), grid)) == ["estimator.scale: PCA"]
 
 
 def test_a_search_around_a_wrapper_around_a_pipeline():
@@ -628,7 +530,7 @@ class NotSoStateless(Stateless):
         return self
 
 
-class SaysStateless(TransformerMixin, BaseEstimator):
+class SaysStateless(Stateless):
     """Its tags promise that it reads no rows, and it centres them."""
 
     def fit(self, X, y=None):
@@ -639,9 +541,7 @@ class SaysStateless(TransformerMixin, BaseEstimator):
         return X - self.mean_
 
     def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.requires_fit = False
-        return tags
+        return super().__sklearn_tags__()
 
 
 class Noisy(ClassifierMixin, BaseEstimator):
@@ -721,14 +621,6 @@ def test_resamplers_and_pipelines_of_other_libraries(outside):
     assert steps(boosted()) == ["Boosted"]
 
 
-def test_fairlearn_postprocessing_is_named():
-    from fairlearn.postprocessing import ThresholdOptimizer
-    from fairlearn.preprocessing import CorrelationRemover
-
-    assert steps(ThresholdOptimizer(estimator=private())) == ["ThresholdOptimizer"]
-    assert steps(CorrelationRemover()) == ["CorrelationRemover"]
-
-
 # ------------------------------------------------------------------------------- the report
 
 
@@ -744,53 +636,35 @@ def test_the_report_names_all_in_print_in_a_frame_and_in_one_warning():
     with pytest.warns(PrivacyLeakWarning) as caught:
         report.warn()
     assert len(caught) == 1
-    said = str(caught[0].message).splitlines()
-    assert len(said) == 1 + len(LEAKY)
-    assert all(any(step in line for line in said) for step in LEAKY)
+    lines = str(caught[0].message).splitlines()
+    assert len(lines) == 1 + len(LEAKY)
+    assert all(any(step in line for line in lines) for step in LEAKY)
     assert caught[0].filename == __file__
 
 
-def test_a_clean_report_says_so_and_warns_of_nothing():
+def test_a_clean_report_warns_of_nothing_and_does_not_promise_what_it_cannot_see():
     report = check_pipeline(make_pipeline(BoundedScaler(), private()))
     assert repr(report) == "PipelineReport: no step learns from private rows outside the budget"
     assert report.to_frame().empty
     report.warn()  # warnings are errors here
-
-
-def test_a_report_with_notes_does_not_promise_what_it_cannot_see():
     text = repr(check_pipeline(FunctionTransformer(doubled)))
     first = text.splitlines()[0]
     assert first.endswith("outside the budget, as far as can be seen; 1 note")
     assert "doubled" in " ".join(text.split())
 
 
-@pytest.mark.parametrize(
-    ("step", "remedy"),
-    [
-        (KBinsDiscretizer(), 'FunctionTransformer(np.digitize, kw_args={"bins": public edges})'),
-        (SimpleImputer(strategy="constant", fill_value=0), "keep_empty_features=True"),
-        (TargetEncoder(), "OneHotEncoder(categories="),
-    ],
-)
-def test_the_advice_finishes_the_job(step, remedy):
-    (finding,) = check_pipeline(step).findings
-    assert remedy in finding.instead
-
-
 def test_what_cannot_be_seen_is_noted():
     columns = make_column_transformer((BoundedScaler(), lambda table: table.columns))
-    notes = check_pipeline(make_pipeline(columns, FunctionTransformer(lambda x: x))).notes
+    notes = check_pipeline(make_pipeline(columns, private())).notes
     assert "chosen by a function" in notes[0]
-    assert "row by row" in notes[1]
     assert "FrozenEstimator" in check_pipeline(FrozenEstimator(PCA())).notes[0]
 
 
 @pytest.mark.parametrize(
     ("name", "asks"),
     [
-        *((n, True) for n in ("id", "patient_id", "Patient", "user.name", "nhs-number", "MRN")),
-        *((n, True) for n in ("customerId", "IDNumber", "client no", "SSN", "x_member", "aID")),
-        *((n, False) for n in ("paid", "valid", "idea", "personal", "clients2", "grid", "age")),
+        *((n, True) for n in ("id", "patient_id", "user.name", "nhs-number", "customerId", "aID")),
+        *((n, False) for n in ("paid", "valid", "personal", "clients2", "grid")),
     ],
 )
 def test_a_column_that_may_name_persons_asks_what_a_row_is(name, asks):
@@ -801,7 +675,7 @@ def test_a_column_that_may_name_persons_asks_what_a_row_is(name, asks):
 
 
 def test_the_question_what_a_row_is_can_be_answered():
-    """By a column or a bound; a search asks if one candidate does; names of a fit count."""
+    """By a column or a bound; a search asks if one candidate does."""
     columns = make_column_transformer((BoundedScaler((0, 1)), ["user_id"]))
     for answer in (Persons("user_id"), Persons(max_records=3)):
         assert check_pipeline(make_pipeline(columns, private(persons=answer))).notes == []
@@ -809,9 +683,6 @@ def test_the_question_what_a_row_is_can_be_answered():
     pipe = make_pipeline(columns, private(persons=Persons(max_records=3)))
     grid = {"dpfairclassifier__persons__max_records": [2, None]}
     assert "Is a row a person?" in check_pipeline(GridSearchCV(pipe, grid)).notes[-1]
-    rows = pd.DataFrame({"nhsNumber": [0.0, 1.0] * 1500})
-    fitted = private(module="logistic", max_steps=1).fit(rows, [0, 1] * 1500)
-    assert "'nhsNumber'" in check_pipeline(fitted).notes[0]
 
 
 @pytest.mark.parametrize("pipe", [StandardScaler, "passthrough", None, [("a", PCA())]])
