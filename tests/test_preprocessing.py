@@ -3,7 +3,6 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
@@ -16,7 +15,7 @@ from skdpfair.preprocessing import (
 )
 
 
-@parametrize_with_checks([BoundedScaler(), BoundedScaler((0, 1), clip=False)])
+@parametrize_with_checks([BoundedScaler()])
 def test_sklearn_checks(estimator, check):
     check(estimator)
 
@@ -81,17 +80,11 @@ def test_wrong_bounds_are_named(bounds, message, rows):
         BoundedScaler(bounds).fit(rows)
 
 
-def test_a_dict_needs_column_names(rows):
+def test_unnamed_columns_a_wrong_range_and_infinity_are_named(rows):
     with pytest.raises(ValueError, match="Pass a DataFrame"):
         BoundedScaler({"age": (17, 90)}).fit(rows.to_numpy())
-
-
-def test_a_wrong_feature_range_is_named(rows):
     with pytest.raises(ValueError, match="feature_range must be"):
         BoundedScaler((0, 1), feature_range=(1, -1)).fit(rows)
-
-
-def test_infinity_is_refused(rows):
     with pytest.raises(ValueError, match="infinity"):
         BoundedScaler((0, 1)).fit(rows.replace(50.0, np.inf))
 
@@ -124,22 +117,12 @@ def test_a_missing_category_makes_zeros(adult, encoded):
     assert (ones == ~missing).all()
 
 
-@pytest.mark.parametrize("dtype", [object, str])
-def test_any_kind_of_strings_will_do(dtype, adult, encoded):
-    rows = adult.astype(dict.fromkeys(ADULT_CATEGORIES, dtype))
-    again = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, encoding="linear").fit_transform(
-        rows
-    )
-    pd.testing.assert_frame_equal(again, encoded.drop(columns="sex"))
-
-
 def test_fitting_on_other_rows_gives_the_same_transform(adult, encoded):
     other = adult[(adult["sex"] == "Female") & (adult["age"] > 60)].dropna().head(5)
     make = public_preprocessor(
         ADULT_BOUNDS, ADULT_CATEGORIES, encoding="linear", passthrough=["sex"]
     )
     pd.testing.assert_frame_equal(make.fit(other).transform(adult), encoded)
-    clone(make)
 
 
 def test_unlisted_and_dropped_columns():
@@ -243,22 +226,6 @@ def test_a_schema_with_fixed_encoding_makes_the_same_features_from_every_table()
     assert not X.isna().any(axis=None)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"missing": ["wage"]}, r"missing names \['wage'\], which bounds does not"),
-        ({"missing": "auto"}, "missing must be a list of texts"),
-        ({"log_columns": ["ward"]}, r"log_columns names \['ward'\], which bounds does not"),
-        ({"log_columns": True}, "log_columns must be a list"),
-        ({"n_intervals": 10**9}, "n_intervals must be an integer <= 1000"),
-        ({"n_intervals": "8"}, "n_intervals must be an integer >= 0"),
-    ],
-)
-def test_parts_about_the_encoding_are_checked(given, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        paid(**given)
-
-
 @pytest.mark.parametrize("lacking", ["pay", "paid", "sex", "ward"])
 def test_a_schema_names_the_columns_that_a_table_lacks(lacking):
     schema = TableSchema(
@@ -275,51 +242,6 @@ def test_a_schema_names_the_columns_that_a_table_lacks(lacking):
             schema.split(other)
     with pytest.raises(TypeError, match="table must be a DataFrame"):
         schema.split(table.to_numpy())
-
-
-def test_features_that_depend_on_the_fit_have_no_names():
-    with pytest.raises(ValueError, match=r"with_fixed_encoding\(n_samples, epsilon\)"):
-        paid().feature_names  # noqa: B018
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (({"x": (0, 1)}, {"x": ["a"]}), "categories and bounds both name"),
-        (({"x": (0, 1)}, {}, ["x"]), "passthrough and bounds both name"),
-        (({}, {"c": []}), r"categories\['c'\] must list"),
-        (({}, {"c": ["a", "a"]}), r"categories\['c'\] must list"),
-        (({}, {"c": "abc"}), r"categories\['c'\] must list"),
-    ],
-)
-def test_wrong_arguments_are_named(arguments, message):
-    bounds, categories, *rest = arguments
-    with pytest.raises(ValueError, match=message):
-        public_preprocessor(bounds, categories, passthrough=rest[0] if rest else ())
-
-
-@pytest.mark.parametrize(
-    "wrong, name",
-    [
-        ({"bounds": None}, "bounds"),
-        ({"bounds": {"zz": (0, 1)}}, "bounds"),
-        ({"bounds": {"a": (1, 0)}}, "bounds"),
-        ({"categories": {"a": None}}, "categories"),
-        ({"table": [[1.0]]}, "table"),
-    ],
-)
-def test_counting_what_is_outside_names_what_is_wrong(wrong, name):
-    good = {"table": pd.DataFrame({"a": [1.0]}), "bounds": {"a": (0, 1)}}
-    with pytest.raises((ValueError, TypeError), match=f"^{name}"):
-        outside_public(**good | wrong)
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"missing": "zero"}, {"bounds": {"a": (1, 0)}}, {"bounds": {"a": None}}]
-)
-def test_a_public_preprocessor_is_checked_when_made(wrong):
-    with pytest.raises((ValueError, TypeError), match=f"^{next(iter(wrong))} must be"):
-        public_preprocessor(**{"bounds": {"a": (0, 1)}} | wrong)
 
 
 def test_numbers_are_grouped_by_public_edges(tmp_path):
@@ -342,8 +264,14 @@ def test_numbers_are_grouped_by_public_edges(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "text"),
+    ("wrong", "message"),
     [
+        ({"missing": ["wage"]}, r"missing names \['wage'\], which bounds does not"),
+        ({"missing": "auto"}, "missing must be a list of texts"),
+        ({"log_columns": ["ward"]}, r"log_columns names \['ward'\], which bounds does not"),
+        ({"log_columns": True}, "log_columns must be a list"),
+        ({"n_intervals": 10**9}, "n_intervals must be an integer <= 1000"),
+        ({"n_intervals": "8"}, "n_intervals must be an integer >= 0"),
         ({"bins": {"age": [3, 3]}}, r"bins\['age'\] must list numbers in increasing order"),
         ({"bins": {"age": []}}, r"bins\['age'\] must list numbers"),
         ({"bins": {"age": ["a"]}}, r"bins\['age'\] must be a number"),
@@ -351,6 +279,36 @@ def test_numbers_are_grouped_by_public_edges(tmp_path):
         ({"groups": {"age": ["1", "2"]}}, "or group the numbers by bins"),
     ],
 )
-def test_bins_that_cannot_be_used_are_named(given, text):
-    with pytest.raises((TypeError, ValueError), match=text):
-        paid(**given)
+def test_parts_of_a_schema_that_cannot_be_used_are_named(wrong, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        paid(**wrong)
+    with pytest.raises(ValueError, match=r"with_fixed_encoding\(n_samples, epsilon\)"):
+        paid().feature_names  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"categories": {"a": ["x"]}}, "categories and bounds both name"),
+        ({"passthrough": ["a"]}, "passthrough and bounds both name"),
+        ({"categories": {"c": []}}, r"categories\['c'\] must list"),
+        ({"categories": {"c": ["a", "a"]}}, r"categories\['c'\] must list"),
+        ({"categories": {"c": "abc"}}, r"categories\['c'\] must list"),
+        ({"missing": "zero"}, "missing must be one of"),
+        ({"bounds": {"a": (1, 0)}}, "bounds must be"),
+        ({"bounds": None}, "bounds must be a dict"),
+    ],
+)
+def test_wrong_arguments_of_a_preprocessor_are_named_when_it_is_made(wrong, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        public_preprocessor(**{"bounds": {"a": (0, 1)}} | wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"bounds": {"zz": (0, 1)}}, {"categories": {"a": None}}, {"table": [[1.0]]}],
+)
+def test_counting_what_is_outside_names_what_is_wrong(wrong):
+    good = {"table": pd.DataFrame({"a": [1.0]}), "bounds": {"a": (0, 1)}}
+    with pytest.raises((ValueError, TypeError), match=f"^{next(iter(wrong))}"):
+        outside_public(**good | wrong)
