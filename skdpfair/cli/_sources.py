@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 
 from skdpfair.cli._input import FILE, note
-from skdpfair.preprocessing import TableSchema, columns_of, encode_parquet
+from skdpfair.preprocessing import TableSchema, encode_parquet
+from skdpfair.preprocessing._csv import columns_of, read_columns
 from skdpfair.preprocessing._parquet import _dataset, column_names, n_rows
 from skdpfair.preprocessing._public import as_encoded
-from skdpfair.preprocessing._schema import labels_in, read_columns, uncovered
+from skdpfair.preprocessing._schema import labels_in, uncovered
 from skdpfair.release._facts import record_shape
 
 _IMAGES = "images"  # array of pictures

@@ -7,7 +7,7 @@ from skdpfair.preprocessing._parquet import EncodedTable, encode_parquet
 from skdpfair.preprocessing._piecewise_linear import PiecewiseLinearEncoder
 from skdpfair.preprocessing._public import outside_public, public_preprocessor
 from skdpfair.preprocessing._quantile_scaler import DPQuantileScaler
-from skdpfair.preprocessing._schema import TableSchema, columns_of
+from skdpfair.preprocessing._schema import TableSchema
 
 __all__ = [
     "BoundedScaler",
@@ -19,7 +19,6 @@ __all__ = [
     "PrivacyLeakWarning",
     "TableSchema",
     "check_pipeline",
-    "columns_of",
     "encode_parquet",
     "outside_public",
     "public_preprocessor",

@@ -5,6 +5,7 @@ import re
 import textwrap
 import warnings
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -55,14 +56,10 @@ class PipelineFinding:
 
     Parameters
     ----------
-    path : str
-        Names of steps and parameters that lead to it, with dots; "" for the estimator itself.
-    name : str
-        Class of the step.
-    learns : str
-        What the step learns.
-    instead : str
-        What to use instead.
+    path, name : str
+        Names of steps and parameters that lead to it, with dots, and its class.
+    learns, instead : str
+        What it learns, and what to use instead.
     kind : {"transformer", "resampler", "model"}
         Kind of step.
     sometimes : bool
@@ -153,15 +150,13 @@ class PipelineReport:
 def check_pipeline(pipe) -> PipelineReport:
     """List the steps of a pipeline that learn from private rows outside the budget.
 
-    Many steps, such as a scaler that computes the mean of private rows, reveal statistics of the
-    rows without noise: no epsilon covers them.  The check fits nothing on your rows; it reads the
-    parameters of a pipeline, even of a fitted one.
+    The check fits nothing on your rows; it reads parameters, even of a fitted pipeline.
 
     Parameters
     ----------
     pipe : estimator
         A Pipeline, ColumnTransformer, FeatureUnion, search, ensemble or wrapper, nested in any
-        way, or a single step. All candidates of a search are checked.
+        way, or a single step. All values in the grids of a search are checked.
 
     Returns
     -------
@@ -294,10 +289,11 @@ class _Walk:
         self.findings += [
             replace(f, sometimes=f.sometimes or n < len(every)) for f, n in counts.items()
         ]
-        self.notes += [note for walk in every for note in walk.notes]
-        self.spending += [step for walk in every for step in walk.spending]
-        self.searches += [step for walk in every for step in walk.searches]
-        self.by_row |= any(walk.by_row for walk in every)
+        for walk in every:
+            self.notes += walk.notes
+            self.spending += walk.spending
+            self.searches += walk.searches
+            self.by_row |= walk.by_row
         if not private:
             self.searches.append(_step(search, path))
             self.notes.append(
@@ -396,7 +392,8 @@ def grids_of(estimator) -> list | None:
     grids = next((params[name] for name in _GRIDS if name in params), None)
     if grids is None or not is_estimator(params.get("estimator")):
         return None
-    return [grid for grid in (grids if isinstance(grids, (list, tuple)) else [grids]) if grid]
+    grids = grids if isinstance(grids, (list, tuple)) else [grids]
+    return [grid for grid in grids if isinstance(grid, Mapping)]
 
 
 def configured(search) -> list:
@@ -412,7 +409,10 @@ def configured(search) -> list:
 
 def _candidates(values):
     """Return listed values, or a draw from a distribution; numbers but 0 stand for each other."""
-    values = [values.rvs(random_state=0)] if hasattr(values, "rvs") else list(values)
+    try:
+        values = [values.rvs(random_state=0)] if hasattr(values, "rvs") else list(values)
+    except TypeError:  # the search will refuse it as well
+        return []
     is_number = [isinstance(v, Number) and not isinstance(v, bool) and v != 0 for v in values]
     return [v for i, v in enumerate(values) if not (is_number[i] and any(is_number[:i]))]
 

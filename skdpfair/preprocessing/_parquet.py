@@ -88,14 +88,6 @@ def encode_parquet(source, schema, path, *, epsilon=1.0, labelled=True, verbose=
     EncodedTable
         With ``X``, ``y``, ``sensitive_features`` and ``units``.
 
-    Raises
-    ------
-    ImportError
-        If pyarrow is not installed.
-    ValueError, TypeError
-        If the files cannot be read, lack a column or hold another type, or if a label or a group
-        is missing or not listed. No error shows the content of a cell.
-
     Examples
     --------
     >>> import tempfile

@@ -113,9 +113,6 @@ def public_preprocessor(
 ):
     """Make a ColumnTransformer that learns only the number of the rows it is fitted on.
 
-    Numeric columns are encoded within public bounds, and categorical columns become 0 or 1 for
-    each public category. Columns of ``passthrough`` are unchanged; all others are dropped.
-
     Parameters
     ----------
     bounds : dict of str to (low, high)

@@ -1,6 +1,5 @@
 """A schema of a table: its public columns, their limits and their values."""
 
-import csv
 import json
 import re
 import tomllib
@@ -24,6 +23,7 @@ from skdpfair._validate import (
     safe_repr,
 )
 from skdpfair.inputs import persons
+from skdpfair.preprocessing._csv import read_columns
 from skdpfair.preprocessing._piecewise_linear import (
     n_columns_of,
     n_intervals_for,
@@ -36,10 +36,7 @@ from skdpfair.preprocessing._public import (
     with_columns,
 )
 
-_MAX_COMPARED = 1000  # names of columns, with one that is not among them
 _MAX_INTERVALS = 1000
-_SEPARATORS = ",;\t|"
-_COMPRESSED = (".gz", ".bz2", ".zip", ".xz", ".zst", ".tar")
 _OF_STUDIES = ("data", "sweep")  # entries of a file that are for the command line
 _PARTS = ("groups", "bins", "bounds", "categories")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -259,26 +256,8 @@ class TableSchema:
     def with_fixed_encoding(self, n_samples, epsilon=1.0):
         """Return the schema with ``n_intervals`` as a number and ``log_columns`` as a list.
 
-        It makes the same features from every table, such as training and test records.
-
-        Parameters
-        ----------
-        n_samples : int >= 1
-            Number of records of the fit.
-        epsilon : float > 0 or None, default=1.0
-            Budget of the fit; None without privacy.
-
-        Returns
-        -------
-        TableSchema
-            A copy. What was not ``"auto"`` is unchanged.
-
-        Examples
-        --------
-        >>> schema = TableSchema(target="paid", classes=["no", "yes"], bounds={"income": (0, 1e6)})
-        >>> fixed = schema.with_fixed_encoding(n_samples=5000, epsilon=1.0)
-        >>> fixed.n_intervals, fixed.log_columns
-        (8, ['income'])
+        It makes the same features from every table, such as training and test records, for a fit of
+        ``n_samples`` records with the budget ``epsilon``. What is not ``"auto"`` is unchanged.
         """
         integer("n_samples", n_samples)
         if epsilon is not None:
@@ -346,55 +325,18 @@ class TableSchema:
         return persons.codes(f"Unit column {self.unit!r}", values, len(values))
 
     def split(self, table, *, epsilon=1.0):
-        """Split a table, as returned by `read_csv`, into features, labels and groups.
+        """Split a table with all columns that the schema names into features, labels and groups.
 
-        Parameters
-        ----------
-        table : DataFrame, of pandas, polars or pyarrow
-            With all columns that the schema names.
-        epsilon : float > 0 or None, default=1.0
-            Budget of the fit; it affects ``n_intervals="auto"`` only.
-
-        Returns
-        -------
-        X : DataFrame of shape (n_samples, n_features)
-            Numbers, computed with public facts only. If ``n_intervals`` is ``"auto"``, the number
-            of rows decides how many: split test records with the schema of `with_fixed_encoding`,
-            or with the one that `schema_of` reads from the file of the model.
-        y : ndarray of str of shape (n_samples,)
-        groups : DataFrame of shape (n_samples, n_group_columns) or None
-            One column for each entry of ``groups`` and ``bins``. A label or a group that is missing
-            or not listed is an error, which does not show its value.
+        The features are those of `preprocessor`. If ``n_intervals`` is ``"auto"``, ``epsilon`` and
+        the number of rows decide how many: split test records with the schema of
+        `with_fixed_encoding`, or with the one that `schema_of` reads from the file of the model.
+        The groups have a column for each entry of ``groups`` and ``bins``, or are None. A label or
+        a group that is missing or not listed is an error, which does not show its value.
         """
         table = with_columns(table, [*self.bounds, *self.categories, *self.all_groups, self.target])
         y, groups = labels_in(self, table)
         X = self.with_fixed_encoding(len(table), epsilon).preprocessor().transform(table)
         return X, y, groups
-
-
-def read_columns(path, numbers, texts, n_rows=None):
-    """Read some columns of a CSV file; numbers that cannot be read as such stay texts."""
-    names, separator = columns_of(path, [*numbers, *texts])
-    _check_rows(path, names, separator)
-    usual = ["", "NA", "N/A", "nan", "NaN", "null", "?", "-"]
-    try:
-        table = pd.read_csv(
-            path,
-            sep=separator,
-            usecols=[*numbers, *texts],
-            dtype=dict.fromkeys(texts, object),
-            keep_default_na=False,
-            na_values=dict.fromkeys(numbers, usual) | {column: [""] for column in texts},
-            skipinitialspace=True,
-            encoding="utf-8-sig",
-            low_memory=False,
-            nrows=n_rows,
-        )
-    except Exception as error:  # parsers quote the line that they stumble over
-        raise ValueError(f"{Path(path).name} {_unreadable(error)}") from None
-    if table.empty:
-        raise ValueError(f"{Path(path).name} has no rows below its header.")
-    return table
 
 
 def uncovered(schema, table, columns=None) -> list:
@@ -463,55 +405,6 @@ def _bin_names(edges):
     return [f"< {texts[0]}", *between, f">= {texts[-1]}"]
 
 
-def columns_of(path, wanted=()):
-    """Return the column names of a CSV file, and its separator.
-
-    Parameters
-    ----------
-    path : path-like
-        The file, which may be compressed.
-    wanted : sequence of str, default=()
-        Names of columns that it must have. Without a header, the first line is a record: an error
-        shows only names that resemble a wanted one.
-
-    Returns
-    -------
-    names : list of str
-    separator : str
-        One of comma, semicolon, tab and bar.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "loans.csv"
-    >>> pd.DataFrame({"age": [41], "sex": ["F"]}).to_csv(path, sep=";", index=False)
-    >>> columns_of(path)
-    (['age', 'sex'], ';')
-    """
-    first = {"header": None, "nrows": 1, "encoding": "utf-8-sig", "dtype": str}
-    try:
-        line = pd.read_csv(path, sep="\x1f", quoting=3, **first).iloc[0, 0]
-        separator = max(_SEPARATORS, key=str(line).count)
-        names = pd.read_csv(path, sep=separator, skipinitialspace=True, **first).iloc[0]
-    except FileNotFoundError:
-        raise ValueError(f"File {str(path)!r} does not exist.") from None
-    except Exception as error:
-        raise ValueError(f"{Path(path).name} {_unreadable(error)}") from None
-    names, place = ["" if name != name else str(name) for name in names], {}  # of NaN
-    for at, name in enumerate(names, start=1):
-        if place.setdefault(name, at) != at:
-            raise ValueError(
-                f"{Path(path).name} has no header, or one in which columns {place[name]} and {at} "
-                "have the same name. Give each column its own name in the first line."
-            )
-    if absent := next((name for name in wanted if name not in place), None):
-        raise ValueError(
-            f"{Path(path).name} has no column {absent!r}.{nearest(absent, names[:_MAX_COMPARED])} "
-            "Its first line must hold the column names."
-        )
-    return names, separator
-
-
 def with_features(schema, n_features):
     """Return a schema with fixed encoding that makes so many features, if there is one."""
     n_encoded = n_features - len(schema.missing) - sum(map(len, schema.categories.values()))
@@ -521,24 +414,6 @@ def with_features(schema, n_features):
         return next(fitting, 0)
 
     return schema._fixed(n_intervals)
-
-
-def _check_rows(path, names, separator):
-    """Raise if a row has another number of fields than the header, which shifts its columns."""
-    if Path(path).suffix in _COMPRESSED:
-        return
-    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
-        reader = csv.reader(file, delimiter=separator, skipinitialspace=True)
-        try:
-            for row in reader:
-                if row and len(row) != len(names):
-                    raise ValueError(
-                        f"{Path(path).name}: line {reader.line_num} has {len(row)} fields, and the "
-                        f"header {len(names)} (a decimal comma, or a separator within a text that "
-                        "lacks quotation marks?). Correct the file."
-                    )
-        except csv.Error as error:
-            raise ValueError(f"{Path(path).name} {_unreadable(error)}") from None
 
 
 def _spelt(what, values, known, remedy, *, in_bins=False):
@@ -556,15 +431,6 @@ def _spelt(what, values, known, remedy, *, in_bins=False):
         f"{safe_repr(list(known))}. Add the missing values, spelt as in the file"
         + (", or group the numbers of the column by edges in [bins]." if in_bins else ".")
     )
-
-
-def _unreadable(error):
-    """Say what keeps a file from being read, without its cells."""
-    if isinstance(error, pd.errors.EmptyDataError):
-        return "is empty. Its first line must hold the column names."
-    if isinstance(error, UnicodeError):
-        return 'is not in UTF-8: save it as "CSV UTF-8", or convert it.'
-    return f"cannot be read as a table with a header: {type(error).__name__}."
 
 
 def _texts(name, values, least):
