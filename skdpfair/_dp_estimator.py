@@ -376,7 +376,14 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
         is_first = previous is None and data.classes is not None
         if is_first and isinstance(data.x, np.ndarray) and not is_streamed(data.x):
             fitted_rows.remember(net, data.x, data.y)
-        for name in ("feature_names_in_", "reference_", "diagnostics_", "_persons", "_schema"):
+        for name in (
+            "feature_names_in_",
+            "reference_",
+            "diagnostics_",
+            "_persons",
+            "_schema",
+            "_cut",
+        ):
             self.__dict__.pop(name, None)
         self.__dict__.update(fitted)  # at once: an interrupt may come between any two lines
 

@@ -238,6 +238,9 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable class of each row.
 
+        A classifier that was saved by :class:`skdpfair.postprocessing.DPThresholdClassifier`, and
+        loaded, predicts ``classes_[1]`` from its threshold on.
+
         Parameters
         ----------
         X : DataFrame or array of shape (n_samples, n_features, ...)
@@ -255,7 +258,10 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         ValueError
             If X does not have the columns that ``fit`` saw.
         """
-        codes = self._outputs(X).argmax(axis=1)  # raises NotFittedError
+        if (cut := getattr(self, "_cut", None)) is not None:
+            codes = (self.decision_function(X) >= cut).astype(np.intp)
+        else:
+            codes = self._outputs(X).argmax(axis=1)  # raises NotFittedError
         predicted: np.ndarray = self.classes_[codes]
         return predicted
 

@@ -19,6 +19,7 @@ from skdpfair.cli._study import Study, person_question
 from skdpfair.inputs.groups import named
 from skdpfair.methods import METHODS
 from skdpfair.model_selection import DPRandomizedSearch
+from skdpfair.postprocessing import DPThresholdClassifier
 from skdpfair.release._file import require_safetensors
 from skdpfair.training import plan
 from skdpfair.training.processes import launched
@@ -81,6 +82,8 @@ class Job:
         n_groups = len(self.schema.group_levels or [None])
         if isinstance(clf, DPRandomizedSearch):
             return clf.forecast(self.records.n_units, n_groups=n_groups).reasons[1]
+        if isinstance(clf, DPThresholdClassifier):
+            clf = clf.planned_estimator()
         plan.check(clf, self.records.n_units, n_groups)
         return None
 
@@ -96,7 +99,9 @@ class Job:
     def save(self, model, output):
         """Write a model, which has cost budget; return where, and why elsewhere if it is so."""
         if isinstance(self.source, Parquet):  # whose memory map has no names
-            model.feature_names_in_ = np.asarray(self.schema.feature_names, dtype=object)
+            getattr(model, "estimator_", model).feature_names_in_ = np.asarray(
+                self.schema.feature_names, dtype=object
+            )
         other = f"{output.stem[:200]}-{os.urandom(4).hex()}{output.suffix}"  # replaces nothing
         problem = None
         for path in (output, Path.cwd() / other, Path(tempfile.gettempdir()) / other):
@@ -125,6 +130,12 @@ class Job:
             f"By accuracy, the model is of no use: on its training records, {does}. This is not "
             "private: no epsilon covers it, so do not pass it on."
         ]
+
+
+def thresholded(clf, objective):
+    """Return the classifier whose threshold is chosen within its budget."""
+    seed = clf.random_state
+    return DPThresholdClassifier(clf, objective, random_state=seed)
 
 
 def search_of(clf, space, mean_trials):

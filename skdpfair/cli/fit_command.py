@@ -71,6 +71,11 @@ _MAX_PREDICTED = 100_000  # training records, to see whether a model is of use
     type=click.FloatRange(min=1),
     help="Mean number of trials with --try, by default 10; the number drawn stays secret.",
 )
+@click.option(
+    "--threshold",
+    type=click.Choice(["balanced_accuracy", "accuracy"]),
+    help="For two classes: choose the threshold that serves this measure, within --epsilon.",
+)
 @ledger_options
 @SEED
 @output_option("model.safetensors", "The model to write.")
@@ -86,6 +91,7 @@ def fit(
     settings,
     candidates,
     trials,
+    threshold,
     ledger,
     seed,
     output,
@@ -118,16 +124,19 @@ def fit(
             "--output, or --force."
         )
     import skdpfair.cli._fitting as fitting  # late: it needs most of the package
+    from skdpfair.release._read_statement import statement
 
     space, params = fitting.space_of(candidates), fitting.parameters_of(settings)
     if both := sorted(space.keys() & params.keys()):
         raise Unusable(f"--set and --try both give {both[0]!r}. Leave one of them out.")
     if trials is not None and not candidates:
         raise Unusable("--trials is for a choice: give --try NAME=VALUE,VALUE, or leave it out.")
+    if threshold and candidates:
+        raise Unusable("--threshold and --try must not both be given: leave one of them out.")
     with in_options():
         job = fitting.Job.read(data, schema, pictures, epsilon)
-        if candidates and job.n_processes > 1:
-            raise Unusable("--try runs in one process. Leave out torchrun.")
+        if (candidates or threshold) and job.n_processes > 1:
+            raise Unusable("--try and --threshold run in one process. Leave out torchrun.")
         job.check_methods(space.get("method", [method]))
         params |= {
             "epsilon": epsilon,
@@ -138,6 +147,8 @@ def fit(
         clf = job.classifier(method, params)
         if candidates:
             clf = fitting.search_of(clf, space, trials or 10.0)
+        elif threshold:
+            clf = fitting.thresholded(clf, threshold)
         question = None if job.rank else job.person_question()
         if question is not None and not as_json:
             note(question)
@@ -168,7 +179,7 @@ def fit(
     status = 130 if cut else 0 if problem is None else 1
     if as_json:
         notes += [question] * (question is not None)
-        facts = model.privacy_statement() | {"written": str(written), "warnings": notes}
+        facts = statement(model.privacy_) | {"written": str(written), "warnings": notes}
         facts |= {"chosen": chosen} if candidates else {}
         echo(json.dumps(facts | {"interrupted": cut}))
         sys.exit(status)

@@ -22,7 +22,8 @@ from skdpfair.cli._input import (
 @click.option(
     "--threshold",
     type=click.FloatRange(0, 1),
-    help="Predict the second of two classes of the schema from this probability on; default 0.5.",
+    help="Predict the second of two classes of the schema from this probability on; by default "
+    "that of fit --threshold, or else 0.5.",
 )
 @click.option(
     "--id",
@@ -40,7 +41,8 @@ def predict(model, data, pictures, threshold, ids, output, as_json):
     names. A threshold that was chosen on private records is not covered by epsilon.
     """
     check_outputs(output, inputs=(model, data))
-    import pandas as pd  # late, with all that takes time to import
+    import numpy as np  # late, with all that takes time to import
+    import pandas as pd
 
     from skdpfair._files import replace_file
     from skdpfair.cli._sources import source_for
@@ -67,14 +69,14 @@ def predict(model, data, pictures, threshold, ids, output, as_json):
         if not hasattr(X, "columns"):
             vars(clf).pop("feature_names_in_", None)  # the schema makes the features, in its order
         probabilities = clf.predict_proba(X)
-        classes = probabilities.argmax(axis=1)
+        predicted = clf.predict(X)
         if threshold is not None:
             second = list(clf.classes_).index(schema.classes[1])
             is_second = probabilities[:, second] >= threshold
-            classes = [second if yes else 1 - second for yes in is_second]
+            predicted = clf.classes_[np.where(is_second, second, 1 - second)]
         columns = [f"probability[{c}]" for c in clf.classes_]
         out = pd.DataFrame(probabilities, columns=columns)
-        out.insert(0, schema.target, clf.classes_[classes])
+        out.insert(0, schema.target, predicted)
         out = pd.concat([names, out], axis=1)
         replace_file(output, out.to_csv(index=False, float_format="%.6g").encode())
     if as_json:

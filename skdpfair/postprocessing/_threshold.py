@@ -1,9 +1,10 @@
 """Thresholds, parity between groups and calibration, paid for together with the fit."""
 
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score
@@ -224,6 +225,33 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             context.end()
         return self
 
+    def save_release(self, path, *, schema=None):
+        """Write the classifier with its threshold to one file, for `skdpfair.load_release`.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file, as `skdpfair.DPFairClassifier.save_release` writes it; the classifier that is
+            loaded predicts by the threshold, and its report covers the counts.
+        schema : TableSchema, optional
+            The public facts from which the features were computed.
+
+        Raises
+        ------
+        ValueError
+            If thresholds depend on the group, or probabilities are calibrated.
+        """
+        check_is_fitted(self, "thresholds_")
+        if list(self.thresholds_) != [ALL] or self.calibration_ != (1.0, 0.0):
+            raise ValueError(
+                "A file holds one threshold of uncalibrated probabilities. Fit without by_group, "
+                "constraint and calibration, or pickle the classifier."
+            )
+        ((threshold, _),) = self.thresholds_[ALL]
+        classifier = copy(classifier_of(self.estimator_))
+        classifier._cut = float(_cuts_of([threshold])[0])
+        classifier.save_release(path, schema=schema)
+
     def predict(self, X, *, sensitive_features=None, random_state=None):
         """Return the predicted class of each row.
 
@@ -243,7 +271,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         """
         check_is_fitted(self, "thresholds_")
         check_indexes(X=X, sensitive_features=sensitive_features)
-        scores = expit(self._scores(X))
+        scores = self._scores(X)
         groups = np.zeros(len(scores), dtype=np.int64)
         if list(self.thresholds_) != [ALL]:
             levels = list(self.thresholds_)
@@ -253,7 +281,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         for code, pairs in enumerate(self.thresholds_.values()):
             rows = np.flatnonzero(groups == code)
             values, weights = zip(*pairs, strict=True)
-            thresholds[rows] = draw.choice(values, size=len(rows), p=weights)
+            thresholds[rows] = draw.choice(_cuts_of(values), size=len(rows), p=weights)
         return self.classes_[(scores >= thresholds).astype(int)]
 
     def predict_proba(self, X):
@@ -415,6 +443,16 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         tags.input_tags.sparse = True
         tags.non_deterministic = True
         return tags
+
+
+def _cuts_of(thresholds):
+    """Return thresholds of the probability as logits, which tell apart what rounds to equal ones.
+
+    Scores beyond the edges were counted as at them: there, all or none are positive.
+    """
+    edges = dict(zip(expit(EDGES), EDGES, strict=True))
+    edges |= {expit(EDGES[0]): -np.inf, expit(EDGES[-1]): np.inf}
+    return [edges.get(threshold, logit(threshold)) for threshold in thresholds]
 
 
 def _paid_noise(report):

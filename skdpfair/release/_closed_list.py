@@ -4,6 +4,7 @@ Whoever writes a release takes the names from here, and whoever verifies one the
 have the right name and type, and be records all the same.
 """
 
+import math
 import re
 import tomllib
 from collections.abc import Callable
@@ -275,6 +276,11 @@ def _is_schema(value, estimator) -> bool:
     return TableSchema.from_dict(tomllib.loads(value)).to_toml() == value
 
 
+def _is_cut(value) -> bool:
+    """Return whether a value is one of the logits at which noisy counts allow a threshold."""
+    return type(value) is float and (math.isinf(value) or (abs(value) < 8 and 8 * value % 1 == 0))
+
+
 def _is_scalar(value, estimator) -> bool:
     return is_scalar(value)
 
@@ -313,6 +319,7 @@ FITTED: dict[str, Callable[[Any, Any], bool]] = {
     "_persons": _is_scalar,
     "_variables": lambda v, e: len(v) <= 9 and all(map(is_name, v)),
     "_schema": _is_schema,
+    "_cut": lambda v, e: len(e.classes_) == 2 and _is_cut(v),
 }
 # what only some estimators have
-OPTIONAL = {"feature_names_in_", "_charged", "classes_", "y_range_", "_persons", "_schema"}
+OPTIONAL = {"feature_names_in_", "_charged", "classes_", "y_range_", "_persons", "_schema", "_cut"}

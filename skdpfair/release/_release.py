@@ -150,6 +150,11 @@ def loaded(path, module=None):
 def export_onnx(estimator, path) -> None:
     """Write a fitted estimator to an ONNX file that maps features to predictions."""
     check_is_fitted(estimator, "net_")
+    if hasattr(estimator, "_cut"):
+        raise ValueError(
+            "An ONNX file has no threshold, so its labels would be others. Export the classifier "
+            "without one, and compare its probabilities with the threshold."
+        )
     facts, weights = facts_of(estimator)
     copy = rebuilt(type(estimator), facts, weights, _if_custom(facts, estimator.net_.module))
     content = _onnx.content(copy, facts["privacy_statement"], _package().__version__)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import expit
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
@@ -58,6 +59,7 @@ from skdpfair.report._page_facts import (
     FILE,
     SELECTION,
     SIZE,
+    THRESHOLD,
     are_curves,
     are_facts,
     attacker,
@@ -654,6 +656,8 @@ def _facts(classifier, file=None):
         ("classes", ", ".join(named(classifier.classes_, [target]))),
         ("features", f"{math.prod(classifier.net_.module.in_shape):,}"),
     ]
+    if (cut := getattr(classifier, "_cut", None)) is not None:
+        rows.append((THRESHOLD, f"{expit(cut):.4f}"))
     if privacy.features is not None:
         rows.append((FEATURES, privacy.features))
     if classifier.groups_ is not None:

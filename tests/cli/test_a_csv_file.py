@@ -179,6 +179,24 @@ def test_a_model_is_chosen_within_the_budget(folder):
     assert "would bring epsilon" in refused(*FIT, *TRY, *ledger[:2], "--epsilon", "3", "-o", "b.st")
 
 
+def test_a_threshold_is_paid_for_with_the_fit(folder, table):
+    """For a class of a tenth; the file predicts by it, in the shell and in Python."""
+    rare = np.where(table["Einkommen"] > 90, "ja", "nein")
+    table.assign(**{"kredit ok?": rare}).to_csv("loans.csv", index=False)
+    done = json.loads(fitted("--threshold", "balanced_accuracy", "--json").stdout)
+    assert done["epsilon"] <= 3.0 and done["what"] == "fitted weights and thresholds"
+    assert "score counts" in [release["what"] for release in done["ledger"]]
+    usable(invoke("predict", "model.safetensors", "loans.csv"))
+    rows = pd.read_csv("predictions.csv")
+    by_half = np.where(rows["probability[ja]"] >= 0.5, "ja", "nein")
+    assert (rows["kredit ok?"] != by_half).any()
+    assert (rows["kredit ok?"] == load_release("model.safetensors").predict(table)).all()
+    usable(invoke("report", "model.safetensors", "--data", "loans.csv"))
+    assert "threshold of the probability" in (folder / "report.html").read_text()
+    both = [*FIT, "--threshold", "accuracy", "--try", "lr=1,2", "-o", "x.safetensors"]
+    assert "must not both be given" in refused(*both)
+
+
 def test_an_interrupted_fit_says_so_and_keeps_what_was_paid_for(folder, monkeypatch):
     whole, epochs = PrivateNet.run_single_epoch, []
 

@@ -25,7 +25,9 @@ from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 
 from skdpfair import DPFairClassifier, Factory
+from skdpfair.audit import verify_release
 from skdpfair.budget import PrivacyLedger
+from skdpfair.datasets import make_two_groups
 from skdpfair.estimator import private_logits
 from skdpfair.exceptions import BudgetExceeded, PrivacyAccountingError, UnsupportedModuleError
 from skdpfair.model_selection import GroupScorer
@@ -34,6 +36,9 @@ from skdpfair.postprocessing._cuts import CONSTRAINTS, OBJECTIVES, best_cut, bes
 from skdpfair.postprocessing._score_counts import EDGES, N_BINS, score_counts, square_root
 from skdpfair.preprocessing import BoundedScaler, check_pipeline, public_preprocessor
 from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.release import load_release
+from skdpfair.report import model_page
+from skdpfair.report._model_page import is_page
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.LowSignalWarning",
@@ -531,3 +536,45 @@ def test_thresholds_by_group_are_cross_validated_by_passed_groups(scoring, in_pi
         assert score == pytest.approx((predicted == y[rows]).mean())
     if scoring is not None:
         assert set(found["test_n_weights"]) == {8}
+
+
+def test_a_file_holds_the_threshold_and_predicts_by_it(tmp_path):
+    data = make_two_groups(4000, random_state=0)
+    rows = np.flatnonzero((data.target == 0) | (np.arange(4000) % 5 == 0))  # a rare class
+    X, y = data.data.iloc[rows], np.asarray(data.target)[rows]
+    clf = DPFairClassifier("dpsgd", epsilon=8.0, module="logistic", max_steps=30)
+    model = DPThresholdClassifier(clf).fit(X, y)
+    path = tmp_path / "model.safetensors"
+    model.save_release(path)
+    verify_release(path)
+    loaded = load_release(path)
+    assert (loaded.predict(X) == model.predict(X)).all()
+    assert not (loaded.predict(X) == loaded.predict_proba(X).argmax(axis=1)).all()
+    assert loaded.privacy_ == model.privacy_ and "thresholds" in loaded.privacy_.what
+    assert (pickle.loads(pickle.dumps(loaded)).predict(X) == model.predict(X)).all()
+    page = model_page(path)
+    assert f"<dd>{model.thresholds_['all'][0][0]:.4f}</dd>" in page and is_page(page)
+    with pytest.raises(ValueError, match="ONNX file has no threshold"):
+        loaded.export_onnx(tmp_path / "model.onnx")
+    again = loaded.fit(X, y)  # without a threshold
+    assert (again.predict(X) == again.predict_proba(X).argmax(axis=1)).all()
+    vars(loaded).update(_cut=0.123456)
+    loaded.save_release(path)
+    with pytest.raises(ValueError):
+        verify_release(path)
+    by_group = DPThresholdClassifier(clf, by_group=True)
+    by_group.fit(X, y, sensitive_features=data.sensitive_features.iloc[rows])
+    with pytest.raises(ValueError, match="A file holds one threshold"):
+        by_group.save_release(path)
+
+
+@pytest.mark.parametrize("end", [0, -1])
+def test_a_file_keeps_thresholds_beyond_all_scores(end, tmp_path):
+    data = make_two_groups(1000, random_state=0)
+    clf = DPFairClassifier("dpsgd", epsilon=8.0, module="logistic", max_steps=2)
+    model = DPThresholdClassifier(clf).fit(data.data, data.target)
+    model.thresholds_ = {"all": [(float(expit(EDGES[end])), 1.0)]}
+    model.save_release(tmp_path / "m.safetensors")
+    far = 1e4 * data.data
+    predicted = load_release(tmp_path / "m.safetensors").predict(far)
+    assert (predicted == model.predict(far)).all() and len(set(predicted)) == 1
