@@ -9,9 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from skdpfair._validate import integer, number, one_of, safe_repr
+from skdpfair._validate import integer, number, one_of
 from skdpfair.audit._lower_bounds import describe_bound, mu_lower_bound
 from skdpfair.audit._white_box import clip_of, recording
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
@@ -98,7 +101,6 @@ def audit_step(
     n_features=1000,
     records_per_person=1,
     random_state=None,
-    callback=None,
 ) -> StepAudit:
     """Attack single steps of a method, knowing all but whether one record or person took part.
 
@@ -125,9 +127,6 @@ def audit_step(
         has so many.
     random_state : int or None, default=None
         None draws fresh noise.
-    callback : callable or None, default=None
-        Called with a number of steps each time that so many more were taken; of
-        ``6 * n_draws`` in all.
 
     Returns
     -------
@@ -174,15 +173,13 @@ def audit_step(
             f"method={method.name!r} has no formula for persons with several records: "
             f"records_per_person={records_per_person} cannot be audited. Use 1."
         )
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback must be callable or None, got {safe_repr(callback)}.")
     task = Task(1000, 2 if method.binary else integer("n_groups", n_groups), 0.1)
     mechanism = Mechanism(method, task, float(noise_multiplier))
     batches, bounds = scenarios(task.n_groups), {}
     for place, scenario in enumerate(batches):
         source = _streams(random_state, place).noise(kind=noise)
         with_record = _batch(mechanism, scenario, n_features, records_per_person)
-        without, with_record = _outputs(mechanism, with_record, n_draws, source, callback)
+        without, with_record = _outputs(mechanism, with_record, n_draws, source)
         bounds[scenario.name] = mu_of(without, with_record, (1 - confidence) / len(batches))
     worst = max(bounds, key=bounds.__getitem__)
     mu, mu_lower = 1 / mechanism.release.joint_noise_multiplier, bounds[worst]
@@ -207,14 +204,14 @@ def _streams(random_state, place):
     return Streams.seeded(seed, digest=bytes([place]))
 
 
-def _outputs(mechanism, with_record, n_draws, noise, callback):
+def _outputs(mechanism, with_record, n_draws, noise):
     """Return what the attack sees, (n_draws, n_seen), without the record or person and with it."""
     module = nn.Linear(with_record.x.shape[1], 2, bias=False)
     nn.init.zeros_(module.weight)
     without = _without_last(with_record)
     with select_strategy(module, with_record.x, 2) as engine:
         attack = Transcripts(engine, mechanism, with_record, noise)
-        return [attack.draws(batch, n_draws, callback) for batch in (without, with_record)]
+        return [attack.draws(batch, n_draws) for batch in (without, with_record)]
 
 
 def _batch(mechanism, scenario, n_features, most):
@@ -278,8 +275,8 @@ class Transcripts:
         measured.weighted_sum(kept.float(), total)
         return (total / total.norm().clamp(min=1e-30)).double()
 
-    def draws(self, batch, n_draws, callback=None):
-        """Return what is seen of so many steps, (n_draws, n_seen); tell how many, as they pass."""
+    def draws(self, batch, n_draws):
+        """Return what is seen of so many steps, (n_draws, n_seen)."""
         seen = []
         for first in range(0, n_draws, _CHUNK):
             size = min(_CHUNK, n_draws - first)
@@ -287,8 +284,6 @@ class Transcripts:
             parts = [torch.stack(part).double() for part in zip(*outputs, strict=True)]
             columns = [_seen(part, self.directions) for part in parts]
             seen.append(np.hstack([*columns, np.array(ratios)[:, None]]))
-            if callback is not None:
-                callback(size)
         return np.vstack(seen)
 
     def _output(self, batch):
@@ -355,25 +350,7 @@ def best_mu(n_draws: int, failure: float) -> float:
 
 def likelihood_ratio(without, with_record):
     """Return the log-likelihood ratio of normal distributions fitted to two samples."""
-    both = np.vstack([without, with_record])
-    centre, scale = both.mean(0), both.std(0)
-    moves = scale > 1e-12 * (1 + np.abs(centre))
-
-    def standard(rows):
-        return (rows[:, moves] - centre[moves]) / scale[moves]
-
-    fits = []
-    for rows in (without, with_record):
-        z = standard(rows)
-        spread = np.atleast_2d(np.cov(z, rowvar=False)) + _RIDGE * np.eye(z.shape[1])
-        fits.append((z.mean(0), np.linalg.inv(spread), np.linalg.slogdet(spread)[1]))
-
-    def ratio(rows):
-        z = standard(rows)
-        logs = [
-            np.einsum("ij,jk,ik->i", z - mean, inverse, z - mean) + logdet
-            for mean, inverse, logdet in fits
-        ]
-        return (logs[0] - logs[1]) / 2
-
-    return ratio
+    normal = QuadraticDiscriminantAnalysis(priors=[0.5, 0.5], reg_param=_RIDGE, tol=0.0)
+    rows = np.vstack([without, with_record])
+    of = np.repeat([0, 1], [len(without), len(with_record)])
+    return make_pipeline(StandardScaler(), normal).fit(rows, of).decision_function

@@ -158,11 +158,8 @@ def test_fresh_noise_unless_asked():
 
 
 def test_it_reads_well():
-    told = []
-    settings = {"confidence": 0.9, "random_state": 0, "callback": told.append}
-    audit = audit_step("dpsgd", n_draws=200, **settings)
+    audit = audit_step("dpsgd", n_draws=200, confidence=0.9, random_state=0)
     assert "not above its claim of 4.38" in str(audit)
-    assert sum(told) == 6 * 200
 
 
 def test_a_lower_bound_of_zero_is_no_result():
