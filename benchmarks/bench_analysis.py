@@ -15,6 +15,7 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks import pages
 from benchmarks.papers import data
+from benchmarks.papers.bounds import pairs_of
 from benchmarks.papers.clipping import problem_of
 from benchmarks.workloads import WORKLOADS, Workload
 from skdpfair import DPFairClassifier, get_method
@@ -78,7 +79,7 @@ def along_training(lr, seed, every=100):
         callbacks=[recorder],
         random_state=seed,
     ).fit(split.x, split.y, sensitive_features=split.group)
-    return recorder.pairs_.assign(lr=lr, seed=seed)
+    return pairs_of(recorder).assign(lr=lr, seed=seed)
 
 
 def bounds(lrs, seeds):

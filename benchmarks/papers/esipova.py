@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from benchmarks.papers import data, fitting
+from benchmarks.papers.bounds import pairs_of
 from benchmarks.papers.clipping import train_with_error
 from benchmarks.papers.study import (
     LOSS,
@@ -552,7 +553,7 @@ class Bounds(Study):
         every = max(1, run.settings["epochs"] // run.settings["looks"]) * -(-len(split.y) // 256)
         recorder = GroupRecorder(every=every, random_state=run.seed)
         trained(run, device, split, callbacks=[recorder])
-        pairs = recorder.pairs_.query("group_a == 'male'").set_index("step")
+        pairs = pairs_of(recorder).query("group_a == 'male'").set_index("step")
         found = {}
         for name, column in self.columns.items():
             found |= {f"{name}[{step}]": 1e6 * value for step, value in pairs[column].items()}

@@ -38,9 +38,8 @@ class GroupRecorder(Callback):
     frame_ : pandas.DataFrame
         One row per recorded step and group: ``method``, ``step``, ``group``, ``lr``, and the
         columns ``groups`` of `step_risk_terms`.  The estimator's ``diagnostics_`` is this table.
-    pairs_ : pandas.DataFrame
-        One row per recorded step and ordered pair of groups: ``method``, ``step``, and the
-        columns ``pairs`` of `step_risk_terms`.
+    risks_ : dict of int to StepRisk
+        The result of `step_risk_terms` at each recorded step, if ``terms`` is True.
 
     Examples
     --------
@@ -94,17 +93,9 @@ class GroupRecorder(Callback):
                 "that is trained. Give a class, or a function that makes a new network."
             )
         self.method_, self.before_ = net.plan.mechanism.method.name, net.steps_before_
-        if self.before_ == 0 or not hasattr(self, "frame_"):
-            self.frame_ = self.pairs_ = None
-        # a warm start records again the step that the fit before it ended with
-        self.frame_, self.pairs_ = (self._earlier(kept) for kept in (self.frame_, self.pairs_))
+        if self.before_ == 0 or not hasattr(self, "parts_"):
+            self.parts_, self.risks_ = {}, {}
         self.recorded_step_ = None
-
-    def _earlier(self, rows):
-        if rows is None:
-            return None
-        kept = rows[(rows["method"] != self.method_) | (rows["step"] < self.before_)]
-        return kept if len(kept) else None
 
     def on_batch_begin(self, net, training=False, **kwargs):
         """Record, if ``every`` steps have passed."""
@@ -122,19 +113,21 @@ class GroupRecorder(Callback):
             self._measure(net, self._problem(net, X["x"], y, X["group"]))
 
     def _measure(self, net, problem):
-        where = {"method": self.method_, "step": self.before_ + net.taken_}
+        step = self.before_ + net.taken_
         if self.terms:
             mechanism, state = net.next_release()
             risk = step_risk(problem, mechanism, state, net.current_lr, self.how_, self.rng_)
-            groups, pairs = risk.groups.reset_index(), risk.pairs
+            groups, self.risks_[step] = risk.groups.reset_index(), risk
         else:
             with problem.strategy() as strategy:
                 _, facts = problem.group_gradients(strategy)
-            groups, pairs = pd.DataFrame({"group": problem.levels} | facts), None
-        groups.insert(1, "lr", net.current_lr)
-        self.frame_ = _joined(self.frame_, groups, where)
-        if pairs is not None and len(pairs):
-            self.pairs_ = _joined(self.pairs_, pairs, where)
+            groups = pd.DataFrame({"group": problem.levels} | facts)
+        for name, value in (("step", step), ("method", self.method_)):
+            groups.insert(0, name, value)
+        groups.insert(3, "lr", net.current_lr)
+        # a warm start records again the step that the fit before it ended with
+        self.parts_[step] = groups
+        self.frame_ = pd.concat(self.parts_.values(), ignore_index=True)
 
     def _problem(self, net, x, y, group):
         module = net.module()  # a copy would hold the hooks of the training, and what they hold
@@ -151,9 +144,3 @@ class GroupRecorder(Callback):
     def __getstate__(self):
         """Keep the parameters alone."""
         return self.get_params(deep=False)
-
-
-def _joined(before, rows, where):
-    for position, (name, value) in enumerate(where.items()):
-        rows.insert(position, name, value)
-    return rows if before is None else pd.concat([before, rows], ignore_index=True)

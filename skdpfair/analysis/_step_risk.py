@@ -1,7 +1,6 @@
-"""Risk that clipping and noise add to each group in one step, and lower bounds on it."""
+"""Risk that clipping and noise add to each group in one step."""
 
 from dataclasses import dataclass
-from itertools import permutations
 
 import numpy as np
 import pandas as pd
@@ -40,8 +39,8 @@ class StepRisk:
     """The result of `step_risk_terms`, which describes the tables."""
 
     groups: pd.DataFrame
-    pairs: pd.DataFrame
     batches: pd.DataFrame
+    by_batch: dict[str, np.ndarray]
     lr: float
     noise_multiplier: float
     expected_batch_size: float
@@ -80,7 +79,7 @@ def step_risk_terms(
         Gradients always use all records.
     eigenvalues : bool, default=True
         Whether to compute ``lambda_max``, which takes most of the time for networks with
-        convolutions; without it, ``lambda_max`` is NaN and ``condition`` False.
+        convolutions; without it, ``lambda_max`` is NaN.
     random_state : int, numpy.random.Generator or None, default=None
         Seed of the batches, the noise of counts and the vectors; it does not affect a fit.
 
@@ -96,15 +95,11 @@ def step_risk_terms(
             ``noise``, each with ``_se``; ``cosine`` and ``clipped_cosine``, between the batch's
             gradient and :math:`g_k`; ``lambda_max``, ``trace``, ``trace_se``; ``clipped_share`` and
             ``threshold``, the norm above which a record of the group is clipped (C, Z or C_k).
-        pairs : pandas.DataFrame
-            One row per ordered pair ``group_a``, ``group_b``: ``clip_difference``,
-            ``direction_difference``, ``direction_star_difference`` and
-            ``linear_direction_difference`` (first order only), a minus b; ``tran_bound``,
-            ``prop3_bound`` and ``prop3_star_bound``, which are lower bounds on the first three if
-            ``condition`` holds and the loss is convex.
         batches : pandas.DataFrame
             One row per batch: ``size``, ``gradient_norm``, ``clipped_gradient_norm`` and their
             ``cosine``, ``sensitivity``.
+        by_batch : dict of str to ndarray of shape (n_groups, n_batches)
+            The terms and cosines of each group and batch.
         lr, noise_multiplier, expected_batch_size : float
             Settings of the step.
 
@@ -124,22 +119,7 @@ def step_risk_terms(
         R^{noise}_k &= \tfrac{\eta^2}{2} \operatorname{Tr}(H_k) (\Delta \sigma / B)^2
 
     (Propositions 1 and 2; the printed noise term lacks the division by B).  The starred terms use
-    the other order of the two errors.  By Proposition 3, for a convex loss and
-    :math:`\eta \le 1 / \max_k \lambda_{max}(H_k)`,
-
-    .. math::
-        R^{dir}_a - R^{dir}_b \ge \eta \left( \|g_a\| E[\|\bar g_B\| (\cos\theta_a -
-            \cos\bar\theta_a)] - \|g_b\| E[\|\bar g_B\| (\cos\theta_b - \cos\bar\theta_b)] -
-            E\|\bar g_B\|^2 \right).
-
-    Proposition 3* (equation 18) bounds the difference of the starred terms in the same way, with
-    :math:`\|g_B\|` in place of :math:`\|\bar g_B\|`.  Its printed last term is :math:`E\|g_B\|`,
-    without the square: that bound exceeds the difference for some convex losses.
-
-    ``tran_bound`` follows Theorem 3 of Tran et al., which replaces angles by lengths:
-    :math:`\eta [\|g_a\| (2 p_a \|g_a\| - G) - \|g_b\| G - (\|g_a\| + \|g_b\|) C] - \frac\eta2
-    (E\|g_B\|^2 + C^2)` with :math:`G = \sum_k p_k \|g_k\|`, the groups' shares :math:`p_k` and
-    the bound C.  It holds under the same conditions, and is much smaller.
+    the other order of the two errors.
 
     All terms refer to one plain gradient step with learning rate ``lr``, for any optimizer.  They
     show the direction of the disparity, not its size at the end of training.  They do not include
@@ -148,8 +128,7 @@ def step_risk_terms(
     References
     ----------
     Esipova et al., "Disparate Impact in Differential Privacy from Gradient Misalignment", ICLR
-    2023, Propositions 1 to 3, 2* and 3* (Appendix A.2); Tran, Dinh, Fioretto, "Differentially
-    Private Empirical Risk Minimization under the Fairness Lens", NeurIPS 2021, Theorem 3.
+    2023, Propositions 1, 2 and 2* (Appendix A.2).
 
     Examples
     --------
@@ -190,8 +169,8 @@ def step_risk(problem: Problem, mechanism, state, lr, how: Expectations, rng) ->
     groups |= _noise(curved, mechanism, lr, batches, how.n_vectors, rng)
     return StepRisk(
         pd.DataFrame(groups, index=problem.index),
-        pair_differences(problem, gradients, batches, rows, largest, lr),
         batches.frame,
+        rows,
         lr,
         mechanism.noise_multiplier,
         mechanism.expected_batch_size,
@@ -216,21 +195,20 @@ class _Batches:
         steps = [weighed(strategy, b, quiet, state, noise, problem.chunk) for b in batches]
         self.plain = torch.stack([step.plain for step in steps])
         self.clipped = torch.stack([step.gradient for step in steps])
-        lengths = (torch.linalg.vector_norm(v, dim=1) for v in (self.plain, self.clipped))
-        plain_lengths, self.lengths = (v.cpu().numpy() for v in lengths)
+        lengths = [
+            torch.linalg.vector_norm(v, dim=1).cpu().numpy() for v in (self.plain, self.clipped)
+        ]
         self.frame = pd.DataFrame(
             {
                 "size": [len(batch) for batch in batches],
-                "gradient_norm": plain_lengths,
-                "clipped_gradient_norm": self.lengths,
+                "gradient_norm": lengths[0],
+                "clipped_gradient_norm": lengths[1],
                 "cosine": [cosine(step.plain, step.gradient) for step in steps],
                 "sensitivity": [step.sensitivity for step in steps],
             }
         )
         shares, thresholds = zip(*(step.by_group for step in steps), strict=True)
         self.by_group = {"clipped_share": _known_mean(shares), "threshold": _known_mean(thresholds)}
-        # by how much the mean over the expected size can have been longer than the bound
-        self.fullest = max(1.0, self.frame["size"].max() / mechanism.expected_batch_size)
 
 
 def _terms_of(gradients, batches, bent, lr):
@@ -268,49 +246,6 @@ def _noise(curved, mechanism, lr, batches, n_vectors, rng):
     scale = (plain, 1.0, 1.0) if plain > 0 else (sensitivity, sigma, size)
     noise, noise_se = (noise_term(trace, lr, *scale) for trace in (mean, error))
     return {"trace": mean, "trace_se": error, "noise": noise, "noise_se": noise_se}
-
-
-def pair_differences(problem, gradients, batches, rows, eigenvalues, lr):
-    """Return the differences within each ordered pair of groups, and the bounds on them."""
-    lengths = torch.linalg.vector_norm(gradients, dim=1).cpu().numpy()
-    turned = rows["cosine"] - rows["clipped_cosine"]
-    # without a gradient there is no direction, and so no error of it
-    plain_lengths = batches.frame["gradient_norm"].to_numpy()
-    aligned, aligned_star = (
-        lengths * np.nan_to_num(of_batches * turned).mean(axis=1)  # NaN if absent
-        for of_batches in (batches.lengths, plain_lengths)
-    )
-    square, plain = (batches.lengths**2).mean(), (plain_lengths**2).mean()
-    condition = lr * np.fmax.reduce(eigenvalues) <= 1  # False if none is known
-    shares = problem.sizes / problem.sizes.sum()
-    bound = batches.frame["sensitivity"].max() * batches.fullest
-    table = []
-    for a, b in permutations(range(len(lengths)), 2):
-        of_terms = {name: (rows[name][a] - rows[name][b]).mean() for name in rows if name in TERMS}
-        linear = lr * (aligned[a] - aligned[b])
-        table.append(
-            {
-                "group_a": problem.levels[a],
-                "group_b": problem.levels[b],
-                "clip_difference": of_terms["clip"],
-                "direction_difference": of_terms["direction"],
-                "linear_direction_difference": linear,
-                "prop3_bound": linear - lr * square,
-                "tran_bound": _tran(lengths, shares, a, b, bound, plain, lr),
-                "condition": bool(condition and not (problem.absent[a] or problem.absent[b])),
-                "direction_star_difference": of_terms["direction_star"],
-                "prop3_star_bound": lr * (aligned_star[a] - aligned_star[b] - plain),
-            }
-        )
-    return pd.DataFrame(table)
-
-
-def _tran(lengths, shares, a, b, bound, plain, lr):
-    """Return the bound of Theorem 3 of Tran et al., see the notes of `step_risk_terms`."""
-    everyone = float(np.nansum(shares * lengths))
-    first = lengths[a] * (2 * shares[a] * lengths[a] - everyone) - lengths[b] * everyone
-    first -= (lengths[a] + lengths[b]) * bound
-    return lr * first - lr / 2 * (plain + bound**2)
 
 
 def step_terms(group_gradient, plain, clipped, plain_product, clipped_product, lr):

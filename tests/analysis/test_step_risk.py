@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from benchmarks.papers.bounds import pair_bounds
 from benchmarks.papers.clipping import problem_of
 from skdpfair import METHODS, DPFairClassifier, Groups, get_method
 from skdpfair.analysis import step_risk_terms
@@ -23,7 +24,6 @@ from skdpfair.analysis._step_risk import (
     Expectations,
     _standard_error,
     noise_term,
-    pair_differences,
     step_risk,
     step_terms,
 )
@@ -220,11 +220,24 @@ def test_proposition_3_star_with_explicit_hessians(seed):
         return lr * gradient @ (plain - turned) + lr**2 / 2 * bent, gradient
 
     (risk_a, g_a), (risk_b, g_b) = map(risk_and_gradient, "ab")
-    found = risk_of(module, x, y, own_mechanism, groups, lr, n_batches=1).pairs.iloc[0]
+    found = pair_bounds(risk_of(module, x, y, own_mechanism, groups, lr, n_batches=1)).iloc[0]
     assert found["direction_star_difference"] == pytest.approx(float(risk_a - risk_b), abs=1e-12)
     expected = lr * float((g_a - g_b) @ (plain - turned) - plain @ plain)
     assert found["prop3_star_bound"] == pytest.approx(expected, abs=1e-12)
     assert found["condition"] and expected <= float(risk_a - risk_b)
+
+
+def made_risk(lengths, sizes, largest, plain, clipped, sensitivity, rows, lr):
+    """Return the parts of a step risk from which bounds follow; a batch is 1.5 times full."""
+    groups = {"group_gradient_norm": lengths, "n_samples": sizes, "lambda_max": largest}
+    batches = {"gradient_norm": plain, "clipped_gradient_norm": clipped, "size": 15}
+    return SimpleNamespace(
+        groups=pd.DataFrame(groups, index=["a", "b"]),
+        batches=pd.DataFrame(batches | {"sensitivity": sensitivity}),
+        by_batch=rows,
+        expected_batch_size=10,
+        lr=lr,
+    )
 
 
 def test_proposition_3_star_as_printed_is_no_bound():
@@ -238,15 +251,8 @@ def test_proposition_3_star_as_printed_is_no_bound():
     ]
     rows = {name: np.array([[t[name]] for t in terms]) for name in terms[0]}
     rows |= {"cosine": np.zeros((2, 1)), "clipped_cosine": np.array([[-1.0], [-1.0]])}
-    batches = SimpleNamespace(
-        lengths=np.array([1.0]),
-        fullest=1.0,
-        frame=pd.DataFrame({"gradient_norm": [2.0], "sensitivity": [1.0]}),
-    )
-    found = SimpleNamespace(
-        levels=["a", "b"], sizes=np.array([1, 1]), absent=np.array([False, False])
-    )
-    pair = pair_differences(found, own, batches, rows, np.array([1.0, 1.0]), 1.0).iloc[0]
+    own = own.norm(dim=1).numpy()
+    pair = pair_bounds(made_risk(own, [1, 1], [1.0, 1.0], [2.0], [1.0], [1.0], rows, 1.0)).iloc[0]
     assert pair["condition"]
     assert pair["prop3_star_bound"] == pair["direction_star_difference"] == 2.0 - 4.0 - 4.0
     printed = pair["prop3_star_bound"] + 2.0**2 - 2.0
@@ -261,7 +267,7 @@ def test_no_bound_is_above_its_gap_where_its_condition_holds(lr):
         module, x, y, groups = case(seed)
         name = ("dpsgd", "global", "dpsgd_f")[seed % 3]
         own = mechanism(name, rate=0.3)
-        pairs = risk_of(module, x, y, own, groups, lr, seed=seed, n_batches=3).pairs
+        pairs = pair_bounds(risk_of(module, x, y, own, groups, lr, seed=seed, n_batches=3))
         pairs = pairs[pairs["condition"]]
         held += len(pairs) > 0
         assert (pairs["prop3_bound"] <= pairs["direction_difference"] + 1e-12).all()
@@ -280,8 +286,8 @@ def test_the_condition_is_about_the_largest_eigenvalue():
     first = risk_of(*data, 0.1, n_batches=1)
     limit = 1 / first.groups["lambda_max"].max()
     for lr, holds in ((0.99 * limit, True), (1.01 * limit, False)):
-        found = risk_of(*data, lr, n_batches=1)
-        assert (found.pairs["condition"] == holds).all()
+        found = pair_bounds(risk_of(*data, lr, n_batches=1))
+        assert (found["condition"] == holds).all()
 
 
 def test_thresholds_and_clipped_shares_are_the_methods():
@@ -334,19 +340,8 @@ def test_an_estimators_own_step(two_groups):
         step_risk_terms(model, two_groups.data, two_groups.target, sensitive_features=sex)
 
 
-def numbers_of_two_groups():
+def risk_of_two_groups(largest):
     """Two groups, two batches: lengths of gradients and cosines, all by hand."""
-    found = SimpleNamespace(
-        levels=["a", "b"],
-        sizes=np.array([30, 10]),
-        absent=np.array([False, False]),
-    )
-    gradients = torch.tensor([[3.0, 4.0], [0.0, 2.0]])  # lengths 5 and 2
-    batches = SimpleNamespace(
-        lengths=np.array([1.0, 3.0]),
-        fullest=1.5,
-        frame=pd.DataFrame({"gradient_norm": [2.0, 4.0], "sensitivity": [0.4, 0.5]}),
-    )
     rows = {
         "cosine": np.array([[0.9, 0.8], [0.2, 0.1]]),
         "clipped_cosine": np.array([[0.5, 0.6], [0.4, 0.3]]),
@@ -354,14 +349,13 @@ def numbers_of_two_groups():
         "direction": np.array([[1.0, 2.0], [0.5, 0.25]]),
         "direction_star": np.array([[3.0, 2.0], [1.0, 0.5]]),
     }
-    return found, gradients, batches, rows
+    batches = [2.0, 4.0], [1.0, 3.0], [0.4, 0.5]  # |g_B|, |gbar|, C
+    return made_risk([5.0, 2.0], [30, 10], largest, *batches, rows, 0.1)
 
 
 def test_the_bounds_by_hand():
-    """Prop. 3, Prop. 3* and the bound in the notes of `step_risk_terms`, from the numbers above."""
-    table = pair_differences(*numbers_of_two_groups(), np.array([2.0, 4.0]), 0.1).set_index(
-        "group_a"
-    )
+    """Prop. 3, Prop. 3* and the bound of Tran et al., from the numbers above."""
+    table = pair_bounds(risk_of_two_groups([2.0, 4.0])).set_index("group_a")
     # a: 5 (1 * .4 + 3 * .2) / 2 = 2.5; b: 2 (1 * -.2 + 3 * -.2) / 2 = -.8; E|gbar|^2 = 5
     assert table.loc["a", "linear_direction_difference"] == pytest.approx(0.1 * 3.3)
     assert table.loc["a", "prop3_bound"] == pytest.approx(0.1 * (2.5 + 0.8 - 5.0))
@@ -377,9 +371,7 @@ def test_the_bounds_by_hand():
         expected = 0.1 * first - 0.05 * (10.0 + 0.75**2)
         assert table.loc["a" if a == 5.0 else "b", "tran_bound"] == pytest.approx(expected)
     assert table["condition"].all()
-    assert not pair_differences(*numbers_of_two_groups(), np.array([2.0, 11.0]), 0.1)[
-        "condition"
-    ].any()
+    assert not pair_bounds(risk_of_two_groups([2.0, 11.0]))["condition"].any()
 
 
 def test_standard_errors_are_those_of_means():
