@@ -99,9 +99,12 @@ def pair_bounds(risk):
     without the square: that bound exceeds the difference for some convex losses.
 
     ``tran_bound`` follows Theorem 3 of Tran, Dinh and Fioretto (NeurIPS 2021), which replaces
-    angles by lengths: :math:`\eta [\|g_a\| (2 p_a \|g_a\| - G) - \|g_b\| G - (\|g_a\| + \|g_b\|) C] -
-    \frac\eta2 (E\|g_B\|^2 + C^2)` with :math:`G = \sum_k p_k \|g_k\|`, the groups' shares
-    :math:`p_k` and the bound C.  It bounds the difference of ``clip`` likewise.
+    angles by lengths, with :math:`G = \sum_k p_k \|g_k\|`, the groups' shares :math:`p_k` and the
+    bound C.  It bounds the difference of ``clip`` likewise:
+
+    .. math::
+        \eta [\|g_a\| (2 p_a \|g_a\| - G) - \|g_b\| G - (\|g_a\| + \|g_b\|) C]
+            - \frac\eta2 (E\|g_B\|^2 + C^2).
     """
     groups, batches, rows = risk.groups, risk.batches, risk.by_batch
     lengths = groups["group_gradient_norm"].to_numpy()
