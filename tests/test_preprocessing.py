@@ -46,12 +46,6 @@ def test_nothing_is_learned_from_the_rows(rows):
     assert set(vars(here)) - set(here.get_params()) == {"n_features_in_", "feature_names_in_"}
 
 
-def test_names_and_pandas_output(rows):
-    scaler = BoundedScaler((0, 100)).set_output(transform="pandas").fit(rows)
-    assert list(scaler.get_feature_names_out()) == ["age", "hours"]
-    assert list(scaler.transform(rows)) == ["age", "hours"]
-
-
 def test_float32_stays_and_stays_within_the_range():
     values = np.linspace(-10, 10, 101, dtype=np.float32)[:, None]
     scaled = BoundedScaler((-0.1, 0.7)).fit_transform(values)

@@ -8,6 +8,7 @@ from skdpfair.preprocessing._public_bounds import PublicBounds
 from skdpfair.privacy.gdp import delta_for, gdp_parameter
 
 MAX_INTERVALS, FINEST = 8, 128  # on linear and on logarithmic axes
+CHOICES = 0, 2, 4, MAX_INTERVALS, FINEST  # of n_intervals="auto"
 FINE_SIGNAL, RECORDS_PER_COLUMN = 1000.0, 80  # from which logarithmic axes are cut finest
 MAX_MU = 8.0  # a budget so large, or none, that noise no longer matters
 MIN_SIGNAL = 4.0  # signal-to-noise ratio for each interval of each axis
@@ -240,17 +241,8 @@ def n_intervals_for(n_samples, n_linear, n_log, epsilon):
     n_added = n_log * (FINEST - MAX_INTERVALS)
     if n_log and signal >= FINE_SIGNAL and n_samples >= RECORDS_PER_COLUMN * n_added:
         return FINEST
-    n_intervals = MAX_INTERVALS
-    while n_intervals > 1 and signal < MIN_SIGNAL * n_intervals:
-        n_intervals //= 2
-    return n_intervals if n_intervals > 1 else 0
-
-
-def n_columns_of(n_intervals, n_linear, n_log):
-    """Return the number of columns of so many axes, without those of missing values."""
-    coarse = _coarse(n_intervals)
-    n_hats = coarse + 1 if coarse else 0
-    return (n_linear + n_log) * (1 + n_hats) + n_log * (n_intervals - coarse)
+    allowed = [k for k in CHOICES if k <= MAX_INTERVALS and signal >= MIN_SIGNAL * k]
+    return max(allowed)
 
 
 def _coarse(n_intervals):

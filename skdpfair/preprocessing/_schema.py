@@ -24,11 +24,7 @@ from skdpfair._validate import (
 )
 from skdpfair.inputs import persons
 from skdpfair.preprocessing._csv import read_columns
-from skdpfair.preprocessing._piecewise_linear import (
-    n_columns_of,
-    n_intervals_for,
-    spans_decades,
-)
+from skdpfair.preprocessing._piecewise_linear import CHOICES, n_intervals_for, spans_decades
 from skdpfair.preprocessing._public import (
     codes_in,
     outside_public,
@@ -406,14 +402,9 @@ def _bin_names(edges):
 
 
 def with_features(schema, n_features):
-    """Return a schema with fixed encoding that makes so many features, if there is one."""
-    n_encoded = n_features - len(schema.missing) - sum(map(len, schema.categories.values()))
-
-    def n_intervals(*n_axes):
-        fitting = (k for k in range(_MAX_INTERVALS) if n_columns_of(k, *n_axes) == n_encoded)
-        return next(fitting, 0)
-
-    return schema._fixed(n_intervals)
+    """Return a schema with the fixed encoding that makes so many features, if there is one."""
+    fixed = [schema._fixed(lambda *n_axes, k=k: k) for k in CHOICES]
+    return next((f for f in fixed if len(f.feature_names) == n_features), fixed[0])
 
 
 def _spelt(what, values, known, remedy, *, in_bins=False):

@@ -13,7 +13,6 @@ from skdpfair.preprocessing import (
     check_pipeline,
     public_preprocessor,
 )
-from skdpfair.preprocessing._piecewise_linear import n_columns_of
 
 BOUNDS = {"age": (17, 90), "gain": (0, 99999)}
 
@@ -60,12 +59,6 @@ def test_logarithmic_axes_alone_are_cut_finer_than_eight(rows):
     at = np.expm1(3 / 16 * np.log1p(99999))  # a knot between two of the eight intervals
     hat = 16**0.25 * np.maximum(0, 1 - np.abs(16 * u - 3))
     np.testing.assert_allclose(encoded[f"gain_log_at_{at:.12g}"], hat, atol=1e-6)
-
-
-@pytest.mark.parametrize("k", [0, 1, 7, 8, 9, 12, 24, 100, 128])
-def test_the_number_of_columns_is_known_beforehand(rows, k):
-    made = PiecewiseLinearEncoder(BOUNDS, n_intervals=k).fit(rows).get_feature_names_out()
-    assert len(set(made)) == len(made) == n_columns_of(k, 2, 1)
 
 
 def test_many_records_get_finer_logarithmic_axes():
@@ -187,8 +180,3 @@ def test_a_linear_model_learns_a_curve_that_scaled_columns_hide():
         assert check_pipeline(model).findings == []
         scores[encoding] = model.fit(table, y).score(table, y)
     assert scores["auto"] > 0.9 > 0.7 > scores["linear"]
-
-
-def test_an_indicator_serves_scaled_columns_too(rows):
-    make = public_preprocessor(BOUNDS, encoding="linear", missing="indicator")
-    assert list(make.fit_transform(rows)) == ["age", "age_missing", "gain", "gain_missing"]
