@@ -73,6 +73,10 @@ def _log_loss(records):
     return float(log_loss(records.true, records.likely, labels=range(records.n_classes)))
 
 
+def _lost(title, of, *, unit="%", against="reference"):
+    return Measure(title, greater_is_better=False, unit=unit, of=of, against=against)
+
+
 MEASURES = {
     "accuracy": Measure(
         "Accuracy", lambda r: float(accuracy_score(r.true, r.predicted)), trials="all"
@@ -111,33 +115,14 @@ MEASURES = {
         None,
         trials="all",
     ),
-    "privacy_cost": Measure(
-        "Privacy cost", greater_is_better=False, of="accuracy", against="reference"
+    "privacy_cost": _lost("Privacy cost", "accuracy"),
+    "balanced_accuracy_cost": _lost("Privacy cost in balanced accuracy", "balanced_accuracy"),
+    "rarest_class_recall_cost": _lost(
+        "Privacy cost in recall of the rarest class", "rarest_class_recall"
     ),
-    "balanced_accuracy_cost": Measure(
-        "Privacy cost in balanced accuracy",
-        greater_is_better=False,
-        of="balanced_accuracy",
-        against="reference",
-    ),
-    "rarest_class_recall_cost": Measure(
-        "Privacy cost in recall of the rarest class",
-        greater_is_better=False,
-        of="rarest_class_recall",
-        against="reference",
-    ),
-    "excessive_risk": Measure(
-        "Excessive risk",
-        greater_is_better=False,
-        unit="nats",
-        of="log_loss",
-        against="reference",
-    ),
-    "dg_gap": Measure(
-        "Accuracy on training records minus on test records",
-        greater_is_better=False,
-        of="accuracy",
-        against="training",
+    "excessive_risk": _lost("Excessive risk", "log_loss", unit="nats"),
+    "dg_gap": _lost(
+        "Accuracy on training records minus on test records", "accuracy", against="training"
     ),
 }
 COST = {

@@ -285,16 +285,13 @@ def _is_scalar(value, estimator) -> bool:
     return is_scalar(value)
 
 
-# of the parameters that are more than a scalar, and of all fitted attributes of a release: whether
+# of the parameters that are more than a setting, and of all fitted attributes of a release: whether
 # an estimator that was loaded may have a value; None passes
 PARAMETERS: dict[str, Callable[[Any, Any], bool]] = {
     "method": lambda v, e: is_word(v) or _is_method(v, e),
     "module": _is_module,
     "optimizer": _is_optimizer,
     "group_col": _are_groups,
-    "persons": lambda v, e: is_setting(v),
-    "attack": lambda v, e: is_setting(v),
-    "augment": lambda v, e: is_setting(v),
     "classes": _are_classes,
     "class_weight": _are_class_weights,
     "y_range": lambda v, e: range_of(v) == e.y_range_,
