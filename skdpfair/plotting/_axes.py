@@ -7,6 +7,7 @@ from skdpfair._validate import safe_repr
 # Okabe and Ito's colours for the colour-blind, without black, and yellow last: it is faint
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 _MAX_NAME = 60  # letters
+_MIN_SPACE = 34.0  # points from one budget to the next, of up to five digits
 _INK = {"#F0E442": "#857A00"}  # yellow letters are illegible
 
 
@@ -87,19 +88,12 @@ def label_ends(ax, ends):
 
 
 def spaced(budgets, room):
-    """Return the budgets whose names do not touch on a log axis of ``room`` points; the last is."""
-    from matplotlib.textpath import TextPath
-
-    if len(budgets) < 2:
+    """Return the budgets, sorted, whose names do not touch on a log axis of ``room`` points."""
+    if len(budgets) < 3:
         return budgets
     at = room * np.log(budgets) / np.log(budgets[-1] / budgets[0])
-    need = [TextPath((0, 0), f"{b:.3g}", size=10).get_extents().width / 2 + 2 for b in budgets]
-    kept = []
-    for i, budget in enumerate(budgets):
-        while kept and at[i] - at[kept[-1]] < need[i] + need[kept[-1]]:
-            if budget != budgets[-1] or len(kept) == 1:
-                break
-            kept.pop()
-        else:
+    kept = [0]
+    for i in range(1, len(budgets) - 1):
+        if at[i] - at[kept[-1]] >= _MIN_SPACE <= at[-1] - at[i]:
             kept.append(i)
-    return [budgets[i] for i in kept]
+    return [budgets[i] for i in (*kept, -1)]

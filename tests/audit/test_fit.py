@@ -400,7 +400,7 @@ def test_an_ideal_attack_exceeds_a_true_claim_as_seldom_as_said():
     [
         ("dpsgd", {"max_physical_batch_size": 30}),
         ("dp_sat", {"lr": "auto"}),
-        ("bam", {"module": MLP((16,)), "augment": Views(lambda x: x, n=2), "max_steps": 50}),
+        ("bam", {"module": MLP((16,)), "augment": Views(lambda x: x, n=2)}),
         ("dpsgd", {"persons__max_records": 4, "max_physical_batch_size": 30}),
     ],
 )
