@@ -81,8 +81,7 @@ class PrivacyCostDisplay:
         Parameters
         ----------
         frame : pandas.DataFrame or TradeoffResults
-            A sweep's results, or their frame, with columns ``method``, ``group`` and
-            ``privacy_cost``, and ``epsilon`` if it varies; rows of group "overall" are left out.
+            A sweep's results, or their frame; rows of group "overall" are left out.
         epsilon : float or None, default=None
             Budget to show, which the title names; None is allowed if there is only one.
 
@@ -95,8 +94,7 @@ class PrivacyCostDisplay:
         table = means.unstack("group").reindex(rows["method"].unique())[rows["group"].unique()]
         table.columns = [f"{_COLUMN}{group}]" for group in table]
         table.attrs["reference"] = reference
-        if "epsilon" in rows:
-            table.attrs["epsilon"] = float(rows["epsilon"].iloc[0])
+        table.attrs["epsilon"] = float(rows["epsilon"].iloc[0])
         return cls(table)
 
     def plot(self, ax=None):
@@ -151,31 +149,28 @@ def _bars(table):
 
 def _rows_at(frame, epsilon):
     """Return the private models' rows of a sweep's frame at one budget, and the reference."""
-    missing = [c for c in ("method", "group", "privacy_cost") if c not in frame]
+    missing = [c for c in ("method", "epsilon", "group", "privacy_cost") if c not in frame]
     if missing or not hasattr(frame, "groupby"):
         raise TypeError(
             "frame must be the TradeoffResults of a sweep, or its frame, got "
             f"{type(frame).__name__} without the columns {missing}. Pass sweep(...).frame."
         )
-    is_reference = frame["method"].str.startswith(REFERENCE)
-    if "epsilon" in frame:
-        is_reference |= np.isinf(frame["epsilon"])
+    is_reference = frame["method"].str.startswith(REFERENCE) | np.isinf(frame["epsilon"])
     names = frame.loc[is_reference, "method"].unique()
     rows = frame[(frame["group"] != "overall") & ~is_reference]
-    if "epsilon" in rows:
-        budgets = rows["epsilon"].unique().tolist()
-        if epsilon is None and len(budgets) > 1:
-            raise ValueError(
-                f"epsilon=None, but the sweep has several budgets: {budgets}. Show one, such as "
-                f"epsilon={budgets[0]!r}; results.plot('privacy_cost_difference') shows all."
-            )
-        if epsilon is not None and epsilon not in budgets:
-            raise ValueError(
-                f"epsilon must be a budget of the sweep, {budgets}, got {safe_repr(epsilon)}."
-            )
-        rows = rows if epsilon is None else rows[rows["epsilon"] == epsilon]
     if rows.empty:
         raise ValueError("frame has no row of a group and a private model. Pass a whole sweep.")
+    budgets = rows["epsilon"].unique().tolist()
+    if epsilon is None and len(budgets) > 1:
+        raise ValueError(
+            f"epsilon=None, but the sweep has several budgets: {budgets}. Show one, such as "
+            f"epsilon={budgets[0]!r}; results.plot('privacy_cost_difference') shows all."
+        )
+    if epsilon is not None and epsilon not in budgets:
+        raise ValueError(
+            f"epsilon must be a budget of the sweep, {budgets}, got {safe_repr(epsilon)}."
+        )
+    rows = rows if epsilon is None else rows[rows["epsilon"] == epsilon]
     return rows, names[0] if len(names) == 1 else REFERENCE
 
 
