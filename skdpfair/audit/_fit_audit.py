@@ -20,7 +20,7 @@ from skdpfair.audit._lower_bounds import (
     least_epsilon,
 )
 from skdpfair.audit._white_box import Canaries, clip_of
-from skdpfair.estimator import DPFairClassifier
+from skdpfair.estimator import classifier_of
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import check_indexes, in_pandas
@@ -169,10 +169,17 @@ def audit_fit(
     number("confidence", confidence, low=0, high=1, low_open=True, high_open=True)
     if random_state is not None:
         integer("random_state", random_state, low=0)
-    rng, y, classifier = np.random.default_rng(random_state), np.asarray(y), _classifier(estimator)
+    rng, y, classifier = (
+        np.random.default_rng(random_state),
+        np.asarray(y),
+        classifier_of(estimator),
+    )
+    if classifier.epsilon is None and not classifier.noise_multiplier:
+        raise ValueError(_NO_CLAIM)
     refuse_resamplers(estimator)
-    if isinstance(estimator, Pipeline) and len(estimator) > 1:
-        X = clone(estimator[:-1]).fit_transform(X, y)
+    while isinstance(estimator, Pipeline):
+        X = clone(estimator[:-1]).fit_transform(X, y) if len(estimator) > 1 else X
+        estimator = estimator.steps[-1][1]
     X = in_pandas(X) if hasattr(X, "shape") else np.asarray(X)
     at = _persons.columns(X, classifier.persons, classifier.group_col)
     person = _persons.encode(X, n_samples, at=at, units=units)
@@ -276,19 +283,6 @@ def _groups_of(model, X, y, columns):
         )
     features = columns.get("sensitive_features")
     return _groups.encode(X, y, group_col=model.group_col, sensitive_features=features).code
-
-
-def _classifier(estimator):
-    """Return the classifier that is audited, if there is one."""
-    last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
-    if not isinstance(last, DPFairClassifier):
-        raise TypeError(
-            "estimator must be a DPFairClassifier or a Pipeline that ends in one, got "
-            f"{safe_repr(last)}. Pass an instance; of a search, its estimator or best_estimator_."
-        )
-    if last.epsilon is None and not last.noise_multiplier:
-        raise ValueError(_NO_CLAIM)
-    return last
 
 
 def _n_records(X, y, sensitive_features):

@@ -85,7 +85,7 @@ def test_frames_and_pipelines(data):
     frame["sex"] = np.where(np.arange(len(frame)) % 2, "F", "M")
     audit = audit_fit(strong(group_col="sex"), frame, data.target, 50, random_state=0)
     assert audit.n_canaries == 50 and audit.passed
-    pipe = make_pipeline(BoundedScaler((-5, 5)), strong())
+    pipe = make_pipeline(BoundedScaler((-5, 5)), make_pipeline(BoundedScaler((-1, 1)), strong()))
     assert audit_fit(pipe, data.data, data.target, 50, random_state=0).passed
 
 
@@ -269,8 +269,12 @@ TWENTY = np.zeros((40, 2)), np.arange(40) % 2
     ("estimator", "error", "says"),
     [
         (LogisticRegression(), TypeError, r"got LogisticRegression\(\)"),
-        (DPFairClassifier, TypeError, "DPFairClassifier.*Pass an instance"),
-        (GridSearchCV(DPFairClassifier(), {}), TypeError, "best_estimator_"),
+        (DPFairClassifier, TypeError, "must be a DPFairClassifier or a Pipeline"),
+        (
+            GridSearchCV(DPFairClassifier(), {}),
+            TypeError,
+            "must be a DPFairClassifier.*got GridSearchCV",
+        ),
         (
             make_pipeline(BoundedScaler(), LogisticRegression()),
             TypeError,
