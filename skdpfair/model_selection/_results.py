@@ -1,6 +1,7 @@
 """Results of a sweep: a tidy frame, tables, the Pareto front, and inputs for fairlearn."""
 
 from copy import copy
+from dataclasses import fields, replace
 
 import numpy as np
 import pandas as pd
@@ -29,6 +30,7 @@ from skdpfair.model_selection._cells import (
     releases_of,
 )
 from skdpfair.model_selection._from_search import frame_of_search
+from skdpfair.model_selection._spec import SweepSpec
 from skdpfair.model_selection._store import Store
 from skdpfair.preprocessing import TableSchema
 from skdpfair.report import results_page, to_fairness_dashboard
@@ -37,8 +39,6 @@ from skdpfair.report._rendering import with_readable_names
 
 _MODEL = ["method", "epsilon"]
 _RUN = ["seed", "fold"]
-_ASKED = {"methods", "classes", "group names", "epsilons", "seeds", "cv", "params", "n_samples"}
-_ASKED |= {"delta", "skdpfair", "torch"}
 _MOST_GROUPS = 7  # that a terminal has room for
 _FEWEST = "fewest test records"
 _OWN = ("gap", "worst")  # columns of a text beside those of the groups
@@ -58,16 +58,16 @@ class TradeoffResults:
         run), dg_gap (accuracy on the training records minus accuracy), epsilon_spent, fit_seconds.
     predictions : dict or None, default=None
         Maps (method, epsilon, seed, fold) to a frame of y_true, y_pred and group.
-    asked : dict or None, default=None
-        Settings of the sweep: methods, budgets, seeds, parameters, versions; and the names of the
-        calls of private fits, by which a `PrivacyLedger` knows them.
+    spec : SweepSpec or None, default=None
+        What the sweep compared, on which records: ``methods``, ``epsilons``, ``seeds``, ``params``,
+        ``classes``, ``groups`` and so on; None if it is not known.
     releases : pandas.DataFrame or None, default=None
         One row per cell and kind of release: method, epsilon, seed, fold, sample_rate,
         noise_multiplier, steps.
 
     Attributes
     ----------
-    frame, predictions, asked, releases
+    frame, predictions, spec, releases
         As given.
 
     Examples
@@ -81,15 +81,15 @@ class TradeoffResults:
     (TradeoffResults(2 models x 1 runs), [('reference', inf), ('dpsgd', 3.0)])
     """
 
-    def __init__(self, frame, predictions=None, asked=None, releases=None):
+    def __init__(self, frame, predictions=None, spec=None, releases=None):
         if not isinstance(frame, pd.DataFrame):
             raise TypeError(f"frame must be a DataFrame of runs, got {safe_repr(frame)}.")
         self.frame, self.predictions = frame, predictions
-        self.asked, self.releases = asked, releases
+        self.spec, self.releases = spec or SweepSpec(), releases
         self.schema, self._by_column = None, {}
 
     @classmethod
-    def from_cells(cls, cells, levels, classes, asked=None):
+    def from_cells(cls, cells, levels, classes, spec=None):
         """Return the results of finished cells.
 
         Parameters
@@ -100,8 +100,8 @@ class TradeoffResults:
             Names of the groups.
         classes : ndarray of shape (n_classes,)
             Class labels.
-        asked : dict or None, default=None
-            Parameters of the sweep.
+        spec : SweepSpec or None, default=None
+            What the sweep compared.
 
         Returns
         -------
@@ -109,13 +109,11 @@ class TradeoffResults:
         """
         kept = predictions_of(cells, levels, classes) or None
         days = sorted({cell["day"] for cell in cells if "day" in cell})
-        if asked is not None and days:
-            asked = asked | {"days": [days[0], days[-1]]}
-        if asked is not None:
-            private = (cell for cell in cells if cell["epsilon"] is not None)
-            asked = asked | {"calls": [cell.get("call") for cell in private]}
-        results = cls(frame_of(cells, levels), kept, asked, releases_of(cells))
-        for name, column in (asked or {}).get("columns", {}).items():
+        calls = [cell.get("call") for cell in cells if cell["epsilon"] is not None]
+        if spec is not None:
+            spec = replace(spec, days=[days[0], days[-1]] if days else [], calls=calls)
+        results = cls(frame_of(cells, levels), kept, spec, releases_of(cells))
+        for name, column in results.spec.columns.items():
             if all("columns" in cell for cell in cells):
                 parts = [cell | cell["columns"][name] for cell in cells]
                 results._by_column[name] = frame_of(parts, column["groups"])
@@ -140,28 +138,26 @@ class TradeoffResults:
         TypeError, ValueError
             If the folder holds no sweep, or no cell is finished.
         """
-        folder, asked = Store.existing(store, needs=CELL_ENTRIES)
-        if not asked.keys() >= _ASKED:
+        folder, manifest = Store.existing(store, needs=CELL_ENTRIES)
+        facts = {name: v for name, v in manifest.items() if not name.startswith("data ")}
+        if facts.keys() != {f.name for f in fields(SweepSpec)}:
             raise ValueError(
-                f"store={str(store)!r} does not hold a sweep, or holds one of an older version "
-                "without training scores. Name another folder, or run the sweep again."
+                f"store={str(store)!r} does not hold a sweep, or holds one of an older version. "
+                "Name another folder, or run the sweep again."
             )
-        cells, methods = folder.cells(), list(asked["methods"])
+        spec = SweepSpec(**facts)
+        cells, methods = folder.cells(), list(spec.methods)
         place = {name: i for i, name in enumerate(methods)}  # reference models come first
 
         def order(cell):
             budget = cell["epsilon"]
-            budgets = asked["epsilons"]
-            at = budgets.index(budget) if budget in budgets else -1
+            at = spec.epsilons.index(budget) if budget in spec.epsilons else -1
             name = cell["method"]
             first = -1 if name.startswith(CEILING) else -2
             return cell["seed"], cell["fold"], place.get(name, first), at, name
 
-        features = asked.get("data features")
-        asked = {name: value for name, value in asked.items() if not name.startswith("data ")}
-        asked["features"] = features
-        classes, levels = np.asarray(asked["classes"]), asked["group names"]
-        out = cls.from_cells(sorted(cells, key=order), levels, classes, asked)
+        cells = sorted(cells, key=order)
+        out = cls.from_cells(cells, spec.groups, np.asarray(spec.classes), spec)
         if (path := folder.folder / SCHEMA_FILE).is_file():
             out.schema = TableSchema.from_toml(path)
         return out
@@ -302,12 +298,12 @@ class TradeoffResults:
     @property
     def n_classes(self):
         """Number of classes, two if it is not known."""
-        return len((self.asked or {}).get("classes", (0, 1)))
+        return len(self.spec.classes) or 2
 
     @property
     def variables(self):
         """Names of the target and of the columns of the groups, "" if they are not known."""
-        return (self.asked or {}).get("variables", [""])
+        return self.spec.variables
 
     @property
     def ceiling(self):
@@ -369,18 +365,22 @@ class TradeoffResults:
                 "sweep that kept the measures of each. Pass a DataFrame of sensitive_features."
             )
         name = one_of("column", column, self._by_column)
-        known = self.asked["columns"][name]
-        counts = np.zeros((len(known["groups"]), len(self.asked["classes"])), int)
-        np.add.at(counts, known["of"], self.asked["counts"])
-        asked = {k: v for k, v in self.asked.items() if k != "columns"}
-        asked |= {"group names": known["groups"], "counts": counts.tolist()}
-        asked["variables"] = [*self.variables[:1], name]
-        part_of = dict(zip(self.asked["group names"], known["of"], strict=True))
+        known = self.spec.columns[name]
+        counts = np.zeros((len(known["groups"]), len(self.spec.classes)), int)
+        np.add.at(counts, known["of"], self.spec.counts)
+        spec = replace(
+            self.spec,
+            columns={},
+            groups=known["groups"],
+            counts=counts.tolist(),
+            variables=[*self.variables[:1], name],
+        )
+        part_of = dict(zip(self.spec.groups, known["of"], strict=True))
         predictions = self.predictions and {
             key: kept.assign(group=[known["groups"][part_of[g]] for g in kept["group"]])
             for key, kept in self.predictions.items()
         }
-        return TradeoffResults(self._by_column[name], predictions, asked, self.releases)
+        return TradeoffResults(self._by_column[name], predictions, spec, self.releases)
 
     def chosen_measures(self, measures=None):
         """Return the names of measures, the default for None, else raise ValueError.

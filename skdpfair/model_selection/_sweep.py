@@ -2,7 +2,7 @@
 
 import difflib
 import warnings
-from dataclasses import replace
+from dataclasses import asdict, replace
 from numbers import Integral
 
 import joblib
@@ -38,6 +38,7 @@ from skdpfair.model_selection._cells import (
 )
 from skdpfair.model_selection._forecast import planned_fit
 from skdpfair.model_selection._results import TradeoffResults, empty_runs
+from skdpfair.model_selection._spec import SweepSpec
 from skdpfair.model_selection._store import Store, digest_of, run_missing
 from skdpfair.networks import CNN, MLP, network_of
 from skdpfair.privacy.gdp import delta_for
@@ -203,37 +204,34 @@ def sweep(
     ]
     n_units = len(y) if unit is None else int(unit.max()) + 1
     delta = delta_for(base.delta, n_units)
-    asked = {
-        "skdpfair": skdpfair.__version__,
-        "torch": torch.__version__,
-        "n_samples": len(y),
-        "classes": classes.tolist(),
-        "rarest class": str(classes[rarest_class(label, len(classes))]),
-        "group names": levels,
-        "methods": {name: describe(method) for name, method in methods.items()},
-        "epsilons": epsilons,
-        "delta": delta,
-        "seeds": seeds,
-        "cv": describe(cv),
-        "keep_predictions": keep_predictions,
-        "params": {k: describe(v) for k, v in sorted(_flat(params).items())},
-        "n_features": int(np.prod(np.shape(X)[1:])),
-        "counts": _counts(encoded.code, len(levels), label, len(classes)),
-        "variables": list(variables),
-    }
-    if columns:
-        asked["columns"] = columns
-    if unit is not None:
-        sizes = [cell.n_units for cell in cells]
-        asked |= {
-            "unit": "person",
-            "n_units": n_units,
-            "n_units of one fit": [min(sizes), max(sizes)],
-        }
+    sizes = [cell.n_units for cell in cells]
+    spec = SweepSpec(
+        methods={name: describe(method) for name, method in methods.items()},
+        epsilons=epsilons,
+        seeds=seeds,
+        cv=describe(cv),
+        params={k: describe(v) for k, v in sorted(_flat(params).items())},
+        keep_predictions=keep_predictions,
+        delta=delta,
+        n_samples=len(y),
+        n_features=int(np.prod(np.shape(X)[1:])),
+        n_units=n_units,
+        unit="record" if unit is None else "person",
+        n_units_of_fit=None if unit is None else [min(sizes), max(sizes)],
+        variables=list(variables),
+        classes=classes.tolist(),
+        groups=levels,
+        rarest_class=str(classes[rarest_class(label, len(classes))]),
+        counts=_counts(encoded.code, len(levels), label, len(classes)),
+        columns=columns,
+        features=noted(X) if features is None else features.described,
+        skdpfair=skdpfair.__version__,
+        torch=torch.__version__,
+    )
     _check_models(cells, len(levels), np.shape(X)[1:], len(classes))  # before a folder is made
     if store is not None:
         digests = {f"data {name}": digest for name, digest in data.items()}
-        store = Store.open(store, asked | digests, needs=CELL_ENTRIES)
+        store = Store.open(store, asdict(spec) | digests, needs=CELL_ENTRIES)
     named = None if unit is None else pd.Series(unit, name=_persons.name_of(X, [], units))
     records, kept = (X, y, encoded.code, levels, named), (columns, keep_predictions)
     done = _run(cells, records, features, store, n_jobs, progress, delta, kept)
@@ -241,8 +239,7 @@ def sweep(
         store.sweep_away()
     _warn_once(done.values())
     finished = [done[cell.key] for cell in cells if cell.key in done]
-    asked["features"] = noted(X) if features is None else features.described
-    results = TradeoffResults.from_cells(finished, levels, classes, asked)
+    results = TradeoffResults.from_cells(finished, levels, classes, spec)
     if empty_runs(results.frame):
         warnings.warn(
             "Some groups have no test records in some runs, as print(results) shows: their scores "
@@ -377,7 +374,7 @@ def _flat(params):
 
 
 def _check_models(cells, n_groups, shape, n_classes):
-    """Raise if some model of the sweep cannot be fitted as asked, or cannot meet its budget."""
+    """Raise if some model of the sweep cannot be fitted, or cannot meet its budget."""
     tightest = min((cell.epsilon for cell in cells if cell.epsilon is not None), default=None)
     models = {(cell.method, cell.epsilon): cell for cell in cells}.values()
     for cell in (m for m in models if isinstance(m.estimator, DPFairClassifier)):

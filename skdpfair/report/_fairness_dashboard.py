@@ -101,8 +101,8 @@ def _grouping(results):
 
 def _classes(results, parts):
     """Return all classes in order, those that nobody has or predicts here among them."""
-    if results.asked is not None:
-        return np.asarray(results.asked["classes"])
+    if results.spec.classes:
+        return np.asarray(results.spec.classes)
     return np.unique(np.concatenate([p[c] for p in parts for c in ("y_true", "y_pred")]))
 
 

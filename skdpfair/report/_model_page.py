@@ -439,15 +439,15 @@ def variables(classifier):
 
 
 def _table_of_sweep(results):
-    asked = results.asked or {}
+    spec = results.spec
     return table_of(
         results.variables,
-        classes=asked.get("classes", ()),
-        groups=asked.get("group names", ()),
-        unit=asked.get("unit", "record" if asked else ""),
-        n_units=asked.get("n_units", asked.get("n_samples")),
+        classes=spec.classes,
+        groups=spec.groups,
+        unit=spec.unit if spec.is_known else "",
+        n_units=spec.n_units,
         schema=results.schema,
-        n_features=asked.get("n_features"),
+        n_features=spec.n_features,
     )
 
 

@@ -152,7 +152,7 @@ def recommend(results) -> Recommendation | None:
 
 def chance(results):
     """Return the leading score of always predicting one class, or None if it is not known."""
-    counts = (results.asked or {}).get("counts")
+    counts = results.spec.counts
     if results.leading_measures[0] == "balanced_accuracy":
         return 1 / results.n_classes
     return np.sum(counts, axis=0).max() / np.sum(counts) if counts else None

@@ -4,6 +4,7 @@ import json
 import re
 import unicodedata
 from copy import copy
+from dataclasses import replace
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -195,32 +196,30 @@ def with_readable_names(results):
 
     Costs against a reference model that predicts one class only tell nothing, and are left out.
     """
-    again, group, asked = copy(results), results.frame["group"], results.asked or {}
+    again, group, spec = copy(results), results.frame["group"], results.spec
     references = {name for name in results.frame["method"] if name.startswith("reference")}
     if references and references <= {name for name, _ in of_one_class(results)}:
         costs = [m for m in MEASURES if MEASURES[m].against == "reference" and m in results.frame]
         again.frame = results.frame.assign(**dict.fromkeys(costs, np.nan))
     target, *columns = results.variables
     levels = {g: g.split(", ") for g in group.unique() if g != OVERALL}
-    if "columns" in asked:
+    if spec.columns:
         texts = [
             [repr(g) if ", " in g and g[0] != "'" else g for g in part["groups"]]
-            for part in asked["columns"].values()
+            for part in spec.columns.values()
         ]
         parts = [
             [own[i] for i in part["of"]]
-            for own, part in zip(texts, asked["columns"].values(), strict=True)
+            for own, part in zip(texts, spec.columns.values(), strict=True)
         ]
-        levels = dict(zip(asked["group names"], zip(*parts, strict=True), strict=True))
+        levels = dict(zip(spec.groups, zip(*parts, strict=True), strict=True))
     elif len(columns) == 1:
         levels = {g: [g] for g in levels}
     names = {g: joined(parts, columns) for g, parts in levels.items()}
     if len({*names.values(), OVERALL}) > len(names):
         again.frame = again.frame.assign(group=group.replace(names))
-    if asked:
-        again.asked = asked | {"classes": named(asked.get("classes", ()), [target])}
-        if "rarest class" in asked:
-            again.asked["rarest class"] = joined([asked["rarest class"]], [target])
+    rarest = spec.rarest_class and joined([spec.rarest_class], [target])
+    again.spec = replace(spec, classes=named(spec.classes, [target]), rarest_class=rarest)
     return again
 
 

@@ -46,7 +46,7 @@ def sentences_of(results, table, advised, sizes, small) -> dict:
     has_private = bool(np.isfinite(frame["epsilon"]).any())
     rare = ""
     if len(results.leading_measures) > 1:
-        label = (results.asked or {}).get("rarest class", "")
+        label = results.spec.rarest_class
         share = table["rarest_class_share", "mean"].mean()
         rare = sentence("rare_class", name=name, label=label, share=share)
     cost = "" if advised is None else _cost(table, advised.cost, advised.highest, name)
@@ -69,7 +69,7 @@ def sentences_of(results, table, advised, sizes, small) -> dict:
             n_seeds=everyone["seed"].nunique(),
             least=int(everyone["n"].min()),
             most=int(everyone["n"].max()),
-            unit=(results.asked or {}).get("unit", "record"),
+            unit=results.spec.unit,
             smallest=min(sizes, key=lambda row: row[1]) if sizes else None,
             small=small,
         ),
@@ -187,12 +187,12 @@ def before(results, ledger, total):
     if ledger is None:
         return None
     n_private = int(np.isfinite(results.frame.query("group == @OVERALL")["epsilon"]).sum())
-    calls = (results.asked or {}).get("calls") or [None] * n_private
+    calls = results.spec.calls or [None] * n_private
     if lacking := ledger.n_unrecorded(calls):
         fits = f"{lacking:,} private fit{'s' * (lacking != 1)} of this sweep"
         are = "is" if lacking == 1 else "are"
         return [f"{fits} {are} not in the ledger, so it does not tell what was spent."]
-    delta = ledger.delta or (results.asked or {}).get("delta")
+    delta = ledger.delta or results.spec.delta
     if delta is None:
         raise ValueError("ledger has no delta, and the sweep kept none. Begin it with delta=.")
     spent = ledger.report(delta)
@@ -213,8 +213,8 @@ def release_commands(results, advised, ledger=None):
 
     The first is None if there is one method only.
     """
-    asked = results.asked or {}
-    params = {k: v for k, v in asked.get("params", {}).items() if k not in _OF_SCHEMA}
+    spec = results.spec
+    params = {k: v for k, v in spec.params.items() if k not in _OF_SCHEMA}
     delta = params.pop("delta", "'auto'")
     options = "" if delta == "'auto'" else f" --delta {delta}"
     options += "".join(f" --set {shlex.quote(f'{k}={_as_typed(v)}')}" for k, v in params.items())
@@ -223,7 +223,7 @@ def release_commands(results, advised, ledger=None):
     if advised is not None and advised.is_useful:
         method, epsilon = advised.method, f"{advised.epsilon:g}"
     fit = f"skdpfair fit DATA --schema SCHEMA.toml --epsilon {epsilon}"
-    named = [name for name in asked.get("methods", ()) if name in METHODS and METHODS[name].private]
+    named = [name for name in spec.methods if name in METHODS and METHODS[name].private]
     chosen = f"{fit} --try method={','.join(named)}{options}" if len(named) > 1 else None
     return chosen, f"{fit} --method {method}{options}"
 

@@ -16,7 +16,6 @@ from skdpfair.privacy.statement import (
     FALSE_ALARMS,
     MEMBERS,
     NOT_ACCOUNTED,
-    UNITS,
     in_unit,
     percent,
     rounded_up,
@@ -105,9 +104,8 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
     chosen += ["dg_gap"] * (measures is None and "dg_gap" in results.frame)
     groups = [g for g in results.frame["group"].unique() if g != OVERALL]
     runs = results.frame[["seed", "fold"]].drop_duplicates()
-    asked = results.asked or {}
-    adjacency = "zero_out_unit" if "unit" in asked else "zero_out"
-    unit = UNITS[adjacency]
+    spec, unit = results.spec, results.spec.unit
+    adjacency = "zero_out_unit" if unit == "person" else "zero_out"
     sizes, small = _sizes(results.frame, groups), small_groups(results)
     drawn = [g for g in groups if g not in small] or groups
     total, advised, attackers = _total(results), recommend(results), _attackers(results)
@@ -125,9 +123,9 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "guesses": guesses_at(results.frame, unit, attackers, _delta_of_one_run(results)),
         "is_choice": advised is not None,
         "has_private": bool(np.isfinite(results.frame["epsilon"]).any()),
-        "n_units": asked.get("n_units", asked.get("n_samples")),
+        "n_units": spec.n_units,
         "measure": in_words(main),
-        "asked": _asked(results),
+        "settings": _settings(results),
         "data": _data(results),
         "total": total,
         "attackers": attackers,
@@ -140,7 +138,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "base_rates": _base_rates(results, groups),
         "measures": _tables(results, table, groups, chosen, None),
         "leading": [f"table-{name.replace('_', '-')}" for name in (main, cost)],
-        "grouped_by": list(asked.get("columns", ())),
+        "grouped_by": list(spec.columns),
         "has_errors": "false_negative_rate" in results.frame,
         "costs": _tables(results, table, groups, chosen, "reference"),
         "generalisation": _tables(results, table, groups, chosen, "training"),
@@ -156,10 +154,10 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "ledger": _ledger(results),
         "before": before(results, ledger, total),
         "findings": findings(pipeline),
-        "features": asked.get("features"),
+        "features": spec.features,
         "not_accounted": in_unit(NOT_ACCOUNTED, unit),
         "commands": release_commands(results, advised, ledger),
-        "is_known": results.asked is not None,
+        "is_known": spec.is_known,
         "version": skdpfair.__version__,
     }
     return render("results.html", context)
@@ -167,35 +165,36 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
 
 def _data(results):
     """Return facts about the records as pairs of name and text."""
-    frame, asked = results.frame, results.asked or {}
-    rows = [("records", f"{asked['n_samples']:,}")] if asked else []
-    if "unit" in asked:
-        rows.append(("persons", f"{asked['n_units']:,}"))
-    if "n_features" in asked:
-        rows.append(("features", f"{asked['n_features']:,}"))
-    rows += [("public features", f)] if (f := asked.get("features")) else []
-    if "counts" in asked:
-        counts = np.sum(asked["counts"], axis=0)
+    frame, spec = results.frame, results.spec
+    rows = [("records", f"{spec.n_samples:,}")] if spec.is_known else []
+    if spec.unit == "person":
+        rows.append(("persons", f"{spec.n_units:,}"))
+    if spec.n_features:
+        rows.append(("features", f"{spec.n_features:,}"))
+    rows += [("public features", spec.features)] if spec.features else []
+    if spec.counts:
+        counts = np.sum(spec.counts, axis=0)
         shares = counts / counts.sum()
         names = [
             f"{label} ({points(share)} %)"
-            for label, share in zip(asked["classes"], shares, strict=True)
+            for label, share in zip(spec.classes, shares, strict=True)
         ]
         rows.append(("classes, share of the records", ", ".join(names)))
-    elif asked.get("classes"):
-        rows.append(("classes", ", ".join(map(str, asked["classes"]))))
+    elif spec.classes:
+        rows.append(("classes", ", ".join(map(str, spec.classes))))
     if grouping := " and ".join(results.variables[1:]):
         rows.append(("groups by", grouping))
     n = frame.loc[frame["group"] == OVERALL, "n"]
     tested = f"{n.min():,}" if n.min() == n.max() else f"{n.min():,} to {n.max():,}"
     split = ""
-    if asked:
-        split = f": {_SPLIT if asked['cv'] == 'None' else asked['cv']}"
-        split += "; all records of a person are on one side" * ("unit" in asked)
+    if spec.is_known:
+        split = f": {_SPLIT if spec.cv == 'None' else spec.cv}"
+        split += "; all records of a person are on one side" * (spec.unit == "person")
     rows.append(("test records of a run", tested + split))
-    if "days" in asked:
-        rows.append(("trained on", " to ".join(dict.fromkeys(asked["days"]))))
-    rows += [("version", f"skdpfair {asked['skdpfair']}, torch {asked['torch']}")] if asked else []
+    if spec.days:
+        rows.append(("trained on", " to ".join(dict.fromkeys(spec.days))))
+    if spec.is_known:
+        rows.append(("version", f"skdpfair {spec.skdpfair}, torch {spec.torch}"))
     return rows
 
 
@@ -210,26 +209,25 @@ def _base_rates(results, groups):
 
     The class is the second of two, or the rarest of more.
     """
-    asked = results.asked or {}
-    if len(asked.get("counts", ())) != len(groups):
+    if len(results.spec.counts) != len(groups):
         return None
-    counts = np.array(asked["counts"], float)
+    counts = np.array(results.spec.counts, float)
     at = 1 if counts.shape[1] == 2 else counts.sum(axis=0).argmin()
     sums = counts.sum(axis=1)
     shares = np.divide(counts[:, at], sums, out=np.full(len(sums), np.nan), where=sums > 0)
     rows = {
         g: (f"{n:,.0f}", points(share)) for g, n, share in zip(groups, sums, shares, strict=True)
     }
-    return asked["classes"][at], rows
+    return results.spec.classes[at], rows
 
 
 def _tables(results, table, groups, chosen, against):
     """Return the tables of the chosen measures of one kind."""
-    tables, asked = [], results.asked or {}
+    tables = []
     for name in chosen:
         rows = _rows(results, table, groups, name) if MEASURES[name].against == against else []
         title, unit, _ = described(name)
-        if error := error_in_words(name, asked.get("classes", ())):
+        if error := error_in_words(name, results.spec.classes):
             title += f" (share of {error})"
         heads = ["all", *apart(groups, ("all", "method", "ε", *_OWN)), *_OWN]
         if rows:
@@ -250,9 +248,8 @@ def _rows(results, table, groups, measure):
         return []
     columns = [c for c, stat in table if stat == "mean" and _is_of(c, measure)]
     runs, is_cost = _runs_of_models(results.frame), MEASURES[measure].against == "reference"
-    asked = results.asked or {}
-    names = [str(label) for label in asked.get("classes", ())]
-    rarest = names.index(label) if (label := asked.get("rarest class")) in names else None
+    names = list(map(str, results.spec.classes))
+    rarest = names.index(label) if (label := results.spec.rarest_class) in names else None
     rows = []
     for (method, epsilon), row in table.iterrows():
         if is_cost and np.isinf(epsilon) and not row[measure, "mean"]:  # the reference itself
@@ -401,7 +398,7 @@ def _front(results, table, *measures):
 
 
 def _ledger(results):
-    """Return one row per private model: asked, spent at most, and what one of its fits released."""
+    """Return one row per private model: budget, largest epsilon, releases of one of its fits."""
     frame = results.frame[results.frame["group"] == OVERALL]
     spent = frame[np.isfinite(frame["epsilon"])].groupby(_MODEL, sort=False)["epsilon_spent"].max()
     released = _released(results.releases)
@@ -425,7 +422,7 @@ def _released(releases):
     return {model: "; ".join(parts) for model, (_, parts) in found.items()}
 
 
-def _asked(results):
+def _settings(results):
     """Return the settings of the sweep as pairs of name and text."""
     frame = results.frame
     private = frame[np.isfinite(frame["epsilon"])]
@@ -435,10 +432,10 @@ def _asked(results):
         ("seeds", ", ".join(str(s) for s in frame["seed"].unique())),
         ("folds per seed", str(frame["fold"].nunique())),
     ]
-    if results.asked is not None:
-        rows.append(("δ of all fits together", rounded_up(results.asked["delta"], 3)))
+    if results.spec.is_known:
+        rows.append(("δ of all fits together", rounded_up(results.spec.delta, 3)))
         rows += _of_one_run(results)
-        params = results.asked["params"].items()
+        params = results.spec.params.items()
         rows += [(name, value) for name, value in params if name not in ("classes", "groups")]
     return rows
 
@@ -451,50 +448,48 @@ def _compared(frame):
 
 def _of_one_run(results):
     """Return how many a fit trains on, and its delta, unless a splitter decided on records."""
-    asked = results.asked
-    sizes = _trained_on(results.frame, asked)
+    sizes = _trained_on(results.frame, results.spec)
     if sizes is None:
         return []
     low, high = sizes
     return [
         (
-            f"{asked.get('unit', 'record')}s of one fit",
+            f"{results.spec.unit}s of one fit",
             f"{low:,}" if low == high else f"{low:,} to {high:,}",
         ),
         ("δ of one fit", rounded_up(_delta_of_one_run(results), 3)),
     ]
 
 
-def _trained_on(frame, asked):
+def _trained_on(frame, spec):
     """Return the fewest and the most records or persons of a fit, None if it is not known."""
-    unit = asked.get("unit", "record")
-    if unit == "record" and asked["cv"] != "None" and not asked["cv"].isdigit():
+    if spec.unit == "record" and spec.cv != "None" and not spec.cv.isdigit():
         return None
-    trained = asked["n_samples"] - frame.loc[frame["group"] == OVERALL, "n"]
-    return asked.get("n_units of one fit", [int(trained.min()), int(trained.max())])
+    trained = spec.n_samples - frame.loc[frame["group"] == OVERALL, "n"]
+    return spec.n_units_of_fit or [int(trained.min()), int(trained.max())]
 
 
 def _delta_of_one_run(results):
     """Return the largest delta of a fit, None if it is not known."""
-    asked = results.asked
-    if asked is None:
+    spec = results.spec
+    if not spec.is_known:
         return None
-    auto = asked["params"].get("delta", repr("auto")) == repr("auto")
-    if not auto:
-        return asked["delta"]
-    sizes = _trained_on(results.frame, asked)
+    if spec.params.get("delta", repr("auto")) != repr("auto"):
+        return spec.delta
+    sizes = _trained_on(results.frame, spec)
     return None if sizes is None else delta_for("auto", sizes[0])
 
 
 def _unfinished(results):
     """Return in words which fits the sweep has not finished, or None."""
-    if results.asked is None or not {"seeds", "methods", "epsilons"} <= results.asked.keys():
+    spec = results.spec
+    if not (spec.seeds and spec.methods and spec.epsilons):
         return None
     frame = results.frame[results.frame["group"] == OVERALL]
-    seeds = len(results.asked["seeds"]) * frame["fold"].nunique()
-    private = len(results.asked["methods"]) * len(results.asked["epsilons"])
+    seeds = len(spec.seeds) * frame["fold"].nunique()
+    private = len(spec.methods) * len(spec.epsilons)
     per_model = frame.groupby(_MODEL, sort=False).size()
-    absent = sorted(set(results.asked["methods"]) - set(frame["method"]))
+    absent = sorted(set(spec.methods) - set(frame["method"]))
     if absent:
         return f"no run of {', '.join(absent)} is finished"
     short = int((per_model < seeds).sum())
@@ -503,10 +498,10 @@ def _unfinished(results):
 
 def _total(results):
     """Return epsilon and delta of all private fits together, or None where it is not known."""
-    if results.asked is None or results.releases is None or results.releases.empty:
+    if not results.spec.is_known or results.releases is None or results.releases.empty:
         return None
     runs = _runs(results.releases)
-    delta = results.asked["delta"]
+    delta = results.spec.delta
     return rounded_up(epsilon_of(runs, delta, "rdp")), rounded_up(delta, 3)
 
 

@@ -10,7 +10,7 @@ from skdpfair.report import model_page
 
 SECTIONS = {
     "sweep": (
-        "answers groups cost measures tradeoff generalisation data asked privacy pipeline "
+        "answers groups cost measures tradeoff generalisation data settings privacy pipeline "
         "not-accounted words"
     ),
     "model": ("answers groups not-accounted privacy model ledger pipeline assumed words sign-off"),

@@ -8,6 +8,7 @@ from fairlearn.metrics import demographic_parity_difference, selection_rate
 from sklearn.metrics import accuracy_score
 
 from skdpfair.model_selection import TradeoffResults
+from skdpfair.model_selection._spec import SweepSpec
 from skdpfair.plotting import TradeoffDisplay
 from skdpfair.report._fairness_dashboard import _figures, _metrics, _performance
 
@@ -186,8 +187,8 @@ def test_fairlearn_and_the_dashboard_get_the_predictions(results):
     assert type(given["y_true"]) is list
     with pytest.raises(ValueError, match=r"seed=7, fold=0 was not run.*\(0, 0\), \(1, 0\)"):
         results.to_fairness_dashboard(seed=7)
-    asked = {"variables": ["", "sex"], "classes": ["no", "yes"]}
-    by_sex = TradeoffResults(results.frame, results.predictions, asked)
+    spec = SweepSpec(variables=["", "sex"], classes=["no", "yes"])
+    by_sex = TradeoffResults(results.frame, results.predictions, spec)
     assert list(by_sex.to_fairness_dashboard()["sensitive_features"]) == ["sex"]
 
 

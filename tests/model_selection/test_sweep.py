@@ -188,7 +188,7 @@ def test_a_ledger_must_hold_the_finished_fits_of_a_store(data, settings, tmp_pat
 
     first, ledger = run("mine")
     again, _ = run("mine")
-    assert first.asked["calls"] == again.asked["calls"] and ledger.report().n_fits == 2
+    assert first.spec.calls == again.spec.calls and ledger.report().n_fits == 2
     with pytest.raises(ValueError, match=r"holds 2 finished fits .* recorded for data='other'"):
         run("other")
     private = next(p for p in store.glob("[0-9a-f]*.json") if '"epsilon": 2.0' in p.read_text())
@@ -292,8 +292,8 @@ def test_intersections_are_read_by_each_column(data, settings, tmp_path):
             for key, row in sums.iterrows():
                 seen = by_group.loc[key, "accuracy"] + by_group.loc[key, "dg_gap"]
                 assert seen == pytest.approx(row["right"] / row["n"])
-            counts = pd.crosstab(columns[name], y).loc[part.asked["group names"]]
-            assert part.asked["counts"] == counts.to_numpy().tolist()
+            counts = pd.crosstab(columns[name], y).loc[part.spec.groups]
+            assert part.spec.counts == counts.to_numpy().tolist()
     page = both.by("sign").to_html()
     assert "groups by sign" in page and "a, +" not in page and "--by" not in page
     assert "--by group" in both.to_html()

@@ -1,6 +1,7 @@
 """The report of a sweep: what it says, that it needs nothing else, that no name breaks it."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
@@ -19,6 +20,7 @@ from skdpfair.budget import PrivacyLedger
 from skdpfair.cli import main
 from skdpfair.metrics._measures import MEASURES, level_of
 from skdpfair.model_selection import TradeoffResults, sweep
+from skdpfair.model_selection._spec import SweepSpec
 from skdpfair.privacy import Release
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.gdp import auto_delta
@@ -28,7 +30,7 @@ from skdpfair.report._recommendation import estimated, largest_costs, recommend,
 from skdpfair.report._summary import release_commands
 
 SECTIONS = {"answers", "groups", "cost"}
-FOLDED = {"measures", "tradeoff", "generalisation", "data", "asked", "privacy", "pipeline"}
+FOLDED = {"measures", "tradeoff", "generalisation", "data", "settings", "privacy", "pipeline"}
 FOLDED |= {"not-accounted", "words"}
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$x_{$ & {{ 7 * 7 }}")
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -101,19 +103,20 @@ def cells(groups=("F", "M"), methods=("poor", "even"), budgets=(1.0, 4.0), seeds
                 }
 
 
-ASKED = {
-    "n_samples": 12_345,
-    "delta": 1e-5,
-    "params": {"module": "'logistic'"},
-    "skdpfair": "0.1",
-    "torch": "2.13",
-    "cv": "None",
-}
+SPEC = SweepSpec(
+    n_samples=12_345,
+    n_units=12_345,
+    delta=1e-5,
+    params={"module": "'logistic'"},
+    skdpfair="0.1",
+    torch="2.13",
+)
+TWO_CLASSES = replace(SPEC, classes=[0, 1], counts=[[300, 200], [300, 200]])
 
 
 def results(**chosen):
     groups = list(chosen.get("groups", ("F", "M")))
-    return TradeoffResults.from_cells(list(cells(**chosen)), groups, np.array([0, 1]), ASKED)
+    return TradeoffResults.from_cells(list(cells(**chosen)), groups, np.array([0, 1]), SPEC)
 
 
 @pytest.fixture(scope="module")
@@ -174,24 +177,24 @@ def test_the_command_of_a_release_is_one_of_the_shell(page):
 
 
 def test_the_commands_of_a_release_fit_what_is_recommended():
-    asked = {
-        "classes": ["no", "yes"],
-        "methods": {"dpsgd": "'dpsgd'", "global_adapt": "'global_adapt'", "own": "Own()"},
-        "params": {
+    spec = SweepSpec(
+        classes=["no", "yes"],
+        methods={"dpsgd": "'dpsgd'", "global_adapt": "'global_adapt'", "own": "Own()"},
+        params={
             "delta": "1e-06",
             "classes": "('no', 'yes')",
             "module": "'mlp'",
             "module__hidden_layer_sizes": "(8, 8)",
         },
-    }
-    found = SimpleNamespace(asked=asked, leading_measures=["accuracy"])
+    )
+    found = SimpleNamespace(spec=spec, leading_measures=["accuracy"])
     advised = SimpleNamespace(method="dpsgd", epsilon=0.5, score=None, is_useful=True)
     tried, fixed = release_commands(found, advised)
     fit = "skdpfair fit DATA --schema SCHEMA.toml --epsilon 0.5 "
     end = "--delta 1e-06 --set module=mlp --set 'module__hidden_layer_sizes=[8, 8]'"
     assert tried == f"{fit}--try method=dpsgd,global_adapt {end}"
     assert fixed == f"{fit}--method dpsgd {end}"
-    found.asked = None
+    found.spec = SweepSpec()
     tried, fixed = release_commands(found, None)
     assert tried is None and "--epsilon EPSILON --method METHOD" in fixed
 
@@ -217,7 +220,7 @@ def test_intervals_are_students_over_runs():
     rows = list(cells())
     for cell, more in ((rows[0], 2), (rows[5], -2)):  # the runs of the reference, of F
         cell["test"]["accuracy"][1] += more / 100
-    found = TradeoffResults.from_cells(rows, ["F", "M"], np.array([0, 1]), ASKED)
+    found = TradeoffResults.from_cells(rows, ["F", "M"], np.array([0, 1]), SPEC)
     # mean .90, runs .92 and .88, standard error .02, t of one degree 12.706; at most 100 %
     text = Page(found.to_html()).text
     assert "90.0 64.6 to 100.0" in text
@@ -305,7 +308,7 @@ def test_a_store_gives_the_results_back(swept):
     found, folder = swept
     again = TradeoffResults.from_store(folder)
     assert again.frame.equals(found.frame)
-    assert again.releases.equals(found.releases) and again.asked == found.asked
+    assert again.releases.equals(found.releases) and again.spec == found.spec
     assert list(again.predictions) == list(found.predictions)
     one = next(iter(found.predictions))
     assert again.predictions[one].equals(found.predictions[one])
@@ -350,15 +353,14 @@ def test_the_size_and_delta_of_one_fit_are_told(swept, two_groups):
 def test_no_digest_of_the_data_is_in_the_page(swept):
     found, _ = swept
     assert not re.search(r"[0-9a-f]{40}", found.to_html())
-    assert not any("data" in name for name in found.asked)
 
 
 def test_what_is_not_finished_and_small_groups_are_told(swept):
     found, _ = swept
     assert "not finished" not in found.to_html() and "Fewer than 30" not in found.to_html()
-    part = TradeoffResults(found.frame.query("seed == 0 or epsilon == inf"), asked=found.asked)
+    part = TradeoffResults(found.frame.query("seed == 0 or epsilon == inf"), spec=found.spec)
     assert "not finished" in part.to_html()
-    few = TradeoffResults(found.frame.assign(n=12), asked=found.asked)
+    few = TradeoffResults(found.frame.assign(n=12), spec=found.spec)
     assert "Fewer than 30 test records" in few.to_html()
 
 
@@ -368,8 +370,8 @@ def test_many_groups_are_split_into_tables_that_fit_a_page(swept):
     names = ["F, ", *(f"F, kanton {i}" for i in range(25))]
     many = [swept[0].frame.query("group == 'overall'")]
     many += [frame.assign(group=name, n=100) for name in names]
-    asked = swept[0].asked | {"variables": ["target"]}
-    page = TradeoffResults(pd.concat(many), asked=asked).to_html(measures=["accuracy"])
+    spec = replace(swept[0].spec, variables=["target"])
+    page = TradeoffResults(pd.concat(many), spec=spec).to_html(measures=["accuracy"])
     ids = [value for _, name, value in Page(page).attributes if name == "id"]
     assert [i for i in ids if i.startswith("table-accuracy")] == [
         "table-accuracy",
@@ -407,8 +409,8 @@ def test_names_that_become_equal_stay_as_they_are(swept):
 
 
 def test_a_delta_of_numpys_is_told(swept):
-    asked = swept[0].asked | {"delta": 1e-5, "params": {"delta": repr(np.float64(1e-5))}}
-    page = TradeoffResults(swept[0].frame, asked=asked).to_html()
+    spec = replace(swept[0].spec, delta=1e-5, params={"delta": repr(np.float64(1e-5))})
+    page = TradeoffResults(swept[0].frame, spec=spec).to_html()
     assert "<dt>δ of one fit</dt><dd>1e-05</dd>" in page
 
 
@@ -435,8 +437,8 @@ def test_a_rare_class_leads_the_page():
             "rarest_class_share": [0.11, 0.11, 0.11],
             "log_loss": [0.4, 0.4 - recall, 0.4],
         }
-    asked = ASKED | {"rarest class": HOSTILE[0], "classes": [0, 1]}
-    rare = TradeoffResults.from_cells(found, ["F", "M"], np.array([0, 1]), asked)
+    spec = replace(SPEC, rarest_class=HOSTILE[0], classes=[0, 1])
+    rare = TradeoffResults.from_cells(found, ["F", "M"], np.array([0, 1]), spec)
     page = Page(rare.to_html())
     said = page.text
     assert f"class {HOSTILE[0]} has 11.0 % of the test records" in said
@@ -481,9 +483,9 @@ def test_rates_of_errors_are_told_with_the_names_of_the_classes(swept):
             f"(share of actual target = {actual} predicted as target = {predicted}) in per cent"
             in page
         )
-    one = TradeoffResults(swept[0].frame.query("seed == 0"), asked=swept[0].asked)
+    one = TradeoffResults(swept[0].frame.query("seed == 0"), spec=swept[0].spec)
     row = one.frame.query("group == 'a' and method == 'global' and epsilon == 20").iloc[0]
-    rarest = swept[0].asked["rarest class"] == "0"
+    rarest = swept[0].spec.rarest_class == "0"
     n = round(row["n"] * (row["rarest_class_share"] if rarest else 1 - row["rarest_class_share"]))
     low, high = binomtest(round(n * row["false_positive_rate"]), n).proportion_ci(method="wilson")
     page = one.to_html(measures=["false_positive_rate"])
@@ -658,7 +660,7 @@ def test_values_that_are_the_same_in_all_runs_have_no_interval():
 def test_the_same_score_in_all_runs_is_compared_with_chance_over_the_test_records(score, is_taken):
     """Of 800 records, Wilson's interval of .605 begins at .571, and that of 1 at .995."""
     found = scored({("a", 1.0): np.full(3, score)})
-    found.asked = ASKED | {"classes": [0, 1], "counts": [[300, 200], [300, 200]]}
+    found.spec = TWO_CLASSES
     assert summary(Page(found.to_html())).startswith("Take a at ε 1.") == is_taken
 
 
@@ -693,7 +695,7 @@ def test_the_cost_of_a_small_group_is_not_judged():
 
 def test_a_model_that_does_not_beat_chance_is_told():
     found = scored({("a", 1.0): 0.6 + NOISY})
-    found.asked = ASKED | {"classes": [0, 1], "counts": [[300, 200], [300, 200]]}
+    found.spec = TWO_CLASSES
     text = summary(Page(found.to_html()))
     assert text.startswith(
         "No private model can be recommended. a at ε 1 reaches 60.0 % (95 % interval "
@@ -708,7 +710,7 @@ def test_models_that_do_not_beat_chance_do_not_compete():
     scores |= {("a", 4.0): 0.705 + NEAR[[2, 0, 1]], ("b", 8.0): 0.65 + wide}
     found = scored(scores)
     assert recommend(found).epsilon == 0.5  # as long as it is not known what one class reaches
-    found.asked = ASKED | {"classes": [0, 1], "counts": [[300, 200], [300, 200]]}
+    found.spec = TWO_CLASSES
     said = recommend(found)
     assert (said.method, said.epsilon, said.is_useful) == ("a", 1.0, True)
     page = Page(found.to_html())
@@ -722,7 +724,7 @@ def test_models_that_do_not_beat_chance_do_not_compete():
 
 def test_models_that_predict_one_class_and_costs_against_them_are_told():
     found = scored({("a", 1.0): 0.9 + NOISY, ("b", 1.0): 0.6 + NEAR, ("c", 1.0): np.full(3, 0.6)})
-    found.asked = ASKED | {"classes": [0, 1], "counts": [[300, 200], [300, 200]]}
+    found.spec = TWO_CLASSES
     found.frame["balanced_accuracy"] = np.where(found.frame["method"] == "c", 0.5, 0.7)
     text = summary(Page(found.to_html()))
     assert "Of no use, as the same class is predicted for all test records: c at ε 1." in text
@@ -742,19 +744,20 @@ def test_models_that_predict_one_class_and_costs_against_them_are_told():
 
 def test_intersections_are_told_with_their_variables():
     found = results(groups=("F, A", "F, ", "M, A"))
-    found.asked = found.asked | {
-        "variables": ["deny", "sex", "race"],
-        "group names": ["F, A", "F, ", "M, A"],
-        "classes": [0, 1],
-        "columns": {
+    found.spec = replace(
+        found.spec,
+        variables=["deny", "sex", "race"],
+        groups=["F, A", "F, ", "M, A"],
+        classes=[0, 1],
+        columns={
             "sex": {"groups": ["F", "M"], "of": [0, 0, 1]},
             "race": {"groups": ["A", ""], "of": [0, 1, 0]},
         },
-    }
+    )
     page = found.to_html()
     assert "sex = F, race = A; sex = F, race = (missing); sex = M, race = A" in page
     assert "deny = 0, deny = 1" in page and "sex = M, race = A" in str(found)
-    found.asked["columns"]["race"]["groups"][0] = "A, race = B"  # no part can be taken for two
+    found.spec.columns["race"]["groups"][0] = "A, race = B"  # no part can be taken for two
     assert "sex = M, race = 'A, race = B'" in str(found)
 
 
@@ -762,7 +765,7 @@ def test_intervals_of_a_gap_do_not_go_below_zero():
     rows = list(cells())
     for seed, cell in enumerate(c for c in rows if c["method"] == "reference"):
         cell["test"]["accuracy"][1] += 0.04 * (1 - 2 * seed)
-    page = TradeoffResults.from_cells(rows, ["F", "M"], np.array([0, 1]), ASKED).to_html()
+    page = TradeoffResults.from_cells(rows, ["F", "M"], np.array([0, 1]), SPEC).to_html()
     table = page.split('id="table-privacy-cost"')[1].split("</table>")[0]
     rows = [re.findall(r'<span class="i">(.*?)</span>', row) for row in table.split("<tr>")[2:]]
     assert len(rows) == 4 and all(row[1].startswith("-") for row in rows)  # the cost of F
@@ -805,7 +808,7 @@ def test_ten_questions_are_answered_from_the_facts(swept):
     (guess,) = (row[-1] for row in Page(found.to_html()).cells if row[0] == "10" and len(row) == 4)
     assert f"{guess} % at ε 10" in answers["What does ε mean?"]  # as in the section on privacy
     few = scored({("a", 1.0): 0.8 + NOISY})
-    few.asked = ASKED | {"params": {"delta": "1e-05"}}
+    few.spec = replace(SPEC, params={"delta": "1e-05"})
     assert "at most 73.2 % at ε 1, if either" in few.to_html()  # e / (1 + e) = .73106
     assert "Take a at ε 1." in few.to_html()
 
@@ -829,7 +832,7 @@ def test_a_ledger_tells_what_was_fitted_before(swept, two_groups, tmp_path):
     paid = f"cost at most ε {rounded_up(spent.epsilon)}, at δ 1e-06."
     assert "holds 3 fits, at most 3 on one record." in page and "The 2 private fits in it" in page
     assert paid in page and "trained on the same records, too (1 fit): no ε covers" in page
-    inside = f"The ε ≤ {rounded_up(epsilon_of_all(found.releases, found.asked['delta']))} at δ = "
+    inside = f"The ε ≤ {rounded_up(epsilon_of_all(found.releases, found.spec.delta))} at δ = "
     assert inside in page and "counts the private fits of this page only" in page
     out = tmp_path / "page.html"
     done = CliRunner().invoke(main, ["report", str(folder), "-o", str(out), "--ledger", str(path)])
