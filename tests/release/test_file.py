@@ -308,12 +308,11 @@ def test_what_names_no_file_is_refused_by_name(path):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda facts, weights: facts["privacy_statement"].update(epsilon=0.001),
         lambda facts, weights: facts["fitted"].pop("n_features_in_"),
         lambda facts, weights: facts["fitted"].update(classes_=encode(np.array(list("abc")))),
         lambda facts, weights: next(iter(weights.values())).fill(np.nan),
     ],
-    ids=["epsilon", "no features", "classes", "NaN"],
+    ids=["no features", "classes", "NaN"],
 )
 def test_parts_that_contradict_each_other_are_refused(table, path, fitted, change):
     facts, weights = facts_of(fitted(table, "dpsgd_f", random_state=None))
