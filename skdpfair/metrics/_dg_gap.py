@@ -44,16 +44,6 @@ def dg_gap(y_true, y_pred, *, is_train, metric=None, sample_weight=None):
     >>> is_train = [True] * 4 + [False] * 4
     >>> dg_gap(y_true, y_pred, is_train=is_train)
     0.25
-
-    For each group, with fairlearn:
-
-    >>> from fairlearn.metrics import MetricFrame
-    >>> frame = MetricFrame(
-    ...     metrics=dg_gap, y_true=y_true, y_pred=y_pred, sensitive_features=["F", "M"] * 4,
-    ...     sample_params={"is_train": is_train},
-    ... )
-    >>> frame.by_group.to_dict()
-    {'F': 0.5, 'M': 0.0}
     """
     check_indexes(y_true=y_true, y_pred=y_pred, is_train=is_train, sample_weight=sample_weight)
     is_train, y_pred = as_vector("is_train", is_train, y_true), as_vector("y_pred", y_pred, y_true)

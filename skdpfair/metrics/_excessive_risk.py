@@ -26,9 +26,9 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, loss=None, 
         The labels; with ``loss``, the targets.
     y_prob : array-like of shape (n_samples, n_classes) or (n_samples,)
         The private model's ``predict_proba(X)``, or the probability of each record's OWN class,
-        from `own_class_probability`. Do not pass ``predict_proba(X)[:, 1]``, the probability of
-        class 1: the result would be meaningless, and this error cannot be detected. With
-        ``loss``, its ``predict(X)``.
+        from `own_class_probability`, as `MetricFrame` requires. Do not pass
+        ``predict_proba(X)[:, 1]``, the probability of class 1: the result would be meaningless, and
+        this error cannot be detected. With ``loss``, its ``predict(X)``.
     y_prob_ref : array-like of shape (n_samples, n_classes) or (n_samples,)
         The same for the reference model; required.
     classes : array-like of shape (n_classes,) or None, default=None
@@ -54,25 +54,12 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, loss=None, 
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpfair.metrics import excessive_risk, own_class_probability
+    >>> from skdpfair.metrics import excessive_risk
     >>> y_true = [1, 0, 1, 0]
     >>> reference = np.array([[0.2, 0.8], [0.8, 0.2], [0.2, 0.8], [0.8, 0.2]])  # predict_proba(X)
     >>> private = np.array([[0.6, 0.4], [0.8, 0.2], [0.6, 0.4], [0.8, 0.2]])
     >>> round(excessive_risk(y_true, private, y_prob_ref=reference), 4)
     0.3466
-
-    For each group, with fairlearn, which takes the probabilities of the own class as ``y_pred``:
-
-    >>> from fairlearn.metrics import MetricFrame
-    >>> reference = own_class_probability(y_true, reference)
-    >>> private = own_class_probability(y_true, private)
-    >>> frame = MetricFrame(
-    ...     metrics={"excessive_risk": excessive_risk}, y_true=y_true, y_pred=private,
-    ...     sensitive_features=["F", "M", "F", "M"],
-    ...     sample_params={"excessive_risk": {"y_prob_ref": reference}},
-    ... )
-    >>> frame.by_group["excessive_risk"].round(4).to_dict()
-    {'F': 0.6931, 'M': 0.0}
 
     Of a regression:
 

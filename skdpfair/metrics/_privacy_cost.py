@@ -47,17 +47,6 @@ def privacy_cost(y_true, y_pred, *, y_ref=None, metric=None, sample_weight=None)
     >>> y_true, reference, private = [1, 0, 1, 0], [1, 0, 1, 1], [1, 0, 0, 1]
     >>> privacy_cost(y_true, private, y_ref=reference)
     0.25
-
-    For each group, with fairlearn:
-
-    >>> from fairlearn.metrics import MetricFrame
-    >>> frame = MetricFrame(
-    ...     metrics={"privacy_cost": privacy_cost}, y_true=y_true, y_pred=private,
-    ...     sensitive_features=["F", "M", "F", "M"],
-    ...     sample_params={"privacy_cost": {"y_ref": reference}},
-    ... )
-    >>> frame.by_group["privacy_cost"].to_dict()
-    {'F': 0.5, 'M': 0.0}
     """
     check_reference("y_ref", y_ref)
     check_indexes(y_true=y_true, y_pred=y_pred, y_ref=y_ref, sample_weight=sample_weight)
