@@ -42,7 +42,6 @@ class WeighedStep:
     unclipped: Tensor
     gradient: Tensor
     sensitivity: float
-    release: dict[str, Tensor]
     by_group: tuple[np.ndarray, np.ndarray]  # share that is clipped, norm above which one is
 
 
@@ -68,7 +67,7 @@ def weighed(strategy, batch, mechanism, state, noise, chunk) -> WeighedStep:
     plain = unclipped if is_plain else _mean_gradient(strategy, batch, chunk, size)
     bound = float(step.clip.bound)
     by_group = _by_group(step, mechanism, state, bound)
-    return WeighedStep(plain, unclipped, gradient, bound, step.release, by_group)
+    return WeighedStep(plain, unclipped, gradient, bound, by_group)
 
 
 def _by_group(step, mechanism, state, bound):
