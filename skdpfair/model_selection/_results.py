@@ -12,6 +12,7 @@ from skdpfair._files import path_of, replace_file
 from skdpfair._validate import number, one_of, safe_repr
 from skdpfair.inputs.groups import apart
 from skdpfair.metrics._compare_groups import NOT_COMPARED
+from skdpfair.metrics._intervals import student_of_column, wilson
 from skdpfair.metrics._measures import (
     COST,
     MEASURES,
@@ -20,6 +21,7 @@ from skdpfair.metrics._measures import (
     described,
     is_better_larger,
     leading_measures,
+    n_trials,
     worst_column,
 )
 from skdpfair.model_selection._cells import (
@@ -475,6 +477,51 @@ class TradeoffResults:
                 out[column, stat] = pd.Series(values, means.index)
         table = pd.DataFrame(out)
         return table if form == "numbers" else text_table(table, self.frame, names)
+
+    def estimates(self, measures=None):
+        """Return means over runs with 95 % intervals.
+
+        Parameters
+        ----------
+        measures : list of str or None, default=None
+            Names of measures; None is all.
+
+        Returns
+        -------
+        pandas.DataFrame
+            As `table`, with columns (quantity, "mean", "low", "high", "n" or "kind"). ``n`` is the
+            number of runs. ``kind`` is "Student", of several runs, which share records; "Wilson",
+            of a share of test records in a single run, which does not cover another fit; or "".
+            Intervals of differences, worst groups and costs allow for the choice of groups.
+        """
+        table, groups = self.table(measures=measures), self._groups()
+        everyone = self.frame[self.frame["group"] == OVERALL]
+        n_runs = everyone.groupby(_MODEL, sort=False, dropna=False).size().reindex(table.index)
+        parts = {}
+        for column in dict.fromkeys(column for column, _ in table):
+            mean, error = table[column, "mean"], table[column, "se"]
+            low, high = student_of_column(column, mean, error, n_runs, len(groups))
+            kind = np.where(np.isnan(low), "", "Student")
+            part = pd.DataFrame({"mean": mean, "low": low, "high": high, "n": n_runs, "kind": kind})
+            parts[column] = part
+        labels = list(map(str, self.spec.classes))
+        rarest = labels.index(r) if (r := self.spec.rarest_class) in labels else None
+        single = self.frame.set_index(_MODEL).loc[n_runs.index[n_runs == 1]]
+        of_shares = [name for name, measure in MEASURES.items() if measure.trials is not None]
+        for name in (name for name in of_shares if name in parts):
+            for group, rows in single.groupby("group", sort=False):
+                part = parts[name if group == OVERALL else f"{name}[{group}]"]
+                rare = rows.get("rarest_class_share", pd.Series(1.0, rows.index))
+                sizes = zip(rows["n"].fillna(0), rare, strict=True)
+                n_of = [n_trials(name, int(n), share, rarest) for n, share in sizes]
+                ends = [
+                    wilson(share, n) if n and share == share else (np.nan, np.nan)
+                    for share, n in zip(rows[name], n_of, strict=True)
+                ]
+                part.loc[rows.index, ["low", "high"]] = ends
+                kinds = ["" if np.isnan(low) else "Wilson" for low, _ in ends]
+                part.loc[rows.index, "kind"] = kinds
+        return pd.concat(parts, axis=1)
 
     def _known(self):
         return [name for name in MEASURES if name in self.frame]

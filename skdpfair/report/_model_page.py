@@ -24,6 +24,7 @@ from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.groups import apart, as_columns, named, variables_of
 from skdpfair.metrics._arguments import check_kind
 from skdpfair.metrics._compare_groups import NOT_COMPARED, difference
+from skdpfair.metrics._intervals import wilson
 from skdpfair.metrics._measures import (
     LEVEL,
     chosen_measures,
@@ -76,7 +77,6 @@ from skdpfair.report._rendering import (
     markdown_rows,
     points,
     render,
-    share_limits,
     written,
 )
 from skdpfair.report._same_table import check_same, table_of
@@ -599,7 +599,7 @@ def _of_difference(high, low, name, rarest, level=LEVEL):
     if not all(n):
         return {"fewest": ""}
     shares = high[name], low[name]
-    (l1, u1), (l2, u2) = (share_limits(p, k, level) for p, k in zip(shares, n, strict=True))
+    (l1, u1), (l2, u2) = (wilson(p, k, level) for p, k in zip(shares, n, strict=True))
     gap = shares[0] - shares[1]
     least = gap - np.hypot(shares[0] - l1, u2 - shares[1])
     most = gap + np.hypot(u1 - shares[0], shares[1] - l2)

@@ -4,10 +4,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import t
 
+from skdpfair.metrics._intervals import student, wilson
 from skdpfair.metrics._measures import COST, LEVEL, MEASURES, OVERALL, level_of
-from skdpfair.report._rendering import share_limits
 
 FEW = 30  # test records of a group, below which its cost is not judged
 FEW_OF_RAREST = 10  # records of the rarest class among them, where the class is rare
@@ -70,8 +69,7 @@ def estimated(values, level=LEVEL) -> Estimate:
     n = len(values)
     if n < 2:
         return Estimate(values.mean() if n else np.nan, np.nan, np.nan, n)
-    reach = t.ppf((1 + level) / 2, n - 1) * values.std(ddof=1) / n**0.5
-    low, high = np.clip([values.mean() - reach, values.mean() + reach], -1.0, 1.0)
+    low, high = student(values.mean(), values.std(ddof=1) / n**0.5, n, level)
     return Estimate(values.mean(), float(low), float(high), n)
 
 
@@ -168,7 +166,7 @@ def is_useful(results, score: Estimate) -> bool:
         return True
     if score.is_constant and MEASURES[results.leading_measures[0]].trials == "all":
         n = results.frame.loc[results.frame["group"] == OVERALL, "n"].min()
-        low = share_limits(score.mean, n)[0]
+        low = wilson(score.mean, n)[0]
     return low > least and not math.isclose(low, least)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from skdpfair._validate import visible
 from skdpfair.inputs.groups import joined, named
 from skdpfair.metrics._compare_groups import NOT_COMPARED
-from skdpfair.metrics._group_tables import accuracy_interval
+from skdpfair.metrics._intervals import wilson
 from skdpfair.metrics._measures import MEASURES, OVERALL, measure_of, n_trials
 from skdpfair.preprocessing import PipelineReport, check_pipeline
 
@@ -172,14 +172,7 @@ def interval_of_share(row, name, rarest) -> str:
     n = n_trials(name, int(row["n"]), row.get("rarest_class_share", 1.0), rarest)
     if np.isnan(row[name]) or n == 0:
         return ""
-    return " to ".join(map(points, share_limits(row[name], n)))
-
-
-def share_limits(share, n, level=0.95) -> tuple[float, float]:
-    """Return the ends of Wilson's interval of a share of n records."""
-    hits = np.array([round(share * n)])
-    _, low, high = (float(ends[0]) for ends in accuracy_interval(hits, n - hits, 0.0, level))
-    return low, high
+    return " to ".join(map(points, wilson(row[name], n)))
 
 
 def of_one_class(results) -> list:

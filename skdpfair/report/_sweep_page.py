@@ -1,12 +1,11 @@
 """Report of a sweep: what to take, settings, accuracies, costs, ledger, and what ε leaves out."""
 
 import numpy as np
-from scipy.stats import t
 
 import skdpfair
 from skdpfair._validate import safe_repr
 from skdpfair.inputs.groups import apart
-from skdpfair.metrics._measures import COST, MEASURES, OVERALL, described, level_of
+from skdpfair.metrics._measures import COST, MEASURES, OVERALL, described
 from skdpfair.privacy import Release
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.gdp import delta_for
@@ -29,7 +28,6 @@ from skdpfair.report._rendering import (
     error_in_words,
     findings,
     in_words,
-    interval_of_share,
     points,
     render,
     with_readable_names,
@@ -98,7 +96,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         raise TypeError(f"title must be a text or None, got {safe_repr(title)}.")
     check_ledger(ledger)
     results = with_readable_names(results.with_one_ceiling())
-    table, leading = results.table(), results.leading_measures
+    table, leading = results.estimates(), results.leading_measures
     main, cost = leading[0], COST[leading[0]]
     chosen = results.chosen_measures(measures)
     chosen += ["dg_gap"] * (measures is None and "dg_gap" in results.frame)
@@ -142,14 +140,14 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "has_errors": "false_negative_rate" in results.frame,
         "costs": _tables(results, table, groups, chosen, "reference"),
         "generalisation": _tables(results, table, groups, chosen, "training"),
-        "bars": _bars(results, table, cost, drawn),
+        "bars": _bars(table, cost, drawn),
         "undrawn": [] if drawn == groups else small,
         "budgets": _budgets_without_bars(results.frame),
         "charts": [
-            _curve(results, table, main, zero=False),
-            _curve(results, table, f"{cost}_difference"),
+            _curve(table, main, zero=False),
+            _curve(table, f"{cost}_difference"),
         ],
-        "generalisation_chart": _curve(results, table, "dg_gap"),
+        "generalisation_chart": _curve(table, "dg_gap"),
         "front": _front(results, table, main, f"{cost}_difference"),
         "ledger": _ledger(results),
         "before": before(results, ledger, total),
@@ -225,7 +223,7 @@ def _tables(results, table, groups, chosen, against):
     """Return the tables of the chosen measures of one kind."""
     tables = []
     for name in chosen:
-        rows = _rows(results, table, groups, name) if MEASURES[name].against == against else []
+        rows = _rows(table, name) if MEASURES[name].against == against else []
         title, unit, _ = described(name)
         if error := error_in_words(name, results.spec.classes):
             title += f" (share of {error})"
@@ -242,29 +240,18 @@ def _tables(results, table, groups, chosen, against):
     return tables
 
 
-def _rows(results, table, groups, measure):
+def _rows(table, measure):
     """Return one row per model: name, and cells with intervals for all, groups and difference."""
     if (measure, "mean") not in table or table[measure, "mean"].isna().all():
         return []
     columns = [c for c, stat in table if stat == "mean" and _is_of(c, measure)]
-    runs, is_cost = _runs_of_models(results.frame), MEASURES[measure].against == "reference"
-    names = list(map(str, results.spec.classes))
-    rarest = names.index(label) if (label := results.spec.rarest_class) in names else None
-    rows = []
+    is_cost, rows = MEASURES[measure].against == "reference", []
     for (method, epsilon), row in table.iterrows():
         if is_cost and np.isinf(epsilon) and not row[measure, "mean"]:  # the reference itself
             continue
         if np.isnan(row[measure, "mean"]) and np.isinf(epsilon):  # the ceiling has no costs
             continue
-        cells = [_cell(row[c], runs[method, epsilon], len(groups), c) for c in columns]
-        if MEASURES[measure].trials is not None and runs[method, epsilon] == 1:
-            part = results.frame.query("method == @method and epsilon == @epsilon")
-            part = part.set_index("group")
-            cells[: len(groups) + 1] = [
-                (written(row[measure], measure), interval_of_share(row, measure, rarest))
-                for _, row in part.loc[[OVERALL, *groups]].iterrows()
-            ]
-        rows.append((method, budget(epsilon), cells))
+        rows.append((method, budget(epsilon), [_cell(row[c], c) for c in columns]))
     return rows
 
 
@@ -274,32 +261,12 @@ def _is_of(column, measure):
     )
 
 
-def _runs_of_models(frame):
-    """Return how many runs each model has."""
-    return frame[frame["group"] == OVERALL].groupby(_MODEL, sort=False).size()
-
-
-def _cell(found, n_runs, n_groups, column):
-    text = written(found["mean"], column)
-    low, high = _limits(found, n_runs, n_groups, column)
-    if np.isnan(low):
+def _cell(estimate, column):
+    """Return a mean and its interval as text."""
+    text, low, high = (written(estimate[stat], column) for stat in ("mean", "low", "high"))
+    if np.isnan(estimate["low"]):
         return text, ""
-    low, high = written(low, column), written(high, column)
     return text, "in all runs" if low == high else f"{low} to {high}"
-
-
-def _limits(found, n_runs, n_groups, column):
-    """Return the ends of a mean's interval, no further than values can be; NaN without one."""
-    mean, error = found["mean"], found["se"]
-    if n_runs == 1 or np.isnan(mean) or np.isnan(error):
-        return np.nan, np.nan
-    reach = t.ppf((1 + level_of(column, n_groups)) / 2, n_runs - 1) * error
-    least, most = {"%": (0.0, 1.0), "nats": (-np.inf, np.inf)}.get(
-        described(column)[1], (-1.0, 1.0)
-    )
-    if column.endswith("_difference"):  # the largest mean minus the least
-        least = 0.0
-    return tuple(float(v) for v in np.clip([mean - reach, mean + reach], least, most))
 
 
 def _budgets_without_bars(frame):
@@ -313,24 +280,18 @@ def _budgets_with_bars(budgets):
     return [budgets[i] for i in places]
 
 
-def _bars(results, table, cost, groups):
+def _bars(table, cost, groups):
     """Return charts of the costs of each budget, over one range of values."""
     if (cost, "mean") not in table:
         return []
-    runs, rows = _runs_of_models(results.frame), {}
-    n_groups = results.frame["group"].nunique() - 1
+    rows = {}
     for (method, epsilon), row in table.iterrows():
-        if np.isinf(epsilon) or np.isnan(row[cost, "mean"]):
-            continue
-        found = {}
-        for group in groups:
-            column = f"{cost}[{group}]"
-            low, high = _limits(row[column], runs[method, epsilon], n_groups, column)
-            found[group] = (100 * row[column, "mean"], 100 * low, 100 * high)
-        rows.setdefault(epsilon, {})[method] = found
-    values = [
-        v for part in rows.values() for found in part.values() for p in found.values() for v in p
-    ]
+        if np.isfinite(epsilon) and not np.isnan(row[cost, "mean"]):
+            rows.setdefault(epsilon, {})[method] = {
+                g: tuple(100 * row[f"{cost}[{g}]", stat] for stat in ("mean", "low", "high"))
+                for g in groups
+            }
+    values = [v for part in rows.values() for by in part.values() for p in by.values() for v in p]
     limits = charts.range_of(values, zero=True)
     return [
         charts.bars(
@@ -343,13 +304,12 @@ def _bars(results, table, cost, groups):
     ]
 
 
-def _curve(results, table, measure, *, zero=True):
+def _curve(table, measure, *, zero=True):
     """Return a chart of a measure against the budget, or None if there is nothing to draw."""
     if (measure, "mean") not in table:
         return None
     title, unit, factor = described(measure)
-    runs, curves, across = _runs_of_models(results.frame), {}, {}
-    n_groups = results.frame["group"].nunique() - 1
+    curves, across = {}, {}
     for (method, epsilon), row in table[measure].sort_index(level="epsilon").iterrows():
         mean = row["mean"]
         if np.isnan(mean):
@@ -357,8 +317,7 @@ def _curve(results, table, measure, *, zero=True):
         if np.isinf(epsilon):
             across[method] = factor * mean
         else:
-            low, high = _limits(row, runs[method, epsilon], n_groups, measure)
-            point = epsilon, factor * mean, factor * low, factor * high
+            point = epsilon, factor * mean, factor * row["low"], factor * row["high"]
             curves.setdefault(method, []).append(point)
     if not curves:
         return None
@@ -375,11 +334,10 @@ def _front(results, table, *measures):
         front = results.pareto_front(*measures)
     except ValueError:  # no private model has both
         return None
-    runs, n_groups = _runs_of_models(results.frame), results.frame["group"].nunique() - 1
-    rows = []
-    for model in front.index:
-        cells = [_cell(table.loc[model, m], runs[model], n_groups, m) for m in measures]
-        rows.append((model[0], budget(model[1]), cells))
+    rows = [
+        (method, budget(epsilon), [_cell(table.loc[(method, epsilon), m], m) for m in measures])
+        for method, epsilon in front.index
+    ]
     score, spots = in_words(measures[0]), {}
     means = 100 * table.xs("mean", axis=1, level=1)[[*measures]].dropna()
     for (method, epsilon), (x, y) in means.iterrows():

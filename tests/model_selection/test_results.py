@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from fairlearn.metrics import demographic_parity_difference, selection_rate
+from scipy import stats
 from sklearn.metrics import accuracy_score
 
 from skdpfair.model_selection import TradeoffResults
@@ -367,3 +368,21 @@ def test_a_group_that_some_runs_lack_leaves_gaps_of_the_others():
 def test_results_are_made_of_a_frame(frame):
     with pytest.raises(TypeError, match=r"^frame must be a DataFrame"):
         TradeoffResults(frame)
+
+
+def test_estimates_are_students_over_runs_and_wilsons_of_one(results):
+    """Of three runs by scipy's interval of a mean; of one, by statsmodels' formula of Wilson."""
+    estimates, by_run = results.estimates(), results.by_run()
+    for model in estimates.index:
+        values = by_run.xs(model, level=["method", "epsilon"])["accuracy"].to_numpy()
+        row = estimates.loc[model, "accuracy"]
+        assert row["mean"] == pytest.approx(values.mean()) and row["n"] == len(values)
+        if len(values) > 1:
+            ends = stats.t.interval(0.95, len(values) - 1, values.mean(), stats.sem(values))
+            assert [row["low"], row["high"]] == pytest.approx(np.clip(ends, 0, 1))
+            assert row["kind"] == "Student"
+    one = TradeoffResults(results.frame.query("seed == 0"), spec=results.spec)
+    row, n = one.estimates(["accuracy"])["accuracy"].iloc[0], one.frame["n"].iloc[0]
+    ends = stats.binomtest(round(n * row["mean"]), int(n)).proportion_ci(method="wilson")
+    assert [row["low"], row["high"]] == pytest.approx([ends.low, ends.high])
+    assert row["kind"] == "Wilson"
