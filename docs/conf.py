@@ -14,8 +14,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 matplotlib.use("Agg")
 
 import skdpfair
-from skdpfair.methods import methods_table
-from skdpfair.methods._methods_table import references
+from skdpfair.methods._methods_table import methods_table, references
 
 project = "skdpfair"
 copyright = "the skdpfair developers"

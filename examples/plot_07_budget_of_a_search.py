@@ -22,7 +22,8 @@ from sklearn.model_selection import GridSearchCV
 
 from skdpfair import DPFairClassifier
 from skdpfair.datasets import make_two_groups
-from skdpfair.model_selection import BudgetExceeded, DPRandomizedSearch, PrivacyLedger, plan
+from skdpfair.exceptions import BudgetExceeded
+from skdpfair.model_selection import DPRandomizedSearch, PrivacyLedger, plan
 
 data = make_two_groups(4000, random_state=0)
 X, y = data.data, data.target

@@ -13,7 +13,7 @@ from torch import nn
 from skdpfair import METHODS, MLP, DPFairClassifier, get_method
 from skdpfair.analysis import GroupRecorder
 from skdpfair.datasets import make_two_groups
-from skdpfair.methods import methods_table
+from skdpfair.methods._methods_table import methods_table
 from skdpfair.privacy import Release
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.training import train as _training

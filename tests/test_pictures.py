@@ -19,8 +19,9 @@ from skdpfair.augmentations import FlipAndShift, Views
 from skdpfair.features import FrozenFeatures, Scattering2D
 from skdpfair.model_selection import TradeoffResults, dg_gap_scorer, sweep
 from skdpfair.networks import small_cnn
-from skdpfair.report import model_page, results_page
+from skdpfair.report import model_page
 from skdpfair.report._model_page import is_page
+from skdpfair.report._sweep_page import results_page
 from skdpfair.training.pictures import features_of
 from skdpfair.training.spec import FitSpec
 

@@ -7,12 +7,11 @@ from typing import Any
 
 from skdpfair._validate import error_context, one_of, safe_repr
 from skdpfair.mechanism import METHODS, Method
-from skdpfair.methods._methods_table import methods_table
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
 
-__all__ = ["METHODS", "get_method", "methods_table"]
+__all__ = ["METHODS", "get_method"]
 
 
 def get_method(method: str | Method, **params: Any) -> Method:

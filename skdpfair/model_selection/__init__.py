@@ -1,24 +1,21 @@
 """Model selection: scores by group, sweeps over methods and budgets, private search."""
 
 from skdpfair.budget.privacy_ledger import PrivacyLedger
-from skdpfair.exceptions import BudgetExceeded
 from skdpfair.model_selection._difference_scorers import (
     dg_gap_scorer,
     excessive_risk_scorer,
     privacy_cost_scorer,
 )
-from skdpfair.model_selection._forecast import SearchPlan, plan
+from skdpfair.model_selection._forecast import plan
 from skdpfair.model_selection._private_search import DPRandomizedSearch
 from skdpfair.model_selection._results import TradeoffResults
 from skdpfair.model_selection._scorers import GroupScorer
 from skdpfair.model_selection._sweep import sweep
 
 __all__ = [
-    "BudgetExceeded",
     "DPRandomizedSearch",
     "GroupScorer",
     "PrivacyLedger",
-    "SearchPlan",
     "TradeoffResults",
     "dg_gap_scorer",
     "excessive_risk_scorer",

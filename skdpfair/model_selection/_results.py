@@ -35,9 +35,9 @@ from skdpfair.model_selection._from_search import frame_of_search
 from skdpfair.model_selection._spec import SweepSpec
 from skdpfair.model_selection._store import Store
 from skdpfair.preprocessing import TableSchema
-from skdpfair.report import results_page, to_fairness_dashboard
-from skdpfair.report._fairness_dashboard import numbered
+from skdpfair.report._fairness_dashboard import numbered, to_fairness_dashboard
 from skdpfair.report._rendering import with_readable_names
+from skdpfair.report._sweep_page import results_page
 
 _MODEL = ["method", "epsilon"]
 _RUN = ["seed", "fold"]
@@ -605,7 +605,9 @@ class TradeoffResults:
         pipeline : estimator, PipelineReport or None, default=None
             The pipeline that prepared the features; the page lists its `check_pipeline` findings.
         measures : list of str or None, default=None
-            Measures to tabulate by group, see `skdpfair.report.results_page`.
+            Measures to tabulate by group, as in `table`; None is ``accuracy``, ``privacy_cost`` and
+            ``dg_gap``, after ``balanced_accuracy``, ``rarest_class_recall`` and their costs if a
+            class is rare. The charts follow `leading_measures`.
         ledger : PrivacyLedger or None, default=None
             The ledger of the data set; the page tells what it has recorded, if it holds all private
             fits of the sweep.
@@ -663,7 +665,10 @@ class TradeoffResults:
         Returns
         -------
         dict
-            See `skdpfair.report.to_fairness_dashboard`.
+            ``sensitive_features`` (dict of lists), ``y_true`` (list) and ``y_pred`` (dict from the
+            model's name to a list); NOT private. Classes are numbered from 0 in the order of
+            ``classes_``; with two classes, 1 is selected. Characters that would end a string in a
+            script are replaced by similar ones.
         """
         return to_fairness_dashboard(self, seed=seed, fold=fold)
 

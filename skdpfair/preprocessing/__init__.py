@@ -1,9 +1,8 @@
 """Transformers for private rows, with public or private statistics, and a linter of pipelines."""
 
-from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.preprocessing._bounded_scaler import BoundedScaler
-from skdpfair.preprocessing._linter import PipelineFinding, PipelineReport, check_pipeline
-from skdpfair.preprocessing._parquet import EncodedTable, encode_parquet
+from skdpfair.preprocessing._linter import check_pipeline
+from skdpfair.preprocessing._parquet import encode_parquet
 from skdpfair.preprocessing._piecewise_linear import PiecewiseLinearEncoder
 from skdpfair.preprocessing._public import outside_public, public_preprocessor
 from skdpfair.preprocessing._quantile_scaler import DPQuantileScaler
@@ -12,11 +11,7 @@ from skdpfair.preprocessing._schema import TableSchema
 __all__ = [
     "BoundedScaler",
     "DPQuantileScaler",
-    "EncodedTable",
     "PiecewiseLinearEncoder",
-    "PipelineFinding",
-    "PipelineReport",
-    "PrivacyLeakWarning",
     "TableSchema",
     "check_pipeline",
     "encode_parquet",

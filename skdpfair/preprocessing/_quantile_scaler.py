@@ -9,10 +9,10 @@ from sklearn.isotonic import isotonic_regression
 from skdpfair._validate import integer, number, one_of, safe_repr
 from skdpfair.budget.charging import charged
 from skdpfair.preprocessing._public_bounds import ColumnScaler, shares_of
-from skdpfair.privacy import NOT_ACCOUNTED, Ledger, PrivacyReport, Release, calibrated
+from skdpfair.privacy import Ledger, PrivacyReport, Release, calibrated
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.one_time_noise import generator_of, noisy
-from skdpfair.privacy.statement import ASSUMPTIONS
+from skdpfair.privacy.statement import ASSUMPTIONS, NOT_ACCOUNTED
 
 _ACCOUNTANT = "pld"
 

@@ -25,7 +25,7 @@ from skdpfair.inputs.targets import range_of
 from skdpfair.mechanism import Method
 from skdpfair.networks import CNN, MLP, Factory
 from skdpfair.preprocessing import TableSchema
-from skdpfair.privacy import NOT_ACCOUNTED, PrivacyReport
+from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy import statement as words
 from skdpfair.privacy.accounting import ACCOUNTANTS
 from skdpfair.privacy.renyi import ORDERS
@@ -41,7 +41,7 @@ _PROOFS = {None, Strategy.proof, ClosedForm.proof}
 _REAL: Any = Real  # numbers of this type cannot be compared, as mypy sees it
 _HELD = {words.DIAGNOSTICS_PART, words.REFERENCE_PART}
 _ASSUMPTIONS = {t for u in words.PROTECTED for t in words.in_unit(words.ASSUMPTIONS.values(), u)}
-_NOT_ACCOUNTED = {*NOT_ACCOUNTED, words.WEIGHTS_FROM_OTHERS, *map(NOTED.format, _HELD)}
+_NOT_ACCOUNTED = {*words.NOT_ACCOUNTED, words.WEIGHTS_FROM_OTHERS, *map(NOTED.format, _HELD)}
 _NOT_ACCOUNTED |= {*words.in_unit(_NOT_ACCOUNTED, "person")}
 _PARTS = map(re.escape, re.split(r"{.*?}", words.FROZEN))
 _FROZEN = re.compile(r"{}[\d,]{{1,15}}{}[0-9a-f]{{16}}{}".format(*_PARTS))

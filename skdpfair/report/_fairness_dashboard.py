@@ -37,43 +37,7 @@ _SAFE = str.maketrans(
 
 
 def to_fairness_dashboard(results, *, seed=None, fold=0):
-    """Return the arguments of raiwidgets' FairnessDashboard: all models on one test set.
-
-    Parameters
-    ----------
-    results : TradeoffResults
-        Results of a `sweep` with ``keep_predictions=True``.
-    seed : int or None, default=None
-        Seed of the split; None is the first.
-    fold : int, default=0
-        Fold of the split.
-
-    Returns
-    -------
-    dict
-        ``sensitive_features`` (dict of lists), ``y_true`` (list) and ``y_pred`` (dict from the
-        model's name to a list); NOT private. Classes are numbered from 0 in the order of the
-        classifier's ``classes_``; with two classes, 1 is selected. Characters that would end a
-        string in a script are replaced by similar characters.
-
-    Raises
-    ------
-    ValueError
-        If no predictions were kept for this seed and fold.
-
-    Examples
-    --------
-    >>> from skdpfair.datasets import make_two_groups
-    >>> from skdpfair.model_selection import sweep
-    >>> data = make_two_groups(3000, random_state=0)
-    >>> results = sweep(
-    ...     ["dpsgd"], [4.0], 1, data.data, data.target, data.sensitive_features,
-    ...     keep_predictions=True, module="logistic", batch_size=500, max_steps=5,
-    ... )
-    >>> given = to_fairness_dashboard(results)
-    >>> list(given["y_pred"]), len(given["y_true"])
-    (['reference', 'dpsgd, epsilon 4'], 600)
-    """
+    """Return the arguments of raiwidgets' FairnessDashboard, see `TradeoffResults`."""
     parts = numbered(results, results.predictions_of(seed=seed, fold=fold))
     first, safe = next(iter(parts.values())), _safe_names(results.frame["group"])
     models = _safe_names(parts)
@@ -112,7 +76,7 @@ def launch_fairness_dashboard(results, port=None, *, seed=None, fold=0, measures
     Parameters
     ----------
     results, seed, fold
-        As in `to_fairness_dashboard`.
+        As in `TradeoffResults.to_fairness_dashboard`.
     port : int or None, default=None
         Port of localhost; None uses the first free port from 8704.
     measures : list of str or None, default=None

@@ -16,7 +16,7 @@ from skdpfair.inputs.groups import joined, named
 from skdpfair.metrics._compare_groups import NOT_COMPARED
 from skdpfair.metrics._intervals import wilson
 from skdpfair.metrics._measures import MEASURES, OVERALL, measure_of, n_trials
-from skdpfair.preprocessing import PipelineReport, check_pipeline
+from skdpfair.preprocessing._linter import PipelineReport, check_pipeline
 
 MOST_BUDGETS = 6  # that a sentence or the bars name
 _PART = re.compile(r"[^\s,;:()](?:[^,;:()\n]*[^\s,;:()])?")

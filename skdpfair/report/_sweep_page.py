@@ -43,55 +43,7 @@ _SPLIT = "20 % held out per seed, stratified by class and group (cv=None)"
 
 
 def results_page(results, *, title=None, pipeline=None, measures=None, ledger=None) -> str:
-    """Return the report of a sweep as one HTML page; NOT private.
-
-    Parameters
-    ----------
-    results : TradeoffResults
-        Results of `skdpfair.model_selection.sweep`.
-    title : str or None, default=None
-        Title of the page.
-    pipeline : estimator, PipelineReport or None, default=None
-        The pipeline that prepared the features; the page lists its `check_pipeline` findings.
-    measures : list of str or None, default=None
-        Measures to tabulate by group, as in `TradeoffResults.table`; None is ``accuracy``,
-        ``privacy_cost`` and ``dg_gap``, after ``balanced_accuracy``, ``rarest_class_recall`` and
-        their costs if a class is rare. The summary and the charts follow
-        `TradeoffResults.leading_measures`.
-    ledger : PrivacyLedger or None, default=None
-        The ledger of the data set; the page tells what it has recorded, if it holds all private
-        fits of the sweep.
-
-    Returns
-    -------
-    str
-        The page as HTML.
-
-    Raises
-    ------
-    ImportError
-        If jinja2 is missing: ``pip install "skdpfair[report]"``.
-    TypeError
-        If ``title`` is not a text, or ``ledger`` is not a ledger.
-    ValueError
-        If a measure is unknown, or the sweep does not have it.
-
-    Notes
-    -----
-    The page begins with a recommendation, and states its rule. One run allows none. The cost for a
-    group is not judged if it has fewer than 30 test records in some run or, if a class is rare,
-    fewer than 10 of this class.
-
-    Examples
-    --------
-    >>> from skdpfair.datasets import make_two_groups
-    >>> from skdpfair.model_selection import sweep
-    >>> data = make_two_groups(3000, random_state=0)
-    >>> given = data.data, data.target, data.sensitive_features
-    >>> results = sweep(["dpsgd"], [3.0], 1, *given, module="logistic", max_steps=5)
-    >>> "What it costs" in results_page(results, title="What it costs")
-    True
-    """
+    """Return the report of a sweep as one HTML page, see `TradeoffResults.to_html`."""
     if title is not None and not isinstance(title, str):
         raise TypeError(f"title must be a text or None, got {safe_repr(title)}.")
     check_ledger(ledger)

@@ -17,8 +17,9 @@ from skdpfair.datasets import make_two_groups
 from skdpfair.model_selection import DPRandomizedSearch
 from skdpfair.networks import CNN
 from skdpfair.preprocessing import TableSchema
-from skdpfair.privacy import NOT_ACCOUNTED, Ledger, Release
+from skdpfair.privacy import Ledger, Release
 from skdpfair.privacy.renyi import ORDERS
+from skdpfair.privacy.statement import NOT_ACCOUNTED
 from skdpfair.release import _file
 from skdpfair.release._encode import decode, encode
 from skdpfair.training.privacy_report import STEPS_BEFORE

@@ -14,8 +14,7 @@ from skdpfair.datasets import make_two_groups
 from skdpfair.engine import Batch, private_step, select_strategy
 from skdpfair.exceptions import InsecureSeedWarning
 from skdpfair.mechanism import Clip, Mechanism, Method, Query
-from skdpfair.methods import methods_table
-from skdpfair.methods._methods_table import sensitivities
+from skdpfair.methods._methods_table import methods_table, sensitivities
 from skdpfair.testing import check_method, task
 
 NAME = "normalised"

@@ -6,7 +6,7 @@ import pytest
 
 from skdpfair import DPFairClassifier
 from skdpfair.budget import PrivacyLedger
-from skdpfair.model_selection import BudgetExceeded
+from skdpfair.exceptions import BudgetExceeded
 
 optuna = pytest.importorskip("optuna")
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")

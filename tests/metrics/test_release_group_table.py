@@ -16,8 +16,9 @@ from scipy import stats
 from skdpfair.exceptions import InfeasibleBudgetError, InsecureSeedWarning
 from skdpfair.metrics import release_group_table
 from skdpfair.metrics._group_tables import accuracy_interval
-from skdpfair.privacy import Release, gdp_epsilon
+from skdpfair.privacy import Release
 from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.privacy.gdp import gdp_epsilon
 from skdpfair.privacy.one_time_noise import discrete_gaussian, discrete_laplace
 
 SEX = ["F", "F", "F", "M", "M", "M"]

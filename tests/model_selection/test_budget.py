@@ -32,8 +32,8 @@ from skdpfair.budget import journal
 from skdpfair.budget.active_ledger import VARIABLE
 from skdpfair.budget.charging import charged, current_ledger, suspended
 from skdpfair.budget.spending import DIAGNOSTICS, SCORES, TORN
-from skdpfair.exceptions import UnaccountedWarning
-from skdpfair.model_selection import BudgetExceeded, PrivacyLedger, plan
+from skdpfair.exceptions import BudgetExceeded, UnaccountedWarning
+from skdpfair.model_selection import PrivacyLedger, plan
 from skdpfair.postprocessing import DPThresholdClassifier
 from skdpfair.preprocessing import DPQuantileScaler
 from skdpfair.privacy import Ledger, Release, epsilon

@@ -29,8 +29,8 @@ from tqdm import tqdm
 from skdpfair import DPFairClassifier, _progress
 from skdpfair.budget.active_ledger import VARIABLE
 from skdpfair.budget.spending import UNKNOWN
-from skdpfair.exceptions import InsecureSeedWarning, UnaccountedWarning
-from skdpfair.model_selection import BudgetExceeded, DPRandomizedSearch, PrivacyLedger, plan
+from skdpfair.exceptions import BudgetExceeded, InsecureSeedWarning, UnaccountedWarning
+from skdpfair.model_selection import DPRandomizedSearch, PrivacyLedger, plan
 
 callback = pytest.importorskip("sklearn.callback", reason="scikit-learn < 1.9 has no callbacks")
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.papers.clipping import clipping_error_bound, gradient_bias, train_with_error
 from skdpfair import get_method
-from skdpfair.privacy import gdp_epsilon
+from skdpfair.privacy.gdp import gdp_epsilon
 
 N, BOUND = 12, 0.7
 

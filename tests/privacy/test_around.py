@@ -40,7 +40,7 @@ from skdpfair.budget.spending import SCORES, UNKNOWN
 from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.model_selection import DPRandomizedSearch, plan
 from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, check_pipeline
-from skdpfair.privacy import NOT_ACCOUNTED
+from skdpfair.privacy.statement import NOT_ACCOUNTED
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),

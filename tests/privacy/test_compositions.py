@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from skdpfair.exceptions import InfeasibleBudgetError
-from skdpfair.privacy import Ledger, Release, calibrated, epsilon, gdp_epsilon
+from skdpfair.privacy import Ledger, Release, calibrated, epsilon
 from skdpfair.privacy.accounting import PRV_ERROR, interval, pld_epsilon, total_variation
 from skdpfair.privacy.calibration import MIN_NOISE_MULTIPLIER
+from skdpfair.privacy.gdp import gdp_epsilon
 from skdpfair.privacy.releases import Run
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "golden_privacy.json"

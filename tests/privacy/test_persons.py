@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
 from skdpfair.exceptions import InfeasibleBudgetError
-from skdpfair.privacy import Ledger, PrivacyReport, Release, calibrated, epsilon, gdp_epsilon
+from skdpfair.privacy import Ledger, PrivacyReport, Release, calibrated, epsilon
 from skdpfair.privacy.accounting import total_variation
 from skdpfair.privacy.calibration import max_steps
+from skdpfair.privacy.gdp import gdp_epsilon
 from skdpfair.privacy.statement import rounded_up
 
 RATE, STEPS, DELTA = 512 / 30_000, 500, 1e-5

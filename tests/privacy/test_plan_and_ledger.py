@@ -16,11 +16,11 @@ from skdpfair.privacy import (
     Release,
     calibrated,
     epsilon,
-    gdp_epsilon,
     gdp_parameter,
 )
 from skdpfair.privacy.accounting import pld_epsilon
 from skdpfair.privacy.calibration import max_steps
+from skdpfair.privacy.gdp import gdp_epsilon
 from skdpfair.privacy.statement import rounded_up
 
 
