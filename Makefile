@@ -41,8 +41,10 @@ test-slow: $(VENV)/.test
 test-integrations: $(VENV)/.test
 	@echo "== Running the tests with other libraries"
 	@$(PIP_INSTALL) -e ".[test,integrations]"
-	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/integrations tests/test_other_tables.py \
-		tests/release/test_copies.py
+	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/integrations tests/test_other_tables.py
+	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow" \
+		-k "onnx or skops or releases_predict_alike or nothing_but" tests/release tests/test_pictures.py \
+		tests/test_backbones.py tests/regressor tests/e2e/test_what_stands_around.py
 
 lint: $(VENV)/.test
 	@echo "== Checking style, types, spelling and import floors"

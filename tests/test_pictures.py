@@ -167,7 +167,7 @@ def test_every_form_of_a_model_takes_pictures(bars, fitted, tmp_path):
 
 
 def test_an_onnx_file_takes_pictures(bars, fitted, tmp_path):
-    from onnxruntime import InferenceSession
+    InferenceSession = pytest.importorskip("onnxruntime").InferenceSession
 
     x, _, _ = bars
     fitted.export_onnx(tmp_path / "model.onnx")
@@ -177,7 +177,7 @@ def test_an_onnx_file_takes_pictures(bars, fitted, tmp_path):
 
 
 def test_a_cnn_takes_channels_first_or_last(bars, tmp_path):
-    from onnxruntime import InferenceSession
+    InferenceSession = pytest.importorskip("onnxruntime").InferenceSession
 
     x, y, _ = bars
     x = np.stack([x, x / 2, 1 - x], axis=-1)
