@@ -282,11 +282,8 @@ def test_common_modules_get_their_strategy(name):
     make, shape, expected = MODULES[name]
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        module = make()
-    with select_strategy(module, torch.zeros(1, *shape), 3) as strategy:
-        assert strategy.name == expected, strategy.reason
-    assert strategy.proof == "per-record by vmap"
-    assert check_engine(module.eval(), torch.zeros(1, *shape), 3) == expected
+        module = make().eval()  # without dropout
+    assert check_engine(module, torch.zeros(1, *shape), 3) == expected
 
 
 # ---- modules that bring records together sometimes, or remember them ----------------------------

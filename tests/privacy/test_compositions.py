@@ -7,12 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import mpmath
-import numpy as np
 import pytest
 
 from skdpfair.exceptions import InfeasibleBudgetError
 from skdpfair.privacy import Ledger, Release, calibrated, epsilon
-from skdpfair.privacy.accounting import PRV_ERROR, interval, pld_epsilon, total_variation
+from skdpfair.privacy.accounting import PRV_ERROR, interval, pld_epsilon
 from skdpfair.privacy.calibration import MIN_NOISE_MULTIPLIER
 from skdpfair.privacy.gdp import gdp_epsilon
 from skdpfair.privacy.releases import Run
@@ -86,12 +85,6 @@ def test_a_huge_epsilon_takes_little_noise_and_no_crash(rate, target):
     assert epsilon([Release("steps", rate, (sigma,), 354)], 1e-6) <= target
 
 
-@pytest.mark.parametrize("accountant", ["rdp", "prv"])
-def test_a_target_below_an_accountants_floor_is_refused_with_the_way_out(accountant):
-    with pytest.raises(InfeasibleBudgetError, match="accountant='pld'"):
-        noise_for(1 / 16, 354, 1e-3, 1e-6, accountant)
-
-
 def test_each_remedy_of_an_infeasible_budget_works():
     given = {"rate": 1.0, "steps": 5000, "target": 0.02}
     with pytest.raises(InfeasibleBudgetError) as caught:
@@ -102,22 +95,6 @@ def test_each_remedy_of_an_infeasible_budget_works():
         value = int(value) if name == "steps" else float(value)
         name = {"sample_rate": "rate", "epsilon": "target"}.get(name, name)
         assert noise_for(**(given | {name: value}), delta=1e-6) > 0
-
-
-@pytest.mark.parametrize("price", [lambda runs: epsilon(runs, 1e-5, "rdp"), total_variation])
-@pytest.mark.parametrize("steps", [-100, 0.5, 10**30, math.nan, "1", True])
-def test_steps_that_cannot_have_been_are_refused(price, steps):
-    with pytest.raises((ValueError, TypeError), match=r"^steps "):
-        price([Release("steps", 0.1, (1.0,), 100), Release("steps", 0.1, (1.0,), steps)])
-    with pytest.raises(ValueError, match=r"^steps "):  # in all
-        price([Release("steps", 0.1, (1.0,), 10**9)] * 2)
-
-
-@pytest.mark.parametrize("price", [lambda runs: epsilon(runs, 1e-5), total_variation])
-@pytest.mark.parametrize("wrong", [None, 3, "abc", [3], [(1.0, 1.0)], np.ones(2)])
-def test_what_is_no_list_of_runs_is_refused_by_name(price, wrong):
-    with pytest.raises((ValueError, TypeError), match="releases"):
-        price(wrong)
 
 
 @pytest.mark.parametrize("accountant", ["pld", "rdp", "prv"])
@@ -195,11 +172,6 @@ def test_calibration_keeps_the_target_at_a_small_delta(accountant, rate, steps):
     for delta in SMALL[1:]:
         sigma = noise_for(rate, steps, 8.0, delta, accountant)
         assert 0.9 * 8.0 <= exact_epsilon(math.sqrt(steps) / sigma, delta) <= 8.0 * (1 + 1e-6)
-
-
-def test_a_target_that_no_accountant_certifies_at_a_small_delta_is_told_so():
-    with pytest.raises(InfeasibleBudgetError, match="Use a larger delta, or a larger epsilon"):
-        noise_for(1.0, 1, 0.1, 1e-60)
 
 
 def test_below_the_least_delta_no_epsilon_is_claimed():

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpfair.exceptions import InfeasibleBudgetError
 from skdpfair.privacy import (
     Ledger,
     PrivacyReport,
@@ -22,6 +21,8 @@ from skdpfair.privacy.accounting import pld_epsilon
 from skdpfair.privacy.calibration import max_steps
 from skdpfair.privacy.gdp import gdp_epsilon
 from skdpfair.privacy.statement import rounded_up
+
+from .reports import report
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def test_every_accountant_calibrates(accountant):
     assert 1.97 <= spent <= 2.0
 
 
-@pytest.mark.parametrize("target", [0.05, 0.3, 3.0, 30.0, 200.0])
+@pytest.mark.parametrize("target", [0.05, 200.0])
 @pytest.mark.parametrize("rate, steps", [(1.0, 100), (0.3, 20), (1 / 92, 1840), (1e-3, 10_000)])
 def test_the_target_is_met_from_below_however_far_it_lies(rate, steps, target):
     counts = Release("counts", 1.0, (300.0,), is_one_time=True)
@@ -71,16 +72,6 @@ def test_fixed_noise_stays():
     plan = Release("steps", 0.05, (1.0, 4.0), 100)
     (made,) = calibrated([plan], 2.0, 1e-5, fixed=(1,))
     assert made.noise_multipliers[1] == 4.0 and epsilon([made], 1e-5) <= 2.0
-    weak = Release("steps", 0.5, (1.0, 0.3), 100)
-    with pytest.raises(InfeasibleBudgetError, match=r"count_noise_multiplier=0\.3"):
-        calibrated([weak], 0.5, 1e-5, fixed=(1,))
-
-
-@pytest.mark.parametrize("target", [1e-3, 1e-9])
-def test_an_impossible_budget_says_what_would_do(target):
-    with pytest.raises(InfeasibleBudgetError, match="noise multiplier") as caught:
-        calibrated([Release("steps", 0.5, (1.0,), 10_000)], target, 1e-6)
-    assert all(word in str(caught.value) for word in ("sample_rate", "steps", "epsilon >="))
 
 
 def test_more_steps_cost_more_and_more_noise_costs_less():
@@ -105,86 +96,20 @@ def test_the_ledger_counts_equal_neighbours_together():
     assert list(ledger.to_frame()["steps"]) == [2, 1, 1]
 
 
-@pytest.mark.parametrize(
-    "field, value",
-    [("steps", -1), ("sample_rate", 0.0), ("sample_rate", 1.5), ("noise_multipliers", ())],
-)
-def test_a_plan_checks_its_numbers(field, value):
-    good = {"what": "sum", "steps": 1, "sample_rate": 0.1, "noise_multipliers": (1.0,)}
-    with pytest.raises((ValueError, TypeError), match=field):
-        Release(**(good | {field: value}))
-
-
-def test_a_report_escapes_what_users_named():
-    report = PrivacyReport(
-        method="<b>",
-        epsilon=math.inf,
-        delta=1e-6,
-        accountant="pld",
-        noise_multiplier=0.0,
-        sample_rate=0.1,
-        steps=1,
-        expected_batch_size=10.0,
-        is_private=False,
-        seeded=False,
-        assumptions=("<script>",),
-    )
-    assert "<script>" not in report._repr_html_() and "<b>&lt;b" not in report._repr_html_()
-    assert "NOT differentially private" in repr(report)
-    assert json.loads(json.dumps(report.facts()))["epsilon"] == "inf"
-
-
-@pytest.mark.parametrize("noise", [(0.0, 5.0), (float("inf"), 5.0)])
-def test_only_finite_noise_above_zero_can_be_scaled(noise):
-    plan = Release("steps", 0.1, noise, 10)
-    with pytest.raises(ValueError, match="noise_multipliers"):
-        calibrated([plan], 1.0, 1e-5)
-
-
-@pytest.mark.parametrize("fixed", [(0, 1), (2,), (-1,)])
-def test_fixed_leaves_something_to_scale(fixed):
-    plan = Release("steps", 0.1, (1.0, 5.0), 10)
-    with pytest.raises(ValueError, match="fixed must leave out"):
-        calibrated([plan], 1.0, 1e-5, fixed=fixed)
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"sample_rate": 0.0}, {"sample_rate": 1.5}, {"noise_multipliers": ()}, {"steps": -1}]
-)
-def test_the_ledger_takes_no_nonsense(wrong):
-    entry = {"sample_rate": 0.1, "noise_multipliers": (1.0,), "steps": 1} | wrong
-    ledger = Ledger()
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        ledger.record(Release("gradient sum", **entry))
-    assert ledger.entries == ()
+def test_a_report_escapes_the_names_of_users():
+    bare = report(method="<b>", epsilon=math.inf, is_private=False, assumptions=("<script>",))
+    assert "<script>" not in bare._repr_html_() and "<b>&lt;b" not in bare._repr_html_()
+    assert "NOT differentially private" in repr(bare)
+    assert json.loads(json.dumps(bare.facts()))["epsilon"] == "inf"
 
 
 @given(value=st.floats(1e-12, 1e6), digits=st.integers(2, 6))
 def test_what_is_printed_is_never_less_than_what_was_spent(value, digits):
     printed = float(rounded_up(value, digits))
     assert value <= printed <= value * (1 + 10.0 ** (1 - digits))
-    numbers = {"noise_multiplier": 1.0, "sample_rate": 0.1, "steps": 1, "expected_batch_size": 1.0}
-    report = PrivacyReport(
-        method="dpsgd",
-        epsilon=value,
-        delta=value,
-        accountant="pld",
-        is_private=True,
-        seeded=False,
-        **numbers,
-    )
-    told = report.statement.split("(")[1].split(")")[0].split(", ")
-    assert [float(t) >= value for t in told] == [True, True]
-
-
-@pytest.mark.parametrize(
-    "mu, delta, name",
-    [(-1, 1e-5, "mu"), (math.nan, 1e-5, "mu"), ("1", 1e-5, "mu"), (1, 0, "delta")]
-    + [(1, d, "delta") for d in (math.inf, math.nan, -1, None)],
-)
-def test_gdp_epsilon_names_what_is_wrong(mu, delta, name):
-    with pytest.raises((ValueError, TypeError), match=f"^{name} "):
-        gdp_epsilon(mu, delta)
+    statement = report(epsilon=value, delta=value).statement
+    numbers = statement.split("(")[1].split(")")[0].split(", ")
+    assert [float(t) >= value for t in numbers] == [True, True]
 
 
 def test_gdp_at_the_ends_of_float64():
@@ -196,69 +121,10 @@ def test_gdp_at_the_ends_of_float64():
     assert huge.joint_noise_multiplier == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize("wrong", ["abc", None, 3, [1.0], [("what", 1.0, (1.0,))]])
-def test_a_ledger_holds_entries_only(wrong):
-    with pytest.raises((ValueError, TypeError), match=r"^releases must be a list of Release"):
-        Ledger(wrong)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"what": math.nan},
-        {"is_one_time": "x"},
-        {"group_rates": math.nan},
-        {"group_rates": (0.1, 2.0)},
-        {"steps": -1},
-        {"noise_multipliers": (-1.0,)},
-    ],
-)
-def test_a_ledger_entry_checks_its_fields(wrong):
-    good = {"what": "sum", "sample_rate": 0.5, "noise_multipliers": (1.0,)}
-    with pytest.raises((ValueError, TypeError), match=f"^{next(iter(wrong))} "):
-        Release(**good | wrong)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"sample_rate": None},
-        {"sample_rate": "a"},
-        {"noise_multipliers": 1.0},
-        {"steps": np.ones(2)},
-        {"sample_rate": 10**400},
-    ],
-)
-def test_a_record_in_the_ledger_is_named_when_wrong(wrong):
-    good = {"sample_rate": 0.5, "noise_multipliers": (1.0,), "steps": 1}
-    with pytest.raises((ValueError, TypeError), match=f"^{next(iter(wrong))} "):
-        Ledger().record(Release("sum", **good | wrong))
-
-
-def test_releases_made_once_are_checked():
-    run = Release("steps", 0.1, (1.0,), 10)
-    with pytest.raises(TypeError, match=r"^releases must be a list of Release, got 1\.0"):
-        calibrated([1.0, run], 1.0, 1e-5)
-    with pytest.raises(InfeasibleBudgetError, match="spent by the other releases alone"):
-        calibrated([Release("counts", 1.0, (1.0,)), run], 1.0, 1e-5)
-
-
 @pytest.mark.parametrize("noise", [(1e-200,), (1e200,), (math.inf,), (math.inf, 1e-200)])
 def test_joint_noise_at_the_ends_of_float64(noise):
     plan = Release("steps", 0.1, noise, 1)
     assert plan.joint_noise_multiplier == min(noise)
-
-
-class Shy:
-    def __repr__(self):
-        raise RuntimeError("private")
-
-
-@pytest.mark.parametrize("name", ["what", "noise_multipliers"])
-def test_a_release_survives_objects_that_cannot_be_shown(name):
-    good = {"what": "sum", "sample_rate": 0.1, "noise_multipliers": (1.0,)}
-    with pytest.raises(TypeError, match="that cannot be shown"):
-        Release(**good | {name: Shy()})
 
 
 @pytest.mark.parametrize(("rate", "noise", "budget"), [(0.01, 1.0, 1.0), (1.0, 30.0, 0.5)])
@@ -267,13 +133,6 @@ def test_the_longest_plan_is_the_last_within_the_budget(rate, noise, budget):
     longest = max_steps(plan, budget, 1e-5, "rdp")
     costs = [epsilon([replace(plan, steps=longest + more)], 1e-5, "rdp") for more in (0, 1)]
     assert costs[0] <= budget < costs[1]
-
-
-def test_a_budget_below_one_step_or_beyond_all_is_refused():
-    with pytest.raises(InfeasibleBudgetError, match="One step costs more"):
-        max_steps(Release("steps", 1.0, (1.0,)), 0.1, 1e-5)
-    with pytest.raises(ValueError, match="more than 10,000,000 steps"):
-        max_steps(Release("steps", 1e-6, (50.0,)), 9.0, 1e-5, "rdp")
 
 
 @pytest.mark.parametrize(
@@ -291,19 +150,16 @@ def test_calibration_and_the_report_after_it_take_few_evaluations(rate, steps, t
 
 @pytest.mark.parametrize("name", ["private", "by person", "by group", "none"])
 def test_a_report_is_made_of_its_facts_and_prints_twelve_lines(name):
-    facts = {"method": "dpsgd", "accountant": "pld", "steps": 10, "expected_batch_size": 8.0}
-    facts |= {"sample_rate": 0.1, "delta": 1e-5, "seeded": False, "n_samples": 80}
-    ledger = Ledger([Release("gradient sum", 0.1, (2.0,), 10)])
-    facts |= {"epsilon": ledger.epsilon(1e-5), "noise_multiplier": 2.0, "is_private": True}
-    facts |= {
+    run = Release("gradient sum", 0.1, (2.0,), 10)
+    facts = {
         "private": {"assumptions": ("n",), "max_grad_norm": 1.0},
         "by person": {"adjacency": "zero_out_unit", "max_records_per_unit": 3},
         "by group": {"group_epsilons": {"F": 1.0, "M": np.inf}, "records_per_person": 2},
         "none": {"epsilon": np.inf, "is_private": False, "holds": ("a", "b")},
     }[name]
-    report = PrivacyReport(**facts, ledger=Ledger() if name == "none" else ledger)
-    again = PrivacyReport.from_facts(json.loads(json.dumps(report.facts())))
-    assert vars(again) | {"ledger": 0} == vars(report) | {"ledger": 0}
-    assert again.ledger.entries == report.ledger.entries
-    assert again.facts() == report.facts() and len(repr(report).splitlines()) <= 12
-    assert all(text in repr(report) for text in report.summary.values())
+    first = report(None if name == "none" else run, n_samples=80, **facts)
+    again = PrivacyReport.from_facts(json.loads(json.dumps(first.facts())))
+    assert vars(again) | {"ledger": 0} == vars(first) | {"ledger": 0}
+    assert again.ledger.entries == first.ledger.entries
+    assert again.facts() == first.facts() and len(repr(first).splitlines()) <= 12
+    assert all(text in repr(first) for text in first.summary.values())

@@ -17,7 +17,6 @@ from dp_accounting.rdp import RdpAccountant
 from skdpfair.privacy import Release
 from skdpfair.privacy.renyi import (
     ORDERS,
-    check_law,
     curve_epsilon,
     free_score_noise,
     rdp_curve,
@@ -82,22 +81,3 @@ def test_a_score_on_other_records_costs_the_larger_curve_only():
 def test_without_noise_nothing_is_private():
     assert selection_epsilon([Release("steps", 0.1, (0.0,), 3)], 10.0, 1.0, 1e-5) == math.inf
     assert np.isinf(selection_curve(np.full_like(ORDERS, np.inf), 3.0, math.inf)).all()
-
-
-@pytest.mark.parametrize(
-    ("mean", "shape", "says"),
-    [(0.5, 1.0, "mean_trials"), (1.0, 1.0, "mean_trials"), (3.0, -1.0, "shape")],
-)
-def test_refuses_other_laws(mean, shape, says):
-    with pytest.raises(ValueError, match=says):
-        selection_epsilon([RUN], mean, shape, 1e-5)
-
-
-@pytest.mark.parametrize(
-    ("mean", "shape", "says"),
-    [(1e308, 1.0, "mean_trials"), (10**30, math.inf, "mean_trials")]
-    + [(3.0, s, "shape") for s in (5e-324, 2**63, 1e308)],
-)
-def test_laws_that_cannot_be_drawn_from_in_time_are_refused(mean, shape, says):
-    with pytest.raises(ValueError, match=f"^{says} must be"):
-        check_law(mean, shape)
