@@ -1224,7 +1224,7 @@ MUTANTS = (
         "postprocessing/_threshold.py",
         "noise, logits = _paid_noise(report), private_logits(estimator, X)",
         "noise, logits = 0.0, private_logits(estimator, X)",
-        THRESHOLD + "test_the_counts_have_the_noise_that_the_ledger_holds[False]",
+        THRESHOLD + "test_the_counts_have_the_noise_that_the_ledger_holds[False-standard]",
     ),
     Mutant(
         "scores by the code of the network",
@@ -1248,7 +1248,7 @@ MUTANTS = (
         "training/train.py",
         "_record_once(run, plan, SCORE_COUNTS)",
         "pass",
-        THRESHOLD + "test_the_counts_have_the_noise_that_the_ledger_holds[True]",
+        THRESHOLD + "test_the_counts_have_the_noise_that_the_ledger_holds[True-gaussian_sum]",
     ),
     # features of pictures
     Mutant(

@@ -220,8 +220,8 @@ UNUSABLE = {
 
 @pytest.mark.parametrize("name", LEAKING)
 def test_functions_that_look_at_other_rows_are_findings(name):
-    (finding,) = check_pipeline(FunctionTransformer(LEAKING[name])).findings
-    assert "axis=1" in finding.instead
+    findings = check_pipeline(FunctionTransformer(LEAKING[name])).findings
+    assert ["axis=1" in finding.instead for finding in findings] == [True]
 
 
 @pytest.mark.parametrize("name", WITHIN)
