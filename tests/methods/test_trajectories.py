@@ -18,7 +18,7 @@ from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.flat import split
 from skdpfair.mechanism import Mechanism, PerSampleGradients, Task
 
-N, FEATURES, RATE, LR, STEPS, SIGMA = 60, 4, 0.3, 0.5, 6, 0.7
+N, FEATURES, RATE, LR, STEPS, SIGMA = 60, 4, 0.3, 0.5, 4, 0.7
 
 
 class Problem:
@@ -39,9 +39,9 @@ class Problem:
         self.batches = [
             torch.nonzero(torch.rand(N, generator=rng) < RATE)[:, 0] for _ in range(STEPS)
         ]
-        self.batches[2] = self.batches[2][:0]  # an empty batch
-        absent = self.batches[3]
-        self.batches[3] = absent[self.group[absent] != 0]  # a group that is absent
+        self.batches[1] = self.batches[1][:0]  # an empty batch
+        absent = self.batches[2]
+        self.batches[2] = absent[self.group[absent] != 0]  # a group that is absent
 
     @property
     def size(self):
