@@ -22,6 +22,7 @@ from skdpfair.model_selection import DPRandomizedSearch
 from skdpfair.postprocessing import DPThresholdClassifier
 
 EXCEPTIONS = ("check_sample_weight_equivalence", "check_all_zero_sample_weights_error")
+# sparse matrices are read as sparse arrays are: once
 ESTIMATORS = {
     "private": DPFairClassifier("dpsgd"),
     "with groups": DPFairClassifier("global_adapt", group_col="target"),
@@ -39,6 +40,7 @@ CASES = [
     for name, estimator in ESTIMATORS.items()
     for i, (_, check) in enumerate(estimator_checks_generator(estimator))
     if not check.func.__name__.startswith(EXCEPTIONS)
+    and (name == "private" or check.func.__name__ != "check_estimator_sparse_matrix")
 ]
 
 

@@ -260,8 +260,7 @@ def test_every_operation_of_the_list_acts_on_each_record_alone():
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["as_strided", "_cdist_backward", "_linalg_det", "_weight_norm_interface"],
+    "name", ["as_strided", "_cdist_backward", "_linalg_det", "_weight_norm_interface"]
 )
 def test_operations_that_read_the_layout_are_seen_to_do_so_and_are_not_on_the_list(name):
     assert couples(getattr(torch.ops.aten, name).default)[1]

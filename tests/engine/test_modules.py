@@ -15,7 +15,7 @@ from skdpfair.engine.per_sample.closed_list import TraceError
 from skdpfair.engine.per_sample.graphs import of_any_size
 from skdpfair.engine.per_sample.tracing import RecordTrace, trace
 from skdpfair.exceptions import UnsupportedModuleError
-from skdpfair.networks import mlp, small_cnn
+from skdpfair.networks import small_cnn
 from skdpfair.testing import check_engine
 
 
@@ -110,23 +110,7 @@ ROWS = {
         ],
         nn.Linear(6, 3),
     ),
-    "residual": lambda: Net(
-        lambda m, x: m.c(torch.relu(m.b(torch.relu(m.a(x)))) + x), a=(6, 8), b=(8, 6), c=(6, 3)
-    ),
-    "gated": lambda: Net(
-        lambda m, x: m.c(m.a(x) * torch.sigmoid(m.b(x))), a=(6, 8), b=(6, 8), c=(8, 3)
-    ),
     "glu": lambda: seq(nn.Linear(6, 16), nn.GLU(), nn.Linear(8, 3)),
-    "branches": lambda: Net(
-        lambda m, x: m.c(torch.cat([m.a(x[:, :3]), m.b(x[:, 3:]).tanh()], dim=1)),
-        a=(3, 4),
-        b=(3, 4),
-        c=(8, 3),
-    ),
-    "squeezed columns": lambda: Net(
-        lambda m, x: m.c(m.a(x.unsqueeze(1)).squeeze(1).clamp(-1, 1)), a=(6, 4), c=(4, 3)
-    ),
-    "deep and wide": lambda: Net(lambda m, x: m.w(x) + m.d(x), w=(6, 3), d=mlp(ROW, 3, (4,))),
     "scaled logits": lambda: Net(lambda m, x: m.a(x) / 8**0.5 - 1.0, a=(6, 3)),
     "features of a buffer": lambda: fourier(),
     "bag of words": lambda: Net(
@@ -151,9 +135,6 @@ SEQUENCES = {
     "signals": lambda: seq(
         *(nn.Conv1d(5, 4, 3), nn.ReLU(), nn.MaxPool1d(2), nn.Conv1d(4, 2, 2)),
         *(nn.Flatten(), nn.Linear(4, 3)),
-    ),
-    "time distributed": lambda: Net(
-        lambda m, x: m.c(torch.tanh(m.a(x)).mean(1)), a=(8, 4), c=(4, 3)
     ),
     "mixer": lambda: Net(
         lambda m, x: m.c((x + m.a(x.transpose(1, 2)).permute(0, 2, 1) + m.b(x)).amax(dim=1)),
@@ -183,13 +164,6 @@ IMAGES = {
         ),
         *(nn.Conv2d(4, 6, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 3)),
     ),
-    "residual cnn": lambda: Net(
-        lambda m, x: m.c(F.relu(m.a(x) + m.b(F.relu(m.a1(x)))).mean(dim=(2, 3))),
-        a=nn.Conv2d(2, 4, 1),
-        a1=nn.Conv2d(2, 4, 3, padding=1),
-        b=nn.Conv2d(4, 4, 3, padding=1),
-        c=(4, 3),
-    ),
     "squeeze and excite": lambda: Net(
         lambda m, x: m.c(
             (m.a(x) * torch.sigmoid(m.s(m.b(x).mean((2, 3))))[:, :, None, None]).flatten(1)
@@ -198,11 +172,6 @@ IMAGES = {
         b=nn.Conv2d(2, 4, 3),
         s=(4, 4),
         c=(144, 3),
-    ),
-    "dense cnn": lambda: Net(
-        lambda m, x: m.c(torch.cat([x, F.relu(m.a(x))], 1).view(x.size(0), -1)),
-        a=nn.Conv2d(2, 2, 3, padding=1),
-        c=(256, 3),
     ),
     "skip with interpolation": lambda: Net(
         lambda m, x: m.c(
@@ -222,9 +191,6 @@ IMAGES = {
     ),
 }
 ROWS_BY_VMAP = {
-    "learned scale": lambda: Net(
-        lambda m, x: m.c(m.a(x) * m.scale), a=(6, 4), c=(4, 3), scale=nn.Parameter(torch.ones(4))
-    ),
     "parametrised": lambda: seq(
         nn.utils.parametrizations.weight_norm(nn.Linear(6, 4)), nn.Tanh(), nn.Linear(4, 3)
     ),
@@ -232,11 +198,6 @@ ROWS_BY_VMAP = {
 SEQUENCES_BY_VMAP = {
     "learned positions": lambda: Net(
         lambda m, x: m.c((x + m.p(torch.arange(5))).mean(1)), p=nn.Embedding(5, 8), c=(8, 3)
-    ),
-    "multi-head attention": lambda: Net(
-        lambda m, x: m.c(m.a(x, x, x)[0].mean(1)),
-        a=nn.MultiheadAttention(8, 2, batch_first=True),
-        c=(8, 3),
     ),
     "torch's encoder": lambda: Net(
         lambda m, x: m.c(m.a(x).mean(1)),

@@ -148,12 +148,7 @@ def test_every_form_of_pictures_gives_the_same():
         ({"max_order": 3}, (4, 20, 20), ValueError, "max_order"),
         ({"mirror": "left"}, (4, 20, 20), TypeError, "mirror"),
         ({"channels": "middle"}, (4, 20, 20), ValueError, "channels"),
-        (
-            {"image_shape": (3, 3)},
-            (4, 10),
-            ValueError,
-            "image_shape=.* does not hold the 10",
-        ),
+        ({"image_shape": (3, 3)}, (4, 10), ValueError, "image_shape=.* does not hold the 10"),
         ({"cache_dir": "\0"}, (4, 20, 20), ValueError, "cache_dir"),
     ],
 )

@@ -9,14 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpfair.privacy import (
-    Ledger,
-    PrivacyReport,
-    Release,
-    calibrated,
-    epsilon,
-    gdp_parameter,
-)
+from skdpfair.privacy import Ledger, PrivacyReport, Release, calibrated, epsilon, gdp_parameter
 from skdpfair.privacy.accounting import pld_epsilon
 from skdpfair.privacy.calibration import max_steps
 from skdpfair.privacy.gdp import gdp_epsilon

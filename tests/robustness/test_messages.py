@@ -19,12 +19,7 @@ from skdpfair.attacks import PGD
 from skdpfair.audit import audit_fit
 from skdpfair.budget import PrivacyLedger
 from skdpfair.model_selection import DPRandomizedSearch, GroupScorer, sweep
-from skdpfair.preprocessing import (
-    BoundedScaler,
-    DPQuantileScaler,
-    TableSchema,
-    public_preprocessor,
-)
+from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, TableSchema, public_preprocessor
 from skdpfair.report import model_card, model_page
 
 SECRET, NUMBER = "PatientZero", 73194682
@@ -86,10 +81,7 @@ def measured(name, **given):
     getattr(metrics, name)(**good, **OTHERS[name])
 
 
-OTHERS = {
-    "group_table": {"reference": "dpsgd"},
-    "release_group_table": {"epsilon": 1.0},
-}
+OTHERS = {"group_table": {"reference": "dpsgd"}, "release_group_table": {"epsilon": 1.0}}
 
 
 def table_file(folder, **columns):
