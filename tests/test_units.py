@@ -25,7 +25,7 @@ from skdpfair.budget.folds import persons_lie_in_groups
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.step import weigh
-from skdpfair.exceptions import LowSignalWarning
+from skdpfair.exceptions import BudgetExceeded, LowSignalWarning
 from skdpfair.inputs.groups import GroupCodes
 from skdpfair.inputs.persons import codes, grouped, thinned
 from skdpfair.inputs.streaming import SparseRows
@@ -33,7 +33,6 @@ from skdpfair.inputs.table import Table
 from skdpfair.mechanism import Mechanism
 from skdpfair.metrics import release_group_table
 from skdpfair.model_selection import (
-    BudgetExceeded,
     DPRandomizedSearch,
     GroupScorer,
     PrivacyLedger,

@@ -24,10 +24,9 @@ from skdpfair import DPFairClassifier, get_method
 from skdpfair.analysis import GroupRecorder
 from skdpfair.budget.active_ledger import SEARCH
 from skdpfair.budget.charging import suspended
-from skdpfair.exceptions import InsecureSeedWarning, PrivacyAccountingError
+from skdpfair.exceptions import BudgetExceeded, InsecureSeedWarning, PrivacyAccountingError
 from skdpfair.features import Scattering2D
 from skdpfair.model_selection import (
-    BudgetExceeded,
     DPRandomizedSearch,
     PrivacyLedger,
     _trials,

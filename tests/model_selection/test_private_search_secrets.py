@@ -23,8 +23,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpfair import DPFairClassifier
+from skdpfair.exceptions import BudgetExceeded
 from skdpfair.model_selection import (
-    BudgetExceeded,
     DPRandomizedSearch,
     PrivacyLedger,
     _trials,

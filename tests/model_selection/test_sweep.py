@@ -13,10 +13,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdpfair import DPFairClassifier, Factory, Groups, get_method
-from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
+from skdpfair.exceptions import BudgetExceeded, InfeasibleBudgetError, LowSignalWarning
 from skdpfair.features import Scattering2D
 from skdpfair.model_selection import (
-    BudgetExceeded,
     PrivacyLedger,
     TradeoffResults,
     _cells,
