@@ -88,8 +88,9 @@ class Reference:
     def __init__(self, problem, noise):
         self.p, self.noise, self.size, self.lr, self.kept = problem, noise, N * RATE, LR, {}
 
-    def total(self, sums, sd):
-        return (sums + draw(self.noise, self.p.size, sd)) / self.size
+    def noisy_sum(self, rows, bound=0.8):
+        noise = draw(self.noise, self.p.size, SIGMA * bound)
+        return (add(rows, self.p.size) + noise) / self.size
 
     def groups(self, batch):
         return [self.p.group[i].item() for i in batch]
@@ -106,9 +107,7 @@ class dpsgd(Reference):
     params = {"max_grad_norm": 0.8}
 
     def step(self, theta, batch, t):
-        return self.total(
-            add([clip(self.p.gradient(theta, i), 0.8) for i in batch], self.p.size), SIGMA * 0.8
-        )
+        return self.noisy_sum(clip(self.p.gradient(theta, i), 0.8) for i in batch)
 
 
 class pcsgd(dpsgd):
@@ -126,9 +125,7 @@ class global_(Reference):
 
     def step(self, theta, batch, t):
         rows = [self.p.gradient(theta, i) for i in batch]
-        return self.total(
-            add([0.8 / 2.0 * g for g in rows if g.norm() <= 2.0], self.p.size), SIGMA * 0.8
-        )
+        return self.noisy_sum(0.8 / 2.0 * g for g in rows if g.norm() <= 2.0)
 
 
 class global_adapt(Reference):
@@ -145,9 +142,7 @@ class global_adapt(Reference):
         z = self.kept.setdefault("z", 2.0)
         rows = [self.p.gradient(theta, i) for i in batch]
         count = sum(float(g.norm()) > 0.7 * z for g in rows) + float(draw(self.noise, 1, 3.0))
-        out = self.total(
-            add([0.8 / max(z, float(g.norm())) * g for g in rows], self.p.size), SIGMA * 0.8
-        )
+        out = self.noisy_sum(0.8 / max(z, float(g.norm())) * g for g in rows)
         self.kept["z"] = z * math.exp(max(-1.0, min(1.0, count / self.size - 0.1)))
         return out
 
@@ -179,10 +174,8 @@ class dpsgd_f(Reference):
             else:
                 ratio = min(float(k), (m[a] / b[a]) / (sum(m) / sum(b)))
             bounds.append(0.8 * (1 + ratio))
-        return self.total(
-            add([clip(g, bounds[a]) for g, a in zip(rows, groups, strict=True)], self.p.size),
-            SIGMA * max(bounds),
-        )
+        clipped = [clip(g, bounds[a]) for g, a in zip(rows, groups, strict=True)]
+        return self.noisy_sum(clipped, max(bounds))
 
 
 class naive(Reference):
@@ -192,11 +185,9 @@ class naive(Reference):
         groups, k = self.groups(batch), self.p.n_groups
         noise = draw(self.noise, k, 3.0)
         factor = [(self.size / k) / max(1.0, groups.count(a) + float(noise[a])) for a in range(k)]
-        rows = [
-            factor[a] * clip(self.p.gradient(theta, i), 0.8)
-            for i, a in zip(batch, groups, strict=True)
-        ]
-        return self.total(add(rows, self.p.size), SIGMA * 0.8 * max(factor))
+        rows = [clip(self.p.gradient(theta, i), 0.8) for i in batch]
+        rows = [factor[a] * g for g, a in zip(rows, groups, strict=True)]
+        return self.noisy_sum(rows, 0.8 * max(factor))
 
 
 class bam(Reference):
@@ -207,7 +198,7 @@ class bam(Reference):
         for i in batch:
             g = self.p.gradient(theta, i)
             rows.append(clip(self.p.gradient(theta + 0.1 * g / g.norm(), i), 0.8))
-        return self.total(add(rows, self.p.size), SIGMA * 0.8)
+        return self.noisy_sum(rows)
 
 
 class ExactBAM(bam):
@@ -221,7 +212,7 @@ class ExactBAM(bam):
             g = self.p.gradient(theta, i)
             hessian = torch.autograd.functional.hessian(partial(self.p.loss, i=i), theta)
             rows.append(clip(g + 0.1 * hessian @ g / g.norm(), 0.8))
-        return self.total(add(rows, self.p.size), SIGMA * 0.8)
+        return self.noisy_sum(rows)
 
 
 class dp_sat(Reference):
@@ -230,9 +221,7 @@ class dp_sat(Reference):
     def step(self, theta, batch, t):
         last = self.kept.get("last")
         there = theta if last is None else theta + 0.3 * last / last.norm()
-        out = self.total(
-            add([clip(self.p.gradient(there, i), 0.8) for i in batch], self.p.size), SIGMA * 0.8
-        )
+        out = self.noisy_sum(clip(self.p.gradient(there, i), 0.8) for i in batch)
         self.kept["last"] = out
         return out
 
@@ -243,9 +232,7 @@ class dp_is_sgd(Reference):
     def step(self, theta, batch, t):
         rates = [min(0.4, RATE / (3 * q)) for q in (0.5, 0.3, 0.2)]
         self.size = N * sum(q * r for q, r in zip((0.5, 0.3, 0.2), rates, strict=True))
-        return self.total(
-            add([clip(self.p.gradient(theta, i), 0.8) for i in batch], self.p.size), SIGMA * 0.8
-        )
+        return self.noisy_sum(clip(self.p.gradient(theta, i), 0.8) for i in batch)
 
 
 class sgd(Reference):
@@ -317,7 +304,7 @@ class fairlens(Reference):
             at = theta.detach().clone().requires_grad_()
             (common,) = torch.autograd.grad(regulariser(self.p, at, batch, 0.8, 0.5, 2.0), at)
         rows = [clip(self.p.gradient(theta, i) + common, 0.8) for i in batch]
-        return self.total(add(rows, self.p.size), SIGMA * 0.8)
+        return self.noisy_sum(rows)
 
 
 class fairlens_dp(Reference):
@@ -357,7 +344,7 @@ class fairlens_dp(Reference):
             )
             own = own + 0.5 * s * (size * w * torch.dot(g, u) + torch.dot(shortened - g, v))
             rows.append(clip(torch.autograd.grad(own, at)[0], c))
-        return self.total(add(rows, d), SIGMA * c)
+        return self.noisy_sum(rows)
 
 
 REFERENCES = {c.__name__.rstrip("_"): c for c in [*Reference.__subclasses__(), pcsgd, is_sgd]}

@@ -1,4 +1,15 @@
-"""Features, labels and groups that no fit can use, and a good table that they spoil."""
+"""Features, labels and groups that no fit can use, and a good table that they spoil.
+
+Where they hold cells, these are secrets that no message may hold.
+"""
+
+import io
+import logging
+import re
+import traceback
+import warnings
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -8,6 +19,39 @@ import torch
 from .strategies import HostileAll, HostileEq, HostileLen, HostileRepr
 
 N = 120
+SECRET, NUMBER = "PatientZero", 73194682
+
+
+@dataclass
+class Heard:
+    """What a call says: its error, its warnings, and all texts with causes, notes, logs, prints."""
+
+    error: Exception | None
+    warned: list
+    text: str
+
+
+def heard(run):
+    """Return what a call says."""
+    prints, log, error, lines = io.StringIO(), io.StringIO(), None, ""
+    handler = logging.StreamHandler(log)
+    logging.getLogger().addHandler(handler)
+    with (
+        warnings.catch_warnings(record=True) as warned,
+        redirect_stdout(prints),
+        redirect_stderr(prints),
+    ):
+        warnings.simplefilter("always")
+        try:
+            run()
+        except Exception as caught:
+            error, lines = caught, "".join(traceback.format_exception(caught))
+            lines = re.sub(r"(?m)^  File .*\n(    .*\n)*", "", lines)  # lines of source
+        finally:
+            logging.getLogger().removeHandler(handler)
+    texts = [lines, prints.getvalue(), log.getvalue(), *(str(w.message) for w in warned)]
+    assert not any(secret in text for secret in (SECRET, str(NUMBER)) for text in texts)
+    return Heard(error, warned, "\n".join(texts))
 
 
 def table():
@@ -37,28 +81,45 @@ def column(value):
     return F.assign(d=value)
 
 
+def planted(values, secret=SECRET):
+    """Return the values with the secret among them."""
+    out = np.array(values, dtype=object)
+    out[7] = secret
+    return out
+
+
+def cell(secret=SECRET):
+    """Return the features with the secret in a cell."""
+    return F.astype(object).assign(b=planted(F["b"], secret))
+
+
 BAD_X = {
     "none": None,
     "number": 3,
-    "text": "abc",
+    "text": SECRET,
+    "list of a text": [SECRET],
+    "text in a cell": cell(),
+    "text in a cell of an array": cell().to_numpy(),
+    "number beyond float32 in a cell": cell(NUMBER * 10.0**40).astype(float),
+    "tuple in a cell": cell((SECRET,)).to_numpy(),
     "nothing": [],
     "empty rows": [[]],
-    "dict": {"a": [1] * N},
+    "dict": {"a": planted(Y)},
     "generator": (i for i in range(3)),
     "flat": A[:, 0],
     "scalar": np.array(3.0),
     "class": pd.DataFrame,
     "complex": A + 1j,
     "complex column": column(1j),
-    "ragged": [[1, 2] if i else [1] for i in range(N)],
+    "ragged": [[1, 2] if i else [SECRET] for i in range(N)],
     "no rows": np.empty((0, 3)),
     "no columns": np.empty((N, 0)),
     "no columns in a frame": pd.DataFrame(index=range(N)),
     "one row short": A[:-1],
-    "texts": np.full((N, 3), "a"),
+    "texts": np.full((N, 3), SECRET),
     "numbers as texts": np.full((N, 3), "1.5"),
     "bytes": np.full((N, 3), b"1"),
-    "texts as objects": np.full((N, 3), "1", dtype=object),
+    "texts as objects": np.full((N, 3), SECRET, dtype=object),
     "dates": np.full((N, 3), np.datetime64("2020-01-01")),
     "times": np.full((N, 3), np.timedelta64(3, "D")),
     "records": np.zeros((N, 3), dtype=[("a", float)]),
@@ -84,7 +145,7 @@ BAD_X = {
     "duration column": column(pd.Timedelta(1)),
     "category column": column(pd.Categorical(["a", "b"] * (N // 2))),
     "category of flags": column(pd.Categorical([True, False] * (N // 2))),
-    "text column": column("x"),
+    "text column": column(SECRET),
     "text column of twice a name": pd.concat([F, pd.DataFrame({"a": ["x"] * N})], axis=1),
     "number column of twice a name": pd.concat([F, F], axis=1),
     "object column": column(pd.Series([object()] * N)),
@@ -105,22 +166,22 @@ BAD_X = {
 BAD_Y = {
     "none": None,
     "number": 0,
-    "text": "ab" * (N // 2),
+    "text": SECRET,
     "nothing": [],
     "one short": Y[:-1],
-    "two columns": np.c_[Y, Y],
+    "two columns": np.tile(planted(Y), (2, 1)).T,
     "frame of two columns": pd.DataFrame({"a": Y, "b": Y}),
     "three dimensions": Y.reshape(-1, 1, 1),
-    "one class": np.zeros(N),
-    "continuous": np.linspace(0, 1, N),
+    "one class": [SECRET] * N,
+    "continuous": planted(np.arange(N), NUMBER + 0.5).astype(float),
     "continuous tensor": torch.linspace(0, 1, N),
     "nan": np.where(Y == 1, np.nan, 0.0),
     "inf": np.where(Y == 1, np.inf, 0.0),
     "none within": np.array([None, 1] * (N // 2), dtype=object),
-    "none in a list": [None, "a"] * (N // 2),
-    "nan in a list of texts": ["a", float("nan")] * (N // 2),
-    "mixed list": ["a", 1] * (N // 2),
-    "mixed objects": np.array(["a", 1] * (N // 2), dtype=object),
+    "none in a list": [None, SECRET] * (N // 2),
+    "nan in a list of texts": [SECRET, float("nan")] * (N // 2),
+    "mixed list": [SECRET, 1] * (N // 2),
+    "mixed objects": planted(Y),
     "three kinds": [1, "a", 2.5] * (N // 3),
     "NA": pd.array([1, None] * (N // 2), dtype="Int64"),
     "NA among texts": pd.Series(["a", None] * (N // 2), dtype="string"),
@@ -128,11 +189,11 @@ BAD_Y = {
     "NaT": pd.Series([pd.NaT, pd.Timestamp("2020")] * (N // 2)),
     "complex": Y + 1j,
     "bytes": np.array([b"a", b"b"] * (N // 2)),
-    "dict": {"a": 1},
+    "dict": {"y": planted(Y)},
     "set": {1, 2},
-    "ragged": [[0], [1, 2]] * (N // 2),
+    "ragged": [[SECRET]] + [[0, 1]] * (N - 1),
     "dicts": [{}, {}] * (N // 2),
-    "objects": [object()] * N,
+    "objects": planted(Y, (SECRET,)),
     "records": np.zeros(N, dtype=[("a", int)]),
     "several labels": np.eye(N)[:, :5],
     "sparse": scipy.sparse.csr_matrix(Y[:, None]),
@@ -144,23 +205,25 @@ BAD_Y = {
 }
 BAD_GROUPS = {
     "number": 0,
-    "name": "g",
+    "name": SECRET,
     "nothing": [],
-    "dict": {"a": ["u"] * N},
+    "dict": {"g": planted(X["g"])},
+    "dict of a series": {"g": pd.Series(planted(X["g"]))},
     "set": {1},
     "one short": X["g"][:-1],
-    "one group": ["a"] * N,
+    "one group": [SECRET] * N,
     "nan among texts": ["a", float("nan")] * (N // 2),
-    "none": ["a", None] * (N // 2),
+    "none": [SECRET, None] * (N // 2),
     "NA": pd.array(["a", None] * (N // 2), dtype="string"),
     "NA category": pd.Categorical(["a", None] * (N // 2)),
     "nan": np.where(Y == 1, np.nan, 1.0),
     "none in a pair": [("a", None), ("b", "c")] * (N // 2),
     "three dimensions": np.zeros((N, 1, 2)),
-    "nested": [[["a"]]] * N,
-    "ragged": [["a"], ["b", "c"]] * (N // 2),
+    "nested": [[[SECRET]]] * N,
+    "too many": [[f"{SECRET}{i}", i, i, i] for i in range(N)],
+    "ragged": [[SECRET], ["b", "c"]] * (N // 2),
     "dicts": [{}, {"a": 1}] * (N // 2),
-    "lists": pd.Series([[1], [2]] * (N // 2)),
+    "lists": pd.Series([[SECRET], [2]] * (N // 2)),
     "no columns": np.empty((N, 0)),
     "no columns in a frame": pd.DataFrame(index=range(N)),
     "sparse": scipy.sparse.csr_matrix(np.eye(N)),
