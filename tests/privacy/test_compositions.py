@@ -84,16 +84,24 @@ def test_a_huge_epsilon_takes_little_noise_and_no_crash(rate, target):
     assert epsilon([Release("steps", rate, (sigma,), 354)], 1e-6) <= target
 
 
-def test_each_remedy_of_an_infeasible_budget_works():
-    given = {"rate": 1.0, "steps": 5000, "target": 0.02}
-    with pytest.raises(InfeasibleBudgetError) as caught:
-        noise_for(**given, delta=1e-6)
+@pytest.mark.parametrize(
+    "records, delta, sample_rate, steps, target",
+    [(1, 1e-6, 1.0, 5000, 0.02), (30, 1e-5, 0.3, 3000, 0.1)],
+)
+def test_each_remedy_of_an_infeasible_budget_works(records, delta, sample_rate, steps, target):
+    def calibrate(epsilon, **run):
+        run = Release("steps", noise_multipliers=(1.0,), **run)
+        return calibrated([run], epsilon, delta, records_per_person=records)
+
+    wanted = {"sample_rate": sample_rate, "steps": steps, "epsilon": target}
+    person = None if records == 1 else f"for a person with {records} records"
+    with pytest.raises(InfeasibleBudgetError, match=person) as caught:
+        calibrate(**wanted)
     remedies = re.findall(r"(sample_rate|steps|epsilon) [<>]= ([\d.e+-]+\d)", str(caught.value))
-    assert {name for name, _ in remedies} == {"sample_rate", "steps", "epsilon"}
+    assert {name for name, _ in remedies} == set(wanted)
     for name, value in remedies:
         value = int(value) if name == "steps" else float(value)
-        name = {"sample_rate": "rate", "epsilon": "target"}.get(name, name)
-        assert noise_for(**(given | {name: value}), delta=1e-6) > 0
+        assert calibrate(**(wanted | {name: value}))
 
 
 @pytest.mark.parametrize("accountant", ["pld", "rdp", "prv"])
