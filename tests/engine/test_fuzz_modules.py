@@ -1,6 +1,7 @@
 """Random modules: with one operation that brings records together, and without."""
 
 import random
+import re
 
 import numpy as np
 import pytest
@@ -305,14 +306,22 @@ def acts_alone(module, shape):
     return torch.allclose(norms[0], norms[1][:1], rtol=1e-4)
 
 
+def couples(module, shape):
+    """Whether the outputs of a record differ in a batch."""
+    x = torch.randn(8, *shape)
+    alone = torch.cat([module(one) for one in x.split(1)])
+    return not torch.allclose(module(x), alone, rtol=1e-3, atol=1e-5)
+
+
 @pytest.mark.parametrize("seeds", seeds(60, 500))
 def test_no_module_with_a_coupling_is_accepted(seeds):
     for seed, rng in each(seeds):
         module, shape, what = planted(seed, rng)
         if not refusal(module, shape):
-            # more records than are compared; in training the code sees one, and takes no branch
-            assert ", shape, 60, " in what or ", long, 60, " in what, what
-            assert acts_alone(module, shape), what
+            # later layers undo it, or it wants more records than are compared: training sees one
+            large = re.search(", (shape|long), 60, ", what)
+            assert large or not couples(module.eval(), shape), what
+            assert acts_alone(module.train(), shape), what
 
 
 @pytest.mark.parametrize("seeds", [range(20), pytest.param(range(500), marks=pytest.mark.slow)])
