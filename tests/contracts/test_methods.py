@@ -53,6 +53,7 @@ def test_contract(name, n_groups):
         ("naive", {"largest_factor": 2.0}),
         ("fairlens_dp", {"gamma1": 1.0}),
         ("global_adapt", {"threshold": 0.7}),
+        ("global_adapt", {"count_noise_multiplier": 10.0}),
         ("bam", {"exact": True}),
     ],
 )

@@ -185,10 +185,6 @@ def test_a_bound_that_moves_with_what_was_released_is_no_number():
     assert math.isinf(sensitivities(get_method("sgd"), task())["gradient sum"])
 
 
-def test_a_method_with_a_noise_multiplier_of_its_own_can_be_checked():
-    check_method(get_method("global_adapt", count_noise_multiplier=10.0))
-
-
 class Sound(Method):
     def clip(self, sample, state, release):
         return Clip(weight=(1 / sample.norm).clamp(max=1.0), bound=torch.tensor(1.0))

@@ -376,6 +376,16 @@ def test_a_small_weight_does_not_hide_a_large_input(factor):
         assert factor > 0 or not total.any()
 
 
+def check_random(module, x, y, w, atol, strategy_name=None):
+    rows = loop(module, x, y, None)
+    with select_strategy(module, x, 3) as strategy:
+        assert strategy_name in (None, strategy.name)
+        records, total = strategy.per_sample_gradients(Batch(x, y)), strategy.flat()
+        records.weighted_sum(w, total)
+    torch.testing.assert_close(records.norm, rows.norm(dim=1), rtol=1e-10, atol=atol)
+    torch.testing.assert_close(total, w @ rows, rtol=1e-10, atol=atol)
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     widths=st.lists(st.integers(1, 9), min_size=1, max_size=4),
@@ -390,12 +400,7 @@ def test_random_architectures(widths, n, seed):
             layers += [nn.Linear(a, b, bias=bool(seed % 2)), nn.Tanh()]
         module = nn.Sequential(*layers, nn.Linear(sizes[-1], 3)).double()
         x, y, w = torch.randn(n, 5).double(), torch.randint(0, 3, (n,)), torch.rand(n).double()
-    rows = loop(module, x, y, None)
-    with select_strategy(module, x, 3) as strategy:
-        records, total = strategy.per_sample_gradients(Batch(x, y)), strategy.flat()
-        records.weighted_sum(w, total)
-    torch.testing.assert_close(records.norm, rows.norm(dim=1), rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(total, w @ rows, rtol=1e-10, atol=1e-12)
+    check_random(module, x, y, w, 1e-12)
 
 
 @st.composite
@@ -433,16 +438,8 @@ def test_random_convolutions(correlate, net, n):
         for p in module.parameters():
             nn.init.normal_(p)
         x, y, w = torch.randn(n, *shape).double(), torch.randint(0, 3, (n,)), torch.rand(n).double()
-    rows = loop(module, x, y, None)
-    with (
-        mock.patch.object(convolution, "_by_groups", correlate),
-        select_strategy(module, x, 3) as strategy,
-    ):
-        assert strategy.name == "bookkeeping"
-        records, total = strategy.per_sample_gradients(Batch(x, y)), strategy.flat()
-        records.weighted_sum(w, total)
-    torch.testing.assert_close(records.norm, rows.norm(dim=1), rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(total, w @ rows, rtol=1e-10, atol=1e-10)
+    with mock.patch.object(convolution, "_by_groups", correlate):
+        check_random(module, x, y, w, 1e-10, "bookkeeping")
 
 
 def test_the_choice_is_logged(caplog):
