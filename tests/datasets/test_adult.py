@@ -33,7 +33,7 @@ def test_the_counts_are_the_publishers(subset, n_all, n_complete, n_male):
     assert complete.frame.index.equals(pd.RangeIndex(n_complete))
 
 
-def test_all_rows(adult):
+def test_counts_of_all_rows(adult):
     assert adult.target.value_counts().to_dict() == {"<=50K": 37155, ">50K": 11687}
     assert adult.data["sex"].value_counts().to_dict() == {"Male": 32650, "Female": 16192}
     missing = adult.data.isna().sum()

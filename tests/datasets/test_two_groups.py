@@ -16,7 +16,7 @@ def test_shapes_ranges_and_names():
     assert list(bunch.frame) == [*bunch.feature_names, "group", "target"]
 
 
-def test_arrays():
+def test_as_frame_false_gives_arrays():
     frames, arrays = (make_two_groups(50, as_frame=a, random_state=1) for a in (True, False))
     assert arrays.frame is None
     for name in ("data", "target", "sensitive_features"):

@@ -127,7 +127,7 @@ def test_weights_multiply_losses_before_clipping(name, chunk_size):
 
 @pytest.mark.parametrize("chunk_size", [None, 7])
 @pytest.mark.parametrize("name", ["closed_form", "bookkeeping"])
-def test_a_shared_shift(name, chunk_size):
+def test_a_perturbation_of_the_parameters_moves_all_gradients(name, chunk_size):
     module, batch = problem(name)
     before = [p.detach().clone() for p in module.parameters()]
     got = total(module, batch, Shifted(by=0.3), chunk_size=chunk_size)
@@ -139,7 +139,7 @@ def test_a_shared_shift(name, chunk_size):
 
 
 @pytest.mark.parametrize("chunk_size", [None, 7])
-def test_other_inputs(chunk_size):
+def test_an_attack_changes_the_inputs_of_the_gradients(chunk_size):
     module, batch = problem("closed_form")
 
     def attack(module, x, y):

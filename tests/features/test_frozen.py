@@ -156,7 +156,9 @@ class Drawing(nn.Module):
         (Drawing(), UnsupportedModuleError, "draws random numbers"),
     ],
 )
-def test_what_cannot_be_used(module, error, text, pictures):
+def test_modules_and_parameters_that_cannot_give_features_are_refused(
+    module, error, text, pictures
+):
     with pytest.raises(error, match=text):
         FrozenFeatures(module).fit_transform(pictures)
 

@@ -152,7 +152,7 @@ def test_every_form_of_pictures_gives_the_same():
         ({"cache_dir": "\0"}, (4, 20, 20), ValueError, "cache_dir"),
     ],
 )
-def test_what_cannot_be_used(params, shape, error, text):
+def test_modules_and_parameters_that_cannot_give_features_are_refused(params, shape, error, text):
     with pytest.raises(error, match=text):
         Scattering2D(**params).fit_transform(np.zeros(shape))
 

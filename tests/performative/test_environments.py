@@ -55,7 +55,7 @@ def test_the_response_to_a_linear_model_is_its_best_response(coef, intercept, bu
 
 
 @pytest.mark.parametrize("model", [LogisticRegression(), GaussianNB()])
-def test_any_score_will_do(model):
+def test_people_move_towards_a_higher_score_of_any_model(model):
     X, y = people()
     model.fit(X, y)
     moved = StrategicResponse(X, y, budget=0.5).sample(model, None)[0]

@@ -94,7 +94,7 @@ def test_replacing_is_at_most_adding_and_removing():
     assert total_variation([ADULT], "zero_out") == once
 
 
-def test_nothing_and_no_noise():
+def test_total_variation_of_no_release_is_0_and_of_no_noise_1():
     assert total_variation([]) == 0
     assert total_variation([Release("steps", 0.1, (1.0,), 0)]) == 0
     assert total_variation([ADULT, Release("steps", 0.1, (0.0,), 1)]) == 1

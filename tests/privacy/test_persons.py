@@ -26,7 +26,7 @@ GOLDEN = {1: (1.00, 1.66), 2: (2.16, 3.01), 5: (6.18, 7.24), 10: (14.4, 14.3)}
 
 
 @pytest.mark.parametrize("records", GOLDEN)
-def test_golden_numbers(records):
+def test_epsilon_and_noise_of_a_person_are_the_golden_ones(records):
     cost, noise = GOLDEN[records]
     steps = [Release("steps", RATE, (1.0,), STEPS)]
     found = epsilon(calibrated(steps, 1.0, DELTA), DELTA, records_per_person=records)

@@ -123,7 +123,7 @@ def test_curves_are_convex_and_symmetric_and_lie_above_that_of_mu(runs, records)
         assert np.all(missed >= 1 - delta - math.exp(eps) * rates - 1e-3 * curve.total_variation)
 
 
-def test_ends_of_the_scale():
+def test_curves_of_no_release_of_no_noise_and_beyond_float64():
     assert trade_off([]).false_negative_rate(RATES) == pytest.approx(1 - RATES)
     assert (trade_off([]).mu, trade_off([]).total_variation) == (0, 0)
     bare = Release("steps", 0.1, (0.0,), 3)
@@ -138,7 +138,7 @@ def test_ends_of_the_scale():
     assert float(few.true_positive_rate(0.01)) == pytest.approx(0.51, abs=1e-3)
 
 
-def test_epsilon_and_delta_alone():
+def test_the_curve_of_epsilon_and_delta_alone_is_the_definition():
     eps, delta = 1.5, 1e-4
     curve = trade_off_from_epsilon(eps, delta)
     expected = np.maximum(1 - delta - math.exp(eps) * RATES, math.exp(-eps) * (1 - delta - RATES))

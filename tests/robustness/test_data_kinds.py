@@ -41,7 +41,7 @@ DTYPES = [*"fdgbhilBHILQ?Oe", ">f8", ">i4"]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_dtypes_of_arrays(dtype):
+def test_fits_take_arrays_of_any_dtype(dtype):
     fitted(np.abs(A * 3).astype(dtype))
 
 
@@ -63,7 +63,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_layouts(layout):
+def test_fits_take_features_in_any_layout(layout):
     fitted(LAYOUTS[layout])
 
 
@@ -98,7 +98,7 @@ ARROW = ["int64[pyarrow]", "double[pyarrow]", "float[pyarrow]", "bool[pyarrow]"]
 
 
 @pytest.mark.parametrize("dtype", PANDAS + ARROW)
-def test_dtypes_of_frames(dtype):
+def test_fits_take_frames_of_any_dtype(dtype):
     if "pyarrow" in dtype:
         pytest.importorskip("pyarrow")
     fitted((F > 0).astype("bool" if "bool" in dtype else "int8").astype(dtype))
