@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 
 from benchmarks import pages
 from skdpfair import MLP, DPFairClassifier, Factory, get_method
-from skdpfair.attacks import PGD
+from skdpfair.augmentations import PGD
 
 RADIUS, N_TRAIN, EPOCHS, FEW_EPOCHS = 0.15, 300, 300, 40
 NOISES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.2)

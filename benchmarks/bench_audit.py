@@ -16,8 +16,8 @@ import pandas as pd
 
 from benchmarks import pages
 from skdpfair import METHODS, DPFairClassifier
-from skdpfair.audit import audit_fit, audit_step
-from skdpfair.audit._lower_bounds import accuracy_excess, guesses_excess, least_epsilon
+from skdpfair.analysis import audit_fit, audit_step
+from skdpfair.analysis._lower_bounds import accuracy_excess, guesses_excess, least_epsilon
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.preprocessing import public_preprocessor
 from skdpfair.privacy import Release, gdp_parameter
@@ -112,7 +112,7 @@ def markdown(table):
 
 def draw(table, path):
     """Draw each method's lower bounds: of a step beside its claim, of fits by their claims."""
-    from skdpfair.plotting._axes import PALETTE, new_axes
+    from skdpfair.report._axes import PALETTE, new_axes
 
     left, right = new_axes(10, 4.2, 2)
     names = [*PRIVATE[::-1], IDEAL]

@@ -24,7 +24,7 @@ from benchmarks.workloads import Workload
 from skdpfair import DPFairClassifier, Persons, get_method
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.engine import PoissonSampler, Streams, private_step, select_strategy
-from skdpfair.mechanism import Mechanism, Task
+from skdpfair.engine.mechanism import Mechanism, Task
 from skdpfair.model_selection import plan
 from skdpfair.preprocessing import public_preprocessor
 from skdpfair.privacy import Release, calibrated

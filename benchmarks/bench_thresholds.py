@@ -18,7 +18,7 @@ from sklearn.metrics import balanced_accuracy_score
 from benchmarks import pages
 from skdpfair import DPFairClassifier
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
-from skdpfair.postprocessing import DPThresholdClassifier
+from skdpfair.model_selection import DPThresholdClassifier
 from skdpfair.preprocessing import public_preprocessor
 
 FEMALE = "Female"

@@ -14,8 +14,8 @@ from skdpfair import DPFairClassifier
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.metrics import group_table
 from skdpfair.model_selection import sweep
-from skdpfair.plotting import PrivacyCostDisplay
 from skdpfair.preprocessing import public_preprocessor
+from skdpfair.report import PrivacyCostDisplay
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 

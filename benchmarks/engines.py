@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map_only
 from skdpfair import get_method
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.flat import FlatSGD, flatten_
-from skdpfair.mechanism import Mechanism, Task
+from skdpfair.engine.mechanism import Mechanism, Task
 
 LR, CLIP = 0.05, 1.0
 

@@ -36,7 +36,7 @@ from skdpfair import DPFairClassifier, Groups, Persons
 from skdpfair.budget import PrivacyLedger
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.metrics import release_group_table
-from skdpfair.postprocessing import DPThresholdClassifier
+from skdpfair.model_selection import DPThresholdClassifier
 from skdpfair.preprocessing import check_pipeline, public_preprocessor
 from skdpfair.privacy import Release, calibrated
 from skdpfair.privacy import epsilon as epsilon_of

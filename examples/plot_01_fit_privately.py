@@ -15,8 +15,8 @@ Tag: reference.
 from skdpfair import DPFairClassifier
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.metrics import group_table
-from skdpfair.plotting import PrivacyCostDisplay
 from skdpfair.preprocessing import public_preprocessor
+from skdpfair.report import PrivacyCostDisplay
 
 preprocessor = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES)
 train, test = load_adult(subset="train"), load_adult(subset="test")

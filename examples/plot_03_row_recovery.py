@@ -23,7 +23,7 @@ from opacus import PrivacyEngine
 from torch import nn
 
 from skdpfair import DPFairClassifier
-from skdpfair.audit import verify_release
+from skdpfair.analysis import verify_release
 from skdpfair.datasets import make_two_groups
 
 warnings.filterwarnings("ignore", message="Secure RNG|Full backward hook|Optimal order")

@@ -25,7 +25,7 @@ from sklearn.model_selection import train_test_split
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.analysis import GroupRecorder
 from skdpfair.datasets import ADULT_BOUNDS, load_adult
-from skdpfair.plotting import GroupLossDisplay
+from skdpfair.report import GroupLossDisplay
 
 warnings.filterwarnings("ignore", message="random_state=0 makes the noise reproducible")
 table = load_adult(dropna=True).frame.drop(columns="fnlwgt")

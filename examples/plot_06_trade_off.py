@@ -18,8 +18,8 @@ import matplotlib.pyplot as plt
 
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.model_selection import sweep
-from skdpfair.plotting import TradeoffDisplay
 from skdpfair.preprocessing import public_preprocessor
+from skdpfair.report import TradeoffDisplay
 
 adult = load_adult(subset="train").frame.head(6000)
 preprocessor = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES)

@@ -19,7 +19,7 @@ import pandas as pd
 import torch
 
 from skdpfair import MLP, DPFairClassifier
-from skdpfair.attacks import PGD
+from skdpfair.augmentations import PGD
 from skdpfair.datasets import make_two_groups
 
 data = make_two_groups(6000, random_state=0)

@@ -17,7 +17,7 @@ Tag: reference.
 import pandas as pd
 
 from skdpfair import DPFairClassifier
-from skdpfair.audit import audit_fit, audit_step
+from skdpfair.analysis import audit_fit, audit_step
 from skdpfair.datasets import make_two_groups
 
 found = {}

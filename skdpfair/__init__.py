@@ -5,13 +5,14 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skdpfair.estimator import DPFairClassifier
+    from skdpfair.estimators.classifier import DPFairClassifier
+    from skdpfair.estimators.regressor import DPFairRegressor
     from skdpfair.inputs.groups import Groups
     from skdpfair.inputs.persons import Persons
     from skdpfair.methods import METHODS, get_method
     from skdpfair.networks import MLP, Factory
-    from skdpfair.regressor import DPFairRegressor
     from skdpfair.release import load_release
+    from skdpfair.training.dask import fit_on_dask
 
 __version__ = "0.1.0"  # which pyproject.toml reads
 
@@ -24,6 +25,7 @@ __all__ = [
     "Groups",
     "Persons",
     "__version__",
+    "fit_on_dask",
     "get_method",
     "load_release",
 ]
@@ -32,11 +34,12 @@ __all__ = [
 _HOMES = {
     "METHODS": "skdpfair.methods",
     "MLP": "skdpfair.networks",
-    "DPFairClassifier": "skdpfair.estimator",
-    "DPFairRegressor": "skdpfair.regressor",
+    "DPFairClassifier": "skdpfair.estimators.classifier",
+    "DPFairRegressor": "skdpfair.estimators.regressor",
     "Factory": "skdpfair.networks",
     "Groups": "skdpfair.inputs.groups",
     "Persons": "skdpfair.inputs.persons",
+    "fit_on_dask": "skdpfair.training.dask",
     "get_method": "skdpfair.methods",
     "load_release": "skdpfair.release",
 }

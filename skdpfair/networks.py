@@ -11,7 +11,7 @@ import torch
 from sklearn.utils._param_validation import StrOptions
 from torch import nn
 
-from skdpfair._validate import (
+from skdpfair._utils.validate import (
     ParameterObject,
     error_context,
     integer,

@@ -12,7 +12,7 @@ from scipy.special import logit
 from sklearn.base import clone
 from sklearn.utils.validation import check_consistent_length, has_fit_parameter
 
-from skdpfair._validate import (
+from skdpfair._utils.validate import (
     error_context,
     error_context_without_data,
     generator,

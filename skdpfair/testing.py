@@ -11,9 +11,17 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
 from skdpfair.engine import Batch, Streams, select_strategy
+from skdpfair.engine.mechanism import (
+    Method,
+    NoisySums,
+    PerSample,
+    PerSampleGradients,
+    Query,
+    State,
+    Task,
+)
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics
 from skdpfair.engine.step import noisy_sums
-from skdpfair.mechanism import Method, NoisySums, PerSample, PerSampleGradients, Query, State, Task
 
 __all__ = ["check_engine", "check_method", "per_sample", "released", "task"]
 
@@ -54,7 +62,7 @@ def per_sample(
     probability: Sequence[Sequence[float]] | Tensor | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> PerSample:
-    """Return a :class:`~skdpfair.mechanism.PerSample` from lists.
+    """Return a :class:`~skdpfair.engine.mechanism.PerSample` from lists.
 
     Parameters
     ----------

@@ -11,8 +11,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from skdpfair import DPFairClassifier
-from skdpfair.attacks import PGD, check_attack, record_by_record
-from skdpfair.augmentations import Views
+from skdpfair.augmentations import PGD, Views, check_attack, record_by_record
 from skdpfair.engine import select_strategy
 from skdpfair.networks import CNN, small_cnn
 

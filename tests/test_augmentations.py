@@ -13,11 +13,10 @@ from torch.nn.functional import cross_entropy, pad
 
 from skdpfair import METHODS, DPFairClassifier, Persons, get_method
 from skdpfair.analysis import GroupRecorder
-from skdpfair.attacks import PGD
-from skdpfair.augmentations import FlipAndShift, Views, views
+from skdpfair.augmentations import PGD, FlipAndShift, Views, views
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.batch import Examples
-from skdpfair.mechanism import Mechanism
+from skdpfair.engine.mechanism import Mechanism
 from skdpfair.networks import CNN
 from skdpfair.testing import task
 from skdpfair.training.loop import TrainingLoop

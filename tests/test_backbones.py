@@ -10,9 +10,9 @@ from skorch.callbacks import Callback
 from torch import nn
 
 from skdpfair import DPFairClassifier, load_release
-from skdpfair._files import sha256_of
+from skdpfair._utils.files import sha256_of
 from skdpfair.analysis import GroupRecorder
-from skdpfair.attacks import PGD
+from skdpfair.augmentations import PGD
 from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
 from skdpfair.release._closed_list import is_report
 from skdpfair.training.inference import weights_of

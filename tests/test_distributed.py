@@ -18,12 +18,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from skorch.callbacks import Callback
 
-from skdpfair import METHODS, MLP, DPFairClassifier, Persons, _dp_estimator
+from skdpfair import METHODS, MLP, DPFairClassifier, Persons
 from skdpfair.analysis import GroupRecorder
-from skdpfair.attacks import PGD
+from skdpfair.augmentations import PGD
 from skdpfair.budget import PrivacyLedger, charging
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine import PoissonSampler
+from skdpfair.estimators import base
 from skdpfair.exceptions import BudgetExceeded, PrivacyAccountingError
 from skdpfair.training import loop, processes
 from skdpfair.training.processes import Processes
@@ -95,7 +96,7 @@ def together(monkeypatch):
             thread.join()
         return found
 
-    run.all = lambda: monkeypatch.setattr(_dp_estimator, "process_group", played)
+    run.all = lambda: monkeypatch.setattr(base, "process_group", played)
     return run
 
 
@@ -551,7 +552,7 @@ import os, signal, sys, time
 import numpy as np
 from skorch.callbacks import Callback
 from skdpfair import DPFairClassifier
-from skdpfair._describe import digest
+from skdpfair._utils.describe import digest
 from skdpfair.budget import PrivacyLedger
 from skdpfair.datasets import make_two_groups
 from skdpfair.training import processes

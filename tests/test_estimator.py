@@ -36,13 +36,13 @@ from torch import nn
 
 from skdpfair import METHODS, MLP, DPFairClassifier, Factory, Groups, get_method
 from skdpfair.analysis import GroupRecorder
-from skdpfair.attacks import PGD
+from skdpfair.augmentations import PGD
+from skdpfair.engine.mechanism import Clip, Method
 from skdpfair.exceptions import (
     InsecureSeedWarning,
     LowSignalWarning,
     PrivacyAccountingError,
 )
-from skdpfair.mechanism import Clip, Method
 from skdpfair.privacy import Release, epsilon
 from skdpfair.training import train as _training
 
@@ -228,7 +228,7 @@ def test_the_reference_starts_from_the_same_weights_and_shares_nothing_else(
         made.append(run.streams)
         return train(run, *args)
 
-    monkeypatch.setattr("skdpfair._dp_estimator.train", recorded)
+    monkeypatch.setattr("skdpfair.estimators.base.train", recorded)
     still = {"lr": 1e-12, "max_steps": 1, "module": MLP((8,)), "random_state": state}
     models = [fast(keep_reference=True, **still) for _ in range(2)]
     for model in models:

@@ -349,7 +349,7 @@ class TestWhatFitsBeforeLeave:
 def test_parameters_that_differ_anywhere_have_other_descriptions():
     from functools import partial
 
-    from skdpfair._describe import describe
+    from skdpfair._utils.describe import describe
 
     class Attack:
         def __init__(self, size):
@@ -405,7 +405,7 @@ def test_many_groups_pay_no_less_than_at_their_own_rates(monkeypatch):
 
 
 def test_functions_and_classes_of_one_name_are_told_apart_by_what_they_do():
-    from skdpfair._describe import describe
+    from skdpfair._utils.describe import describe
 
     def of_width(width):
         def build(n_features, n_outputs):
@@ -479,7 +479,7 @@ class TestDiagnostics:
 
     def test_the_display(self, data):
         pytest.importorskip("matplotlib").use("Agg")
-        from skdpfair.plotting import GroupLossDisplay
+        from skdpfair.report import GroupLossDisplay
 
         display = GroupLossDisplay.from_estimator(
             fitted(data, "dpsgd", callbacks=[GroupRecorder(terms=False)])

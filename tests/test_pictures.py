@@ -13,9 +13,8 @@ from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 
 from skdpfair import MLP, DPFairClassifier, load_release
-from skdpfair.attacks import PGD
-from skdpfair.audit import verify_release
-from skdpfair.augmentations import FlipAndShift, Views
+from skdpfair.analysis import verify_release
+from skdpfair.augmentations import PGD, FlipAndShift, Views
 from skdpfair.features import FrozenFeatures, Scattering2D
 from skdpfair.model_selection import TradeoffResults, dg_gap_scorer, sweep
 from skdpfair.networks import small_cnn

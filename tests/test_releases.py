@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdpfair import DPFairClassifier, Groups, Persons, _dp_estimator, get_method
+from skdpfair import DPFairClassifier, Groups, Persons, get_method
 from skdpfair.engine import step as engine
+from skdpfair.estimators import base
 from skdpfair.inputs import persons
 from skdpfair.metrics import release_group_table
-from skdpfair.model_selection import _trials
-from skdpfair.postprocessing import DPThresholdClassifier, _score_counts
+from skdpfair.model_selection import DPThresholdClassifier, _score_counts, _trials
 from skdpfair.preprocessing import DPQuantileScaler, _quantile_scaler
 from skdpfair.privacy.one_time_noise import discrete_gaussian_noise
 from skdpfair.training import loop, train
@@ -78,7 +78,7 @@ def fitted(clf, mode, monkeypatch):
     X, y = table(mode == "persons")
     X = X if mode == "persons" else X.drop(columns="person")
     if mode == "processes":
-        monkeypatch.setattr(_dp_estimator, "process_group", lambda _: nullcontext(First()))
+        monkeypatch.setattr(base, "process_group", lambda _: nullcontext(First()))
     if mode == "continued":
         clf.set_params(warm_start=True, max_steps=1).fit(X, y, sample_weight=np.zeros(len(y)))
         clf.set_params(max_steps=STEPS)

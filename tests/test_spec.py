@@ -12,7 +12,7 @@ from skdpfair import MLP, DPFairClassifier, DPFairRegressor, Factory, Groups, Pe
 from skdpfair.augmentations import FlipAndShift, Views
 from skdpfair.features import Scattering2D
 from skdpfair.methods import get_method
-from skdpfair.postprocessing import DPThresholdClassifier
+from skdpfair.model_selection import DPThresholdClassifier
 from skdpfair.training.spec import CONFLICTS, FitSpec
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")

@@ -19,21 +19,21 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpfair import METHODS, DPFairClassifier, DPFairRegressor, get_method, load_release
-from skdpfair.analysis import step_risk_terms
-from skdpfair.audit import audit_fit
+from skdpfair.analysis import audit_fit, step_risk_terms
 from skdpfair.budget.folds import persons_lie_in_groups
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.batch import Examples
+from skdpfair.engine.mechanism import Mechanism
 from skdpfair.engine.step import weigh
 from skdpfair.exceptions import BudgetExceeded, LowSignalWarning
 from skdpfair.inputs.groups import GroupCodes
 from skdpfair.inputs.persons import codes, grouped, thinned
 from skdpfair.inputs.streaming import SparseRows
 from skdpfair.inputs.table import Table
-from skdpfair.mechanism import Mechanism
 from skdpfair.metrics import release_group_table
 from skdpfair.model_selection import (
     DPRandomizedSearch,
+    DPThresholdClassifier,
     GroupScorer,
     PrivacyLedger,
     _trials,
@@ -42,8 +42,7 @@ from skdpfair.model_selection import (
     sweep,
 )
 from skdpfair.model_selection._cells import splits
-from skdpfair.postprocessing import DPThresholdClassifier
-from skdpfair.postprocessing._score_counts import released
+from skdpfair.model_selection._score_counts import released
 from skdpfair.preprocessing import DPQuantileScaler
 from skdpfair.testing import task
 from skdpfair.training.batches import PersonRows
@@ -428,7 +427,7 @@ def test_one_person_moves_the_counts_of_scores_by_one_record(visits, monkeypatch
     X, y = visits
     seen = []
     monkeypatch.setattr(
-        "skdpfair.postprocessing._score_counts.released",
+        "skdpfair.model_selection._score_counts.released",
         lambda histograms, *rest: seen.append(histograms) or released(histograms, *rest),
     )
     DPThresholdClassifier(quick()).fit(X, y)

@@ -9,7 +9,7 @@ from itertools import permutations
 import numpy as np
 import pandas as pd
 
-from skdpfair._validate import one_of
+from skdpfair._utils.validate import one_of
 from skdpfair.privacy.accounting import RELATIONS, total_variation, tv_from_epsilon
 
 

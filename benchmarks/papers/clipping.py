@@ -12,7 +12,7 @@ from skdpfair.analysis._mechanisms import noiseless, weighed
 from skdpfair.analysis._problem import of_tensors
 from skdpfair.engine import Batch, PoissonSampler, Streams
 from skdpfair.engine.flat import split
-from skdpfair.mechanism import Mechanism, Task
+from skdpfair.engine.mechanism import Mechanism, Task
 from skdpfair.methods import get_method
 
 

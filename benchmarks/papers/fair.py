@@ -16,11 +16,11 @@ from skdpfair.datasets import (
     fetch_dutch,
     load_adult,
 )
-from skdpfair.estimator import DPFairClassifier
+from skdpfair.estimators.classifier import DPFairClassifier
 from skdpfair.inputs.groups import Groups
 from skdpfair.methods import get_method
-from skdpfair.plotting._axes import PALETTE, dress
 from skdpfair.preprocessing import public_preprocessor
+from skdpfair.report._axes import PALETTE, dress
 
 EPSILON, STEPS, BATCH = 1.0, 300, 2048
 BOUNDS, STEP_SIZES = (0.25, 1.0, 4.0), (0.5, 2.0, 8.0, 32.0)

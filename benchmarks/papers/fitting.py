@@ -8,9 +8,9 @@ import torch
 from skorch.callbacks import Callback
 from torch.nn.functional import cross_entropy
 
-from skdpfair.estimator import DPFairClassifier
+from skdpfair.engine.mechanism import Clip
+from skdpfair.estimators.classifier import DPFairClassifier
 from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
-from skdpfair.mechanism import Clip
 from skdpfair.methods._clipping import clip_to
 from skdpfair.methods.dpsgd_f import DPSGDF
 from skdpfair.training.callbacks import recorders

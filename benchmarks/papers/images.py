@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch
 
-from skdpfair._validate import one_of
+from skdpfair._utils.validate import one_of
 from skdpfair.datasets._local import fetch
 
 _SHA256 = {

@@ -11,11 +11,11 @@ from benchmarks.papers.clipping import gradient_bias
 from benchmarks.papers.images import fetch_cifar10
 from benchmarks.papers.study import OTHER, Study, cell, claim
 from skdpfair.engine import Batch, PoissonSampler, Streams, private_step, select_strategy
-from skdpfair.mechanism import Mechanism, Task
+from skdpfair.engine.mechanism import Mechanism, Task
 from skdpfair.methods import get_method
 from skdpfair.networks import small_cnn
-from skdpfair.plotting._axes import PALETTE, dress, label_ends, new_axes
 from skdpfair.privacy import Release, epsilon
+from skdpfair.report._axes import PALETTE, dress, label_ends, new_axes
 
 BATCH, NOISE, DELTA, LR, STEPS, EVERY = 512, 1.0, 1e-5, 0.5, 150, 30
 METHODS = {

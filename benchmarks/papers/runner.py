@@ -12,7 +12,7 @@ from tqdm.auto import tqdm
 import skdpfair
 from benchmarks.papers import esipova, fair, knolle, kulynych, li, rendering, xu
 from benchmarks.papers.study import POINTS, Options, Study, cell, claim, rows_of
-from skdpfair import _validate
+from skdpfair._utils import validate
 from skdpfair.model_selection._store import Store, key_of, run_missing
 from skdpfair.model_selection._sweep import seeds_of
 
@@ -65,11 +65,11 @@ def reproduce(
     this is worth; fewer ``epochs`` than the paper's are named in the comparison; ``rows=None`` are
     the usual ones.  After an interrupt, of which a UserWarning tells, the same call continues.
     """
-    study = STUDIES[_validate.one_of("name", name, sorted(STUDIES))]
+    study = STUDIES[validate.one_of("name", name, sorted(STUDIES))]
     options = Options(
-        sound=_validate.flag("sound", sound),
+        sound=validate.flag("sound", sound),
         seeds=tuple(seeds_of(seeds)),
-        epochs=None if epochs is None else _validate.integer("epochs", epochs),
+        epochs=None if epochs is None else validate.integer("epochs", epochs),
         rows=_rows(rows, study),
         device=device,
     )
@@ -116,7 +116,7 @@ def _rows(rows, study):
     rows = [rows] if isinstance(rows, str) else list(rows)
     if not rows:
         raise ValueError(f"rows=[] trains nothing. Name rows of {study.name}: {list(study.rows)}.")
-    return tuple(_validate.one_of("rows", row, study.rows) for row in rows)
+    return tuple(validate.one_of("rows", row, study.rows) for row in rows)
 
 
 def _finished(study, options, folder, n_jobs, progress) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skdpfair._validate import generator, integer, listed, number, safe_repr
+from skdpfair._utils.validate import generator, integer, listed, number, safe_repr
 from skdpfair.privacy import Release, calibrated
 
 _BLOCK = 1000  # steps whose draws are held in memory at once

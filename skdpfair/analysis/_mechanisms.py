@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
+from skdpfair.engine.mechanism import Mechanism, Method, PerSample, Task
 from skdpfair.engine.step import weigh
-from skdpfair.mechanism import Mechanism, Method, PerSample, Task
 
 _LONG = 1e12  # a norm that any method clips
 

@@ -5,7 +5,7 @@ import pandas as pd
 import torch
 from skorch.callbacks import Callback
 
-from skdpfair import _validate
+from skdpfair._utils import validate
 from skdpfair.analysis._problem import of_tensors
 from skdpfair.analysis._step_risk import Expectations, step_risk
 from skdpfair.engine import Batch
@@ -75,12 +75,12 @@ class GroupRecorder(Callback):
 
     def initialize(self):
         """Check the parameters before the first step."""
-        _validate.integer("every", self.every)
-        _validate.flag("terms", self.terms)
+        validate.integer("every", self.every)
+        validate.flag("terms", self.terms)
         self.how_ = Expectations(
             self.n_batches, self.n_vectors, self.curvature_records, self.eigenvalues
         )
-        self.rng_ = _validate.generator("random_state", self.random_state)
+        self.rng_ = validate.generator("random_state", self.random_state)
         return self
 
     def on_train_begin(self, net, **kwargs):

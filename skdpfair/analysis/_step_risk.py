@@ -7,7 +7,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from skdpfair import _validate
+from skdpfair._utils import validate
 from skdpfair.analysis._curvature import largest_eigenvalues, products, traces
 from skdpfair.analysis._mechanisms import next_step, noiseless, weighed
 from skdpfair.analysis._problem import Problem, problem_of
@@ -27,11 +27,11 @@ class Expectations:
     eigenvalues: bool
 
     def __post_init__(self):
-        _validate.integer("n_batches", self.n_batches)
-        _validate.integer("n_vectors", self.n_vectors, low=0)
+        validate.integer("n_batches", self.n_batches)
+        validate.integer("n_vectors", self.n_vectors, low=0)
         if self.curvature_records is not None:
-            _validate.integer("curvature_records", self.curvature_records)
-        _validate.flag("eigenvalues", self.eigenvalues)
+            validate.integer("curvature_records", self.curvature_records)
+        validate.flag("eigenvalues", self.eigenvalues)
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def step_risk_terms(
     True
     """
     how = Expectations(n_batches, n_vectors, curvature_records, eigenvalues)
-    rng = _validate.generator("random_state", random_state)
+    rng = validate.generator("random_state", random_state)
     problem = problem_of(estimator, X, y, sensitive_features)
     mechanism, state, lr = next_step(estimator, problem)
     return step_risk(problem, mechanism, state, lr, how, rng)

@@ -14,8 +14,8 @@ from typing import Any, BinaryIO, Self, TypeAlias
 import numpy as np
 import pandas as pd
 
-from skdpfair._files import lock, path_of
-from skdpfair._validate import error_context
+from skdpfair._utils.files import lock, path_of
+from skdpfair._utils.validate import error_context
 from skdpfair.budget.folds import Line, fits_seen_by_record
 from skdpfair.budget.spending import SCORES, SPLIT, TORN, UNKNOWN, Spending
 from skdpfair.exceptions import UnaccountedWarning

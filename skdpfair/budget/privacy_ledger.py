@@ -11,8 +11,8 @@ from typing import Any, Self
 
 import pandas as pd
 
-from skdpfair._progress import LedgerFollower
-from skdpfair._validate import number, one_of, safe_repr
+from skdpfair._utils.progress import LedgerFollower
+from skdpfair._utils.validate import number, one_of, safe_repr
 from skdpfair.budget import active_ledger
 from skdpfair.budget.folds import (
     Line,

@@ -12,14 +12,13 @@ import numpy as np
 import pandas as pd
 
 from skdpfair import DPFairClassifier, Groups, Persons
-from skdpfair._validate import nearest, one_of
+from skdpfair._utils.validate import nearest, one_of
 from skdpfair.cli._input import Unusable
 from skdpfair.cli._sources import Parquet, Records, part_of, shared_columns, source_of
 from skdpfair.cli._study import Study, person_question
 from skdpfair.inputs.groups import named
 from skdpfair.methods import METHODS
-from skdpfair.model_selection import DPRandomizedSearch
-from skdpfair.postprocessing import DPThresholdClassifier
+from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier
 from skdpfair.release._file import require_safetensors
 from skdpfair.training import plan
 from skdpfair.training.processes import launched

@@ -130,11 +130,11 @@ def output_option(default=None, text="The file to write.", *, file_okay=True):
 
 
 def visible(text) -> str:
-    """Return a text in which nothing steers a terminal, see `skdpfair._validate.visible`."""
+    """Return a text in which nothing steers a terminal, see `skdpfair._utils.validate.visible`."""
     text = str(text)
     if text.isascii() and re.sub(r"[\n\t]", "", text).isprintable():
         return text  # without importing the library
-    from skdpfair._validate import visible as escaped
+    from skdpfair._utils.validate import visible as escaped
 
     return escaped(text)
 
@@ -182,7 +182,7 @@ class Screen(Console):
 
 def check_outputs(*outputs, inputs=()):
     """Raise, before anything is computed, if a file cannot be written or would replace another."""
-    from skdpfair._files import check_writable  # late: it needs numpy
+    from skdpfair._utils.files import check_writable  # late: it needs numpy
 
     taken = {Path(path).resolve(): path for path in inputs if path is not None}
     for output in outputs:

@@ -4,7 +4,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from skdpfair._validate import error_context, safe_repr
+from skdpfair._utils.validate import error_context, safe_repr
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._linter import PERSON_QUESTION, column_of_persons
 

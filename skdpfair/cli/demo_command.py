@@ -80,7 +80,7 @@ def _display():
     except ImportError:
         raise ImportError('The demo draws a figure: pip install "skdpfair[plot]".') from None
     matplotlib.use("Agg")
-    from skdpfair.plotting import PrivacyCostDisplay
+    from skdpfair.report import PrivacyCostDisplay
 
     return PrivacyCostDisplay
 

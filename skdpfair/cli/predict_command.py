@@ -44,7 +44,7 @@ def predict(model, data, pictures, threshold, ids, output, as_json):
     import numpy as np  # late, with all that takes time to import
     import pandas as pd
 
-    from skdpfair._files import replace_file
+    from skdpfair._utils.files import replace_file
     from skdpfair.cli._sources import source_for
     from skdpfair.release import load_release, schema_of
 

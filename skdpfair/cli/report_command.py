@@ -99,7 +99,7 @@ def _pipeline_of(schema):
 
 def _of_model(path, output, card, data, sweep, pictures, options):
     """Write the page of a model, and its card; return whether all figures are private."""
-    from skdpfair._files import replace_file  # late: they need most of the package
+    from skdpfair._utils.files import replace_file  # late: they need most of the package
     from skdpfair.cli._sources import test_records
     from skdpfair.model_selection import TradeoffResults
     from skdpfair.release import load_release, schema_of

@@ -91,7 +91,7 @@ def schema(data, target, groups, unit, max_records, output, check, as_json):
     if (unit is None) != (max_records is None):
         raise Unusable("--unit and --max-records-per-unit go together: give both, or none.")
     check_outputs(output, inputs=(data,))
-    from skdpfair._files import replace_file  # late: it needs pandas
+    from skdpfair._utils.files import replace_file  # late: it needs pandas
     from skdpfair.cli._sources import source_of
 
     with in_options():

@@ -118,7 +118,7 @@ def _lines(name, facts):
 
 
 def _export(path, outputs, ledger, data, pictures):
-    from skdpfair._files import replace_file
+    from skdpfair._utils.files import replace_file
     from skdpfair.report import export_statement  # late: it needs torch
 
     tests = {}

@@ -55,7 +55,7 @@ def sweep(study, data, pictures, output, ledger, jobs, measures, as_json):
     import pandas as pd  # late, with all that takes time to import
 
     from skdpfair import Groups, Persons
-    from skdpfair._files import replace_file
+    from skdpfair._utils.files import replace_file
     from skdpfair.cli._sources import shared_columns, source_of
     from skdpfair.cli._study import Study, person_question
     from skdpfair.metrics._measures import MEASURES as known

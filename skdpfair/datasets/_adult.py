@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from skdpfair._validate import one_of
+from skdpfair._utils.validate import one_of
 from skdpfair.datasets._local import read_checked, table_bunch
 
 _FOLDER = Path(__file__).parent / "data"

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch
 
-from skdpfair._validate import flag, generator, integer, number
+from skdpfair._utils.validate import flag, generator, integer, number
 
 _DESCRIPTION = """\
 Two groups (synthetic)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from skdpfair._validate import error_context, safe_repr
+from skdpfair._utils.validate import error_context, safe_repr
 
 ACTIVATION_BUDGET = 2**28  # floats that the activations of one chunk may take, but on CUDA
 # what the libraries of a device say where memory ran out, in errors of no type of their own

@@ -11,12 +11,19 @@ import torch
 from torch import Tensor
 
 from skdpfair.engine.batch import Batch, Examples
+from skdpfair.engine.mechanism import (
+    Clip,
+    GradientTerm,
+    Mechanism,
+    PerSample,
+    PerSampleGradients,
+    Query,
+)
 from skdpfair.engine.noise import Noise
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.per_sample.records import GradientMatrix, Gradients, capped
 from skdpfair.engine.precision import full_precision, is_exact, without_grad
 from skdpfair.exceptions import PrivacyAccountingError
-from skdpfair.mechanism import Clip, GradientTerm, Mechanism, PerSample, PerSampleGradients, Query
 
 Attack: TypeAlias = Callable[[Any, Tensor, Tensor], Tensor]
 AddWeighted: TypeAlias = Callable[[Tensor, Tensor], None]

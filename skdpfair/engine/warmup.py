@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from skdpfair.engine.batch import Batch
+from skdpfair.engine.mechanism import COUNT_NOISE, Mechanism, PerSample, Query
 from skdpfair.engine.noise import Noise
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.step import Attack, attacked, measure, noisy_sums
-from skdpfair.mechanism import COUNT_NOISE, Mechanism, PerSample, Query
 
 Z_MIN, Z_MAX = 1e-4, 1e4  # noise alone must carry Z neither to 0 nor to infinity
 

@@ -15,10 +15,10 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags
 from torch import Tensor
 
-from skdpfair._describe import digest
-from skdpfair._files import replace_file
-from skdpfair._progress import ProgressBar
-from skdpfair._validate import error_context, safe_repr
+from skdpfair._utils.describe import digest
+from skdpfair._utils.files import replace_file
+from skdpfair._utils.progress import ProgressBar
+from skdpfair._utils.validate import error_context, safe_repr
 from skdpfair.engine.memory import used_device
 from skdpfair.engine.precision import full_precision
 from skdpfair.inputs.columns import refuse_different_shapes

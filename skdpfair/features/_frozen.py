@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from skdpfair._describe import state_of
-from skdpfair._files import sha256_of
-from skdpfair._validate import safe_repr
+from skdpfair._utils.describe import state_of
+from skdpfair._utils.files import sha256_of
+from skdpfair._utils.validate import safe_repr
 from skdpfair.engine.per_sample.closed_list import TraceError
 from skdpfair.engine.per_sample.tracing import RecordTrace
 from skdpfair.exceptions import UnsupportedModuleError

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
-from skdpfair._validate import flag, integer, is_auto, one_of
+from skdpfair._utils.validate import flag, integer, is_auto, one_of
 from skdpfair.engine.precision import full_precision
 from skdpfair.features._base import Extract, PublicFeatures
 from skdpfair.features._wavelets import Scattering

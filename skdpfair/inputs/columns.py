@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from skdpfair._validate import error_context_without_data, safe_repr
+from skdpfair._utils.validate import error_context_without_data, safe_repr
 
 
 def in_pandas(X: Any) -> Any:

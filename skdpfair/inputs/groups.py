@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from skdpfair._validate import (
+from skdpfair._utils.validate import (
     ParameterObject,
     error_context,
     error_context_without_data,

@@ -8,7 +8,7 @@ import pandas as pd
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import column_or_1d
 
-from skdpfair._validate import error_context, error_context_without_data, safe_repr
+from skdpfair._utils.validate import error_context, error_context_without_data, safe_repr
 from skdpfair.inputs.columns import one_column
 
 _NOT_LABELS = "cannot be read as class labels"

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skdpfair._validate import ParameterObject, error_context_without_data, safe_repr
+from skdpfair._utils.validate import ParameterObject, error_context_without_data, safe_repr
 from skdpfair.inputs import labels
 from skdpfair.inputs.columns import in_pandas, refuse_masked
 from skdpfair.inputs.groups import GroupCodes, position, positions

@@ -14,8 +14,8 @@ from pandas.api.types import infer_dtype
 from scipy.sparse import issparse
 from sklearn.utils.validation import _get_feature_names, check_array, validate_data
 
-from skdpfair._describe import digest
-from skdpfair._validate import LARGE, error_context, error_context_without_data, safe_repr
+from skdpfair._utils.describe import digest
+from skdpfair._utils.validate import LARGE, error_context, error_context_without_data, safe_repr
 from skdpfair.inputs import fitted_rows
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels

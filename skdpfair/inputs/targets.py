@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
-from skdpfair._validate import error_context, error_context_without_data, number, safe_repr
+from skdpfair._utils.validate import error_context, error_context_without_data, number, safe_repr
 from skdpfair.inputs.columns import one_column
 
 _NOT_NUMBERS = "must hold one number for each row"

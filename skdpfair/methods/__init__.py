@@ -5,8 +5,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
-from skdpfair._validate import error_context, one_of, safe_repr
-from skdpfair.mechanism import METHODS, Method
+from skdpfair._utils.validate import error_context, one_of, safe_repr
+from skdpfair.engine.mechanism import METHODS, Method
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

@@ -10,7 +10,7 @@ import torch
 from sklearn.utils._param_validation import Interval
 from torch import Tensor
 
-from skdpfair.mechanism import (
+from skdpfair.engine.mechanism import (
     COUNT_NOISE,
     Clip,
     Method,

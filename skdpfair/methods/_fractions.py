@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from skdpfair._validate import listed, number, safe_repr
-from skdpfair.mechanism import Method, Task
+from skdpfair._utils.validate import listed, number, safe_repr
+from skdpfair.engine.mechanism import Method, Task
 
 SUM_TOLERANCE = 1e-6
 

@@ -7,7 +7,7 @@ import re
 import pandas as pd
 import torch
 
-from skdpfair.mechanism import METHODS, Method, PerSampleGradients, Task
+from skdpfair.engine.mechanism import METHODS, Method, PerSampleGradients, Task
 
 GRADIENT = "gradient sum"
 

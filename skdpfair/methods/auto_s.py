@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from skdpfair.mechanism import Clip, Method, NoisySums, PerSample, State
+from skdpfair.engine.mechanism import Clip, Method, NoisySums, PerSample, State
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

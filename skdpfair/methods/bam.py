@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from skdpfair.mechanism import (
+from skdpfair.engine.mechanism import (
     EarlySample,
     GradientTerm,
     NoisySums,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from skdpfair.mechanism import Clip, NoisySums, PerSample
+from skdpfair.engine.mechanism import Clip, NoisySums, PerSample
 from skdpfair.methods._clipping import AdaptiveMethod, Threshold, clip_to, moved
 
 

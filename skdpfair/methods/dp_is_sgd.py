@@ -7,7 +7,7 @@ import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
-from skdpfair.mechanism import Task
+from skdpfair.engine.mechanism import Task
 from skdpfair.methods._clipping import ClippedMethod
 from skdpfair.methods._fractions import MethodByShares, balancing_rates
 

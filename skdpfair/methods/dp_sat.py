@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.linalg import vector_norm
 
-from skdpfair.mechanism import NoisySums
+from skdpfair.engine.mechanism import NoisySums
 from skdpfair.methods._clipping import NOT_NEGATIVE, ClippedMethod
 
 

@@ -6,7 +6,7 @@ import torch
 from sklearn.utils._param_validation import StrOptions
 from torch import Tensor
 
-from skdpfair.mechanism import Clip, Method, NoisySums, PerSample, Query, State, Task
+from skdpfair.engine.mechanism import Clip, Method, NoisySums, PerSample, Query, State, Task
 from skdpfair.methods._clipping import ClippedMethod, CountingMethod, clip_to, one_hot
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from skdpfair.mechanism import (
+from skdpfair.engine.mechanism import (
     EarlySample,
     GradientTerm,
     NoisySums,

@@ -6,7 +6,7 @@ from math import inf
 import torch
 from torch import Tensor
 
-from skdpfair.mechanism import NoisySums, PerSample, Query, State, Task
+from skdpfair.engine.mechanism import NoisySums, PerSample, Query, State, Task
 from skdpfair.methods._clipping import NOT_NEGATIVE, UnclippedMethod, one_hot
 
 

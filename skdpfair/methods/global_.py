@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from skdpfair.mechanism import Clip, Method, NoisySums, PerSample, State
+from skdpfair.engine.mechanism import Clip, Method, NoisySums, PerSample, State
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

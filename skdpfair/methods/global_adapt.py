@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from skdpfair.mechanism import Clip, Method, NoisySums, PerSample, Query, Task
+from skdpfair.engine.mechanism import Clip, Method, NoisySums, PerSample, Query, Task
 from skdpfair.methods._clipping import (
     NOT_NEGATIVE,
     CountingMethod,

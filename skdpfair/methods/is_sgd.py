@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from skdpfair.mechanism import Task
+from skdpfair.engine.mechanism import Task
 from skdpfair.methods._clipping import UnclippedMethod
 from skdpfair.methods._fractions import MethodByShares, balancing_rates
 

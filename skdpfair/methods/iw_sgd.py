@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from skdpfair.mechanism import NoisySums, PerSample, Task
+from skdpfair.engine.mechanism import NoisySums, PerSample, Task
 from skdpfair.methods._clipping import UnclippedMethod
 from skdpfair.methods._fractions import MethodByShares
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from skdpfair.mechanism import Clip, Method, NoisySums, PerSample, Query, State, Task
+from skdpfair.engine.mechanism import Clip, Method, NoisySums, PerSample, Query, State, Task
 from skdpfair.methods._clipping import ClippedMethod, CountingMethod, clip_to, one_hot
 
 

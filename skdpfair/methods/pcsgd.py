@@ -6,8 +6,8 @@ from numbers import Real
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skdpfair._validate import number, safe_repr
-from skdpfair.mechanism import Params, State
+from skdpfair._utils.validate import number, safe_repr
+from skdpfair.engine.mechanism import Params, State
 from skdpfair.methods._clipping import ClippedMethod, clip_to
 
 

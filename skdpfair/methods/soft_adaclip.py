@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from skdpfair.mechanism import Clip, NoisySums, PerSample
+from skdpfair.engine.mechanism import Clip, NoisySums, PerSample
 from skdpfair.methods._clipping import AdaptiveMethod, Threshold
 
 

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
-from skdpfair._validate import error_context_without_data, outline, safe_repr
+from skdpfair._utils.validate import error_context_without_data, outline, safe_repr
 from skdpfair.inputs.columns import refuse_masked
 from skdpfair.inputs.labels import kinds, plain
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skdpfair._validate import safe_repr
+from skdpfair._utils.validate import safe_repr
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.metrics._arguments import accuracy, as_vector, as_weights, metric_of, weighted
 from skdpfair.metrics._compare_groups import warn_undefined

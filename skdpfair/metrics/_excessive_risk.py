@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skdpfair._validate import error_context_without_data, listed
+from skdpfair._utils.validate import error_context_without_data, listed
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.metrics._arguments import (
     as_numbers,

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from skdpfair._validate import error_context_without_data, number, outline, safe_repr
+from skdpfair._utils.validate import error_context_without_data, number, outline, safe_repr
 from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.groups import encode_features, group_names

@@ -9,7 +9,7 @@ import pandas as pd
 from fairlearn.metrics import selection_rate
 from sklearn.metrics import accuracy_score, log_loss, recall_score, roc_auc_score
 
-from skdpfair._validate import listed, one_of
+from skdpfair._utils.validate import listed, one_of
 from skdpfair.inputs.labels import plain, positions
 from skdpfair.metrics._compare_groups import difference, group_max, group_min
 

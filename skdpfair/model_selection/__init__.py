@@ -1,4 +1,4 @@
-"""Model selection: scores by group, sweeps over methods and budgets, private search."""
+"""Model selection: scores by group, sweeps, private search, thresholds within the budget."""
 
 from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.model_selection._difference_scorers import (
@@ -11,9 +11,11 @@ from skdpfair.model_selection._private_search import DPRandomizedSearch
 from skdpfair.model_selection._results import TradeoffResults
 from skdpfair.model_selection._scorers import GroupScorer
 from skdpfair.model_selection._sweep import sweep
+from skdpfair.model_selection._threshold import DPThresholdClassifier
 
 __all__ = [
     "DPRandomizedSearch",
+    "DPThresholdClassifier",
     "GroupScorer",
     "PrivacyLedger",
     "TradeoffResults",

@@ -20,11 +20,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import skdpfair
-from skdpfair import _validate
-from skdpfair._describe import describe
+from skdpfair._utils import validate
+from skdpfair._utils.describe import describe
 from skdpfair.budget.active_ledger import call_of
 from skdpfair.budget.charging import charged
-from skdpfair.estimator import DPFairClassifier
+from skdpfair.estimators.classifier import DPFairClassifier
 from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
 from skdpfair.methods import get_method
 from skdpfair.metrics._measures import MEASURES, OVERALL, compared, rarest_class, values_by_group
@@ -222,7 +222,7 @@ def splits(cv, seed, y, code, unit=None):
             train_test_split(np.arange(len(y)), test_size=0.2, stratify=strata, random_state=state)
         ]
     if isinstance(cv, Integral):
-        cv = _validate.integer("cv", cv, low=2)
+        cv = validate.integer("cv", cv, low=2)
         kind = StratifiedKFold if unit is None else StratifiedGroupKFold
         cv = kind(cv, shuffle=True, random_state=state)
     splitter = check_cv(cv, y, classifier=True)

@@ -20,11 +20,11 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import Pipeline
 
-from skdpfair._dp_estimator import DPEstimator
-from skdpfair._validate import flag, integer, one_of, safe_repr
+from skdpfair._utils.validate import flag, integer, one_of, safe_repr
 from skdpfair.budget.folds import folds_of, keeps_persons_together, takes_as_public
 from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE, SCORES, Spending
-from skdpfair.estimator import DPFairClassifier, classifier_of
+from skdpfair.estimators.base import DPEstimator
+from skdpfair.estimators.classifier import DPFairClassifier, classifier_of
 from skdpfair.inputs.persons import Persons
 from skdpfair.preprocessing import DPQuantileScaler, check_pipeline
 from skdpfair.preprocessing._linter import reasons_of

@@ -19,9 +19,9 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skdpfair._validate import error_context, integer, is_auto, number, safe_repr
+from skdpfair._utils.validate import error_context, integer, is_auto, number, safe_repr
 from skdpfair.budget.charging import charged
-from skdpfair.estimator import DPFairClassifier, classifier_of, persons_of, routed
+from skdpfair.estimators.classifier import DPFairClassifier, classifier_of, persons_of, routed
 from skdpfair.exceptions import InfeasibleBudgetError, InsecureSeedWarning
 from skdpfair.inputs import labels as _labels
 from skdpfair.inputs import persons as _persons

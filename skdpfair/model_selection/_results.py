@@ -8,8 +8,8 @@ import pandas as pd
 from fairlearn.metrics import MetricFrame, plot_model_comparison
 from sklearn.metrics import accuracy_score
 
-from skdpfair._files import path_of, replace_file
-from skdpfair._validate import number, one_of, safe_repr
+from skdpfair._utils.files import path_of, replace_file
+from skdpfair._utils.validate import number, one_of, safe_repr
 from skdpfair.inputs.groups import apart
 from skdpfair.metrics._compare_groups import NOT_COMPARED
 from skdpfair.metrics._intervals import student_of_column, wilson
@@ -587,9 +587,9 @@ class TradeoffResults:
 
         Returns
         -------
-        skdpfair.plotting.TradeoffDisplay
+        skdpfair.report.TradeoffDisplay
         """
-        from skdpfair.plotting import TradeoffDisplay
+        from skdpfair.report import TradeoffDisplay
 
         return TradeoffDisplay.from_results(self, measure=measure).plot(ax=ax)
 

@@ -13,7 +13,7 @@ from sklearn.metrics._scorer import _BaseScorer
 from sklearn.utils import metadata_routing
 from sklearn.utils._response import _get_response_values
 
-from skdpfair._validate import listed, one_of, safe_repr
+from skdpfair._utils.validate import listed, one_of, safe_repr
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.groups import group_names

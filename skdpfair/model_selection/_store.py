@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 import torch
 
-from skdpfair._describe import digest
-from skdpfair._files import check_writable, replace_file
-from skdpfair._validate import safe_repr
+from skdpfair._utils.describe import digest
+from skdpfair._utils.files import check_writable, replace_file
+from skdpfair._utils.validate import safe_repr
 
 MANIFEST = "manifest.json"
 _REMEDY = "{}, and run again."

@@ -12,12 +12,12 @@ import torch
 from sklearn.exceptions import UndefinedMetricWarning
 
 import skdpfair
-from skdpfair import _validate
-from skdpfair._describe import describe
-from skdpfair._progress import ProgressBar
-from skdpfair._validate import safe_repr
+from skdpfair._utils import validate
+from skdpfair._utils.describe import describe
+from skdpfair._utils.progress import ProgressBar
+from skdpfair._utils.validate import safe_repr
 from skdpfair.budget.charging import current_ledger, entry_of
-from skdpfair.estimator import DPFairClassifier
+from skdpfair.estimators.classifier import DPFairClassifier
 from skdpfair.exceptions import InterruptedWarning, LowSignalWarning
 from skdpfair.inputs import groups, labels
 from skdpfair.inputs import persons as _persons
@@ -177,8 +177,8 @@ def sweep(
     """
     methods, epsilons, seeds = _named(methods), budgets_of(epsilons), seeds_of(seeds)
     _check(params, n_jobs)
-    _validate.flag("keep_predictions", keep_predictions)
-    _validate.flag("ceiling", ceiling)
+    validate.flag("keep_predictions", keep_predictions)
+    validate.flag("ceiling", ceiling)
     if sensitive_features is None:
         raise ValueError("sensitive_features must hold the group of each row, got None.")
     check_indexes(X=X, y=y, sensitive_features=sensitive_features, units=units)
@@ -322,7 +322,7 @@ def _named(methods):
     """Return the methods by name."""
     if isinstance(methods, str) or not hasattr(methods, "__iter__"):
         methods = [methods]
-    with _validate.error_context(
+    with validate.error_context(
         "methods", "must be names of methods or methods, or a dict of these"
     ):
         methods = methods if hasattr(methods, "items") else list(methods)
@@ -394,14 +394,14 @@ def budgets_of(epsilons) -> list:
         )
     if not epsilons or len(set(epsilons)) < len(epsilons):
         raise ValueError(f"epsilons must be numbers > 0, each once, got {safe_repr(epsilons)}.")
-    return [_validate.number("epsilons", e, low=0, low_open=True, high=1e10) for e in epsilons]
+    return [validate.number("epsilons", e, low=0, low_open=True, high=1e10) for e in epsilons]
 
 
 def seeds_of(seeds) -> list[int]:
     """Return checked seeds; a number n means 0 to n - 1."""
     if isinstance(seeds, str) or not hasattr(seeds, "__iter__"):
-        return list(range(_validate.integer("seeds", seeds)))
-    seeds = [_validate.integer("seeds", seed, low=0) for seed in seeds]
+        return list(range(validate.integer("seeds", seeds)))
+    seeds = [validate.integer("seeds", seed, low=0) for seed in seeds]
     if not seeds or len(set(seeds)) < len(seeds):
         raise ValueError(f"seeds must be integers >= 0, each once, got {safe_repr(seeds)}.")
     return seeds

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 import numpy as np
 from sklearn.dummy import DummyClassifier
 
-from skdpfair._describe import describe, digest
+from skdpfair._utils.describe import describe, digest
 from skdpfair.budget.charging import paid_for, suspended
-from skdpfair.estimator import classifier_of, private_logits
+from skdpfair.estimators.classifier import classifier_of, private_logits
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels

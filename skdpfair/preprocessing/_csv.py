@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from skdpfair._validate import nearest
+from skdpfair._utils.validate import nearest
 
 _MAX_COMPARED = 1000  # names of columns, with one that is not among them
 _SEPARATORS = ",;\t|"

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from skdpfair._validate import safe_repr
+from skdpfair._utils.validate import safe_repr
 from skdpfair.budget.active_ledger import linter
 from skdpfair.budget.spending import ELSEWHERE, LEAKS, SCORES
 from skdpfair.exceptions import PrivacyLeakWarning

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from skdpfair._files import path_of, replace_file
-from skdpfair._progress import ProgressBar
-from skdpfair._validate import error_context, error_context_without_data
+from skdpfair._utils.files import path_of, replace_file
+from skdpfair._utils.progress import ProgressBar
+from skdpfair._utils.validate import error_context, error_context_without_data
 from skdpfair.preprocessing._schema import TableSchema, labels_in, uncovered
 
 _AT_ONCE = 2**16  # rows

@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from skdpfair._validate import integer, is_auto, listed, number, one_of, safe_repr
+from skdpfair._utils.validate import integer, is_auto, listed, number, one_of, safe_repr
 from skdpfair.preprocessing._public_bounds import PublicBounds
 from skdpfair.privacy.gdp import delta_for, gdp_parameter
 

@@ -11,8 +11,8 @@ from sklearn import compose
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from skdpfair._validate import error_context, one_of, outline, safe_repr
-from skdpfair._validate import listed as as_list
+from skdpfair._utils.validate import error_context, one_of, outline, safe_repr
+from skdpfair._utils.validate import listed as as_list
 from skdpfair.inputs.columns import in_pandas
 from skdpfair.preprocessing._bounded_scaler import BoundedScaler
 from skdpfair.preprocessing._piecewise_linear import PiecewiseLinearEncoder

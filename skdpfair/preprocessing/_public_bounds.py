@@ -8,7 +8,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpfair._validate import error_context, flag, one_of, safe_repr
+from skdpfair._utils.validate import error_context, flag, one_of, safe_repr
 from skdpfair.inputs.columns import in_pandas, refuse_masked, refuse_sparse_columns
 
 _DOCS = {  # texts of parameters and attributes that several classes have

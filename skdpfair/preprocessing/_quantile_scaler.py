@@ -6,7 +6,7 @@ from numbers import Real
 import numpy as np
 from sklearn.isotonic import isotonic_regression
 
-from skdpfair._validate import integer, number, one_of, safe_repr
+from skdpfair._utils.validate import integer, number, one_of, safe_repr
 from skdpfair.budget.charging import charged
 from skdpfair.preprocessing._public_bounds import ColumnScaler, shares_of
 from skdpfair.privacy import Ledger, PrivacyReport, Release, calibrated

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from skdpfair._validate import safe_repr
+from skdpfair._utils.validate import safe_repr
 
 _N = 8  # rows whose results are compared
 _OTHER_N = 11  # a second number of rows, which no width of a table equals by chance

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from skdpfair._validate import (
+from skdpfair._utils.validate import (
     LARGE,
     error_context,
     integer,

@@ -10,7 +10,7 @@ import dp_accounting as dpa
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from skdpfair._validate import number, one_of
+from skdpfair._utils.validate import number, one_of
 from skdpfair.privacy.gdp import MIN_DELTA, clt_parameter, gdp_epsilon
 from skdpfair.privacy.mixture import loss_bounds, mixture_distribution
 from skdpfair.privacy.releases import Release, Run, merged

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from scipy.optimize import brentq
 
-from skdpfair._validate import error_context, integer, number, one_of, safe_repr
+from skdpfair._utils.validate import error_context, integer, number, one_of, safe_repr
 from skdpfair.exceptions import InfeasibleBudgetError
 from skdpfair.privacy.accounting import (
     ACCOUNTANTS,

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
-from skdpfair._validate import invalid, is_auto, number, safe_repr
+from skdpfair._utils.validate import invalid, is_auto, number, safe_repr
 
 MIN_DELTA = 1e-100
 _LARGE = 1e6  # from here the upper end of the search is the answer, 0.01 % too high

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from skdpfair._validate import integer
+from skdpfair._utils.validate import integer
 from skdpfair.exceptions import InsecureSeedWarning
 from skdpfair.privacy.calibration import calibrated
 from skdpfair.privacy.releases import Release

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from skdpfair._validate import error_context, flag, integer, listed, number, safe_repr
+from skdpfair._utils.validate import error_context, flag, integer, listed, number, safe_repr
 
 MAX_RECORDS = 1000  # of a person: a minute of work at most
 _MAX_STEPS = 10**9

@@ -21,7 +21,7 @@ from dp_accounting.rdp.rdp_privacy_accountant import (
 )
 from scipy.optimize import brentq
 
-from skdpfair._validate import number
+from skdpfair._utils.validate import number
 from skdpfair.privacy.releases import Release, Run, merged
 
 ORDERS = np.asarray(DEFAULT_RDP_ORDERS, dtype=np.float64)

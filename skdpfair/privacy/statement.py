@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from skdpfair._validate import integer
+from skdpfair._utils.validate import integer
 from skdpfair.privacy.ledger import Ledger
 from skdpfair.privacy.releases import MAX_RECORDS, Release
 from skdpfair.privacy.renyi import ORDERS

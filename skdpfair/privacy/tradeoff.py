@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
-from skdpfair._validate import error_context, number
+from skdpfair._utils.validate import error_context, number
 from skdpfair.privacy.accounting import (
     MAX_MU,
     MIN_NOISE,

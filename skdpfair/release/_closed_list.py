@@ -17,12 +17,12 @@ import numpy as np
 import pandas as pd
 
 from skdpfair.engine.losses import REGRESSION
+from skdpfair.engine.mechanism import Method
 from skdpfair.engine.per_sample.closed_form import ClosedForm
 from skdpfair.engine.per_sample.records import Strategy
 from skdpfair.features import Scattering2D
 from skdpfair.inputs.groups import Groups, group_names
 from skdpfair.inputs.targets import range_of
-from skdpfair.mechanism import Method
 from skdpfair.networks import CNN, MLP, Factory
 from skdpfair.preprocessing import TableSchema
 from skdpfair.privacy import PrivacyReport

@@ -6,7 +6,7 @@ from dataclasses import fields
 import numpy as np
 import pandas as pd
 
-from skdpfair._validate import safe_repr
+from skdpfair._utils.validate import safe_repr
 from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy.ledger import Ledger, Release
 

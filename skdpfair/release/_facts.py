@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from sklearn.base import clone, is_regressor
 
-from skdpfair._validate import safe_repr
+from skdpfair._utils.validate import safe_repr
+from skdpfair.engine.mechanism import Method
 from skdpfair.exceptions import InsecureSeedWarning, PrivacyLeakWarning
 from skdpfair.features import Scattering2D
-from skdpfair.mechanism import Method
 from skdpfair.networks import Factory, ModuleFactory
 from skdpfair.release._closed_list import FITTED, NOTED, OPTIONAL
 from skdpfair.release._encode import NotPlain, decode, encode

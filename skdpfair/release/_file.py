@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skdpfair._files import path_of, replace_file, sha256_of
+from skdpfair._utils.files import path_of, replace_file, sha256_of
 
 FORMAT_VERSION = 1
 METADATA_KEY = "skdpfair"  # one entry of metadata: with several, their order would vary

@@ -3,12 +3,11 @@
 import torch
 
 from skdpfair import networks
-from skdpfair.attacks import PGD
-from skdpfair.augmentations import FlipAndShift, Views
+from skdpfair.augmentations import PGD, FlipAndShift, Views
+from skdpfair.engine.mechanism import METHODS, Method
 from skdpfair.features import Scattering2D
 from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.persons import Persons
-from skdpfair.mechanism import METHODS, Method
 from skdpfair.networks import CNN, MLP, Factory
 
 CLASSES = {c.__name__: c for c in (PGD, FlipAndShift, Views, Groups, Persons, MLP, CNN)}

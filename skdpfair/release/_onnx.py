@@ -13,7 +13,7 @@ import torch
 from sklearn.base import is_regressor
 from torch import nn
 
-from skdpfair._validate import safe_repr
+from skdpfair._utils.validate import safe_repr
 from skdpfair.engine.precision import full_precision
 from skdpfair.features._wavelets import RealScattering
 

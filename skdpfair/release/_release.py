@@ -7,8 +7,8 @@ from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from skdpfair._files import replace_file
-from skdpfair._validate import error_context, one_of, safe_repr
+from skdpfair._utils.files import replace_file
+from skdpfair._utils.validate import error_context, one_of, safe_repr
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._schema import with_features
 from skdpfair.release import _file, _onnx

@@ -5,7 +5,7 @@ from hashlib import sha256
 
 from sklearn.base import is_regressor
 
-from skdpfair._validate import safe_repr
+from skdpfair._utils.validate import safe_repr
 from skdpfair.release import _file
 from skdpfair.release._closed_list import (
     FITTED,

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
-from skdpfair._validate import error_context, one_of, safe_repr
+from skdpfair._utils.validate import error_context, one_of, safe_repr
 from skdpfair.inputs.groups import named
 from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, PROTECTED, rounded_up

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import sklearn.metrics as skm
 
-from skdpfair import _validate
-from skdpfair._validate import safe_repr
+from skdpfair._utils import validate
+from skdpfair._utils.validate import safe_repr
 from skdpfair.metrics._group_tables import accuracy_interval
 from skdpfair.metrics._measures import OVERALL, chosen_measures, described, rarest_class
 
@@ -119,7 +119,7 @@ def launch_fairness_dashboard(results, port=None, *, seed=None, fold=0, measures
     """
     given = to_fairness_dashboard(results, seed=seed, fold=fold)
     if port is not None:
-        port = _validate.integer("port", port, low=1, high=65_535)
+        port = validate.integer("port", port, low=1, high=65_535)
     if max(map(max, (given["y_true"], *given["y_pred"].values()))) > 1:
         raise ValueError(
             "results has more than two classes, for which raiwidgets' dashboard has no metric. "

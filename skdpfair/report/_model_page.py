@@ -16,8 +16,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 import skdpfair
-from skdpfair._files import path_of, replace_file
-from skdpfair._validate import safe_repr
+from skdpfair._utils.files import path_of, replace_file
+from skdpfair._utils.validate import safe_repr
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels
 from skdpfair.inputs.columns import check_indexes
@@ -36,7 +36,6 @@ from skdpfair.metrics._measures import (
     simple_measures,
     values_by_group,
 )
-from skdpfair.plotting import ShapeDisplay
 from skdpfair.privacy.statement import (
     ADJACENCY_IN_WORDS,
     PROTECTED,
@@ -54,6 +53,7 @@ from skdpfair.release._closed_list import (
 from skdpfair.release._encode import decode, encode
 from skdpfair.release._facts import record_shape
 from skdpfair.release._release import loaded, schema_in
+from skdpfair.report import ShapeDisplay
 from skdpfair.report._page_facts import (
     DAY,
     FEATURES,

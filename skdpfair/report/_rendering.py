@@ -11,7 +11,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from skdpfair._validate import visible
+from skdpfair._utils.validate import visible
 from skdpfair.inputs.groups import joined, named
 from skdpfair.metrics._compare_groups import NOT_COMPARED
 from skdpfair.metrics._intervals import wilson

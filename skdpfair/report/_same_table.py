@@ -1,6 +1,6 @@
 """What is known of the table behind a model, a sweep and test records, which must agree."""
 
-from skdpfair._validate import safe_repr
+from skdpfair._utils.validate import safe_repr
 from skdpfair.inputs.groups import group_names
 
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, fields
 
 import numpy as np
 
-from skdpfair._validate import safe_repr
+from skdpfair._utils.validate import safe_repr
 from skdpfair.budget.spending import (
     DIAGNOSTICS,
     ELSEWHERE,

@@ -3,7 +3,7 @@
 import numpy as np
 
 import skdpfair
-from skdpfair._validate import safe_repr
+from skdpfair._utils.validate import safe_repr
 from skdpfair.inputs.groups import apart
 from skdpfair.metrics._measures import COST, MEASURES, OVERALL, described
 from skdpfair.privacy import Release

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from skdpfair.engine import Batch, PoissonSampler
 from skdpfair.engine.batch import Examples
+from skdpfair.engine.mechanism import Mechanism
 from skdpfair.inputs.streaming import BYTES, SparseRows, are_bytes, as_rows, is_streamed
 from skdpfair.inputs.table import Rows
-from skdpfair.mechanism import Mechanism
 
 
 class StreamedRows:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from skorch.callbacks import Callback, EpochScoring, EpochTimer, PassthroughScoring, PrintLog
 
-from skdpfair._progress import ProgressBar
+from skdpfair._utils.progress import ProgressBar
 
 _WITHOUT_BATCH_EVENTS = (PassthroughScoring, EpochScoring, PrintLog, EpochTimer)
 _LOOKS = 20  # how often a fit's bar asks for epsilon, which takes up to .1 s

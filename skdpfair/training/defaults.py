@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from skdpfair._validate import is_auto, safe_repr
+from skdpfair._utils.validate import is_auto, safe_repr
 from skdpfair.engine.losses import HUBER_THRESHOLD
 from skdpfair.engine.memory import used_device
 from skdpfair.networks import CNN, MLP, module_factory

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import softmax
 
-from skdpfair._files import sha256_of
+from skdpfair._utils.files import sha256_of
 from skdpfair.engine import select_strategy
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.precision import full_precision

@@ -11,16 +11,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-from skdpfair._describe import digest
-from skdpfair.attacks import record_by_record
-from skdpfair.augmentations import views
+from skdpfair._utils.describe import digest
+from skdpfair.augmentations import record_by_record, views
 from skdpfair.engine import Batch, ScaleSearch, Step, private_step
 from skdpfair.engine.flat import rejoin_, set_lr, unflatten_
+from skdpfair.engine.mechanism import Mechanism, Method, State
 from skdpfair.engine.memory import affordable_batch, is_out_of_memory
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.step import BOUND_TOLERANCE, Attack
 from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
-from skdpfair.mechanism import Mechanism, Method, State
 from skdpfair.privacy import Release
 from skdpfair.training import defaults
 from skdpfair.training.batches import PoissonBatches

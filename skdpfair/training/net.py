@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from skdpfair.engine import PoissonSampler, select_strategy
 from skdpfair.engine.flat import acts_elementwise, fixed_places, flat_optimizer, flatten_
 from skdpfair.engine.losses import Loss
+from skdpfair.engine.mechanism import Mechanism, Method, State
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics
 from skdpfair.engine.per_sample.tracing import fixed_draws
 from skdpfair.engine.precision import current_device, full_precision
 from skdpfair.inputs.persons import unit_groups
 from skdpfair.inputs.streaming import as_rows
-from skdpfair.mechanism import Mechanism, Method, State
 from skdpfair.training.batches import PoissonBatches, record_rates, rows_on
 from skdpfair.training.callbacks import WITHHELD, has_batch_callbacks
 from skdpfair.training.inference import (

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from skdpfair._validate import error_context, is_auto, safe_repr
+from skdpfair._utils.validate import error_context, is_auto, safe_repr
 from skdpfair.features import Scattering2D
 from skdpfair.features._scattering import form_of
 from skdpfair.inputs.streaming import SparseRows

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from sklearn.base import BaseEstimator, clone
 
+from skdpfair.engine.mechanism import Mechanism, Task
 from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
-from skdpfair.mechanism import Mechanism, Task
 from skdpfair.methods import get_method
 from skdpfair.methods._fractions import declared
 from skdpfair.privacy import Release, calibrated

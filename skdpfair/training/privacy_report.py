@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from skdpfair.engine.mechanism import Method
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs.table import Table
-from skdpfair.mechanism import Method
 from skdpfair.privacy import Ledger, PrivacyReport
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.statement import (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from skdpfair._describe import describe, digest
+from skdpfair._utils.describe import describe, digest
 from skdpfair.engine import Streams
 from skdpfair.inputs.streaming import SparseRows
 from skdpfair.inputs.table import Table

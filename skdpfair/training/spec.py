@@ -29,7 +29,7 @@ from skorch.callbacks import (
 from skorch.callbacks.scoring import ScoringBase
 from torch import nn
 
-from skdpfair._validate import (
+from skdpfair._utils.validate import (
     LARGE,
     check_parameter,
     error_context,
@@ -42,12 +42,12 @@ from skdpfair._validate import (
 )
 from skdpfair.augmentations import Views
 from skdpfair.engine.losses import REGRESSION
+from skdpfair.engine.mechanism import Method
 from skdpfair.engine.memory import used_device
 from skdpfair.inputs import targets
 from skdpfair.inputs.groups import TARGET, Groups, as_columns
 from skdpfair.inputs.persons import Persons
 from skdpfair.inputs.table import Table
-from skdpfair.mechanism import Method
 from skdpfair.methods import get_method
 from skdpfair.methods.sgd import SGD
 from skdpfair.networks import Factory, network_of

@@ -14,8 +14,8 @@ import torch
 from skorch.dataset import Dataset
 from skorch.helper import predefined_split
 
-from skdpfair._validate import safe_repr
-from skdpfair.attacks import check_inputs
+from skdpfair._utils.validate import safe_repr
+from skdpfair.augmentations import check_inputs
 from skdpfair.budget.charging import charged
 from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE
 from skdpfair.engine.losses import REGRESSION, CrossEntropy

@@ -9,9 +9,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from torch import nn
 
+from skdpfair.engine.mechanism import Method
 from skdpfair.features import Scattering2D
 from skdpfair.inputs.table import Table
-from skdpfair.mechanism import Method
 from skdpfair.methods import get_method
 from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy.statement import UNITS

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from benchmarks.papers.bounds import pairs_of
 from skdpfair import DPFairClassifier, Groups, get_method
 from skdpfair.analysis import GroupRecorder, step_risk_terms
-from skdpfair.plotting import GroupLossDisplay
+from skdpfair.report import GroupLossDisplay
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.InsecureSeedWarning",

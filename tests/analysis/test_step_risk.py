@@ -28,7 +28,7 @@ from skdpfair.analysis._step_risk import (
     step_terms,
 )
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
-from skdpfair.mechanism import Mechanism, Task
+from skdpfair.engine.mechanism import Mechanism, Task
 
 N = 60
 PARAMS = {

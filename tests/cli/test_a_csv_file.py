@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from skdpfair.audit import verify_release
+from skdpfair.analysis import verify_release
 from skdpfair.budget import PrivacyLedger
 from skdpfair.cli import main, schema_command
 from skdpfair.cli._sources import shared_columns, source_of

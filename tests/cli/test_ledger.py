@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from skdpfair._files import replace_file
-from skdpfair.audit import verify_release
+from skdpfair._utils.files import replace_file
+from skdpfair.analysis import verify_release
 from skdpfair.cli import main
 from skdpfair.model_selection import PrivacyLedger
 from skdpfair.release import load_release

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from skdpfair import DPFairClassifier, load_release
-from skdpfair.audit import verify_release
+from skdpfair.analysis import verify_release
 from skdpfair.budget import PrivacyLedger
 from skdpfair.cli import main
 from skdpfair.datasets import make_two_groups

@@ -18,8 +18,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from skdpfair import DPFairClassifier, DPFairRegressor
-from skdpfair.model_selection import DPRandomizedSearch
-from skdpfair.postprocessing import DPThresholdClassifier
+from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier
 
 EXCEPTIONS = ("check_sample_weight_equivalence", "check_all_zero_sample_weights_error")
 # sparse matrices are read as sparse arrays are: once

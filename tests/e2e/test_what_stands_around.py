@@ -18,19 +18,18 @@ from torch import nn
 
 from skdpfair import DPFairClassifier, Factory, get_method, load_release
 from skdpfair.analysis import GroupRecorder
-from skdpfair.attacks import PGD
+from skdpfair.augmentations import PGD
 from skdpfair.budget import PrivacyLedger
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.losses import CrossEntropy
+from skdpfair.engine.mechanism import Mechanism, Task
 from skdpfair.engine.per_sample import ClosedForm, layers, linear_layers
 from skdpfair.engine.per_sample.records import capped
 from skdpfair.engine.precision import full_precision
 from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.features import FrozenFeatures, Scattering2D
-from skdpfair.mechanism import Mechanism, Task
-from skdpfair.model_selection import DPRandomizedSearch
-from skdpfair.postprocessing import DPThresholdClassifier
+from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier
 from skdpfair.training.callbacks import WITHHELD
 
 RNG = np.random.default_rng(0)

@@ -10,8 +10,8 @@ from torch import nn
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
+from skdpfair.engine.mechanism import Mechanism, Task
 from skdpfair.engine.precision import full_precision
-from skdpfair.mechanism import Mechanism, Task
 
 pytestmark = [
     pytest.mark.gpu,

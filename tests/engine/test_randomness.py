@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy import stats
 
-from skdpfair._describe import digest
+from skdpfair._utils.describe import digest
 from skdpfair.engine import PoissonSampler, Streams
 from skdpfair.engine.noise import Gaussians
 from skdpfair.engine.sfc64 import SFC64

@@ -9,8 +9,8 @@ from torch import nn
 
 from skdpfair import get_method
 from skdpfair.engine import Batch, Noise, Streams, private_step, select_strategy
+from skdpfair.engine.mechanism import Clip, GradientTerm, Mechanism, Method, Query, Task
 from skdpfair.exceptions import PrivacyAccountingError
-from skdpfair.mechanism import Clip, GradientTerm, Mechanism, Method, Query, Task
 
 N = 24
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from skdpfair import get_method
 from skdpfair.engine import Batch, ScaleSearch, Streams, select_strategy
-from skdpfair.mechanism import Mechanism
+from skdpfair.engine.mechanism import Mechanism
 from skdpfair.testing import task
 
 ALPHA, SIZE, STEPS = 1e-6, 1000.0, 1500  # the chance that correct code fails one of the tests

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from skdpfair import METHODS
-from skdpfair.mechanism import Mechanism
+from skdpfair.engine.mechanism import Mechanism
 from skdpfair.methods import get_method
 from skdpfair.privacy import Ledger, Release, calibrated, epsilon
 from skdpfair.testing import task

@@ -7,10 +7,9 @@ import pytest
 from sklearn.model_selection import GridSearchCV
 
 from skdpfair import DPFairClassifier
-from skdpfair.audit import audit_fit
+from skdpfair.analysis import audit_fit
 from skdpfair.budget import PrivacyLedger
-from skdpfair.model_selection import DPRandomizedSearch, plan
-from skdpfair.postprocessing import DPThresholdClassifier
+from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier, plan
 from skdpfair.preprocessing import BoundedScaler, check_pipeline
 from skdpfair.report import model_page
 

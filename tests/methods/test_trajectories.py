@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 from skdpfair import METHODS, get_method
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.flat import split
-from skdpfair.mechanism import Mechanism, PerSampleGradients, Task
+from skdpfair.engine.mechanism import Mechanism, PerSampleGradients, Task
 
 N, FEATURES, RATE, LR, STEPS, SIGMA = 60, 4, 0.3, 0.5, 4, 0.7
 

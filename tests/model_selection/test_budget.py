@@ -33,8 +33,7 @@ from skdpfair.budget.active_ledger import VARIABLE
 from skdpfair.budget.charging import charged, current_ledger, suspended
 from skdpfair.budget.spending import DIAGNOSTICS, SCORES, TORN
 from skdpfair.exceptions import BudgetExceeded, UnaccountedWarning
-from skdpfair.model_selection import PrivacyLedger, plan
-from skdpfair.postprocessing import DPThresholdClassifier
+from skdpfair.model_selection import DPThresholdClassifier, PrivacyLedger, plan
 from skdpfair.preprocessing import DPQuantileScaler
 from skdpfair.privacy import Ledger, Release, epsilon
 from skdpfair.privacy import epsilon as epsilon_of

@@ -15,9 +15,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from skorch.callbacks import Callback
 
-from skdpfair import DPFairClassifier
+from skdpfair import DPFairClassifier, fit_on_dask
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult, make_two_groups
-from skdpfair.distributed import fit_on_dask
 from skdpfair.model_selection import GroupScorer, PrivacyLedger, TradeoffResults, plan, sweep
 from skdpfair.preprocessing import public_preprocessor
 

@@ -26,7 +26,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from tqdm import tqdm
 
-from skdpfair import DPFairClassifier, _progress
+from skdpfair import DPFairClassifier
+from skdpfair._utils import progress
 from skdpfair.budget.active_ledger import VARIABLE
 from skdpfair.budget.spending import UNKNOWN
 from skdpfair.exceptions import BudgetExceeded, InsecureSeedWarning, UnaccountedWarning
@@ -265,13 +266,13 @@ def test_a_ledger_set_on_a_fitted_private_search_is_not_lost_in_silence(tmp_path
 def test_the_bar_tells_epsilon(tmp_path, data, monkeypatch):
     shown = io.StringIO()
     bar = functools.partial(tqdm, file=shown)
-    monkeypatch.setattr(_progress, "tqdm", lambda **kw: bar(**kw | {"disable": False}))
+    monkeypatch.setattr(progress, "tqdm", lambda **kw: bar(**kw | {"disable": False}))
     ledger = books(tmp_path)
     grid(quick(), cv=3, lr=[0.1]).set_callbacks(ledger).fit(*data)
     last = shown.getvalue().replace("\r", "\n").strip().splitlines()[-1]
     assert "4fit" in last.replace(" ", "")
     assert f"epsilon <= {ledger.report().epsilon:.3g}" in last
-    assert _progress.LedgerFollower._running == {}
+    assert progress.LedgerFollower._running == {}
     shown.truncate(0)
     reference = books(tmp_path, delta=None, data="reference")
     quick(noise_multiplier=None).set_callbacks(reference).fit(*data)

@@ -10,7 +10,7 @@ from sklearn.metrics import accuracy_score
 
 from skdpfair.model_selection import TradeoffResults
 from skdpfair.model_selection._spec import SweepSpec
-from skdpfair.plotting import TradeoffDisplay
+from skdpfair.report import TradeoffDisplay
 from skdpfair.report._fairness_dashboard import _figures, _metrics, _performance
 
 matplotlib.use("Agg")

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 FIT = "tests/e2e/test_privacy_through_fit.py::"
 CONTRACT = "tests/contracts/test_methods.py::"
-AUDIT = "tests/audit/test_step.py::test_no_attack_beats_the_claim"
+AUDIT = "tests/analysis/test_step_audit.py::test_no_attack_beats_the_claim"
 NOISE = FIT + "test_every_step_carries_fresh_noise_of_the_claimed_scale"
 POISSON = FIT + "test_batches_are_poisson_samples[dpsgd]"
-THRESHOLD = "tests/postprocessing/test_threshold.py::"
+THRESHOLD = "tests/model_selection/test_threshold.py::"
 STANDS = "tests/e2e/test_what_stands_around.py::"
 VIEWS = "tests/test_augmentations.py::"
 AROUND = "tests/privacy/test_around.py::"
@@ -402,7 +402,7 @@ MUTANTS = (
     Mutant(
         "score counts of all records",
         "a person with several records counts several times in the histogram of scores",
-        "postprocessing/_score_counts.py",
+        "model_selection/_score_counts.py",
         "histograms = np.bincount(cells, share, minlength",
         "histograms = np.bincount(cells, minlength",
         "tests/test_units.py::test_one_person_moves_the_counts_of_scores_by_one_record",
@@ -456,7 +456,7 @@ MUTANTS = (
     Mutant(
         "mean rate for the largest",
         "dp_is_sgd accounts for the mean sampling rate, not for that of the smallest group",
-        "mechanism.py",
+        "engine/mechanism.py",
         "        return float(self.rates.max())",
         "        return float(self.rates.mean())",
         FIT + "test_groups_are_sampled_at_their_own_rates",
@@ -483,7 +483,7 @@ MUTANTS = (
     Mutant(
         "first query alone",
         "of the statistics of a step the first is accounted for, and no other",
-        "mechanism.py",
+        "engine/mechanism.py",
         "*(q.noise_multiplier for q in self.queries))",
         "*(q.noise_multiplier for q in self.queries[:1]))",
         "tests/engine/test_step.py::test_all_that_a_step_releases_is_accounted_for",
@@ -564,7 +564,7 @@ MUTANTS = (
         "release/_verify.py",
         "if not _is_listed(name, test, estimator)]",
         "if test is None]",
-        "tests/audit/test_verify_release.py::test_nothing_can_be_planted_in_a_release[levels]",
+        "tests/analysis/test_verify_release.py::test_nothing_can_be_planted_in_a_release[levels]",
     ),
     Mutant(
         "a release with a note",
@@ -572,7 +572,7 @@ MUTANTS = (
         "release/_verify.py",
         "if sha256(written).hexdigest() != content.sha256:",
         "if len(written) > content.n_bytes:",
-        "tests/audit/test_verify_release.py::test_bytes_beside_the_facts_are_refused",
+        "tests/analysis/test_verify_release.py::test_bytes_beside_the_facts_are_refused",
     ),
     Mutant(
         "a page with a comment",
@@ -824,7 +824,7 @@ MUTANTS = (
     Mutant(
         "cells in others' errors",
         "what numpy or pandas says of a cell that they cannot read is passed on",
-        "_validate.py",
+        "_utils/validate.py",
         'raise kind(f"{name} {what} ({type(error).__name__}).") from None',
         'raise kind(f"{name} {what}: {error}") from error',
         "tests/robustness/test_messages.py::test_no_message_holds_a_cell[weights of text]",
@@ -832,7 +832,7 @@ MUTANTS = (
     Mutant(
         "arrays in errors",
         "an array that is given for a parameter is printed",
-        "_validate.py",
+        "_utils/validate.py",
         "return outline(value) if is_data else repr(value)",
         "return repr(value)",
         "tests/robustness/test_messages.py::test_no_message_holds_a_cell[labels as a parameter]",
@@ -1179,7 +1179,7 @@ MUTANTS = (
     Mutant(
         "numbers with code of their own",
         "the numbers of an attack are used as they are given",
-        "attacks.py",
+        "augmentations.py",
         "pgd, x = self.checked(), x.detach()",
         "pgd, x = self, x.detach()",
         STANDS + "test_numbers_of_an_attack_see_no_row",
@@ -1196,7 +1196,7 @@ MUTANTS = (
     Mutant(
         "unnoised histogram",
         "the counts by score are released as they are",
-        "postprocessing/_score_counts.py",
+        "model_selection/_score_counts.py",
         "return noisy(histograms @ root.T, sensitivity, noise_multiplier, generator, kind)",
         "return histograms @ root.T",
         THRESHOLD + "test_all_groups_and_classes_carry_fresh_noise_of_the_claimed_scale",
@@ -1204,7 +1204,7 @@ MUTANTS = (
     Mutant(
         "noise for one class only",
         "the counts of the second class get the noise of the first",
-        "postprocessing/_score_counts.py",
+        "model_selection/_score_counts.py",
         "return noisy(histograms @ root.T, sensitivity, noise_multiplier, generator, kind)",
         "x = histograms @ root.T\n"
         "    return x + noisy(0 * x[:1], sensitivity, noise_multiplier, generator)",
@@ -1213,7 +1213,7 @@ MUTANTS = (
     Mutant(
         "sensitivity of a plain histogram",
         "a record adds a column to the counts by score, and is taken to add one",
-        "postprocessing/_score_counts.py",
+        "model_selection/_score_counts.py",
         "sensitivity = float(np.linalg.norm(root[:, 0]))",
         "sensitivity = 1.0",
         THRESHOLD + "test_one_record_moves_the_release_by_at_most_its_sensitivity",
@@ -1221,7 +1221,7 @@ MUTANTS = (
     Mutant(
         "records counted for nothing",
         "the training records are counted as public ones are",
-        "postprocessing/_threshold.py",
+        "model_selection/_threshold.py",
         "noise, logits = _paid_noise(report), private_logits(estimator, X)",
         "noise, logits = 0.0, private_logits(estimator, X)",
         THRESHOLD + "test_the_counts_have_the_noise_that_the_ledger_holds[False-standard]",
@@ -1311,7 +1311,7 @@ MUTANTS = (
     Mutant(
         "the n of one process",
         "a sum over all processes is divided by the batch of one, and so is its noise",
-        "_dp_estimator.py",
+        "estimators/base.py",
         "processes.sum(data.n_units)",
         "data.n_units",
         SHARED + "test_without_noise_two_processes_release_what_one_does[dpsgd]",
@@ -1445,7 +1445,7 @@ MUTANTS = (
     Mutant(
         "score counts of persons without noise",
         "the counts by score are those of persons as they are",
-        "postprocessing/_score_counts.py",
+        "model_selection/_score_counts.py",
         "sums = released(histograms, noise_multiplier,",
         "sums = released(histograms, noise_multiplier * (share is None),",
         RELEASES + "test_score_counts[persons]",
@@ -1453,7 +1453,7 @@ MUTANTS = (
     Mutant(
         "score counts of persons of .7",
         "the counts of persons by score have .7 of their noise",
-        "postprocessing/_score_counts.py",
+        "model_selection/_score_counts.py",
         "sums = released(histograms, noise_multiplier,",
         "sums = released(histograms, noise_multiplier * (0.7, 1)[share is None],",
         RELEASES + "test_score_counts[persons]",

@@ -12,7 +12,7 @@ def measured(mutant):
 
 
 def _step(method, settings=None):
-    from skdpfair.audit import audit_step
+    from skdpfair.analysis import audit_step
 
     audit = audit_step(method, n_draws=4000, delta=DELTA, random_state=0, **settings or {})
     return {"claimed": audit.epsilon_claimed, "spent": audit.epsilon_lower}
@@ -26,7 +26,7 @@ def _run(method):
     from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
     from dp_accounting.pld import PLDAccountant
 
-    from skdpfair.mechanism import Mechanism, Task
+    from skdpfair.engine.mechanism import Mechanism, Task
     from skdpfair.methods import get_method
     from skdpfair.privacy import epsilon
 

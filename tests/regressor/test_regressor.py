@@ -30,15 +30,14 @@ from skdpfair import (
     get_method,
     load_release,
 )
-from skdpfair.analysis import GroupRecorder
-from skdpfair.audit import audit_fit, verify_release
+from skdpfair.analysis import GroupRecorder, audit_fit, verify_release
 from skdpfair.augmentations import FlipAndShift, Views
 from skdpfair.budget import PrivacyLedger
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.losses import HUBER_THRESHOLD, REGRESSION
+from skdpfair.engine.mechanism import Mechanism
 from skdpfair.engine.step import measure
 from skdpfair.exceptions import LowSignalWarning, PrivacyLeakWarning
-from skdpfair.mechanism import Mechanism
 from skdpfair.metrics import excessive_risk, privacy_cost
 from skdpfair.model_selection import plan
 from skdpfair.preprocessing import BoundedScaler, check_pipeline

@@ -17,8 +17,7 @@ from torch import nn
 
 from skdpfair import METHODS, MLP, DPFairClassifier, Factory, get_method, load_release
 from skdpfair.analysis import GroupRecorder
-from skdpfair.attacks import PGD
-from skdpfair.augmentations import FlipAndShift, Views
+from skdpfair.augmentations import PGD, FlipAndShift, Views
 from skdpfair.exceptions import PrivacyLeakWarning
 
 pytestmark = pytest.mark.filterwarnings(
@@ -255,7 +254,7 @@ def test_skops_trusts_one_type(wrap, custom, table):
     content = skops.dumps(model)
     types = skops.get_untrusted_types(data=content)
     own = ["skdpfair.networks.Factory", "torch.nn.modules.linear.Linear"] if custom else []
-    assert sorted(types) == sorted(["skdpfair.estimator.DPFairClassifier", *own])
+    assert sorted(types) == sorted(["skdpfair.estimators.classifier.DPFairClassifier", *own])
     if not custom:  # skops finds classes by import, which tests are not for
         again = skops.loads(content, trusted=types)
         np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))

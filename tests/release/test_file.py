@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from torch import nn
 
 from skdpfair import DPFairClassifier, Factory, get_method, load_release
-from skdpfair._files import check_writable, replace_file
+from skdpfair._utils.files import check_writable, replace_file
 from skdpfair.preprocessing import TableSchema
 from skdpfair.release import _file, schema_of
 from skdpfair.release._encode import NotPlain, decode, encode

@@ -21,20 +21,18 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdpfair import DPFairClassifier, Groups, Persons, get_method
-from skdpfair._validate import visible
-from skdpfair.audit import verify_release
+from skdpfair._utils.validate import visible
+from skdpfair.analysis import verify_release
 from skdpfair.budget import PrivacyLedger
 from skdpfair.budget.spending import ELSEWHERE, LEAKS, SCORES
 from skdpfair.cli import main
 from skdpfair.datasets import make_two_groups
 from skdpfair.metrics import release_group_table
-from skdpfair.model_selection import DPRandomizedSearch, sweep
-from skdpfair.plotting import ShapeDisplay
-from skdpfair.postprocessing import DPThresholdClassifier
+from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier, sweep
 from skdpfair.preprocessing import public_preprocessor
 from skdpfair.privacy.statement import SEVERAL_RECORDS, percent, rounded_up
 from skdpfair.release._encode import decode, encode
-from skdpfair.report import export_statement, model_card, model_page
+from skdpfair.report import ShapeDisplay, export_statement, model_card, model_page
 from skdpfair.report._model_page import _differences, _page_of, is_page
 from skdpfair.report._same_table import check_same, table_of
 

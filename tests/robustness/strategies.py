@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skdpfair import METHODS
-from skdpfair._validate import safe_repr
+from skdpfair._utils.validate import safe_repr
 
 
 class Boxed:

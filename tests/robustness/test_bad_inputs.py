@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 
 import skdpfair.training.loop
 from skdpfair import METHODS, DPFairClassifier, Groups, Persons, get_method
-from skdpfair._validate import safe_repr
+from skdpfair._utils.validate import safe_repr
 from skdpfair.exceptions import LowSignalWarning
 from skdpfair.metrics import group_table, privacy_cost
 

@@ -9,10 +9,9 @@ import pandas as pd
 import pytest
 from sklearn.model_selection import GridSearchCV
 
-from skdpfair import DPFairClassifier, Groups, get_method, metrics, plotting
-from skdpfair.analysis import step_risk_terms
-from skdpfair.attacks import PGD
-from skdpfair.audit import audit_fit
+from skdpfair import DPFairClassifier, Groups, get_method, metrics, report
+from skdpfair.analysis import audit_fit, step_risk_terms
+from skdpfair.augmentations import PGD
 from skdpfair.budget import PrivacyLedger
 from skdpfair.model_selection import DPRandomizedSearch, GroupScorer, sweep
 from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, TableSchema, public_preprocessor
@@ -220,7 +219,7 @@ CASES = {
         f, X, TEXTS, sensitive_features=planted(GROUPS)
     ),
     "table that nobody paid for": lambda f, t: model_card(f, released_table=cells(SECRET)),
-    "picture of a group": lambda f, t: plotting.PrivacyCostDisplay(
+    "picture of a group": lambda f, t: report.PrivacyCostDisplay(
         pd.DataFrame({f"cost[{SECRET}]": [1.0]})
     ).plot(),
     # preparation

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from skdpfair._describe import state_of
+from skdpfair._utils.describe import state_of
 from skdpfair.engine.flat import split
 from skdpfair.engine.losses import Loss
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics

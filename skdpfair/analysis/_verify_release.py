@@ -1,6 +1,6 @@
 """Whether a file that leaves holds what this package writes, and nothing else."""
 
-from skdpfair._files import path_of
+from skdpfair._utils.files import path_of
 from skdpfair.release._verify import check_release
 
 
@@ -36,7 +36,7 @@ def verify_release(path) -> None:
     --------
     >>> import tempfile
     >>> from skdpfair import DPFairClassifier
-    >>> from skdpfair.audit import verify_release
+    >>> from skdpfair.analysis import verify_release
     >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, module="logistic", max_steps=5)
     >>> path = tempfile.mkdtemp() + "/model.safetensors"
     >>> clf.fit([[0.0], [1.0]] * 1500, [0, 1] * 1500).save_release(path)

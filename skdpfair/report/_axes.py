@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skdpfair._validate import safe_repr
+from skdpfair._utils.validate import safe_repr
 
 # Okabe and Ito's colours for the colour-blind, without black, and yellow last: it is faint
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")

@@ -3,7 +3,7 @@
 import numpy as np
 
 from skdpfair.inputs.groups import group_names
-from skdpfair.plotting._axes import colour_of, dress, label_ends, new_axes
+from skdpfair.report._axes import colour_of, dress, label_ends, new_axes
 
 
 class GroupLossDisplay:
@@ -25,7 +25,7 @@ class GroupLossDisplay:
     Examples
     --------
     >>> import pandas as pd
-    >>> from skdpfair.plotting import GroupLossDisplay
+    >>> from skdpfair.report import GroupLossDisplay
     >>> rows = [(0, "a", 0.7, 1.0), (0, "b", 0.7, 1.2), (9, "a", 0.3, 0.6), (9, "b", 0.5, 1.1)]
     >>> frame = pd.DataFrame(rows, columns=["step", "group", "loss", "gradient_norm"])
     >>> display = GroupLossDisplay(frame).plot()  # from_estimator takes a fit

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 
-from skdpfair.plotting._axes import colour_of, dress, new_axes, plain
+from skdpfair.report._axes import colour_of, dress, new_axes, plain
 
 _TOLERANCE = 1e-3  # of logits: two columns interact beyond it
 _N_TRIED = 64
@@ -36,7 +36,7 @@ class ShapeDisplay:
     >>> import numpy as np, pandas as pd
     >>> from sklearn.pipeline import make_pipeline
     >>> from skdpfair import DPFairClassifier
-    >>> from skdpfair.plotting import ShapeDisplay
+    >>> from skdpfair.report import ShapeDisplay
     >>> from skdpfair.preprocessing import public_preprocessor
     >>> rng = np.random.default_rng(0)
     >>> X = pd.DataFrame({"age": rng.uniform(20, 80, 2000), "ward": rng.choice(["A", "B"], 2000)})

@@ -12,14 +12,14 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 from torch import nn
 
-from skdpfair._dp_estimator import DPEstimator
 from skdpfair.augmentations import Augment, Views
+from skdpfair.engine.mechanism import Method
+from skdpfair.estimators.base import DPEstimator
 from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.inputs import targets
 from skdpfair.inputs.columns import by_index
 from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.persons import Persons
-from skdpfair.mechanism import Method
 from skdpfair.networks import Factory
 
 

@@ -14,12 +14,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from skdpfair._validate import integer, number, one_of
-from skdpfair.audit._lower_bounds import describe_bound, mu_lower_bound
-from skdpfair.audit._white_box import clip_of, recording
+from skdpfair._utils.validate import integer, number, one_of
+from skdpfair.analysis._lower_bounds import describe_bound, mu_lower_bound
+from skdpfair.analysis._white_box import clip_of, recording
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.batch import Examples
-from skdpfair.mechanism import Mechanism, PerSample, Task
+from skdpfair.engine.mechanism import Mechanism, PerSample, Task
 from skdpfair.methods import get_method
 from skdpfair.privacy import gdp
 from skdpfair.privacy.releases import MAX_RECORDS

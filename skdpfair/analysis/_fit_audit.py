@@ -12,15 +12,15 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from skdpfair._validate import integer, is_integer, number, one_of, safe_repr
-from skdpfair.audit._lower_bounds import (
+from skdpfair._utils.validate import integer, is_integer, number, one_of, safe_repr
+from skdpfair.analysis._lower_bounds import (
     accuracy_excess,
     describe_bound,
     guesses_excess,
     least_epsilon,
 )
-from skdpfair.audit._white_box import Canaries, clip_of
-from skdpfair.estimator import classifier_of
+from skdpfair.analysis._white_box import Canaries, clip_of
+from skdpfair.estimators.classifier import classifier_of
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import check_indexes, in_pandas

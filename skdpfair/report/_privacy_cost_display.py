@@ -3,10 +3,10 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skdpfair._validate import safe_repr
+from skdpfair._utils.validate import safe_repr
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.metrics import group_table
-from skdpfair.plotting._axes import check_axes, colour_of, dress, new_axes, plain
+from skdpfair.report._axes import check_axes, colour_of, dress, new_axes, plain
 
 REFERENCE = "reference"
 _COLUMN = "privacy_cost["
@@ -29,7 +29,7 @@ class PrivacyCostDisplay:
 
     Examples
     --------
-    >>> from skdpfair.plotting import PrivacyCostDisplay
+    >>> from skdpfair.report import PrivacyCostDisplay
     >>> table = group_table(
     ...     [0, 1, 1, 0], {"sgd": [0, 1, 1, 0], "dpsgd": [0, 1, 0, 0]},
     ...     reference="sgd", sensitive_features=["F", "F", "M", "M"])

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from skdpfair._validate import is_auto
+from skdpfair._utils.validate import is_auto
 from skdpfair.augmentations import Views
 from skdpfair.engine.memory import used_device
 from skdpfair.engine.precision import full_precision

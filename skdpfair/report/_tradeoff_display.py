@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from skdpfair._validate import one_of
+from skdpfair._utils.validate import one_of
 from skdpfair.metrics._measures import MEASURES, described, measure_of
-from skdpfair.plotting._axes import (
+from skdpfair.report._axes import (
     PALETTE,
     check_axes,
     colour_of,
@@ -38,7 +38,7 @@ class TradeoffDisplay:
     Examples
     --------
     >>> import pandas as pd
-    >>> from skdpfair.plotting import TradeoffDisplay
+    >>> from skdpfair.report import TradeoffDisplay
     >>> rows = pd.DataFrame({"epsilon": [0.5, 1.0], "mean": [0.7, 0.8], "se": [0.02, 0.01]})
     >>> display = TradeoffDisplay({"dpsgd": rows}, "accuracy").plot()
     >>> display.ax_.get_ylabel()

@@ -12,14 +12,14 @@ from sklearn.svm import SVC
 
 from skdpfair import DPFairClassifier
 from skdpfair.inputs.groups import group_names
-from skdpfair.plotting import (
+from skdpfair.preprocessing import TableSchema, public_preprocessor
+from skdpfair.release import load_release, schema_of
+from skdpfair.report import (
     GroupLossDisplay,
     PrivacyCostDisplay,
     ShapeDisplay,
     TradeoffDisplay,
 )
-from skdpfair.preprocessing import TableSchema, public_preprocessor
-from skdpfair.release import load_release, schema_of
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")

@@ -25,15 +25,14 @@ from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 
 from skdpfair import DPFairClassifier, Factory
-from skdpfair.audit import verify_release
+from skdpfair.analysis import verify_release
 from skdpfair.budget import PrivacyLedger
 from skdpfair.datasets import make_two_groups
-from skdpfair.estimator import private_logits
+from skdpfair.estimators.classifier import private_logits
 from skdpfair.exceptions import BudgetExceeded, PrivacyAccountingError, UnsupportedModuleError
-from skdpfair.model_selection import GroupScorer
-from skdpfair.postprocessing import DPThresholdClassifier, _score_counts, _threshold
-from skdpfair.postprocessing._cuts import CONSTRAINTS, OBJECTIVES, best_cut, best_mixtures
-from skdpfair.postprocessing._score_counts import EDGES, N_BINS, score_counts, square_root
+from skdpfair.model_selection import DPThresholdClassifier, GroupScorer, _score_counts, _threshold
+from skdpfair.model_selection._cuts import CONSTRAINTS, OBJECTIVES, best_cut, best_mixtures
+from skdpfair.model_selection._score_counts import EDGES, N_BINS, score_counts, square_root
 from skdpfair.preprocessing import BoundedScaler, check_pipeline, public_preprocessor
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.release import load_release

@@ -10,9 +10,8 @@ import pytest
 from torch import nn
 
 from skdpfair import MLP, DPFairClassifier, Factory, Groups, Persons
-from skdpfair.attacks import PGD
-from skdpfair.audit import verify_release
-from skdpfair.augmentations import FlipAndShift, Views
+from skdpfair.analysis import verify_release
+from skdpfair.augmentations import PGD, FlipAndShift, Views
 from skdpfair.datasets import make_two_groups
 from skdpfair.model_selection import DPRandomizedSearch
 from skdpfair.networks import CNN

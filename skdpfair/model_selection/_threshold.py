@@ -11,15 +11,23 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from skdpfair._validate import error_context, flag, integer, is_auto, number, one_of, safe_repr
-from skdpfair.estimator import classifier_of, persons_of, private_logits, routed
+from skdpfair._utils.validate import (
+    error_context,
+    flag,
+    integer,
+    is_auto,
+    number,
+    one_of,
+    safe_repr,
+)
+from skdpfair.estimators.classifier import classifier_of, persons_of, private_logits, routed
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
 from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import check_indexes
-from skdpfair.postprocessing._cuts import CONSTRAINTS, OBJECTIVES, best_cut, best_mixtures
-from skdpfair.postprocessing._score_counts import EDGES, score_counts
+from skdpfair.model_selection._cuts import CONSTRAINTS, OBJECTIVES, best_cut, best_mixtures
+from skdpfair.model_selection._score_counts import EDGES, score_counts
 from skdpfair.preprocessing._learners import refuse_resamplers
 from skdpfair.privacy.one_time_noise import generator_of
 from skdpfair.privacy.statement import ASSUMPTIONS
@@ -108,7 +116,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
     --------
     >>> from skdpfair import DPFairClassifier
     >>> from skdpfair.datasets import make_two_groups
-    >>> from skdpfair.postprocessing import DPThresholdClassifier
+    >>> from skdpfair.model_selection import DPThresholdClassifier
     >>> data = make_two_groups(5000, random_state=0)
     >>> model = DPThresholdClassifier(DPFairClassifier(epsilon=1.0), objective="accuracy")
     >>> model = model.fit(data.data, data.target)

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from skdpfair._validate import error_context, safe_repr
+from skdpfair._utils.validate import error_context, safe_repr
 
 try:
     import fcntl

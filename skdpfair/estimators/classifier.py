@@ -16,15 +16,15 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_consistent_length
 from torch import nn
 
-from skdpfair import _validate
-from skdpfair._dp_estimator import DPEstimator
+from skdpfair._utils import validate
 from skdpfair.augmentations import Augment, Views
+from skdpfair.engine.mechanism import Method
 from skdpfair.engine.step import Attack
+from skdpfair.estimators.base import DPEstimator
 from skdpfair.inputs import labels, persons, table
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.persons import Persons
-from skdpfair.mechanism import Method
 from skdpfair.methods import get_method
 from skdpfair.metrics._arguments import accuracy
 from skdpfair.networks import Factory
@@ -82,8 +82,8 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         Records held in memory at once, views of records counted one by one; never changes the
         result's distribution.
     attack : callable or None, default=None
-        Adversarial training: :class:`skdpfair.attacks.PGD`, or any ``attack(module, x, y)`` that
-        returns the inputs to train on, each made from its own record.
+        Adversarial training: :class:`skdpfair.augmentations.PGD`, or any
+        ``attack(module, x, y)`` that returns the inputs to train on, each made from its own record.
     augment : callable, Views or None, default=None
         Random views of the records: :class:`skdpfair.augmentations.FlipAndShift`, or any
         ``augment(x)`` that returns records of the same shape, each made from its own record.  In
@@ -238,7 +238,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable class of each row.
 
-        A classifier that was saved by :class:`skdpfair.postprocessing.DPThresholdClassifier`, and
+        A classifier that was saved by :class:`skdpfair.model_selection.DPThresholdClassifier`, and
         loaded, predicts ``classes_[1]`` from its threshold on.
 
         Parameters
@@ -338,7 +338,7 @@ def classifier_of(estimator: Any) -> DPFairClassifier:
     if not isinstance(estimator, DPFairClassifier):
         raise TypeError(
             "estimator must be a DPFairClassifier or a Pipeline that ends in one, got "
-            f"{_validate.safe_repr(estimator)}. Make the DPFairClassifier the last step, and "
+            f"{validate.safe_repr(estimator)}. Make the DPFairClassifier the last step, and "
             "search over other models separately."
         )
     return estimator
@@ -369,7 +369,7 @@ def persons_of(model: Any, X: Any, n_samples: int, units: Any) -> np.ndarray | N
         return persons.encode(X, n_samples, at=at, units=units)
     if (column := persons.Persons.of(classifier.persons).column) is not None:
         raise ValueError(
-            f"persons={_validate.safe_repr(column)} names a column of what the steps of the "
+            f"persons={validate.safe_repr(column)} names a column of what the steps of the "
             "pipeline return, which is not known before they are fitted. Leave out column=, and "
             "pass the persons of all records as fit(..., units=...)."
         )

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import beta, norm
 
-from skdpfair._validate import safe_repr
+from skdpfair._utils.validate import safe_repr
 from skdpfair.privacy.accounting import delta_curve, epsilon, joint_mu
 from skdpfair.privacy.gdp import gdp_epsilon
 from skdpfair.privacy.releases import merged

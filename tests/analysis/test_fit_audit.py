@@ -17,10 +17,10 @@ from sklearn.pipeline import make_pipeline
 
 from benchmarks.bench_audit import coverage
 from skdpfair import METHODS, MLP, DPFairClassifier, Persons
-from skdpfair.audit import audit_fit
-from skdpfair.audit._fit_audit import FitAudit
-from skdpfair.audit._lower_bounds import guesses_excess
-from skdpfair.audit._white_box import Canaries
+from skdpfair.analysis import audit_fit
+from skdpfair.analysis._fit_audit import FitAudit
+from skdpfair.analysis._lower_bounds import guesses_excess
+from skdpfair.analysis._white_box import Canaries
 from skdpfair.augmentations import Views
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine import PoissonSampler

@@ -9,16 +9,16 @@ import torch
 from scipy.stats import norm
 
 from skdpfair import METHODS, get_method
-from skdpfair.audit import audit_step
-from skdpfair.audit._lower_bounds import (
+from skdpfair.analysis import audit_step
+from skdpfair.analysis._lower_bounds import (
     guesses_excess,
     least_epsilon,
     mu_lower_bound,
     rate_at_most,
 )
+from skdpfair.engine.mechanism import Clip
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.step import weigh
-from skdpfair.mechanism import Clip
 from skdpfair.privacy import Release, epsilon
 from skdpfair.privacy.gdp import gdp_epsilon
 

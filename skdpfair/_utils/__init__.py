@@ -1,0 +1,1 @@
+"""Helpers that know nothing of privacy: validation, files, progress, descriptions."""

@@ -1,0 +1,1 @@
+"""The classifier and the regressor, and what they have in common."""
