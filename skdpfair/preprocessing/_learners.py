@@ -61,9 +61,7 @@ def _not(*allowed):
 
 
 def _without_noise(params):
-    from skdpfair.engine.mechanism import (
-        METHODS,  # of torch, which who lints another pipeline needs not
-    )
+    from skdpfair.engine.mechanism import METHODS  # late: it needs torch, linting does not
 
     method = params.get("method")
     method = METHODS.get(method) if isinstance(method, str) else method

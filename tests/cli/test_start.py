@@ -31,7 +31,7 @@ skdpfair.exceptions.PrivacyLeakWarning
 told("package")
 from skdpfair.release import read_statement
 told("statement", read_statement(sys.argv[1])["epsilon"])
-import skdpfair.cli._study, skdpfair.datasets, skdpfair.metrics, skdpfair.report
+import skdpfair.cli._study, skdpfair.datasets, skdpfair.metrics
 import skdpfair.preprocessing
 told("tables")
 from skdpfair.budget import PrivacyLedger
