@@ -6,12 +6,12 @@ from pkgutil import iter_modules
 from typing import Any
 
 from skdpfair._utils.validate import error_context, one_of, safe_repr
-from skdpfair.engine.mechanism import METHODS, Method
+from skdpfair.engine.mechanism import METHODS, Clip, Method, Query
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
 
-__all__ = ["METHODS", "get_method"]
+__all__ = ["METHODS", "Clip", "Method", "Query", "get_method"]
 
 
 def get_method(method: str | Method, **params: Any) -> Method:
