@@ -698,7 +698,6 @@ def test_forecasts_count_persons_and_ask_for_folds_by_person(visits):
     )
     found = plan(model, 600, n_groups=2, cv=GroupKFold(3), delta=1e-4, accountant="rdp")
     assert str(found).startswith("SearchPlan: 3 fits, at most 2 per person\n")
-    assert str(found).endswith("\n  planned for 600 persons")
     assert "taken as public: that these groups are the persons" in str(found)
     for cv in (3, KFold(3)):
         with pytest.raises(ValueError, match="records of one person into several folds"):
@@ -713,7 +712,7 @@ def test_forecasts_ask_whether_fits_protect_persons(visits):
         plan(bounded, 600, **given)
     assert plan(bounded, 600, units=True, **given).unit == "person"
     records = plan(bounded, 600, units=False, **given)
-    assert records.unit == "record" and "planned for" not in str(records)
+    assert records.unit == "record"
     plain = quick(persons__column=None, persons__max_records=None)
     assert plan(plain, 600).unit == "record"
     for model, units in ((plain, True), (quick(persons__max_records=None), None)):

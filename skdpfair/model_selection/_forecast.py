@@ -2,7 +2,8 @@
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -48,7 +49,6 @@ class PlannedFit:
     n_fits_per_record: int  # of these, for the record that most of them read
     private: bool
     releases: tuple[Release, ...]  # of one fit
-    steps: tuple[str, ...] = ()  # before the classifier, that the first of these are of
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,8 +63,6 @@ class SearchPlan(Spending):
         As in :class:`~skdpfair.budget.spending.Spending`.
     fits : tuple of PlannedFit
         All fits.
-    n_samples : int
-        Number of records or persons that the forecast is for.
 
     Examples
     --------
@@ -78,12 +76,6 @@ class SearchPlan(Spending):
     """
 
     fits: tuple[PlannedFit, ...] = ()
-    n_samples: int = 0
-
-    @property
-    def releases(self) -> list[Release]:
-        """The private releases that read the record with the largest cost."""
-        return _releases(self.fits)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the planned fits as a table.
@@ -93,28 +85,21 @@ class SearchPlan(Spending):
         pandas.DataFrame
             One row per release of each kind of fit.
         """
-        columns = ["candidate", "stage", "n_samples", "n_fits", "n_fits_per_record", "released"]
-        columns += ["steps", "sample_rate", "noise_multiplier", "epsilon_of_one_fit"]
-        rows = []
-        for f in self.fits:
-            one = epsilon_of(f.releases, self.delta, self.accountant) if f.private else math.inf
-            for r in f.releases:
-                kind = f.candidate, f.stage, f.n_samples, f.n_fits, f.n_fits_per_record
-                values = r.what, r.steps, r.sample_rate, r.joint_noise_multiplier
-                rows.append((*kind, *values, one))
-        return pd.DataFrame(rows, columns=columns)
-
-    def __repr__(self):
-        paying = dict.fromkeys(step for f in self.fits for step in f.steps)
-        more = [f"each fit also pays for {step}" for step in paying]
-        if self.unit == "person":  # whoever passes len(X) must see it
-            more.append(f"planned for {self.n_samples:,} persons")
-        return "\n  ".join([super().__repr__(), *more])
+        rows = [
+            {name: value for name, value in vars(fit).items() if name != "releases"}
+            | {
+                "released": r.what,
+                "steps": r.steps,
+                "sample_rate": r.sample_rate,
+                "noise_multiplier": r.joint_noise_multiplier,
+            }
+            for fit in self.fits
+            for r in fit.releases
+        ]
+        return pd.DataFrame(rows)
 
 
-def plan_of(
-    fits, epsilon, epsilon_total, delta, accountant, reasons, assumptions=(), *, unit, n_samples
-):
+def plan_of(fits, epsilon, epsilon_total, delta, accountant, reasons, assumptions=(), *, unit):
     """Return the plan of a search that makes these fits."""
     return SearchPlan(
         epsilon,
@@ -128,7 +113,6 @@ def plan_of(
         unit=unit,
         n_private=sum(fit.n_fits for fit in fits if fit.private),
         fits=fits,
-        n_samples=n_samples,
     )
 
 
@@ -190,16 +174,12 @@ def plan(
         - scores on private records are not private: select with DPRandomizedSearch instead
       taken as public: the labels or groups by which StratifiedKFold makes its folds
     """
-    if hasattr(n_samples, "__len__") and not isinstance(n_samples, str):
-        raise TypeError(
-            f"n_samples must be the number of records, got a {type(n_samples).__name__} of "
-            f"{len(n_samples)}. Pass len(X)."
-        )
     n_samples, n_groups = integer("n_samples", n_samples), integer("n_groups", n_groups)
     one_of("accountant", accountant, ACCOUNTANTS)
     if units is not None:
         flag("units", units)
     delta = delta_for(delta, n_samples)
+    leaks = reasons_of(check_pipeline(search))
     if hasattr(search, "forecast"):  # a private search knows its own cost
         forecast = search.forecast(n_samples, n_groups=n_groups, delta=delta)
         if units not in (None, forecast.unit == "person"):
@@ -207,58 +187,63 @@ def plan(
                 f"units={units!r}, but a {type(search).__name__} protects persons if, and only if, "
                 "its classifier declares persons with max_records. Leave units out."
             )
-        return _with_leaks(forecast, search)
-    candidates, cv, refit = candidates_of(search, cv)
+        total = math.inf if leaks else forecast.epsilon_total
+        return replace(forecast, epsilon_total=total, reasons=(*forecast.reasons, *leaks))
+    candidates, cv, refit = _candidates_of(search, cv)
     unit = unit_of(map(classifier_of, candidates), units)
     if unit == "person":
         _refuse_no_sum(candidates, cv)
-    planned = _Planner(candidates, n_groups)
-    reasons = [] if cv is None else [SCORES]
-    if cv is None:
-        fits = (planned.fit(0, "fit", n_samples, 1, 1),)
-    else:
-        last = planned.refits(n_samples) if refit else [()]
-        ways = [(*folds, *end) for folds in planned.folds(cv, n_samples) for end in last]
-        fits = max(ways, key=lambda fits: epsilon_of(_releases(fits), delta, accountant))
-    reasons = list(planned.reasons) + reasons
+
+    def fits_of(stage, size, n_fits, n_per_record):
+        return tuple(
+            PlannedFit(i, stage, size, n_fits, n_per_record, *_pipeline_fit(c, size, n_groups))
+            for i, c in enumerate(candidates)
+        )
+
+    ways = [fits_of("fit", n_samples, 1, 1)]
+    if cv is not None:
+        ways = [
+            tuple(f for size, *n in sorted(view) for f in fits_of("fold", size, *n))
+            for view in _views(cv, n_samples)
+        ]
+        last = _costliest(fits_of("refit", n_samples, 1, 1)) if refit else ()
+        ways = [(*way, fit) for way in ways for fit in last] or ways
+    spent, fits = max(
+        ((epsilon_of(_releases(way), delta, accountant), way) for way in ways),
+        key=lambda pair: pair[0],
+    )
+    classifiers = [classifier_of(candidate) for candidate in candidates]
+    is_open = any(c.keep_reference for c in classifiers) or not all(f.private for f in fits)
+    reasons = [REFERENCE] * is_open
+    reasons += [DIAGNOSTICS] * any(recorders(c.callbacks) for c in classifiers)
+    reasons += [SCORES] * (cv is not None) + list(leaks)
     by_folds = None if cv is None else takes_as_public(cv)
     public = [by_folds] if by_folds else []
     if public and unit == "person":
         public.append("that these groups are the persons")
     if isinstance(cv, (GroupKFold, StratifiedGroupKFold)):
         public.append("that its folds are of equal size")
-    spent = epsilon_of(_releases(fits), delta, accountant)
     total = math.inf if reasons else spent
-    planned = plan_of(
-        fits, spent, total, delta, accountant, reasons, public, unit=unit, n_samples=n_samples
-    )
-    return _with_leaks(planned, search)
+    return plan_of(fits, spent, total, delta, accountant, reasons, public, unit=unit)
 
 
 def unit_of(classifiers, units=None):
     """Return what fits of classifiers protect, with or without ``units``."""
     persons = [Persons.of(c.persons) for c in classifiers]
-    named = [(p.column, p.max_records) for p in persons]
-    if len({column for column, _ in named} - {None}) > 1:
+    columns = {p.column for p in persons}
+    is_bounded = {p.max_records is not None for p in persons}
+    if len(columns) > 1 or (columns != {None} and units is False):
         raise ValueError(
-            "persons names other persons for some candidates, and there is no sum of both. Set "
-            "one column for all candidates."
+            f"persons of the candidates, with units={units!r}, name other persons for some fits "
+            "than for others, or none. There is no sum of both: set one column for all candidates."
         )
-    columns = {column is not None for column, _ in named}
-    is_bounded = {bound is not None for _, bound in named}
-    if len(columns) > 1 or (columns == {True} and units is False):
-        raise ValueError(
-            "persons names a column for the fits of a candidate, but another candidate, or "
-            f"units={units!r}, asks for fits that protect records. There is no sum of both: set "
-            "the column for all candidates, or for none."
-        )
-    if units is None and columns == {False} and True in is_bounded:
+    if units is None and columns == {None} and True in is_bounded:
         raise ValueError(
             "units=None, and persons of the classifier has max_records but no column, so its fit "
             "protects persons only if it is given units. Pass units=True for fit(..., units=...) "
             "and the number of persons, or units=False for fits that protect records."
         )
-    if not (units or columns == {True}):
+    if not units and columns == {None}:
         return "record"
     if False in is_bounded:
         raise ValueError(
@@ -283,63 +268,26 @@ def _refuse_no_sum(candidates, cv):
         )
 
 
-def _with_leaks(planned, search):
-    """Add the steps of pipelines that let out what no epsilon covers."""
-    leaks = reasons_of(check_pipeline(search))
-    if not leaks:
-        return planned
-    return replace(planned, epsilon_total=math.inf, reasons=(*planned.reasons, *leaks))
+def _costliest(fits):
+    """Return the refits of which one may cost most, whatever they are composed with."""
+    # by their numbers: fits that differ in names only would each outdo the other
+    private = {
+        tuple((r.sample_rate, -r.joint_noise_multiplier, r.steps) for r in f.releases): f
+        for f in fits
+        if f.private
+    }
+    kept = [
+        fit
+        for cost, fit in private.items()
+        if not any(cost != other and _is_at_most(cost, other) for other in private)
+    ]
+    return kept or fits[:1]
 
 
-class _Planner:
-    """Plans fits of the candidates; remembers what else would be seen."""
-
-    def __init__(self, candidates, n_groups):
-        self.candidates = candidates
-        self.n_groups = n_groups
-        self.reasons = {}
-
-    def fit(self, candidate, stage, n_samples, n_fits, n_fits_per_record):
-        classifier = classifier_of(self.candidates[candidate])
-        private, releases = planned_fit(classifier, n_samples, self.n_groups)
-        steps = planned_steps(self.candidates[candidate], n_samples)
-        if classifier.keep_reference or not private:
-            self.reasons[REFERENCE] = None
-        if recorders(classifier.callbacks):
-            self.reasons[DIAGNOSTICS] = None
-        kind = candidate, stage, n_samples, n_fits, n_fits_per_record
-        return PlannedFit(*kind, private, (*steps, *releases), tuple(r.what for r in steps))
-
-    def folds(self, cv, n_samples):
-        """Yield the fold fits once for each size of the fold that leaves the record out."""
-        sizes, repeats, one_out = fold_sizes(cv, n_samples)
-        for out in sorted(set(sizes)) if one_out else [None]:
-            yield tuple(
-                self.fit(c, "fold", size, repeats * k, repeats * (k - (size == out)))
-                for c in range(len(self.candidates))
-                for size, k in ((size, sizes.count(size)) for size in sorted(set(sizes)))
-            )
-
-    def refits(self, n_samples):
-        """Return the refits, each alone, of which one may cost most."""
-        every = [self.fit(c, "refit", n_samples, 1, 1) for c in range(len(self.candidates))]
-        private = {fit.releases: fit for fit in every if fit.private}
-        costly = [f for f in private.values() if not any(_less(f, g) for g in private.values())]
-        return [(fit,) for fit in costly or every[:1]]
-
-
-def _less(fit, other):
-    """Return whether a fit costs less than another whatever they are composed with."""
-    pairs = list(zip(fit.releases, other.releases, strict=False))
-    return (
-        len(fit.releases) == len(other.releases)
-        and fit.releases != other.releases
-        and all(
-            a.sample_rate <= b.sample_rate
-            and a.joint_noise_multiplier >= b.joint_noise_multiplier
-            and a.steps <= b.steps
-            for a, b in pairs
-        )
+def _is_at_most(cost, other):
+    pairs = zip(cost, other, strict=False)
+    return len(cost) == len(other) and all(
+        a <= b for r, s in pairs for a, b in zip(r, s, strict=True)
     )
 
 
@@ -365,14 +313,12 @@ def planned_fit(classifier, n_samples, n_groups=1):
     return private, run.releases
 
 
-def planned_steps(estimator, n_samples):
-    """Return the releases of the other steps that pay, by the names of these."""
-    paying = check_pipeline(estimator).spending
-    return [
-        replace(step.planned(n_samples), what=type(step).__name__)
-        for step in paying
-        if hasattr(step, "planned")
-    ]
+def _pipeline_fit(estimator, n_samples, n_groups):
+    """Return what `planned_fit` returns, with the releases of the steps before the classifier."""
+    private, releases = planned_fit(classifier_of(estimator), n_samples, n_groups)
+    paying = [step for step in check_pipeline(estimator).spending if hasattr(step, "planned")]
+    steps = (replace(step.planned(n_samples), what=type(step).__name__) for step in paying)
+    return private, (*steps, *releases)
 
 
 def parts_within(value):
@@ -425,52 +371,53 @@ def configured(estimator, params):
     return clone(estimator).set_params(**{k: clone(v, safe=False) for k, v in params.items()})
 
 
-def candidates_of(search, cv):
+def _candidates_of(search, cv):
     """Return the configured candidates, the splitter or None, and whether there is a refit."""
     if isinstance(search, (DPFairClassifier, Pipeline)) or hasattr(search, "planned_estimator"):
-        search = _without_thresholds(search)
-        refuse_other_fits(search, DPQuantileScaler)
-        return [search], cv, False
-    if isinstance(search, GridSearchCV):
-        every = ParameterGrid(search.param_grid)
-    elif isinstance(search, RandomizedSearchCV):
-        if not isinstance(search.random_state, (int, np.integer)):
-            raise ValueError(
-                f"random_state of the search must be an int, got {search.random_state!r}: the "
-                "search would draw other candidates than the forecast. Set random_state=0."
-            )
-        every = ParameterSampler(
-            search.param_distributions, search.n_iter, random_state=search.random_state
-        )
-    else:
+        every, refit = [search], False
+    elif not isinstance(search, (GridSearchCV, RandomizedSearchCV)):
         raise TypeError(
             "search must be a DPFairClassifier, a DPThresholdClassifier, a Pipeline that ends in "
             "one, a GridSearchCV, a RandomizedSearchCV or a DPRandomizedSearch, got "
             f"{type(search).__name__}. Forecast each of its fits."
         )
-    if cv is not None:
+    elif cv is not None:
         raise ValueError(
             f"cv must be None for a search, which has its own cv, got {cv!r}. For a nested search, "
             "forecast one outer fold, and compose."
         )
-    every = [_without_thresholds(configured(search.estimator, params)) for params in every]
+    else:
+        if isinstance(search, GridSearchCV):
+            every = ParameterGrid(search.param_grid)
+        elif isinstance(seed := search.random_state, (int, np.integer)):
+            every = ParameterSampler(search.param_distributions, search.n_iter, random_state=seed)
+        else:
+            raise ValueError(
+                f"random_state of the search must be an int, got {seed!r}: the search would draw "
+                "other candidates than the forecast. Set random_state=0."
+            )
+        every = [configured(search.estimator, params) for params in every]
+        cv, refit = 5 if search.cv is None else search.cv, search.refit is not False
+    every = [_without_thresholds(candidate) for candidate in every]
     for candidate in every:
         refuse_other_fits(candidate, DPQuantileScaler)
-    return every, 5 if search.cv is None else search.cv, search.refit is not False
+    return every, cv, refit
 
 
-def fold_sizes(cv, n_samples):
-    """Return the training sizes, how often they repeat, and whether a record misses one fit."""
-    if isinstance(cv, Iterator):
-        raise ValueError(
-            f"cv must be a number of folds, a splitter or a list of splits, got {cv!r}, which can "
-            "be read only once and would be empty for the search. Pass cv=list(...)."
-        )
+def _views(cv, n_samples):
+    """Return the fits by size as kinds of records meet them: (size, n_fits, n_fits_per_record)."""
     splitter = check_cv(cv, y=np.arange(n_samples) % 2, classifier=True)
-    n_splits = splitter.get_n_splits(np.zeros((n_samples, 1)))
+    rows = np.zeros((n_samples, 1))
+    n_splits = splitter.get_n_splits(rows)
     k = folds_of(splitter, n_splits)
-    if k is not None:
-        test = [n_samples // k + (j < n_samples % k) for j in range(k)]
-        return [n_samples - size for size in test], n_splits // k, True
-    split = splitter.split(np.zeros((n_samples, 1)), np.arange(n_samples) % 2)
-    return [len(np.arange(n_samples)[train]) for train, _ in split], 1, False
+    if k is None:  # a record may be in the training part of every split
+        split = splitter.split(rows, np.arange(n_samples) % 2)
+        sizes = Counter(len(np.arange(n_samples)[train]) for train, _ in split)
+        return [[(size, n, n) for size, n in sizes.items()]]
+    sizes = Counter(n_samples - n_samples // k - (j < n_samples % k) for j in range(k))
+    repeats = n_splits // k
+    # a record misses one fit of each repeat, and which size that has, nobody knows
+    return [
+        [(size, repeats * n, repeats * (n - (size == out))) for size, n in sizes.items()]
+        for out in sizes
+    ]

@@ -213,7 +213,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             "of equally likely cases, more than for a single fit of that epsilon",
         )
         spent = curve_epsilon(curve, delta), curve_epsilon(whole, delta), delta, "rdp"
-        return plan_of((trial,), *spent, why, unit=unit, n_samples=n_samples)
+        return plan_of((trial,), *spent, why, unit=unit)
 
     @_tasks.with_callbacks
     def fit(self, X, y, *, sensitive_features=None, units=None):

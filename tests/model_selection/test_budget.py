@@ -501,8 +501,8 @@ def test_a_random_search_is_forecast_if_its_candidates_are_known():
 def test_what_cannot_be_forecast_is_refused():
     with pytest.raises(TypeError, match="got LogisticRegression"):
         plan(LogisticRegression(), 200)
-    with pytest.raises(TypeError, match=r"n_samples must be .* got a list of 3\. Pass len"):
-        plan(quick(), [1, 2, 3])  # and their values are not shown
+    with pytest.raises(TypeError, match="n_samples must be an int"):
+        plan(quick(), [1, 2, 3])
     with pytest.raises(TypeError, match="a Pipeline that ends in one"):
         plan(GridSearchCV(LogisticRegression(), {"C": [1.0]}), 200)
     with pytest.raises(ValueError, match="cv must be None"):
@@ -521,9 +521,7 @@ def test_a_scaler_that_pays_is_listed_before_and_during(tmp_path):
     assert list(frame.released.iloc[[0, -1]]) == ["DPQuantileScaler", "steps"]
     assert frame.steps.iloc[0] == 1 and frame.sample_rate[0] == 1.0
     assert frame.noise_multiplier[0] == scaler.planned(200).noise_multipliers[0]
-    assert frame.epsilon_of_one_fit.nunique() == 1
-    assert "also pays for DPQuantileScaler" in repr(planned)
-    assert "DPQuantileScaler" not in repr(forecast(classifier))
+    assert list(forecast(classifier).to_frame().released) == ["steps"]
     with PrivacyLedger(tmp_path / "ledger", delta=1e-5) as ledger:
         scaler.fit(np.random.default_rng(0).normal(size=(200, 2)))
     assert list(ledger.frame().steps) == [scaler.privacy_.steps] == [1]
