@@ -9,60 +9,10 @@ from skdpfair.inputs import fitted_rows as _fitted_rows
 from skdpfair.inputs import labels as _labels
 from skdpfair.inputs import table as _table
 from skdpfair.inputs.columns import check_indexes
-from skdpfair.metrics._arguments import hits
-from skdpfair.metrics._compare_groups import difference, group_max, group_min
-from skdpfair.metrics._excessive_risk import as_own_class, log_losses
+from skdpfair.metrics._arguments import check_kind
+from skdpfair.metrics._compare_groups import group_min
+from skdpfair.metrics._measures import MEASURES, columns_of, compared, values_by_group
 from skdpfair.model_selection._scorers import ByGroupScorer, at_final_step, warn_absent
-
-
-class _Differences(ByGroupScorer):
-    """Scores that are differences of two accuracies or losses, smaller is better."""
-
-    name: str
-
-    def _scores(self, estimator, X, y, parts):
-        warn_absent(parts)
-        overall, by_group, worst = self._difference(estimator, X, y, parts)
-        scores = {self.name: overall, f"{self.name}_difference": difference(by_group), **worst}
-        # scikit-learn's refit="..." takes the largest
-        scores |= {f"neg_{key}": -value for key, value in scores.items()}
-        return scores | {f"{self.name}[{g}]": value for g, value in by_group.items()}
-
-
-class _AgainstReference(_Differences):
-    """Mean losses of a model minus those of the reference model that it keeps."""
-
-    def __init__(self, *, group_col=None, groups=None, only=None):
-        self.group_col = group_col
-        self.groups = groups
-        self.only = only
-
-    def _difference(self, estimator, X, y, parts):
-        final, inner = at_final_step(estimator, X)
-        if not hasattr(final, "reference_"):
-            raise ValueError(
-                f"{self.name}_scorer needs the reference model, reference_, which this "
-                f"{type(final).__name__} does not have. Fit with keep_reference=True and score in "
-                f"the same process, or put epsilon=None into the grid of a search, and use "
-                "TradeoffResults.from_search(search)."
-            )
-        more = self._losses(estimator, X, y) - self._losses(final.reference_, inner, y)
-        by_group = _means(more, parts)
-        return float(more.mean()), by_group, {f"{self.name}_group_max": group_max(by_group)}
-
-
-class _PrivacyCostScorer(_AgainstReference):
-    name = "privacy_cost"
-
-    def _losses(self, model, X, y):
-        return 1.0 - hits(y, model.predict(X))
-
-
-class _ExcessiveRiskScorer(_AgainstReference):
-    name = "excessive_risk"
-
-    def _losses(self, model, X, y):
-        return log_losses(as_own_class("y_prob", model.predict_proba(X), y, model.classes_))
 
 
 @dataclass(repr=False)  # a repr would print the rows
@@ -72,25 +22,59 @@ class _Rows:
     sensitive_features: object = None
 
 
-class _DGGapScorer(_Differences):
-    name = "dg_gap"
+class _ComparisonScorer(ByGroupScorer):
+    """A measure that compares two models, or two sets of records; smaller is better."""
 
-    def __init__(self, table, *, group_col=None, groups=None, only=None):
+    def __init__(self, name, table=None, *, group_col=None, groups=None, only=None):
+        self.name = name
         self.table = table
         self.group_col = group_col
         self.groups = groups
         self.only = only
 
-    def _difference(self, estimator, X, y, parts):
-        X_all, y_all = self.table.X, _labels.read(self.table.y)
-        parts_all = self._parts(estimator, X_all, y_all, self.table.sensitive_features)
-        fitted = _fitted_among(estimator, (X_all, y_all, parts_all), (X, y, parts))
-        right, right_all = hits(y, estimator.predict(X)), hits(y_all, estimator.predict(X_all))
-        held_out = _means(right, parts)
-        seen = _means(right_all, {g: rows & fitted for g, rows in parts_all.items()})
-        by_group = {g: value - held_out[g] for g, value in seen.items()}
-        worst = {"dg_gap_worst_group": group_min(seen) - group_min(held_out)}
-        return float(right_all[fitted].mean() - right.mean()), by_group, worst
+    def _scores(self, estimator, X, y, parts):
+        warn_absent(parts)
+        of = MEASURES[self.name].of
+        if self.table is None:
+            final, inner = at_final_step(estimator, X)
+            if not hasattr(final, "reference_"):
+                raise ValueError(
+                    f"{self.name}_scorer needs the reference model, reference_, which this "
+                    f"{type(final).__name__} does not have. Fit with keep_reference=True and score "
+                    "in the same process, or put epsilon=None into the grid of a search, and use "
+                    "TradeoffResults.from_search(search)."
+                )
+            other = _values(final.reference_, inner, y, parts, of)
+        else:
+            X_all, y_all = self.table.X, _labels.read(self.table.y)
+            parts_all = self._parts(estimator, X_all, y_all, self.table.sensitive_features)
+            fitted = _fitted_among(estimator, (X_all, y_all, parts_all), (X, y, parts))
+            other = _values(estimator, X_all, y_all, parts_all, of, fitted)
+        values = _values(estimator, X, y, parts, of)
+        scores = columns_of(self.name, compared(values, other, self.name), parts)
+        if self.table is not None:
+            worst = group_min(other[of].iloc[1:]) - group_min(values[of].iloc[1:])
+            scores[f"{self.name}_worst_group"] = worst
+        scores = {key: float(value) for key, value in scores.items()}
+        # scikit-learn's refit="..." takes the largest
+        wholes = {key: value for key, value in scores.items() if not key.endswith("]")}
+        return scores | {f"neg_{key}": -value for key, value in wholes.items()}
+
+
+def _values(model, X, y, parts, measure, rows=slice(None)):
+    """Return a measure of some rows, of all of them and of each group."""
+    predicted = model.predict(X)
+    check_kind("y_pred", predicted, y)
+    likely = model.predict_proba(X)[rows] if MEASURES[measure].needs_probabilities else None
+    return values_by_group(
+        y[rows],
+        predicted[rows],
+        likely,
+        classes=model.classes_,
+        code=np.argmax(list(parts.values()), axis=0)[rows],
+        levels=list(parts),
+        measures=[measure],
+    )
 
 
 def _fitted_among(estimator, table, scored):
@@ -162,7 +146,7 @@ def privacy_cost_scorer(*, group_col=None, groups=None, only=None):
     >>> from skdpfair.model_selection import privacy_cost_scorer
     >>> scorer = privacy_cost_scorer(group_col="sex", only="neg_privacy_cost_difference")
     """
-    return _PrivacyCostScorer(group_col=group_col, groups=groups, only=only)
+    return _ComparisonScorer("privacy_cost", group_col=group_col, groups=groups, only=only)
 
 
 def excessive_risk_scorer(*, group_col=None, groups=None, only=None):
@@ -191,7 +175,7 @@ def excessive_risk_scorer(*, group_col=None, groups=None, only=None):
     >>> from skdpfair.model_selection import excessive_risk_scorer
     >>> scorer = excessive_risk_scorer(group_col="sex", only="neg_excessive_risk_group_max")
     """
-    return _ExcessiveRiskScorer(group_col=group_col, groups=groups, only=only)
+    return _ComparisonScorer("excessive_risk", group_col=group_col, groups=groups, only=only)
 
 
 def dg_gap_scorer(
@@ -245,8 +229,4 @@ def dg_gap_scorer(
     """
     check_indexes(X_train=X_train, y_train=y_train, sensitive_features=sensitive_features)
     table = _Rows(X_train, y_train, sensitive_features)
-    return _DGGapScorer(table, group_col=group_col, groups=groups, only=only)
-
-
-def _means(values, parts):
-    return {g: float(values[rows].mean()) if rows.any() else np.nan for g, rows in parts.items()}
+    return _ComparisonScorer("dg_gap", table, group_col=group_col, groups=groups, only=only)
