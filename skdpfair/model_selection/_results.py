@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pandas as pd
-from fairlearn.metrics import MetricFrame, plot_model_comparison
+from fairlearn.metrics import MetricFrame
 from sklearn.metrics import accuracy_score
 
 from skdpfair._utils.files import path_of, replace_file
@@ -671,34 +671,6 @@ class TradeoffResults:
             script are replaced by similar ones.
         """
         return to_fairness_dashboard(self, seed=seed, fold=fold)
-
-    def plot_model_comparison(self, x_axis_metric, y_axis_metric, *, seed=None, fold=0, **options):
-        """Draw all models by two metrics, with fairlearn's ``plot_model_comparison``.
-
-        Parameters
-        ----------
-        x_axis_metric, y_axis_metric : callable
-            For example ``accuracy_score`` and ``fairlearn.metrics.demographic_parity_difference``,
-            which get the numbers of the classes as in `to_fairlearn`.
-        seed, fold
-            As in `predictions_of`.
-        **options
-            Passed to fairlearn, such as ``ax``; points have labels unless ``point_labels=False``.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-        """
-        parts = numbered(self, self.predictions_of(seed=seed, fold=fold))
-        first = next(iter(parts.values()))
-        return plot_model_comparison(
-            y_preds={name: part["y_pred"].to_numpy() for name, part in parts.items()},
-            y_true=first["y_true"].to_numpy(),
-            sensitive_features=first["group"].to_numpy(),
-            x_axis_metric=x_axis_metric,
-            y_axis_metric=y_axis_metric,
-            **{"point_labels": True} | options,
-        )
 
     def predictions_of(self, *, seed=None, fold=0) -> dict:
         """Return the predictions of all models on one test set, by model name; NOT private.

@@ -5,7 +5,6 @@ import multiprocessing
 import os
 import shutil
 import signal
-import time
 from pathlib import Path
 
 import numpy as np
@@ -63,30 +62,6 @@ def test_a_killed_sweep_goes_on_with_the_same_result(tmp_path, when, count):
     again = run_small(folder)
     pd.testing.assert_frame_equal(again.frame, resumed.frame)  # seconds too: all from the folder
     assert cell_files(folder) == after
-
-
-MANY = {"max_steps": 200, "batch_size": 150}
-
-
-def test_five_kills_at_random_moments_change_nothing(tmp_path):
-    start = time.perf_counter()
-    whole = run_small(tmp_path / "whole", **MANY)
-    seconds = time.perf_counter() - start
-    folder, kept = tmp_path / "killed", {}
-    for moment in np.random.default_rng(0).uniform(0, seconds / 5, 5):
-        child = _forked(run_small, folder, **MANY)
-        child.join(moment)
-        os.kill(child.pid, signal.SIGKILL)
-        child.join()
-        assert child.exitcode == -signal.SIGKILL
-        found = cell_files(folder)
-        assert {name: found[name] for name in kept} == kept  # not computed again
-        assert all(json.loads(text)["n"] for _, text in found.values())
-        kept = found
-    resumed = run_small(folder, **MANY)
-    pd.testing.assert_frame_equal(without_clock(resumed), without_clock(whole))
-    assert {name: cell_files(folder)[name] for name in kept} == kept
-    assert {p.name for p in folder.iterdir()} == {p.name for p in (tmp_path / "whole").iterdir()}
 
 
 def test_no_finished_cell_is_run_again(tmp_path, monkeypatch):

