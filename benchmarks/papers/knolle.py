@@ -15,7 +15,7 @@ from skdpfair.engine.mechanism import Mechanism, Task
 from skdpfair.methods import get_method
 from skdpfair.networks import small_cnn
 from skdpfair.privacy import Release, epsilon
-from skdpfair.report._axes import PALETTE, dress, label_ends, new_axes
+from skdpfair.report._axes import PALETTE, dress, legend_aside, new_axes
 
 BATCH, NOISE, DELTA, LR, STEPS, EVERY = 512, 1.0, 1e-5, 0.5, 150, 30
 METHODS = {
@@ -133,14 +133,13 @@ class Figure2(Study):
         """Draw the bias along training."""
         looks = [c for c in found.runs if c.startswith("bias[")]
         steps = [int(c[5:-1]) for c in looks]
-        ax, ends = new_axes(7.0, 4.2), []
+        ax = new_axes(7.0, 4.2)
         parts = found.runs.groupby("row", sort=False)
         for colour, (row, part) in zip(PALETTE, parts, strict=False):
             mean, error = part[looks].mean(), 2 * part[looks].sem()
-            ax.plot(steps, mean, "o-", color=colour, markersize=4)
+            ax.plot(steps, mean, "o-", color=colour, markersize=4, label=row)
             ax.fill_between(steps, mean - error, mean + error, color=colour, alpha=0.15, lw=0)
-            ends.append((mean.iloc[-1], row, colour, steps[-1]))
-        label_ends(ax, ends)
+        legend_aside(ax)
         ax.set(xlabel="step", ylabel="length of the bias")
         dress(ax, "Bias of the clipped gradient on each method's own path")
         return ax.figure

@@ -3,7 +3,7 @@
 import numpy as np
 
 from skdpfair.inputs.groups import group_names
-from skdpfair.report._axes import colour_of, dress, label_ends, new_axes
+from skdpfair.report._axes import colour_of, dress, legend_aside, new_axes, plain
 
 
 class GroupLossDisplay:
@@ -54,30 +54,23 @@ class GroupLossDisplay:
         return cls(estimator.diagnostics_, measures)
 
     def plot(self, ax=None):
-        """Draw a curve for each group into ``ax``, one a panel, or a new figure.
-
-        Return the display. The names of the groups are to the right of the axes, so the figure must
-        have ``layout="constrained"``.
-        """
+        """Draw a curve for each group into ``ax``, one a panel, or a new figure; return self."""
         n = len(self.measures)
-        self.axes_ = np.atleast_1d(new_axes(1.5 + 4.2 * n, 4.0, n) if ax is None else ax)
+        self.axes_ = np.atleast_1d(new_axes(1.5 + 4.2 * n, 4.0, n, ax=ax))
         self.figure_ = self.axes_[0].figure
         by_group = dict(iter(self.frame.groupby("group", sort=False, dropna=False)))
         for panel, measure in zip(self.axes_, self.measures, strict=True):
-            ends = []
             for i, (name, rows) in enumerate(
                 zip(group_names(by_group), by_group.values(), strict=True)
             ):
                 rows = rows.dropna(subset=measure)
-                panel.plot(rows["step"], rows[measure], color=colour_of(i))
+                panel.plot(rows["step"], rows[measure], color=colour_of(i), label=plain(name))
                 if f"{measure}_se" in rows:
                     band = 2 * rows[f"{measure}_se"]
                     edges = rows[measure] - band, rows[measure] + band
                     panel.fill_between(rows["step"], *edges, color=colour_of(i), alpha=0.15, lw=0)
-                if len(rows):
-                    last = rows.iloc[-1]
-                    ends.append((last[measure], name, colour_of(i), last["step"]))
-            panel.set(xlabel="step", ylabel=measure.replace("_", " "))
-            label_ends(panel, ends)
-            dress(panel, f"{measure.replace('_', ' ').capitalize()} (not private)", pad=16)
+            words = measure.replace("_", " ")
+            panel.set(xlabel="step", ylabel=words)
+            dress(panel, f"{words.capitalize()} (not private)")
+        legend_aside(self.axes_[-1])
         return self

@@ -54,7 +54,7 @@ class ShapeDisplay:
         self.log_columns = log_columns
 
     @classmethod
-    def from_estimator(cls, estimator, *, columns=None, n_points=121):
+    def from_estimator(cls, estimator, *, n_points=121):
         """Return the display of a fitted pipeline.
 
         Parameters
@@ -64,8 +64,6 @@ class ShapeDisplay:
             ``decision_function`` is a sum of functions of one column each, such as a
             `DPFairClassifier` with ``module="logistic"``. For the file of a model:
             ``make_pipeline(schema_of(path).preprocessor(), load_release(path))``.
-        columns : list of str or None, default=None
-            Columns to show; all by default.
         n_points : int, default=121
             Number of points of each line, from the lower to the upper public bound; as many again
             on a logarithmic axis.
@@ -75,24 +73,17 @@ class ShapeDisplay:
         ShapeDisplay
             The mean of each curve over its points is 0.
         """
-        lines, log_columns, categories = _public_facts(estimator, n_points)
-        known = [*lines, *categories]
-        columns = known if columns is None else list(columns)
-        if unknown := [c for c in columns if c not in known]:
-            raise ValueError(f"columns names {unknown}, which the model does not use: {known}.")
-        values = lines | categories
+        values, log_columns = _public_facts(estimator, n_points)
         names = list(estimator.feature_names_in_)
         base = {c: values[c][0] if c in values else None for c in names}
         _check_additive(estimator, names, base, values)
         parts = []
-        for column in columns:
-            rows = pd.DataFrame([base] * len(values[column]), columns=names)
-            rows[column] = values[column]
+        for column, points in values.items():
+            rows = pd.DataFrame([base] * len(points), columns=names)
+            rows[column] = points
             logits = _logits(estimator, rows)
-            part = {"value": values[column], "logit": logits - logits.mean()}
-            part = pd.DataFrame(part).astype({"value": object})
-            part.insert(0, "column", pd.Series([column] * len(part), dtype=object))
-            parts.append(part)
+            part = {"column": column, "value": points, "logit": logits - logits.mean()}
+            parts.append(pd.DataFrame(part).astype({"column": object, "value": object}))
         return cls(pd.concat(parts, ignore_index=True), log_columns)
 
     def plot(self, ax=None):
@@ -101,20 +92,18 @@ class ShapeDisplay:
         Return the display. ``ax`` has an axes for each column, or is None for a new figure.
         """
         groups = list(self.frame.groupby("column", sort=False))
-        if ax is None:
-            n_across = min(len(groups), 3)
-            n_down = math.ceil(len(groups) / n_across)
-            ax = new_axes(4.0 * n_across, 3.0 * n_down, n_across, n_down)
+        n_across = min(len(groups), 3)
+        n_down = math.ceil(len(groups) / n_across)
+        ax = new_axes(4.0 * n_across, 3.0 * n_down, n_across, n_down, ax=ax)
         self.axes_ = np.atleast_1d(ax).ravel()
         self.figure_ = self.axes_[0].figure
         for panel, (column, rows) in zip(self.axes_, groups, strict=False):
             if isinstance(rows["value"].iloc[0], str):
-                bars = rows.loc[rows["logit"].abs().nlargest(_MAX_BARS).index]
-                bars = bars.sort_values("logit")
-                left_out = f" ({len(bars)} of {len(rows)})" if len(bars) < len(rows) else ""
+                bars = rows.loc[rows["logit"].abs().nlargest(_MAX_BARS).index].sort_values("logit")
+                part = f" ({len(bars)} of {len(rows)})" if len(bars) < len(rows) else ""
                 panel.barh([*map(plain, bars["value"])], bars["logit"], color=colour_of(0))
                 panel.set(xlabel="logit")
-                dress(panel, f"{plain(column)}{left_out}", grid="x")
+                dress(panel, f"{plain(column)}{part}", grid="x")
             else:
                 panel.plot(rows["value"].astype(float), rows["logit"], color=colour_of(0))
                 panel.set(ylabel="logit")
@@ -127,7 +116,7 @@ class ShapeDisplay:
 
 
 def _public_facts(estimator, n_points):
-    """Return points and logarithmic columns of the numbers, and the categories of the others."""
+    """Return points of the numbers, and categories, by column; and the logarithmic columns."""
     steps = getattr(estimator, "steps", None) or [("", None)]
     parts = getattr(steps[0][1], "named_transformers_", {})
     numeric, categories = parts.get("numeric"), getattr(parts.get("categorical"), "categories", {})
@@ -137,12 +126,12 @@ def _public_facts(estimator, n_points):
             f"{type(estimator).__name__}."
         )
     bounds = getattr(numeric, "bounds", {}).items()
-    lines = {column: np.linspace(low, high, n_points) for column, (low, high) in bounds}
+    values = {column: np.linspace(low, high, n_points) for column, (low, high) in bounds}
     log_columns = []
-    for column, axes in zip(lines, getattr(numeric, "_axes", list)(), strict=False):
-        lines[column] = np.unique([axis.values(np.linspace(0, 1, n_points)) for axis in axes])
+    for column, axes in zip(values, getattr(numeric, "_axes", list)(), strict=False):
+        values[column] = np.unique([axis.values(np.linspace(0, 1, n_points)) for axis in axes])
         log_columns += [column] * (len(axes) > 1)
-    return lines, log_columns, {c: list(map(str, listed)) for c, listed in categories.items()}
+    return values | {c: list(map(str, listed)) for c, listed in categories.items()}, log_columns
 
 
 def _logits(estimator, rows):
@@ -152,21 +141,19 @@ def _logits(estimator, rows):
     return logits
 
 
-def _replaced(rows, values):
-    """Return rows with other values in some columns, which may have any name."""
-    columns = {name: values.get(name, rows[name]) for name in rows}
-    return pd.DataFrame(columns, columns=rows.columns).astype(rows.dtypes)
-
-
 def _check_additive(estimator, names, base, values):
     """Raise ValueError unless logits of made-up rows are sums over the columns."""
     rng = np.random.default_rng(0)
     drawn = {c: rng.choice(np.asarray(v, object), _N_TRIED) for c, v in values.items()}
     rows = pd.DataFrame([base] * _N_TRIED, columns=names)
-    start = _logits(estimator, rows[:1])
-    whole = _logits(estimator, _replaced(rows, drawn))
-    alone = [_logits(estimator, _replaced(rows, {c: v})) for c, v in drawn.items()]
-    added = start + sum(logits - start for logits in alone)
+
+    def logits(changed):
+        # no assign(**...), which some names of columns would break
+        table = pd.DataFrame({c: changed.get(c, rows[c]) for c in rows}, columns=names)
+        return _logits(estimator, table.astype(rows.dtypes))
+
+    start, whole = logits({}), logits(drawn)
+    added = start + sum(logits({c: v}) - start for c, v in drawn.items())
     if np.abs(whole - added).max() > _TOLERANCE * max(1.0, np.abs(whole).max()):
         raise ValueError(
             "estimator is not additive: what one column adds depends on the others. Fit it with "

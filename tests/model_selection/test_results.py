@@ -1,5 +1,3 @@
-from itertools import pairwise
-
 import matplotlib
 import numpy as np
 import pandas as pd
@@ -251,12 +249,9 @@ def test_the_picture_has_one_labelled_curve_a_method(results, y):
     ax = display.ax_
     assert ax.get_xscale() == "log"
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["1", "4"]
-    labels = {text.get_text() for text in ax.texts}
+    labels = {text.get_text() for text in ax.get_legend().get_texts()}
     assert labels == {"poor", "even"} | ({"reference"} if y.startswith("accuracy") else set())
     assert len({line.get_color() for line in ax.lines if line.get_marker() != "None"}) == 2
-    heights = sorted(text.xyann[1] for text in ax.texts)
-    low, high = ax.get_ylim()
-    assert all(b - a > 0.05 * (high - low) for a, b in pairwise(heights))
     assert display.figure_ is ax.figure
 
 
