@@ -1,8 +1,11 @@
+import numpy as np
 import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
+from skdpfair.preprocessing import public_preprocessor
 from skdpfair.report import (
     PrivacyCostDisplay,
     ShapeDisplay,
@@ -128,6 +131,28 @@ def test_a_gap_of_accuracy_is_not_forced_to_zero():
     costs = TradeoffDisplay(shown, "privacy_cost[2]").plot().ax_
     assert costs.get_ylim()[0] < 0
     assert costs.get_title(loc="left") == "Privacy cost of group 2"
+
+
+def shaped(classifier, n_classes=2):
+    """Return a fitted pipeline of two columns, and its rows."""
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame({"age": rng.uniform(20, 80, 200), "ward": rng.choice(["A", "B"], 200)})
+    y = pd.cut(x["age"], n_classes, labels=False)
+    features = public_preprocessor({"age": (20, 80)}, {"ward": ["A", "B"]}, encoding="auto")
+    return make_pipeline(features, classifier).fit(x, y), x
+
+
+def test_curves_add_up_to_the_logit():
+    model, x = shaped(LogisticRegression())
+    display = ShapeDisplay.from_estimator(model).plot()
+    curves = {name: rows.set_index("value") for name, rows in display.frame.groupby("column")}
+    age = np.interp(
+        x["age"], curves["age"].index.astype(float), curves["age"]["logit"].astype(float)
+    )
+    added = age + curves["ward"]["logit"].loc[x["ward"]].to_numpy()
+    constant = model.decision_function(x) - added
+    assert np.ptp(constant) < 1e-4  # the points include all knots
+    assert [panel.get_title(loc="left") for panel in display.axes_] == ["age", "ward"]
 
 
 def test_a_model_without_curves_is_refused():
