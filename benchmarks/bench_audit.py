@@ -15,12 +15,14 @@ import numpy as np
 import pandas as pd
 
 from benchmarks import pages
-from skdpfair import METHODS, DPFairClassifier
+from skdpfair import DPFairClassifier
 from skdpfair.analysis import audit_fit, audit_step
 from skdpfair.analysis._lower_bounds import accuracy_excess, guesses_excess, least_epsilon
-from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+from skdpfair.datasets import load_adult, public_facts
+from skdpfair.methods import METHODS
 from skdpfair.preprocessing import public_preprocessor
-from skdpfair.privacy import Release, gdp_parameter
+from skdpfair.privacy import Release
+from skdpfair.privacy.gdp import gdp_parameter
 
 matplotlib.use("Agg")
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,9 +42,9 @@ def steps(n_draws, names=PRIVATE):
 def fits(n_records, n_canaries, names=PRIVATE):
     """Yield one row a method, attack and epsilon: what a fit on Adult claims, and the bound."""
     data = load_adult(subset="train")
-    X = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, encoding="linear").fit_transform(
-        data.data
-    )[:n_records]
+    X = public_preprocessor(**public_facts("adult"), encoding="linear").fit_transform(data.data)[
+        :n_records
+    ]
     y = data.target.to_numpy()[:n_records]
     sex = data.sensitive_features["sex"].to_numpy()[:n_records]
     for attack, n in n_canaries.items():

@@ -12,7 +12,7 @@ from sklearn.metrics import balanced_accuracy_score
 
 from benchmarks import pages
 from skdpfair import DPFairClassifier, Groups, get_method
-from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+from skdpfair.datasets import load_adult, public_facts
 from skdpfair.metrics._compare_groups import difference, group_min
 from skdpfair.preprocessing import public_preprocessor
 
@@ -33,7 +33,7 @@ METHODS = {
 def adult(subset):
     """Return features, labels and groups."""
     data = load_adult(subset=subset)
-    features = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, encoding="linear").fit_transform(
+    features = public_preprocessor(**public_facts("adult"), encoding="linear").fit_transform(
         data.data
     )
     groups = pd.DataFrame({"sex": data.sensitive_features["sex"], "label": data.target})

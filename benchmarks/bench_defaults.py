@@ -16,13 +16,7 @@ from sklearn.model_selection import train_test_split
 
 from benchmarks import pages
 from skdpfair import DPFairClassifier
-from skdpfair.datasets import (
-    ADULT_BOUNDS,
-    ADULT_CATEGORIES,
-    DUTCH_CATEGORIES,
-    fetch_dutch,
-    load_adult,
-)
+from skdpfair.datasets import fetch_dutch, load_adult, public_facts
 from skdpfair.preprocessing import public_preprocessor
 
 
@@ -31,7 +25,7 @@ def adult(encoding, n_samples=None, seed=0, **how):
     train, test = load_adult(subset="train"), load_adult(subset="test")
     rows = np.random.default_rng(seed).permutation(len(train.target))[:n_samples]
     rows = slice(None) if n_samples is None else rows
-    features = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, encoding=encoding, **how)
+    features = public_preprocessor(**public_facts("adult"), encoding=encoding, **how)
     features.fit(train.data.iloc[rows])
     return _arrays(features, train, rows), _arrays(features, test, slice(None))
 
@@ -44,7 +38,7 @@ def _arrays(features, data, rows):
 
 def dutch(seed):
     data = fetch_dutch()
-    x = public_preprocessor({}, DUTCH_CATEGORIES).fit_transform(data.data).to_numpy(np.float32)
+    x = public_preprocessor(**public_facts("dutch")).fit_transform(data.data).to_numpy(np.float32)
     arrays = x, data.target.to_numpy(), data.sensitive_features["sex"].to_numpy()
     parts = train_test_split(*arrays, test_size=0.2, random_state=seed)
     return parts[::2], parts[1::2]
@@ -99,8 +93,10 @@ def intervals(n_seeds):
                 given = {"encoding": "auto"} | how
                 splits = [adult(n_samples=n_samples, seed=s, **given) for s in range(n_seeds)]
                 row.append(f"{measure(splits, epsilon, 'global_adapt', 'logistic')['AUC']:.1f}")
-            features = public_preprocessor(ADULT_BOUNDS, epsilon=epsilon)
-            features.fit(pd.DataFrame(ADULT_BOUNDS).iloc[np.zeros(n_samples, int)])
+            features = public_preprocessor(public_facts("adult")["bounds"], epsilon=epsilon)
+            features.fit(
+                pd.DataFrame(public_facts("adult")["bounds"]).iloc[np.zeros(n_samples, int)]
+            )
             row.append(features.named_transformers_["numeric"].n_intervals_)
             print(*row, sep=" | ", flush=True)
             lines.append(row)

@@ -22,7 +22,7 @@ from benchmarks import pages
 from benchmarks.bench_training import interleave
 from benchmarks.workloads import Workload
 from skdpfair import DPFairClassifier, Persons, get_method
-from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+from skdpfair.datasets import load_adult, public_facts
 from skdpfair.engine import PoissonSampler, Streams, private_step, select_strategy
 from skdpfair.engine.mechanism import Mechanism, Task
 from skdpfair.model_selection import plan
@@ -79,7 +79,7 @@ def dealt(n_persons):
 
 
 def _encoded(rows, y, unit, test, y_test):
-    features = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, epsilon=EPSILON)
+    features = public_preprocessor(**public_facts("adult"), epsilon=EPSILON)
     features.fit(rows.iloc[: len(np.unique(unit))])  # finer the more persons there are
     x, x_test = (features.transform(part).to_numpy(np.float32) for part in (rows, test))
     return (x, y.to_numpy(), unit), (x_test, y_test.to_numpy())

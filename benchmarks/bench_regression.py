@@ -18,13 +18,7 @@ from sklearn.model_selection import train_test_split
 
 from benchmarks import pages
 from skdpfair import DPFairRegressor
-from skdpfair.datasets import (
-    ADULT_BOUNDS,
-    ADULT_CATEGORIES,
-    DUTCH_CATEGORIES,
-    fetch_dutch,
-    load_adult,
-)
+from skdpfair.datasets import fetch_dutch, load_adult, public_facts
 from skdpfair.metrics import excessive_risk, privacy_cost
 from skdpfair.preprocessing import public_preprocessor
 
@@ -45,10 +39,10 @@ def arrays(task):
     name, target, limits = TASKS[task]
     if name == "adult":
         data = load_adult(subset="train")
-        bounds, categories = dict(ADULT_BOUNDS), dict(ADULT_CATEGORIES)
+        bounds, categories = public_facts("adult")["bounds"], public_facts("adult")["categories"]
     else:
         data = fetch_dutch()
-        bounds, categories = {}, dict(DUTCH_CATEGORIES)
+        bounds, categories = {}, public_facts("dutch")["categories"]
     y = data.data[target].astype(float).to_numpy()
     bounds.pop(target, None)
     categories.pop(target, None)

@@ -35,19 +35,13 @@ def write_splits(folder):
     import torch
 
     from skdpfair import DPFairClassifier
-    from skdpfair.datasets import (
-        ADULT_BOUNDS,
-        ADULT_CATEGORIES,
-        DUTCH_CATEGORIES,
-        fetch_dutch,
-        load_adult,
-    )
+    from skdpfair.datasets import fetch_dutch, load_adult, public_facts
     from skdpfair.preprocessing import public_preprocessor
 
     torch.set_num_threads(1)
-    sets = {"Adult": (ADULT_BOUNDS, ADULT_CATEGORIES), "Dutch": ({}, DUTCH_CATEGORIES)}
     rows = []
-    for name, (bounds, categories) in sets.items():
+    for name in ("Adult", "Dutch"):
+        bounds, categories = public_facts(name.lower()).values()
         for seed in range(SEEDS):
             if name == "Adult":
                 parts = [load_adult(subset=subset) for subset in ("train", "test")]

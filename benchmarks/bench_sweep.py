@@ -7,7 +7,7 @@ import argparse
 import time
 import warnings
 
-from skdpfair.datasets import DUTCH_CATEGORIES, fetch_dutch
+from skdpfair.datasets import fetch_dutch, public_facts
 from skdpfair.model_selection import sweep
 from skdpfair.preprocessing import public_preprocessor
 
@@ -17,7 +17,7 @@ EPSILONS = [0.5, 1.0, 2.0, 4.0]
 
 def load():
     data = fetch_dutch()
-    categories = {k: v for k, v in DUTCH_CATEGORIES.items() if k != "sex"}
+    categories = {k: v for k, v in public_facts("dutch")["categories"].items() if k != "sex"}
     X = public_preprocessor({}, categories).fit_transform(data.data).to_numpy()
     return X, data.target.to_numpy(), data.sensitive_features["sex"].to_numpy()
 

@@ -17,7 +17,7 @@ from sklearn.metrics import balanced_accuracy_score
 
 from benchmarks import pages
 from skdpfair import DPFairClassifier
-from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+from skdpfair.datasets import load_adult, public_facts
 from skdpfair.model_selection import DPThresholdClassifier
 from skdpfair.preprocessing import public_preprocessor
 
@@ -37,9 +37,9 @@ def rows_of(rare, seed):
 def arrays(epsilon, rows):
     """Return features, labels (True above 50K) and groups of training and test rows."""
     train, test = load_adult(subset="train"), load_adult(subset="test")
-    features = public_preprocessor(
-        ADULT_BOUNDS, ADULT_CATEGORIES, encoding="auto", epsilon=epsilon
-    ).fit(train.data.iloc[rows])
+    features = public_preprocessor(**public_facts("adult"), encoding="auto", epsilon=epsilon).fit(
+        train.data.iloc[rows]
+    )
     for data, chosen in ((train, rows), (test, np.arange(len(test.target)))):
         x = features.transform(data.data.iloc[chosen]).to_numpy(np.float32)
         y = data.target.iloc[chosen].to_numpy() == ">50K"

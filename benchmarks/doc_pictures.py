@@ -11,7 +11,7 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
 from skdpfair import DPFairClassifier
-from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+from skdpfair.datasets import load_adult, public_facts
 from skdpfair.metrics import group_table
 from skdpfair.model_selection import sweep
 from skdpfair.preprocessing import public_preprocessor
@@ -49,7 +49,7 @@ def photograph(page):
 def main():
     """Write the pictures."""
     train, test = load_adult(subset="train"), load_adult(subset="test")
-    prepare = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES)
+    prepare = public_preprocessor(**public_facts("adult"))
     x, x_test = prepare.fit_transform(train.data), prepare.transform(test.data)
     start(x, train, x_test, test)
     part = slice(12_000)  # a minute instead of ten

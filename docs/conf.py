@@ -3,7 +3,6 @@
 import os
 import sys
 import warnings
-from importlib import import_module
 from pathlib import Path
 
 import matplotlib
@@ -14,6 +13,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 matplotlib.use("Agg")
 
 import skdpfair
+from skdpfair.methods import METHODS
 from skdpfair.methods._methods_table import methods_table, references
 
 project = "skdpfair"
@@ -84,64 +84,100 @@ sphinx_gallery_conf = {
 }
 warnings.filterwarnings("ignore", category=DeprecationWarning)
 
-ROOMS = {
-    "skdpfair": "The estimators",
-    "skdpfair.preprocessing": "Preparation",
-    "skdpfair.features": "Features of pictures",
-    "skdpfair.augmentations": "Views and adversarial inputs",
-    "skdpfair.networks": "Networks",
-    "skdpfair.performative": "Decision-dependent data",
-    "skdpfair.datasets": "Data sets",
-    "skdpfair.methods": "Methods",
-    "skdpfair.budget": "Budgets over many fits",
-    "skdpfair.model_selection": "Model selection and thresholds",
-    "skdpfair.metrics": "Metrics",
-    "skdpfair.release": "Releases",
-    "skdpfair.report": "Reports, displays, the dashboard",
-    "skdpfair.privacy": "Accounting",
-    "skdpfair.analysis": "Audits and diagnostics",
-    "skdpfair.exceptions": "Errors and warnings",
-    "skdpfair.engine.mechanism": "For authors of methods",
-    "skdpfair.testing": "Contracts",
-}
-FIRST_OF_TASK = {  # the rooms are in the order of the tasks
-    "skdpfair": "Fit",
-    "skdpfair.methods": "Choose",
-    "skdpfair.metrics": "Measure",
-    "skdpfair.release": "Release",
-    "skdpfair.privacy": "Audit",
-    "skdpfair.engine.mechanism": "Extend",
+AUDIENCES = {
+    "You train a private model": {
+        "skdpfair": ["DPFairClassifier", "DPFairRegressor", "Groups", "Persons"],
+        "skdpfair.preprocessing": [
+            "public_preprocessor",
+            "TableSchema",
+            "BoundedScaler",
+            "DPQuantileScaler",
+            "check_pipeline",
+            "encode_parquet",
+        ],
+        "skdpfair.datasets": ["fetch_dutch", "load_adult", "make_two_groups", "public_facts"],
+    },
+    "You compare what groups pay": {
+        "skdpfair.metrics": [
+            "dg_gap",
+            "excessive_risk",
+            "group_table",
+            "own_class_probability",
+            "privacy_cost",
+            "release_group_table",
+        ],
+        "skdpfair.model_selection": [
+            "GroupScorer",
+            "TradeoffResults",
+            "dg_gap_scorer",
+            "excessive_risk_scorer",
+            "privacy_cost_scorer",
+            "sweep",
+        ],
+        "skdpfair.report": [
+            "GroupLossDisplay",
+            "PrivacyCostDisplay",
+            "ShapeDisplay",
+            "TradeoffDisplay",
+            "launch_fairness_dashboard",
+        ],
+        "skdpfair.analysis": ["GroupRecorder", "step_risk_terms"],
+        "skdpfair.performative": ["LocationShift", "StrategicResponse", "repeated_deployment"],
+    },
+    "You search, set thresholds, and keep a budget": {
+        "skdpfair.budget": ["PrivacyLedger"],
+        "skdpfair.model_selection": ["DPRandomizedSearch", "DPThresholdClassifier", "plan"],
+    },
+    "You release a model, and state what it guarantees": {
+        "skdpfair": ["load_release"],
+        "skdpfair.report": ["export_statement", "model_card", "model_page"],
+        "skdpfair.release": ["read_statement", "schema_of"],
+    },
+    "You audit, or account by hand": {
+        "skdpfair.analysis": ["audit_fit", "audit_step", "verify_release"],
+        "skdpfair.privacy": ["Release", "calibrated", "epsilon"],
+    },
+    "You bring pictures, a network, or a method": {
+        "skdpfair": ["Factory", "MLP", "fit_on_dask", "get_method"],
+        "skdpfair.networks": ["CNN"],
+        "skdpfair.features": ["FrozenFeatures", "Scattering2D"],
+        "skdpfair.augmentations": ["PGD", "FlipAndShift", "Views"],
+        "skdpfair.methods": ["Clip", "Method", "Query"],
+        "skdpfair.testing": ["check_engine", "check_method", "per_sample", "released", "task"],
+    },
 }
 
 
-def public_names(room):
-    """Return the public functions and classes of a module."""
-    module = import_module(room)
-    names = getattr(module, "__all__", None) or [
-        name
-        for name, value in vars(module).items()
-        if not name.startswith("_") and getattr(value, "__module__", None) == room
-    ]
-    return sorted(name for name in names if callable(getattr(module, name)))
+def public_names():
+    """Return the listed names of each module."""
+    names = {}
+    for rooms in AUDIENCES.values():
+        for room, listed in rooms.items():
+            names.setdefault(room, []).extend(listed)
+    return names
+
+
+def autosummary(names):
+    """Return the directive that lists objects and makes a page of each."""
+    return [".. autosummary::", "   :toctree: generated", "   :nosignatures:", "", *names, ""]
 
 
 def write_reference(app, config):
-    """Write api/index.rst: every public name of every room, so that none is forgotten."""
+    """Write api/index.rst: every public name, by who needs it."""
     folder = Path(app.srcdir) / "api"
     folder.mkdir(exist_ok=True)
-    lines, told = ["API reference", "=============", ""], set()
-    for room, title in ROOMS.items():
-        about = (import_module(room).__doc__ or "").strip().splitlines()[0]
-        found = {name: getattr(import_module(room), name) for name in public_names(room)}
-        names = [f"   ~{room}.{name}" for name, value in found.items() if value not in told]
-        told |= set(found.values())
-        if room == "skdpfair.methods":
-            classes = {type_.__name__: type_ for type_ in skdpfair.METHODS.values()}
-            names += [f"   ~{c.__module__}.{name}" for name, c in sorted(classes.items())]
-        if task := FIRST_OF_TASK.get(room):
-            lines += [task, "-" * len(task), ""]
-        lines += [title, "~" * len(title), "", f"``{room}``: {about}", ""]
-        lines += [".. autosummary::", "   :toctree: generated", "   :nosignatures:", "", *names, ""]
+    lines = ["API reference", "=============", ""]
+    for audience, rooms in AUDIENCES.items():
+        lines += [audience, "-" * len(audience), ""]
+        for room, names in rooms.items():
+            lines += [f"``{room}``", "~" * (len(room) + 4), ""]
+            lines += autosummary([f"   ~{room}.{name}" for name in names])
+    methods = sorted(METHODS.values(), key=lambda method: method.__name__)
+    lines += ["Methods", "-------", ""]
+    lines += autosummary([f"   ~{method.__module__}.{method.__name__}" for method in methods])
+    raised = [name for name, value in vars(skdpfair.exceptions).items() if isinstance(value, type)]
+    lines += ["Errors and warnings", "-------------------", ""]
+    lines += autosummary([f"   ~skdpfair.exceptions.{name}" for name in sorted(raised)])
     (folder / "index.rst").write_text("\n".join(lines))
 
 
@@ -149,8 +185,8 @@ def method_tables():
     """Return what the pages say of methods, by the comment that it takes the place of."""
     table = methods_table().reset_index()
     rows = [table.columns, ["---"] * table.shape[1], *table.itertuples(index=False)]
-    papers = {name: references(method) for name, method in sorted(skdpfair.METHODS.items())}
-    named = [name for name in papers if not skdpfair.METHODS[name].reference]
+    papers = {name: references(method) for name, method in sorted(METHODS.items())}
+    named = [name for name in papers if not METHODS[name].reference]
     return {
         "methods": [f"| {' | '.join(row)} |" for row in rows],
         "references of methods": [f"- `{name}`: {papers[name]}" for name in named],

@@ -34,7 +34,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skdpfair import DPFairClassifier, Groups, Persons
 from skdpfair.budget import PrivacyLedger
-from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+from skdpfair.datasets import load_adult, public_facts
 from skdpfair.metrics import release_group_table
 from skdpfair.model_selection import DPThresholdClassifier
 from skdpfair.preprocessing import check_pipeline, public_preprocessor
@@ -114,7 +114,7 @@ print(check_pipeline(make_pipeline(StandardScaler(), classifier)))
 # The bounds and categories of the census form are public. With them, the features of a record
 # depend on this record alone.
 
-columns = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES)
+columns = public_preprocessor(**public_facts("adult"))
 X = columns.fit_transform(table)
 X_train, y_train, sex_train = X.iloc[train], income.iloc[train], table["sex"].iloc[train]
 X_test, y_test = X.iloc[test], income.iloc[test]

@@ -13,12 +13,12 @@ Tag: reference.
 # the rows outside the privacy budget.
 
 from skdpfair import DPFairClassifier
-from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+from skdpfair.datasets import load_adult, public_facts
 from skdpfair.metrics import group_table
 from skdpfair.preprocessing import public_preprocessor
 from skdpfair.report import PrivacyCostDisplay
 
-preprocessor = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES)
+preprocessor = public_preprocessor(**public_facts("adult"))
 train, test = load_adult(subset="train"), load_adult(subset="test")
 X, X_test = preprocessor.fit_transform(train.data), preprocessor.transform(test.data)
 sex, sex_test = train.sensitive_features["sex"], test.sensitive_features["sex"]

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+from skdpfair.datasets import load_adult, public_facts
 from skdpfair.model_selection import sweep
 from skdpfair.preprocessing import public_preprocessor
 from skdpfair.report import TradeoffDisplay
 
 adult = load_adult(subset="train").frame.head(6000)
-preprocessor = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES)
+preprocessor = public_preprocessor(**public_facts("adult"))
 X = preprocessor.fit_transform(adult)
 
 # %%

@@ -17,9 +17,10 @@ from pathlib import Path
 import pandas as pd
 
 from skdpfair import DPFairClassifier, Groups, load_release
-from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+from skdpfair.datasets import load_adult, public_facts
 from skdpfair.metrics import group_table
-from skdpfair.preprocessing import TableSchema, outside_public
+from skdpfair.preprocessing import TableSchema
+from skdpfair.preprocessing._public import outside_public
 from skdpfair.release import schema_of
 
 folder = Path(tempfile.mkdtemp())
@@ -33,13 +34,15 @@ load_adult(subset="test").frame.to_csv(folder / "test.csv", index=False)
 # names them, too. How finely numbers are encoded depends on the number of records and on epsilon;
 # it is fixed here, so that other tables get the same features.
 
+facts = public_facts("adult")
+numbers = ["age", "education_num", "hours_per_week"]
 columns = ["workclass", "marital_status", "occupation"]
 schema = TableSchema(
     target="income",
     classes=["<=50K", ">50K"],
     groups={"sex": ["Female", "Male"]},
-    bounds={name: ADULT_BOUNDS[name] for name in ("age", "education_num", "hours_per_week")},
-    categories={name: ADULT_CATEGORIES[name] for name in columns},
+    bounds={name: facts["bounds"][name] for name in numbers},
+    categories={name: facts["categories"][name] for name in columns},
 ).with_fixed_encoding(n_samples=8000, epsilon=1.0)
 print(schema.to_toml())
 

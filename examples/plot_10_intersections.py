@@ -19,14 +19,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from skdpfair import DPFairClassifier, Groups
-from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+from skdpfair.datasets import load_adult, public_facts
 from skdpfair.metrics import group_table, release_group_table
 from skdpfair.preprocessing import public_preprocessor
 
 columns = ["sex", "race"]
-groups = list(product(*(ADULT_CATEGORIES[column] for column in columns)))
-features = {name: values for name, values in ADULT_CATEGORIES.items() if name not in columns}
-preprocessor = public_preprocessor(ADULT_BOUNDS, features, passthrough=columns)
+facts = public_facts("adult")
+groups = list(product(*(facts["categories"].pop(column) for column in columns)))
+preprocessor = public_preprocessor(**facts, passthrough=columns)
 train, test = load_adult(subset="train").frame.head(8000), load_adult(subset="test").frame
 X, X_test = preprocessor.fit_transform(train), preprocessor.transform(test)
 

@@ -20,12 +20,12 @@ import pandas as pd
 from sklearn.model_selection import GroupKFold, cross_validate
 
 from skdpfair import DPFairClassifier, Persons
-from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+from skdpfair.datasets import load_adult, public_facts
 from skdpfair.model_selection import plan
 from skdpfair.preprocessing import public_preprocessor
 
 adult = load_adult(dropna=True)
-X = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES).fit_transform(adult.data)
+X = public_preprocessor(**public_facts("adult")).fit_transform(adult.data)
 y, sex = adult.target, adult.data["sex"].astype(str)
 order = adult.data.sort_values(["sex", "education_num", "age"]).index
 numbers = np.repeat(np.arange(len(y)), np.random.default_rng(0).integers(1, 6, len(y)))[: len(y)]

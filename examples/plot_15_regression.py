@@ -16,12 +16,13 @@ import pandas as pd
 from sklearn.metrics import mean_absolute_error, r2_score
 
 from skdpfair import DPFairRegressor
-from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+from skdpfair.datasets import load_adult, public_facts
 from skdpfair.metrics import excessive_risk
 from skdpfair.preprocessing import public_preprocessor
 
-bounds = {name: limits for name, limits in ADULT_BOUNDS.items() if name != "age"}
-prepare = public_preprocessor(bounds, ADULT_CATEGORIES, encoding="linear")
+facts = public_facts("adult")
+del facts["bounds"]["age"]  # the target
+prepare = public_preprocessor(**facts, encoding="linear")
 parts = []
 for subset in ("train", "test"):
     table = load_adult(subset=subset)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from skdpfair.estimators.regressor import DPFairRegressor
     from skdpfair.inputs.groups import Groups
     from skdpfair.inputs.persons import Persons
-    from skdpfair.methods import METHODS, get_method
+    from skdpfair.methods import get_method
     from skdpfair.networks import MLP, Factory
     from skdpfair.release import load_release
     from skdpfair.training.dask import fit_on_dask
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"  # which pyproject.toml reads
 
 __all__ = [
-    "METHODS",
     "MLP",
     "DPFairClassifier",
     "DPFairRegressor",
@@ -32,7 +31,6 @@ __all__ = [
 
 # imported when they are asked for, so that the command line need not wait for torch
 _HOMES = {
-    "METHODS": "skdpfair.methods",
     "MLP": "skdpfair.networks",
     "DPFairClassifier": "skdpfair.estimators.classifier",
     "DPFairRegressor": "skdpfair.estimators.regressor",

@@ -25,7 +25,7 @@ from skdpfair._utils.validate import (
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.groups import apart
 from skdpfair.metrics._arguments import hits
-from skdpfair.privacy import Ledger
+from skdpfair.privacy.ledger import Ledger
 
 __all__ = ["LocationShift", "StrategicResponse", "repeated_deployment"]
 

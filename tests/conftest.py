@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult, make_two_groups
+from skdpfair.datasets import load_adult, make_two_groups, public_facts
 from skdpfair.preprocessing import public_preprocessor
 
 # the same examples in every run; HYPOTHESIS_PROFILE=default looks for new ones
@@ -52,9 +52,9 @@ def adult():
     parts = []
     for subset in ("train", "test"):
         data = load_adult(subset=subset)
-        features = public_preprocessor(
-            ADULT_BOUNDS, ADULT_CATEGORIES, encoding="linear"
-        ).fit_transform(data.data)
+        features = public_preprocessor(**public_facts("adult"), encoding="linear").fit_transform(
+            data.data
+        )
         x = np.asarray(features, dtype=np.float32)
         y = (data.target == ">50K").to_numpy().astype(int)
         parts.append((x, y, data.sensitive_features["sex"].to_numpy()))

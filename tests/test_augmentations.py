@@ -11,12 +11,13 @@ from sklearn.model_selection import GridSearchCV
 from torch import nn
 from torch.nn.functional import cross_entropy, pad
 
-from skdpfair import METHODS, DPFairClassifier, Persons, get_method
+from skdpfair import DPFairClassifier, Persons, get_method
 from skdpfair.analysis import GroupRecorder
 from skdpfair.augmentations import PGD, FlipAndShift, Views, views
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.mechanism import Mechanism
+from skdpfair.methods import METHODS
 from skdpfair.networks import CNN
 from skdpfair.testing import task
 from skdpfair.training.loop import TrainingLoop

@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from skorch.callbacks import Callback
 
-from skdpfair import METHODS, MLP, DPFairClassifier, Persons
+from skdpfair import MLP, DPFairClassifier, Persons
 from skdpfair.analysis import GroupRecorder
 from skdpfair.augmentations import PGD
 from skdpfair.budget import PrivacyLedger, charging
@@ -26,6 +26,7 @@ from skdpfair.datasets import make_two_groups
 from skdpfair.engine import PoissonSampler
 from skdpfair.estimators import base
 from skdpfair.exceptions import BudgetExceeded, PrivacyAccountingError
+from skdpfair.methods import METHODS
 from skdpfair.training import loop, processes
 from skdpfair.training.processes import Processes
 

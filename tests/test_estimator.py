@@ -34,7 +34,7 @@ from skorch.callbacks import (
 )
 from torch import nn
 
-from skdpfair import METHODS, MLP, DPFairClassifier, Factory, Groups, get_method
+from skdpfair import MLP, DPFairClassifier, Factory, Groups, get_method
 from skdpfair.analysis import GroupRecorder
 from skdpfair.augmentations import PGD
 from skdpfair.engine.mechanism import Clip, Method
@@ -43,6 +43,7 @@ from skdpfair.exceptions import (
     LowSignalWarning,
     PrivacyAccountingError,
 )
+from skdpfair.methods import METHODS
 from skdpfair.privacy import Release, epsilon
 from skdpfair.training import train as _training
 

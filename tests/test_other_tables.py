@@ -10,7 +10,8 @@ from sklearn.pipeline import make_pipeline
 
 from skdpfair import DPFairClassifier
 from skdpfair.model_selection import GroupScorer, dg_gap_scorer
-from skdpfair.preprocessing import BoundedScaler, TableSchema, outside_public, public_preprocessor
+from skdpfair.preprocessing import BoundedScaler, TableSchema, public_preprocessor
+from skdpfair.preprocessing._public import outside_public
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.InsecureSeedWarning",

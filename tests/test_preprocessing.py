@@ -5,14 +5,9 @@ import pandas as pd
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
-from skdpfair.preprocessing import (
-    BoundedScaler,
-    TableSchema,
-    encode_parquet,
-    outside_public,
-    public_preprocessor,
-)
+from skdpfair.datasets import load_adult, public_facts
+from skdpfair.preprocessing import BoundedScaler, TableSchema, encode_parquet, public_preprocessor
+from skdpfair.preprocessing._public import outside_public
 
 
 @parametrize_with_checks([BoundedScaler()])
@@ -90,15 +85,15 @@ def adult():
 
 @pytest.fixture(scope="module")
 def encoded(adult):
-    make = public_preprocessor(
-        ADULT_BOUNDS, ADULT_CATEGORIES, encoding="linear", passthrough=["sex"]
-    )
+    make = public_preprocessor(**public_facts("adult"), encoding="linear", passthrough=["sex"])
     return make.fit_transform(adult)
 
 
 def test_adult_becomes_public_columns(adult, encoded):
-    names = [f"{c}_{v}" for c, listed in ADULT_CATEGORIES.items() for v in listed]
-    assert list(encoded) == [*ADULT_BOUNDS, *names, "sex"]
+    names = [
+        f"{c}_{v}" for c, listed in public_facts("adult")["categories"].items() for v in listed
+    ]
+    assert list(encoded) == [*public_facts("adult")["bounds"], *names, "sex"]
     pd.testing.assert_series_equal(encoded["sex"], adult["sex"])
     assert encoded.drop(columns="sex").abs().max(axis=None) == 1
     assert {str(dtype) for dtype in encoded[names].dtypes} == {"float32"}
@@ -113,9 +108,7 @@ def test_a_missing_category_makes_zeros(adult, encoded):
 
 def test_fitting_on_other_rows_gives_the_same_transform(adult, encoded):
     other = adult[(adult["sex"] == "Female") & (adult["age"] > 60)].dropna().head(5)
-    make = public_preprocessor(
-        ADULT_BOUNDS, ADULT_CATEGORIES, encoding="linear", passthrough=["sex"]
-    )
+    make = public_preprocessor(**public_facts("adult"), encoding="linear", passthrough=["sex"])
     pd.testing.assert_frame_equal(make.fit(other).transform(adult), encoded)
 
 

@@ -10,9 +10,10 @@ from sklearn.metrics import accuracy_score, make_scorer
 from sklearn.model_selection import cross_validate
 from sklearn.pipeline import make_pipeline
 
-from skdpfair import METHODS, MLP, DPFairClassifier, get_method
+from skdpfair import MLP, DPFairClassifier, get_method
 from skdpfair.analysis import GroupRecorder
 from skdpfair.budget import PrivacyLedger
+from skdpfair.methods import METHODS
 from skdpfair.preprocessing import BoundedScaler
 from skdpfair.privacy.statement import ASSUMPTIONS, WEIGHTS_FROM_OTHERS
 

@@ -10,7 +10,8 @@ from torch import nn
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.inputs.groups import GroupCodes
 from skdpfair.inputs.table import Table
-from skdpfair.privacy import Ledger, Release
+from skdpfair.privacy import Release
+from skdpfair.privacy.ledger import Ledger
 from skdpfair.training.seeds import streams_of
 from skdpfair.training.spec import FitSpec
 

@@ -18,7 +18,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_valid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skdpfair import METHODS, DPFairClassifier, DPFairRegressor, get_method, load_release
+from skdpfair import DPFairClassifier, DPFairRegressor, get_method, load_release
 from skdpfair.analysis import audit_fit, step_risk_terms
 from skdpfair.budget.folds import persons_lie_in_groups
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
@@ -30,6 +30,7 @@ from skdpfair.inputs.groups import GroupCodes
 from skdpfair.inputs.persons import codes, grouped, thinned
 from skdpfair.inputs.streaming import SparseRows
 from skdpfair.inputs.table import Table
+from skdpfair.methods import METHODS
 from skdpfair.metrics import release_group_table
 from skdpfair.model_selection import (
     DPRandomizedSearch,

@@ -8,7 +8,7 @@ import pandas as pd
 from sklearn.model_selection import train_test_split
 
 from benchmarks.papers.images import fetch_faces, fetch_mnist
-from skdpfair.datasets import ADULT_BOUNDS, fetch_dutch, load_adult
+from skdpfair.datasets import fetch_dutch, load_adult, public_facts
 
 _WOMEN, _MEN = 14_695, 30_527
 
@@ -45,9 +45,9 @@ def adult_table():
     y = (table.pop("income") == ">50K").to_numpy().astype(int)
     man = (table.pop("sex") == "Male").to_numpy()
     white = (table.pop("race") == "White").to_numpy()
-    numbers = table[list(ADULT_BOUNDS)]
+    numbers = table[list(public_facts("adult")["bounds"])]
     scaled = (numbers - numbers.mean()) / numbers.std(ddof=0)
-    rest = pd.get_dummies(table.drop(columns=list(ADULT_BOUNDS)).astype(str))
+    rest = pd.get_dummies(table.drop(columns=list(public_facts("adult")["bounds"])).astype(str))
     x = np.column_stack([scaled, rest, ~white, ~man]).astype(np.float32)
     return x, y, man
 

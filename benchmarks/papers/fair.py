@@ -9,13 +9,7 @@ from sklearn.neural_network import MLPClassifier
 from benchmarks.papers import data, fitting
 from benchmarks.papers.rendering import headline
 from benchmarks.papers.study import POINTS, Study, cell, claim, less_apart
-from skdpfair.datasets import (
-    ADULT_BOUNDS,
-    ADULT_CATEGORIES,
-    DUTCH_CATEGORIES,
-    fetch_dutch,
-    load_adult,
-)
+from skdpfair.datasets import fetch_dutch, load_adult, public_facts
 from skdpfair.estimators.classifier import DPFairClassifier
 from skdpfair.inputs.groups import Groups
 from skdpfair.methods import get_method
@@ -50,12 +44,12 @@ def split_of(name, seed) -> data.Split:
     """Return a data set prepared from public facts alone, 80/20."""
     if name == "adult":
         found = load_adult(dropna=True)
-        prepare = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, encoding="linear")
+        prepare = public_preprocessor(**public_facts("adult"), encoding="linear")
         group = found.data["sex"].astype(str).str.lower().to_numpy(dtype=str)
         y = (found.target == ">50K").to_numpy().astype(int)
     else:
         found = fetch_dutch()
-        prepare = public_preprocessor({}, DUTCH_CATEGORIES)
+        prepare = public_preprocessor(**public_facts("dutch"))
         group = np.where(found.data["sex"] == "1", "male", "female")
         y = (found.target == "2_1").to_numpy().astype(int)
     x = np.asarray(prepare.fit_transform(found.data), dtype=np.float32)

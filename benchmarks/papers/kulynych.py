@@ -10,7 +10,7 @@ from benchmarks.papers import fitting
 from benchmarks.papers.data import Split
 from benchmarks.papers.study import SHARE, Study, cell, claim, printed
 from skdpfair import DPFairClassifier, Factory, Groups
-from skdpfair.datasets import ADULT_CATEGORIES, load_adult
+from skdpfair.datasets import load_adult, public_facts
 from skdpfair.methods import get_method
 from skdpfair.metrics._compare_groups import difference
 from skdpfair.privacy import Release, epsilon
@@ -32,7 +32,8 @@ def split_of(seed) -> Split:
     data = load_adult()
     numbers = data.data[_NUMBERS]
     numbers = (numbers - numbers.mean()) / numbers.std(ddof=0)
-    categories = {k: v for k, v in ADULT_CATEGORIES.items() if k not in ("education", "sex")}
+    categories = public_facts("adult")["categories"]
+    del categories["education"], categories["sex"]
     one_hot = [data.data[k] == level for k, levels in categories.items() for level in levels]
     man = data.sensitive_features["sex"] == "Male"
     x = np.column_stack([numbers, man, *one_hot]).astype(np.float32)

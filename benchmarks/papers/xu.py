@@ -18,7 +18,7 @@ from benchmarks.papers.study import (
     printed,
 )
 from skdpfair.analysis import GroupRecorder
-from skdpfair.datasets import ADULT_BOUNDS, fetch_dutch, load_adult
+from skdpfair.datasets import fetch_dutch, load_adult, public_facts
 from skdpfair.methods import get_method
 from skdpfair.networks import Factory
 
@@ -65,7 +65,10 @@ def split_of(name, seed) -> data.Split:
         y = (table["income"] == ">50K").to_numpy().astype(int)
         man = (table["sex"] == "Male").to_numpy()
         one_hot = table[["workclass", "marital_status", "occupation", "relationship"]]
-        numbers = [(table[c] - low) / (high - low) for c, (low, high) in ADULT_BOUNDS.items()]
+        numbers = [
+            (table[c] - low) / (high - low)
+            for c, (low, high) in public_facts("adult")["bounds"].items()
+        ]
         numbers.append(table["race"] == "White")
     else:
         found = fetch_dutch()

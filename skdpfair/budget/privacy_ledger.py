@@ -86,7 +86,8 @@ class PrivacyLedger:
     Examples
     --------
     >>> import tempfile
-    >>> from skdpfair.privacy import Ledger, Release
+    >>> from skdpfair.privacy import Release
+    >>> from skdpfair.privacy.ledger import Ledger
     >>> from skdpfair.budget.charging import charged
     >>> release = Release("gradient sum", 0.01, (1.0,), steps=100)
     >>> path, spent = tempfile.mkdtemp() + "/budget.jsonl", Ledger()

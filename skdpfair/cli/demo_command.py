@@ -87,10 +87,10 @@ def _display():
 
 def _adult(epsilon):
     """Return features, labels and sexes for training and for testing."""
-    from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+    from skdpfair.datasets import load_adult, public_facts
     from skdpfair.preprocessing import check_pipeline, public_preprocessor
 
-    features = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, epsilon=epsilon)
+    features = public_preprocessor(**public_facts("adult"), epsilon=epsilon)
     report = check_pipeline(features)
     if report.findings:  # they would tell of the people what no epsilon covers
         raise ValueError(str(report))

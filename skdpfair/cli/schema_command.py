@@ -165,7 +165,7 @@ def _check(data, path, as_json):
 
     from skdpfair.cli._sources import print_uncovered, shared_columns, source_of
     from skdpfair.cli._study import Study, person_question
-    from skdpfair.preprocessing import outside_public
+    from skdpfair.preprocessing._public import outside_public
     from skdpfair.preprocessing._schema import uncovered
 
     with in_options({}):  # a file may have any name

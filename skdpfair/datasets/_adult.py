@@ -22,10 +22,9 @@ _COLUMNS = (
     "capital_gain capital_loss hours_per_week native_country income"
 )
 
-#: Public bounds of the numeric columns, from the census form and its coding: ages above 16,
-#: top-coded at 90; 16 levels of education; gains top-coded in five digits; hours in two digits.
-#: ``fnlwgt`` is a survey weight, not a feature, and has no entry.
-ADULT_BOUNDS = {
+# from the census form and its coding: ages above 16, top-coded at 90; 16 levels of education; gains
+# top-coded in five digits; hours in two digits; fnlwgt is a survey weight, not a feature
+BOUNDS = {
     "age": (17.0, 90.0),
     "education_num": (1.0, 16.0),
     "capital_gain": (0.0, 99999.0),
@@ -63,8 +62,8 @@ _CATEGORIES = {
     ),
 }
 
-#: Every category that the data description (``adult.names``) lists, sorted.
-ADULT_CATEGORIES = {column: tuple(names.split()) for column, names in _CATEGORIES.items()}
+# every category that the data description, adult.names, lists
+CATEGORIES = {column: names.split() for column, names in _CATEGORIES.items()}
 
 _DESCRIPTION = """\
 Adult (census income)
@@ -107,7 +106,7 @@ def load_adult(*, subset="all", dropna=False, as_frame=True, return_X_y=False):
 
         data : DataFrame of shape (n_samples, 14)
             6 integer columns and 8 of dtype category, whose categories are the public lists in
-            ``ADULT_CATEGORIES``, whatever the rows hold. Missing values are NaN.
+            ``public_facts("adult")``, whatever the rows hold. Missing values are NaN.
         target : Series of shape (n_samples,)
             ``"<=50K"`` or ``">50K"``; its name is ``income``.
         frame : DataFrame of shape (n_samples, 15) or None
@@ -153,6 +152,6 @@ def _read(part):
         comment="|",  # adult.test opens with "|1x3 Cross validator"
     )
     frame["income"] = frame["income"].str.rstrip(".")  # adult.test ends its labels with a dot
-    for column, categories in ADULT_CATEGORIES.items():
+    for column, categories in CATEGORIES.items():
         frame[column] = pd.Categorical(frame[column], categories=categories)
     return frame

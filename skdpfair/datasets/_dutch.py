@@ -24,9 +24,9 @@ _CATEGORIES = {
     "Marital_status": "1 2 3 4",
 }
 
-#: Every code that the file's header declares, in ascending order. The rows use fewer: learning
-#: which ones would be learning from private rows.
-DUTCH_CATEGORIES = {column: tuple(codes.split()) for column, codes in _CATEGORIES.items()}
+# every code that the file's header declares; the rows use fewer, and learning which ones would be
+# learning from private rows
+CATEGORIES = {column: codes.split() for column, codes in _CATEGORIES.items()}
 
 _DESCRIPTION = """\
 Dutch census 2001
@@ -65,7 +65,7 @@ def fetch_dutch(*, data_home=None, as_frame=True, return_X_y=False):
     -------
     sklearn.utils.Bunch or tuple
         With the attributes of `load_adult`, for 60420 rows and 11 features, whose categories are
-        the public codes in ``DUTCH_CATEGORIES``. The target, ``occupation``, is ``"2_1"`` (high
+        those of ``public_facts("dutch")``. The target, ``occupation``, is ``"2_1"`` (high
         level) or ``"5_4_9"`` (low level), and the sensitive feature is ``sex``.
 
     Examples
@@ -87,6 +87,6 @@ def _parse(text):
     names = [line.split()[1] for line in lines if line.lower().startswith("@attribute")]
     rows = [line.split(",") for line in lines[lines.index("@data") + 1 :] if line]
     frame = pd.DataFrame(rows, columns=names)
-    for column, categories in DUTCH_CATEGORIES.items():
+    for column, categories in CATEGORIES.items():
         frame[column] = pd.Categorical(frame[column], categories=categories)
     return frame

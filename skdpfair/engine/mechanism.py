@@ -224,7 +224,7 @@ class Method(BaseEstimator, abc.ABC):
     A parameter may be ``"auto"``: the estimator sets it from public facts or from released
     values, and a method without an estimator uses the number that its docstring states.
 
-    ``class Mine(Method, name="mine", reference="key")`` is registered in :data:`METHODS` under its
+    ``class Mine(Method, name="mine", reference="key")`` is registered in ``METHODS`` under its
     name.  A class without ``name`` is not registered, and has the name of the class.
     ``reference`` is a key of the bibliography; without it, the paper is the first entry of the
     docstring's References.

@@ -29,8 +29,7 @@ from skdpfair.inputs.streaming import is_streamed
 from skdpfair.methods import get_method
 from skdpfair.networks import MLP, Factory, network_of
 from skdpfair.preprocessing._schema import encoded
-from skdpfair.privacy import PrivacyReport
-from skdpfair.privacy.statement import UNITS
+from skdpfair.privacy.statement import UNITS, PrivacyReport
 from skdpfair.release._facts import packed, unpacked
 from skdpfair.release._read_statement import statement
 from skdpfair.release._release import export_onnx, release, save_release

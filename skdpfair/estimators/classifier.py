@@ -36,7 +36,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     Parameters
     ----------
     method : str or Method, default="global_adapt"
-        Algorithm, by name (see :data:`skdpfair.METHODS`) or as an object with hyper-parameters.
+        Algorithm, by name or as an object with hyper-parameters, see ``get_method``.
     epsilon : float > 0 or None, default=1.0
         Privacy budget of one fit.  None without ``noise_multiplier`` trains the non-private
         reference model: plain SGD on the same module.

@@ -11,7 +11,7 @@ from skdpfair.engine.mechanism import METHODS, Clip, Method, Query
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
 
-__all__ = ["METHODS", "Clip", "Method", "Query", "get_method"]
+__all__ = ["Clip", "Method", "Query", "get_method"]
 
 
 def get_method(method: str | Method, **params: Any) -> Method:
@@ -20,7 +20,7 @@ def get_method(method: str | Method, **params: Any) -> Method:
     Parameters
     ----------
     method : str or Method
-        A key of :data:`METHODS`, or a method, which is copied.
+        A key of ``METHODS``, or a method, which is copied.
     **params
         Hyper-parameters to set.
 

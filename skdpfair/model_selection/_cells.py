@@ -29,8 +29,9 @@ from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
 from skdpfair.methods import get_method
 from skdpfair.metrics._measures import MEASURES, OVERALL, compared, rarest_class, values_by_group
 from skdpfair.model_selection._store import key_of
-from skdpfair.privacy import Ledger, Release
+from skdpfair.privacy import Release
 from skdpfair.privacy.gdp import delta_for
+from skdpfair.privacy.ledger import Ledger
 from skdpfair.training import defaults
 from skdpfair.training.spec import FitSpec
 

@@ -41,8 +41,9 @@ from skdpfair.model_selection._forecast import (
 )
 from skdpfair.networks import network_of
 from skdpfair.preprocessing._learners import refuse_resamplers
-from skdpfair.privacy import Ledger, PrivacyReport, Release
+from skdpfair.privacy import Release
 from skdpfair.privacy.gdp import delta_for
+from skdpfair.privacy.ledger import Ledger
 from skdpfair.privacy.renyi import (
     check_law,
     curve_epsilon,
@@ -50,7 +51,14 @@ from skdpfair.privacy.renyi import (
     rdp_curve,
     selection_curve,
 )
-from skdpfair.privacy.statement import ASSUMPTIONS, NOT_ACCOUNTED, UNITS, in_unit, percent
+from skdpfair.privacy.statement import (
+    ASSUMPTIONS,
+    NOT_ACCOUNTED,
+    UNITS,
+    PrivacyReport,
+    in_unit,
+    percent,
+)
 from skdpfair.privacy.tradeoff import trade_off_from_curve
 from skdpfair.training import sklearn_callbacks as _tasks
 from skdpfair.training.defaults import check_network

@@ -3,18 +3,15 @@
 from skdpfair.preprocessing._bounded_scaler import BoundedScaler
 from skdpfair.preprocessing._linter import check_pipeline
 from skdpfair.preprocessing._parquet import encode_parquet
-from skdpfair.preprocessing._piecewise_linear import PiecewiseLinearEncoder
-from skdpfair.preprocessing._public import outside_public, public_preprocessor
+from skdpfair.preprocessing._public import public_preprocessor
 from skdpfair.preprocessing._quantile_scaler import DPQuantileScaler
 from skdpfair.preprocessing._schema import TableSchema
 
 __all__ = [
     "BoundedScaler",
     "DPQuantileScaler",
-    "PiecewiseLinearEncoder",
     "TableSchema",
     "check_pipeline",
     "encode_parquet",
-    "outside_public",
     "public_preprocessor",
 ]

@@ -69,7 +69,7 @@ class PiecewiseLinearEncoder(PublicBounds):
     Examples
     --------
     >>> import pandas as pd
-    >>> from skdpfair.preprocessing import PiecewiseLinearEncoder
+    >>> from skdpfair.preprocessing._piecewise_linear import PiecewiseLinearEncoder
     >>> rows = pd.DataFrame({"age": [20.0, 35.0, 60.0, None]})
     >>> encoder = PiecewiseLinearEncoder({"age": (20, 60)}, n_intervals=2, missing="indicator")
     >>> encoder.set_output(transform="pandas").fit_transform(rows)

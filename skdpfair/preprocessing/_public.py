@@ -144,10 +144,11 @@ def public_preprocessor(
 
     Examples
     --------
-    >>> from skdpfair.datasets import ADULT_BOUNDS, load_adult
+    >>> from skdpfair.datasets import load_adult
     >>> from skdpfair.preprocessing import public_preprocessor
     >>> adult = load_adult(subset="test")
-    >>> make = public_preprocessor(ADULT_BOUNDS, {"race": ("Black", "White")}, passthrough=["sex"])
+    >>> races = {"race": ("Black", "White")}
+    >>> make = public_preprocessor({"age": (17, 90)}, races, passthrough=["sex"])
     >>> make.fit_transform(adult.data)[["age", "race_Black", "race_White", "sex"]].head(2).round(2)
         age  race_Black  race_White   sex
     0 -0.78         1.0         0.0  Male

@@ -25,10 +25,10 @@ from skdpfair.inputs.groups import Groups, group_names
 from skdpfair.inputs.targets import range_of
 from skdpfair.networks import CNN, MLP, Factory
 from skdpfair.preprocessing import TableSchema
-from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy import statement as words
 from skdpfair.privacy.accounting import ACCOUNTANTS
 from skdpfair.privacy.renyi import ORDERS
+from skdpfair.privacy.statement import PrivacyReport
 from skdpfair.release._objects import CLASSES, NETWORKS
 from skdpfair.release._read_statement import are_ledger_fits, is_day
 from skdpfair.training.plan import GROUP_COUNTS, SCORE_COUNTS

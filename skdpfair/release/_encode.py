@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from skdpfair._utils.validate import safe_repr
-from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy.ledger import Ledger, Release
+from skdpfair.privacy.statement import PrivacyReport
 
 _KINDS = "biufUSO"  # of arrays
 

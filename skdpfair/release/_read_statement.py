@@ -3,7 +3,7 @@
 import json
 import re
 
-from skdpfair.privacy import PrivacyReport
+from skdpfair.privacy.statement import PrivacyReport
 from skdpfair.release import _file
 from skdpfair.release._encode import decode, encode
 

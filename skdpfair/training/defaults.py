@@ -16,7 +16,7 @@ from skdpfair._utils.validate import is_auto, safe_repr
 from skdpfair.engine.losses import HUBER_THRESHOLD
 from skdpfair.engine.memory import used_device
 from skdpfair.networks import CNN, MLP, module_factory
-from skdpfair.privacy import gdp_parameter
+from skdpfair.privacy.gdp import gdp_parameter
 from skdpfair.training.spec import FitSpec
 
 # module and length, by the signal-to-noise ratio n * mu

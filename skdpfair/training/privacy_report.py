@@ -11,8 +11,8 @@ import numpy as np
 from skdpfair.engine.mechanism import Method
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs.table import Table
-from skdpfair.privacy import Ledger, PrivacyReport
 from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.privacy.ledger import Ledger
 from skdpfair.privacy.statement import (
     ASSUMPTIONS,
     DIAGNOSTICS_PART,
@@ -20,6 +20,7 @@ from skdpfair.privacy.statement import (
     REFERENCE_PART,
     UNITS,
     WEIGHTS_FROM_OTHERS,
+    PrivacyReport,
     are_names,
     in_unit,
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from skdpfair.engine import Streams
 from skdpfair.inputs.table import Table
-from skdpfair.privacy import Ledger
+from skdpfair.privacy.ledger import Ledger
 from skdpfair.training.processes import Processes
 from skdpfair.training.seeds import streams_of
 from skdpfair.training.sklearn_callbacks import FitContext

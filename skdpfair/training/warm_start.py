@@ -13,8 +13,7 @@ from skdpfair.engine.mechanism import Method
 from skdpfair.features import Scattering2D
 from skdpfair.inputs.table import Table
 from skdpfair.methods import get_method
-from skdpfair.privacy import PrivacyReport
-from skdpfair.privacy.statement import UNITS
+from skdpfair.privacy.statement import UNITS, PrivacyReport
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from benchmarks.bench_audit import coverage
-from skdpfair import METHODS, MLP, DPFairClassifier, Persons
+from skdpfair import MLP, DPFairClassifier, Persons
 from skdpfair.analysis import audit_fit
 from skdpfair.analysis._fit_audit import FitAudit
 from skdpfair.analysis._lower_bounds import guesses_excess
@@ -25,8 +25,10 @@ from skdpfair.augmentations import Views
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine import PoissonSampler
 from skdpfair.engine.noise import Noise
+from skdpfair.methods import METHODS
 from skdpfair.preprocessing import BoundedScaler
-from skdpfair.privacy import Release, gdp_parameter
+from skdpfair.privacy import Release
+from skdpfair.privacy.gdp import gdp_parameter
 from skdpfair.training.batches import PersonRows
 
 pytestmark = pytest.mark.filterwarnings(

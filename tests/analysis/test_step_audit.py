@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from skdpfair import METHODS, get_method
+from skdpfair import get_method
 from skdpfair.analysis import audit_step
 from skdpfair.analysis._lower_bounds import (
     guesses_excess,
@@ -19,6 +19,7 @@ from skdpfair.analysis._lower_bounds import (
 from skdpfair.engine.mechanism import Clip
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.step import weigh
+from skdpfair.methods import METHODS
 from skdpfair.privacy import Release, epsilon
 from skdpfair.privacy.gdp import gdp_epsilon
 

@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.papers.bounds import pair_bounds
 from benchmarks.papers.clipping import problem_of
-from skdpfair import METHODS, DPFairClassifier, Groups, get_method
+from skdpfair import DPFairClassifier, Groups, get_method
 from skdpfair.analysis import step_risk_terms
 from skdpfair.analysis._step_risk import (
     Expectations,
@@ -29,6 +29,7 @@ from skdpfair.analysis._step_risk import (
 )
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.mechanism import Mechanism, Task
+from skdpfair.methods import METHODS
 
 N = 60
 PARAMS = {

@@ -16,7 +16,8 @@ from skdpfair.datasets import make_two_groups
 from skdpfair.model_selection import DPRandomizedSearch
 from skdpfair.networks import CNN
 from skdpfair.preprocessing import TableSchema
-from skdpfair.privacy import Ledger, Release
+from skdpfair.privacy import Release
+from skdpfair.privacy.ledger import Ledger
 from skdpfair.privacy.renyi import ORDERS
 from skdpfair.privacy.statement import NOT_ACCOUNTED
 from skdpfair.release import _file

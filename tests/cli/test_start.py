@@ -69,7 +69,7 @@ def test_a_process_imports_what_it_needs_and_no_more(two_groups, tmp_path):
 
 
 def test_the_package_names_what_it_has():
-    assert {"DPFairClassifier", "METHODS"} <= set(dir(skdpfair))
+    assert {"DPFairClassifier", "get_method"} <= set(dir(skdpfair))
     for name in skdpfair.__all__:
         assert getattr(skdpfair, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

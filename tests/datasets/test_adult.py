@@ -1,12 +1,11 @@
 import gzip
 import hashlib
-import pickle
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, _adult, load_adult
+from skdpfair.datasets import _adult, load_adult, public_facts
 from skdpfair.exceptions import DataIntegrityError
 
 
@@ -68,27 +67,27 @@ def test_the_bunch_fits_together(adult):
 
 def test_dtypes_are_natural_and_categories_public(adult):
     kinds = adult.data.dtypes
-    assert {c for c in adult.data if kinds[c] == "category"} == set(ADULT_CATEGORIES)
-    assert {c for c in adult.data if pd.api.types.is_integer_dtype(kinds[c])} == {
-        *ADULT_BOUNDS,
-        "fnlwgt",
-    }
+    facts = public_facts("adult")
+    assert {c for c in adult.data if kinds[c] == "category"} == set(facts["categories"])
+    integers = {c for c in adult.data if pd.api.types.is_integer_dtype(kinds[c])}
+    assert integers == {*facts["bounds"], "fnlwgt"}
     # Never-worked is in no complete row, and stays a category of them all the same
     complete = load_adult(dropna=True, subset="test").data
     assert "Never-worked" not in set(complete["workclass"])
-    for column, categories in ADULT_CATEGORIES.items():
-        assert tuple(complete[column].cat.categories) == categories
-        assert list(categories) == sorted(set(categories))
+    for column, categories in facts["categories"].items():
+        assert list(complete[column].cat.categories) == categories == sorted(set(categories))
 
 
 def test_the_public_bounds_hold_every_row(adult):
-    for column, (low, high) in ADULT_BOUNDS.items():
+    for column, (low, high) in public_facts("adult")["bounds"].items():
         assert adult.data[column].between(low, high).all()
 
 
-def test_the_constants_can_be_parameters_of_an_estimator():
-    assert pickle.loads(pickle.dumps(ADULT_BOUNDS)) == ADULT_BOUNDS
-    assert pickle.loads(pickle.dumps(ADULT_CATEGORIES)) == ADULT_CATEGORIES
+def test_facts_are_copies_of_a_known_table():
+    public_facts("adult")["bounds"].clear()
+    assert public_facts("adult")["bounds"]
+    with pytest.raises(ValueError, match="name must be one of 'adult', 'dutch'"):
+        public_facts("adlut")
 
 
 def test_arrays_and_pairs(adult):

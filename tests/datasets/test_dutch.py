@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skdpfair.datasets import DUTCH_CATEGORIES, _dutch, _local, fetch_dutch
+from skdpfair.datasets import _dutch, _local, fetch_dutch, public_facts
 from skdpfair.exceptions import DataIntegrityError
 
 PLAIN, PACKED = "dutch_census_2001.arff", "dutch_census_2001.arff.gz"
@@ -26,8 +26,8 @@ def test_distinct_values_and_public_categories(outside_data):
     dutch = fetch_dutch(data_home=outside_data)
     used = [dutch.data[c].nunique() for c in dutch.feature_names]
     assert used == [2, 12, 8, 6, 2, 3, 3, 6, 3, 12, 4]
-    for column, categories in DUTCH_CATEGORIES.items():
-        assert tuple(dutch.data[column].cat.categories) == categories
+    for column, categories in public_facts("dutch")["categories"].items():
+        assert list(dutch.data[column].cat.categories) == categories
 
 
 def test_the_categories_are_those_of_the_header(outside_data):
@@ -38,7 +38,9 @@ def test_the_categories_are_those_of_the_header(outside_data):
         if line.startswith("@attribute")
     }
     del declared["occupation"]
-    assert {column: set(codes) for column, codes in DUTCH_CATEGORIES.items()} == declared
+    assert {
+        column: set(codes) for column, codes in public_facts("dutch")["categories"].items()
+    } == declared
 
 
 def test_the_environment_names_the_folder(outside_data, monkeypatch):

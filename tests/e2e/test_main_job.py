@@ -15,13 +15,7 @@ from sklearn.pipeline import make_pipeline
 
 from skdpfair import DPFairClassifier
 from skdpfair.cli import demo_command, main
-from skdpfair.datasets import (
-    ADULT_BOUNDS,
-    ADULT_CATEGORIES,
-    DUTCH_CATEGORIES,
-    fetch_dutch,
-    load_adult,
-)
+from skdpfair.datasets import fetch_dutch, load_adult, public_facts
 from skdpfair.metrics import privacy_cost
 from skdpfair.preprocessing import public_preprocessor
 
@@ -83,9 +77,9 @@ def test_a_pipeline_from_a_csv_to_a_group_table(tmp_path):
     load_adult(subset="train").frame.head(3000).to_csv(tmp_path / "people.csv", index=False)
     table = pd.read_csv(tmp_path / "people.csv")
     train, test = train_test_split(table, test_size=0.25, random_state=0)
-    categories = {k: v for k, v in ADULT_CATEGORIES.items() if k != "sex"}
+    categories = {k: v for k, v in public_facts("adult")["categories"].items() if k != "sex"}
     model = make_pipeline(
-        public_preprocessor(ADULT_BOUNDS, categories, passthrough=["sex"]),
+        public_preprocessor(public_facts("adult")["bounds"], categories, passthrough=["sex"]),
         DPFairClassifier("dpsgd_f", epsilon=3.0, group_col="sex", keep_reference=True),
     )
     model.fit(train.drop(columns="income"), train["income"])
@@ -104,7 +98,7 @@ def test_a_pipeline_from_a_csv_to_a_group_table(tmp_path):
 
 def test_defaults_on_dutch(outside_data):
     data = fetch_dutch(data_home=outside_data)
-    x = public_preprocessor({}, DUTCH_CATEGORIES).fit_transform(data.data).to_numpy(np.float32)
+    x = public_preprocessor(**public_facts("dutch")).fit_transform(data.data).to_numpy(np.float32)
     costs = []
     for seed in range(2):
         train, test, y, y_test = train_test_split(x, data.target, test_size=0.2, random_state=seed)

@@ -14,7 +14,8 @@ from scipy import stats
 from skorch.callbacks import Callback
 from torch import nn
 
-from skdpfair import METHODS, DPFairClassifier, Factory, get_method
+from skdpfair import DPFairClassifier, Factory, get_method
+from skdpfair.methods import METHODS
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.LowSignalWarning",

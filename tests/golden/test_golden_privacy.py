@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from skdpfair import METHODS
 from skdpfair.engine.mechanism import Mechanism
-from skdpfair.methods import get_method
-from skdpfair.privacy import Ledger, Release, calibrated, epsilon
+from skdpfair.methods import METHODS, get_method
+from skdpfair.privacy import Release, calibrated, epsilon
+from skdpfair.privacy.ledger import Ledger
 from skdpfair.testing import task
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_privacy.json").read_text())

@@ -13,10 +13,11 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
-from skdpfair import METHODS, get_method
+from skdpfair import get_method
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.flat import split
 from skdpfair.engine.mechanism import Mechanism, PerSampleGradients, Task
+from skdpfair.methods import METHODS
 
 N, FEATURES, RATE, LR, STEPS, SIGMA = 60, 4, 0.3, 0.5, 4, 0.7
 

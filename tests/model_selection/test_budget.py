@@ -35,8 +35,9 @@ from skdpfair.budget.spending import DIAGNOSTICS, SCORES, TORN
 from skdpfair.exceptions import BudgetExceeded, UnaccountedWarning
 from skdpfair.model_selection import DPThresholdClassifier, PrivacyLedger, plan
 from skdpfair.preprocessing import DPQuantileScaler
-from skdpfair.privacy import Ledger, Release, epsilon
+from skdpfair.privacy import Release, epsilon
 from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.privacy.ledger import Ledger
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")

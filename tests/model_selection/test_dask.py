@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from skorch.callbacks import Callback
 
 from skdpfair import DPFairClassifier, fit_on_dask
-from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult, make_two_groups
+from skdpfair.datasets import load_adult, make_two_groups, public_facts
 from skdpfair.model_selection import GroupScorer, PrivacyLedger, TradeoffResults, plan, sweep
 from skdpfair.preprocessing import public_preprocessor
 
@@ -52,7 +52,7 @@ def adult():
 
 
 def search(n_jobs):
-    prepare = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, passthrough=["sex"])
+    prepare = public_preprocessor(**public_facts("adult"), passthrough=["sex"])
     clf = DPFairClassifier(
         group_col="sex", module="logistic", max_steps=10, batch_size=100, random_state=0
     )

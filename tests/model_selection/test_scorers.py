@@ -33,7 +33,7 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import make_pipeline
 
-from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+from skdpfair.datasets import load_adult, public_facts
 from skdpfair.metrics import excessive_risk
 from skdpfair.model_selection import (
     GroupScorer,
@@ -367,9 +367,7 @@ def adult_search(quick):
     from skdpfair import DPFairClassifier
 
     clf = DPFairClassifier(group_col="sex", random_state=0, **quick)
-    model = make_pipeline(
-        public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, passthrough=["sex"]), clf
-    )
+    model = make_pipeline(public_preprocessor(**public_facts("adult"), passthrough=["sex"]), clf)
     grid = [
         {
             "dpfairclassifier__method": ["dpsgd", "global_adapt"],

@@ -23,8 +23,9 @@ from benchmarks.papers import (
 )
 from benchmarks.papers.fitting import PrintedDPSGDF
 from benchmarks.papers.study import printed, rows_of
-from skdpfair import METHODS, DPFairClassifier
+from skdpfair import DPFairClassifier
 from skdpfair.engine import Batch
+from skdpfair.methods import METHODS
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.InsecureSeedWarning",

@@ -13,7 +13,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from skdpfair import DPFairClassifier
 from skdpfair.datasets import make_two_groups
 from skdpfair.performative import LocationShift, StrategicResponse, repeated_deployment
-from skdpfair.privacy import Ledger, Release
+from skdpfair.privacy import Release
+from skdpfair.privacy.ledger import Ledger
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from skdpfair import DPFairClassifier
-from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+from skdpfair.datasets import load_adult, public_facts
 from skdpfair.preprocessing import TableSchema, _parquet, encode_parquet
 
 pytestmark = [
@@ -23,8 +23,8 @@ SCHEMA = TableSchema(
     target="income",
     classes=["<=50K", ">50K"],
     groups={"sex": ["Female", "Male", ""], "race": ["White", "Black", "Other"]},
-    bounds=ADULT_BOUNDS,
-    categories={c: list(v) for c, v in ADULT_CATEGORIES.items()} | {"code": ["1", "2"]},
+    bounds=public_facts("adult")["bounds"],
+    categories=public_facts("adult")["categories"] | {"code": ["1", "2"]},
     missing=["age"],
 )
 
@@ -38,7 +38,7 @@ def table():
     frame["race"] = rng.choice(["White", "Black", "Other"], 3000)
     frame["code"] = pd.array(rng.choice([1, 2, 3], 3000), dtype="Int64")
     frame["person"] = rng.permutation(3000) // 2
-    frame = frame.astype(dict.fromkeys(ADULT_CATEGORIES, object))
+    frame = frame.astype(dict.fromkeys(public_facts("adult")["categories"], object))
     for column in ("age", "workclass", "sex", "code"):
         frame.loc[rng.random(3000) < 0.1, column] = None
     frame.loc[rng.random(3000) < 0.1, "education"] = "none of these"

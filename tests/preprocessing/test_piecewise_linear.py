@@ -8,11 +8,8 @@ from sklearn.preprocessing import SplineTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdpfair import DPFairClassifier
-from skdpfair.preprocessing import (
-    PiecewiseLinearEncoder,
-    check_pipeline,
-    public_preprocessor,
-)
+from skdpfair.preprocessing import check_pipeline, public_preprocessor
+from skdpfair.preprocessing._piecewise_linear import PiecewiseLinearEncoder
 
 BOUNDS = {"age": (17, 90), "gain": (0, 99999)}
 

@@ -1,6 +1,8 @@
 """A report of a private fit, of which tests change what they are about."""
 
-from skdpfair.privacy import Ledger, PrivacyReport, Release
+from skdpfair.privacy import Release
+from skdpfair.privacy.ledger import Ledger
+from skdpfair.privacy.statement import PrivacyReport
 
 DPSGD = Release("gradient sum", 0.05, (2.0,), 50)
 

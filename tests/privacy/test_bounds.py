@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from skdpfair.privacy import Ledger, Release, epsilon
+from skdpfair.privacy import Release, epsilon
 from skdpfair.privacy.accounting import total_variation, tv_from_epsilon
+from skdpfair.privacy.ledger import Ledger
 
 ADULT = Release("steps", 1 / 92, (1.0,), 1840)
 SHIFT = {"add_remove": 1.0, "replace_one": 2.0}  # largest change of the mean

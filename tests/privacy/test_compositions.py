@@ -10,10 +10,11 @@ import mpmath
 import pytest
 
 from skdpfair.exceptions import InfeasibleBudgetError
-from skdpfair.privacy import Ledger, Release, calibrated, epsilon
+from skdpfair.privacy import Release, calibrated, epsilon
 from skdpfair.privacy.accounting import PRV_ERROR, interval, pld_epsilon
 from skdpfair.privacy.calibration import MIN_NOISE_MULTIPLIER
 from skdpfair.privacy.gdp import gdp_epsilon
+from skdpfair.privacy.ledger import Ledger
 from skdpfair.privacy.releases import Run
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "golden_privacy.json"

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
-from skdpfair.privacy import Ledger, Release, calibrated, epsilon
+from skdpfair.privacy import Release, calibrated, epsilon
 from skdpfair.privacy.accounting import total_variation
 from skdpfair.privacy.calibration import max_steps
 from skdpfair.privacy.gdp import gdp_epsilon
+from skdpfair.privacy.ledger import Ledger
 from skdpfair.privacy.statement import rounded_up
 
 from .reports import report

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpfair.privacy import Ledger, PrivacyReport, Release, calibrated, epsilon, gdp_parameter
+from skdpfair.privacy import Release, calibrated, epsilon
 from skdpfair.privacy.accounting import pld_epsilon
 from skdpfair.privacy.calibration import max_steps
-from skdpfair.privacy.gdp import gdp_epsilon
-from skdpfair.privacy.statement import rounded_up
+from skdpfair.privacy.gdp import gdp_epsilon, gdp_parameter
+from skdpfair.privacy.ledger import Ledger
+from skdpfair.privacy.statement import PrivacyReport, rounded_up
 
 from .reports import report
 

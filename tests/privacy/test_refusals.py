@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from skdpfair.exceptions import InfeasibleBudgetError
-from skdpfair.privacy import Ledger, Release, calibrated, epsilon
+from skdpfair.privacy import Release, calibrated, epsilon
 from skdpfair.privacy.accounting import total_variation, tv_from_epsilon
 from skdpfair.privacy.calibration import max_steps
 from skdpfair.privacy.gdp import gdp_epsilon
+from skdpfair.privacy.ledger import Ledger
 from skdpfair.privacy.renyi import check_law
 from skdpfair.privacy.tradeoff import trade_off_from_epsilon
 

@@ -21,15 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from skdpfair import (
-    METHODS,
-    DPFairClassifier,
-    DPFairRegressor,
-    Factory,
-    Persons,
-    get_method,
-    load_release,
-)
+from skdpfair import DPFairClassifier, DPFairRegressor, Factory, Persons, get_method, load_release
 from skdpfair.analysis import GroupRecorder, audit_fit, verify_release
 from skdpfair.augmentations import FlipAndShift, Views
 from skdpfair.budget import PrivacyLedger
@@ -38,10 +30,11 @@ from skdpfair.engine.losses import HUBER_THRESHOLD, REGRESSION
 from skdpfair.engine.mechanism import Mechanism
 from skdpfair.engine.step import measure
 from skdpfair.exceptions import LowSignalWarning, PrivacyLeakWarning
+from skdpfair.methods import METHODS
 from skdpfair.metrics import excessive_risk, privacy_cost
 from skdpfair.model_selection import plan
 from skdpfair.preprocessing import BoundedScaler, check_pipeline
-from skdpfair.privacy import Ledger
+from skdpfair.privacy.ledger import Ledger
 from skdpfair.report import model_page
 from skdpfair.testing import task
 

@@ -15,10 +15,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from skdpfair import METHODS, MLP, DPFairClassifier, Factory, get_method, load_release
+from skdpfair import MLP, DPFairClassifier, Factory, get_method, load_release
 from skdpfair.analysis import GroupRecorder
 from skdpfair.augmentations import PGD, FlipAndShift, Views
 from skdpfair.exceptions import PrivacyLeakWarning
+from skdpfair.methods import METHODS
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.InsecureSeedWarning",

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from skdpfair import DPFairClassifier, DPFairRegressor, Groups
 from skdpfair.datasets import make_two_groups
-from skdpfair.privacy import Ledger
+from skdpfair.privacy.ledger import Ledger
 from skdpfair.privacy.statement import rounded_up
 from skdpfair.release import _file
 from skdpfair.report import export_statement

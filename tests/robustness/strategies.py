@@ -10,8 +10,8 @@ import torch
 from hypothesis import strategies as st
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skdpfair import METHODS
 from skdpfair._utils.validate import safe_repr
+from skdpfair.methods import METHODS
 
 
 class Boxed:

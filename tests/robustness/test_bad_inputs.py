@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from sklearn.exceptions import NotFittedError
 
 import skdpfair.training.loop
-from skdpfair import METHODS, DPFairClassifier, Groups, Persons, get_method
+from skdpfair import DPFairClassifier, Groups, Persons, get_method
 from skdpfair._utils.validate import safe_repr
 from skdpfair.exceptions import LowSignalWarning
+from skdpfair.methods import METHODS
 from skdpfair.metrics import group_table, privacy_cost
 
 from .bad_data import BAD_GROUPS, BAD_X, BAD_Y, A, F, X, Y, heard

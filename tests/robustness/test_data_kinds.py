@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 import torch
 
-from skdpfair import METHODS, MLP, DPFairClassifier, Groups
+from skdpfair import MLP, DPFairClassifier, Groups
 from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
+from skdpfair.methods import METHODS
 
 N = 120
 RNG = np.random.default_rng(0)
