@@ -121,7 +121,7 @@ AUDIENCES = {
             "TradeoffDisplay",
             "launch_fairness_dashboard",
         ],
-        "skdpfair.analysis": ["GroupRecorder", "step_risk_terms"],
+        "skdpfair.analysis": ["GroupRecorder"],
         "skdpfair.performative": ["LocationShift", "StrategicResponse", "repeated_deployment"],
     },
     "You search, set thresholds, and keep a budget": {

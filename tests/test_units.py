@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpfair import DPFairClassifier, DPFairRegressor, get_method, load_release
-from skdpfair.analysis import audit_fit, step_risk_terms
+from skdpfair.analysis import audit_fit
 from skdpfair.budget.folds import persons_lie_in_groups
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.batch import Examples
@@ -939,9 +939,8 @@ PLACES = {
     "searched": lambda X, y, g, u: DPRandomizedSearch(quick(), {}).score(X, y, sample_weight=g),
     "scorer": lambda X, y, g, u: GroupScorer()(quick(), X, y, sensitive_features=g),
     "dg_gap": lambda X, y, g, u: dg_gap_scorer(X, y, sensitive_features=g),
-    "step risk": lambda X, y, g, u: step_risk_terms(quick(), X, y, sensitive_features=g),
 }
-WITHOUT_PERSONS = ("score", "regressor", "thresholds", "searched", "scorer", "dg_gap", "step risk")
+WITHOUT_PERSONS = ("score", "regressor", "thresholds", "searched", "scorer", "dg_gap")
 
 
 @pytest.mark.parametrize(

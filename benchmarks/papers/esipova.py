@@ -414,7 +414,7 @@ class ErrorTerms(Study):
             if term != "noise":
                 ax.set_yscale("symlog", linthresh=1)
             ax.set_xlabel("epoch")
-            dress(ax, f"{term.capitalize()} (micronats a step)", grid="both", pad=6)
+            dress(ax, f"{term.capitalize()} (micronats a step)", grid="both")
         handles = axes[0].get_legend_handles_labels()
         drawn.legend(*handles, loc="outside lower center", ncols=4, frameon=False)
         return drawn
@@ -520,7 +520,7 @@ class GroupPaths(Study):
                         int(c[len(start) : -1]): own[c].mean() for c in own if c.startswith(start)
                     }
                     ax.plot(*zip(*looks.items(), strict=True), color=colour, label=group)
-                dress(ax, row if kind == "loss" else "", grid="both", pad=6)
+                dress(ax, row if kind == "loss" else "", grid="both")
             column[1].set_xlabel("epoch")
         axes[0, 0].set_ylabel("loss (nats)")
         axes[1, 0].set_ylabel("length of the gradient")
@@ -708,7 +708,7 @@ class Table1(Study):
                 ax.plot(values, places, "o", color=colour, alpha=0.7, markersize=5, label=label)
             ax.set_yticks(range(len(names)), names)
             ax.set_ylim(-0.6, len(names) - 0.4)
-            dress(ax, title, grid="both", pad=6)
+            dress(ax, title, grid="both")
         axes[1].set_xscale("log")
         handles = axes[0].get_legend_handles_labels()
         drawn.legend(*handles, loc="outside lower left", ncols=2, frameon=False)

@@ -144,7 +144,7 @@ class Comparison(Study):
             ax.axvline(0, color="0.6", linewidth=0.8, zorder=0)
             ax.set_yticks(range(len(names)), names)
             ax.set_xlabel("points of accuracy below the reference")
-            dress(ax, data_set.capitalize(), grid="both", pad=6)
+            dress(ax, data_set.capitalize(), grid="both")
         handles = axes[0].get_legend_handles_labels()
         drawn.legend(*handles, loc="outside lower left", ncols=2, frameon=False)
         headline(

@@ -152,7 +152,7 @@ def plot_bias_by_beta(table, ax):
 
 
 def _dress(ax, title):
-    dress(ax, title, pad=29, grid="both")
+    dress(ax, title, grid="both")
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=5, frameon=False, borderaxespad=0.3)
 
 
@@ -355,7 +355,7 @@ class StepSizes(Study):
         bias = ScalarProblem(beta=self.beta).squared_bias
         ax.axhline(bias, color="0.4", linestyle="--", linewidth=1, label="bias of clipping alone")
         ax.set(xscale="log", xlabel="ε", ylabel=_DISTANCE, ylim=(0, None))
-        dress(ax, "Error by step size, 1000 people and steps", pad=44, grid="both")
+        dress(ax, "Error by step size, 1000 people and steps", grid="both")
         where = {"loc": "lower left", "bbox_to_anchor": (0, 1.0)}
         ax.legend(ncols=2, frameon=False, borderaxespad=0.3, **where)
         return ax.figure

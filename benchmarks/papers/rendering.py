@@ -206,7 +206,7 @@ def _distances(found):
                     ax.errorbar(value, place + shift, xerr=bars, capsize=2, markersize=4, **style)
         ax.set_yticks(range(len(rows)), rows)
         ax.set_ylim(-0.6, len(rows) - 0.4)
-        dress(ax, measure.replace("_", " "), grid="both", pad=6)
+        dress(ax, measure.replace("_", " "), grid="both")
     for ax in list(axes.flat)[len(measures) :]:
         ax.set_visible(False)
     handles = [("paper", "0.35", "D")] * bool(is_printed.any())

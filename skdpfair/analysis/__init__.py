@@ -3,7 +3,6 @@
 from skdpfair.analysis._fit_audit import audit_fit
 from skdpfair.analysis._recorder import GroupRecorder
 from skdpfair.analysis._step_audit import audit_step
-from skdpfair.analysis._step_risk import step_risk_terms
 from skdpfair.analysis._verify_release import verify_release
 
-__all__ = ["GroupRecorder", "audit_fit", "audit_step", "step_risk_terms", "verify_release"]
+__all__ = ["GroupRecorder", "audit_fit", "audit_step", "verify_release"]

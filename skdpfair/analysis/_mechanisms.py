@@ -1,14 +1,14 @@
-"""Steps of a mechanism without noise on the gradient, and the next step of a fit."""
+"""Steps of a mechanism without noise on the gradient."""
 
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from skdpfair.engine.mechanism import Mechanism, Method, PerSample, Task
+from skdpfair.engine.mechanism import Mechanism, PerSample
 from skdpfair.engine.step import weigh
 
 _LONG = 1e12  # a norm that any method clips
@@ -100,21 +100,3 @@ def _mean_gradient(strategy, batch, chunk, size) -> Tensor:
         gradients = strategy.per_sample_gradients(part)
         gradients.weighted_sum(torch.full_like(gradients.norm, 1 / size), total)
     return total
-
-
-def next_step(estimator, problem):
-    """Return the mechanism and state of a fit's next step, on these records, and its rate."""
-    net, n = estimator.net_, len(problem.batch)
-    if hasattr(net, "next_release"):
-        mechanism, state = net.next_release()
-        task = replace(mechanism.task, n_samples=n)
-        return replace(mechanism, task=task), state, net.current_lr
-    method, privacy = estimator.method_, estimator.privacy_
-    if type(method).start is not Method.start or type(method).rates is not Method.rates:
-        raise ValueError(
-            f"The estimator was loaded from a file without the state of method={method.name!r}, "
-            "so its next step is unknown. Analyse it in the process that fitted it."
-        )
-    task = Task(n, problem.n_groups, min(1.0, privacy.expected_batch_size / privacy.n_samples))
-    lr = estimator.lr_ * method.step_size(estimator.n_steps_)
-    return Mechanism(method, task, privacy.noise_multiplier), method.start(task), lr

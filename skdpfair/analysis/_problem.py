@@ -1,27 +1,16 @@
 """The module, records and groups of an analysis, checked and as tensors."""
 
-import copy
-import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.base import is_regressor
-from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 from torch import Tensor, nn
 
 from skdpfair.engine import Batch, select_strategy
 from skdpfair.engine.losses import Loss
 from skdpfair.engine.memory import ACTIVATION_BUDGET, affordable_batch
-from skdpfair.inputs import groups as _groups
-from skdpfair.inputs import labels as _labels
-from skdpfair.inputs import table
-from skdpfair.inputs.columns import check_indexes
-from skdpfair.inputs.streaming import as_rows
-from skdpfair.training import defaults
 
 _MIN_CHUNK = 8  # records, unless memory holds fewer
 _CACHED = 12_000_000  # floats of a chunk that a processor keeps at hand: a third faster on images
@@ -130,33 +119,6 @@ class Problem:
         }
 
 
-def problem_of(estimator, X, y, sensitive_features=None) -> Problem:
-    """Return the problem of a fitted classifier, in float64."""
-    check_indexes(X=X, y=y, sensitive_features=sensitive_features)
-    if not hasattr(estimator, "privacy_statement") or is_regressor(estimator):
-        raise TypeError(
-            "estimator must be a fitted DPFairClassifier, got an object of type "
-            f"{type(estimator).__name__}. Of a pipeline, give the last step, and X as the steps "
-            "before it transform it: pipeline[-1], pipeline[:-1].transform(X)."
-        )
-    check_is_fitted(estimator, "net_")
-    x = torch.from_numpy(as_rows(table.read_for_prediction(estimator, X), slice(None)))
-    labels = _codes(x, y, estimator.classes_)
-    groups = _groups_of(estimator, X, y, sensitive_features)
-    module = copy.deepcopy(estimator.net_.module_).eval().double()
-    x = x.to(next(module.parameters()).device, torch.float64)
-    y, group = (torch.from_numpy(v.astype(np.int64)).to(x.device) for v in (labels, groups.code))
-    weight, n_classes = _loss_weights_of(estimator), len(estimator.classes_)
-    problem = of_tensors(module, Batch(x, y, group), n_classes, weight, groups.levels)
-    if problem.absent.any():
-        warnings.warn(
-            "X holds no record of some of the groups: their values are NaN.",
-            UndefinedMetricWarning,
-            stacklevel=3,
-        )
-    return problem
-
-
 def of_tensors(
     module, batch, n_classes, class_weight, levels, chunk=None, criterion=None
 ) -> Problem:
@@ -170,48 +132,3 @@ def of_tensors(
             chunk = min(chunk, max(_MIN_CHUNK, chunk * _CACHED // ACTIVATION_BUDGET))
     names = ["all"] if levels is None else list(levels)
     return Problem(module, batch, names, n_classes, class_weight, chunk, criterion)
-
-
-def _groups_of(estimator, X, y, sensitive_features):
-    """Return the groups of the records, by the levels of the fit."""
-    group_col, levels = None, estimator.groups_
-    if sensitive_features is None:
-        group_col = _groups.as_columns(estimator.group_col) or None
-        if group_col is None and levels is not None:
-            raise ValueError(
-                "The estimator was fitted with sensitive_features: pass them here, too."
-            )
-    elif levels is None:
-        raise ValueError("sensitive_features must be None, as the estimator was fitted without.")
-    return _groups.encode(
-        X,
-        np.asarray(y),
-        group_col=group_col,
-        levels=None if levels is None else list(levels),
-        sensitive_features=sensitive_features,
-    )
-
-
-def _loss_weights_of(estimator):
-    """Return the factors of a fitted classifier's loss, also where it comes from a pickle."""
-    if hasattr(estimator.net_, "loss"):
-        return getattr(estimator.net_.loss, "class_weight", None)
-    entries = estimator.privacy_.ledger.entries
-    searched = any(entry.what.startswith("gradient scale") for entry in entries)
-    weights = estimator.class_weight
-    return defaults.loss_weights(weights, estimator.classes_, rescaled=searched)[0]
-
-
-def _codes(x, y, classes):
-    """Return the positions of the labels among the sorted ``classes``, one for each row of x."""
-    y = _labels.plain(column_or_1d(y))
-    check_consistent_length(x, y)
-    if len(y) == 0:
-        raise ValueError("X and y have 0 samples; at least one is needed.")
-    codes = _labels.positions(classes, y)
-    if (codes < 0).any():
-        raise ValueError(
-            "y has labels outside the model's classes. Drop these rows, or fit with classes= that "
-            "includes them."
-        )
-    return codes

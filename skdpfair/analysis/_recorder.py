@@ -14,7 +14,7 @@ from skdpfair.inputs.streaming import as_rows
 
 
 class GroupRecorder(Callback):
-    """Record losses, gradients and step risk of each group along a fit; NOT private.
+    r"""Record losses, gradients and step risk of each group along a fit; NOT private.
 
     The values are computed on all records, in memory and without noise.  The fitted object must
     not be released, and its ``privacy_`` says so.  Pickles and releases do not hold the values.
@@ -24,22 +24,64 @@ class GroupRecorder(Callback):
     every : int, default=50
         Number of steps between two records; the first and the last step are always recorded.
     terms : bool, default=True
-        Whether to compute the terms of `step_risk_terms`, which are those of classes; without
+        Whether to compute the terms of the step risk, which are those of classes; without
         them, recording costs about one pass over the data.
-    n_batches, n_vectors, curvature_records : int
-        As in `step_risk_terms`; the smaller defaults 4, 10 and 1000 save time.
+    n_batches : int, default=4
+        Number of Poisson batches over which expectations are averaged.
+    n_vectors : int, default=10
+        Number of random vectors for the traces; with 0, these and ``noise`` are NaN.
+    curvature_records : int or None, default=1000
+        Number of records of each group, drawn at random, for the Hessians; None uses all.
+        Gradients always use all records.
     eigenvalues : bool, default=True
-        As in `step_risk_terms`.
+        Whether to compute ``lambda_max``, which takes most of the time for networks with
+        convolutions; without it, ``lambda_max`` is NaN.
     random_state : int, numpy.random.Generator or None, default=None
         Seed of the recorder's own batches and vectors; it does not affect the fit.
 
     Attributes
     ----------
     frame_ : pandas.DataFrame
-        One row per recorded step and group: ``method``, ``step``, ``group``, ``lr``, and the
-        columns ``groups`` of `step_risk_terms`.  The estimator's ``diagnostics_`` is this table.
+        One row per recorded step and group: ``method``, ``step``, ``group``, ``lr``,
+        ``n_samples``; ``loss`` and ``gradient_norm`` (the mean over the records);
+        ``group_gradient_norm`` :math:`\|g_k\|`; the terms ``clip``, ``magnitude``,
+        ``direction``, ``magnitude_star``, ``direction_star`` (means over the batches) and
+        ``noise``, each with ``_se``; ``cosine`` and ``clipped_cosine``, between the batch's
+        gradient and :math:`g_k`; ``lambda_max``, ``trace``, ``trace_se``; ``clipped_share`` and
+        ``threshold``, the norm above which a record of the group is clipped (C, Z or C_k).  The
+        estimator's ``diagnostics_`` is this table.
     risks_ : dict of int to StepRisk
-        The result of `step_risk_terms` at each recorded step, if ``terms`` is True.
+        If ``terms`` is True, by recorded step: ``groups``, the rows of the step; ``batches``, one
+        row per batch with ``size``, ``gradient_norm``, ``clipped_gradient_norm``, their
+        ``cosine`` and ``sensitivity``; ``by_batch``, the terms and cosines as arrays of shape
+        (n_groups, n_batches); ``lr``, ``noise_multiplier`` and ``expected_batch_size``.
+
+    Notes
+    -----
+    With the gradient :math:`g_k` and Hessian :math:`H_k` of group k's mean loss over all records, a
+    batch's mean gradient :math:`g_B`, the method's :math:`\bar g_B` (without gradient noise, but
+    with count noise), both over the expected batch size, and :math:`s = \|\bar g_B\| / \|g_B\|`,
+
+    .. math::
+        R^{clip}_k &= \eta \langle g_k, g_B - \bar g_B \rangle + \tfrac{\eta^2}{2} (\bar g_B' H_k
+            \bar g_B - g_B' H_k g_B) = R^{mag}_k + R^{dir}_k \\
+        R^{mag}_k &= \eta (1 - s) \langle g_k, g_B \rangle
+            + \tfrac{\eta^2}{2} (s^2 - 1) g_B' H_k g_B \\
+        R^{dir}_k &= \eta \langle g_k, s g_B - \bar g_B \rangle + \tfrac{\eta^2}{2} (\bar g_B' H_k
+            \bar g_B - s^2 g_B' H_k g_B) \\
+        R^{noise}_k &= \tfrac{\eta^2}{2} \operatorname{Tr}(H_k) (\Delta \sigma / B)^2
+
+    (Propositions 1 and 2; the printed noise term lacks the division by B).  The starred terms use
+    the other order of the two errors.
+
+    All terms refer to one plain gradient step with learning rate ``lr``, for any optimizer.  They
+    show the direction of the disparity, not its size at the end of training.  They do not include
+    an ``attack`` of the estimator.
+
+    References
+    ----------
+    Esipova et al., "Disparate Impact in Differential Privacy from Gradient Misalignment", ICLR
+    2023, Propositions 1, 2 and 2* (Appendix A.2).
 
     Examples
     --------

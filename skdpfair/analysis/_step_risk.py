@@ -9,8 +9,8 @@ from torch import Tensor
 
 from skdpfair._utils import validate
 from skdpfair.analysis._curvature import largest_eigenvalues, products, traces
-from skdpfair.analysis._mechanisms import next_step, noiseless, weighed
-from skdpfair.analysis._problem import Problem, problem_of
+from skdpfair.analysis._mechanisms import noiseless, weighed
+from skdpfair.analysis._problem import Problem
 from skdpfair.engine import PoissonSampler, Streams
 from skdpfair.training.batches import record_rates
 
@@ -19,7 +19,7 @@ TERMS = ("clip", "magnitude", "direction", "magnitude_star", "direction_star")
 
 @dataclass(frozen=True)
 class Expectations:
-    """How the expectations of a step risk are computed; the parameters of `step_risk_terms`."""
+    """How the expectations of a step risk are computed; parameters of `GroupRecorder`."""
 
     n_batches: int
     n_vectors: int
@@ -36,7 +36,7 @@ class Expectations:
 
 @dataclass(frozen=True)
 class StepRisk:
-    """The result of `step_risk_terms`, which describes the tables."""
+    """The risk of one step: a row a group, a row a batch, and the terms of both together."""
 
     groups: pd.DataFrame
     batches: pd.DataFrame
@@ -46,113 +46,8 @@ class StepRisk:
     expected_batch_size: float
 
 
-def step_risk_terms(
-    estimator,
-    X,
-    y,
-    *,
-    sensitive_features=None,
-    n_batches=8,
-    n_vectors=100,
-    curvature_records=None,
-    eigenvalues=True,
-    random_state=None,
-) -> StepRisk:
-    r"""Measure the loss that clipping and noise would add to each group in the next step.
-
-    Parameters
-    ----------
-    estimator : DPFairClassifier
-        The fitted classifier, whose next step is taken.
-    X : array of shape (n_samples, ...)
-        The training data, as in ``predict``.
-    y : array of shape (n_samples,)
-        Labels.
-    sensitive_features : array-like of shape (n_samples,), optional
-        The groups; None takes them from ``group_col``.  Without groups, all records are one group.
-    n_batches : int, default=8
-        Number of Poisson batches over which expectations are averaged.
-    n_vectors : int, default=100
-        Number of random vectors for the traces; with 0, these and ``noise`` are NaN.
-    curvature_records : int or None, default=None
-        Number of records of each group, drawn at random, for the Hessians; None uses all.
-        Gradients always use all records.
-    eigenvalues : bool, default=True
-        Whether to compute ``lambda_max``, which takes most of the time for networks with
-        convolutions; without it, ``lambda_max`` is NaN.
-    random_state : int, numpy.random.Generator or None, default=None
-        Seed of the batches, the noise of counts and the vectors; it does not affect a fit.
-
-    Returns
-    -------
-    StepRisk
-        The result is not private.  Its attributes are
-
-        groups : pandas.DataFrame
-            Index group.  ``n_samples``; ``loss`` and ``gradient_norm`` (the mean over the records);
-            ``group_gradient_norm`` :math:`\|g_k\|`; the terms ``clip``, ``magnitude``,
-            ``direction``, ``magnitude_star``, ``direction_star`` (means over the batches) and
-            ``noise``, each with ``_se``; ``cosine`` and ``clipped_cosine``, between the batch's
-            gradient and :math:`g_k`; ``lambda_max``, ``trace``, ``trace_se``; ``clipped_share`` and
-            ``threshold``, the norm above which a record of the group is clipped (C, Z or C_k).
-        batches : pandas.DataFrame
-            One row per batch: ``size``, ``gradient_norm``, ``clipped_gradient_norm`` and their
-            ``cosine``, ``sensitivity``.
-        by_batch : dict of str to ndarray of shape (n_groups, n_batches)
-            The terms and cosines of each group and batch.
-        lr, noise_multiplier, expected_batch_size : float
-            Settings of the step.
-
-    Notes
-    -----
-    With the gradient :math:`g_k` and Hessian :math:`H_k` of group k's mean loss over all records, a
-    batch's mean gradient :math:`g_B`, the method's :math:`\bar g_B` (without gradient noise, but
-    with count noise), both over the expected batch size, and :math:`s = \|\bar g_B\| / \|g_B\|`,
-
-    .. math::
-        R^{clip}_k &= \eta \langle g_k, g_B - \bar g_B \rangle + \tfrac{\eta^2}{2} (\bar g_B' H_k
-            \bar g_B - g_B' H_k g_B) = R^{mag}_k + R^{dir}_k \\
-        R^{mag}_k &= \eta (1 - s) \langle g_k, g_B \rangle
-            + \tfrac{\eta^2}{2} (s^2 - 1) g_B' H_k g_B \\
-        R^{dir}_k &= \eta \langle g_k, s g_B - \bar g_B \rangle + \tfrac{\eta^2}{2} (\bar g_B' H_k
-            \bar g_B - s^2 g_B' H_k g_B) \\
-        R^{noise}_k &= \tfrac{\eta^2}{2} \operatorname{Tr}(H_k) (\Delta \sigma / B)^2
-
-    (Propositions 1 and 2; the printed noise term lacks the division by B).  The starred terms use
-    the other order of the two errors.
-
-    All terms refer to one plain gradient step with learning rate ``lr``, for any optimizer.  They
-    show the direction of the disparity, not its size at the end of training.  They do not include
-    an ``attack`` of the estimator.
-
-    References
-    ----------
-    Esipova et al., "Disparate Impact in Differential Privacy from Gradient Misalignment", ICLR
-    2023, Propositions 1, 2 and 2* (Appendix A.2).
-
-    Examples
-    --------
-    >>> from skdpfair import DPFairClassifier
-    >>> from skdpfair.analysis import step_risk_terms
-    >>> from skdpfair.datasets import make_two_groups
-    >>> data = make_two_groups(2000, random_state=0)
-    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0)
-    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
-    >>> risk = step_risk_terms(clf, data.data, data.target,
-    ...                        sensitive_features=data.sensitive_features, n_vectors=10)
-    >>> terms = risk.groups
-    >>> bool((abs(terms["clip"] - terms["magnitude"] - terms["direction"]) < 1e-9).all())
-    True
-    """
-    how = Expectations(n_batches, n_vectors, curvature_records, eigenvalues)
-    rng = validate.generator("random_state", random_state)
-    problem = problem_of(estimator, X, y, sensitive_features)
-    mechanism, state, lr = next_step(estimator, problem)
-    return step_risk(problem, mechanism, state, lr, how, rng)
-
-
 def step_risk(problem: Problem, mechanism, state, lr, how: Expectations, rng) -> StepRisk:
-    """Return the step risk of a problem."""
+    """Return the step risk of a problem; the terms are those of the notes of `GroupRecorder`."""
     with problem.strategy() as strategy:
         gradients, facts = problem.group_gradients(strategy)
         batches = _Batches(problem, strategy, mechanism, state, how.n_batches, rng)
@@ -251,7 +146,7 @@ def _noise(curved, mechanism, lr, batches, n_vectors, rng):
 def step_terms(group_gradient, plain, clipped, plain_product, clipped_product, lr):
     """Return the loss that clipping adds to a group in one step, and its parts, in nats.
 
-    These are Propositions 1, 2 and 2* of Esipova et al., ICLR 2023, see `step_risk_terms`, from
+    These are Propositions 1, 2 and 2* of Esipova et al., ICLR 2023, see `GroupRecorder`, from
     g_k, the batch's mean gradient without and with clipping, and the products of H_k with these
     two.  The starred parts turn the step first, and then shorten it.  If either gradient is zero,
     it has no direction, and the whole risk is magnitude.

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.papers.bounds import pairs_of
 from skdpfair import DPFairClassifier, Groups, get_method
-from skdpfair.analysis import GroupRecorder, step_risk_terms
+from skdpfair.analysis import GroupRecorder
 from skdpfair.report import GroupLossDisplay
 
 pytestmark = pytest.mark.filterwarnings(
@@ -64,18 +64,6 @@ def test_each_look_is_a_row_per_group(two_groups):
     assert list(recorder.risks_) == [0, 5, 10, 12]
 
 
-def test_the_last_look_is_at_the_trained_model(two_groups):
-    recorder = GroupRecorder(every=100, **FAST)
-    model = fitted(two_groups, recorder, iterate_average=0.5)
-    last = recorder.frame_[recorder.frame_["step"] == 12].set_index("group")
-    data = two_groups.data, two_groups.target
-    now = step_risk_terms(
-        model, *data, sensitive_features=two_groups.sensitive_features, n_vectors=2
-    ).groups
-    for column in ("loss", "gradient_norm", "group_gradient_norm", "n_samples"):
-        np.testing.assert_allclose(last[column], now[column], rtol=1e-6)
-
-
 def test_looking_changes_nothing(two_groups):
     """Weights of seeded fits agree bit by bit with and without a recorder, dropout included."""
     plain = fitted(two_groups, None, module=_with_dropout)
@@ -92,7 +80,7 @@ def _with_dropout():
 
 
 def test_without_terms_it_keeps_losses_and_norms(two_groups):
-    model = fitted(two_groups, GroupRecorder(every=6, terms=False))
+    model = fitted(two_groups, GroupRecorder(every=6, terms=False), iterate_average=0.5)
     frame = model.diagnostics_
     assert "direction" not in frame and frame["step"].unique().tolist() == [0, 6, 12]
     rows = np.asarray(two_groups.sensitive_features) == "b"
@@ -226,18 +214,10 @@ def test_a_declared_group_without_records_is_nan(two_groups, module):
 def test_rates_of_projected_steps_are_those_to_come(two_groups):
     method = get_method("pcsgd", max_grad_norm=0.5, radius=5.0, schedule=(1.0, 2.0))
     recorder = GroupRecorder(every=3, **FAST)
-    model = fitted(two_groups, recorder, method=method)
+    fitted(two_groups, recorder, method=method)
     rates = recorder.frame_.drop_duplicates("step").set_index("step")["lr"]
     assert rates.to_dict() == {t: 0.5 * method.step_size(t) for t in (0, 3, 6, 9, 12)}
-    found = step_risk_terms(
-        model,
-        two_groups.data,
-        two_groups.target,
-        sensitive_features=two_groups.sensitive_features,
-        n_vectors=0,
-        n_batches=1,
-    )
-    assert found.lr == 0.5 * method.step_size(12)
+    assert recorder.risks_[12].lr == 0.5 * method.step_size(12)
 
 
 def test_a_module_that_is_shared_is_refused(two_groups):

@@ -1,7 +1,6 @@
 """The terms against finite differences of the loss, the bounds against the measured gaps."""
 
 import copy
-import pickle
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -11,15 +10,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.pipeline import make_pipeline
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 from benchmarks.papers.bounds import pair_bounds
 from benchmarks.papers.clipping import problem_of
-from skdpfair import DPFairClassifier, Groups, get_method
-from skdpfair.analysis import step_risk_terms
+from skdpfair import get_method
 from skdpfair.analysis._step_risk import (
     Expectations,
     _standard_error,
@@ -317,30 +313,6 @@ def test_thresholds_and_clipped_shares_are_the_methods():
         assert found.loc[level, "threshold"] == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
-@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
-def test_an_estimators_own_step(two_groups):
-    """Learning rate, noise, bounds and the state that training ended in are the estimator's."""
-    sex = two_groups.sensitive_features
-    model = DPFairClassifier("global_adapt", epsilon=2.0, max_steps=40, random_state=0)
-    model.fit(two_groups.data, two_groups.target, sensitive_features=sex)
-    found = step_risk_terms(
-        model, two_groups.data, two_groups.target, sensitive_features=sex, n_vectors=2
-    )
-    assert found.lr == model.lr_
-    assert found.noise_multiplier == model.privacy_.noise_multiplier
-    assert found.expected_batch_size == pytest.approx(model.privacy_.expected_batch_size)
-    z = float(model.net_.state_.z)
-    assert z != model.method_.strict_max_grad_norm
-    np.testing.assert_allclose(found.groups["threshold"], z, rtol=1e-5)
-    assert list(found.groups.index) == list(model.groups_)
-    with pytest.raises(ValueError, match="fitted with sensitive_features"):
-        step_risk_terms(model, two_groups.data, two_groups.target)
-    model = model.set_params(max_steps=2, method="dpsgd").fit(two_groups.data, two_groups.target)
-    with pytest.raises(ValueError, match="sensitive_features must be None"):
-        step_risk_terms(model, two_groups.data, two_groups.target, sensitive_features=sex)
-
-
 def risk_of_two_groups(largest):
     """Two groups, two batches: lengths of gradients and cosines, all by hand."""
     rows = {
@@ -425,80 +397,11 @@ def test_both_means_are_over_the_expected_size():
     assert abs(frame["gradient_norm"].mean() / whole - 1) < 0.3
 
 
-@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
-@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
-def test_rates_of_groups_are_those_of_the_training(two_groups):
-    sex = two_groups.sensitive_features
-    method = get_method(
-        "dp_is_sgd", max_grad_norm=1.0, group_probabilities=[0.8, 0.2], max_sample_rate=0.2
-    )
-    model = DPFairClassifier(
-        method, epsilon=4.0, max_steps=5, batch_size=60, lr=0.5, module="logistic", random_state=0
-    ).fit(two_groups.data, two_groups.target, sensitive_features=sex)
-    found = step_risk_terms(
-        model, two_groups.data, two_groups.target, sensitive_features=sex, n_batches=300,
-        n_vectors=2, random_state=0,
-    )  # fmt: skip
-    trained = model.net_.plan.mechanism
-    assert found.expected_batch_size == pytest.approx(trained.expected_batch_size)
-    counts = two_groups.sensitive_features.value_counts().loc[list(model.groups_)].to_numpy()
-    expected = float((trained.rates.numpy() * counts).sum())
-    deviation = float(np.sqrt((trained.rates.numpy() * counts).sum() / 300))
-    assert abs(found.batches["size"].mean() - expected) < 4 * deviation
-    loaded = pickle.loads(pickle.dumps(model))
-    with pytest.raises(ValueError, match="was loaded from a file"):
-        step_risk_terms(loaded, two_groups.data, two_groups.target, sensitive_features=sex)
-
-
-@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
-@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
-@pytest.mark.parametrize("lr", ["auto", 0.3])
-def test_a_pickle_has_the_same_loss_and_step(two_groups, lr):
-    sex = two_groups.sensitive_features
-    model = DPFairClassifier(
-        "dpsgd", epsilon=4.0, max_steps=30, lr=lr, class_weight={0: 1.0, 1: 10.0}, random_state=0
-    ).fit(two_groups.data, two_groups.target, sensitive_features=sex)
-    data = {"sensitive_features": sex, "n_batches": 2, "n_vectors": 2, "random_state": 0}
-    live, loaded = (
-        step_risk_terms(m, two_groups.data, two_groups.target, **data)
-        for m in (model, pickle.loads(pickle.dumps(model)))
-    )
-    pd.testing.assert_frame_equal(live.groups, loaded.groups, rtol=1e-6)
-    model.net_.loss.class_weight = None
-    unweighted = step_risk_terms(model, two_groups.data, two_groups.target, **data)
-    lengths = [risk.groups["group_gradient_norm"] for risk in (live, unweighted)]
-    assert not np.allclose(*lengths, rtol=0.05)
-
-
 def test_noise_of_the_baselines_is_told():
     module, x, y, groups = case()
     noisy = Mechanism(get_method("sgd", gradient_noise=0.2), Task(len(x), 2, 0.5), 0.0)
     found = risk_of(module, x, y, noisy, groups, 0.1, n_batches=1, n_vectors=4).groups
     np.testing.assert_allclose(found["noise"], 0.1**2 / 2 * found["trace"] * 0.2**2)
-
-
-@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
-@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
-def test_a_group_that_is_absent_is_nan(two_groups):
-    X, y, sex = two_groups.data, two_groups.target, two_groups.sensitive_features
-    model = DPFairClassifier(
-        "dpsgd",
-        epsilon=4.0,
-        max_steps=5,
-        group_col=Groups(levels=["a", "b", "c"]),
-        lr=0.5,
-        random_state=0,
-    ).fit(X, y, sensitive_features=sex)
-    with pytest.warns(UndefinedMetricWarning, match="no record of some"):
-        found = step_risk_terms(model, X, y, sensitive_features=sex, n_vectors=4).groups
-    known = ["loss", "group_gradient_norm", "clip", "lambda_max", "trace"]
-    assert found.loc["c", known].isna().all()
-    assert found.loc[["a", "b"], known].notna().all(axis=None)
-
-
-def test_a_pipeline_is_told_apart():
-    with pytest.raises(TypeError, match="give the last step"):
-        step_risk_terms(make_pipeline(DPFairClassifier()), np.zeros((4, 2)), [0, 1, 0, 1])
 
 
 @pytest.mark.parametrize("chunk", [None, 4])

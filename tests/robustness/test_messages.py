@@ -10,7 +10,7 @@ import pytest
 from sklearn.model_selection import GridSearchCV
 
 from skdpfair import DPFairClassifier, Groups, get_method, metrics, report
-from skdpfair.analysis import audit_fit, step_risk_terms
+from skdpfair.analysis import audit_fit
 from skdpfair.augmentations import PGD
 from skdpfair.budget import PrivacyLedger
 from skdpfair.model_selection import DPRandomizedSearch, GroupScorer, sweep
@@ -205,13 +205,7 @@ CASES = {
     "risk of rows that do not sum to 1": lambda f, t: metrics.excessive_risk(
         TEXTS, np.full((N, 2), 0.7), y_prob_ref=np.full((N, 2), 0.5), classes=["no", "yes"]
     ),
-    # analysis, pictures and pages
-    "risk terms of other labels": lambda f, t: step_risk_terms(
-        f, X, planted(TEXTS), sensitive_features=GROUPS
-    ),
-    "risk terms of other groups": lambda f, t: step_risk_terms(
-        f, X, TEXTS, sensitive_features=planted(GROUPS)
-    ),
+    # pictures and pages
     "page of other groups": lambda f, t: model_page(
         f, X, TEXTS, sensitive_features=planted(GROUPS)
     ),
