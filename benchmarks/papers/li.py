@@ -153,6 +153,7 @@ def plot_bias_by_beta(table, ax):
 
 def _dress(ax, title):
     dress(ax, title, grid="both")
+    ax.set_title(title, loc="left", fontweight="bold", pad=29)  # above the legend
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=5, frameon=False, borderaxespad=0.3)
 
 
@@ -356,6 +357,7 @@ class StepSizes(Study):
         ax.axhline(bias, color="0.4", linestyle="--", linewidth=1, label="bias of clipping alone")
         ax.set(xscale="log", xlabel="ε", ylabel=_DISTANCE, ylim=(0, None))
         dress(ax, "Error by step size, 1000 people and steps", grid="both")
+        ax.set_title(ax.get_title(loc="left"), loc="left", fontweight="bold", pad=44)
         where = {"loc": "lower left", "bbox_to_anchor": (0, 1.0)}
         ax.legend(ncols=2, frameon=False, borderaxespad=0.3, **where)
         return ax.figure
