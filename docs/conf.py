@@ -102,7 +102,6 @@ AUDIENCES = {
             "dg_gap",
             "excessive_risk",
             "group_table",
-            "own_class_probability",
             "privacy_cost",
             "release_group_table",
         ],

@@ -10,7 +10,7 @@ Principled Deep Learning via Distributional Generalization", NeurIPS 2022.
 """
 
 from skdpfair.metrics._dg_gap import dg_gap
-from skdpfair.metrics._excessive_risk import excessive_risk, own_class_probability
+from skdpfair.metrics._excessive_risk import excessive_risk
 from skdpfair.metrics._group_tables import group_table, release_group_table
 from skdpfair.metrics._privacy_cost import privacy_cost
 
@@ -18,7 +18,6 @@ __all__ = [
     "dg_gap",
     "excessive_risk",
     "group_table",
-    "own_class_probability",
     "privacy_cost",
     "release_group_table",
 ]

@@ -72,17 +72,6 @@ def weighted(metric, sample_weight):
     return functools.partial(metric, sample_weight=np.asarray(sample_weight, dtype=float))
 
 
-def as_numbers(name, values, like):
-    """Return predictions of a regression as numbers, one per record of ``like``, else raise."""
-    values = as_vector(name, values, like)
-    if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
-        raise ValueError(
-            f"{name} must hold the finite number that is predicted for each record. Pass what "
-            "predict(X) returns."
-        )
-    return values.astype(float)
-
-
 def metric_of(metric, default, name="metric"):
     """Return a metric of labels and predictions, ``default`` for None, else raise."""
     if metric is None:

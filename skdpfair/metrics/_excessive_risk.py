@@ -4,8 +4,8 @@ import numpy as np
 
 from skdpfair._utils.validate import error_context_without_data, listed
 from skdpfair.inputs.columns import check_indexes
+from skdpfair.inputs.labels import positions
 from skdpfair.metrics._arguments import (
-    as_numbers,
     as_vector,
     as_weights,
     check_probabilities,
@@ -25,8 +25,8 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, loss=None, 
     y_true : array-like of shape (n_samples,)
         The labels; with ``loss``, the targets.
     y_prob : array-like of shape (n_samples, n_classes) or (n_samples,)
-        The private model's ``predict_proba(X)``, or the probability of each record's OWN class,
-        from `own_class_probability`, as `MetricFrame` requires. Do not pass
+        The private model's ``predict_proba(X)``, or the probability of each record's OWN class, as
+        `MetricFrame` requires one number for each record. Do not pass
         ``predict_proba(X)[:, 1]``, the probability of class 1: the result would be meaningless, and
         this error cannot be detected. With ``loss``, its ``predict(X)``.
     y_prob_ref : array-like of shape (n_samples, n_classes) or (n_samples,)
@@ -70,80 +70,42 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, loss=None, 
     """
     check_reference("y_prob_ref", y_prob_ref)
     check_indexes(y_true=y_true, y_prob=y_prob, y_prob_ref=y_prob_ref, sample_weight=sample_weight)
+    models = {"y_prob": y_prob, "y_prob_ref": y_prob_ref}
     if loss is not None:
-        y_prob, y_prob_ref = (
-            as_numbers(name, values, y_true)
-            for name, values in (("y_prob", y_prob), ("y_prob_ref", y_prob_ref))
-        )
         of = weighted(metric_of(loss, None, name="loss"), as_weights(sample_weight, y_true))
-        return float(of(y_true, y_prob) - of(y_true, y_prob_ref))
-    y_prob = as_own_class("y_prob", y_prob, y_true, classes)
-    y_prob_ref = as_own_class("y_prob_ref", y_prob_ref, y_true, classes)
-    losses = log_losses(y_prob) - log_losses(y_prob_ref)
-    sample_weight = as_weights(sample_weight, y_true)
-    return float(np.average(losses, weights=sample_weight))
-
-
-def own_class_probability(y_true, y_prob, *, classes=None):
-    """Return the predicted probability of each record's own class.
-
-    Parameters
-    ----------
-    y_true : array-like of shape (n_samples,)
-        The labels.
-    y_prob : array-like of shape (n_samples, n_classes)
-        The model's ``predict_proba(X)``: numbers in [0, 1], whose rows sum to 1.
-    classes : array-like of shape (n_classes,) or None, default=None
-        The label of each column: ``model.classes_``. None means the sorted labels of ``y_true``.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-        In [0, 1].
-
-    Examples
-    --------
-    >>> from skdpfair.metrics import own_class_probability
-    >>> own_class_probability(["no", "yes"], [[0.9, 0.1], [0.3, 0.7]], classes=["no", "yes"])
-    array([0.9, 0.7])
-    """
-    check_indexes(y_true=y_true, y_prob=y_prob)
-    return _own_class("y_prob", y_prob, y_true, classes)
-
-
-def as_own_class(name, values, y_true, classes=None):
-    """Return the probability of each record's own class, from a vector of these or a matrix."""
-    if np.ndim(values) == 2:
-        return _own_class(name, values, y_true, classes)
-    remedy = (
-        "Pass predict_proba(X), or own_class_probability(y_true, predict_proba(X), "
-        "classes=classes_)."
-    )
-    if np.ndim(values) != 1:
-        raise ValueError(
-            f"{name} must be of shape (n_samples, n_classes) or (n_samples,), got shape "
-            f"{np.shape(values)}. {remedy}"
+        private, reference = (
+            of(y_true, as_vector(name, values, y_true)) for name, values in models.items()
         )
-    values = as_vector(name, values, y_true)
-    check_probabilities(name, values, remedy)
-    return values if values.dtype in (np.float32, np.float64) else values.astype(float)
+        return float(private - reference)
+    losses = []
+    for name, values in models.items():
+        own = _own_class(name, values, y_true, classes)
+        own = own if own.dtype.kind == "f" else own.astype(float)
+        # clipped as in `sklearn.metrics.log_loss`
+        losses.append(-np.log(np.maximum(own, np.finfo(own.dtype).eps), dtype=float))
+    return float(np.average(losses[0] - losses[1], weights=as_weights(sample_weight, y_true)))
 
 
 def _own_class(name, values, y_true, classes):
-    y_true = as_vector("y_true", y_true, y_true)
-    values, classes = check_distributions(name, values, y_true, classes)
-    return values[np.arange(len(y_true)), class_codes(y_true, classes)]
-
-
-def class_codes(y_true, classes):
-    """Return the position of each label among ``classes``, else raise."""
-    place = {c: j for j, c in enumerate(np.asarray(classes).tolist())}
-    codes = [place.get(c) for c in y_true.tolist()]
-    if None in codes:
+    """Return the probability of each record's own class, from a vector of these or a matrix."""
+    if np.ndim(values) == 2:
+        y_true = as_vector("y_true", y_true, y_true)
+        values, classes = check_distributions(name, values, y_true, classes)
+        codes = positions(classes, y_true)
+        if (codes < 0).any():
+            raise ValueError(
+                "classes must hold every label of y_true, but lacks some. Pass "
+                "classes=model.classes_."
+            )
+        return values[np.arange(len(codes)), codes]
+    if np.ndim(values) != 1:
         raise ValueError(
-            "classes must hold every label of y_true, but lacks some. Pass classes=model.classes_."
+            f"{name} must be of shape (n_samples, n_classes) or (n_samples,), got shape "
+            f"{np.shape(values)}. Pass predict_proba(X)."
         )
-    return np.asarray(codes)
+    values = as_vector(name, values, y_true)
+    check_probabilities(name, values, "Pass predict_proba(X).")
+    return values
 
 
 def check_distributions(name, values, y_true, classes=None):
@@ -170,9 +132,3 @@ def check_distributions(name, values, y_true, classes=None):
             f"{remedy}"
         )
     return values, classes
-
-
-def log_losses(probability):
-    """Return -log of probabilities, clipped away from zero."""
-    values = probability if probability.dtype.kind == "f" else probability.astype(float)
-    return -np.log(np.maximum(values, np.finfo(values.dtype).eps), dtype=float)

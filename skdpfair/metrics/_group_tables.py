@@ -3,7 +3,6 @@
 import math
 from collections.abc import Hashable, Mapping
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -18,6 +17,7 @@ from skdpfair.metrics._compare_groups import labels, warn_undefined
 from skdpfair.metrics._excessive_risk import check_distributions
 from skdpfair.metrics._measures import (
     COST,
+    LEVEL,
     MEASURES,
     chosen_measures,
     columns_of,
@@ -25,22 +25,14 @@ from skdpfair.metrics._measures import (
     leading_measures,
     values_by_group,
 )
-from skdpfair.privacy.gdp import delta_for
-from skdpfair.privacy.one_time_noise import (
-    below_of,
-    discrete_gaussian,
-    discrete_gaussian_noise,
-    discrete_laplace,
-    generator_of,
-    integer_counts,
-)
+from skdpfair.privacy.one_time_noise import below_of, discrete_laplace, generator_of
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, UNITS, rounded_up
 
 _SMALLEST = 1e-6
 _NOT_ACCOUNTED = (
     "the training of the model, if it used any of these {}s: add its epsilon",
     "other tables and scores of the same {}s: their epsilons add up",
-    "the number of {}s, and delta where it is derived from it, are public",
+    "the number of {}s is public",
 )
 
 
@@ -207,9 +199,7 @@ def release_group_table(
     *,
     sensitive_features,
     epsilon,
-    delta=0.0,
     groups=None,
-    confidence_level=0.95,
     random_state=None,
     units=None,
 ):
@@ -222,16 +212,10 @@ def release_group_table(
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
         The groups; several columns make intersections.
     epsilon : float
-        The epsilon that the table spends, at least 1e-6.
-    delta : float in [0, 1/n_samples) or "auto", default=0.0
-        0 adds discrete Laplace noise. A larger delta adds discrete Gaussian noise, which has
-        lighter tails but a larger standard deviation here (3.7 instead of 1.4 at epsilon 1 and
-        delta 1e-5). "auto" is the largest power of ten that is at most 1/(10 n_samples).
+        The epsilon that the table spends, at least 1e-6; its delta is 0.
     groups : list or None, default=None
         All possible groups, in the order of the table; intersections are tuples. None uses the
         groups that occur, and lists this as an assumption.
-    confidence_level : float, default=0.95
-        Confidence level of the intervals, in (0, 1).
     random_state : int or None, default=None
         None draws the noise from the operating system's entropy. An int makes it reproducible
         and raises a warning, because whoever knows the seed can remove the noise.
@@ -244,7 +228,8 @@ def release_group_table(
     pandas.DataFrame
         One row per group, named ``[GROUP]``, with the noisy counts ``correct`` and ``incorrect``,
         and with ``accuracy``, ``low`` and ``high``, computed from the noisy counts alone. A group
-        without a positive noisy count has the accuracy NaN and the interval [0, 1].
+        without a positive noisy count has the accuracy NaN and the interval [0, 1]; intervals have
+        the level 95 %.
         ``attrs["privacy"]`` is a dict that can be written as JSON, with the keys ``statement``,
         ``epsilon``, ``delta``, ``adjacency``, ``mechanism``, ``sensitivity``, ``noise_scale``,
         ``seeded``, ``assumptions`` and ``not_accounted``.
@@ -264,9 +249,9 @@ def release_group_table(
     n a (1 - a) + v ((1 - a)^2 + a^2) for accuracy a and noise variance v. Without noise they are
     Wilson's intervals. Each holds by itself, not for the best or the worst of all groups.
 
-    The noise is drawn by exact sampling of integers (Canonne, Kamath, Steinke, "The Discrete
-    Gaussian for Differential Privacy", NeurIPS 2020), so that rounding of floating point numbers
-    neither limits its tails nor reveals the count.
+    The noise has discrete Laplace's law and is drawn by exact sampling of integers (Canonne,
+    Kamath, Steinke, "The Discrete Gaussian for Differential Privacy", NeurIPS 2020), so that
+    rounding of floating point numbers neither limits its tails nor reveals the count.
 
     Examples
     --------
@@ -298,28 +283,19 @@ def release_group_table(
     if unit is not None:
         source = np.random.default_rng(random_state)
         counted = np.flatnonzero(_persons.thinned(unit, 1, source) >= 0)
-    delta = delta_for(delta, len(counted), low=0)
-    level = number(
-        "confidence_level", confidence_level, low=0, high=1, low_open=True, high_open=True
-    )
     encoded = encode_features(sensitive_features, len(y_true), groups)
     assert encoded.levels is not None
     levels = list(encoded.levels)
     codes = (2 * encoded.code + ~right)[counted]
-    generator = generator_of(random_state, codes, (epsilon, delta, levels))
+    generator = generator_of(random_state, codes, (epsilon, levels))
     below = below_of(None if random_state is None else generator)
-    if delta == 0:
-        scale = 1 / epsilon
-        deviation = 1 / (math.sqrt(2) * math.sinh(min(epsilon, 1e3) / 2))
-        draw = partial(discrete_laplace, Fraction(epsilon))
-        quantile = math.log(1 / (1 - level)) / math.sqrt(2)  # of Laplace's law, in deviations
-    else:
-        scale = deviation = discrete_gaussian_noise(epsilon, delta)
-        draw = partial(discrete_gaussian, Fraction(scale))
-        quantile = 0.0
-    counts = integer_counts(codes, 2 * len(levels), lambda: draw(below))
+    counts = np.bincount(codes, minlength=2 * len(levels)).astype(float)
+    # a record is in one count, so that the sensitivity of all is 1
+    counts += [discrete_laplace(Fraction(epsilon), below) for _ in counts]
     correct, incorrect = counts.reshape(-1, 2).T
-    accuracy, low, high = accuracy_interval(correct, incorrect, deviation, level, quantile)
+    deviation = 1 / (math.sqrt(2) * math.sinh(min(epsilon, 1e3) / 2))
+    quantile = math.log(1 / (1 - LEVEL)) / math.sqrt(2)  # of Laplace's law, in deviations
+    accuracy, low, high = accuracy_interval(correct, incorrect, deviation, LEVEL, quantile)
     table = pd.DataFrame(
         {
             "correct": correct,
@@ -330,7 +306,7 @@ def release_group_table(
         },
         index=pd.Index(labels(levels), name="group"),
     )
-    table.attrs["privacy"] = _privacy(epsilon, delta, scale, random_state, groups, units)
+    table.attrs["privacy"] = _privacy(epsilon, random_state, groups, units)
     return table
 
 
@@ -367,8 +343,7 @@ def _lower_end(hits, misses, squared_z, v):
         return np.where(c <= 0, 0.0, 2 * c / (np.sqrt(np.maximum(b**2 - 4 * a * c, 0.0)) - b))
 
 
-def _privacy(epsilon, delta, scale, random_state, groups, units):
-    mechanism = "discrete Laplace" if delta == 0 else "discrete Gaussian"
+def _privacy(epsilon, random_state, groups, units):
     seeded = random_state is not None
     adjacency = "zero_out" if units is None else "zero_out_unit"
     assumptions = ["each person has one record", "the number of records is public"]
@@ -377,8 +352,8 @@ def _privacy(epsilon, delta, scale, random_state, groups, units):
     if groups is None:
         assumptions.append("the groups were taken from the data and are public")
     statement = (
-        f"The counts are ({rounded_up(epsilon)}, {rounded_up(delta, 3)})-differentially private "
-        f"({mechanism} noise of scale {scale:.4g}, sensitivity 1), where "
+        f"The counts are ({rounded_up(epsilon)}, 0)-differentially private (discrete Laplace noise "
+        f"of scale {1 / epsilon:.4g}, sensitivity 1), where "
         f"{ADJACENCY_IN_WORDS[adjacency]}."
     )
     if units is not None:
@@ -388,11 +363,11 @@ def _privacy(epsilon, delta, scale, random_state, groups, units):
     return {
         "statement": statement,
         "epsilon": epsilon,
-        "delta": delta,
+        "delta": 0.0,
         "adjacency": adjacency,
-        "mechanism": mechanism,
+        "mechanism": "discrete Laplace",
         "sensitivity": 1.0,
-        "noise_scale": scale,
+        "noise_scale": 1 / epsilon,
         "seeded": seeded,
         "assumptions": assumptions,
         "not_accounted": [text.format(UNITS[adjacency]) for text in _NOT_ACCOUNTED],

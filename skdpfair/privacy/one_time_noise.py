@@ -1,7 +1,6 @@
 """Noise of releases that are made once, on all records."""
 
 import hashlib
-import math
 import random
 import secrets
 import warnings
@@ -12,8 +11,6 @@ import numpy as np
 
 from skdpfair._utils.validate import integer
 from skdpfair.exceptions import InsecureSeedWarning
-from skdpfair.privacy.calibration import calibrated
-from skdpfair.privacy.releases import Release
 
 
 def generator_of(
@@ -76,15 +73,6 @@ def noisy(
     return values + sensitivity * noise_multiplier * noise
 
 
-def integer_counts(codes: np.ndarray, n_codes: int, draw: Callable[[], int]) -> np.ndarray:
-    """Return the number of records per code plus integer noise; L1 and L2 sensitivity 1.
-
-    ``draw`` returns the noise of one count: :func:`discrete_laplace` or :func:`discrete_gaussian`.
-    """
-    counts = np.bincount(codes, minlength=n_codes)
-    return np.array([int(count) + draw() for count in counts], dtype=np.float64)
-
-
 def below_of(generator: np.random.Generator | None) -> Callable[[int], int]:
     """Return a function that draws an integer from 0 to n-1, all exactly alike.
 
@@ -119,46 +107,9 @@ def discrete_laplace(epsilon: Fraction, below: Callable[[int], int]) -> int:
             return -size if is_negative else size
 
 
-def discrete_gaussian(sigma: Fraction, below: Callable[[int], int]) -> int:
-    """Draw an integer k with a probability proportional to exp(-k^2 / (2 sigma^2)), exactly.
-
-    Algorithm 3 of [canonne2020]_; parameters and reference as in :func:`discrete_laplace`.
-    """
-    t = math.floor(sigma) + 1
-    while True:
-        drawn = discrete_laplace(Fraction(1, t), below)
-        cost = (abs(drawn) - sigma**2 / t) ** 2 / (2 * sigma**2)
-        whole, rest = divmod(cost.numerator, cost.denominator)
-        if all(_exp_bernoulli(1, 1, below) for _ in range(whole)) and _exp_bernoulli(
-            rest, cost.denominator, below
-        ):
-            return drawn
-
-
 def _exp_bernoulli(n: int, d: int, below: Callable[[int], int]) -> bool:
     """Draw True with probability exp(-n/d), n/d in [0, 1]."""
     k = 1
     while below(d * k) < n:
         k += 1
     return k % 2 == 1
-
-
-def discrete_gaussian_noise(epsilon: float, delta: float) -> float:
-    """Return a sigma at which one :func:`discrete_gaussian` added to a count is private.
-
-    Its delta is a sum over the integers, Theorem 7 of [canonne2020]_, which may exceed that of
-    the continuous Gaussian of the same sigma.
-    """
-    (count,) = calibrated([Release("count", 1.0, (1.0,))], epsilon, delta)
-    sigma = count.joint_noise_multiplier
-    while _discrete_delta(sigma, epsilon) > delta * (1 - 1e-6):  # the sum is rounded
-        sigma *= 1 + 1e-3
-    return sigma
-
-
-def _discrete_delta(sigma: float, epsilon: float) -> float:
-    first = math.floor(epsilon * sigma**2 - 0.5)  # terms that rounding lets in are not positive
-    k, width = np.arange(first, first + 40 * sigma + 40), math.ceil(40 * sigma)
-    mass = np.exp(-(np.arange(-width, width + 1) ** 2) / (2 * sigma**2)).sum()
-    gain = -np.expm1(epsilon - (2 * k + 1) / (2 * sigma**2))
-    return float((np.exp(-(k**2) / (2 * sigma**2)) * np.maximum(gain, 0)).sum() / mass)

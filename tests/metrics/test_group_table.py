@@ -11,7 +11,6 @@ from skdpfair.metrics import (
     dg_gap,
     excessive_risk,
     group_table,
-    own_class_probability,
     privacy_cost,
     release_group_table,
 )
@@ -218,7 +217,6 @@ PARALLEL = {  # every measure, with arguments that belong to the same records
         "y_true": TRUE, "predictions": {"r": TRUE, "p": PRIVATE}, "sensitive_features": GROUPS,
         "probabilities": {"r": LIKELY, "p": LIKELY},
     },
-    own_class_probability: {"y_true": TRUE, "y_prob": LIKELY},
     privacy_cost: {"y_true": TRUE, "y_pred": PRIVATE, "y_ref": TRUE, "sample_weight": TRUE + 1},
     release_group_table: {
         "y_true": TRUE, "y_pred": PRIVATE, "sensitive_features": GROUPS, "units": np.arange(8),

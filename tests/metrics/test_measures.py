@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, log_loss, zero_one_loss
 
-from skdpfair.metrics import dg_gap, excessive_risk, own_class_probability, privacy_cost
+from skdpfair.metrics import dg_gap, excessive_risk, privacy_cost
 from skdpfair.metrics._compare_groups import difference, group_max, group_min
 
 bit, label, chance = st.integers(0, 1), st.sampled_from(["no", "yes"]), st.floats(0, 1)
@@ -48,7 +48,8 @@ def test_risks_are_differences_of_sklearns_log_loss():
     y, classes = np.array(["no", "yes", "so"] * 10), ["yes", "so", "no"]
     private, reference = rng.dirichlet(np.ones(3), (2, 30))
     risk = excessive_risk(y, private, y_prob_ref=reference, classes=classes)
-    own = [own_class_probability(y, likely, classes=classes) for likely in (private, reference)]
+    at = np.arange(30), [classes.index(label) for label in y]
+    own = [likely[at] for likely in (private, reference)]
     assert risk == excessive_risk(y, own[0], y_prob_ref=own[1])
     losses = [log_loss(y, likely[:, [2, 1, 0]]) for likely in (private, reference)]  # sorted
     assert risk == pytest.approx(losses[0] - losses[1])
@@ -57,15 +58,9 @@ def test_risks_are_differences_of_sklearns_log_loss():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, int])
 def test_zero_is_clipped_as_in_log_loss(dtype):
     y_prob = np.array([[1, 0], [1, 0]], dtype=dtype)
-    own = own_class_probability([0, 1], y_prob)
+    own = y_prob[[0, 1], [0, 1]]
     expected = log_loss([0, 1], y_prob.astype(dtype))
     assert excessive_risk([0, 1], own, y_prob_ref=[1.0, 1.0]) == pytest.approx(expected)
-
-
-def test_own_class_probability_by_hand():
-    y_prob = np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]])
-    own = own_class_probability(["c", "a"], y_prob, classes=["b", "a", "c"])
-    np.testing.assert_array_equal(own, [0.5, 0.3])
 
 
 every_part = [(1, 1, True), (0, 1, False)]
@@ -149,7 +144,6 @@ GOOD = {
     privacy_cost: LABELS | {"sample_weight": [1] * 4},
     excessive_risk: CHANCES | {"sample_weight": [1] * 4},
     dg_gap: {"y_true": [0, 1, 0, 1], "y_pred": [0, 1, 1, 1], "is_train": [True, False] * 2},
-    own_class_probability: {"y_true": [0, 1, 0, 1], "y_prob": [[0.5, 0.5]] * 4},
 }
 OTHER_KINDS = {
     "complex": np.ones(4) + 1j,
@@ -182,21 +176,15 @@ BAD += [
         ["a"] * 4,
         [[[0.5] * 2]] * 4,
         [[0.7] * 2] * 4,
+        [[-0.5, 1.5]] * 4,
+        [[np.nan, 0.5]] * 4,
     )
-]
-BAD += [
-    (own_class_probability, "y_prob", wrong)
-    for wrong in ([0.5] * 4, [[0.5, 0.6]] * 4, [[-0.5, 1.5]] * 4, [[np.nan, 0.5]] * 4)
 ]
 BAD += [
     (privacy_cost, "y_ref", [0.5, 0.25, 1, 0]),
     (privacy_cost, "y_ref", None),
     (privacy_cost, "metric", "accuracy"),
     (excessive_risk, "y_prob_ref", None),
-    (own_class_probability, "classes", [0, 2]),
-    (own_class_probability, "classes", 1),
-    (own_class_probability, "classes", "ab"),
-    (own_class_probability, "classes", {0, 1}),
     (dg_gap, "is_train", ["train", "test"] * 2),
     (dg_gap, "metric", "accuracy"),
 ]
@@ -216,8 +204,8 @@ def test_bad_input_is_named(measure, name, value):
         (privacy_cost, {"y_ref": None}, r"y_ref is missing.*sample_params=\{\"y_ref\""),
         (privacy_cost, {"y_ref": ["no"] * 4}, r"same labels as y_true, but one"),
         (privacy_cost, {"y_true": [], "y_pred": [], "y_ref": []}, "at least one record"),
-        (excessive_risk, {"y_prob": [np.nan] * 4}, r"got NaN.*diverged.*own_class_probability"),
-        (own_class_probability, {"y_true": [0] * 4}, "classes=model.classes_"),
+        (excessive_risk, {"y_prob": [np.nan] * 4}, r"got NaN.*diverged.*predict_proba"),
+        (excessive_risk, {"y_prob": [[0.5] * 2] * 4, "classes": [0, 2]}, "classes=model.classes_"),
     ],
 )
 def test_messages_have_a_remedy(measure, change, message):

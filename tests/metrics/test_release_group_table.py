@@ -1,11 +1,9 @@
-import itertools
 import json
 import math
 import random
 import secrets
 from fractions import Fraction
 
-import mpmath
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,13 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from skdpfair.exceptions import InfeasibleBudgetError, InsecureSeedWarning
+from skdpfair.exceptions import InsecureSeedWarning
 from skdpfair.metrics import release_group_table
 from skdpfair.metrics._group_tables import accuracy_interval
-from skdpfair.privacy import Release
-from skdpfair.privacy import epsilon as epsilon_of
-from skdpfair.privacy.gdp import gdp_epsilon
-from skdpfair.privacy.one_time_noise import discrete_gaussian, discrete_laplace
+from skdpfair.privacy.one_time_noise import discrete_laplace
 
 SEX = ["F", "F", "F", "M", "M", "M"]
 PRIVACY = {"statement", "epsilon", "delta", "adjacency", "mechanism", "sensitivity"}
@@ -50,14 +45,6 @@ def test_almost_without_noise_the_counts_are_exact():
 
 # chance of a false alarm: 1e-4 for each of these laws, and the seed is fixed
 LAWS = [(discrete_laplace, Fraction(e), stats.dlaplace(e).pmf) for e in (0.1, 1.0, 5.0)]
-LAWS += [
-    (discrete_gaussian, Fraction(s), lambda k, s=s: np.exp(-(k**2) / (2 * s**2)) / normaliser(s))
-    for s in (0.4, 1.0, 3.7)
-]
-
-
-def normaliser(sigma):
-    return np.exp(-(np.arange(-100, 101) ** 2) / (2 * sigma**2)).sum()
 
 
 @pytest.mark.parametrize(("draw", "exact", "pmf"), LAWS)
@@ -97,27 +84,8 @@ def test_the_noise_is_the_operating_systems_and_takes_few_draws(monkeypatch):
     monkeypatch.setattr(
         secrets, "randbelow", lambda n: asked.append(n) or random.Random(len(asked)).randrange(n)
     )
-    for delta in (0.0, 1e-5):
-        asked.clear()
-        release(groups=["F", "M", *range(98)], delta=delta)
-        assert 200 <= len(asked) < 200 * 40
-
-
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-3), (1.0, 1e-5), (8.0, 1e-9), (30, 1e-2)])
-def test_the_integer_gaussian_keeps_its_budget(epsilon, delta):
-    sigma = release(
-        epsilon=epsilon,
-        delta=delta,
-        y_true=[1] * 99,
-        y_pred=[1] * 99,
-        sensitive_features=["F"] * 99,
-    ).attrs["privacy"]["noise_scale"]
-    k = [
-        mpmath.exp(-(mpmath.mpf(i) ** 2) / (2 * mpmath.mpf(sigma) ** 2)) for i in range(-1200, 1202)
-    ]
-    over = mpmath.fsum(max(a - mpmath.exp(epsilon) * b, 0) for a, b in itertools.pairwise(k))
-    assert over / mpmath.fsum(k) <= delta
-    assert gdp_epsilon(1 / sigma, delta) > 0.95 * epsilon or sigma < 0.5  # and wastes little
+    release(groups=["F", "M", *range(98)])
+    assert 200 <= len(asked) < 200 * 40
 
 
 @settings(deadline=None, max_examples=25)
@@ -131,16 +99,6 @@ def test_one_record_changes_one_count_by_one(rows):
     ]
     with_it, without = (t[["correct", "incorrect"]].to_numpy() for t in tables)
     assert np.abs(with_it - without).sum() == 1
-
-
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-5), (3.0, 1e-6)])
-def test_gaussian_noise_is_calibrated_to_the_budget(epsilon, delta):
-    privacy = release(epsilon=epsilon, delta=delta).attrs["privacy"]
-    sigma = privacy["noise_scale"]
-    assert privacy["mechanism"] == "discrete Gaussian"
-    # whole numbers take a little more noise than real ones
-    assert 0.98 * epsilon <= epsilon_of([Release("steps", 1.0, (sigma,), 1)], delta) <= epsilon
-    assert gdp_epsilon(1 / sigma, delta) <= epsilon  # the exact curve of one Gaussian
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
@@ -164,15 +122,12 @@ def test_intervals_cover_with_the_noise_in_them(truth, epsilon, n, delta):
     assert np.mean((low <= truth) & (truth <= high)) >= 0.94
 
 
-@pytest.mark.parametrize("delta", [0.0, 1e-5])
-def test_a_thousand_whole_releases_cover(delta):
+def test_a_thousand_whole_releases_cover():
     rng, covered = np.random.default_rng(3), []
     y_true, groups = np.zeros(400, int), np.tile(["F", "M"], 200)
-    for _ in range(300 if delta else 1000):
+    for _ in range(1000):
         y_pred = (rng.random(400) > np.where(groups == "F", 0.9, 0.7)).astype(int)
-        table = release(
-            y_true=y_true, y_pred=y_pred, sensitive_features=groups, epsilon=0.2, delta=delta
-        )
+        table = release(y_true=y_true, y_pred=y_pred, sensitive_features=groups, epsilon=0.2)
         covered.append((table["low"] <= [0.9, 0.7]) & (table["high"] >= [0.9, 0.7]))
     assert 0.93 <= np.mean(covered) <= 0.98
 
@@ -207,7 +162,6 @@ def test_the_statement_says_what_was_spent_and_assumed():
     assert not any("groups" in a for a in privacy["assumptions"])
     assumed = release(groups=None).attrs["privacy"]["assumptions"]
     assert "the groups were taken from the data and are public" in assumed
-    assert release(delta="auto").attrs["privacy"]["delta"] == 0.01
 
 
 def test_fresh_noise_differs_and_a_seed_repeats_it_with_a_warning():
@@ -240,17 +194,12 @@ def test_intersections_are_declared_by_tuples():
         ({"epsilon": -1}, ValueError, "epsilon must be a number >= 1e-06, got -1"),
         ({"epsilon": math.inf}, ValueError, "epsilon must be finite"),
         ({"epsilon": None}, TypeError, "epsilon must be a number"),
-        ({"delta": -0.1}, ValueError, "delta must be a number >= 0"),
-        ({"delta": 0.5}, ValueError, r"delta must lie below 1/n_samples = 0.167, got 0.5"),
-        ({"delta": "tiny"}, ValueError, r"delta must be a number or 'auto'.*delta=1e-5"),
-        ({"delta": 1e-6, "epsilon": 1e-4}, InfeasibleBudgetError, "noise"),
         ({"y_pred": [1]}, ValueError, "y_pred must have one entry for each of the 6"),
         ({"sensitive_features": SEX[:2]}, ValueError, "sensitive_features must have one entry"),
         ({"sensitive_features": None}, ValueError, "sensitive_features must hold one group"),
         ({"groups": ["F"]}, ValueError, "sensitive_features has values outside groups=.*Declare"),
         ({"groups": ["F", "M", "F"]}, ValueError, "groups names a level twice"),
         ({"groups": []}, ValueError, "at least one"),
-        ({"confidence_level": 95}, ValueError, "confidence_level must be"),
         ({"random_state": "x"}, TypeError, "random_state must be an integer >= 0"),
     ],
 )
