@@ -108,9 +108,7 @@ AUDIENCES = {
         "skdpfair.model_selection": [
             "GroupScorer",
             "TradeoffResults",
-            "dg_gap_scorer",
-            "excessive_risk_scorer",
-            "privacy_cost_scorer",
+            "comparison_scorer",
             "sweep",
         ],
         "skdpfair.report": [

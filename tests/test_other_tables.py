@@ -1,5 +1,7 @@
 """Tables of polars and pyarrow do what those of pandas do."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -9,7 +11,7 @@ from sklearn.model_selection import KFold, cross_validate
 from sklearn.pipeline import make_pipeline
 
 from skdpfair import DPFairClassifier
-from skdpfair.model_selection import GroupScorer, dg_gap_scorer
+from skdpfair.model_selection import GroupScorer, comparison_scorer
 from skdpfair.preprocessing import BoundedScaler, TableSchema, public_preprocessor
 from skdpfair.preprocessing._public import outside_public
 
@@ -85,7 +87,7 @@ def test_public_preprocessing_in_a_search(made, frame):
     pd.testing.assert_frame_equal(clone(prepare).fit_transform(made(X)), expected)
     assert (expected["ward_1"] + expected["ward_2"] == 1).all()
     model = make_pipeline(prepare, quick(group_col="group"))
-    for make in (lambda *_: GroupScorer(), dg_gap_scorer):
+    for make in (lambda *_: GroupScorer(), partial(comparison_scorer, "dg_gap")):
         scores = []
         for table in (X, made(X)):
             scorer = make(table, y)

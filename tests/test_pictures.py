@@ -16,7 +16,7 @@ from skdpfair import MLP, DPFairClassifier, load_release
 from skdpfair.analysis import verify_release
 from skdpfair.augmentations import PGD, FlipAndShift, Views
 from skdpfair.features import FrozenFeatures, Scattering2D
-from skdpfair.model_selection import TradeoffResults, dg_gap_scorer, sweep
+from skdpfair.model_selection import TradeoffResults, comparison_scorer, sweep
 from skdpfair.networks import small_cnn
 from skdpfair.report import model_page
 from skdpfair.report._model_page import is_page
@@ -230,7 +230,7 @@ def test_folds_and_scorers_take_pictures(bars):
     x, y, group = bars
     clf = DPFairClassifier(**SETTINGS | {"max_steps": 10})
     assert cross_val_predict(clf, x, y, cv=2).shape == (600,)
-    scorer = dg_gap_scorer(X_train=x, y_train=y, sensitive_features=group)
+    scorer = comparison_scorer("dg_gap", X_train=x, y_train=y, sensitive_features=group)
     clf.fit(x[:300], y[:300], sensitive_features=group[:300])
     found = scorer(clf, x[300:], y[300:], sensitive_features=group[300:])
     gap = clf.score(x[:300], y[:300]) - clf.score(x[300:], y[300:])

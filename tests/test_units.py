@@ -38,7 +38,7 @@ from skdpfair.model_selection import (
     GroupScorer,
     PrivacyLedger,
     _trials,
-    dg_gap_scorer,
+    comparison_scorer,
     plan,
     sweep,
 )
@@ -937,7 +937,7 @@ PLACES = {
     "thresholds": lambda X, y, g, u: DPThresholdClassifier(quick()).score(X, y, sample_weight=g),
     "searched": lambda X, y, g, u: DPRandomizedSearch(quick(), {}).score(X, y, sample_weight=g),
     "scorer": lambda X, y, g, u: GroupScorer()(quick(), X, y, sensitive_features=g),
-    "dg_gap": lambda X, y, g, u: dg_gap_scorer(X, y, sensitive_features=g),
+    "dg_gap": lambda X, y, g, u: comparison_scorer("dg_gap", X, y, sensitive_features=g),
 }
 WITHOUT_PERSONS = ("score", "regressor", "thresholds", "searched", "scorer", "dg_gap")
 

@@ -1,4 +1,4 @@
-"""Marks (keyed hashes) of the rows that the fits of this process saw, for `dg_gap_scorer`.
+"""Marks (keyed hashes) of the rows that the fits of this process saw, for `comparison_scorer`.
 
 Marks are kept beside a net, as long as it lives, and never in it: what copies, pickles or releases
 a model knows nothing of them.  Their key is made anew in each process.

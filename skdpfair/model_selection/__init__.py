@@ -1,11 +1,7 @@
 """Model selection: scores by group, sweeps, private search, thresholds within the budget."""
 
 from skdpfair.budget.privacy_ledger import PrivacyLedger
-from skdpfair.model_selection._difference_scorers import (
-    dg_gap_scorer,
-    excessive_risk_scorer,
-    privacy_cost_scorer,
-)
+from skdpfair.model_selection._comparison_scorer import comparison_scorer
 from skdpfair.model_selection._forecast import plan
 from skdpfair.model_selection._private_search import DPRandomizedSearch
 from skdpfair.model_selection._results import TradeoffResults
@@ -19,9 +15,7 @@ __all__ = [
     "GroupScorer",
     "PrivacyLedger",
     "TradeoffResults",
-    "dg_gap_scorer",
-    "excessive_risk_scorer",
+    "comparison_scorer",
     "plan",
-    "privacy_cost_scorer",
     "sweep",
 ]

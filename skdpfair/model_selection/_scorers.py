@@ -67,7 +67,7 @@ class ByGroupScorer(BaseEstimator):
     @property
     def _public_name(self):
         """The public name, for messages: of the class, or of the function that makes it."""
-        return f"{self.name}_scorer" if hasattr(self, "name") else type(self).__name__
+        return "comparison_scorer" if hasattr(self, "name") else type(self).__name__
 
     def _parts(self, estimator, X, y, sensitive_features):
         """Return the name of each group with the rows that are in it."""

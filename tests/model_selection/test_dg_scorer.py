@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skdpfair.inputs import fitted_rows as _fitted_rows
 from skdpfair.metrics import dg_gap
-from skdpfair.model_selection import dg_gap_scorer
+from skdpfair.model_selection import comparison_scorer
 from skdpfair.preprocessing import public_preprocessor
 
 pytestmark = pytest.mark.filterwarnings(
@@ -69,7 +69,7 @@ def test_each_fold_of_a_search_has_the_gap_of_its_own_parts(
     counts, pipeline, cv, n_jobs, column, groups
 ):
     X, y = counts
-    scorer = dg_gap_scorer(X, y, group_col=column, groups=groups)
+    scorer = comparison_scorer("dg_gap", X, y, group_col=column, groups=groups)
     grid = {"dpfairclassifier__max_steps": [2, 12]}
     search = GridSearchCV(pipeline, grid, scoring=scorer, refit="neg_dg_gap", cv=cv, n_jobs=n_jobs)
     found = search.fit(X, y).cv_results_
@@ -93,7 +93,9 @@ def test_folds_that_leave_rows_out(frame, classifier, cv):
         public_preprocessor({f"x{j}": (-1, 1) for j in range(6)}, passthrough=["group"]),
         classifier(group_col="group", epsilon=8.0),
     )
-    found = cross_validate(model, X, y, cv=cv, scoring=dg_gap_scorer(X, y), error_score="raise")
+    found = cross_validate(
+        model, X, y, cv=cv, scoring=comparison_scorer("dg_gap", X, y), error_score="raise"
+    )
     for fold, parts in enumerate(cv.split(X, y)):
         gaps = gap_by_hand(model, X, y, *parts, "group")
         assert found["test_dg_gap"][fold] == pytest.approx(gaps["overall"])
@@ -106,7 +108,7 @@ def test_routed_groups_and_a_scaler_that_each_fold_learns(routed, two_groups, cl
         model,
         X,
         y,
-        scoring=dg_gap_scorer(X, y, sensitive_features=group),
+        scoring=comparison_scorer("dg_gap", X, y, sensitive_features=group),
         cv=KFold(2),
         params={"sensitive_features": group},
         return_train_score=True,
@@ -125,7 +127,9 @@ def test_one_model_and_rows_it_has_not_seen(frame, classifier):
     seen, new = X.drop(columns="group")[:400], X.drop(columns="group")[400:]
     model = classifier().fit(seen, y[:400])
     rows = {"sensitive_features": X["group"][:400], "groups": ["a", "b"]}
-    scores = dg_gap_scorer(seen, y[:400], **rows)(model, new, y[400:], X["group"][400:])
+    scores = comparison_scorer("dg_gap", seen, y[:400], **rows)(
+        model, new, y[400:], X["group"][400:]
+    )
     right = model.predict(X.drop(columns="group")) == y
     assert scores["dg_gap"] == pytest.approx(right[:400].mean() - right[400:].mean())
     b = X["group"] == "b"
@@ -139,11 +143,11 @@ def test_rows_that_the_fit_did_not_see_are_refused(frame, classifier):
     others = [(X[300:], y[300:]), (X[:299], y[:299]), (X[:300], 1 - y[:300])]
     for table in others:
         with pytest.raises(ValueError, match="do not identify the training rows"):
-            dg_gap_scorer(*table)(model, X[300:400], y[300:400])
+            comparison_scorer("dg_gap", *table)(model, X[300:400], y[300:400])
     doubled = pd.concat([X, X[:300]]), np.concatenate([y, y[:300]])
     with pytest.raises(ValueError, match="no equal rows besides them that are not scored"):
-        dg_gap_scorer(*doubled)(model, X[300:400], y[300:400])
-    assert "0.1" not in repr(dg_gap_scorer(X, y))  # numbers of people
+        comparison_scorer("dg_gap", *doubled)(model, X[300:400], y[300:400])
+    assert "0.1" not in repr(comparison_scorer("dg_gap", X, y))  # numbers of people
 
 
 def test_models_that_know_no_rows_are_refused(frame, classifier):
@@ -154,7 +158,7 @@ def test_models_that_know_no_rows_are_refused(frame, classifier):
     other = DummyClassifier().fit(X, y)
     for unknown in (*copies, other):
         with pytest.raises(ValueError, match=r"cannot identify the training rows.*from_search"):
-            dg_gap_scorer(X, y, group_col="group", groups=["a", "b"])(unknown, X, y)
+            comparison_scorer("dg_gap", X, y, group_col="group", groups=["a", "b"])(unknown, X, y)
 
 
 def test_marks_of_rows_stay_out_of_models_and_go_with_them(frame, classifier):

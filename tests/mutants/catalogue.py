@@ -735,7 +735,7 @@ MUTANTS = (
     ),
     Mutant(
         "marks that outlive the model",
-        "what a fit leaves for dg_gap_scorer stays in memory when the model is gone",
+        "what a fit leaves for comparison_scorer stays in memory when the model is gone",
         "inputs/fitted_rows.py",
         "np.ndarray] = WeakKeyDictionary()",
         "np.ndarray] = {}",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from skdpfair._utils.validate import one_of
 from skdpfair.inputs import fitted_rows as _fitted_rows
 from skdpfair.inputs import labels as _labels
 from skdpfair.inputs import table as _table
@@ -39,7 +40,7 @@ class _ComparisonScorer(ByGroupScorer):
             final, inner = at_final_step(estimator, X)
             if not hasattr(final, "reference_"):
                 raise ValueError(
-                    f"{self.name}_scorer needs the reference model, reference_, which this "
+                    f"measure={self.name!r} needs the reference model, reference_, which this "
                     f"{type(final).__name__} does not have. Fit with keep_reference=True and score "
                     "in the same process, or put epsilon=None into the grid of a search, and use "
                     "TradeoffResults.from_search(search)."
@@ -83,11 +84,11 @@ def _fitted_among(estimator, table, scored):
     seen = _fitted_rows.of(getattr(final, "net_", None))
     if seen is None:
         raise ValueError(
-            f"dg_gap_scorer cannot identify the training rows of this {type(final).__name__}: only "
-            "a DPFairClassifier keeps them, in the process that fitted it, after a single fit (no "
-            "copy, pickle or release, warm_start=False). In a search, set scoring=GroupScorer(...) "
-            "and return_train_score=True, and use TradeoffResults.from_search(search); for one "
-            "model, use skdpfair.metrics.dg_gap."
+            "measure='dg_gap' cannot identify the training rows of this "
+            f"{type(final).__name__}: only a DPFairClassifier keeps them, in its process, after a "
+            "single fit (no copy, pickle or release, warm_start=False). In a search, set "
+            "scoring=GroupScorer(...) and return_train_score=True, and use "
+            "TradeoffResults.from_search(search); for one model, use skdpfair.metrics.dg_gap."
         )
     marks, groups = _marked(estimator, *table)
     there = pd.MultiIndex.from_arrays([marks, groups, _occurrence(marks, groups)])
@@ -99,8 +100,8 @@ def _fitted_among(estimator, table, scored):
         if np.array_equal(np.sort(marks[match]), np.sort(seen)):
             return match
     raise ValueError(
-        "X_train and y_train of dg_gap_scorer do not identify the training rows: they must hold "
-        "the training rows, and no equal rows besides them that are not scored. Pass the X and y "
+        "X_train and y_train do not identify the training rows: they must hold the training rows, "
+        "and no equal rows besides them that are not scored. Pass the X and y "
         "that were passed to fit of the search or the model. If a step of a pipeline changes "
         "training rows differently in fit and in transform, use GroupScorer(...), "
         "return_train_score=True and TradeoffResults.from_search(search)."
@@ -120,113 +121,81 @@ def _occurrence(marks, groups):
     return pd.DataFrame({"mark": marks, "group": groups}).groupby(["mark", "group"]).cumcount()
 
 
-def privacy_cost_scorer(*, group_col=None, groups=None, only=None):
-    """Make a scorer of the privacy cost, for models that keep their reference model.
-
-    The final step must be fitted with ``keep_reference=True`` in the same process, since pickles
-    do not hold the reference model. A search scores each model in the process that fitted it. To
-    compare many candidates, a reference model in the grid and `TradeoffResults.from_search` are
-    cheaper.
-
-    Parameters
-    ----------
-    group_col, groups, only
-        As in `GroupScorer`.
-
-    Returns
-    -------
-    callable
-        ``scorer(estimator, X, y, sensitive_features=None)``, which returns a dict: ``privacy_cost``
-        and ``privacy_cost[GROUP]`` in [-1, 1], ``privacy_cost_difference`` >= 0,
-        ``privacy_cost_group_max``, the largest of a group, and all but those of the groups negated,
-        ``neg_...``, for ``refit=``. The scores are not private.
-
-    Examples
-    --------
-    >>> from skdpfair.model_selection import privacy_cost_scorer
-    >>> scorer = privacy_cost_scorer(group_col="sex", only="neg_privacy_cost_difference")
-    """
-    return _ComparisonScorer("privacy_cost", group_col=group_col, groups=groups, only=only)
-
-
-def excessive_risk_scorer(*, group_col=None, groups=None, only=None):
-    """Make a scorer of the excessive risk, for models that keep their reference model.
-
-    The excessive risk is the log loss of the model minus that of the reference model
-    (`skdpfair.metrics.excessive_risk`). As for `privacy_cost_scorer`, the final step must be fitted
-    with ``keep_reference=True`` in the same process. To compare many candidates, a reference model
-    in the grid and `TradeoffResults.from_search` are cheaper.
-
-    Parameters
-    ----------
-    group_col, groups, only
-        As in `GroupScorer`.
-
-    Returns
-    -------
-    callable
-        ``scorer(estimator, X, y, sensitive_features=None)``, which returns a dict, in nats:
-        ``excessive_risk`` and ``excessive_risk[GROUP]``, ``excessive_risk_difference`` >= 0,
-        ``excessive_risk_group_max``, the largest of a group, and all but those of the groups
-        negated, ``neg_...``, for ``refit=``. The scores are not private.
-
-    Examples
-    --------
-    >>> from skdpfair.model_selection import excessive_risk_scorer
-    >>> scorer = excessive_risk_scorer(group_col="sex", only="neg_excessive_risk_group_max")
-    """
-    return _ComparisonScorer("excessive_risk", group_col=group_col, groups=groups, only=only)
-
-
-def dg_gap_scorer(
-    X_train, y_train, *, sensitive_features=None, group_col=None, groups=None, only=None
+def comparison_scorer(
+    measure,
+    X_train=None,
+    y_train=None,
+    *,
+    sensitive_features=None,
+    group_col=None,
+    groups=None,
+    only=None,
 ):
-    """Make a scorer of the distributional-generalisation gap, for searches and fitted models.
-
-    The gap is the accuracy on the training rows minus the accuracy on the scored rows. In a
-    search, these are the two parts of each fold.
+    """Make a scorer of a measure that compares two models, or two sets of records.
 
     Parameters
     ----------
-    X_train, y_train : array-like of n_rows rows
-        A table that contains the training rows, before any pipeline: the X and y passed to the
-        ``fit`` of the search or of the model.
+    measure : {"privacy_cost", "excessive_risk", "dg_gap"}
+        - "privacy_cost": accuracy of the reference model minus that of the model.
+        - "excessive_risk": log loss of the model minus that of the reference model, in nats.
+        - "dg_gap": the distributional-generalisation gap, accuracy on the training rows minus that
+          on the scored rows. In a search, these are the two parts of each fold.
+    X_train, y_train : array-like of n_rows rows or None, default=None
+        For "dg_gap" only: a table that contains the training rows, before any pipeline, that is
+        the X and y passed to the ``fit`` of the search or of the model.
     sensitive_features : array-like of n_rows rows or None, default=None
-        Their groups, unless a column of X holds them.
+        Groups of X_train, unless a column of it holds them.
     group_col, groups, only
         As in `GroupScorer`.
 
     Returns
     -------
     callable
-        ``scorer(estimator, X, y, sensitive_features=None)``, which returns a dict: ``dg_gap`` and
-        ``dg_gap[GROUP]`` in [-1, 1], positive if training rows have the higher accuracy,
-        ``dg_gap_difference`` >= 0 between the groups' gaps, ``dg_gap_worst_group``, the worst
-        accuracy of a group on the training rows minus the worst one on the scored rows, and all but
-        those of the groups negated, ``neg_...``, for ``refit=``. The scores are not private. The
-        scorer raises ValueError if it cannot identify the training rows.
+        ``scorer(estimator, X, y, sensitive_features=None)``, which returns a dict: the measure of
+        all rows, ``MEASURE``, and of each group, ``MEASURE[GROUP]``; ``MEASURE_difference`` >= 0
+        between groups; ``MEASURE_group_max``, the largest of a group, or for "dg_gap"
+        ``dg_gap_worst_group``, the worst accuracy of a group on the training rows minus the worst
+        one on the scored rows; and all but those of the groups negated, ``neg_...``, for
+        ``refit=``. The scores are not private. The scorer raises ValueError if the model has no
+        reference model, or its training rows cannot be identified.
+
+    Raises
+    ------
+    ValueError
+        If the measure is unknown, or X_train and y_train are given for another one than "dg_gap",
+        or not for "dg_gap".
 
     Notes
     -----
-    A fit keeps fingerprints of its rows in the memory of its process as long as the model exists,
-    but outside the model: copies, pickles and releases do not hold them. The scorer compares them
-    with the input of the final step, which must be a `DPFairClassifier`. For other models, use
-    `TradeoffResults.from_search` with ``return_train_score=True``.
+    Models must be scored in the process that fitted them, as a search does: pickles hold neither
+    the reference model, which ``keep_reference=True`` trains, nor fingerprints of the training
+    rows, which a fit leaves in the memory of its process as long as the model exists. To compare
+    many candidates, a reference model in the grid (and ``return_train_score=True`` for "dg_gap")
+    and `TradeoffResults.from_search` are cheaper, and take other models than `DPFairClassifier`.
 
     Examples
     --------
     >>> from sklearn.model_selection import GridSearchCV
     >>> from skdpfair import DPFairClassifier
     >>> from skdpfair.datasets import make_two_groups
-    >>> from skdpfair.model_selection import dg_gap_scorer
+    >>> from skdpfair.model_selection import comparison_scorer
     >>> data = make_two_groups(4000, random_state=0)
     >>> X, y = data.data.assign(group=data.sensitive_features), data.target
     >>> clf = DPFairClassifier("dpsgd", group_col="group", max_steps=5)
-    >>> scorer = dg_gap_scorer(X, y)
+    >>> scorer = comparison_scorer("dg_gap", X, y)
     >>> search = GridSearchCV(clf, {"epsilon": [2, 4]}, scoring=scorer, refit="neg_dg_gap", cv=2)
     >>> "mean_test_dg_gap[b]" in search.fit(X, y).cv_results_
     True
     """
-    check_indexes(X_train=X_train, y_train=y_train, sensitive_features=sensitive_features)
-    table = _Rows(X_train, y_train, sensitive_features)
-    return _ComparisonScorer("dg_gap", table, group_col=group_col, groups=groups, only=only)
+    one_of("measure", measure, ("privacy_cost", "excessive_risk", "dg_gap"))
+    has_rows = X_train is not None and y_train is not None
+    if has_rows != (measure == "dg_gap"):
+        raise ValueError(
+            f"measure={measure!r} needs X_train and y_train if it is 'dg_gap', and takes none "
+            "otherwise."
+        )
+    table = None
+    if has_rows:
+        check_indexes(X_train=X_train, y_train=y_train, sensitive_features=sensitive_features)
+        table = _Rows(X_train, y_train, sensitive_features)
+    return _ComparisonScorer(measure, table, group_col=group_col, groups=groups, only=only)
