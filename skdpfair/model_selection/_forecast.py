@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -406,6 +406,11 @@ def _candidates_of(search, cv):
 
 def _views(cv, n_samples):
     """Return the fits by size as kinds of records meet them: (size, n_fits, n_fits_per_record)."""
+    if isinstance(cv, Iterator):
+        raise ValueError(
+            f"cv must be a number of folds, a splitter or a list of splits, got {cv!r}, which can "
+            "be read only once and would be empty for the search. Pass cv=list(...)."
+        )
     splitter = check_cv(cv, y=np.arange(n_samples) % 2, classifier=True)
     rows = np.zeros((n_samples, 1))
     n_splits = splitter.get_n_splits(rows)
