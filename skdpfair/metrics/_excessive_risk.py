@@ -74,7 +74,8 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, loss=None, 
     if loss is not None:
         of = weighted(metric_of(loss, None, name="loss"), as_weights(sample_weight, y_true))
         private, reference = (
-            of(y_true, as_vector(name, values, y_true)) for name, values in models.items()
+            of(y_true, _finite(name, as_vector(name, values, y_true)))
+            for name, values in models.items()
         )
         return float(private - reference)
     losses = []
@@ -84,6 +85,16 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, loss=None, 
         # clipped as in `sklearn.metrics.log_loss`
         losses.append(-np.log(np.maximum(own, np.finfo(own.dtype).eps), dtype=float))
     return float(np.average(losses[0] - losses[1], weights=as_weights(sample_weight, y_true)))
+
+
+def _finite(name, values):
+    """Return predictions of a regression, else raise for NaN and infinities."""
+    if not np.isfinite(values.astype(float)).all():
+        raise ValueError(
+            f"{name} must hold the finite number predicted for each record, got NaN or infinities, "
+            "as from a model that diverged."
+        )
+    return values
 
 
 def _own_class(name, values, y_true, classes):
