@@ -115,8 +115,6 @@ AUDIENCES = {
             "GroupLossDisplay",
             "PrivacyCostDisplay",
             "ShapeDisplay",
-            "TradeoffDisplay",
-            "launch_fairness_dashboard",
         ],
         "skdpfair.analysis": ["GroupRecorder"],
         "skdpfair.performative": ["LocationShift", "StrategicResponse", "repeated_deployment"],
@@ -127,7 +125,7 @@ AUDIENCES = {
     },
     "You release a model, and state what it guarantees": {
         "skdpfair": ["load_release"],
-        "skdpfair.report": ["export_statement", "model_card", "model_page"],
+        "skdpfair.report": ["export_statement", "model_page"],
         "skdpfair.release": ["read_statement", "schema_of"],
     },
     "You audit, or account by hand": {

@@ -41,7 +41,7 @@ from skdpfair.preprocessing import check_pipeline, public_preprocessor
 from skdpfair.privacy import Release, calibrated
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.accounting import total_variation
-from skdpfair.report import model_card, model_page
+from skdpfair.report import export_statement, model_page
 
 adult = load_adult(dropna=True)
 table, income = adult.data, adult.target
@@ -230,12 +230,13 @@ released = release_group_table(
     units=person.iloc[test],
     epsilon=0.5,
 )
-model_card(
+card = export_statement(
     model,
+    "card",
     intended_use="Offers to customers; not decisions about loans.",
     released_table=released,
-    path=folder / "card.md",
 )
+(folder / "card.md").write_text(card)
 released[["accuracy", "low", "high"]].round(3)
 
 # %%

@@ -19,7 +19,6 @@ import matplotlib.pyplot as plt
 from skdpfair.datasets import load_adult, public_facts
 from skdpfair.model_selection import sweep
 from skdpfair.preprocessing import public_preprocessor
-from skdpfair.report import TradeoffDisplay
 
 adult = load_adult(subset="train").frame.head(6000)
 preprocessor = public_preprocessor(**public_facts("adult"))
@@ -52,7 +51,7 @@ print(results)
 figure, axes = plt.subplots(2, 1, figsize=(8, 8.5), layout="constrained")
 figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
 for ax, measure in zip(axes, ("accuracy", "privacy_cost_difference"), strict=True):
-    TradeoffDisplay.from_results(results, measure=measure).plot(ax=ax)
+    results.plot(measure, ax=ax)
 
 # %%
 # On the Pareto front are the private models that no other one beats in both. It is made from the

@@ -103,7 +103,7 @@ def _of_model(path, output, card, data, sweep, pictures, options):
     from skdpfair.cli._sources import test_records
     from skdpfair.model_selection import TradeoffResults
     from skdpfair.release import load_release, schema_of
-    from skdpfair.report import model_card, model_page
+    from skdpfair.report import export_statement, model_page
 
     clf, schema = load_release(path), schema_of(path)
     tests = {} if data is None else test_records(path, schema, clf, data, **pictures)
@@ -114,7 +114,7 @@ def _of_model(path, output, card, data, sweep, pictures, options):
     of_page["results"] = None if sweep is None else TradeoffResults.from_store(sweep)
     pages = {output: model_page(path, **tests, **of_page, **options)}
     if card is not None:
-        pages[card] = model_card(path, **tests, **options)
+        pages[card] = export_statement(path, "card", **tests, **options)
     for page, text in pages.items():  # when all are made
         replace_file(page, text.encode())
     is_alone = data is None and sweep is None

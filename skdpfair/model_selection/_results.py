@@ -587,11 +587,64 @@ class TradeoffResults:
 
         Returns
         -------
-        skdpfair.report.TradeoffDisplay
+        TradeoffDisplay
+            With the attributes ``ax_`` and ``figure_``.
         """
-        from skdpfair.report import TradeoffDisplay
+        from skdpfair.report._tradeoff_display import TradeoffDisplay
 
         return TradeoffDisplay.from_results(self, measure=measure).plot(ax=ax)
+
+    def launch_fairness_dashboard(self, port=None, *, seed=None, fold=0, measures=None):
+        """Serve the dashboard on this machine, and show it if this is a notebook.
+
+        Parameters
+        ----------
+        port : int or None, default=None
+            Port of localhost; None uses the first free port from 8704.
+        seed, fold
+            As in `to_fairness_dashboard`.
+        measures : list of str or None, default=None
+            Measures of performance to choose from, the first of which is shown unless
+            ``accuracy`` is among them: ``accuracy``, ``balanced_accuracy``,
+            ``rarest_class_recall``, ``true_positive_rate``, ``false_positive_rate``,
+            ``false_negative_rate``, ``selection_rate``, ``roc_auc``, ``log_loss``,
+            ``calibration_error``, ``excessive_risk``, ``dg_gap``. None is all, or, if a class is
+            rare (`leading_measures`), those that need labels only, without ``accuracy``. What is
+            not defined for a group is shown as 0.
+
+        Returns
+        -------
+        raiwidgets.fairness_dashboard.FairnessDashboard
+            Its attribute ``url`` is the address. The server stops with the process: in a script,
+            wait, for example with ``input()``.
+
+        Raises
+        ------
+        ImportError
+            If raiwidgets or a package that it needs is missing; the error says how to install it.
+        ValueError
+            If the port is taken, the predictions were not kept, there are more than two classes,
+            or a measure is unknown.
+
+        Notes
+        -----
+        The server gives labels, groups and predictions of private records to everyone who can reach
+        localhost of this machine. Outside notebooks, it refuses pages of other origins.
+
+        Examples
+        --------
+        >>> from skdpfair.datasets import make_two_groups
+        >>> from skdpfair.model_selection import sweep
+        >>> data = make_two_groups(3000, random_state=0)
+        >>> given = data.data, data.target, data.sensitive_features
+        >>> options = {"keep_predictions": True, "module": "logistic", "max_steps": 5}
+        >>> results = sweep(["dpsgd"], [3.0], 1, *given, **options)
+        >>> results.launch_fairness_dashboard().url  # doctest: +SKIP
+        'http://localhost:8704'
+        """
+        from skdpfair.report._fairness_dashboard import launch
+
+        return launch(self, port, seed=seed, fold=fold, measures=measures)
 
     def to_html(self, path=None, *, title=None, pipeline=None, measures=None, ledger=None):
         """Return or write a report as one self-contained HTML page; NOT private.

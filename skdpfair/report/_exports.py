@@ -21,7 +21,7 @@ from skdpfair.report._rendering import environment, plain
 from skdpfair.report._spent_before import beside
 from skdpfair.training.inference import weights_of
 
-KINDS = ("nist", "registry", "annex-iv")
+KINDS = ("card", "nist", "registry", "annex-iv")
 _FORMS = {"nist": "nist.md", "registry": "registry.json", "annex-iv": "annex-iv.md"}
 # the version of the schema to which the fields of a record belong
 REGISTRY_SCHEMA = (
@@ -39,31 +39,37 @@ def export_statement(
     sensitive_features=None,
     intended_use=None,
     measures=None,
+    released_table=None,
     ledger=None,
 ):
-    """Return the privacy report of a fit in the form of a public template.
+    """Return a model card, or the privacy report of a fit in the form of a public template.
 
     Parameters
     ----------
     model : fitted estimator, PrivacyReport, str or Path
         The fitted classifier or regressor, its ``privacy_``, or a file written by
         ``save_release``, whose SHA-256 is then stated. A report alone does not describe the
-        model, whose items then stay open.
-    kind : {"nist", "registry", "annex-iv"}
+        model, whose items then stay open. A card needs a classifier, or what `model_page` takes.
+    kind : {"card", "nist", "registry", "annex-iv"}
+        - "card": Markdown, a model card: privacy statement, intended use, limits, and groups.
         - "nist": Markdown, a checklist after NIST SP 800-226, Guidelines for Evaluating
           Differential Privacy Guarantees.
         - "registry": JSON, a record for the Differential Privacy Deployments Registry of OpenDP.
         - "annex-iv": Markdown, the items of Annex IV of Regulation (EU) 2024/1689 (AI Act). It is
           not legal advice.
     X, y : DataFrame or array, and array, optional
-        Test records for "nist" and "annex-iv" of a classifier, as it takes them; with them, the
-        text has a group table and is NOT private.
+        Test records of a classifier, as it takes them, for all kinds but "registry"; with them,
+        the text has a group table and is NOT private.
     sensitive_features : array, Series or DataFrame, optional
         Their groups, if they are not columns of X.
     intended_use : str or None, default=None
-        Answer to the items on the intended use; None leaves them open.
+        Answer to the items on the intended use; None leaves them open, and a card has a general
+        text.
     measures : list of str or None, default=None
         As in `model_page`.
+    released_table : DataFrame or None, default=None
+        For "card": a private group table from `skdpfair.metrics.release_group_table`, to show
+        instead of test records, with its privacy statement.
     ledger : PrivacyLedger or None, default=None
         The ledger of the data set, which tells what all fits on it spent.
 
@@ -76,8 +82,9 @@ def export_statement(
     Raises
     ------
     ValueError
-        If ``kind`` is unknown, X is given where no group table is possible, the file is damaged,
-        or ``kind`` is "registry" and the fit is not private.
+        If ``kind`` is unknown, X is given where no group table is possible or beside
+        ``released_table``, which is no private table, the file is damaged, or ``kind`` is
+        "registry" and the fit is not private.
     TypeError
         If ``model`` is none of the above.
 
@@ -95,14 +102,21 @@ def export_statement(
     ['url_slug', 'deployment.basic.name']
     >>> export_statement(clf.privacy_, "nist").count("- [ ]") > 10
     True
+    >>> clf.privacy_.plain_statement in export_statement(clf, "card")
+    True
     """
     one_of("kind", kind, KINDS)
     if intended_use is not None and not isinstance(intended_use, str):
         raise TypeError(f"intended_use must be a text or None, got {safe_repr(intended_use)}.")
+    tested = (X, y, sensitive_features, measures)
+    if kind == "card":
+        options = {"intended_use": intended_use, "released_table": released_table}
+        return page.model_card(model, *tested, **options, ledger=ledger)
+    if released_table is not None:
+        raise ValueError(f"released_table must be None for kind={kind!r}: only cards show it.")
     privacy, facts, fits = _described(model)
     before = beside(ledger, privacy, fits)
     table = names = None
-    tested = (X, y, sensitive_features, measures)
     if any(given is not None for given in tested):
         predicts, classifier = _predicting(model, kind)
         table, names = page.tested(predicts, classifier, *tested)
@@ -172,7 +186,7 @@ def _predicting(model, kind):
         raise ValueError(
             "X, y, sensitive_features and measures must be None for kind='registry', whose records "
             "are public, for regressors, and for reports, which do not predict. Pass a fitted "
-            "classifier, or its file, to 'nist' or 'annex-iv'."
+            "classifier, or its file, to 'card', 'nist' or 'annex-iv'."
         )
     return model, page.classifier_in(model)
 

@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 import skdpfair
-from skdpfair._utils.files import path_of, replace_file
+from skdpfair._utils.files import path_of
 from skdpfair._utils.validate import safe_repr
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels
@@ -229,7 +229,7 @@ class _Subject:
         )
 
 
-def _subject(classifier, X, y, sensitive_features, measures, pipeline) -> _Subject:
+def _subject(classifier, X, y, sensitive_features, measures, pipeline=None) -> _Subject:
     """Return what a page is on: a classifier, pipeline or file, and test records if given."""
     is_path = isinstance(classifier, (str, os.PathLike))
     model, file = loaded(classifier) if is_path else (classifier, None)
@@ -325,79 +325,19 @@ def _holds_its_facts(text) -> bool:
     )
 
 
-def model_card(
-    classifier,
-    X=None,
-    y=None,
-    *,
-    sensitive_features=None,
-    intended_use=None,
-    released_table=None,
-    path=None,
-    measures=None,
-    pipeline=None,
-    ledger=None,
-):
-    """Return a model card as Markdown: privacy statement, intended use, limits, and groups.
-
-    Parameters
-    ----------
-    classifier : DPFairClassifier, DPThresholdClassifier, DPRandomizedSearch, Pipeline or path
-        As in `model_page`.
-    X, y : DataFrame or array, and array, optional
-        Test records, as the pipeline takes them if it is one; with them, the card has a group
-        table, marked as NOT private.
-    sensitive_features : array, Series or DataFrame, optional
-        Their groups, if they are not columns of X.
-    intended_use : str or None, default=None
-        Text of the section; None uses a general text.
-    released_table : DataFrame or None, default=None
-        A private group table from `skdpfair.metrics.release_group_table`, to show instead with
-        its privacy statement.
-    path : path-like or None, default=None
-        Markdown file to write in addition.
-    measures : list of str or None, default=None
-        As in `model_page`.
-    pipeline : estimator, PipelineReport or None, default=None
-        The pipeline that prepared the features, by default ``classifier`` if it is one; the card
-        lists its `check_pipeline` findings.
-    ledger : PrivacyLedger or None, default=None
-        As in `model_page`.
-
-    Returns
-    -------
-    str
-        The card as Markdown.
-
-    Raises
-    ------
-    ImportError
-        If jinja2 is missing: ``pip install "skdpfair[report]"``.
-    ValueError
-        If X is given with ``released_table`` or without y, or the table is not a private one.
-
-    Examples
-    --------
-    >>> from skdpfair import DPFairClassifier
-    >>> from skdpfair.datasets import make_two_groups
-    >>> from skdpfair.report import model_card
-    >>> data = make_two_groups(3000, random_state=0)
-    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=20).fit(data.data, data.target)
-    >>> card = model_card(clf)
-    >>> clf.privacy_.plain_statement in card
-    True
-    """
+def model_card(classifier, *tested, intended_use, released_table, ledger):
+    """Return a model card as Markdown, see `export_statement`."""
     if released_table is not None and "privacy" not in getattr(released_table, "attrs", {}):
         raise ValueError(
             "released_table must come from skdpfair.metrics.release_group_table, which keeps its "
             f"cost in attrs, got {safe_repr(released_table)}. Pass X and y for a table that is "
             "marked as not private."
         )
-    if X is not None and released_table is not None:
+    if tested[0] is not None and released_table is not None:
         raise ValueError(
             "X and released_table must not both be given: the card has one group table."
         )
-    subject = _subject(classifier, X, y, sensitive_features, measures, pipeline)
+    subject = _subject(classifier, *tested)
     rows = None
     if subject.table is not None:
         rows = group_rows(subject.classifier, subject.table, subject.names)
@@ -409,10 +349,7 @@ def model_card(
         "released": released_table is not None and released_table.attrs["privacy"]["statement"],
         "group_table": rows,
     }
-    card = environment().get_template("card.md").render(context).rstrip("\n") + "\n"
-    if path is not None:
-        replace_file(path_of(path), card.encode())
-    return card
+    return environment().get_template("card.md").render(context).rstrip("\n") + "\n"
 
 
 def classifier_in(model):

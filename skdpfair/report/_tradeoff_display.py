@@ -29,7 +29,7 @@ class TradeoffDisplay:
     Examples
     --------
     >>> import pandas as pd
-    >>> from skdpfair.report import TradeoffDisplay
+    >>> from skdpfair.report._tradeoff_display import TradeoffDisplay
     >>> rows = pd.DataFrame({"epsilon": [0.5, 1.0], "mean": [0.7, 0.8], "se": [0.02, 0.01]})
     >>> display = TradeoffDisplay({"dpsgd": rows}, "accuracy").plot()
     >>> display.ax_.get_ylabel()

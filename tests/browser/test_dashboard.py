@@ -11,9 +11,10 @@ pytest.importorskip("rai_core_flask", reason="needs requirements/dashboard.txt")
 @pytest.fixture(scope="module")
 def address(swept):
     code = (
-        "import sys; from skdpfair.model_selection import TradeoffResults; from skdpfair.report "
-        "import launch_fairness_dashboard as launch; results = TradeoffResults.from_store("
-        "sys.argv[1]); print('The dashboard is at', launch(results).url, flush=True); input()"
+        "import sys; from skdpfair.model_selection import TradeoffResults; "
+        "results = TradeoffResults.from_store("
+        "sys.argv[1]); board = results.launch_fairness_dashboard(); "
+        "print('The dashboard is at', board.url, flush=True); input()"
     )
     command = [sys.executable, "-c", code, str(swept[0])]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)

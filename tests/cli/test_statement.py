@@ -14,7 +14,6 @@ from skdpfair.cli import main
 from skdpfair.datasets import make_two_groups
 from skdpfair.release import _file, read_statement
 from skdpfair.report import export_statement
-from skdpfair.report._exports import KINDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
 
@@ -95,7 +94,7 @@ def test_what_cannot_be_run_ends_with_status_2(released, tmp_path):
 
 def test_one_command_writes_all_exports_into_a_folder(released, tmp_path):
     path, out = released[0]["private"], tmp_path / "out"
-    every = [option for kind in KINDS for option in ("--export", kind)]
+    every = [option for kind in ("nist", "registry", "annex-iv") for option in ("--export", kind)]
     done = run(path, *every, "-o", out)
     assert done.exit_code == 0 and not done.stdout
     names = {"nist": "nist.md", "registry": "registry.json", "annex-iv": "annex-iv.md"}
@@ -121,7 +120,7 @@ def test_a_ledger_is_told_in_all_forms(released, tmp_path):
     told = json.loads(run(path, "--ledger", file, "--json").stdout)["all_fits"]
     assert (told["n_fits"], told["holds_this_model"], told["epsilon_total"]) == (0, "none", 0)
     assert told["statement"].startswith(first)
-    for kind in KINDS:
+    for kind in ("nist", "registry", "annex-iv"):
         done = run(path, "--ledger", file, "--export", kind)
         assert first in done.stdout and done.exit_code == 0
         assert (

@@ -6,11 +6,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
 from skdpfair.preprocessing import public_preprocessor
-from skdpfair.report import (
-    PrivacyCostDisplay,
-    ShapeDisplay,
-    TradeoffDisplay,
-)
+from skdpfair.report import PrivacyCostDisplay, ShapeDisplay
+from skdpfair.report._tradeoff_display import TradeoffDisplay
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
