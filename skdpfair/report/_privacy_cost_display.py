@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skdpfair._utils.validate import one_of
+from skdpfair._utils.validate import safe_repr
 from skdpfair.report._axes import colour_of, dress, legend_aside, new_axes, plain
 
 _COLUMN = "privacy_cost["
@@ -53,8 +53,10 @@ class PrivacyCostDisplay:
         PrivacyCostDisplay
         """
         means = results.table().xs("mean", axis=1, level=1)
-        budgets = means.index.get_level_values("epsilon")
-        one_of("epsilon", epsilon, budgets[np.isfinite(budgets)].unique().tolist())
+        budgets = means.index.get_level_values("epsilon").unique()
+        budgets = budgets[np.isfinite(budgets)].tolist()
+        if epsilon not in budgets:
+            raise ValueError(f"epsilon must be one of {budgets}, got {safe_repr(epsilon)}.")
         table = means.xs(epsilon, level="epsilon")
         table.attrs["epsilon"] = epsilon
         return cls(table)

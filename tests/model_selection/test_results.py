@@ -8,6 +8,7 @@ from sklearn.metrics import accuracy_score
 
 from skdpfair.model_selection import TradeoffResults
 from skdpfair.model_selection._spec import SweepSpec
+from skdpfair.report import PrivacyCostDisplay
 from skdpfair.report._fairness_dashboard import _figures, _metrics, _performance
 from skdpfair.report._tradeoff_display import TradeoffDisplay
 
@@ -253,6 +254,14 @@ def test_the_picture_has_one_labelled_curve_a_method(results, y):
     assert labels == {"poor", "even"} | ({"reference"} if y.startswith("accuracy") else set())
     assert len({line.get_color() for line in ax.lines if line.get_marker() != "None"}) == 2
     assert display.figure_ is ax.figure
+
+
+def test_costs_of_one_budget_have_a_bar_for_each_group(results):
+    display = PrivacyCostDisplay.from_results(results, epsilon=1.0)
+    costs = results.table()["privacy_cost[F]"]["mean"].xs(1.0, level="epsilon")
+    assert display.table["privacy_cost[F]"].tolist() == costs.tolist()
+    with pytest.raises(ValueError, match=r"epsilon must be one of \[1.0, 4.0\], got 2"):
+        PrivacyCostDisplay.from_results(results, epsilon=2)
 
 
 def test_the_band_is_one_standard_error(results):
