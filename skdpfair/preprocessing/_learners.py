@@ -1,8 +1,9 @@
-"""A table of the steps that learn from the rows, and of what each of them learns."""
+"""Which steps learn from the rows outside the budget, by their classes and parameters."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Number
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,276 +11,224 @@ from sklearn.utils import get_tags
 
 from skdpfair.preprocessing._row_wise import WORDS
 
-_SCALE = "BoundedScaler with public bounds, or DPQuantileScaler, whose quantiles are private"
-_CATEGORIES = "categories= with the public list, and no min_frequency or max_categories"
-_IMPUTE = (
-    'SimpleImputer(strategy="constant", keep_empty_features=True) with a public fill_value, '
-    'or missing="middle"'
+SCALE = (
+    "public_preprocessor with public bounds and categories, or DPQuantileScaler, whose quantiles "
+    "are private"
 )
-_BINS = 'FunctionTransformer(np.digitize, kw_args={"bins": public edges}), for one column at a time'
-_PROJECT = "GaussianRandomProjection, which reads no rows, or components of public rows, frozen"
-_SELECT = "columns chosen beforehand by public knowledge"
-_TEXT = "HashingVectorizer, or a public vocabulary= (with use_idf=False)"
 _RESAMPLE = "class_weight={class: public number} of DPFairClassifier"
-_MODEL = "a model trained under differential privacy, such as DPFairClassifier"
 _FREEZE = "leave it out, or fit it on public rows and wrap it in FrozenEstimator"
-_DECLARE = "a listed step; if fit reads no rows, set requires_fit=False in the tags of the step"
-REFERENCE = "its weights, or those of a non-private reference model, without noise"
 _THRESHOLD = "DPThresholdClassifier, which pays for its thresholds, or one chosen on public rows"
+REFERENCE = "its weights, or those of a non-private reference model, without noise"
+FROZEN = ("FrozenEstimator", "FrozenFeatures")  # whose parts are not fitted
 
 
 @dataclass(frozen=True)
-class Row:
-    """An entry of the table: what a step ``learns`` outside the budget; "" is nothing."""
+class Verdict:
+    """What a step ``learns`` outside the budget; "" is nothing."""
 
     learns: str = ""
     instead: str = ""
-    when: Callable[[dict], bool] | None = None  # of its parameters: whether it learns at all
-    goes_in: bool = False  # whether its parts are looked at too
     spends: bool = False  # whether a budget of its own pays for what it learns
 
 
-def _where(**tests):
-    """Return the condition that a parameter which the step has passes its test."""
-    return lambda params: any(name in params and t(params[name]) for name, t in tests.items())
-
-
-def _is_text(value):
-    return isinstance(value, str)
-
-
-def _is_missing(value):
-    return value is None
-
-
-def _is_set(value):
-    return value is not None
-
-
-def _not(*allowed):
-    return lambda value: not (isinstance(value, str) and value in allowed)
-
-
-def _without_noise(params):
-    from skdpfair.engine.mechanism import METHODS  # late: it needs torch, linting does not
-
-    method = params.get("method")
-    method = METHODS.get(method) if isinstance(method, str) else method
-    unbounded = params.get("epsilon") is None and not params.get("noise_multiplier")
-    return unbounded or not getattr(method, "private", True) or bool(params.get("keep_reference"))
-
-
-FREE = Row(goes_in=True)
-FROZEN = Row()
-STATELESS = Row(goes_in=True)  # by its tags: what it does to rows is tried
-UNKNOWN = Row("possibly anything, as the step is unknown", _DECLARE, goes_in=True)
-READS = Row(
-    "statistics of all rows: the result of a row depends on the other rows",
-    "a function of each row alone, with axis=1 in calls; for scaling, " + _SCALE,
+HARMLESS = Verdict()
+STATELESS = Verdict("", "by its tags: what it does to rows is tried")
+UNKNOWN = Verdict(
+    "possibly anything, as the step is unknown",
+    "a listed step; if fit reads no rows, set requires_fit=False in the tags of the step",
 )
-UNTRIED = Row(
+READS = Verdict(
+    "statistics of all rows: the result of a row depends on the other rows",
+    "a function of each row alone, with axis=1 in calls; for scaling, " + SCALE,
+)
+UNTRIED = Verdict(
     "possibly anything, as it could not be run on made-up rows ({})",
     "a function that runs on a DataFrame or array of any rows; name its columns by a "
     "ColumnTransformer",
 )
-MODEL = Row("its parameters, without noise", _MODEL, goes_in=True)
-FITTED = Row("what it fits to the rows", _FREEZE, goes_in=True)
-RESAMPLER = Row(
+MODEL = Verdict(
+    "its parameters, without noise",
+    "a model trained under differential privacy, such as DPFairClassifier",
+)
+FITTED = Verdict("what it fits to the rows", _FREEZE)
+RESAMPLER = Verdict(
     "how many rows each class has, and which rows to repeat, combine or drop; the epsilon of a fit "
     "on its rows counts each of them as a record of its own",
     _RESAMPLE,
 )
 
-_SCALES = {
-    "StandardScaler": "the mean and standard deviation of each column",
-    "MinMaxScaler": "the smallest and largest value of each column",
-    "MaxAbsScaler": "the largest absolute value of each column",
-    "RobustScaler": "the median and interquartile range of each column",
-    "QuantileTransformer": "the quantiles of each column",
-    "PowerTransformer": "the exponent, mean and standard deviation of each column",
+
+def _is_value(value):
+    """Return whether a parameter holds values, not the name of a rule that derives them."""
+    return value is not None and not isinstance(value, str)
+
+
+def _has_public_categories(params):
+    limits = params.get("min_frequency"), params.get("max_categories")
+    return _is_value(params.get("categories")) and limits == (None, None)
+
+
+def _pays(params):
+    """Return whether all that the parameters of a DPFairClassifier make it train has noise."""
+    from skdpfair.engine.mechanism import METHODS  # late: it needs torch, linting does not
+
+    method = params.get("method")
+    method = METHODS.get(method) if isinstance(method, str) else method
+    is_bounded = params.get("epsilon") is not None or bool(params.get("noise_multiplier"))
+    return is_bounded and getattr(method, "private", True) and not params.get("keep_reference")
+
+
+# steps that learn nothing themselves, by package; their parts are checked as well
+_HARMLESS = {
+    "sklearn": (
+        "Pipeline ColumnTransformer FeatureUnion FrozenEstimator Normalizer Binarizer "
+        "PolynomialFeatures HashingVectorizer FeatureHasher PatchExtractor AdditiveChi2Sampler "
+        "SkewedChi2Sampler PolynomialCountSketch GaussianRandomProjection SparseRandomProjection "
+        "SparseCoder OneVsRestClassifier OutputCodeClassifier MultiOutputClassifier "
+        "MultiOutputRegressor ClassifierChain RegressorChain VotingClassifier VotingRegressor "
+        "FixedThresholdClassifier FunctionTransformer SelectFromModel RFE"
+    ).split(),
+    "imblearn": ["Pipeline"],
+    "skdpfair": (
+        "BoundedScaler PiecewiseLinearEncoder PublicEncoder Scattering2D FrozenFeatures "
+        "DPThresholdClassifier"
+    ).split(),
 }
-_NOTHING = (
-    "Pipeline ColumnTransformer FeatureUnion Normalizer Binarizer PolynomialFeatures "
-    "HashingVectorizer FeatureHasher PatchExtractor AdditiveChi2Sampler SkewedChi2Sampler "
-    "PolynomialCountSketch GaussianRandomProjection SparseRandomProjection SparseCoder "
-    "OneVsRestClassifier OutputCodeClassifier MultiOutputClassifier "
-    "MultiOutputRegressor ClassifierChain RegressorChain VotingClassifier VotingRegressor "
-    "FixedThresholdClassifier FunctionTransformer SelectFromModel RFE"
+# parameters with which a step learns nothing itself; one that a subclass hides counts as absent
+_HARMLESS_IF: dict[str, Callable[[dict[str, Any]], bool]] = {
+    "sklearn.SplineTransformer": lambda params: _is_value(params.get("knots")),
+    "sklearn.RBFSampler": lambda params: _is_value(params.get("gamma")),
+    "sklearn.OneHotEncoder": _has_public_categories,
+    "sklearn.OrdinalEncoder": _has_public_categories,
+    "sklearn.CountVectorizer": lambda params: _is_value(params.get("vocabulary")),
+    "sklearn.TfidfVectorizer": lambda params: (
+        _is_value(params.get("vocabulary")) and not params.get("use_idf")
+    ),
+    "sklearn.SimpleImputer": lambda params: (
+        params.get("strategy") == "constant"
+        and bool(params.get("keep_empty_features"))
+        and not params.get("add_indicator")
+    ),
+    "sklearn.MissingIndicator": lambda params: params.get("features") == "all",
+    # a record that a bootstrap draws several times is charged once
+    "sklearn.BaggingClassifier": lambda params: (
+        not params.get("bootstrap") and _is_value(params.get("estimator"))
+    ),
+    "sklearn.StackingClassifier": lambda params: _is_value(params.get("final_estimator")),
+    "sklearn.StackingRegressor": lambda params: _is_value(params.get("final_estimator")),
+    "sklearn.TransformedTargetRegressor": lambda params: _is_value(params.get("regressor")),
+    "sklearn.DummyClassifier": lambda params: params.get("strategy") in ("uniform", "constant"),
+    "sklearn.DummyRegressor": lambda params: params.get("strategy") == "constant",
+    "skdpfair.DPFairClassifier": _pays,
+    "skdpfair.DPFairRegressor": _pays,
+}
+_CATEGORIES = Verdict(
+    "the categories that occur, or which of them are frequent",
+    "categories= with the public list, and no min_frequency or max_categories",
 )
-_SKLEARN = {
-    **dict.fromkeys(_NOTHING.split(), FREE),
-    **{name: Row(learns, _SCALE) for name, learns in _SCALES.items()},
-    "KBinsDiscretizer": Row("the edges of the bins", _BINS),
-    "FrozenEstimator": FROZEN,
-    "SplineTransformer": Row(
-        "the smallest and largest values or quantiles, for the knots",
-        "knots= as an array of public numbers",
-        _where(knots=_is_text),
+_PRIVATE = Verdict(REFERENCE, "a finite epsilon, a private method, and keep_reference=False")
+# what other steps learn, by class, then by module, then by package
+_LEARNS = {
+    "sklearn.OneHotEncoder": _CATEGORIES,
+    "sklearn.OrdinalEncoder": _CATEGORIES,
+    "sklearn.TunedThresholdClassifierCV": Verdict(
+        "the threshold that scores best on the rows", _THRESHOLD
     ),
-    "RBFSampler": Row("the variance", "a number for gamma", _where(gamma=_is_text)),
-    **dict.fromkeys(
-        ("OneHotEncoder", "OrdinalEncoder"),
-        Row(
-            "the categories that occur, or which of them are frequent",
-            _CATEGORIES,
-            _where(categories=_is_text, min_frequency=_is_set, max_categories=_is_set),
-        ),
-    ),
-    "TargetEncoder": Row(
-        "the mean target of each category", "OneHotEncoder(categories=the public list)"
-    ),
-    "CountVectorizer": Row("the words that occur", _TEXT, _where(vocabulary=_is_missing)),
-    "TfidfVectorizer": Row(
-        "the words that occur and how many rows hold each",
-        _TEXT,
-        _where(vocabulary=_is_missing, use_idf=bool),
-    ),
-    "SimpleImputer": Row(
-        "the value that it fills in, or which columns miss values or are empty",
-        _IMPUTE + "; no add_indicator",
-        _where(
-            strategy=_not("constant"),
-            add_indicator=bool,
-            keep_empty_features=lambda kept: not kept,
-        ),
-    ),
-    "MissingIndicator": Row(
-        "which columns miss values", 'features="all"', _where(features=_not("all"))
-    ),
-    "CalibratedClassifierCV": Row(
-        "how to correct probabilities, from labels of the rows",
-        "the probabilities as they are, or calibration on public rows",
-        goes_in=True,
-    ),
-    "TunedThresholdClassifierCV": Row(
-        "the threshold that scores best on the rows", _THRESHOLD, goes_in=True
-    ),
-    "BaggingClassifier": Row(
+    "sklearn.BaggingClassifier": Verdict(
         "more than its budget covers: it draws a record several times, but charges it once",
         "bootstrap=False, around a private estimator",
-        _where(bootstrap=bool, estimator=_is_missing),
-        goes_in=True,
     ),
-    "OneVsOneClassifier": Row(
+    "sklearn.OneVsOneClassifier": Verdict(
         "how many rows each class has: each fit reads two classes and assumes that n is public",
         "the classifier alone, which takes any number of classes, or OneVsRestClassifier",
-        goes_in=True,
     ),
-    **dict.fromkeys(
-        ("StackingClassifier", "StackingRegressor", "TransformedTargetRegressor"),
-        Row(
-            "the parameters of its default model, without noise",
-            _MODEL,
-            _where(final_estimator=_is_missing, regressor=_is_missing),
-            goes_in=True,
-        ),
+    "sklearn.preprocessing": Verdict("statistics of its columns", SCALE),
+    "sklearn.impute": Verdict(
+        "values to fill in, or which columns miss values or are empty",
+        'SimpleImputer(strategy="constant", keep_empty_features=True) with a public fill_value and '
+        'no add_indicator, MissingIndicator(features="all"), or missing="middle"',
     ),
-    **dict.fromkeys(
-        ("DummyClassifier", "DummyRegressor"),
-        Row(
-            "how frequent the classes are, or a statistic of the target",
-            'strategy="constant"',
-            _where(strategy=_not("uniform", "constant")),
-        ),
+    "sklearn.kernel_approximation": Verdict(
+        "rows or statistics of them", "RBFSampler with a number for gamma"
     ),
-}
-_REDUCTION = Row(
-    "weights of rows, and which models to use, from labels, groups and predictions",
-    "a DPFairClassifier with a method that treats groups differently, or DPThresholdClassifier, "
-    "which pays for its thresholds",
-    goes_in=True,
-)
-_OURS = "BoundedScaler PiecewiseLinearEncoder PublicEncoder Scattering2D FrozenFeatures"
-_BOUNDED = "bounds, which it computes from the rows outside its own budget"
-ROWS = {
-    **{f"sklearn.{name}": row for name, row in _SKLEARN.items()},
-    "imblearn.Pipeline": FREE,
-    "fairlearn.ThresholdOptimizer": Row(
-        "a threshold for each group, from labels of the rows", _THRESHOLD, goes_in=True
+    "sklearn.decomposition": Verdict(
+        "components of the rows",
+        "GaussianRandomProjection, which reads no rows, or components of public rows, frozen",
     ),
-    "fairlearn.ExponentiatedGradient": _REDUCTION,
-    "fairlearn.GridSearch": _REDUCTION,
-    "fairlearn.CorrelationRemover": Row("the covariance with the sensitive columns", _FREEZE),
-    **{f"skdpfair.{name}": FREE for name in _OURS.split()},
-    "skdpfair.DPQuantileScaler": Row(spends=True),
-    "skdpfair.DPThresholdClassifier": Row(goes_in=True),  # its fit pays for the thresholds
-    **dict.fromkeys(
-        ("skdpfair.DPFairClassifier", "skdpfair.DPFairRegressor"),
-        Row(
-            REFERENCE,
-            "a finite epsilon, a private method, and keep_reference=False",
-            _without_noise,
-        ),
+    "sklearn.feature_selection": Verdict(
+        "which columns go with the target or vary", "columns chosen beforehand by public knowledge"
     ),
-}
-MODULES = {
-    "sklearn.decomposition": Row("components of the rows", _PROJECT),
-    "sklearn.cross_decomposition": Row("components of the rows and the target", _PROJECT),
-    "sklearn.manifold": Row("an embedding of the rows", _PROJECT),
-    "sklearn.feature_selection": Row("which columns go with the target or vary", _SELECT),
-    "sklearn.impute": Row("rows or models of them, to fill in values", _IMPUTE),
-    "sklearn.cluster": Row("centres of clusters, or groups of columns", _FREEZE),
-    "sklearn.neighbors": Row("the rows, which it keeps", _FREEZE),
+    "sklearn.feature_extraction": Verdict(
+        "the words that occur, or how many rows hold each",
+        "HashingVectorizer, or a public vocabulary= (with use_idf=False)",
+    ),
+    "sklearn.calibration": Verdict(
+        "how to correct probabilities, from labels of the rows",
+        "the probabilities as they are, or calibration on public rows",
+    ),
+    "skdpfair.DPFairClassifier": _PRIVATE,
+    "skdpfair.DPFairRegressor": _PRIVATE,
+    "skdpfair.DPQuantileScaler": Verdict(spends=True),
     "imblearn": RESAMPLER,
-    "category_encoders": Row("the categories that occur, or their targets", _CATEGORIES),
-    "diffprivlib": Row(
-        _BOUNDED,
-        "bounds= or data_norm= from public knowledge",
-        _where(bounds=_is_missing, data_norm=_is_missing, epsilon=_is_missing),
-        spends=True,
+    "fairlearn": Verdict(
+        "weights, thresholds or covariances, from labels, groups and predictions of the rows",
+        "a method of DPFairClassifier that treats groups differently, or " + _THRESHOLD,
     ),
 }
+_BOUNDED = ("bounds", "data_norm", "epsilon")  # of diffprivlib; it computes absent ones from rows
 _CONTAINERS = ("steps", "transformers", "transformer_list")
 _MECHANISM = {"delta", "noise_multiplier", "accountant"}
 
 
-def verdict(estimator) -> Row:
+def verdict(estimator) -> Verdict:
     """Return what an estimator learns by itself; ``learns`` is "" if its parameters rule it out."""
     params, parents = params_of(estimator), type(estimator).__mro__
     own_fit = _depth(parents, "fit", "fit_transform", "partial_fit")
     if _says_it_reads_nothing(estimator, own_fit):
         return STATELESS
     for depth, parent in enumerate(parents):
-        row = _known(parent)
-        if row is None:
+        listed = _listed(parent, params)
+        if listed is None:
             continue
-        if row.learns and row.when is not None and not row.when(params):
-            row = replace(row, learns="")
-        overridden = own_fit < depth and not (row.learns or row.spends or is_container(estimator))
-        return UNKNOWN if overridden else row
-    return FREE if is_container(estimator) else _unlisted(estimator, params)
+        # what is known of a parent holds for its fit, not for another one
+        is_other = own_fit < depth and not (listed.learns or listed.spends)
+        return UNKNOWN if is_other and not is_container(estimator) else listed
+    return HARMLESS if is_container(estimator) else _unlisted(estimator, params)
 
 
-def kind_of(estimator) -> str:
-    """Return "resampler", "transformer" or "model"."""
-    if hasattr(estimator, "fit_resample"):
-        return "resampler"
-    transforms = hasattr(estimator, "transform") or hasattr(estimator, "fit_transform")
-    return "transformer" if transforms else "model"
+def is_model(estimator) -> bool:
+    """Return whether an estimator transforms neither columns nor rows."""
+    return not any(hasattr(estimator, n) for n in ("transform", "fit_transform", "fit_resample"))
+
+
+def _listed(kind, params):
+    """Return the verdict of the tables above on a class with some parameters, or None."""
+    if kind.__name__.startswith("_") or kind.__name__.endswith("Mixin"):
+        return None
+    package, module = (".".join(kind.__module__.split(".")[:n]) for n in (1, 2))
+    name = f"{package}.{kind.__name__}"
+    if package == "diffprivlib":
+        if any(n in params and params[n] is None for n in _BOUNDED):
+            learns = "bounds, which it computes from the rows outside its own budget"
+            return Verdict(learns, "bounds= or data_norm= from public knowledge")
+        return Verdict(spends=True)
+    if kind.__name__ in _HARMLESS.get(package, ()):
+        return HARMLESS
+    if name in _HARMLESS_IF and _HARMLESS_IF[name](params):
+        return HARMLESS
+    rows = (_LEARNS[key] for key in (name, module, package) if key in _LEARNS)
+    return next(rows, MODEL if name in _HARMLESS_IF else None)
 
 
 def _unlisted(estimator, params):
     private = getattr(getattr(estimator, "privacy_", None), "is_private", None)
     if private or (private is None and _seems_private(params)):
-        return Row(spends=True)
+        return Verdict(spends=True)
     if hasattr(estimator, "fit_resample"):
         return RESAMPLER
-    if _root(type(estimator)) == "sklearn":
-        return MODEL if kind_of(estimator) == "model" else FITTED
-    plain = kind_of(estimator) == "model" and not any(parts_of(estimator))
-    return MODEL if plain else UNKNOWN
-
-
-def _known(parent):
-    if parent.__name__.startswith("_") or parent.__name__.endswith("Mixin"):
-        return None
-    module = f"{parent.__module__}."
-    rows = (row for name, row in MODULES.items() if module.startswith(f"{name}."))
-    return ROWS.get(f"{_root(parent)}.{parent.__name__}") or next(rows, None)
-
-
-def _root(kind):
-    return kind.__module__.partition(".")[0]
+    if type(estimator).__module__.startswith("sklearn."):
+        return MODEL if is_model(estimator) else FITTED
+    return MODEL if is_model(estimator) and not any(parts_of(estimator)) else UNKNOWN
 
 
 def _depth(parents, *names):
@@ -290,8 +239,9 @@ def _depth(parents, *names):
 
 
 def _says_it_reads_nothing(estimator, own_fit):
-    """Tell whether the tags of a class that is not listed say so, and are no older than ``fit``."""
-    if kind_of(estimator) != "transformer" or _known(type(estimator)) is not None:
+    """Return whether the tags of an unlisted class say so, and are no older than its ``fit``."""
+    is_listed = _listed(type(estimator), params_of(estimator)) is not None
+    if is_listed or is_model(estimator) or hasattr(estimator, "fit_resample"):
         return False
     try:
         requires_fit = get_tags(estimator).requires_fit
@@ -301,13 +251,13 @@ def _says_it_reads_nothing(estimator, own_fit):
 
 
 def _seems_private(params):
-    """Tell whether the parameters are those of a mechanism with a budget."""
+    """Return whether the parameters are those of a mechanism with a budget."""
     is_finite = params.get("epsilon") is not None or bool(params.get("noise_multiplier"))
     return "epsilon" in params and is_finite and not _MECHANISM.isdisjoint(params)
 
 
 def is_estimator(value) -> bool:
-    """Tell whether an object can be fitted; classes and strings cannot."""
+    """Return whether an object can be fitted; classes and strings cannot."""
     fits = any(hasattr(value, name) for name in ("fit", "fit_transform", "fit_resample"))
     return fits and not isinstance(value, type)
 
@@ -372,7 +322,7 @@ def names_in(columns) -> list:
 
 
 def is_container(estimator) -> bool:
-    """Tell whether an object of any class holds named steps as a Pipeline does."""
+    """Return whether an object of any class holds named steps as a Pipeline does."""
     params = params_of(estimator)
     return any(any(nested(name, params.get(name))) for name in _CONTAINERS)
 

@@ -12,7 +12,6 @@ from functools import partial
 from numbers import Number
 
 import numpy as np
-import pandas as pd
 from sklearn.base import clone
 
 from skdpfair._utils.validate import safe_repr
@@ -20,15 +19,16 @@ from skdpfair.budget.active_ledger import linter
 from skdpfair.budget.spending import ELSEWHERE, LEAKS, SCORES
 from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.preprocessing._learners import (
+    FROZEN,
     READS,
     REFERENCE,
+    SCALE,
     STATELESS,
     UNTRIED,
-    Row,
+    Verdict,
     declared_columns,
     is_container,
     is_estimator,
-    kind_of,
     names_in,
     params_of,
     parts_of,
@@ -60,8 +60,6 @@ class PipelineFinding:
         Names of steps and parameters that lead to it, with dots, and its class.
     learns, instead : str
         What it learns, and what to use instead.
-    kind : {"transformer", "resampler", "model"}
-        Kind of step.
     sometimes : bool
         Whether only some candidates of a search have the step.
 
@@ -70,14 +68,13 @@ class PipelineFinding:
     >>> from sklearn.preprocessing import StandardScaler
     >>> (finding,) = check_pipeline(StandardScaler()).findings
     >>> finding.learns
-    'the mean and standard deviation of each column'
+    'statistics of its columns'
     """
 
     path: str
     name: str
     learns: str
     instead: str
-    kind: str
     sometimes: bool = False
 
     @property
@@ -110,8 +107,8 @@ class PipelineReport:
     >>> from sklearn.preprocessing import StandardScaler
     >>> from skdpfair import DPFairClassifier
     >>> report = check_pipeline(make_pipeline(StandardScaler(), DPFairClassifier()))
-    >>> report.to_frame()[["path", "kind"]].values.tolist()
-    [['standardscaler', 'transformer']]
+    >>> [finding.step for finding in report.findings]
+    ['standardscaler: StandardScaler']
     """
 
     findings: list[PipelineFinding] = field(default_factory=list)
@@ -128,11 +125,6 @@ class PipelineReport:
                 PrivacyLeakWarning,
                 stacklevel=stacklevel,
             )
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return the findings as a table, with the attributes of one finding in each row."""
-        columns = ["path", "name", "kind", "learns", "instead", "sometimes"]
-        return pd.DataFrame([vars(f) for f in self.findings], columns=columns)
 
     def __repr__(self):
         n, notes = len(self.findings), len(self.notes)
@@ -165,17 +157,13 @@ def check_pipeline(pipe) -> PipelineReport:
 
     Notes
     -----
-    Steps of scikit-learn are looked up in a table by class, and subclasses by their parent unless
-    they define ``fit``.  An unknown step is a finding, unless its tags have ``requires_fit=False``
-    and a trial on made-up rows agrees, or it is fitted and its ``privacy_.is_private`` is true.
-    The check cannot detect parameters (bounds, categories) that were computed from the rows. If a
-    column has a name such as "patient_id" and a DPFairClassifier has no ``persons``, a note asks
-    whether each row is a person.
-
-    The trial runs the unknown step, or the function of a FunctionTransformer, on made-up rows with
-    the columns that the pipeline names.  The step is a finding if the result of a row depends on
-    other rows, or if it cannot be run.  Otherwise a note says that it was tried, because a trial is
-    not a proof.
+    A step is a finding unless its class is known to learn nothing with its parameters; a subclass
+    that defines ``fit`` is unknown. An unknown step with ``requires_fit=False`` in its tags, and
+    the function of a FunctionTransformer, run on made-up rows with the columns that the pipeline
+    names: they are findings if they cannot run, or if the result of a row depends on other rows. A
+    trial is no proof, which a note says. The check cannot detect bounds or categories that were
+    computed from the rows. If a column has a name such as "patient_id" and a DPFairClassifier has
+    no ``persons``, a note asks whether each row is a person.
 
     Examples
     --------
@@ -183,15 +171,17 @@ def check_pipeline(pipe) -> PipelineReport:
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import OneHotEncoder, StandardScaler
     >>> from skdpfair import DPFairClassifier
-    >>> from skdpfair.preprocessing import BoundedScaler, check_pipeline
+    >>> from skdpfair.preprocessing import check_pipeline, public_preprocessor
     >>> encode = OneHotEncoder(categories=[["F", "M"]])
     >>> columns = make_column_transformer((StandardScaler(), ["age"]), (encode, ["sex"]))
     >>> check_pipeline(make_pipeline(columns, DPFairClassifier()))
     PipelineReport: 1 step learns from private rows outside the budget
       columntransformer.standardscaler: StandardScaler
-        learns   the mean and standard deviation of each column
-        instead  BoundedScaler with public bounds, or DPQuantileScaler, whose quantiles are private
-    >>> check_pipeline(make_pipeline(BoundedScaler((0, 120)), DPFairClassifier())).findings
+        learns   statistics of its columns
+        instead  public_preprocessor with public bounds and categories, or DPQuantileScaler, whose
+                 quantiles are private
+    >>> columns = public_preprocessor({"age": (0, 120)}, {"sex": ["F", "M"]})
+    >>> check_pipeline(make_pipeline(columns, DPFairClassifier())).findings
     []
     """
     if not is_estimator(pipe):
@@ -258,14 +248,14 @@ class _Walk:
         persons = params.get("persons", "no such parameter")
         limits = getattr(persons, "column", None), getattr(persons, "max_records", None)
         self.by_row |= persons is None or (not isinstance(persons, str) and limits == (None, None))
-        row = verdict(estimator)
-        if row.learns:
-            self._find(estimator, path, row)
-        elif row.spends:
+        outcome = verdict(estimator)
+        if outcome.learns:
+            self._find(estimator, path, outcome)
+        elif outcome.spends:
             self._spend(estimator, path)
         else:
-            self._try(estimator, params, row, path, columns)
-        if row.goes_in:
+            self._try(estimator, params, outcome, path, columns)
+        if not outcome.spends and type(estimator).__name__ not in FROZEN:
             self._parts(estimator, path)
 
     def _parts(self, estimator, path):
@@ -309,24 +299,24 @@ class _Walk:
             )
         else:
             learns = "with its own budget, which DPRandomizedSearch does not count"
-            self._find(estimator, path, Row(learns, "BoundedScaler with public bounds"))
+            self._find(estimator, path, Verdict(learns, SCALE.partition(",")[0]))
 
-    def _try(self, estimator, params, row, path, columns):
+    def _try(self, estimator, params, outcome, path, columns):
         """Try the function of a step that learns nothing else, and note what is taken on trust."""
         function, keywords = params.get("func"), params.get("kw_args")
-        if row is STATELESS and not is_container(estimator):
+        if outcome is STATELESS and not is_container(estimator):
             function, keywords = partial(_fit_transform, estimator), None
         if callable(function) and not (_is_elementwise(function) and not keywords):
             finding = self._verdict(function, keywords, self._columns_of(estimator, columns))
             if finding is not None:
                 self._find(estimator, path, finding)
                 return
-            name = "it" if row is STATELESS else _name(function)
+            name = "it" if outcome is STATELESS else _name(function)
             self.notes.append(
                 f"{_step(estimator, path)} is assumed to work row by row: on made-up rows, {name} "
                 "gave results that did not depend on other rows"
             )
-        if type(estimator).__name__ in ("FrozenEstimator", "FrozenFeatures"):
+        if type(estimator).__name__ in FROZEN:
             self.notes.append(
                 f"{_step(estimator, path)} learns nothing more, but its content must come from "
                 "public rows, or be covered by a budget"
@@ -344,15 +334,16 @@ class _Walk:
             key = id(function), pickle.dumps((keywords, columns))
         if key not in self.verdicts:
             try:
-                row = READS if reads_other_rows(function, keywords, columns) else None
+                outcome = READS if reads_other_rows(function, keywords, columns) else None
             except NotTried as error:
-                row = replace(UNTRIED, learns=UNTRIED.learns.format(error))
-            self.verdicts[key] = row, function  # kept, so that no other gets its id
+                outcome = replace(UNTRIED, learns=UNTRIED.learns.format(error))
+            # the function is kept, so that no other gets its id
+            self.verdicts[key] = outcome, function
         return self.verdicts[key][0]
 
-    def _find(self, estimator, path, row):
-        name, kind = type(estimator).__name__, kind_of(estimator)
-        self.findings.append(PipelineFinding(".".join(path), name, row.learns, row.instead, kind))
+    def _find(self, estimator, path, outcome):
+        name = type(estimator).__name__
+        self.findings.append(PipelineFinding(".".join(path), name, outcome.learns, outcome.instead))
 
 
 def _wrapped(start, text):

@@ -720,8 +720,8 @@ MUTANTS = (
         "one against one let through",
         "fits on the rows of two classes each tell how many rows a class has",
         "preprocessing/_learners.py",
-        '    "OneVsOneClassifier": Row(\n',
-        '    "OneVsOneClassifier": FREE or Row(\n',
+        "SparseCoder OneVsRestClassifier ",
+        "SparseCoder OneVsOneClassifier OneVsRestClassifier ",
         "tests/preprocessing/test_linter.py::test_a_wrapper_whose_fits_tell_how_many_rows_a_class_has_is_found[OneVsOneClassifier]",
     ),
     Mutant(
