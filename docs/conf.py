@@ -93,7 +93,6 @@ AUDIENCES = {
             "BoundedScaler",
             "DPQuantileScaler",
             "check_pipeline",
-            "encode_parquet",
         ],
         "skdpfair.datasets": ["fetch_dutch", "load_adult", "make_two_groups", "public_facts"],
     },

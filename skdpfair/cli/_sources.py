@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from skdpfair.cli._input import FILE, note
-from skdpfair.preprocessing import TableSchema, encode_parquet
+from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._csv import columns_of, read_columns
-from skdpfair.preprocessing._parquet import _dataset, column_names, n_rows
+from skdpfair.preprocessing._parquet import column_names, dataset_of, n_rows
 from skdpfair.preprocessing._public import as_encoded
 from skdpfair.preprocessing._schema import labels_in, uncovered
 from skdpfair.release._facts import record_shape
@@ -209,7 +209,7 @@ class Parquet(_Table):
 
     def head(self, names) -> pd.DataFrame:
         """Return some columns of the first rows."""
-        return _dataset(self.paths).head(_HEAD, columns=list(names)).to_pandas()
+        return dataset_of(self.paths).head(_HEAD, columns=list(names)).to_pandas()
 
     def numbers(self, names) -> list:
         """Return which of some columns hold numbers."""
@@ -218,9 +218,7 @@ class Parquet(_Table):
 
     def table_of(self, schema) -> pd.DataFrame:
         """Return the columns that a schema names."""
-        unit = [] if schema.unit is None else [schema.unit]
-        names = [*schema.bounds, *schema.categories, *schema.all_groups, schema.target, *unit]
-        return _dataset(self.paths).to_table(columns=list(dict.fromkeys(names))).to_pandas()
+        return dataset_of(self.paths).to_table(columns=schema.columns()).to_pandas()
 
     def columns(self, wanted=()) -> list:
         """Return the names of the columns, ``wanted`` among them."""
@@ -230,11 +228,11 @@ class Parquet(_Table):
         """Return the records that a schema describes; features in a file until the command ends."""
         n_in_all = None
         if self.n_processes > 1:
-            n_in_all = n_rows(self.paths, schema)
+            n_in_all = n_rows(self.paths, schema.columns(), schema.bounds)
             schema = schema.with_fixed_encoding(n_in_all, epsilon)
         paths = self.paths[self.rank :: self.n_processes]
         verbose = self.rank == 0
-        table = encode_parquet(paths, schema, _features_file(), epsilon=epsilon, verbose=verbose)
+        table = schema.encode_parquet(paths, _features_file(), epsilon=epsilon, verbose=verbose)
         groups = table.sensitive_features
         print_uncovered(table.uncovered if self.n_processes == 1 else ())
         return Records(table.schema, table.X, table.y, groups, table.units, n_in_all)
@@ -242,7 +240,7 @@ class Parquet(_Table):
     def unlabelled(self, schema, ids=()):
         """Return a table of the columns ``ids``, and the records."""
         self.columns(ids)
-        X = encode_parquet(self.paths, schema, _features_file(), labelled=False).X
+        X = schema.encode_parquet(self.paths, _features_file(), labelled=False).X
         if not ids:
             return pd.DataFrame(index=range(len(X))), X
         columns = list(dict.fromkeys(ids))

@@ -1,9 +1,8 @@
 """Transformers for private rows, with public or private statistics, and a linter of pipelines."""
 
-from skdpfair.preprocessing._bounded_scaler import BoundedScaler
 from skdpfair.preprocessing._linter import check_pipeline
-from skdpfair.preprocessing._parquet import encode_parquet
 from skdpfair.preprocessing._public import public_preprocessor
+from skdpfair.preprocessing._public_bounds import BoundedScaler
 from skdpfair.preprocessing._quantile_scaler import DPQuantileScaler
 from skdpfair.preprocessing._schema import TableSchema
 
@@ -12,6 +11,5 @@ __all__ = [
     "DPQuantileScaler",
     "TableSchema",
     "check_pipeline",
-    "encode_parquet",
     "public_preprocessor",
 ]

@@ -78,7 +78,7 @@ def _pays(params):
     return is_bounded and getattr(method, "private", True) and not params.get("keep_reference")
 
 
-# steps that learn nothing themselves, by package; their parts are checked as well
+# steps that learn nothing themselves, by package; what they contain is checked as well
 _HARMLESS = {
     "sklearn": (
         "Pipeline ColumnTransformer FeatureUnion FrozenEstimator Normalizer Binarizer "
@@ -87,12 +87,12 @@ _HARMLESS = {
         "SparseCoder OneVsRestClassifier OutputCodeClassifier MultiOutputClassifier "
         "MultiOutputRegressor ClassifierChain RegressorChain VotingClassifier VotingRegressor "
         "FixedThresholdClassifier FunctionTransformer SelectFromModel RFE"
-    ).split(),
-    "imblearn": ["Pipeline"],
+    ),
+    "imblearn": "Pipeline",
     "skdpfair": (
         "BoundedScaler PiecewiseLinearEncoder PublicEncoder Scattering2D FrozenFeatures "
         "DPThresholdClassifier"
-    ).split(),
+    ),
 }
 # parameters with which a step learns nothing itself; one that a subclass hides counts as absent
 _HARMLESS_IF: dict[str, Callable[[dict[str, Any]], bool]] = {
@@ -212,7 +212,7 @@ def _listed(kind, params):
             learns = "bounds, which it computes from the rows outside its own budget"
             return Verdict(learns, "bounds= or data_norm= from public knowledge")
         return Verdict(spends=True)
-    if kind.__name__ in _HARMLESS.get(package, ()):
+    if kind.__name__ in _HARMLESS.get(package, "").split():
         return HARMLESS
     if name in _HARMLESS_IF and _HARMLESS_IF[name](params):
         return HARMLESS

@@ -25,29 +25,27 @@ class PiecewiseLinearEncoder(PublicBounds):
 
     Parameters
     ----------
-    {bounds} Values beyond them are
-        moved to the nearer bound.
+    bounds
+        As in `BoundedScaler`.
     n_intervals : int >= 0 or "auto", default="auto"
         Number of intervals between knots on each axis; 0 for the scaled columns alone. Above 8,
         only logarithmic axes have so many. ``"auto"``: 8; fewer where the budget and the number of
         records are small for the number of columns, and 128 where they are large, see Notes.
     log_columns : list or "auto", default="auto"
-        Names of the columns, or positions if they have no names, that also get a logarithmic axis.
-        ``"auto"``: columns with a bound of at least 1,000 in absolute value and with ``low <= 0``
-        or ``high >= 1000 * low``. (Years have none.)
+        Names of the columns that also get a logarithmic axis. ``"auto"``: columns with a bound of
+        at least 1,000 in absolute value and with ``low <= 0`` or ``high >= 1000 * low``. (Years
+        have none.)
     epsilon : float > 0 or None, default=1.0
         Budget of the fit that uses the columns; None for a fit without privacy. It affects
         ``n_intervals="auto"`` only. Nothing is spent.
-    missing : {"middle", "indicator", "keep"} or list, default="middle"
+    missing : {"middle", "indicator"} or list, default="middle"
         A missing value becomes the middle of the bounds; or zeros, and 1 in a further column
-        ``{column}_missing`` that every column gets; or it stays NaN. A list names the columns, or
-        their positions, that get ``{column}_missing``; "middle" applies to all others.
+        ``{column}_missing`` that every column gets. A list names the columns that get it.
 
     Attributes
     ----------
     n_intervals_ : int
         Number of intervals.
-    {columns}
 
     Notes
     -----
@@ -123,7 +121,7 @@ class PiecewiseLinearEncoder(PublicBounds):
         for j, axes in enumerate(self._axes()):
             x = X[:, j].astype(np.float64)
             is_missing = np.isnan(x)
-            if j not in indicated and self.missing != "keep":
+            if j not in indicated:
                 x = np.where(is_missing, axes[0].values(0.5), x)
             for axis in axes:
                 u, (knots, steepness, height) = axis.position(x)[:, None], self._hats(axis)
@@ -185,18 +183,15 @@ class PiecewiseLinearEncoder(PublicBounds):
         """Return the positions of the columns that get a column for missing values."""
         if not isinstance(self.missing, str):
             return self._positions("missing")
-        missing = one_of("missing", self.missing, ("middle", "indicator", "keep"))
+        missing = one_of("missing", self.missing, ("middle", "indicator"))
         return set(range(self.n_features_in_)) if missing == "indicator" else set()
 
     def _positions(self, parameter):
-        """Return the positions of the columns that a parameter lists."""
-        names = self._names()
+        """Return the positions of the columns that a parameter names."""
+        names = list(getattr(self, "feature_names_in_", ()))
         chosen = listed(parameter, getattr(self, parameter), "names of columns")
         if unknown := [column for column in chosen if column not in names]:
-            raise ValueError(
-                f"{parameter} names {safe_repr(unknown)}, which X lacks. Name columns of X, or "
-                "their positions if they have no names."
-            )
+            raise ValueError(f"{parameter} names {safe_repr(unknown)}, which X lacks.")
         return {names.index(column) for column in chosen}
 
     def __sklearn_tags__(self):

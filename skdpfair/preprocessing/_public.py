@@ -14,7 +14,6 @@ from sklearn.utils.validation import validate_data
 from skdpfair._utils.validate import error_context, one_of, outline, safe_repr
 from skdpfair._utils.validate import listed as as_list
 from skdpfair.inputs.columns import in_pandas
-from skdpfair.preprocessing._bounded_scaler import BoundedScaler
 from skdpfair.preprocessing._piecewise_linear import PiecewiseLinearEncoder
 from skdpfair.preprocessing._public_bounds import pair_of
 
@@ -130,8 +129,9 @@ def public_preprocessor(
     passthrough : sequence of str, default=()
         Columns to keep unchanged, such as the group column. A column may be both here and in
         ``categories``: it is then both encoded and kept.
-    missing : {"middle", "indicator", "keep"} or list of str, default="middle"
-        What becomes of missing numbers, as in `PiecewiseLinearEncoder`.
+    missing : {"middle", "indicator"} or list of str, default="middle"
+        A missing number becomes the middle of its bounds; or zeros, and 1 in a further column
+        ``{column}_missing`` that every numeric column gets. A list names the columns that get it.
 
     Returns
     -------
@@ -157,12 +157,12 @@ def public_preprocessor(
     categories = {} if categories is None else categories
     _check_dicts(bounds, categories)
     if isinstance(missing, str):
-        one_of("missing", missing, ("middle", "indicator", "keep"))
+        one_of("missing", missing, ("middle", "indicator"))
     else:
         missing = as_list("missing", missing, "column names")
     for column, pair in bounds.items():
         with error_context("bounds"):
-            pair_of("bounds", pair, column)
+            pair_of(pair, column)
     if one_of("encoding", encoding, ("auto", "linear")) == "linear":
         n_intervals, log_columns = 0, []
     numeric = PiecewiseLinearEncoder(
@@ -172,8 +172,6 @@ def public_preprocessor(
         epsilon=epsilon,
         missing=missing,
     )
-    if encoding == "linear" and missing in ("middle", "keep"):
-        numeric = BoundedScaler(dict(bounds), missing=missing)
     if isinstance(passthrough, str):
         passthrough = [passthrough]
     passthrough = as_list("passthrough", passthrough, "column names")
@@ -222,7 +220,7 @@ def outside_public(table, bounds, categories=None):
     rows = {}
     for column, pair in bounds.items():
         with error_context("bounds"):
-            low, high = pair_of("bounds", pair, column)
+            low, high = pair_of(pair, column)
         rows[column] = table[column], ~table[column].between(low, high)
     for column, listed in categories.items():
         rows[column] = table[column], codes_in(_category_list(column, listed), table[column]) < 0

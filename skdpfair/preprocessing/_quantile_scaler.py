@@ -27,8 +27,9 @@ class DPQuantileScaler(ColumnScaler):
 
     Parameters
     ----------
-    {bounds} Values beyond them count as
-        the nearer bound. The resolution of the quantiles is about (high - low) / 2^levels.
+    bounds : tuple, dict or array-like of shape (n_features, 2), default=(-1.0, 1.0)
+        Public bounds, as in `BoundedScaler`. Values beyond them count as the nearer bound. The
+        resolution of the quantiles is about (high - low) / 2^levels.
     epsilon : float > 0 or None, default=1.0
         The epsilon that ``fit`` spends; None if ``noise_multiplier`` is given.
     delta : float in (0, 1/n_samples) or "auto", default="auto"
@@ -36,9 +37,8 @@ class DPQuantileScaler(ColumnScaler):
     noise_multiplier : float from 0.001 to 1e6 or None, default=None
         Standard deviation of the noise over the L2 sensitivity of the counts, instead of epsilon.
     quantiles : tuple of (low, high), default=(0.01, 0.99)
-        Quantiles to map to the ends of ``feature_range``, 0 < low < high < 1; (0.25, 0.75) scales
-        by the interquartile range.
-    {scaling} NaN is not counted.
+        Quantiles to map to -1 and 1, 0 < low < high < 1; (0.25, 0.75) scales by the interquartile
+        range. Values beyond them are moved to the nearer one; NaN stays, and is not counted.
     levels : int, default=10
         Depth of the tree of counts, from 1 to 16.
     noise : {"standard", "gaussian_sum"}, default="standard"
@@ -53,7 +53,8 @@ class DPQuantileScaler(ColumnScaler):
         The estimates, in the units of the columns, low < high.
     privacy_ : PrivacyReport
         The privacy that ``fit`` spent.
-    {columns}
+    n_features_in_, feature_names_in_
+        As in `BoundedScaler`.
 
     Notes
     -----
@@ -102,9 +103,6 @@ class DPQuantileScaler(ColumnScaler):
         delta="auto",
         noise_multiplier=None,
         quantiles=(0.01, 0.99),
-        feature_range=(-1, 1),
-        clip=True,
-        missing="keep",
         levels=10,
         noise="standard",
         random_state=None,
@@ -114,9 +112,6 @@ class DPQuantileScaler(ColumnScaler):
         self.delta = delta
         self.noise_multiplier = noise_multiplier
         self.quantiles = quantiles
-        self.feature_range = feature_range
-        self.clip = clip
-        self.missing = missing
         self.levels = levels
         self.noise = noise
         self.random_state = random_state
@@ -193,7 +188,6 @@ class DPQuantileScaler(ColumnScaler):
                 "quantiles must be a pair of numbers 0 < low < high < 1, got "
                 f"{safe_repr(self.quantiles)}. Take (0.01, 0.99), for instance."
             )
-        self._check_scaling()
 
     def _report(self, ledger, delta, n_samples):
         return PrivacyReport(

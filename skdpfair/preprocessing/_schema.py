@@ -5,12 +5,15 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from sklearn.utils import Bunch
 
+from skdpfair._utils.files import path_of, replace_file
+from skdpfair._utils.progress import ProgressBar
 from skdpfair._utils.validate import (
     LARGE,
     error_context,
@@ -23,6 +26,7 @@ from skdpfair._utils.validate import (
     safe_repr,
 )
 from skdpfair.inputs import persons
+from skdpfair.preprocessing import _parquet
 from skdpfair.preprocessing._csv import read_columns
 from skdpfair.preprocessing._piecewise_linear import CHOICES, n_intervals_for, spans_decades
 from skdpfair.preprocessing._public import (
@@ -35,6 +39,12 @@ from skdpfair.preprocessing._public import (
 _MAX_INTERVALS = 1000
 _OF_STUDIES = ("data", "sweep")  # entries of a file that are for the command line
 _PARTS = ("groups", "bins", "bounds", "categories")
+_EXCLUDE = {  # parts that may not name the same column
+    "target": ("bins", "bounds", "categories"),
+    "bins": ("groups", "categories"),
+    "bounds": ("groups",),
+    "unit": ("target", *_PARTS),
+}
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -127,21 +137,7 @@ class TableSchema:
                 raise TypeError(
                     f"{name} must be a dict with column names as keys, got {safe_repr(part)}."
                 )
-            if self.target in part and name != "groups":
-                raise ValueError(
-                    f"{name} must not name {self.target!r}, which is the target. Remove it."
-                )
             object.__setattr__(self, name, {c: _CHECKS[name](c, v) for c, v in part.items()})
-        if both := sorted(self.bins.keys() & (self.groups.keys() | self.categories.keys())):
-            raise ValueError(
-                f"bins name {safe_repr(both)}, which groups or categories name, too: a column "
-                "holds either numbers or texts. Remove it from one of them."
-            )
-        if both := sorted(self.bounds.keys() & self.groups.keys()):
-            raise ValueError(
-                f"bounds and groups both name {safe_repr(both)}, but groups are texts. Remove the "
-                "column from one of them, or group the numbers by bins."
-            )
         for name in ["missing"] + ["log_columns"] * (not is_auto(self.log_columns)):
             columns = _texts(name, getattr(self, name), least=0)
             if unknown := [c for c in columns if c not in self.bounds]:
@@ -152,28 +148,30 @@ class TableSchema:
             object.__setattr__(self, name, columns)
         if not is_auto(self.n_intervals):
             integer("n_intervals", self.n_intervals, low=0, high=_MAX_INTERVALS)
-        self._check_unit()
-        if self.has_features:
-            self.preprocessor()  # raises
-
-    def _check_unit(self):
         if (self.unit is None) != (self.max_records_per_unit is None):
             raise ValueError(
                 f"unit={safe_repr(self.unit)} and max_records_per_unit="
                 f"{safe_repr(self.max_records_per_unit)} go together. Give both, or none."
             )
-        if self.unit is None:
-            return
-        if not isinstance(self.unit, str) or not self.unit:
-            raise TypeError(f"unit must be the name of a column, got {safe_repr(self.unit)}.")
-        parts = {"bounds": self.bounds, "categories": self.categories, "groups": self.all_groups}
-        for name, part in {**parts, "target": [self.target]}.items():
-            if self.unit in part:
-                raise ValueError(
-                    f"unit must not name {self.unit!r}, which is also in {name}. A person is "
-                    "neither a feature nor a group: remove the column from one of them."
-                )
-        integer("max_records_per_unit", self.max_records_per_unit, low=1)
+        if self.unit is not None:
+            integer("max_records_per_unit", self.max_records_per_unit, low=1)
+            if not isinstance(self.unit, str) or not self.unit:
+                raise TypeError(f"unit must be the name of a column, got {safe_repr(self.unit)}.")
+        self._check_disjoint()
+        if self.has_features:
+            self.preprocessor()  # raises
+
+    def _check_disjoint(self):
+        """Raise ValueError if a column has two uses that exclude each other."""
+        parts = {name: set(getattr(self, name)) for name in _PARTS}
+        parts |= {"target": {self.target}, "unit": {self.unit}}
+        for one, others in _EXCLUDE.items():
+            for other in others:
+                if both := sorted(parts[one] & parts[other]):
+                    raise ValueError(
+                        f"{one} and {other} both name {safe_repr(both)}. Remove the column from "
+                        "one of them; numbers define groups by bins, and texts by groups."
+                    )
 
     @classmethod
     def from_dict(cls, facts):
@@ -249,6 +247,13 @@ class TableSchema:
             )
         return list(self.preprocessor().get_feature_names_out())
 
+    def columns(self, *, labelled=True) -> list:
+        """Return the columns that are read, each once; without labels, those of the features."""
+        names = [*self.bounds, *self.categories]
+        if labelled:
+            names += [*self.all_groups, self.target, *([self.unit] if self.unit else [])]
+        return list(dict.fromkeys(names))
+
     def with_fixed_encoding(self, n_samples, epsilon=1.0):
         """Return the schema with ``n_intervals`` as a number and ``log_columns`` as a list.
 
@@ -300,9 +305,7 @@ class TableSchema:
         need, are read if ``labelled``. Columns with bounds become floats, and all others texts.
         No error shows the content of a cell.
         """
-        unit = () if self.unit is None else (self.unit,)
-        named = (*self.categories, *((*self.all_groups, self.target, *unit) if labelled else ()))
-        texts = [column for column in dict.fromkeys(named) if column not in self.bounds]
+        texts = [c for c in self.columns(labelled=labelled) if c not in self.bounds]
         table = read_columns(path, self.bounds, texts)
         for column in self.bounds:
             if not pd.api.types.is_numeric_dtype(table[column].dtype):
@@ -333,6 +336,87 @@ class TableSchema:
         y, groups = labels_in(self, table)
         X = self.with_fixed_encoding(len(table), epsilon).preprocessor().transform(table)
         return X, y, groups
+
+    def encode_parquet(self, source, path, *, epsilon=1.0, labelled=True, verbose=0):
+        """Encode Parquet files into one memory map, in memory for one row group.
+
+        Each row is encoded by itself, with public facts only, as by `split`.
+
+        Parameters
+        ----------
+        source : path-like, list of path-like, or pyarrow.dataset.Dataset
+            The Parquet files, in the order of their rows. A path may be a folder of them. Columns
+            with bounds must hold numbers; others texts, numbers or flags.
+        path : path-like
+            The file of numpy (.npy) to write, which only its owner can read; replaced if it exists.
+        epsilon : float > 0 or None, default=1.0
+            Budget of the fit; it affects ``n_intervals="auto"`` only.
+        labelled : bool, default=True
+            Whether to read target, groups and persons, which prediction does not need.
+        verbose : int, default=0
+            Above 0, a progress bar is shown on a terminal.
+
+        Returns
+        -------
+        sklearn.utils.Bunch
+            ``X``, the features (memmap of float32); ``schema``, with fixed encoding; ``y``,
+            ``sensitive_features`` and ``units``, each None if there is none; and ``uncovered``, the
+            feature columns in which no row has a listed value or a number within its limits, which
+            is NOT private.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> rows = pd.DataFrame({"age": [18, 59], "approved": ["no", "yes"]})
+        >>> rows.to_parquet(folder / "a.parquet")
+        >>> schema = TableSchema(
+        ...     target="approved", classes=["no", "yes"], bounds={"age": (18, 100)}, n_intervals=0
+        ... )
+        >>> table = schema.encode_parquet([folder / "a.parquet"], folder / "features.npy")
+        >>> table.X, table.y
+        (memmap([[-1.], [ 0.]], dtype=float32), array(['no', 'yes'], dtype='<U3'))
+        """
+        columns = self.columns(labelled=labelled)
+        n_samples = _parquet.n_rows(source, columns, self.bounds)
+        n_persons, units = n_samples, None
+        if labelled and self.unit is not None:
+            parts = _parquet.frames(source, [self.unit], ())
+            units = self.units_in(pd.concat(parts, ignore_index=True))
+            n_persons = units.max() + 1
+            columns.remove(self.unit)
+        schema = self.with_fixed_encoding(n_persons, epsilon)
+        preprocessor = schema.preprocessor()
+        levels = {column: pd.CategoricalDtype(names) for column, names in self.all_groups.items()}
+        y, groups, lacking = [], [], schema.columns(labelled=False)
+
+        def encoded():
+            """Return the features of the rows, part by part, and keep their labels and groups."""
+            nonlocal lacking
+            done = 0
+            with ProgressBar("encoding", "row", total=n_samples, visible=verbose > 0) as bar:
+                for frame in _parquet.frames(source, columns, self.bounds):
+                    if labelled:
+                        labels, of_rows = labels_in(schema, frame)
+                        y.append(labels)
+                        groups.append(None if of_rows is None else of_rows.astype(levels))
+                    lacking = uncovered(schema, frame, lacking)
+                    yield np.asarray(preprocessor.transform(frame), dtype=np.float32).tobytes()
+                    done += len(frame)
+                    bar.move_to(done)
+
+        header = _parquet.npy_header((n_samples, len(schema.feature_names)))
+        replace_file(path, chain([header], encoded()), is_private=True)
+        return Bunch(
+            schema=schema,
+            X=np.load(path_of(path), mmap_mode="r"),
+            y=np.concatenate(y) if labelled else None,
+            sensitive_features=pd.concat(groups, ignore_index=True)
+            if labelled and levels
+            else None,
+            units=units,
+            uncovered=lacking,
+        )
 
 
 def uncovered(schema, table, columns=None) -> list:
@@ -439,13 +523,6 @@ def _texts(name, values, least):
     return texts
 
 
-def _pair(column, pair):
-    pair = listed(f"bounds[{column!r}]", pair, "two numbers")
-    if len(pair) != 2:
-        raise ValueError(f"bounds[{column!r}] must be [lowest, highest], got {safe_repr(pair)}.")
-    return pair
-
-
 def _edges(column, edges):
     edges = listed(f"bins[{column!r}]", edges, "numbers")
     edges = [number(f"bins[{column!r}]", e, low=-LARGE, high=LARGE) for e in edges]
@@ -468,6 +545,6 @@ def _toml(value):
 _CHECKS = {
     "groups": lambda column, levels: _texts(f"groups[{column!r}]", levels, least=2),
     "bins": _edges,
-    "bounds": _pair,
+    "bounds": lambda column, pair: listed(f"bounds[{column!r}]", pair, "two numbers"),
     "categories": lambda column, levels: _texts(f"categories[{column!r}]", levels, least=1),
 }

@@ -98,13 +98,12 @@ def test_values_beyond_the_bounds_are_at_them():
 
 def test_missing_values():
     table = pd.DataFrame({"x": [np.nan, 1000.0]})
-    middle, indicator, keep = (
+    middle, indicator = (
         PiecewiseLinearEncoder((0, 2000), n_intervals=2, missing=m).fit(table).transform(table)
-        for m in ("middle", "indicator", "keep")
+        for m in ("middle", "indicator")
     )
     np.testing.assert_array_equal(middle[0], middle[1])
     np.testing.assert_array_equal(indicator, np.c_[[0 * middle[0], middle[1]], [1, 0]])
-    assert np.isnan(keep[0]).all() and (keep[1] == middle[1]).all()
 
 
 def test_columns_whose_values_can_be_missing_are_listed():
@@ -117,8 +116,6 @@ def test_columns_whose_values_can_be_missing_are_listed():
     age = encoded.filter(like="age")
     np.testing.assert_array_equal(age.loc[0], age.loc[1])  # the middle of its bounds
     assert encoded.filter(like="gain").loc[0].tolist() == [0, 0, 0, 0, 1]
-    by_position = PiecewiseLinearEncoder([(17, 90), (0, 99999)], missing=[1], **given)
-    np.testing.assert_array_equal(by_position.fit_transform(table.to_numpy()), encoded)
     for encoding in ("auto", "linear"):
         made = public_preprocessor(BOUNDS, encoding=encoding, missing=["gain"], log_columns=[])
         assert [n for n in made.fit_transform(table) if "_at_" not in n] == [

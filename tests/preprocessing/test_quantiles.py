@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from scipy import stats
 from scipy.optimize import brentq
-from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdpfair.budget import PrivacyLedger
@@ -261,9 +260,6 @@ def test_quantiles_go_to_the_ends_of_the_range():
     np.testing.assert_allclose(scaler.quantiles_, [[256, 768]], atol=0.05)
     out = scaler.transform([[256.0], [512.0], [768.0], [1000.0], [np.nan]])
     np.testing.assert_allclose(out.ravel(), [-1, 0, 1, 1, np.nan], atol=1e-3)
-    free = clone(scaler).set_params(clip=False, missing="middle", feature_range=(0, 1)).fit(rows)
-    out = free.transform([[1024.0], [np.nan]])
-    np.testing.assert_allclose(out.ravel(), [1.5, 0.5], atol=1e-3)
 
 
 def test_a_fitted_scaler_keeps_its_quantiles_and_what_they_cost():
@@ -302,8 +298,6 @@ def test_a_column_without_numbers_or_with_a_single_value_stays_finite():
         ({"quantiles": ("a", "b")}, "quantiles must be a pair"),
         ({"quantiles": 0.5}, "quantiles must be a pair"),
         ({"noise": "loud"}, "noise must be one of"),
-        ({"missing": "drop"}, "missing must be one of"),
-        ({"feature_range": (1, 0)}, "feature_range must be"),
         ({"random_state": -1}, "random_state must be"),
         ({"bounds": (1, 0)}, "bounds must be"),
     ],
@@ -324,7 +318,7 @@ def test_no_error_prints_a_cell(kind):
         bad = bad.tolist()
     scalers = [BoundedScaler((0, 1)), DPQuantileScaler((0, 1), epsilon=None, noise_multiplier=1.0)]
     for method in [s.fit for s in scalers] + [s.fit(good).transform for s in scalers]:
-        with pytest.raises(ValueError, match=r"not real numbers|hold text") as caught:
+        with pytest.raises(ValueError, match="not real numbers") as caught:
             method(bad)
         assert "SECRET" not in str(caught.value) and caught.value.__cause__ is None
 
@@ -335,12 +329,6 @@ def test_a_plan_of_quantiles_checks_its_numbers(wrong):
         DPQuantileScaler().planned(**{"n_samples": 100} | wrong)
 
 
-@pytest.mark.parametrize("kind", [BoundedScaler, DPQuantileScaler])
-def test_complex_masked_and_sparse_numbers_are_refused(kind):
-    values = np.array([[0.5], [0.25]])
+def test_complex_numbers_are_refused():
     with pytest.raises(ValueError, match="Complex data not supported"):
-        kind((0, 1)).fit(values + 0.125j)
-    with pytest.raises(ValueError, match="X has masked values"):
-        kind((0, 1)).fit(np.ma.masked_greater(values, 0.4))
-    with pytest.raises(TypeError, match="Sparse data was passed for X"):
-        kind((0, 1)).fit(pd.DataFrame({"a": pd.arrays.SparseArray([0.0, 0.5])}))
+        BoundedScaler((0, 1)).fit(np.array([[0.5], [0.25 + 0.125j]]))
