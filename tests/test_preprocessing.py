@@ -290,13 +290,3 @@ def test_parts_of_a_schema_that_cannot_be_used_are_named(wrong, message):
 def test_wrong_arguments_of_a_preprocessor_are_named_when_it_is_made(wrong, message):
     with pytest.raises((ValueError, TypeError), match=message):
         public_preprocessor(**{"bounds": {"a": (0, 1)}} | wrong)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"bounds": {"zz": (0, 1)}}, {"categories": {"a": None}}, {"table": [[1.0]]}],
-)
-def test_counting_what_is_outside_names_what_is_wrong(wrong):
-    good = {"table": pd.DataFrame({"a": [1.0]}), "bounds": {"a": (0, 1)}}
-    with pytest.raises((ValueError, TypeError), match=f"^{next(iter(wrong))}"):
-        outside_public(**good | wrong)

@@ -4,7 +4,6 @@ import pickle
 import re
 import textwrap
 import warnings
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ from skdpfair.budget.spending import ELSEWHERE, LEAKS, SCORES
 from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.preprocessing._learners import (
     FROZEN,
+    HARMLESS,
     READS,
     REFERENCE,
     SCALE,
@@ -60,8 +60,6 @@ class PipelineFinding:
         Names of steps and parameters that lead to it, with dots, and its class.
     learns, instead : str
         What it learns, and what to use instead.
-    sometimes : bool
-        Whether only some candidates of a search have the step.
 
     Examples
     --------
@@ -75,7 +73,6 @@ class PipelineFinding:
     name: str
     learns: str
     instead: str
-    sometimes: bool = False
 
     @property
     def step(self) -> str:
@@ -132,9 +129,7 @@ class PipelineReport:
         seen = f", as far as can be seen; {notes} note{'s' * (notes > 1)}" if notes else ""
         lines = [f"PipelineReport: {steps} from private rows outside the budget{seen}"]
         for f in self.findings:
-            some = " (in some candidates)" if f.sometimes else ""
-            lines.append(f"  {f.step}")
-            lines.append(_wrapped("    learns   ", f"{f.learns}{some}"))
+            lines += [f"  {f.step}", _wrapped("    learns   ", f.learns)]
             lines.append(_wrapped("    instead  ", f.instead))
         return "\n".join(lines + [_wrapped("  note: ", note) for note in self.notes])
 
@@ -189,12 +184,12 @@ def check_pipeline(pipe) -> PipelineReport:
             f"pipe must be an estimator, got {pipe!r}. Pass an object that has fit: a Pipeline, "
             "a search, or a single step."
         )
-    walk = _Walk(declared_columns(pipe), verdicts={})
-    walk.into(pipe, ())
+    walk = _Walk()
+    walk.into(pipe, (), declared_columns(pipe))
     findings, notes, searches = (
         list(dict.fromkeys(every)) for every in (walk.findings, walk.notes, walk.searches)
     )
-    names = [*walk.declared, *getattr(pipe, "feature_names_in_", ())]
+    names = [*declared_columns(pipe), *getattr(pipe, "feature_names_in_", ())]
     name = column_of_persons(names)
     if walk.by_row and name is not None:
         remedy = f"keep it, and set persons=Persons({safe_repr(name)}, max_records=...)"
@@ -233,117 +228,103 @@ def _leaks(report):
 
 
 class _Walk:
-    """Goes through an estimator and collects what it finds."""
+    """Goes through an estimator and collects what it finds.
 
-    def __init__(self, declared, verdicts, search_pays=True):
-        self.declared, self.verdicts, self.pays = declared, verdicts, search_pays
-        self.by_row = False  # whether some classifier takes each row for a person
+    ``declared`` are the columns that the pipeline names, and ``pays`` is whether a step's own
+    budget is counted, which a private search does not.
+    """
+
+    def __init__(self):
         self.findings, self.notes, self.spending, self.searches = [], [], [], []
+        self.by_row = False  # whether some classifier takes each row for a person
+        self.verdicts = {}  # of trials, which many candidates of a search share
 
-    def into(self, estimator, path, columns=None):
-        params = params_of(estimator)
+    def into(self, estimator, path, declared, pays=True, columns=None):
+        name, params = type(estimator).__name__, params_of(estimator)
+        step = f"{'.'.join(path)}: {name}" if path else name
         if grids_of(estimator) is not None:
-            self._search(estimator, path)
+            self._search(estimator, step, path, declared, pays)
             return
         persons = params.get("persons", "no such parameter")
         limits = getattr(persons, "column", None), getattr(persons, "max_records", None)
         self.by_row |= persons is None or (not isinstance(persons, str) and limits == (None, None))
         outcome = verdict(estimator)
+        if outcome.spends:
+            self.spending.append(estimator)
+            if pays:
+                self.notes.append(f"{step} spends its own epsilon in addition to the classifier's")
+            else:
+                learns = "with its own budget, which DPRandomizedSearch does not count"
+                outcome = Verdict(learns, SCALE.partition(",")[0])
+        elif not outcome.learns:
+            kinds = _kinds(estimator, columns, declared)
+            outcome = self._trial(estimator, params, outcome is STATELESS, step, kinds)
         if outcome.learns:
-            self._find(estimator, path, outcome)
-        elif outcome.spends:
-            self._spend(estimator, path)
-        else:
-            self._try(estimator, params, outcome, path, columns)
-        if not outcome.spends and type(estimator).__name__ not in FROZEN:
-            self._parts(estimator, path)
+            found = PipelineFinding(".".join(path), name, outcome.learns, outcome.instead)
+            self.findings.append(found)
+        if name in FROZEN:
+            self.notes.append(
+                f"{step} learns nothing more, but its content must come from public rows, or be "
+                "covered by a budget"
+            )
+        elif not outcome.spends:
+            self._parts(estimator, path, declared, pays)
 
-    def _parts(self, estimator, path):
+    def _parts(self, estimator, path, declared, pays):
         for name, part, columns in parts_of(estimator):
-            self.into(part, (*path, name), columns)
+            self.into(part, (*path, name), declared, pays, columns)
             if callable(columns) and type(columns).__name__ != "make_column_selector":
                 self.notes.append(
                     f"{'.'.join((*path, name))}: its columns are chosen by a function, which must "
                     "not use the values"
                 )
 
-    def _search(self, search, path):
-        private = any(c.__name__ == "DPRandomizedSearch" for c in type(search).__mro__)
-        every = []
+    def _search(self, search, step, path, declared, pays):
+        is_private = any(c.__name__ == "DPRandomizedSearch" for c in type(search).__mro__)
         for candidate in configured(search):
-            declared = self.declared | declared_columns(candidate)
-            walk = _Walk(declared, self.verdicts, self.pays and not private)
-            walk.into(candidate, (*path, "estimator"))
-            every.append(walk)
-        counts = Counter(f for walk in every for f in dict.fromkeys(walk.findings))
-        self.findings += [
-            replace(f, sometimes=f.sometimes or n < len(every)) for f, n in counts.items()
-        ]
-        for walk in every:
-            self.notes += walk.notes
-            self.spending += walk.spending
-            self.searches += walk.searches
-            self.by_row |= walk.by_row
-        if not private:
-            self.searches.append(_step(search, path))
+            columns = declared | declared_columns(candidate)
+            self.into(candidate, (*path, "estimator"), columns, pays and not is_private)
+        if not is_private:
+            self.searches.append(step)
             self.notes.append(
-                f"{_step(search, path)} selects by scores on private records, which are not "
-                "private: see skdpfair.model_selection.plan and DPRandomizedSearch"
+                f"{step} selects by scores on private records, which are not private: see "
+                "skdpfair.model_selection.plan and DPRandomizedSearch"
             )
 
-    def _spend(self, estimator, path):
-        self.spending.append(estimator)
-        if self.pays:
-            self.notes.append(
-                f"{_step(estimator, path)} spends its own epsilon in addition to the classifier's"
-            )
-        else:
-            learns = "with its own budget, which DPRandomizedSearch does not count"
-            self._find(estimator, path, Verdict(learns, SCALE.partition(",")[0]))
-
-    def _try(self, estimator, params, outcome, path, columns):
-        """Try the function of a step that learns nothing else, and note what is taken on trust."""
+    def _trial(self, estimator, params, is_stateless, step, kinds):
+        """Run what a step does to rows, if it is not known, and return its verdict."""
         function, keywords = params.get("func"), params.get("kw_args")
-        if outcome is STATELESS and not is_container(estimator):
+        if is_stateless and not is_container(estimator):
             function, keywords = partial(_fit_transform, estimator), None
-        if callable(function) and not (_is_elementwise(function) and not keywords):
-            finding = self._verdict(function, keywords, self._columns_of(estimator, columns))
-            if finding is not None:
-                self._find(estimator, path, finding)
-                return
-            name = "it" if outcome is STATELESS else _name(function)
-            self.notes.append(
-                f"{_step(estimator, path)} is assumed to work row by row: on made-up rows, {name} "
-                "gave results that did not depend on other rows"
-            )
-        if type(estimator).__name__ in FROZEN:
-            self.notes.append(
-                f"{_step(estimator, path)} learns nothing more, but its content must come from "
-                "public rows, or be covered by a budget"
-            )
-
-    def _columns_of(self, estimator, columns):
-        """Return the columns that a step may get, by name, each with its kind."""
-        names = names_in(columns) or list(getattr(estimator, "feature_names_in_", ()))
-        return {name: self.declared.get(name, "numbers") for name in names} or self.declared
-
-    def _verdict(self, function, keywords, columns):
-        """Return what a function learns, None if it was seen to treat each row by itself."""
+        is_ufunc = isinstance(function, np.ufunc) and (function.nargs, function.signature) == (
+            2,
+            None,
+        )
+        if not callable(function) or (is_ufunc and not keywords):
+            return HARMLESS
         key: object = object()
         with suppress(Exception):  # of an object that cannot be pickled
-            key = id(function), pickle.dumps((keywords, columns))
+            key = id(function), pickle.dumps((keywords, kinds))
         if key not in self.verdicts:
             try:
-                outcome = READS if reads_other_rows(function, keywords, columns) else None
+                outcome = READS if reads_other_rows(function, keywords, kinds) else HARMLESS
             except NotTried as error:
                 outcome = replace(UNTRIED, learns=UNTRIED.learns.format(error))
             # the function is kept, so that no other gets its id
             self.verdicts[key] = outcome, function
-        return self.verdicts[key][0]
+        outcome = self.verdicts[key][0]
+        if not outcome.learns:
+            self.notes.append(
+                f"{step} is assumed to work row by row: on made-up rows, its results did not "
+                "depend on other rows"
+            )
+        return outcome
 
-    def _find(self, estimator, path, outcome):
-        name = type(estimator).__name__
-        self.findings.append(PipelineFinding(".".join(path), name, outcome.learns, outcome.instead))
+
+def _kinds(estimator, columns, declared):
+    """Return the columns that a step may get, by name, each with its kind."""
+    names = names_in(columns) or list(getattr(estimator, "feature_names_in_", ()))
+    return {name: declared.get(name, "numbers") for name in names} or declared
 
 
 def _wrapped(start, text):
@@ -358,23 +339,8 @@ def _wrapped(start, text):
     )
 
 
-def _is_elementwise(function):
-    return isinstance(function, np.ufunc) and function.nargs == 2 and function.signature is None
-
-
 def _fit_transform(estimator, rows):
     return clone(estimator).fit(rows).transform(rows)
-
-
-def _name(function):
-    while isinstance(function, partial):
-        function = function.func
-    return getattr(function, "__name__", "its function")
-
-
-def _step(estimator, path):
-    name = type(estimator).__name__
-    return f"{'.'.join(path)}: {name}" if path else name
 
 
 def grids_of(estimator) -> list | None:

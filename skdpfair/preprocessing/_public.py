@@ -155,28 +155,30 @@ def public_preprocessor(
     1 -0.42         0.0         1.0  Male
     """
     categories = {} if categories is None else categories
-    _check_dicts(bounds, categories)
+    for name, part in (("bounds", bounds), ("categories", categories)):
+        if not isinstance(part, Mapping) or not all(isinstance(column, str) for column in part):
+            raise TypeError(
+                f"{name} must be a dict by column names, which are texts, got {safe_repr(part)}."
+            )
+    with error_context("bounds"):
+        bounds = {column: pair_of(pair, column) for column, pair in bounds.items()}
     if isinstance(missing, str):
         one_of("missing", missing, ("middle", "indicator"))
     else:
         missing = as_list("missing", missing, "column names")
-    for column, pair in bounds.items():
-        with error_context("bounds"):
-            pair_of(pair, column)
     if one_of("encoding", encoding, ("auto", "linear")) == "linear":
         n_intervals, log_columns = 0, []
     numeric = PiecewiseLinearEncoder(
-        dict(bounds),
-        n_intervals=n_intervals,
-        log_columns=log_columns,
-        epsilon=epsilon,
-        missing=missing,
+        bounds, n_intervals=n_intervals, log_columns=log_columns, epsilon=epsilon, missing=missing
     )
-    if isinstance(passthrough, str):
-        passthrough = [passthrough]
+    passthrough = [passthrough] if isinstance(passthrough, str) else passthrough
     passthrough = as_list("passthrough", passthrough, "column names")
-    _check_disjoint(bounds, "categories", categories)
-    _check_disjoint(bounds, "passthrough", passthrough)
+    for name, columns in (("categories", categories), ("passthrough", passthrough)):
+        if both := [column for column in columns if column in bounds]:
+            raise ValueError(
+                f"{name} and bounds both name {safe_repr(both)}, but a column is either scaled or "
+                "kept. Remove it from one of them."
+            )
     encoder = PublicEncoder({c: _category_list(c, listed) for c, listed in categories.items()})
     parts = [
         ("numeric", numeric, list(bounds)),
@@ -192,18 +194,8 @@ def public_preprocessor(
 def outside_public(table, bounds, categories=None):
     """Count values outside public bounds and categories, such as typing errors.
 
-    Parameters
-    ----------
-    table : DataFrame, of pandas, polars or pyarrow
-        The rows, or preferably a public sample of them.
-    bounds, categories : dict
-        As in `public_preprocessor`.
-
-    Returns
-    -------
-    DataFrame
-        One row per column of ``bounds`` and ``categories``: the shares ``missing`` and ``outside``,
-        and ``example``, a value that is outside. The table is NOT private.
+    The result has a row for each column of ``bounds`` and ``categories``, with the shares
+    ``missing`` and ``outside``, and ``example``, a value that is outside. It is NOT private.
 
     Examples
     --------
@@ -214,22 +206,16 @@ def outside_public(table, bounds, categories=None):
     age        0.25     0.25   150.0
     ward       0.00     0.25       b
     """
-    categories = {} if categories is None else categories
-    _check_dicts(bounds, categories)
+    categories = categories or {}
     table = with_columns(table, [*bounds, *categories], "bounds and categories")
-    rows = {}
-    for column, pair in bounds.items():
-        with error_context("bounds"):
-            low, high = pair_of(pair, column)
-        rows[column] = table[column], ~table[column].between(low, high)
-    for column, listed in categories.items():
-        rows[column] = table[column], codes_in(_category_list(column, listed), table[column]) < 0
+    beyond = {column: ~table[column].between(*pair) for column, pair in bounds.items()}
+    beyond |= {c: codes_in(listed, table[c]) < 0 for c, listed in categories.items()}
     out = []
-    for values, beyond in rows.values():
-        beyond = beyond & values.notna()
-        example = values[beyond].iloc[0] if beyond.any() else None
-        out.append((values.isna().mean(), beyond.mean(), example))
-    index = pd.Index(list(rows), name="column")
+    for column, is_beyond in beyond.items():
+        outside = table[column][is_beyond & table[column].notna()]
+        example = None if outside.empty else outside.iloc[0]
+        out.append((table[column].isna().mean(), len(outside) / len(table), example))
+    index = pd.Index(list(beyond), name="column")
     return pd.DataFrame(out, index=index, columns=["missing", "outside", "example"])
 
 
@@ -245,26 +231,6 @@ def with_columns(table, wanted, of="The schema"):
             "several times. Spell them alike."
         )
     return table
-
-
-def _check_dicts(bounds, categories):
-    for name, value in (("bounds", bounds), ("categories", categories)):
-        if not isinstance(value, Mapping):
-            raise TypeError(f"{name} must be a dict by column name, got {safe_repr(value)}.")
-        if other := [c for c in value if not isinstance(c, str)]:
-            raise TypeError(
-                f"{name} must name columns by texts, got {safe_repr(other[0])}. Rename them, as by "
-                "X.columns = X.columns.map(str)."
-            )
-
-
-def _check_disjoint(bounds, name, columns):
-    both = [column for column in columns if column in bounds]
-    if both:
-        raise ValueError(
-            f"{name} and bounds both name {safe_repr(both)}, but a column is either scaled or "
-            "kept. Remove it from one of them."
-        )
 
 
 def _category_list(column, listed):
