@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from skdpfair._utils.validate import integer, is_auto, listed, number, one_of, safe_repr
+from skdpfair._utils.validate import integer, is_auto, listed, number, safe_repr
 from skdpfair.preprocessing._public_bounds import PublicBounds
 from skdpfair.privacy.gdp import delta_for, gdp_parameter
 
@@ -16,36 +16,22 @@ DECADES = 3  # a range of so many powers of ten also gets a logarithmic axis
 
 
 class PiecewiseLinearEncoder(PublicBounds):
-    """Encode numeric columns by linear B-splines on public knots.
+    """Encode numeric columns by linear B-splines on public knots, see `public_preprocessor`.
 
     A linear model of the encoded columns is a sum of one continuous, piecewise-linear curve for
-    each column: the model stays additive, but is not limited to straight lines. The knots divide
-    the public bounds into equal intervals. Columns whose bounds span several powers of ten get a
-    second set of columns on a logarithmic axis. Nothing is learned from the rows but their number.
+    each column. The knots divide the public bounds into equal intervals. Nothing is learned from
+    the rows but their number.
 
     Parameters
     ----------
     bounds
         As in `BoundedScaler`.
     n_intervals : int >= 0 or "auto", default="auto"
-        Number of intervals between knots on each axis; 0 for the scaled columns alone. Above 8,
-        only logarithmic axes have so many. ``"auto"``: 8; fewer where the budget and the number of
-        records are small for the number of columns, and 128 where they are large, see Notes.
-    log_columns : list or "auto", default="auto"
-        Names of the columns that also get a logarithmic axis. ``"auto"``: columns with a bound of
-        at least 1,000 in absolute value and with ``low <= 0`` or ``high >= 1000 * low``. (Years
-        have none.)
+        Number of intervals between knots on each axis; 0 for the scaled columns alone.
+    log_columns, missing : list of str, default=()
+        Columns that also get a logarithmic axis, and a column ``{column}_missing``.
     epsilon : float > 0 or None, default=1.0
-        Budget of the fit that uses the columns; None for a fit without privacy. It affects
-        ``n_intervals="auto"`` only. Nothing is spent.
-    missing : {"middle", "indicator"} or list, default="middle"
-        A missing value becomes the middle of the bounds; or zeros, and 1 in a further column
-        ``{column}_missing`` that every column gets. A list names the columns that get it.
-
-    Attributes
-    ----------
-    n_intervals_ : int
-        Number of intervals.
+        Budget of the fit that uses the columns; it affects ``n_intervals="auto"`` only.
 
     Notes
     -----
@@ -67,9 +53,8 @@ class PiecewiseLinearEncoder(PublicBounds):
     Examples
     --------
     >>> import pandas as pd
-    >>> from skdpfair.preprocessing._piecewise_linear import PiecewiseLinearEncoder
     >>> rows = pd.DataFrame({"age": [20.0, 35.0, 60.0, None]})
-    >>> encoder = PiecewiseLinearEncoder({"age": (20, 60)}, n_intervals=2, missing="indicator")
+    >>> encoder = PiecewiseLinearEncoder({"age": (20, 60)}, n_intervals=2, missing=["age"])
     >>> encoder.set_output(transform="pandas").fit_transform(rows)
         age  age_at_20  age_at_40  age_at_60  age_missing
     0 -1.00       1.00       0.00        0.0          0.0
@@ -81,13 +66,7 @@ class PiecewiseLinearEncoder(PublicBounds):
     _fitted = "n_intervals_"
 
     def __init__(
-        self,
-        bounds=(-1.0, 1.0),
-        *,
-        n_intervals="auto",
-        log_columns="auto",
-        epsilon=1.0,
-        missing="middle",
+        self, bounds=(-1.0, 1.0), *, n_intervals="auto", log_columns=(), epsilon=1.0, missing=()
     ):
         self.bounds = bounds
         self.n_intervals = n_intervals
@@ -98,11 +77,10 @@ class PiecewiseLinearEncoder(PublicBounds):
     def fit(self, X, y=None):
         """Choose the number of intervals by the number of rows; their values are not used."""
         n_samples = len(self._fit_columns(X))
-        self._indicated()
         if self.epsilon is not None:
             number("epsilon", self.epsilon, low=0, low_open=True)
         if is_auto(self.n_intervals):
-            axes = self.n_features_in_, len(self._log_positions())
+            axes = self.n_features_in_, len(self.log_columns)
             self.n_intervals_ = n_intervals_for(n_samples, *axes, self.epsilon)
         else:
             self.n_intervals_ = integer("n_intervals", self.n_intervals, low=0)
@@ -117,20 +95,18 @@ class PiecewiseLinearEncoder(PublicBounds):
     def transform(self, X):
         """Return the columns that `get_feature_names_out` names, as float32."""
         X = self._numbers(X)
-        parts, indicated = [], self._indicated()
-        for j, axes in enumerate(self._axes()):
-            x = X[:, j].astype(np.float64)
+        parts = []
+        for x, (column, axes) in zip(X.T.astype(np.float64), self.axes(), strict=True):
             is_missing = np.isnan(x)
-            if j not in indicated:
-                x = np.where(is_missing, axes[0].values(0.5), x)
+            x = np.where(is_missing, axes[0].values(0.5), x)
             for axis in axes:
                 u, (knots, steepness, height) = axis.position(x)[:, None], self._hats(axis)
                 hats = height * np.maximum(0, 1 - steepness * np.abs(u - knots))
                 encoded = np.hstack([2 * u - 1, hats])
-                if j in indicated:
+                if column in self.missing:
                     encoded[is_missing] = 0
                 parts.append(encoded)
-            if j in indicated:
+            if column in self.missing:
                 parts.append(is_missing[:, None])
         return np.hstack(parts).astype(np.float32)
 
@@ -141,58 +117,37 @@ class PiecewiseLinearEncoder(PublicBounds):
         and ``{column}_log_at_{knot}`` for a logarithmic axis; then ``{column}_missing``.
         """
         check_is_fitted(self, self._fitted)
-        names, indicated = [], self._indicated()
-        columns = _check_feature_names_in(self, input_features)
-        for j, (column, axes) in enumerate(zip(columns, self._axes(), strict=True)):
+        names, columns = [], _check_feature_names_in(self, input_features)
+        for name, (column, axes) in zip(columns, self.axes(), strict=True):
             for axis in axes:
-                name = f"{column}_log" if axis.unit else str(column)
+                label = f"{name}_log" if axis.unit else str(name)
                 knots, *_ = self._hats(axis)
-                names += [name, *(f"{name}_at_{knot:.12g}" for knot in axis.values(knots))]
-            if j in indicated:
-                names.append(f"{column}_missing")
+                names += [label, *(f"{label}_at_{knot:.12g}" for knot in axis.values(knots))]
+            names += [f"{name}_missing"] * (column in self.missing)
         return np.asarray(names, dtype=object)
 
     def _hats(self, axis):
         """Return position, steepness and height of the hats, an array of shape (3, n_hats)."""
-        k = _coarse(self.n_intervals_)
+        k = self.n_intervals_
+        while k > MAX_INTERVALS and k % 2 == 0:
+            k //= 2
         levels = [(np.arange(k + 1) / k, k, 1.0)] if k else [(np.empty(0), 0, 1.0)]
         while axis.unit is not None and k < self.n_intervals_:
             k *= 2
             levels.append((np.arange(1, k, 2) / k, k, k**0.25))
         return np.hstack([np.array(np.broadcast_arrays(*level)) for level in levels])
 
-    def _axes(self):
-        """Return the axes of each column: a linear one, and a logarithmic one for some."""
-        logarithmic = self._log_positions()
-        axes = []
-        for j, (low, high) in enumerate(self._pairs()):
-            axes.append([_Axis(low, high)])
-            if j in logarithmic:
-                largest = max(abs(low), abs(high))
-                axes[-1].append(_Axis(low, high, unit=min(1.0, largest / 10**DECADES)))
-        return axes
-
-    def _log_positions(self):
-        """Return the positions of the columns that get a logarithmic axis."""
-        if is_auto(self.log_columns):
-            pairs = enumerate(self._pairs())
-            return {j for j, (low, high) in pairs if spans_decades(low, high)}
-        return self._positions("log_columns")
-
-    def _indicated(self):
-        """Return the positions of the columns that get a column for missing values."""
-        if not isinstance(self.missing, str):
-            return self._positions("missing")
-        missing = one_of("missing", self.missing, ("middle", "indicator"))
-        return set(range(self.n_features_in_)) if missing == "indicator" else set()
-
-    def _positions(self, parameter):
-        """Return the positions of the columns that a parameter names."""
-        names = list(getattr(self, "feature_names_in_", ()))
-        chosen = listed(parameter, getattr(self, parameter), "names of columns")
-        if unknown := [column for column in chosen if column not in names]:
-            raise ValueError(f"{parameter} names {safe_repr(unknown)}, which X lacks.")
-        return {names.index(column) for column in chosen}
+    def axes(self):
+        """Return each column with its axes: a linear one, and for some a logarithmic one."""
+        columns = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        out = []
+        for column, (low, high) in zip(columns, self._pairs(), strict=True):
+            out.append((column, [_Axis(low, high)]))
+            if column in self.log_columns:
+                # small amounts keep a resolution of their own where the bounds are below 1,000
+                unit = min(1.0, max(abs(low), abs(high)) / 10**DECADES)
+                out[-1][1].append(_Axis(low, high, unit))
+        return out
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -223,9 +178,15 @@ class _Axis:
         return x if self.unit is None else np.sign(x) * np.log1p(np.abs(x) / self.unit)
 
 
-def spans_decades(low, high):
-    is_large = max(abs(low), abs(high)) >= 10**DECADES
-    return is_large and (low <= 0 or high >= 10**DECADES * low)
+def log_columns_of(chosen, bounds):
+    """Return the columns with a logarithmic axis; of "auto", those of amounts, but not years."""
+    if not is_auto(chosen):
+        return listed("log_columns", chosen, "column names")
+    return [
+        column
+        for column, (low, high) in bounds.items()
+        if max(abs(low), abs(high)) >= 10**DECADES and (low <= 0 or high >= 10**DECADES * low)
+    ]
 
 
 def n_intervals_for(n_samples, n_linear, n_log, epsilon):
@@ -238,10 +199,3 @@ def n_intervals_for(n_samples, n_linear, n_log, epsilon):
         return FINEST
     allowed = [k for k in CHOICES if k <= MAX_INTERVALS and signal >= MIN_SIGNAL * k]
     return max(allowed)
-
-
-def _coarse(n_intervals):
-    """Return the number of intervals on linear axes."""
-    while n_intervals > MAX_INTERVALS and n_intervals % 2 == 0:
-        n_intervals //= 2
-    return n_intervals

@@ -14,7 +14,7 @@ from sklearn.utils.validation import validate_data
 from skdpfair._utils.validate import error_context, one_of, outline, safe_repr
 from skdpfair._utils.validate import listed as as_list
 from skdpfair.inputs.columns import in_pandas
-from skdpfair.preprocessing._piecewise_linear import PiecewiseLinearEncoder
+from skdpfair.preprocessing._piecewise_linear import PiecewiseLinearEncoder, log_columns_of
 from skdpfair.preprocessing._public_bounds import pair_of
 
 # texts that are written numbers; codes such as 01 are none
@@ -120,12 +120,19 @@ def public_preprocessor(
         Public categories of each categorical column, spelt as in the table; "1", 1 and 1.0 are
         equal, as are "True" and True.
     encoding : {"auto", "linear"}, default="auto"
-        Encode each numeric column by piecewise-linear functions, see `PiecewiseLinearEncoder`, or
-        scale it to [-1, 1]. A linear model, ``DPFairClassifier(module="logistic")``, fits a curve
-        for each column, or a straight line.
-    epsilon, n_intervals, log_columns
-        As in `PiecewiseLinearEncoder`, and ignored if ``encoding="linear"``. ``n_intervals="auto"``
-        depends on the number of rows: fit on the training rows, and only transform others.
+        Encode each numeric column by piecewise-linear functions, or scale it to [-1, 1]. A linear
+        model, ``DPFairClassifier(module="logistic")``, fits a curve for each column, or a straight
+        line.
+    epsilon : float > 0 or None, default=1.0
+        Budget of the fit that uses the columns; None for a fit without privacy. It affects
+        ``n_intervals="auto"`` only. Nothing is spent.
+    n_intervals : int >= 0 or "auto", default="auto"
+        Number of intervals between knots on each axis; above 8, only logarithmic axes have so many.
+        ``"auto"``: 8; fewer where budget and records are few for the columns, and 128 where they
+        are many. It depends on the number of rows: fit on training rows, and only transform others.
+    log_columns : list of str or "auto", default="auto"
+        Columns that also get a logarithmic axis. ``"auto"``: those with a bound of at least 1,000
+        in absolute value and with ``low <= 0`` or ``high >= 1000 * low``. (Years have none.)
     passthrough : sequence of str, default=()
         Columns to keep unchanged, such as the group column. A column may be both here and in
         ``categories``: it is then both encoded and kept.
@@ -164,10 +171,17 @@ def public_preprocessor(
         bounds = {column: pair_of(pair, column) for column, pair in bounds.items()}
     if isinstance(missing, str):
         one_of("missing", missing, ("middle", "indicator"))
-    else:
-        missing = as_list("missing", missing, "column names")
+        missing = list(bounds) if missing == "indicator" else []
     if one_of("encoding", encoding, ("auto", "linear")) == "linear":
         n_intervals, log_columns = 0, []
+    missing = as_list("missing", missing, "column names")
+    log_columns = log_columns_of(log_columns, bounds)
+    for name, columns in (("missing", missing), ("log_columns", log_columns)):
+        if unknown := [column for column in columns if column not in bounds]:
+            raise ValueError(
+                f"{name} names {safe_repr(unknown)}, which bounds does not. Name numeric columns, "
+                "spelt as in bounds."
+            )
     numeric = PiecewiseLinearEncoder(
         bounds, n_intervals=n_intervals, log_columns=log_columns, epsilon=epsilon, missing=missing
     )

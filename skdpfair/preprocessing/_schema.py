@@ -28,7 +28,7 @@ from skdpfair._utils.validate import (
 from skdpfair.inputs import persons
 from skdpfair.preprocessing import _parquet
 from skdpfair.preprocessing._csv import read_columns
-from skdpfair.preprocessing._piecewise_linear import CHOICES, n_intervals_for, spans_decades
+from skdpfair.preprocessing._piecewise_linear import CHOICES, log_columns_of, n_intervals_for
 from skdpfair.preprocessing._public import (
     codes_in,
     outside_public,
@@ -75,7 +75,7 @@ class TableSchema:
         ``{column}_missing``. In other columns, a missing value becomes the middle of the bounds.
     log_columns : list of str or "auto", default="auto"
         Columns of ``bounds`` that hold amounts, such as money, of very different sizes; see
-        `PiecewiseLinearEncoder`. ``"auto"``: those whose bounds span several powers of ten.
+        `public_preprocessor`. ``"auto"``: those whose bounds span several powers of ten.
     n_intervals : int from 0 to 1000, or "auto", default="auto"
         Number of intervals of the encoding of numbers. ``"auto"`` depends on the budget and the
         number of records, see `with_fixed_encoding`.
@@ -139,13 +139,7 @@ class TableSchema:
                 )
             object.__setattr__(self, name, {c: _CHECKS[name](c, v) for c, v in part.items()})
         for name in ["missing"] + ["log_columns"] * (not is_auto(self.log_columns)):
-            columns = _texts(name, getattr(self, name), least=0)
-            if unknown := [c for c in columns if c not in self.bounds]:
-                raise ValueError(
-                    f"{name} names {safe_repr(unknown)}, which bounds does not. Name numeric "
-                    "columns, spelt as in bounds."
-                )
-            object.__setattr__(self, name, columns)
+            object.__setattr__(self, name, _texts(name, getattr(self, name), least=0))
         if not is_auto(self.n_intervals):
             integer("n_intervals", self.n_intervals, low=0, high=_MAX_INTERVALS)
         if (self.unit is None) != (self.max_records_per_unit is None):
@@ -267,9 +261,7 @@ class TableSchema:
 
     def _fixed(self, n_intervals):
         """Return the schema with fixed encoding; ``n_intervals`` takes the numbers of axes."""
-        log_columns, chosen = self.log_columns, self.n_intervals
-        if is_auto(log_columns):
-            log_columns = [c for c, pair in self.bounds.items() if spans_decades(*pair)]
+        log_columns, chosen = log_columns_of(self.log_columns, self.bounds), self.n_intervals
         if is_auto(chosen):
             chosen = n_intervals(len(self.bounds), len(log_columns))
         return replace(self, log_columns=log_columns, n_intervals=chosen)

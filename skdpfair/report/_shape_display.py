@@ -125,10 +125,8 @@ def _public_facts(estimator, n_points):
             "estimator must be a fitted pipeline that begins with public_preprocessor(...), got "
             f"{type(estimator).__name__}."
         )
-    bounds = getattr(numeric, "bounds", {}).items()
-    values = {column: np.linspace(low, high, n_points) for column, (low, high) in bounds}
-    log_columns = []
-    for column, axes in zip(values, getattr(numeric, "_axes", list)(), strict=False):
+    values, log_columns = {}, []
+    for column, axes in [] if numeric is None else numeric.axes():
         values[column] = np.unique([axis.values(np.linspace(0, 1, n_points)) for axis in axes])
         log_columns += [column] * (len(axes) > 1)
     return values | {c: list(map(str, listed)) for c, listed in categories.items()}, log_columns

@@ -118,7 +118,7 @@ def test_a_table_that_a_schema_cannot_encode_is_refused(raw_model):
     model = load_release(path)
     with pytest.raises(ValueError, match=r"got \['pay'\], which table lacks"):
         model.predict(rows.drop(columns="pay"))
-    with pytest.raises(ValueError, match=r"hold text: \['age'\]"):
+    with pytest.raises(ValueError, match=r"in columns \['age'\]"):
         model.predict(rows.assign(age="young"))
     with pytest.raises(ValueError, match="Give raw records as a DataFrame"):
         model.predict(rows.to_numpy(object))
