@@ -1,6 +1,6 @@
 """Pictures: private accuracy by features, data set and epsilon, and what each group pays.
 
-python -m benchmarks.bench_images [--seeds 3] [--data mnist cifar10 faces rare] [--cache FOLDER]
+python -m benchmarks.bench_images [--seeds 3] [--data mnist cifar10 faces rare]
 
 All models are `DPFairClassifier` with its defaults.  "pixels" is a linear model or an MLP on the
 pixels, "scattering" what ``module="auto"`` trains on pictures.  "rare" repeats the experiment of
@@ -60,16 +60,15 @@ def load(name, seed=0):
     return parts
 
 
-def prepared(name, kind, folder, seed=0):
+def prepared(name, kind, seed=0):
     """Return the parts of a data set with features in the place of pictures."""
     x, y, group, x_test, y_test, group_test = load(name, seed)
     start = time.perf_counter()
     if kind == "pixels":
         x, x_test = x.reshape(len(x), -1), x_test.reshape(len(x_test), -1)
     else:
-        transformer = Scattering2D(cache_dir=folder, verbose=1)
+        transformer = Scattering2D(verbose=1)
         x, x_test = transformer.fit_transform(x), transformer.transform(x_test)
-        x, x_test = np.array(x), np.array(x_test)
     return (x, y, group, x_test, y_test, group_test), time.perf_counter() - start
 
 
@@ -106,7 +105,7 @@ def jobs(names, n_seeds):
             yield name, kind, {"epsilon": epsilon, **(network or {"module": "logistic"})}, seed
 
 
-def run(names, n_seeds, folder):
+def run(names, n_seeds):
     """Carry out the fits that the results lack, and keep each at once."""
     held = done()
     loaded = {}
@@ -117,7 +116,7 @@ def run(names, n_seeds, folder):
             continue
         at = name, kind, seed if name == "rare" else 0
         if at not in loaded:
-            loaded = {at: prepared(name, kind, folder, at[2])}
+            loaded = {at: prepared(name, kind, at[2])}
         parts, extraction = loaded[at]
         if name != "rare":  # groups take no part in the training of the default method
             parts = (*parts[:2], None, *parts[3:])
@@ -177,21 +176,21 @@ def tables(rows):
     return out
 
 
-def times(folder):
+def times():
     """Print how long features and a head take on MNIST, once in memory and once in a file."""
     torch.set_num_threads(1)
     x, y, _, _, _, _ = load("mnist")
-    with tempfile.TemporaryDirectory(dir=folder) as cache:
-        kept = Scattering2D(cache_dir=cache)
-        for what in ("computed", "from the cache"):
-            start = time.perf_counter()
-            mapped = kept.fit_transform(x)
-            seconds = time.perf_counter() - start
-            print(f"features {what}: {seconds:.1f} s, {1e3 * seconds / len(x):.2f} ms a picture")
+    start = time.perf_counter()
+    features = Scattering2D().fit_transform(x)
+    seconds = time.perf_counter() - start
+    print(f"features: {seconds:.1f} s, {1e3 * seconds / len(x):.2f} ms a picture")
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(f"{folder}/features.npy", features)
+        mapped = np.load(f"{folder}/features.npy", mmap_mode="r")
         head = DPFairClassifier(module="logistic", epsilon=3.0, delta=DELTA, random_state=0)
-        for what, features in (("file", mapped), ("memory", np.array(mapped))):
+        for what, records in (("file", mapped), ("memory", features)):
             start, cpu = time.perf_counter(), time.process_time()
-            head.fit(features, y)
+            head.fit(records, y)
             spent = time.perf_counter() - start, time.process_time() - cpu
             most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
             print(f"fit, features in a {what}: {spent[0]:.0f} s, {spent[1]:.0f} s of the processor")
@@ -207,15 +206,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--data", nargs="*", default=[*NAMES, "rare"])
-    parser.add_argument("--cache", default=None, help="a folder for features")
     parser.add_argument("--write", action="store_true", help="put the tables into the pages")
     parser.add_argument("--times", action="store_true", help="measure times only")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     if args.times:
-        times(args.cache)
+        times()
         return
-    run(args.data, args.seeds, args.cache)
+    run(args.data, args.seeds)
     found = tables(done())
     for name, places in PAGES.items():
         print(f"\n{name}\n", *found[name], sep="\n")

@@ -97,7 +97,7 @@ results = sweep(
 print(results)
 
 # %%
-# Several fits on the same pictures can share a cache of features, which is as private as the
-# pictures themselves: ``Scattering2D(cache_dir=...)``.
+# Several fits on the same pictures can share their features, which are as private as the pictures
+# themselves.
 
 print(Scattering2D().fit(X).get_feature_names_out()[:3])

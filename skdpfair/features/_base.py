@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import os
-from collections.abc import Callable, Iterator
-from itertools import chain
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -15,8 +11,6 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags
 from torch import Tensor
 
-from skdpfair._utils.describe import digest
-from skdpfair._utils.files import replace_file
 from skdpfair._utils.progress import ProgressBar
 from skdpfair._utils.validate import error_context, safe_repr
 from skdpfair.engine.memory import used_device
@@ -25,7 +19,6 @@ from skdpfair.inputs.columns import refuse_different_shapes
 from skdpfair.inputs.provenance import note
 
 BATCH_SIZE = 256
-_VERSION = 2  # of cached files: a change of any transformer's numbers needs the next
 _NOT_NUMBERS = "must hold numbers: an array of pictures, or rows of their pixels"
 
 Extract = Callable[[Tensor], Tensor]
@@ -34,11 +27,9 @@ Extract = Callable[[Tensor], Tensor]
 class PublicFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Base of transformers of pictures that need no fit.
 
-    A subclass defines `_extractor`, `described` and its parameters, ``cache_dir`` and ``verbose``
-    among them.
+    A subclass defines `_extractor`, `described` and its parameters, ``verbose`` among them.
     """
 
-    cache_dir: str | os.PathLike[str] | None
     verbose: int
     device: str | torch.device
     image_shape: tuple[int, ...] | None = None
@@ -47,7 +38,7 @@ class PublicFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def fit(self, X: Any, y: Any = None) -> Self:
         """Check the parameters and record the shape of the pictures in X; nothing is learned."""
         shape = self._read(X).shape[1:]
-        self._n_features_out = self._of_no_data(self._extractor(shape), shape).shape[1]
+        self._n_features_out = self._width(self._extractor(shape), shape)
         self.in_shape_ = shape
         return self
 
@@ -65,7 +56,6 @@ or (n_samples, height, width, channels)
         Returns
         -------
         ndarray of shape (n_samples, n_features), float32
-            A read-only memory map if ``cache_dir`` is given.
         """
         X = self._read(X)
         shape = getattr(self, "in_shape_", X.shape[1:])
@@ -73,25 +63,13 @@ or (n_samples, height, width, channels)
             raise ValueError(
                 f"X must hold pictures of shape {shape}, as in fit, got {X.shape[1:]}."
             )
-        extract = self._extractor(shape)
-        # code that is not among the parameters may have changed
-        probe = self._of_no_data(extract, shape)
-        form = len(X), probe.shape[1]
-        if self.cache_dir is None:
-            features = np.empty(form, np.float32)
-            for start, part in self._parts(X, extract):
-                features[start : start + BATCH_SIZE] = part
-        else:
-            with error_context("cache_dir", "cannot be used"):
-                folder = Path(self.cache_dir)
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            facts = digest(_VERSION, type(self).__name__, self._facts(), X, probe).hex()[:32]
-            path = folder / f"{type(self).__name__.lower()}-{facts}.npy"
-            if not _holds(path, form):
-                parts = (part.tobytes() for _, part in self._parts(X, extract))
-                # only its owner may read it: features tell what pictures show
-                replace_file(path, chain([_header(form)], parts), is_private=True)
-            features = np.load(path, mmap_mode="r")
+        extract, n = self._extractor(shape), len(X)
+        features = np.empty((n, self._width(extract, shape)), np.float32)
+        with ProgressBar(type(self).__name__, "pictures", total=n, visible=self.verbose > 0) as bar:
+            for start in range(0, n, BATCH_SIZE):
+                batch = slice(start, start + BATCH_SIZE)
+                features[batch] = self._features(extract, X[batch])
+                bar.move_to(min(batch.stop, n))
         noted: np.ndarray = note(features, self.described)
         return noted
 
@@ -114,11 +92,6 @@ or (n_samples, height, width, channels)
         """Device of torch that computes the features."""
         return used_device(self.device)
 
-    def _facts(self) -> dict[str, Any]:
-        """Return the facts that decide the features, for the name of a cached file."""
-        params: dict[str, Any] = self.get_params(deep=False)
-        return {k: v for k, v in params.items() if k not in ("cache_dir", "verbose", "device")}
-
     def _read(self, X: Any) -> np.ndarray:
         refuse_different_shapes("X", X)
         if isinstance(X, Tensor):
@@ -139,18 +112,11 @@ or (n_samples, height, width, channels)
                 ) from None
         return X
 
-    def _parts(self, X: np.ndarray, extract: Extract) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield the features of batches of pictures, with the position of their first."""
-        n = len(X)
-        with ProgressBar(type(self).__name__, "pictures", total=n, visible=self.verbose > 0) as bar:
-            for start in range(0, n, BATCH_SIZE):
-                yield start, self._features(extract, X[start : start + BATCH_SIZE])
-                bar.move_to(min(start + BATCH_SIZE, n))
-
-    def _of_no_data(self, extract: Extract, shape: tuple[int, ...]) -> np.ndarray:
-        """Return the features of two made-up records."""
+    def _width(self, extract: Extract, shape: tuple[int, ...]) -> int:
+        """Return the number of features, by those of two made-up records."""
+        # not zeros, of which a network that normalises its input makes NaN
         probe = np.random.default_rng(0).random((2, *shape), dtype=np.float32)
-        return self._features(extract, probe)
+        return self._features(extract, probe).shape[1]
 
     def _features(self, extract: Extract, X: np.ndarray) -> np.ndarray:
         """Return the features of some pictures, float32."""
@@ -172,20 +138,3 @@ or (n_samples, height, width, channels)
         tags.requires_fit = False
         tags.input_tags.three_d_array = True
         return tags
-
-
-def _holds(path: Path, form: tuple[int, int]) -> bool:
-    """Return whether a file holds features of this shape."""
-    try:
-        array = np.load(path, mmap_mode="r")
-    except (OSError, ValueError, EOFError):
-        return False
-    return bool(array.shape == form and array.dtype == np.float32)
-
-
-def _header(form: tuple[int, int]) -> bytes:
-    """Return the start of a file of numpy's with an array of this shape, float32."""
-    file = io.BytesIO()
-    facts = {"descr": np.dtype(np.float32).str, "fortran_order": False, "shape": form}
-    np.lib.format.write_array_header_1_0(file, facts)
-    return file.getvalue()

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import copy
-import os
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from skdpfair._utils.describe import state_of
 from skdpfair._utils.files import sha256_of
 from skdpfair._utils.validate import safe_repr
 from skdpfair.engine.per_sample.closed_list import TraceError
@@ -34,8 +31,6 @@ class FrozenFeatures(PublicFeatures):
         The network with its weights, which maps (batch, ...) to features (batch, ...).
     image_shape : tuple of int or None, default=None
         Shape of the records, if the rows of X hold their numbers one after the other.
-    cache_dir : path-like or None, default=None
-        A folder for memory maps of features, see :class:`Scattering2D`.
     device : str, default="auto"
         Device of torch; "auto" is "cuda" if there is one, else "cpu".
     verbose : int, default=0
@@ -72,13 +67,11 @@ class FrozenFeatures(PublicFeatures):
         module: nn.Module,
         *,
         image_shape: tuple[int, ...] | None = None,
-        cache_dir: str | os.PathLike[str] | None = None,
         device: str | torch.device = "auto",
         verbose: int = 0,
     ) -> None:
         self.module = module
         self.image_shape = image_shape
-        self.cache_dir = cache_dir
         self.device = device
         self.verbose = verbose
 
@@ -92,9 +85,6 @@ class FrozenFeatures(PublicFeatures):
         """What computes the features, and why that costs no privacy."""
         name, sha256 = type(self._network()).__name__, self.digest[:16]
         return f"FrozenFeatures({name}), sha256 {sha256}, public by declaration"
-
-    def _facts(self) -> dict[str, Any]:
-        return {"sha256": self.digest, "code": state_of(self._network())}
 
     def _extractor(self, shape: tuple[int, ...]) -> Extract:
         """Return the module as a function of a batch in which no record meets another.

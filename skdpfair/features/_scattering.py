@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -52,10 +51,6 @@ class Scattering2D(PublicFeatures):
         channels).
     image_shape : tuple of int or None, default=None
         Shape of the pictures, if the rows of X hold their numbers one after the other.
-    cache_dir : path-like or None, default=None
-        A folder for memory maps of features, found again by a digest of pictures and parameters.
-        The files are as private as the pictures: only their owner may read them, and nobody
-        deletes them.
     device : str, default="auto"
         Device of torch that computes the features; "auto" is "cuda" if there is one, else "cpu".
     verbose : int, default=0
@@ -102,7 +97,6 @@ class Scattering2D(PublicFeatures):
         mirror: bool | str = "auto",
         channels: str = "auto",
         image_shape: tuple[int, ...] | None = None,
-        cache_dir: str | os.PathLike[str] | None = None,
         device: str | torch.device = "auto",
         verbose: int = 0,
     ) -> None:
@@ -112,14 +106,14 @@ class Scattering2D(PublicFeatures):
         self.mirror = mirror
         self.channels = channels
         self.image_shape = image_shape
-        self.cache_dir = cache_dir
         self.device = device
         self.verbose = verbose
 
     @property
     def described(self) -> str:
         """What computes the features, and why that costs no privacy."""
-        return f"{type(self)(**self._facts())}, which learns nothing"
+        params = self.get_params() | {"device": "auto", "verbose": 0}
+        return f"{type(self)(**params)}, which learns nothing"
 
     def check(self, shape: tuple[int, ...]) -> tuple[int, int, int]:
         """Return (channels, height, width) of records of a shape; raise if they are no pictures."""

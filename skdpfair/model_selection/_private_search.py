@@ -520,11 +520,6 @@ def _refuse_witnesses(part):
             "must stay secret. Call set_callbacks on the DPRandomizedSearch, or on the estimator "
             "that holds it: a PrivacyLedger is charged once, for the whole search."
         )
-    if any(getattr(p, "cache_dir", None) is not None for p in (part, getattr(part, "module", 0))):
-        raise ValueError(
-            f"cache_dir of the {name} in estimator would store features of the records, and tell "
-            "trials that must stay secret. Set cache_dir=None."
-        )
     if getattr(part, "memory", None) is not None:
         raise ValueError(
             f"memory={safe_repr(part.memory)} of the {name} in estimator would store records and "

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from sklearn.base import clone, is_regressor
+from sklearn.base import is_regressor
 
 from skdpfair._utils.validate import safe_repr
 from skdpfair.engine.mechanism import Method
 from skdpfair.exceptions import InsecureSeedWarning, PrivacyLeakWarning
-from skdpfair.features import Scattering2D
 from skdpfair.networks import Factory, ModuleFactory
 from skdpfair.release._closed_list import FITTED, NOTED, OPTIONAL
 from skdpfair.release._encode import NotPlain, decode, encode
@@ -87,8 +86,6 @@ def _parameters(estimator):
     params = _dropped(estimator.get_params(deep=False))
     if module_facts(estimator.net_.module)["name"] is None:
         del params["module"]
-    elif isinstance(params["module"], Scattering2D):  # no folder of this machine
-        params["module"] = clone(params["module"]).set_params(cache_dir=None)
     out, left_out = {}, []
     for name, value in params.items():
         try:

@@ -89,10 +89,10 @@ def is_wide(table: Table, features: Scattering2D | None) -> bool:
 
 
 def for_prediction(features: Scattering2D | None) -> Scattering2D | None:
-    """Return the features for other pictures, which no folder keeps."""
+    """Return the features for other pictures."""
     if features is None:
         return None
-    copy: Scattering2D = clone(features).set_params(cache_dir=None, device="auto", verbose=0)
+    copy: Scattering2D = clone(features).set_params(device="auto", verbose=0)
     copy.in_shape_ = features.in_shape_
     return copy
 

@@ -1,9 +1,6 @@
 """Scattering features against a direct computation, and what the transformer promises."""
 
-import errno
 import math
-import os
-import stat
 
 import numpy as np
 import pytest
@@ -149,7 +146,6 @@ def test_every_form_of_pictures_gives_the_same():
         ({"mirror": "left"}, (4, 20, 20), TypeError, "mirror"),
         ({"channels": "middle"}, (4, 20, 20), ValueError, "channels"),
         ({"image_shape": (3, 3)}, (4, 10), ValueError, "image_shape=.* does not hold the 10"),
-        ({"cache_dir": "\0"}, (4, 20, 20), ValueError, "cache_dir"),
     ],
 )
 def test_modules_and_parameters_that_cannot_give_features_are_refused(params, shape, error, text):
@@ -157,25 +153,10 @@ def test_modules_and_parameters_that_cannot_give_features_are_refused(params, sh
         Scattering2D(**params).fit_transform(np.zeros(shape))
 
 
-def test_values_that_are_not_finite_are_refused_without_a_trace(digits, tmp_path):
+def test_values_that_are_not_finite_are_refused(digits):
     digits[4, 3, 3] = np.nan
     with pytest.raises(ValueError, match="X holds NaN, infinity"):
-        Scattering2D(cache_dir=tmp_path).fit_transform(digits)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_cache_keeps_features_for_their_owner(digits, tmp_path, monkeypatch):
-    transformer = Scattering2D(cache_dir=tmp_path / "kept")
-    found = transformer.fit_transform(digits)
-    assert isinstance(found, np.memmap)
-    np.testing.assert_array_equal(found, Scattering2D().fit_transform(digits))
-    (path,) = (tmp_path / "kept").iterdir()
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    Scattering2D(L=4, cache_dir=tmp_path / "kept").fit_transform(digits)
-    transformer.transform(digits[::-1])
-    assert len(list((tmp_path / "kept").iterdir())) == 3
-    monkeypatch.setattr(_base.PublicFeatures, "_parts", None)  # nothing is computed again
-    np.testing.assert_array_equal(clone(transformer).fit(digits).transform(digits), found)
+        Scattering2D().fit_transform(digits)
 
 
 def test_pictures_in_a_memory_map_are_read_in_batches(tmp_path):
@@ -188,7 +169,7 @@ def test_pictures_in_a_memory_map_are_read_in_batches(tmp_path):
 
 
 def test_it_learns_nothing_and_says_so(digits):
-    transformer = Scattering2D(L=4, cache_dir=None, verbose=0)
+    transformer = Scattering2D(L=4, verbose=1)
     y = np.arange(7) % 2
     head = DPFairClassifier("dpsgd", epsilon=8.0, delta=0.01, module="logistic", max_steps=3)
     pipe = make_pipeline(transformer, head)
@@ -201,27 +182,6 @@ def test_it_learns_nothing_and_says_so(digits):
     )
     names = transformer.fit(digits).get_feature_names_out()
     assert len(names) == transformer.transform(digits).shape[1]
-
-
-def test_a_foreign_file_is_not_taken_for_features(digits, tmp_path):
-    found = np.array(Scattering2D(cache_dir=tmp_path).fit_transform(digits))
-    (path,) = tmp_path.iterdir()
-    for content in (b"", b"no array"):
-        path.write_bytes(content)
-        np.testing.assert_array_equal(Scattering2D(cache_dir=tmp_path).fit_transform(digits), found)
-    np.save(path, np.zeros((1, 5)))
-    np.testing.assert_array_equal(Scattering2D(cache_dir=tmp_path).fit_transform(digits), found)
-
-
-def test_features_are_on_the_disk_before_they_are_named(digits, tmp_path, monkeypatch):
-    def full(descriptor):
-        assert [p.suffix for p in tmp_path.iterdir()] == [".part"]
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        Scattering2D(cache_dir=tmp_path).fit_transform(digits)
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_module_of_features_is_the_callers_own(digits):

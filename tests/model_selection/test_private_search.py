@@ -25,7 +25,6 @@ from skdpfair.analysis import GroupRecorder
 from skdpfair.budget.active_ledger import SEARCH
 from skdpfair.budget.charging import suspended
 from skdpfair.exceptions import BudgetExceeded, InsecureSeedWarning, PrivacyAccountingError
-from skdpfair.features import Scattering2D
 from skdpfair.model_selection import (
     DPRandomizedSearch,
     PrivacyLedger,
@@ -334,14 +333,6 @@ def test_a_ledger_is_charged_once_for_the_whole_search(data, tmp_path):
         ({"space": {"keep_reference": [True]}}, "keep_reference=True would reveal trials"),
         ({"estimator": base(warm_start=True)}, "warm_start=True would reveal trials"),
         ({"estimator": base(callbacks=[GroupRecorder()])}, "callbacks=.* would reveal trials"),
-        (
-            {"estimator": base(module=Scattering2D(cache_dir="c"))},
-            "cache_dir of the DPFairClassifier",
-        ),
-        (
-            {"estimator": make_pipeline(Scattering2D(cache_dir="c"), base()), "space": PIPED},
-            "cache_dir of the Scattering2D",
-        ),
     ],
 )
 def test_refusals(data, params, says):
