@@ -16,13 +16,13 @@ import pandas as pd
 
 from benchmarks import pages
 from skdpfair import DPFairClassifier
-from skdpfair.analysis import audit_fit, audit_step
-from skdpfair.analysis._lower_bounds import accuracy_excess, guesses_excess, least_epsilon
 from skdpfair.datasets import load_adult, public_facts
 from skdpfair.methods import METHODS
 from skdpfair.preprocessing import public_preprocessor
 from skdpfair.privacy import Release
 from skdpfair.privacy.gdp import gdp_parameter
+from skdpfair.testing import audit_fit, audit_step
+from skdpfair.testing._lower_bounds import accuracy_excess, guesses_excess, least_epsilon
 
 matplotlib.use("Agg")
 ROOT = Path(__file__).resolve().parents[1]

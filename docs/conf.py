@@ -128,7 +128,7 @@ AUDIENCES = {
         "skdpfair.release": ["read_statement", "schema_of"],
     },
     "You audit, or account by hand": {
-        "skdpfair.analysis": ["audit_fit", "audit_step", "verify_release"],
+        "skdpfair.testing": ["audit_fit", "audit_step", "verify_release"],
         "skdpfair.privacy": ["Release", "calibrated", "epsilon"],
     },
     "You bring pictures, a network, or a method": {

@@ -23,8 +23,8 @@ from opacus import PrivacyEngine
 from torch import nn
 
 from skdpfair import DPFairClassifier
-from skdpfair.analysis import verify_release
 from skdpfair.datasets import make_two_groups
+from skdpfair.testing import verify_release
 
 warnings.filterwarnings("ignore", message="Secure RNG|Full backward hook|Optimal order")
 data = make_two_groups(2000, random_state=0)

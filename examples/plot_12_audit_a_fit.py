@@ -17,8 +17,8 @@ Tag: reference.
 import pandas as pd
 
 from skdpfair import DPFairClassifier
-from skdpfair.analysis import audit_fit, audit_step
 from skdpfair.datasets import make_two_groups
+from skdpfair.testing import audit_fit, audit_step
 
 found = {}
 for noise in (0.5, 1.0):

@@ -13,7 +13,6 @@ from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 
 from skdpfair import MLP, DPFairClassifier, load_release
-from skdpfair.analysis import verify_release
 from skdpfair.augmentations import PGD, FlipAndShift, Views
 from skdpfair.features import FrozenFeatures, Scattering2D
 from skdpfair.model_selection import TradeoffResults, comparison_scorer, sweep
@@ -21,6 +20,7 @@ from skdpfair.networks import small_cnn
 from skdpfair.report import model_page
 from skdpfair.report._model_page import is_page
 from skdpfair.report._sweep_page import results_page
+from skdpfair.testing import verify_release
 from skdpfair.training.pictures import features_of
 from skdpfair.training.spec import FitSpec
 

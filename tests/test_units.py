@@ -19,7 +19,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpfair import DPFairClassifier, DPFairRegressor, get_method, load_release
-from skdpfair.analysis import audit_fit
 from skdpfair.budget.folds import persons_lie_in_groups
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.batch import Examples
@@ -45,7 +44,7 @@ from skdpfair.model_selection import (
 from skdpfair.model_selection._cells import splits
 from skdpfair.model_selection._score_counts import released
 from skdpfair.preprocessing import DPQuantileScaler
-from skdpfair.testing import task
+from skdpfair.testing import audit_fit, task
 from skdpfair.training.batches import PersonRows
 
 PRIVATE = sorted(name for name, method in METHODS.items() if method.private)

@@ -116,7 +116,7 @@ class PerSampleGradients(PerSample):
 
     Examples
     --------
-    >>> from skdpfair.testing import per_sample, with_gradients
+    >>> from skdpfair.testing._contracts import per_sample, with_gradients
     >>> sample = with_gradients(per_sample(norm=[4.0, 0.5]), n_parameters=3)
     >>> sample.gradient.shape, torch.allclose(sample.gradient.norm(dim=1), sample.norm)
     (torch.Size([2, 3]), True)

@@ -13,12 +13,12 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from skdpfair.analysis import verify_release
 from skdpfair.budget import PrivacyLedger
 from skdpfair.cli import main, schema_command
 from skdpfair.cli._sources import shared_columns, source_of
 from skdpfair.preprocessing import TableSchema
 from skdpfair.release import load_release, schema_of
+from skdpfair.testing import verify_release
 from skdpfair.training.net import PrivateNet
 
 SCHEMA = TableSchema(

@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from skdpfair._utils.files import replace_file
-from skdpfair.analysis import verify_release
 from skdpfair.cli import main
 from skdpfair.model_selection import PrivacyLedger
 from skdpfair.release import load_release
+from skdpfair.testing import verify_release
 
 STUDY = """
 data = "loans.csv"

@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner
 
 from skdpfair import DPFairClassifier, load_release
-from skdpfair.analysis import verify_release
 from skdpfair.budget import PrivacyLedger
 from skdpfair.cli import main
 from skdpfair.datasets import make_two_groups
 from skdpfair.release import _file, read_statement
 from skdpfair.report import export_statement
+from skdpfair.testing import verify_release
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
 

@@ -7,11 +7,11 @@ import pytest
 from sklearn.model_selection import GridSearchCV
 
 from skdpfair import DPFairClassifier
-from skdpfair.analysis import audit_fit
 from skdpfair.budget import PrivacyLedger
 from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier, plan
 from skdpfair.preprocessing import BoundedScaler, check_pipeline
 from skdpfair.report import model_page
+from skdpfair.testing import audit_fit
 
 pytest.importorskip("imblearn")
 from imblearn import FunctionSampler

@@ -25,7 +25,6 @@ from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 
 from skdpfair import DPFairClassifier, Factory
-from skdpfair.analysis import verify_release
 from skdpfair.budget import PrivacyLedger
 from skdpfair.datasets import make_two_groups
 from skdpfair.estimators.classifier import private_logits
@@ -38,6 +37,7 @@ from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.release import load_release
 from skdpfair.report import model_page
 from skdpfair.report._model_page import is_page
+from skdpfair.testing import verify_release
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.LowSignalWarning",

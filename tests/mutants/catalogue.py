@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 FIT = "tests/e2e/test_privacy_through_fit.py::"
 CONTRACT = "tests/contracts/test_methods.py::"
-AUDIT = "tests/analysis/test_step_audit.py::test_no_attack_beats_the_claim"
+AUDIT = "tests/testing/test_step_audit.py::test_no_attack_beats_the_claim"
 NOISE = FIT + "test_every_step_carries_fresh_noise_of_the_claimed_scale"
 POISSON = FIT + "test_batches_are_poisson_samples[dpsgd]"
 THRESHOLD = "tests/model_selection/test_threshold.py::"
@@ -564,7 +564,7 @@ MUTANTS = (
         "release/_verify.py",
         "if not _is_listed(name, test, estimator)]",
         "if test is None]",
-        "tests/analysis/test_verify_release.py::test_nothing_can_be_planted_in_a_release[levels]",
+        "tests/testing/test_verify_release.py::test_nothing_can_be_planted_in_a_release[levels]",
     ),
     Mutant(
         "a release with a note",
@@ -572,7 +572,7 @@ MUTANTS = (
         "release/_verify.py",
         "if sha256(written).hexdigest() != content.sha256:",
         "if len(written) > content.n_bytes:",
-        "tests/analysis/test_verify_release.py::test_bytes_beside_the_facts_are_refused",
+        "tests/testing/test_verify_release.py::test_bytes_beside_the_facts_are_refused",
     ),
     Mutant(
         "a page with a comment",

@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from skdpfair import DPFairClassifier, DPFairRegressor, Factory, Persons, get_method, load_release
-from skdpfair.analysis import GroupRecorder, audit_fit, verify_release
+from skdpfair.analysis import GroupRecorder
 from skdpfair.augmentations import FlipAndShift, Views
 from skdpfair.budget import PrivacyLedger
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
@@ -36,7 +36,7 @@ from skdpfair.model_selection import plan
 from skdpfair.preprocessing import BoundedScaler, check_pipeline
 from skdpfair.privacy.ledger import Ledger
 from skdpfair.report import model_page
-from skdpfair.testing import task
+from skdpfair.testing import audit_fit, task, verify_release
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.InsecureSeedWarning",

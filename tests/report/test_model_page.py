@@ -22,7 +22,6 @@ from sklearn.preprocessing import StandardScaler
 
 from skdpfair import DPFairClassifier, Groups, Persons, get_method
 from skdpfair._utils.validate import visible
-from skdpfair.analysis import verify_release
 from skdpfair.budget import PrivacyLedger
 from skdpfair.budget.spending import ELSEWHERE, LEAKS, SCORES
 from skdpfair.cli import main
@@ -35,6 +34,7 @@ from skdpfair.release._encode import decode, encode
 from skdpfair.report import ShapeDisplay, export_statement, model_page
 from skdpfair.report._model_page import _differences, _page_of, is_page
 from skdpfair.report._same_table import check_same, table_of
+from skdpfair.testing import verify_release
 
 HOSTILE = "<b onclick=x>|a|</b>"
 

@@ -10,12 +10,12 @@ import pytest
 from sklearn.model_selection import GridSearchCV
 
 from skdpfair import DPFairClassifier, Groups, get_method, metrics, report
-from skdpfair.analysis import audit_fit
 from skdpfair.augmentations import PGD
 from skdpfair.budget import PrivacyLedger
 from skdpfair.model_selection import DPRandomizedSearch, GroupScorer, sweep
 from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, TableSchema, public_preprocessor
 from skdpfair.report import export_statement, model_page
+from skdpfair.testing import audit_fit
 
 from .bad_data import NUMBER, SECRET, heard, planted
 

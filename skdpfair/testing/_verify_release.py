@@ -36,7 +36,7 @@ def verify_release(path) -> None:
     --------
     >>> import tempfile
     >>> from skdpfair import DPFairClassifier
-    >>> from skdpfair.analysis import verify_release
+    >>> from skdpfair.testing import verify_release
     >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, module="logistic", max_steps=5)
     >>> path = tempfile.mkdtemp() + "/model.safetensors"
     >>> clf.fit([[0.0], [1.0]] * 1500, [0, 1] * 1500).save_release(path)

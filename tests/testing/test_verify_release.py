@@ -10,7 +10,6 @@ import pytest
 from torch import nn
 
 from skdpfair import MLP, DPFairClassifier, Factory, Groups, Persons
-from skdpfair.analysis import verify_release
 from skdpfair.augmentations import PGD, FlipAndShift, Views
 from skdpfair.datasets import make_two_groups
 from skdpfair.model_selection import DPRandomizedSearch
@@ -22,6 +21,7 @@ from skdpfair.privacy.renyi import ORDERS
 from skdpfair.privacy.statement import NOT_ACCOUNTED
 from skdpfair.release import _file
 from skdpfair.release._encode import decode, encode
+from skdpfair.testing import verify_release
 from skdpfair.training.privacy_report import STEPS_BEFORE
 
 pytestmark = [

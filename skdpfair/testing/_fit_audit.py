@@ -13,13 +13,6 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from skdpfair._utils.validate import integer, is_integer, number, one_of, safe_repr
-from skdpfair.analysis._lower_bounds import (
-    accuracy_excess,
-    describe_bound,
-    guesses_excess,
-    least_epsilon,
-)
-from skdpfair.analysis._white_box import Canaries, clip_of
 from skdpfair.estimators.classifier import classifier_of
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import persons as _persons
@@ -28,7 +21,14 @@ from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.persons import Persons
 from skdpfair.methods import get_method
 from skdpfair.preprocessing._learners import refuse_resamplers
-from skdpfair.testing import per_sample, task
+from skdpfair.testing._contracts import per_sample, task
+from skdpfair.testing._lower_bounds import (
+    accuracy_excess,
+    describe_bound,
+    guesses_excess,
+    least_epsilon,
+)
+from skdpfair.testing._white_box import Canaries, clip_of
 
 _NO_CLAIM = (
     "estimator claims no finite epsilon: nothing to audit. Give it an epsilon and a private method."

@@ -9,19 +9,19 @@ import torch
 from scipy.stats import norm
 
 from skdpfair import get_method
-from skdpfair.analysis import audit_step
-from skdpfair.analysis._lower_bounds import (
-    guesses_excess,
-    least_epsilon,
-    mu_lower_bound,
-    rate_at_most,
-)
 from skdpfair.engine.mechanism import Clip
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.step import weigh
 from skdpfair.methods import METHODS
 from skdpfair.privacy import Release, epsilon
 from skdpfair.privacy.gdp import gdp_epsilon
+from skdpfair.testing import audit_step
+from skdpfair.testing._lower_bounds import (
+    guesses_excess,
+    least_epsilon,
+    mu_lower_bound,
+    rate_at_most,
+)
 
 PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
 FAILURE = 1e-6 / len(PRIVATE)  # together, correct methods fail with a chance of 1e-6

@@ -15,15 +15,15 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from skdpfair._utils.validate import integer, number, one_of
-from skdpfair.analysis._lower_bounds import describe_bound, mu_lower_bound
-from skdpfair.analysis._white_box import clip_of, recording
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.mechanism import Mechanism, PerSample, Task
 from skdpfair.methods import get_method
 from skdpfair.privacy import gdp
 from skdpfair.privacy.releases import MAX_RECORDS
-from skdpfair.testing import per_sample
+from skdpfair.testing._contracts import per_sample
+from skdpfair.testing._lower_bounds import describe_bound, mu_lower_bound
+from skdpfair.testing._white_box import clip_of, recording
 
 _NORMS = np.geomspace(1e-2, 1e4, 61)
 _SPREAD = 30.0  # how well a change of scale shows in the norm of so many numbers

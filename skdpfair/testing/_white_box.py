@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from skorch.callbacks import Callback
 
-from skdpfair.testing import per_sample, released
+from skdpfair.testing._contracts import per_sample, released
 
 _NORMS = np.geomspace(1e-3, 1e4, 701)
 _N_BLANK = 1000  # entries that are noise only

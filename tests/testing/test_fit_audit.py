@@ -17,10 +17,6 @@ from sklearn.pipeline import make_pipeline
 
 from benchmarks.bench_audit import coverage
 from skdpfair import MLP, DPFairClassifier, Persons
-from skdpfair.analysis import audit_fit
-from skdpfair.analysis._fit_audit import FitAudit
-from skdpfair.analysis._lower_bounds import guesses_excess
-from skdpfair.analysis._white_box import Canaries
 from skdpfair.augmentations import Views
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine import PoissonSampler
@@ -29,6 +25,10 @@ from skdpfair.methods import METHODS
 from skdpfair.preprocessing import BoundedScaler
 from skdpfair.privacy import Release
 from skdpfair.privacy.gdp import gdp_parameter
+from skdpfair.testing import audit_fit
+from skdpfair.testing._fit_audit import FitAudit
+from skdpfair.testing._lower_bounds import guesses_excess
+from skdpfair.testing._white_box import Canaries
 from skdpfair.training.batches import PersonRows
 
 pytestmark = pytest.mark.filterwarnings(
