@@ -34,7 +34,7 @@ _MIN_PROBABILITY = 1e-12  # whose log-odds are finite
 
 
 class _Population:
-    """Base data whose changeable columns an environment moves: the same people in every round."""
+    """Base data whose changeable columns ``_moved(model)``, of a subclass, moves in every round."""
 
     def __init__(self, X, y, sensitive_features, changeable, step):
         check_indexes(X=X, y=y, sensitive_features=sensitive_features)
@@ -53,30 +53,12 @@ class _Population:
         self.step = number("step", step, low=0, low_open=True)
 
     def sample(self, model, rng):
-        """Return the base data after the reaction to the deployed model.
+        """Return X after the reaction to a model, or before any for None, y and the groups.
 
-        Parameters
-        ----------
-        model : fitted classifier or None
-            The deployed model; None returns the base data.
-        rng : numpy.random.Generator
-            Not used, because the reaction is not random.
-
-        Returns
-        -------
-        X : DataFrame or array of shape (n_samples, n_features)
-            The changed features.
-        y : array-like of shape (n_samples,)
-            The base labels.
-        sensitive_features : array-like of n_samples rows, or None
-            The groups.
+        ``rng`` is not used, because the reaction is not random.
         """
         X = self.X if model is None else self._replaced(self._moved(model))
         return X, self.y, self.sensitive_features
-
-    def _moved(self, model):
-        """Return the values of the changeable columns after a deployment."""
-        raise NotImplementedError  # each reaction is a subclass with its own
 
     def _replaced(self, values, rows=slice(None)):
         """Return rows of X, in its own form, with other values in the changeable columns."""
@@ -85,7 +67,21 @@ class _Population:
         return X if isinstance(self.X, pd.DataFrame) else X.to_numpy()
 
     def _score(self, model, values, rows=slice(None)):
-        return _score(model, self._replaced(values, rows))
+        """Return the score of rows, above 0 where the model predicts ``classes_[1]``."""
+        has_score = hasattr(model, "decision_function")
+        if not has_score and not hasattr(model, "predict_proba"):
+            raise ValueError(
+                f"model must have decision_function or predict_proba, got {type(model).__name__}."
+            )
+        if len(model.classes_) != 2:
+            raise ValueError(
+                "model must have two classes, the second one favourable, got "
+                f"{len(model.classes_)}."
+            )
+        X = self._replaced(values, rows)
+        if has_score:
+            return np.asarray(model.decision_function(X), dtype=float)
+        return logit(model.predict_proba(X)[:, 1].clip(_MIN_PROBABILITY, 1 - _MIN_PROBABILITY))
 
     def _slopes(self, model, rows=slice(None)):
         """Return the score's slopes (n_rows, n_columns), by central differences at the base."""
@@ -117,12 +113,6 @@ class StrategicResponse(_Population):
         The numeric columns that people can change; None is all.
     step : float > 0, default=0.01
         Half-width of the central differences, in the unit of X.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, a column is unknown, or lengths differ; in ``sample`` if
-        the deployed model has more than two classes, or no score.
 
     Notes
     -----
@@ -185,6 +175,9 @@ class StrategicResponse(_Population):
 class LocationShift(_Population):
     r"""A population that moves by :math:`-\beta \theta` for model coefficients :math:`\theta`.
 
+    For a model without ``coef_``, the slope of its score is averaged over the base data, which
+    equals the coefficients for a linear model.
+
     Parameters
     ----------
     X, y, sensitive_features, changeable, step : see `StrategicResponse`
@@ -192,11 +185,6 @@ class LocationShift(_Population):
     beta : float >= 0
         Sensitivity of the distribution: it moves (in Wasserstein-1 distance) by at most beta times
         the change of the coefficients.
-
-    Notes
-    -----
-    For a model without ``coef_``, the slope of its score, averaged over the base data, is used,
-    which equals the coefficients for a linear model.
 
     References
     ----------
@@ -228,22 +216,6 @@ class LocationShift(_Population):
         return self._base - self.beta * slope
 
 
-def _score(model, X):
-    """Return each row's score, above 0 where the model predicts ``classes_[1]``."""
-    has_score = hasattr(model, "decision_function")
-    if not has_score and not hasattr(model, "predict_proba"):
-        raise ValueError(
-            f"model must have decision_function or predict_proba, got {type(model).__name__}."
-        )
-    if len(model.classes_) != 2:
-        raise ValueError(
-            f"model must have two classes, the second one favourable, got {len(model.classes_)}."
-        )
-    if has_score:
-        return np.asarray(model.decision_function(X), dtype=float)
-    return logit(model.predict_proba(X)[:, 1].clip(_MIN_PROBABILITY, 1 - _MIN_PROBABILITY))
-
-
 def repeated_deployment(estimator, environment, n_rounds=10, *, mode="repeated", random_state=None):
     """Train and deploy a model in rounds to a population that reacts to it.
 
@@ -266,33 +238,16 @@ def repeated_deployment(estimator, environment, n_rounds=10, *, mode="repeated",
     Returns
     -------
     pandas.DataFrame
-        One row per round and group, ``"overall"`` first, with the columns
-
-        round : int
-            Counted from 1.
-        group : object
-            The group; several columns make tuples. A group called "overall" is in quotes.
-        n_samples : int
-            Number of records of the group in the training data.
-        accuracy, accuracy_after : float
-            Accuracy on the training data of the model, and on the data that its own deployment
-            induces, in [0, 1].
-        epsilon_spent : float
-            Epsilon of all rounds so far, infinite for an estimator that is not private.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a parameter cannot be used, a greedy estimator has no ``warm_start``, or the environment
-        has no method ``sample`` or returns columns of different lengths.
+        One row per ``round`` and ``group``, "overall" first; several columns of groups make tuples.
+        ``n_samples`` records of the group were trained on; ``accuracy`` is that of the model on
+        them, ``accuracy_after`` that on the data which its own deployment induces; and
+        ``epsilon_spent`` is that of all rounds so far, infinite if a fit is not private.
 
     Notes
     -----
-    Every round reads the same people, so their privacy losses add up: ``epsilon_spent`` is the
-    accountant's composition of the ledgers (``privacy_.ledger``) of all fits, at the delta of the
-    last fit, and is less than the sum of their epsilons.  A private greedy estimator must compose
-    its own fits: its last ledger must hold all of them.  For environments that draw new people
-    each round, the value is an upper bound.  The table is not private.
+    Every round reads the same people, so ``epsilon_spent`` composes the ledgers of all fits, at the
+    delta of the last one; of a greedy estimator, the last ledger must hold all fits.  For
+    environments that draw new people each round, it is an upper bound.  The table is not private.
 
     References
     ----------
@@ -304,9 +259,7 @@ def repeated_deployment(estimator, environment, n_rounds=10, *, mode="repeated",
     >>> from skdpfair.datasets import make_two_groups
     >>> from skdpfair.performative import StrategicResponse, repeated_deployment
     >>> data = make_two_groups(500, random_state=0)
-    >>> people = StrategicResponse(
-    ...     data.data, data.target, data.sensitive_features, budget=0.3, changeable=["x0"]
-    ... )
+    >>> people = StrategicResponse(data.data, data.target, data.sensitive_features, budget=0.3)
     >>> table = repeated_deployment(LogisticRegression(), people, 2, random_state=0)
     >>> table[["round", "group", "n_samples", "epsilon_spent"]].head(3)
        round    group  n_samples  epsilon_spent

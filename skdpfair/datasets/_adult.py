@@ -102,21 +102,11 @@ def load_adult(*, subset="all", dropna=False, as_frame=True, return_X_y=False):
     Returns
     -------
     sklearn.utils.Bunch or tuple
-        With the attributes
-
-        data : DataFrame of shape (n_samples, 14)
-            6 integer columns and 8 of dtype category, whose categories are the public lists in
-            ``public_facts("adult")``, whatever the rows hold. Missing values are NaN.
-        target : Series of shape (n_samples,)
-            ``"<=50K"`` or ``">50K"``; its name is ``income``.
-        frame : DataFrame of shape (n_samples, 15) or None
-            ``data`` and ``target`` together; None unless ``as_frame``.
-        sensitive_features : DataFrame of shape (n_samples, 2)
-            The columns ``sex`` and ``race``, which are in ``data`` as well.
-        feature_names, target_names : list of str
-            The names of the features, and the two values of the target.
-        DESCR : str
-            Description, source and licence of the data.
+        ``data`` (14 columns, 6 of integers and 8 of dtype category, whose categories are those of
+        ``public_facts("adult")``, whatever the rows hold), ``target`` (``"<=50K"`` or ``">50K"``),
+        ``frame`` (both, or None unless ``as_frame``), ``sensitive_features`` (the columns ``sex``
+        and ``race``, which are in ``data`` as well), ``feature_names``, ``target_names`` and
+        ``DESCR``. Missing values are NaN.
 
     Examples
     --------

@@ -64,9 +64,8 @@ def fetch_dutch(*, data_home=None, as_frame=True, return_X_y=False):
     Returns
     -------
     sklearn.utils.Bunch or tuple
-        With the attributes of `load_adult`, for 60420 rows and 11 features, whose categories are
-        those of ``public_facts("dutch")``. The target, ``occupation``, is ``"2_1"`` (high
-        level) or ``"5_4_9"`` (low level), and the sensitive feature is ``sex``.
+        As of `load_adult`, for 60420 rows and 11 features. The target, ``occupation``, is
+        ``"2_1"`` (high level) or ``"5_4_9"`` (low level), and the sensitive feature is ``sex``.
 
     Examples
     --------

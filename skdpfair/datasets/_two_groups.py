@@ -59,20 +59,9 @@ def make_two_groups(
     Returns
     -------
     sklearn.utils.Bunch
-        With the attributes
-
-        data : DataFrame of shape (n_samples, n_features)
-            The features ``x0, x1, ...``, each in [-1, 1].
-        target : Series of shape (n_samples,)
-            The labels 0 and 1; its name is ``target``.
-        sensitive_features : Series of shape (n_samples,)
-            ``"a"`` or ``"b"``; its name is ``group``, and it is not in ``data``.
-        frame : DataFrame of shape (n_samples, n_features + 2) or None
-            ``data``, ``group`` and ``target`` together; None unless ``as_frame``.
-        feature_names, target_names : list
-            The names of the features, and the two labels.
-        DESCR : str
-            Description of the data.
+        ``data`` (columns ``x0, x1, ...``, each in [-1, 1]), ``target`` (0 or 1),
+        ``sensitive_features`` ("a" or "b", which is not in ``data``), ``frame`` (all together, or
+        None unless ``as_frame``), ``feature_names``, ``target_names`` and ``DESCR``.
 
     Notes
     -----
@@ -98,9 +87,7 @@ def make_two_groups(
     number("separation", separation, low=0, high=1)
     number("noise", noise, low=0, high=0.5)
     flag("as_frame", as_frame)
-    rng = random_state
-    if not isinstance(rng, np.random.RandomState):
-        rng = generator("random_state", random_state)
+    rng = generator("random_state", random_state)
     # a fixed number of rows of group b, in random places
     n_b = min(max(round(minority * n_samples), 1), n_samples - 1)
     in_b = rng.permutation(n_samples) < n_b

@@ -14,11 +14,6 @@ def adult():
     return load_adult()
 
 
-@pytest.fixture(scope="module")
-def complete():
-    return load_adult(dropna=True)
-
-
 @pytest.mark.parametrize(
     ("subset", "n_all", "n_complete", "n_male"),
     [("all", 48842, 45222, 30527), ("train", 32561, 30162, 20380), ("test", 16281, 15060, 10147)],
@@ -42,18 +37,6 @@ def test_counts_of_all_rows(adult):
         "native_country": 857,
     }
     assert adult.frame.duplicated().sum() == 52
-
-
-def test_complete_rows_by_group(complete):
-    rich = complete.target[complete.target == ">50K"].index
-    assert complete.data["sex"].loc[rich].value_counts().to_dict() == {"Male": 9539, "Female": 1669}
-    assert complete.data["race"].value_counts().to_dict() == {
-        "White": 38903,
-        "Black": 4228,
-        "Asian-Pac-Islander": 1303,
-        "Amer-Indian-Eskimo": 435,
-        "Other": 353,
-    }
 
 
 def test_the_bunch_fits_together(adult):
@@ -97,11 +80,6 @@ def test_arrays_and_pairs(adult):
     assert isinstance(bunch.sensitive_features, np.ndarray)
     X, y = load_adult(return_X_y=True)
     assert X.equals(adult.data) and y.equals(adult.target)
-
-
-def test_a_wrong_subset_names_the_options():
-    with pytest.raises(ValueError, match="subset must be one of 'all', 'train', 'test'"):
-        load_adult(subset="tets")
 
 
 def test_the_bundled_bytes_are_the_original_ones():
