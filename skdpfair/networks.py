@@ -201,13 +201,12 @@ def module_factory(
     shape = tuple(in_shape)
     if isinstance(network, Factory):
         return ModuleFactory(network.make, network.params, shape)
+    make: Any = {CNN: small_cnn, MLP: mlp}.get(type(network), logistic)
     params = {"in_shape": shape, "n_classes": n_classes}
-    if isinstance(network, CNN):
-        return ModuleFactory(small_cnn, params | network.get_params(), shape)
-    params["initial_logits"] = initial_logits
-    if isinstance(network, MLP):
-        return ModuleFactory(mlp, params | network.get_params(), shape)
-    return ModuleFactory(logistic, params, shape)
+    if make is not small_cnn:
+        params["initial_logits"] = initial_logits
+    arguments = network.get_params() if isinstance(network, (CNN, MLP)) else {}
+    return ModuleFactory(make, params | arguments, shape)
 
 
 def logistic(
@@ -241,6 +240,7 @@ def mlp(
     if zero_output:
         for layer in module:
             if isinstance(layer, nn.Linear):
+                # uniform of variance 1 / in_features, as LeCun
                 bound = math.sqrt(3 / layer.in_features)
                 nn.init.uniform_(layer.weight, -bound, bound)
                 nn.init.zeros_(layer.bias)
@@ -270,15 +270,15 @@ def check_pictures(module: str, shape: Sequence[int]) -> None:
     """Raise ValueError if records have not the two or three axes of pictures."""
     if len(shape) in (2, 3):
         return
-    size, remedies = math.prod(shape), ["X.reshape(-1, height, width)"]
+    size, remedy = math.prod(shape), "X.reshape(-1, height, width)"
     if (side := math.isqrt(size)) ** 2 == size:
-        remedies = [f"X.reshape(-1, {side}, {side})"]
+        remedy = f"X.reshape(-1, {side}, {side})"
     elif 3 * (side := math.isqrt(size // 3)) ** 2 == size:
-        remedies = [f"X.reshape(-1, 3, {side}, {side})", f"X.reshape(-1, {side}, {side}, 3)"]
+        remedy = f"X.reshape(-1, 3, {side}, {side}) or X.reshape(-1, {side}, {side}, 3)"
     raise ValueError(
         f"module={module!r} needs pictures, X of shape (n, height, width), (n, channels, height, "
         f"width) or (n, height, width, channels), got records of shape {tuple(shape)}. Reshape X, "
-        f"as by {' or '.join(remedies)}."
+        f"as by {remedy}."
     )
 
 
@@ -291,11 +291,7 @@ class ChannelsFirst(nn.Module):
 
 
 def has_channels_last(shape: Sequence[int], channels: str = "auto") -> bool:
-    """Return whether pictures of a shape have their channels in the last axis.
-
-    With ``channels="auto"``, that is where the last of three axes has length 1 or 3, and the first
-    has not.
-    """
+    """Return whether pictures of a shape have their channels in the last axis."""
     if len(shape) != 3 or channels in ("first", "none"):
         return False
     return channels == "last" or (shape[0] not in (1, 3) and shape[2] in (1, 3))

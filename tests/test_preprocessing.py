@@ -1,4 +1,5 @@
 import pickle
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -187,7 +188,7 @@ def paid(**given):
 )
 def test_a_schema_reads_what_it_writes(given, tmp_path):
     schema = paid(**given)
-    assert TableSchema.from_dict(schema.to_dict()) == schema
+    assert TableSchema.from_dict(asdict(schema)) == schema
     (tmp_path / "schema.toml").write_text(schema.to_toml())
     assert TableSchema.from_toml(tmp_path / "schema.toml") == schema
     fixed = schema.with_fixed_encoding(1000)

@@ -17,7 +17,6 @@ SCALE = (
 )
 _RESAMPLE = "class_weight={class: public number} of DPFairClassifier"
 _FREEZE = "leave it out, or fit it on public rows and wrap it in FrozenEstimator"
-_THRESHOLD = "DPThresholdClassifier, which pays for its thresholds, or one chosen on public rows"
 REFERENCE = "its weights, or those of a non-private reference model, without noise"
 FROZEN = ("FrozenEstimator", "FrozenFeatures")  # whose parts are not fitted
 
@@ -48,7 +47,7 @@ UNTRIED = Verdict(
 )
 MODEL = Verdict(
     "its parameters, without noise",
-    "a model trained under differential privacy, such as DPFairClassifier",
+    "a model trained under differential privacy, as DPFairClassifier or DPThresholdClassifier",
 )
 FITTED = Verdict("what it fits to the rows", _FREEZE)
 RESAMPLER = Verdict(
@@ -131,9 +130,7 @@ _PRIVATE = Verdict(REFERENCE, "a finite epsilon, a private method, and keep_refe
 _LEARNS = {
     "sklearn.OneHotEncoder": _CATEGORIES,
     "sklearn.OrdinalEncoder": _CATEGORIES,
-    "sklearn.TunedThresholdClassifierCV": Verdict(
-        "the threshold that scores best on the rows", _THRESHOLD
-    ),
+    "sklearn.TunedThresholdClassifierCV": MODEL,
     "sklearn.BaggingClassifier": Verdict(
         "more than its budget covers: it draws a record several times, but charges it once",
         "bootstrap=False, around a private estimator",
@@ -148,32 +145,15 @@ _LEARNS = {
         'SimpleImputer(strategy="constant", keep_empty_features=True) with a public fill_value and '
         'no add_indicator, MissingIndicator(features="all"), or missing="middle"',
     ),
-    "sklearn.kernel_approximation": Verdict(
-        "rows or statistics of them", "RBFSampler with a number for gamma"
-    ),
-    "sklearn.decomposition": Verdict(
-        "components of the rows",
-        "GaussianRandomProjection, which reads no rows, or components of public rows, frozen",
-    ),
-    "sklearn.feature_selection": Verdict(
-        "which columns go with the target or vary", "columns chosen beforehand by public knowledge"
-    ),
     "sklearn.feature_extraction": Verdict(
         "the words that occur, or how many rows hold each",
         "HashingVectorizer, or a public vocabulary= (with use_idf=False)",
-    ),
-    "sklearn.calibration": Verdict(
-        "how to correct probabilities, from labels of the rows",
-        "the probabilities as they are, or calibration on public rows",
     ),
     "skdpfair.DPFairClassifier": _PRIVATE,
     "skdpfair.DPFairRegressor": _PRIVATE,
     "skdpfair.DPQuantileScaler": Verdict(spends=True),
     "imblearn": RESAMPLER,
-    "fairlearn": Verdict(
-        "weights, thresholds or covariances, from labels, groups and predictions of the rows",
-        "a method of DPFairClassifier that treats groups differently, or " + _THRESHOLD,
-    ),
+    "fairlearn": MODEL,
 }
 _BOUNDED = ("bounds", "data_norm", "epsilon")  # of diffprivlib; it computes absent ones from rows
 _CONTAINERS = ("steps", "transformers", "transformer_list")
@@ -291,22 +271,24 @@ def refuse_resamplers(estimator) -> None:
 
 def declared_columns(estimator) -> dict:
     """Return the columns that parts of an estimator name: "numbers", or texts that they hold."""
-    params = params_of(estimator)
-    pairs = []  # of columns and the texts that they hold, None for numbers
+    params, numbers, texts = params_of(estimator), [], {}
     if isinstance(params.get("bounds"), Mapping):
-        pairs += [(column, None) for column in params["bounds"]]
+        numbers += params["bounds"]
     if isinstance(params.get("categories"), Mapping):
-        pairs += [(column, _texts_of(v)) for column, v in params["categories"].items()]
+        texts |= {column: _texts_of(listed) for column, listed in params["categories"].items()}
     for _, part, columns in parts_of(estimator):
         names, lists = names_in(columns), params_of(part).get("categories")
         if type(part).__name__.endswith(("Encoder", "Vectorizer")):
             lists = lists if isinstance(lists, (list, tuple)) else [None] * len(names)
-            pairs += [(c, _texts_of(v)) for c, v in zip(names, lists, strict=False)]
+            texts |= {c: _texts_of(listed) for c, listed in zip(names, lists, strict=False)}
         else:
-            pairs += [(column, None) for column in names]
-        pairs += [(c, None if v == "numbers" else v) for c, v in declared_columns(part).items()]
-    numbers = {column: "numbers" for column, _ in pairs}
-    return numbers | {column: texts for column, texts in pairs if texts is not None}
+            numbers += names
+        for column, kind in declared_columns(part).items():
+            if kind == "numbers":
+                numbers.append(column)
+            else:
+                texts[column] = kind
+    return dict.fromkeys(numbers, "numbers") | texts
 
 
 def _texts_of(listed):

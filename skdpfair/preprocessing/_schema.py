@@ -4,7 +4,7 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise, product
 from pathlib import Path
 
@@ -169,7 +169,7 @@ class TableSchema:
 
     @classmethod
     def from_dict(cls, facts):
-        """Return the schema that a dict describes, as returned by `to_dict`."""
+        """Return the schema that a dict describes, as returned by `dataclasses.asdict`."""
         if not isinstance(facts, Mapping):
             raise TypeError(f"facts must be a dict of parts of a schema, got {safe_repr(facts)}.")
         known = cls.__dataclass_fields__
@@ -191,10 +191,6 @@ class TableSchema:
         with error_context(str(path), "must be a file of TOML"):
             facts = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         return cls.from_dict({k: v for k, v in facts.items() if k not in _OF_STUDIES})
-
-    def to_dict(self) -> dict:
-        """Return the parts as lists and dicts, which can be written as JSON, for `from_dict`."""
-        return json.loads(json.dumps(asdict(self)))
 
     def to_toml(self) -> str:
         """Return the schema as TOML text, for `from_toml`, which people can read and edit."""

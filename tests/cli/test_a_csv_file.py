@@ -305,7 +305,7 @@ def test_bins_and_missing_cells_and_labels_are_groups(folder, table):
     table.assign(Geschlecht=[None, "w", "m"] * 1000).to_csv("loans.csv", index=False)
     assert 'Add "" to the list' in refused(*FIT, *SHORT)
     groups = {"Geschlecht": ["w", "m", ""], "kredit ok?": ["nein", "ja"]}
-    parts = SCHEMA.to_dict() | {"groups": groups, "bins": {"Größe": [160, 180]}}
+    parts = vars(SCHEMA) | {"groups": groups, "bins": {"Größe": [160, 180]}}
     Path("schema.toml").write_text(TableSchema(**parts).to_toml(), encoding="utf-8")
     fitted("--method", "naive")
     clf = load_release("model.safetensors")
@@ -318,7 +318,7 @@ def test_bins_and_missing_cells_and_labels_are_groups(folder, table):
 
 def test_columns_of_groups_and_measures_are_chosen_on_the_command_line(folder):
     groups = {"Geschlecht": ["w", "m"], "Kanton": ["ZH", "BE", "GE", ""]}
-    schema = TableSchema(**SCHEMA.to_dict() | {"groups": groups, "categories": {}})
+    schema = TableSchema(**vars(SCHEMA) | {"groups": groups, "categories": {}})
     text = f'data = "loans.csv"\n{schema.to_toml()}{STUDY}'
     Path("study.toml").write_text(text, encoding="utf-8")
     said = refused("sweep", "study.toml", "--measures", "accurac,log_loss")
@@ -381,7 +381,7 @@ def visits(folder, table):
     return ["fit", "visits.csv", "--schema", "schema.toml", "--method", "dpsgd", *SHORT]
 
 
-PERSONS = TableSchema(**SCHEMA.to_dict() | {"unit": "patientId", "max_records_per_unit": 2})
+PERSONS = TableSchema(**vars(SCHEMA) | {"unit": "patientId", "max_records_per_unit": 2})
 
 
 def test_whether_a_person_has_several_rows_is_asked_first_and_nothing_else(visits, monkeypatch):
