@@ -34,7 +34,7 @@ _MIN_PROBABILITY = 1e-12  # whose log-odds are finite
 
 
 class _Population:
-    """Base data whose changeable columns ``_moved(model)``, of a subclass, moves in every round."""
+    """Base data whose changeable columns an environment moves: the same people in every round."""
 
     def __init__(self, X, y, sensitive_features, changeable, step):
         check_indexes(X=X, y=y, sensitive_features=sensitive_features)
@@ -59,6 +59,9 @@ class _Population:
         """
         X = self.X if model is None else self._replaced(self._moved(model))
         return X, self.y, self.sensitive_features
+
+    def _moved(self, model):
+        raise NotImplementedError  # each reaction is a subclass with its own
 
     def _replaced(self, values, rows=slice(None)):
         """Return rows of X, in its own form, with other values in the changeable columns."""
