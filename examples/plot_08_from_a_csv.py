@@ -21,7 +21,6 @@ from skdpfair.datasets import load_adult, public_facts
 from skdpfair.metrics import group_table
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._public import outside_public
-from skdpfair.release import schema_of
 
 folder = Path(tempfile.mkdtemp())
 load_adult(subset="train").frame.head(8000).to_csv(folder / "train.csv", index=False)
@@ -68,11 +67,11 @@ clf.save_release(folder / "model.safetensors", schema=schema)
 # Whoever gets the file needs nothing else: it holds the schema and the privacy statement, and
 # neither rows nor the reference model. Loading it executes no code.
 
-loaded, known = load_release(folder / "model.safetensors"), schema_of(folder / "model.safetensors")
+loaded = load_release(folder / "model.safetensors")
 print(loaded.privacy_.statement)
 print("reference model:", hasattr(loaded, "reference_"))
-new = known.read_csv(folder / "test.csv", labelled=False)
-predicted = loaded.predict(known.preprocessor().transform(new))
+new = loaded.schema_.read_csv(folder / "test.csv", labelled=False)
+predicted = loaded.predict(loaded.schema_.preprocessor().transform(new))
 print(pd.Series(predicted, name="predicted").value_counts())
 
 # %%

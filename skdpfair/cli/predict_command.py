@@ -46,16 +46,16 @@ def predict(model, data, pictures, threshold, ids, output, as_json):
 
     from skdpfair._utils.files import replace_file
     from skdpfair.cli._sources import source_for
-    from skdpfair.release import load_release, schema_of
+    from skdpfair.release import load_release
 
     with in_options():
-        schema = schema_of(model)
+        clf = load_release(model)
+        schema = clf.schema_
         if schema is None:
             raise ValueError(
                 f"{model} does not say how its features are made from a table. Use "
                 "skdpfair.load_release in Python, or save it with save_release(schema=...)."
             )
-        clf = load_release(model)
         if schema.target in ids:
             raise ValueError(
                 f"--id {schema.target!r} is the column of the predictions. Leave it out."

@@ -102,10 +102,11 @@ def _of_model(path, output, card, data, sweep, pictures, options):
     from skdpfair._utils.files import replace_file  # late: they need most of the package
     from skdpfair.cli._sources import test_records
     from skdpfair.model_selection import TradeoffResults
-    from skdpfair.release import load_release, schema_of
+    from skdpfair.release import load_release
     from skdpfair.report import export_statement, model_page
 
-    clf, schema = load_release(path), schema_of(path)
+    clf = load_release(path)
+    schema = clf.schema_
     tests = {} if data is None else test_records(path, schema, clf, data, **pictures)
     title = options.pop("title")
     if title is None and schema is not None:

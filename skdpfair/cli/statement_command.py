@@ -124,9 +124,10 @@ def _export(path, outputs, ledger, data, pictures):
     tests = {}
     if data is not None:
         from skdpfair.cli._sources import test_records
-        from skdpfair.release import load_release, schema_of
+        from skdpfair.release import load_release
 
-        tests = test_records(path, schema_of(path), load_release(path), data, **pictures)
+        clf = load_release(path)
+        tests = test_records(path, clf.schema_, clf, data, **pictures)
     texts = {}
     for kind in outputs:
         try:

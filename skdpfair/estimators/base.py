@@ -236,7 +236,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             The file; an existing file is replaced once the new one is complete.
         schema : TableSchema, optional
             The public facts from which the features were computed.
-            :func:`skdpfair.release.schema_of` reads them, and ``skdpfair predict`` uses them to
+            ``load_release(path).schema_`` holds them, and ``skdpfair predict`` uses them to
             take raw tables. The file holds the number of intervals that gives the features of the
             fit, even if ``n_intervals="auto"``. None keeps that of a file from which the estimator
             was loaded. None for a regressor: a schema describes classes.

@@ -316,7 +316,7 @@ class TableSchema:
 
         The features are those of `preprocessor`. If ``n_intervals`` is ``"auto"``, ``epsilon`` and
         the number of rows decide how many: split test records with the schema of
-        `with_fixed_encoding`, or with the one that `schema_of` reads from the file of the model.
+        `with_fixed_encoding`, or with ``schema_`` of the model that `load_release` reads.
         The groups have a column for each entry of ``groups`` and ``bins``, or are None. A label or
         a group that is missing or not listed is an error, which does not show its value.
         """
@@ -434,7 +434,7 @@ def encoded(text: str, table: pd.DataFrame) -> pd.DataFrame:
             raise ValueError(
                 f"X has columns, {safe_repr(names)}, and numbers that raw and encoded records may "
                 "have. Give encoded ones as an array, X.to_numpy(float), and encode others by "
-                "schema_of(path).preprocessor()."
+                "load_release(path).schema_.preprocessor()."
             )
     return schema.preprocessor().transform(with_columns(table, columns))
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 from skdpfair.release._read_statement import read_statement
 
 if TYPE_CHECKING:
-    from skdpfair.release._release import load_release, schema_of
+    from skdpfair.release._release import load_release
 
-__all__ = ["load_release", "read_statement", "schema_of"]
+__all__ = ["load_release", "read_statement"]
 
 
 def __getattr__(name):  # so that statements are read without torch

@@ -40,39 +40,6 @@ def save_release(estimator, path, schema=None) -> None:
     _file.write(path, facts | extra, weights)
 
 
-def schema_of(path):
-    """Return the schema of a file written by ``save_release``, or None if it has no schema.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-
-    Returns
-    -------
-    TableSchema or None
-
-    Raises
-    ------
-    ValueError
-        If the file is not a release, is damaged or has a newer format.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from skdpfair import DPFairClassifier
-    >>> from skdpfair.preprocessing import TableSchema
-    >>> schema = TableSchema(target="paid", classes=["no", "yes"], bounds={"age": (18, 100)})
-    >>> X, y = [[-1.0], [0.0], [0.5], [1.0]] * 500, ["no", "no", "yes", "yes"] * 500
-    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=5).fit(X, y)
-    >>> path = tempfile.mkdtemp() + "/model.safetensors"
-    >>> clf.save_release(path, schema=schema)
-    >>> schema_of(path).bounds
-    {'age': [18, 100]}
-    """
-    return schema_in(_file.read(path)[0], path)
-
-
 def schema_in(facts, path):
     """Return the schema in the facts of a file, or None."""
     if facts.get("schema") is None:
@@ -97,7 +64,8 @@ def load_release(path, *, module=None):
         The fitted estimator; on the same machine its predictions equal those of the saved one.
         If the file holds a schema, it predicts tables with the columns that this names, too: other
         columns are left out, and categories that are not listed become zeros, as in
-        ``skdpfair predict``. Encoded records are predicted as before.
+        ``skdpfair predict``. Encoded records are predicted as before. Its attribute
+        ``schema_`` is this `TableSchema`, None without one.
 
     Raises
     ------
@@ -137,7 +105,8 @@ def loaded(path, module=None):
         name = one_of("estimator", facts.get("estimator", CLASSIFIER), (CLASSIFIER, REGRESSOR))
         estimator = rebuilt(getattr(_package(), name), facts, weights, factory)
         check_loaded(estimator, facts)
-        if (schema := schema_in(facts, path)) is not None and schema.has_features:
+        estimator.schema_ = schema = schema_in(facts, path)
+        if schema is not None and schema.has_features:
             estimator._schema = _checked(schema, estimator).to_toml()
         return estimator, content
     except Exception as error:  # facts may be anything, and so may a module

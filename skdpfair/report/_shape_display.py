@@ -63,7 +63,7 @@ class ShapeDisplay:
             Fitted: the result of `public_preprocessor`, then a classifier of two classes whose
             ``decision_function`` is a sum of functions of one column each, such as a
             `DPFairClassifier` with ``module="logistic"``. For the file of a model:
-            ``make_pipeline(schema_of(path).preprocessor(), load_release(path))``.
+            ``make_pipeline(loaded.schema_.preprocessor(), loaded)`` with ``load_release(path)``.
         n_points : int, default=121
             Number of points of each line, from the lower to the upper public bound; as many again
             on a logarithmic axis.

@@ -17,7 +17,7 @@ from skdpfair.budget import PrivacyLedger
 from skdpfair.cli import main, schema_command
 from skdpfair.cli._sources import shared_columns, source_of
 from skdpfair.preprocessing import TableSchema
-from skdpfair.release import load_release, schema_of
+from skdpfair.release import load_release
 from skdpfair.testing import verify_release
 from skdpfair.training.net import PrivateNet
 
@@ -123,7 +123,8 @@ def test_fit_predict_report(model, released, table):
     without = table.drop(columns=["kredit ok?", "Geschlecht"])[::-1]
     without = without.assign(number=[f"{i:05}" for i in range(len(table))])
     without.to_csv("new.csv", index=False)
-    clf, schema = load_release("model.safetensors"), schema_of("model.safetensors")
+    clf = load_release("model.safetensors")
+    schema = clf.schema_
     assert schema == SCHEMA.with_fixed_encoding(len(table), epsilon=3.0)
     names = list(clf.feature_names_in_)
     assert {name.split("_")[0] for name in names[:20]} == {"Größe", "Einkommen"}
@@ -407,7 +408,7 @@ def test_a_fit_on_persons_is_reported_with_and_without_their_column(visits):
     text = usable(invoke(*visits, "--epsilon", "11")).output
     assert "can learn about all records of one" in text and "Is a row a person?" not in text
     assert "guessing that a person took part" in " ".join(text.split())
-    assert schema_of("model.safetensors").unit == "patientId"
+    assert load_release("model.safetensors").schema_.unit == "patientId"
     for data in ("visits.csv", "loans.csv"):
         usable(invoke("report", "model.safetensors", "--data", data, "--card", "card.md"))
         assert "<dt>persons trained on</dt><dd>1,000</dd>" in Path("report.html").read_text()

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from skdpfair.budget import PrivacyLedger
 from skdpfair.cli import main
 from skdpfair.preprocessing import TableSchema
-from skdpfair.release import load_release, schema_of
+from skdpfair.release import load_release
 
 SCHEMA = TableSchema(
     target="paid",
@@ -68,9 +68,9 @@ def test_two_files_give_the_model_of_the_csv_file(table):
         usable("fit", *data, *FIT, "--seed", "1", "-o", f"{name}.safetensors")
         assert not list(Path("temporary").glob("**/*.npy"))
     one, other = load_release("one.safetensors"), load_release("other.safetensors")
-    assert schema_of("one.safetensors") == schema_of("other.safetensors")
+    assert one.schema_ == other.schema_
     assert list(one.feature_names_in_) == list(other.feature_names_in_)
-    X = schema_of("one.safetensors").preprocessor().transform(table)
+    X = one.schema_.preprocessor().transform(table)
     np.testing.assert_allclose(one.predict_proba(X), other.predict_proba(X), rtol=1e-4)
     predict = ["predict", "one.safetensors"]
     assert not usable(*predict, PARTS[1], "-o", "one.csv").stderr
@@ -109,7 +109,7 @@ def test_two_processes_train_one_model(table):
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)  # of one process only
     assert any("one trusted curator" in text for text in said["assumptions"])
-    assert schema_of("model.safetensors") == SCHEMA.with_fixed_encoding(len(table), 3.0)
     clf, ledger = load_release("model.safetensors"), PrivacyLedger("l.jsonl")
+    assert clf.schema_ == SCHEMA.with_fixed_encoding(len(table), 3.0)
     assert clf.privacy_.n_samples == len(table) and ledger.report().n_fits == 1
     assert not list(Path("temporary").glob("**/*.npy"))

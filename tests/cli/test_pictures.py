@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 from skdpfair.cli import main
-from skdpfair.release import load_release, schema_of
+from skdpfair.release import load_release
 
 SCHEMA = """
 target = "sex"
@@ -80,7 +80,8 @@ def test_every_form_gives_the_same_model_whose_predictions_are_written():
     one, *others = (Path(f"{form}.safetensors").read_bytes() for form in FORMS)
     assert all(other == one for other in others)
     model = "folder.safetensors"
-    clf, schema = load_release(model), schema_of(model)
+    clf = load_release(model)
+    schema = clf.schema_
     assert clf.features_.in_shape_ == (12, 12) and list(clf.groups_) == ["a", "b"]
     assert schema.target == "sex" and not schema.has_features
     images = np.load("faces.npz")["images"].astype(np.float32) / 255
@@ -128,7 +129,7 @@ def test_columns_besides_the_labels_are_no_features():
     with open("schema.toml", "a") as file:
         file.write("\n[bounds]\nage = [0, 9]\n[categories]\nrace = ['a', 'b']\n")
     usable("fit", *FORMS["folder"], *FIT)
-    assert not schema_of("model.safetensors").has_features
+    assert not load_release("model.safetensors").schema_.has_features
     Path("schema.toml").write_text(SCHEMA)
     assert "Name at least one feature column" in refused("fit", "labels.csv", *FIT)
 

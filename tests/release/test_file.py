@@ -15,7 +15,7 @@ from torch import nn
 from skdpfair import DPFairClassifier, Factory, get_method, load_release
 from skdpfair._utils.files import check_writable, replace_file
 from skdpfair.preprocessing import TableSchema
-from skdpfair.release import _file, schema_of
+from skdpfair.release import _file
 from skdpfair.release._encode import NotPlain, decode, encode
 from skdpfair.release._facts import facts_of
 
@@ -59,10 +59,11 @@ def test_the_schema_of_a_file_makes_the_features_of_the_fit(loans, path, n_inter
     X, y, _ = schema.split(loans, epsilon=0.4)  # fewer intervals than with epsilon=1
     clf = DPFairClassifier("dpsgd", epsilon=0.4, max_steps=3).fit(X, y)
     clf.save_release(path, schema=schema)
-    known = schema_of(path)
+    loaded = load_release(path)
+    known = loaded.schema_
     assert known == schema.with_fixed_encoding(len(loans), epsilon=0.4)
     assert n_intervals == "auto" or known.n_intervals == n_intervals
-    model = make_pipeline(known.preprocessor(), load_release(path))  # of tables of any length
+    model = make_pipeline(known.preprocessor(), loaded)  # of tables of any length
     np.testing.assert_array_equal(model.predict_proba(loans[:2]), clf.predict_proba(X[:2]))
 
 
