@@ -16,6 +16,7 @@ def read_columns(path, numbers, texts, n_rows=None):
     """Read some columns of a CSV file; numbers that cannot be read as such stay texts."""
     names, separator = columns_of(path, [*numbers, *texts])
     _check_rows(path, names, separator)
+    # of texts, only "" is missing: "NA" may be a category
     usual = ["", "NA", "N/A", "nan", "NaN", "null", "?", "-"]
     try:
         table = pd.read_csv(
@@ -45,6 +46,7 @@ def columns_of(path, wanted=()):
     """
     first = {"header": None, "nrows": 1, "encoding": "utf-8-sig", "dtype": str}
     try:
+        # a separator that no file has, for the whole first line
         line = pd.read_csv(path, sep="\x1f", quoting=3, **first).iloc[0, 0]
         separator = max(_SEPARATORS, key=str(line).count)
         names = pd.read_csv(path, sep=separator, skipinitialspace=True, **first).iloc[0]
@@ -69,6 +71,7 @@ def columns_of(path, wanted=()):
 
 def _check_rows(path, names, separator):
     """Raise if a row has another number of fields than the header, which shifts its columns."""
+    # only pandas unpacks these
     if Path(path).suffix in _COMPRESSED:
         return
     with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:

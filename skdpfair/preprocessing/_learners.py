@@ -155,7 +155,7 @@ _LEARNS = {
     "imblearn": RESAMPLER,
     "fairlearn": MODEL,
 }
-_BOUNDED = ("bounds", "data_norm", "epsilon")  # of diffprivlib; it computes absent ones from rows
+_BOUNDED = ("bounds", "data_norm", "epsilon")  # of diffprivlib
 _CONTAINERS = ("steps", "transformers", "transformer_list")
 _MECHANISM = {"delta", "noise_multiplier", "accountant"}
 
@@ -188,6 +188,7 @@ def _listed(kind, params):
     package, module = (".".join(kind.__module__.split(".")[:n]) for n in (1, 2))
     name = f"{package}.{kind.__name__}"
     if package == "diffprivlib":
+        # its scalers and models compute bounds from the rows if none are given
         if any(n in params and params[n] is None for n in _BOUNDED):
             learns = "bounds, which it computes from the rows outside its own budget"
             return Verdict(learns, "bounds= or data_norm= from public knowledge")
@@ -253,7 +254,8 @@ def params_of(estimator) -> dict:
 def parts_of(estimator):
     """Yield the name, the estimator and the columns, or None, of each part of an estimator."""
     params = params_of(estimator)
-    for name in sorted(params, key=lambda name: name not in _CONTAINERS):  # remainders come last
+    # remainders come last
+    for name in sorted(params, key=lambda name: name not in _CONTAINERS):
         yield from nested(name, params[name])
 
 
@@ -319,7 +321,8 @@ def nested(label, value, columns=None):
         for i, item in enumerate(value):
             if isinstance(item, (list, tuple)) and len(item) > 1 and isinstance(item[0], str):
                 columns = item[2] if len(item) > 2 else None
-                if not (isinstance(columns, list) and not columns):  # no columns: never fitted
+                # without columns, a step is never fitted
+                if not (isinstance(columns, list) and not columns):
                     yield from nested(item[0], item[1], columns)
             else:
                 yield from nested(f"{label}[{i}]", item)

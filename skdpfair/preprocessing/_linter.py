@@ -38,7 +38,7 @@ from skdpfair.preprocessing._quantile_scaler import DPQuantileScaler
 from skdpfair.preprocessing._row_wise import NotTried, reads_other_rows
 
 _GRIDS = ("param_grid", "param_distributions")
-_WIDTH = 96
+_WIDTH = 96  # characters of a printed report
 PERSON_QUESTION = (
     "Is a row a person? The guarantee is for one row, and the column {} may name persons with "
     "several: then {}"
@@ -60,13 +60,6 @@ class PipelineFinding:
         Names of steps and parameters that lead to it, with dots, and its class.
     learns, instead : str
         What it learns, and what to use instead.
-
-    Examples
-    --------
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> (finding,) = check_pipeline(StandardScaler()).findings
-    >>> finding.learns
-    'statistics of its columns'
     """
 
     path: str
@@ -97,15 +90,6 @@ class PipelineReport:
         Steps, other than a DPFairClassifier, with their own budget, such as DPQuantileScaler.
     searches : list of str
         Steps that select by scores on the rows, which are not private.
-
-    Examples
-    --------
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> from skdpfair import DPFairClassifier
-    >>> report = check_pipeline(make_pipeline(StandardScaler(), DPFairClassifier()))
-    >>> [finding.step for finding in report.findings]
-    ['standardscaler: StandardScaler']
     """
 
     findings: list[PipelineFinding] = field(default_factory=list)
@@ -128,10 +112,22 @@ class PipelineReport:
         steps = f"{n or 'no'} step{'s' * (n > 1)} learn{'s' * (n < 2)}"
         seen = f", as far as can be seen; {notes} note{'s' * (notes > 1)}" if notes else ""
         lines = [f"PipelineReport: {steps} from private rows outside the budget{seen}"]
+        texts = []
         for f in self.findings:
-            lines += [f"  {f.step}", _wrapped("    learns   ", f.learns)]
-            lines.append(_wrapped("    instead  ", f.instead))
-        return "\n".join(lines + [_wrapped("  note: ", note) for note in self.notes])
+            texts += [("  ", f.step), ("    learns   ", f.learns), ("    instead  ", f.instead)]
+        texts += [("  note: ", note) for note in self.notes]
+        lines += [
+            textwrap.fill(
+                text,
+                _WIDTH,
+                initial_indent=start,
+                subsequent_indent=" " * len(start),
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            for start, text in texts
+        ]
+        return "\n".join(lines)
 
 
 def check_pipeline(pipe) -> PipelineReport:
@@ -207,6 +203,7 @@ def column_of_persons(names) -> str | None:
 def around(estimator) -> tuple[list[str], list[str]]:
     """Return why a fit reveals more than the private fits in it, and what is taken on trust."""
     report = check_pipeline(estimator)
+    # a fit names its reference model itself; the stack level is that of the call of `fit`
     PipelineReport(_leaks(report)).warn(stacklevel=6)
     return [*reasons_of(report), *[SCORES] * bool(report.searches)], report.notes
 
@@ -245,6 +242,7 @@ class _Walk:
         if grids_of(estimator) is not None:
             self._search(estimator, step, path, declared, pays)
             return
+        # a classifier without such a parameter says nothing of persons
         persons = params.get("persons", "no such parameter")
         limits = getattr(persons, "column", None), getattr(persons, "max_records", None)
         self.by_row |= persons is None or (not isinstance(persons, str) and limits == (None, None))
@@ -295,13 +293,17 @@ class _Walk:
         """Run what a step does to rows, if it is not known, and return its verdict."""
         function, keywords = params.get("func"), params.get("kw_args")
         if is_stateless and not is_container(estimator):
-            function, keywords = partial(_fit_transform, estimator), None
+            # fitted on the rows that it transforms, so that what it learns shows in the results
+            function = partial(lambda step, rows: clone(step).fit(rows).transform(rows), estimator)
+            keywords = None
+        # an elementwise function of numpy cannot see other rows
         is_ufunc = isinstance(function, np.ufunc) and (function.nargs, function.signature) == (
             2,
             None,
         )
         if not callable(function) or (is_ufunc and not keywords):
             return HARMLESS
+        # a key that no other trial has
         key: object = object()
         with suppress(Exception):  # of an object that cannot be pickled
             key = id(function), pickle.dumps((keywords, kinds))
@@ -325,22 +327,6 @@ def _kinds(estimator, columns, declared):
     """Return the columns that a step may get, by name, each with its kind."""
     names = names_in(columns) or list(getattr(estimator, "feature_names_in_", ()))
     return {name: declared.get(name, "numbers") for name in names} or declared
-
-
-def _wrapped(start, text):
-    """Return a paragraph whose further lines begin below the first one's text."""
-    return textwrap.fill(
-        text,
-        _WIDTH,
-        initial_indent=start,
-        subsequent_indent=" " * len(start),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
-def _fit_transform(estimator, rows):
-    return clone(estimator).fit(rows).transform(rows)
 
 
 def grids_of(estimator) -> list | None:

@@ -98,6 +98,7 @@ class PiecewiseLinearEncoder(PublicBounds):
         parts = []
         for x, (column, axes) in zip(X.T.astype(np.float64), self.axes(), strict=True):
             is_missing = np.isnan(x)
+            # a public value, also where a further column says that it is missing
             x = np.where(is_missing, axes[0].values(0.5), x)
             for axis in axes:
                 u, (knots, steepness, height) = axis.position(x)[:, None], self._hats(axis)
@@ -129,6 +130,7 @@ class PiecewiseLinearEncoder(PublicBounds):
     def _hats(self, axis):
         """Return position, steepness and height of the hats, an array of shape (3, n_hats)."""
         k = self.n_intervals_
+        # linear axes and the coarsest level of logarithmic ones have few intervals
         while k > MAX_INTERVALS and k % 2 == 0:
             k //= 2
         levels = [(np.arange(k + 1) / k, k, 1.0)] if k else [(np.empty(0), 0, 1.0)]

@@ -83,6 +83,7 @@ def codes_in(listed, column) -> np.ndarray:
     """
     numbers = [_number(value) for value in listed]
     counts = Counter(numbers)
+    # exact spelling first: "1" and "1.0" may both be listed
     exact = {value: i for i, value in enumerate(listed)}
     by_number = {n: i for i, n in enumerate(numbers) if n is not None and counts[n] == 1}
     each, distinct = pd.factorize(column)

@@ -126,11 +126,13 @@ class DPQuantileScaler(ColumnScaler):
         self._check()
         X = self._fit_columns(X)
         limits = self._pairs()
+        # before anything is counted: a value beyond the bounds must not fall out of the tree
         units = np.clip(shares_of(X, limits), 0, 1).astype(np.float64)
         n_samples, n_columns = units.shape
         delta, release = delta_for(self.delta, n_samples), self.planned(n_samples, n_columns)
         generator = generator_of(self.random_state, units, self.get_params())
         ledger = Ledger()
+        # the budget is charged first, so that a refusal reveals nothing
         with charged((release,), ledger):
             counts = noisy(
                 tree_counts(units, self.levels),
@@ -226,6 +228,7 @@ def tree_counts(units: np.ndarray, levels: int) -> np.ndarray:
     """
     n_columns, n_leaves = units.shape[1], 2**levels
     rows, columns = np.nonzero(~np.isnan(units))
+    # the upper bound itself belongs to the last interval
     leaf = np.minimum(units[rows, columns] * n_leaves, n_leaves - 1).astype(np.int64)
     counts = np.bincount(columns * n_leaves + leaf, minlength=n_columns * n_leaves)
     finest = counts.reshape(n_columns, n_leaves).astype(np.float64)
@@ -249,6 +252,7 @@ def consistent_leaves(noisy_counts: np.ndarray) -> np.ndarray:
     parts = np.split(noisy_counts, np.cumsum(2 ** np.arange(1, levels)), axis=1)
     up = [parts[-1]]
     for height, counts in enumerate(reversed(parts[:-1]), start=2):
+        # inverse variances of the node's own count and of the sum of its children
         share = 2 ** (height - 1) / (2**height - 1)
         up.append(share * counts + (1 - share) * _pairs(up[-1]).sum(2))
     estimate = up.pop()
@@ -272,6 +276,7 @@ def quantiles_of(leaves: np.ndarray, shares) -> np.ndarray:
         wanted = np.asarray(shares) * below[-1]
         out.append(np.interp(wanted, below, edges) if below[-1] >= 1 else (0.0, 1.0))
     low, high = np.array(out).T
+    # a column with one value would otherwise be divided by zero
     narrow = high - low < 1 / n_leaves
     start = np.clip((low + high - 1 / n_leaves) / 2, 0, 1 - 1 / n_leaves)
     low, high = np.where(narrow, start, low), np.where(narrow, start + 1 / n_leaves, high)

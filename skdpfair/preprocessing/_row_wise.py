@@ -107,6 +107,7 @@ def _made_up(kinds, n, seed, scale=1.0):
     """Return made-up rows as a dict of columns; row 5 repeats row 2."""
     rng = np.random.default_rng(seed)
     rows = {name: _column(kind, n, rng, scale) for name, kind in kinds.items()}
+    # a function that drops duplicates returns fewer rows
     if n > 5:
         for values in rows.values():
             values[5] = values[2]
@@ -158,6 +159,7 @@ class _Trial:
     """Runs a function on made-up rows and compares its results."""
 
     def __init__(self, function, keywords):
+        # a function that remembers rows must not keep made-up ones
         with suppress(Exception):  # of an object's own making
             function = copy.deepcopy(function)
         self.function = partial(function, **keywords)
@@ -187,8 +189,9 @@ class _Trial:
                     return self._combined(build, wanted, declared)
                 errors.append(self.error)
             failures.append(errors)
+            # if wider tables fail alike, it is not the width
             if failures[-_ALIKE:] == [errors] * _ALIKE:
-                break  # it is not the width
+                break
         return self._combined(build, list(declared), declared) if declared else None
 
     def _completed(self, build, names, kind, declared):
@@ -208,7 +211,8 @@ class _Trial:
     def _combined(self, build, names, declared):
         """Return kinds of columns that the function runs on, tried in all combinations."""
         fixed = {name: declared.get(name, "numbers") for name in names}
-        varied = names[-4:]  # those that it wants came last
+        # those that it wants came last; five kinds of four columns are 625 trials
+        varied = names[-4:]
         for each in itertools.product(_PROBES, repeat=len(varied)):
             kinds = fixed | dict(zip(varied, each, strict=True))
             missing = self._missing(build, kinds)
@@ -266,7 +270,8 @@ def _comparisons(run, kinds, thorough):
     whole = run(rows)
     for i in range(_N) if thorough else (0, 3):
         alone = run(_each(lambda v, i=i: v[i : i + 1], rows))
-        if _shape(alone) == _shape(whole, 1):  # squeeze gives a single row another shape
+        # squeeze gives a single row another shape, which is no leak
+        if _shape(alone) == _shape(whole, 1):
             yield _same(alone, whole, slice(1), [i], n_rows=1)
     for n in _SIZES if thorough else _FEW_SIZES:
         others = _made_up(kinds, n, 3)
@@ -274,7 +279,8 @@ def _comparisons(run, kinds, thorough):
         yield _same(run(before), whole, slice(n, None), n_rows=n + _N)
         after = _each(lambda a, b: np.concatenate([a, b]), rows, others)
         yield _same(run(after), whole, slice(_N), n_rows=n + _N)
-    yield _same(run(rows), whole)  # again: the function may remember rows
+    # again: the function may remember rows
+    yield _same(run(rows), whole)
 
 
 def _variants(kinds, declared, one_by_one):

@@ -130,6 +130,7 @@ class TableSchema:
     def __post_init__(self):
         if not isinstance(self.target, str) or not self.target:
             raise TypeError(f"target must be the name of a column, got {safe_repr(self.target)}.")
+        # a frozen dataclass is set by object alone; values become lists of texts, as TOML has them
         object.__setattr__(self, "classes", _texts("classes", self.classes, least=2))
         for name in _PARTS:
             part = getattr(self, name)
@@ -282,6 +283,7 @@ class TableSchema:
         )
         if is_auto(self.n_intervals):
             return transformer
+        # a row of the limits and of the first categories, as a fit needs some row
         public = {column: values[:1] for column, values in (self.bounds | self.categories).items()}
         return transformer.fit(pd.DataFrame(public))
 
@@ -320,7 +322,8 @@ class TableSchema:
         The groups have a column for each entry of ``groups`` and ``bins``, or are None. A label or
         a group that is missing or not listed is an error, which does not show its value.
         """
-        table = with_columns(table, [*self.bounds, *self.categories, *self.all_groups, self.target])
+        named = [*self.columns(labelled=False), *self.all_groups, self.target]
+        table = with_columns(table, dict.fromkeys(named))
         y, groups = labels_in(self, table)
         X = self.with_fixed_encoding(len(table), epsilon).preprocessor().transform(table)
         return X, y, groups
@@ -395,13 +398,13 @@ class TableSchema:
 
         header = _parquet.npy_header((n_samples, len(schema.feature_names)))
         replace_file(path, chain([header], encoded()), is_private=True)
+        with_groups = labelled and levels
+        sensitive_features = pd.concat(groups, ignore_index=True) if with_groups else None
         return Bunch(
             schema=schema,
             X=np.load(path_of(path), mmap_mode="r"),
             y=np.concatenate(y) if labelled else None,
-            sensitive_features=pd.concat(groups, ignore_index=True)
-            if labelled and levels
-            else None,
+            sensitive_features=sensitive_features,
             units=units,
             uncovered=lacking,
         )
@@ -412,11 +415,12 @@ def uncovered(schema, table, columns=None) -> list:
 
     It tells of the rows, and is not private.
     """
-    columns = [*schema.bounds, *schema.categories] if columns is None else columns
+    columns = schema.columns(labelled=False) if columns is None else columns
     parts = (
         {c: part[c] for c in columns if c in part} for part in (schema.bounds, schema.categories)
     )
     counts = outside_public(table, *parts)
+    # shares are counts over n, up to rounding
     return list(counts.index[counts.missing + counts.outside > 1 - 0.5 / len(table)])
 
 
@@ -426,8 +430,9 @@ def encoded(text: str, table: pd.DataFrame) -> pd.DataFrame:
     Columns that the schema does not name are left out.
     """
     schema = TableSchema.from_dict(tomllib.loads(text))
-    columns, names = [*schema.bounds, *schema.categories], list(table.columns)
+    columns, names = schema.columns(labelled=False), list(table.columns)
     if names == schema.feature_names:
+        # scaled columns have the names of raw ones, if each number has one feature only
         if table.attrs.get("encoded") or not set(columns) <= set(names):
             return table
         if table.apply(pd.to_numeric, errors="coerce").abs().le(1).all(axis=None):
