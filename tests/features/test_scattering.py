@@ -190,11 +190,3 @@ def test_a_module_of_features_is_the_callers_own(digits):
     for value in transformer.network((20, 24)).buffers():
         value.zero_()
     np.testing.assert_array_equal(transformer.transform(digits), found)
-
-
-def test_channels_may_be_as_many_as_rows():
-    transformer, cube = Scattering2D(channels="last"), np.random.default_rng(0).random((2, 8, 8, 8))
-    first = clone(transformer).set_params(channels="first")
-    np.testing.assert_allclose(
-        transformer.fit_transform(cube), first.fit_transform(np.moveaxis(cube, -1, 1)), atol=1e-5
-    )

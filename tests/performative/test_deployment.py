@@ -12,7 +12,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from skdpfair import DPFairClassifier
 from skdpfair.datasets import make_two_groups
-from skdpfair.performative import LocationShift, StrategicResponse, repeated_deployment
+from skdpfair.performative import StrategicResponse, repeated_deployment
 from skdpfair.privacy import Release
 from skdpfair.privacy.ledger import Ledger
 
@@ -55,16 +55,11 @@ class Fake(ClassifierMixin, BaseEstimator):
         return np.ones(len(X))
 
 
-def test_one_row_per_round_and_group(data, population):
-    table = repeated_deployment(LogisticRegression(), population, 3)
-    assert list(table["round"]) == [1, 1, 1, 2, 2, 2, 3, 3, 3]
-    assert list(table["group"]) == ["overall", "a", "b"] * 3
-    assert list(table["n_samples"]) == [300, 210, 90] * 3
-    assert (table["epsilon_spent"] == math.inf).all()
-
-
 def test_accuracies_are_those_of_a_loop_written_out(data, population):
-    table = repeated_deployment(LogisticRegression(), population, 3).set_index(["round", "group"])
+    table = repeated_deployment(LogisticRegression(), population, 3)
+    assert (table["epsilon_spent"] == math.inf).all()
+    table = table.set_index(["round", "group"])
+    assert list(table["n_samples"]) == [300, 210, 90] * 3
     X, y = data.data, data.target
     in_b = data.sensitive_features == "b"
     for number in (1, 2, 3):
@@ -76,18 +71,6 @@ def test_accuracies_are_those_of_a_loop_written_out(data, population):
             model.score(X, y),
             model.score(X[in_b], y[in_b]),
         ]
-
-
-def test_repeated_retraining_nears_the_stable_point(data):
-    shift = LocationShift(data.data, data.target, beta=0.2)
-    model, coefficients = None, []
-    for _ in range(60):
-        X, y, _ = shift.sample(model, None)
-        model = LogisticRegression(tol=1e-8).fit(X, y)
-        coefficients.append(model.coef_[0])
-    distance = np.linalg.norm(np.stack(coefficients[:8]) - coefficients[-1], axis=1)
-    assert (np.diff(distance[distance > 1e-5]) < 0).all()
-    assert distance[-1] < 0.05 * max(distance[0], 1e-3)
 
 
 def test_epsilon_composes_the_ledgers_of_all_rounds_in_both_modes(population):
@@ -173,8 +156,6 @@ def test_a_seed_reproduces_the_draws():
     tables = [repeated_deployment(Fake(), Drawing(), 2, random_state=s) for s in (0, 0, 1)]
     pd.testing.assert_frame_equal(tables[0], tables[1])
     assert not tables[0].equals(tables[2])
-    again = np.random.RandomState(0)
-    repeated_deployment(Fake(), Drawing(), 2, random_state=again)
 
 
 @pytest.mark.parametrize(

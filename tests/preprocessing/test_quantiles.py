@@ -99,22 +99,6 @@ def test_the_noise_has_the_declared_deviation_and_shape(kind):
     assert abs(np.corrcoef(drawn[:-1].ravel(), drawn[1:].ravel())[0, 1]) < 5 / zeros.size**0.5
 
 
-def test_fit_adds_that_noise_to_every_count(monkeypatch):
-    seen = []
-
-    def record(values, sensitivity, noise_multiplier, generator, kind):
-        seen.append((values, sensitivity, noise_multiplier, kind))
-        return noisy(values, sensitivity, noise_multiplier, generator, kind)
-
-    monkeypatch.setattr("skdpfair.preprocessing._quantile_scaler.noisy", record)
-    rows = np.random.default_rng(0).uniform(-1, 1, (50, 3))
-    scaler = DPQuantileScaler(noise_multiplier=2.0, epsilon=None, levels=4, noise="gaussian_sum")
-    scaler.fit(rows)
-    ((values, sensitivity, noise_multiplier, kind),) = seen  # one release
-    assert values.shape == (3, 2**5 - 2)
-    assert (sensitivity, noise_multiplier, kind) == (math.sqrt(3 * 4), 2.0, "gaussian_sum")
-
-
 def test_no_two_fits_share_noise_unless_seeded_alike():
     rows = np.random.default_rng(0).uniform(-1, 1, (300, 2))
     fits = [DPQuantileScaler().fit(rows).quantiles_ for _ in range(2)]
@@ -173,8 +157,7 @@ def test_epsilon_is_that_of_one_gaussian(epsilon, delta):
 def test_the_noise_can_be_given_instead():
     rows = np.zeros((100, 1))
     privacy = DPQuantileScaler(noise_multiplier=3.0, epsilon=None).fit(rows).privacy_
-    assert privacy.noise_multiplier == 3.0
-    assert privacy.delta == 1e-3
+    assert (privacy.noise_multiplier, privacy.delta) == (3.0, 1e-3)
     assert privacy.epsilon == pytest.approx(gaussian_epsilon(3.0, 1e-3), rel=5e-3)
 
 
@@ -221,24 +204,20 @@ def test_quantiles_are_ordered_within_the_range_and_apart(leaves, shares):
     assert (np.diff(found) >= 1 / 16 - 1e-12).all()
 
 
-def columns(n, seed=0):
-    rng = np.random.default_rng(seed)
-    drawn = {
-        "normal": rng.normal(size=n),
-        "exponential": rng.exponential(size=n),
-        "uniform": rng.uniform(-1, 1, n),
-        "student": rng.standard_t(2, n),
-        "lognormal": rng.lognormal(size=n),
-        "bimodal": rng.normal(size=n) + 6 * rng.integers(0, 2, n),
-    }
-    bounds = [(-10, 10), (0, 20), (-1, 1), (-100, 100), (0, 1000), (-20, 20)]
-    return pd.DataFrame(drawn), dict(zip(drawn, bounds, strict=True))
-
-
-@pytest.mark.parametrize("shares", [(0.01, 0.99), (0.05, 0.95), (0.25, 0.75)])
+@pytest.mark.parametrize("shares", [(0.01, 0.99), (0.25, 0.75)])
 def test_quantiles_at_epsilon_1_are_close_to_those_of_numpy(shares):
     """Six columns, 10,000 records: 0.02 of the rows lie between the two, or one leaf does."""
-    rows, bounds = columns(10_000)
+    rng, n = np.random.default_rng(0), 10_000
+    drawn = {
+        "normal": (rng.normal(size=n), (-10, 10)),
+        "exponential": (rng.exponential(size=n), (0, 20)),
+        "uniform": (rng.uniform(-1, 1, n), (-1, 1)),
+        "student": (rng.standard_t(2, n), (-100, 100)),
+        "lognormal": (rng.lognormal(size=n), (0, 1000)),
+        "bimodal": (rng.normal(size=n) + 6 * rng.integers(0, 2, n), (-20, 20)),
+    }
+    rows = pd.DataFrame({name: values for name, (values, _) in drawn.items()})
+    bounds = {name: pair for name, (_, pair) in drawn.items()}
     found = DPQuantileScaler(bounds, quantiles=shares).fit(rows).quantiles_
     for (name, column), pair in zip(rows.items(), found, strict=True):
         leaf = (bounds[name][1] - bounds[name][0]) / 2**10
@@ -305,22 +284,6 @@ def test_a_column_without_numbers_or_with_a_single_value_stays_finite():
 def test_wrong_parameters_are_named(params, message):
     with pytest.raises(ValueError, match=message):
         DPQuantileScaler(**params).fit(np.zeros((10, 2)))
-
-
-@pytest.mark.parametrize("kind", ["array", "frame", "list"])
-def test_no_error_prints_a_cell(kind):
-    good = pd.DataFrame({"a": [0.5, 0.25], "b": [0.75, 0.5]})
-    bad = good.astype(object)
-    bad.iloc[1, 0] = "SECRET cell"
-    if kind != "frame":
-        good, bad = good.to_numpy(), bad.to_numpy()
-    if kind == "list":
-        bad = bad.tolist()
-    scalers = [BoundedScaler((0, 1)), DPQuantileScaler((0, 1), epsilon=None, noise_multiplier=1.0)]
-    for method in [s.fit for s in scalers] + [s.fit(good).transform for s in scalers]:
-        with pytest.raises(ValueError, match="not real numbers") as caught:
-            method(bad)
-        assert "SECRET" not in str(caught.value) and caught.value.__cause__ is None
 
 
 @pytest.mark.parametrize("wrong", [{"n_samples": 0}, {"n_features": "a"}, {"n_samples": None}])
