@@ -125,7 +125,6 @@ AUDIENCES = {
     "You release a model, and state what it guarantees": {
         "skdpfair": ["load_release"],
         "skdpfair.report": ["export_statement", "model_page"],
-        "skdpfair.release": ["read_statement"],
     },
     "You audit, or account by hand": {
         "skdpfair.testing": ["audit_fit", "audit_step", "verify_release"],

@@ -62,7 +62,7 @@ def statement(path, kinds, output, ledger, data, pictures, as_json):
         raise Unusable("--data is for a group table: give --export nist or --export annex-iv.")
     outputs = _outputs(kinds, output)
     check_outputs(*outputs.values(), inputs=[path, ledger, data, pictures["labels"]])
-    from skdpfair.release import read_statement  # late: it needs the accountants
+    from skdpfair.release._read_statement import read_statement  # late: it needs the accountants
 
     with in_options():
         try:

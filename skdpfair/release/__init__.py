@@ -3,12 +3,10 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from skdpfair.release._read_statement import read_statement
-
 if TYPE_CHECKING:
     from skdpfair.release._release import load_release
 
-__all__ = ["load_release", "read_statement"]
+__all__ = ["load_release"]
 
 
 def __getattr__(name):  # so that statements are read without torch

@@ -19,48 +19,7 @@ def statement(privacy):
 
 
 def read_statement(path):
-    """Return the privacy statement of a file written by ``save_release``.
-
-    The file is read as data: no code of it runs, and torch is not imported.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-
-    Returns
-    -------
-    dict
-        The fields of the privacy report in plain JSON types, with one more entry: ``release`` is a
-        dict of ``estimator`` (name of the class), ``n_weights``, ``skdpfair_version``,
-        ``format_version``, ``sha256`` (of facts and weights), ``file_sha256`` (of the file, as
-        sha256sum prints it), ``n_bytes``, ``trained`` (day of the last fit, in UTC) and
-        ``ledger_fits`` (names of the fits in a `PrivacyLedger`, None for one that was in no
-        ledger).
-
-    Raises
-    ------
-    ImportError
-        If the extra ``release`` is not installed.
-    ValueError
-        If the file is not a release, is truncated, was changed, contradicts itself or has a newer
-        format.
-
-    Notes
-    -----
-    The digest detects damage. It does not detect forgery, because anybody can compute it.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from skdpfair import DPFairClassifier
-    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, module="logistic", max_steps=5)
-    >>> path = tempfile.mkdtemp() + "/model.safetensors"
-    >>> clf.fit([[0.0], [1.0]] * 1500, [0, 1] * 1500).save_release(path)
-    >>> stated = read_statement(path)
-    >>> stated["epsilon"] <= 3.0, stated["delta"], stated["release"]["estimator"]
-    (True, 1e-05, 'DPFairClassifier')
-    """
+    """Return the privacy statement of a release file, and its facts on the file, as plain types."""
     privacy, content = read_report(path)
     facts, weights = content[:2]
     day, fits = origin_of(facts)

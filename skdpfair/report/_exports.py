@@ -14,15 +14,26 @@ from skdpfair.inputs.groups import named
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, PROTECTED, PrivacyReport, rounded_up
 from skdpfair.release._encode import decode
 from skdpfair.release._facts import module_facts
-from skdpfair.release._read_statement import CLASSIFIER, origin_of, read_report
+from skdpfair.release._read_statement import (
+    CLASSIFIER,
+    origin_of,
+    read_report,
+    read_statement,
+    statement,
+)
 from skdpfair.release._release import load_release, schema_in
 from skdpfair.report import _model_page as page
 from skdpfair.report._rendering import environment, plain
 from skdpfair.report._spent_before import beside
 from skdpfair.training.inference import weights_of
 
-KINDS = ("card", "nist", "registry", "annex-iv")
+KINDS = ("card", "json", "nist", "registry", "annex-iv")
 _FORMS = {"nist": "nist.md", "registry": "registry.json", "annex-iv": "annex-iv.md"}
+_NO_RECORDS = (
+    "X, y, sensitive_features and measures must be None for kind='json' and kind='registry', which "
+    "hold no figures of records, for regressors, and for reports, which do not predict. Pass a "
+    "fitted classifier, or its file, to 'card', 'nist' or 'annex-iv'."
+)
 # the version of the schema to which the fields of a record belong
 REGISTRY_SCHEMA = (
     "https://github.com/opendp/deployments-registry-data/blob/"
@@ -50,16 +61,18 @@ def export_statement(
         The fitted classifier or regressor, its ``privacy_``, or a file written by
         ``save_release``, whose SHA-256 is then stated. A report alone does not describe the
         model, whose items then stay open. A card needs a classifier, or what `model_page` takes.
-    kind : {"card", "nist", "registry", "annex-iv"}
+    kind : {"card", "json", "nist", "registry", "annex-iv"}
         - "card": Markdown, a model card: privacy statement, intended use, limits, and groups.
+        - "json": the fields of the report, an infinite epsilon as the text "inf"; of a file, with
+          one more, ``release``, on the file. Use it to check files, as no code of them runs.
         - "nist": Markdown, a checklist after NIST SP 800-226, Guidelines for Evaluating
           Differential Privacy Guarantees.
         - "registry": JSON, a record for the Differential Privacy Deployments Registry of OpenDP.
         - "annex-iv": Markdown, the items of Annex IV of Regulation (EU) 2024/1689 (AI Act). It is
           not legal advice.
     X, y : DataFrame or array, and array, optional
-        Test records of a classifier, as it takes them, for all kinds but "registry"; with them,
-        the text has a group table and is NOT private.
+        Test records of a classifier, as it takes them, for "card", "nist" and "annex-iv"; with
+        them, the text has a group table and is NOT private.
     sensitive_features : array, Series or DataFrame, optional
         Their groups, if they are not columns of X.
     intended_use : str or None, default=None
@@ -114,7 +127,13 @@ def export_statement(
         return page.model_card(model, *tested, **options, ledger=ledger)
     if released_table is not None:
         raise ValueError(f"released_table must be None for kind={kind!r}: only cards show it.")
+    if kind == "json" and any(given is not None for given in tested):
+        raise ValueError(_NO_RECORDS)
+    if kind == "json" and isinstance(model, (str, os.PathLike)):
+        return json.dumps(read_statement(model))
     privacy, facts, fits = _described(model)
+    if kind == "json":
+        return json.dumps(statement(privacy))
     before = beside(ledger, privacy, fits)
     table = names = None
     if any(given is not None for given in tested):
@@ -183,11 +202,7 @@ def _predicting(model, kind):
     if kind != "registry" and isinstance(model, (str, os.PathLike)):
         model = load_release(model)
     if kind == "registry" or isinstance(model, PrivacyReport) or is_regressor(model):
-        raise ValueError(
-            "X, y, sensitive_features and measures must be None for kind='registry', whose records "
-            "are public, for regressors, and for reports, which do not predict. Pass a fitted "
-            "classifier, or its file, to 'card', 'nist' or 'annex-iv'."
-        )
+        raise ValueError(_NO_RECORDS)
     return model, page.classifier_in(model)
 
 

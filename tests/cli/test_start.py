@@ -29,7 +29,7 @@ for command in ["--help"], ["--version"], *([name, "--help"] for name in COMMAND
 import skdpfair
 skdpfair.exceptions.PrivacyLeakWarning
 told("package")
-from skdpfair.release import read_statement
+from skdpfair.release._read_statement import read_statement
 told("statement", read_statement(sys.argv[1])["epsilon"])
 import skdpfair.cli._study, skdpfair.datasets, skdpfair.metrics
 import skdpfair.preprocessing

@@ -11,7 +11,7 @@ from skdpfair import DPFairClassifier, load_release
 from skdpfair.budget import PrivacyLedger
 from skdpfair.cli import main
 from skdpfair.datasets import make_two_groups
-from skdpfair.release import _file, read_statement
+from skdpfair.release import _file
 from skdpfair.report import export_statement
 from skdpfair.testing import verify_release
 
@@ -55,7 +55,7 @@ def test_a_private_file_is_stated_in_thirteen_lines(released):
 def test_json_is_all_that_the_reader_returns(released):
     paths, clf = released
     done = run(paths["private"], "--json")
-    assert json.loads(done.stdout) == read_statement(paths["private"])
+    assert done.stdout.rstrip() == export_statement(paths["private"], "json")
     assert json.loads(done.stdout)["epsilon"] == clf.privacy_.epsilon and done.exit_code == 0
 
 

@@ -92,6 +92,15 @@ def test_the_numbers_are_those_of_the_report_rounded_up(model, fitted, kind):
     assert text.count("- [ ]") > 10 and text.count("- [x]") > 5
 
 
+def test_the_fields_of_a_report_are_written_as_json(fitted, tmp_path):
+    fitted.save_release(tmp_path / "model.safetensors")
+    of_file = json.loads(export_statement(tmp_path / "model.safetensors", "json"))
+    assert of_file.pop("release")["estimator"] == "DPFairClassifier"
+    for model in (fitted, fitted.privacy_):
+        assert json.loads(export_statement(model, "json")) == of_file
+    assert of_file["epsilon"] == fitted.privacy_.epsilon
+
+
 def test_bounds_are_never_rounded_down(fitted):
     report = replace(fitted.privacy_, epsilon=1.23401, delta=1.0001e-5)
     assert "ε = 1.235 at δ = 1.01e-05" in export_statement(report, "nist")
@@ -219,8 +228,9 @@ def test_what_cannot_be_exported_is_refused_by_name(fitted, data, tmp_path):
         export_statement(fitted, "iso")
     with pytest.raises(TypeError, match="classifier must be a fitted"):
         export_statement(LogisticRegression().fit(X, y), "nist")
-    with pytest.raises(ValueError, match="whose records are public"):
-        export_statement(fitted, "registry", X, y)
+    for kind in ("registry", "json"):
+        with pytest.raises(ValueError, match="hold no figures of records"):
+            export_statement(fitted, kind, X, y)
     with pytest.raises(ValueError, match="do not predict"):
         export_statement(fitted.privacy_, "nist", measures=["accuracy"])
     path = tmp_path / "model.safetensors"
