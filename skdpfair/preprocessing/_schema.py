@@ -31,7 +31,6 @@ from skdpfair.preprocessing._csv import read_columns
 from skdpfair.preprocessing._piecewise_linear import CHOICES, log_columns_of, n_intervals_for
 from skdpfair.preprocessing._public import (
     codes_in,
-    outside_public,
     public_preprocessor,
     with_columns,
 )
@@ -83,11 +82,6 @@ class TableSchema:
         Column that names the person of each record, if a person may have several; no feature.
     max_records_per_unit : int >= 1 or None, default=None
         Bound on the records of one person that take part; needed with ``unit``.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a part cannot be used; the error names it.
 
     Examples
     --------
@@ -416,12 +410,13 @@ def uncovered(schema, table, columns=None) -> list:
     It tells of the rows, and is not private.
     """
     columns = schema.columns(labelled=False) if columns is None else columns
-    parts = (
-        {c: part[c] for c in columns if c in part} for part in (schema.bounds, schema.categories)
-    )
-    counts = outside_public(table, *parts)
-    # shares are counts over n, up to rounding
-    return list(counts.index[counts.missing + counts.outside > 1 - 0.5 / len(table)])
+    covers = {
+        column: table[column].between(*schema.bounds[column])
+        if column in schema.bounds
+        else codes_in(schema.categories[column], table[column]) >= 0
+        for column in columns
+    }
+    return [column for column in columns if not covers[column].any()]
 
 
 def encoded(text: str, table: pd.DataFrame) -> pd.DataFrame:
