@@ -60,6 +60,7 @@ class Factory:
         return self
 
     def __sklearn_clone__(self) -> Self:
+        # a copy, so that a search that sets arguments of one clone changes no other
         return type(self)(self.make, **copy.deepcopy(self.params))
 
     def __repr__(self) -> str:
@@ -159,7 +160,8 @@ class ModuleFactory:
         if not isinstance(module, nn.Module):
             kind = type(module).__name__
             raise TypeError(f"module must return a torch.nn.Module, but {name} returned {kind}.")
-        return module.float()  # as the records are, whatever torch's default is
+        # as the records are, whatever torch's default is
+        return module.float()
 
 
 def network_of(module: Any) -> Any:
@@ -228,6 +230,7 @@ def mlp(
 ) -> nn.Sequential:
     """Return an `MLP`; with ``zero_output``, its logits start at zero or ``initial_logits``."""
     widths = [math.prod(in_shape), *hidden_layer_sizes, n_classes]
+    # before memory is asked for, as the operating system may kill the process
     if sum(a * b for a, b in pairwise(widths)) > MAX_WEIGHTS:
         raise ValueError(
             f"hidden_layer_sizes={safe_repr(hidden_layer_sizes)} makes more than {MAX_WEIGHTS} "

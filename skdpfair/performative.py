@@ -166,6 +166,7 @@ class StrategicResponse(_Population):
         # high: granted, or all that can be afforded; low: denied
         low, high = np.zeros(len(denied)), self.budget[denied]
         can_gain = is_granted(high)
+        # by bisection, because a score need not be linear along the way
         for _ in range(_N_HALVINGS):
             middle = (low + high) / 2
             granted = is_granted(middle)
@@ -212,6 +213,7 @@ class LocationShift(_Population):
         self.beta = number("beta", beta, low=0)
 
     def _moved(self, model):
+        # coefficients of two classes are one row
         if len(getattr(model, "coef_", ())) == 1:
             slope = np.asarray(model.coef_)[0, self._frame.columns.get_indexer(self.columns)]
         else:
@@ -286,6 +288,7 @@ def repeated_deployment(estimator, environment, n_rounds=10, *, mode="repeated",
                 "mode='repeated'."
             )
         model.set_params(warm_start=True)
+    # without a model, the population has nothing to react to
     X, y, groups = _sample(environment, None, rng)
     for i in range(1, n_rounds + 1):
         if mode == "repeated":

@@ -92,6 +92,7 @@ class FrozenFeatures(PublicFeatures):
         Its code sees made-up records only: what it did with them is repeated on the private ones.
         """
         device = torch.device(self.used_device)
+        # stored statistics and weights are inputs of the trace, so that they are no constants of it
         module = self._network().to(device)
         named = dict(module.named_parameters()) | dict(module.named_buffers())
         names, tensors, traced = list(named), list(named.values()), copy.deepcopy(module)
@@ -112,6 +113,7 @@ class FrozenFeatures(PublicFeatures):
                 "as torch.where instead of branches on values, keep no state between calls, and "
                 "draw no random numbers."
             ) from None
+        # a batch must give what each record gives alone, or the features would not be the network's
         probe = torch.rand((_N_PROBE, *shape), generator=torch.Generator().manual_seed(0))
         alone, together = trace(None, tensors, probe.to(device)), module(probe.to(device))
         is_same = (
@@ -131,6 +133,7 @@ class FrozenFeatures(PublicFeatures):
                 "module must be a torch.nn.Module that has its weights, got "
                 f"{safe_repr(self.module)}."
             )
+        # its compiled code has no operations that a trace could record
         if any(isinstance(m, torch.jit.ScriptModule) for m in self.module.modules()):
             raise TypeError(
                 "module holds a torch.jit.ScriptModule, which cannot be traced. Give the module "

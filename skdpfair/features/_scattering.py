@@ -112,6 +112,7 @@ class Scattering2D(PublicFeatures):
     @property
     def described(self) -> str:
         """What computes the features, and why that costs no privacy."""
+        # where and how loudly it runs changes no feature
         params = self.get_params() | {"device": "auto", "verbose": 0}
         return f"{type(self)(**params)}, which learns nothing"
 
@@ -139,7 +140,8 @@ class Scattering2D(PublicFeatures):
         mirror = form[0] == 3 if self.mirror == "auto" else bool(self.mirror)
         move = has_channels_last(shape, self.channels)
         extractor = _features(kind, form, move, self.J, self.L, self.max_order, mirror)
-        return copy.deepcopy(extractor)  # whoever gets it may change it
+        # the cached one stays as it is, whatever the caller does with its own
+        return copy.deepcopy(extractor)
 
     def _extractor(self, shape: tuple[int, ...]) -> Extract:
         return self.network(shape).to(self.used_device)
@@ -184,6 +186,7 @@ class _Features(nn.Module):
         paths = scattering(x.flatten(0, 1)).unflatten(0, (-1, x.shape[1]))
         if self.mirror:
             paths = (paths + paths[:, :, scattering.mirrored].flip(-1)) / 2
+            # the mean of a picture and its mirror image is symmetric: one half says all
             paths = paths[..., : (paths.shape[-1] + 1) // 2]
         parts = paths.split(_GREY if self.colour is None else scattering.group_sizes, 2)
         return torch.cat([layer_norm(p.flatten(1), (p[0].numel(),), eps=_EPS) for p in parts], 1)

@@ -64,6 +64,7 @@ class Scattering(nn.Module):
         paths = [((), ()), *first, *second]
         self.mirrored = [paths.index((j, tuple(-k % L for k in turn))) for j, turn in paths]
         self.group_sizes = [1] + [L] * J + [L**2] * len(pairs)
+        # room for the widest filter on both sides, in whole places of means
         width = 2**J
         padded = [width * math.ceil(n / width + 2) for n in shape]
         for axis, (n, p) in enumerate(zip(shape, padded, strict=True)):
@@ -79,6 +80,7 @@ class Scattering(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the means, with bounded memory however many pictures there are."""
+        # each number of a picture becomes a real and an imaginary part
         size = max(1, _AT_ONCE // (2 * self._get("psi_0_0").numel()))
         return torch.cat([self._part(part) for part in x.split(size)])
 
@@ -169,6 +171,7 @@ def _wavelets(shape: Sequence[int], j: int, L: int) -> Tensor:
     for angle in angles:
         wave = _gabor(shape, sigma, angle, xi, slant)
         bump = _gabor(shape, sigma, angle, 0.0, slant)
+        # a wavelet has mean 0, so that a constant picture gives 0
         waves.append(np.fft.fft2(wave - wave.sum() / bump.sum() * bump).real)
     return torch.from_numpy(np.stack(waves))
 
