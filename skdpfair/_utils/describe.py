@@ -11,7 +11,8 @@ from sklearn.base import BaseEstimator
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 
-MAX_DEPTH = 8  # containers and objects within one another that a description goes into
+# containers and objects within one another that a description goes into
+MAX_DEPTH = 8
 # packages whose names say what they are
 _KNOWN = {"builtins", "torch", "skorch", "sklearn", "numpy", "skdpfair"}
 _PLAIN = (str, bytes, int, float, bool, type(None), np.generic)
@@ -60,7 +61,8 @@ def describe(value: Any, depth: int = 0) -> str:
         return inside(array.tolist()) if array.dtype == object else digest(array).hex()
     parts = _parts(value)
     if parts is not None and isinstance(value, (type, FunctionType)):
-        parts = digest(inside(parts)).hex()  # descriptions are stored; a closure may hold records
+        # descriptions are stored; a closure may hold records
+        parts = digest(inside(parts)).hex()
     return kind if parts is None else f"{kind}({inside(parts)})"
 
 
@@ -97,7 +99,8 @@ def _parts(value: Any) -> Any:
         # two closures of one name, or a cell that was edited
         members = {k: v for k, v in vars(value).items() if not k.startswith("__") or callable(v)}
         return members, value.__bases__
-    state = object.__getstate__(value)  # the attributes, and those in slots
+    # the attributes, and those in slots
+    state = object.__getstate__(value)
     if state is None:  # of C code, such as a deque or a counter
         text = repr(value)
         return None if " at 0x" in text else digest(text).hex()

@@ -23,7 +23,8 @@ except ImportError:  # Windows
 
     def lock(file: BinaryIO, *, waits: bool = True) -> None:
         """Lock a file until it is closed."""
-        file.seek(2**40)  # a byte that is never written, so that readers are not kept out
+        # a byte that is never written, so that readers are not kept out
+        file.seek(2**40)
         modes = msvcrt.LK_LOCK, msvcrt.LK_NBLCK  # type: ignore[attr-defined]  # on Windows
         msvcrt.locking(file.fileno(), modes[not waits], 1)  # type: ignore[attr-defined]
 
@@ -76,7 +77,8 @@ def put_in_place(part: str | os.PathLike[str], path: Path) -> None:
     if hasattr(os, "O_DIRECTORY"):  # Windows syncs no folders
         folder = os.open(path.parent, os.O_DIRECTORY)
         try:
-            os.fsync(folder)  # or a power cut could undo the renaming
+            # without it, a power cut could undo the renaming
+            os.fsync(folder)
         finally:
             os.close(folder)
 

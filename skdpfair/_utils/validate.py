@@ -20,14 +20,16 @@ from sklearn.utils._param_validation import (
 )
 
 MAX_TEXT = 200  # characters of a value in a message
-_LARGEST = 2**63 - 1  # what numpy and torch count with
+# what numpy and torch count with
+_LARGEST = 2**63 - 1
 _BRACKETS: dict[type, Sequence[str]] = {
     list: "[]",
     tuple: "()",
     set: "{}",
     frozenset: ("frozenset({", "})"),
 }
-_OF_DATA = ("__array__", "__arrow_c_stream__", "toarray")  # arrays, tables, sparse matrices
+# arrays, tables, sparse matrices
+_OF_DATA = ("__array__", "__arrow_c_stream__", "toarray")
 # float32 holds the squares of the numbers between them
 LARGE, SMALL = 1e15, 1e-15
 _TURNS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
@@ -218,7 +220,8 @@ def error_context(name: str, what: str = "cannot be used") -> Iterator[None]:
     """
     try:
         yield
-    except Warning:  # made an error by the user's filters
+    except Warning:
+        # made an error by the user's filters
         raise
     except Exception as error:
         if isinstance(error, (ValueError, TypeError)) and str(error).startswith(name):
@@ -234,7 +237,8 @@ def error_context_without_data(name: str, what: str) -> Iterator[None]:
     """Raise errors of the block as ValueError or TypeError that do not quote data."""
     try:
         yield
-    except Warning:  # made an error by the user's filters
+    except Warning:
+        # made an error by the user's filters
         raise
     except Exception as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
@@ -287,7 +291,8 @@ def _as_builtin(value: Any) -> Any:
         return str.__str__(value)
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    with suppress(Exception):  # beyond the floats, or of the value's own making
+    # beyond the floats, or of the value's own making
+    with suppress(Exception):
         if isinstance(value, Real):
             return int(value) if isinstance(value, Integral) else float(value)
     return value

@@ -15,7 +15,8 @@ from skdpfair.analysis._problem import Problem
 from skdpfair.engine.flat import split
 
 _BLOCK = 8  # vectors at once
-_DENSE = 64  # up to so many parameters the matrix is cheaper than Lanczos
+# up to so many parameters the matrix is cheaper than Lanczos
+_DENSE = 64
 
 
 def products(problem: Problem, vectors: Tensor) -> Tensor:
@@ -86,7 +87,8 @@ def _lanczos(problem, rng):
 
     operator = LinearOperator((n, n), matvec=matvec, dtype=np.float64)
     start = rng.standard_normal(n)
-    if not matvec(start).any():  # a loss without curvature, as of a class of weight zero
+    # a loss without curvature, as of a class of weight zero
+    if not matvec(start).any():
         return 0.0
     try:
         return float(

@@ -11,7 +11,8 @@ from torch.utils._pytree import tree_map_only
 from skdpfair.engine.mechanism import Mechanism, PerSample
 from skdpfair.engine.step import weigh
 
-_LONG = 1e12  # a norm that any method clips
+# a norm that any method clips
+_LONG = 1e12
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ def _by_group(step, mechanism, state, bound):
     n_groups, sample = mechanism.task.n_groups, step.sample
     probes = [_probe(sample, n_groups, norm) for norm in (0.0, _LONG)]
     whole, end = (mechanism.method.clip(p, state, step.release).weight for p in probes)
-    reach = end * _LONG  # the weighted norm of an endless gradient: C_k, C, or 0 if it is dropped
+    # the weighted norm of an endless gradient: C_k, C, or 0 if it is dropped
+    reach = end * _LONG
     threshold = torch.where(reach > 0, reach, torch.full_like(reach, bound)) / whole
     clipped = step.weight < whole[sample.group] * (1 - 1e-6)
     counts = torch.bincount(sample.group, minlength=n_groups)

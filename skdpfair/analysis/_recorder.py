@@ -98,7 +98,8 @@ class GroupRecorder(Callback):
 
     frame_: pd.DataFrame
     discloses = True  # a fit has to be marked
-    leaves_fits_unchanged = True  # as to a seed, which mixes in what may change a fit
+    # as to a seed, which mixes in what may change a fit
+    leaves_fits_unchanged = True
 
     def __init__(
         self,
@@ -151,7 +152,8 @@ class GroupRecorder(Callback):
 
     def _record(self, net, X, y):
         self.recorded_step_ = net.taken_
-        with torch.random.fork_rng():  # recording must not change the dropout masks to come
+        # recording must not change the dropout masks to come
+        with torch.random.fork_rng():
             self._measure(net, self._problem(net, X["x"], y, X["group"]))
 
     def _measure(self, net, problem):

@@ -137,7 +137,8 @@ def _noise(curved, mechanism, lr, batches, n_vectors, rng):
     mean, error = values.mean(axis=1), _standard_error(values)
     sensitivity = (batches.frame["sensitivity"] ** 2).mean() ** 0.5
     sigma, size = mechanism.noise_multiplier, mechanism.expected_batch_size
-    plain = mechanism.method.gradient_noise  # what the baselines without privacy add
+    # what the baselines without privacy add
+    plain = mechanism.method.gradient_noise
     scale = (plain, 1.0, 1.0) if plain > 0 else (sensitivity, sigma, size)
     noise, noise_se = (noise_term(trace, lr, *scale) for trace in (mean, error))
     return {"trace": mean, "trace_se": error, "noise": noise, "noise_se": noise_se}
@@ -156,7 +157,8 @@ def step_terms(group_gradient, plain, clipped, plain_product, clipped_product, l
     length, clipped_length = (float(torch.linalg.vector_norm(v)) for v in (plain, clipped))
     half = lr**2 / 2
     clip = lr * (first - first_clipped) + half * (second_clipped - second)
-    if length == 0 or clipped_length == 0:  # a group that is absent stays NaN
+    # a group that is absent stays NaN
+    if length == 0 or clipped_length == 0:
         return dict(zip(TERMS, (clip, clip, 0.0, clip, 0.0), strict=True))
     s = clipped_length / length
     return {

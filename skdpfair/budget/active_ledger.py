@@ -79,7 +79,8 @@ def _add_user(variable: str, value: str) -> None:
     with _LOCK:
         if not _USERS[variable]:
             if variable in os.environ:
-                _USERS[variable] = 1  # the process that started this one
+                # the process that started this one
+                _USERS[variable] = 1
             else:
                 os.environ[variable] = value
                 _restart_workers()
@@ -125,7 +126,8 @@ def linter(function: Linter) -> Linter:
 
 def findings_of(estimator: Any) -> dict[str, list[str]]:
     """Return the findings of the linter, as a line of the ledger's file holds them."""
-    if not _LINTERS:  # no estimator with a budget was imported, which brings the linter with it
+    # no estimator with a budget was imported, which brings the linter with it
+    if not _LINTERS:
         return {"reasons": [LEAKS.format(type(estimator).__name__, "s")], "notes": []}
     reasons, notes = _LINTERS[0](estimator)
     return {"reasons": reasons, "notes": notes}

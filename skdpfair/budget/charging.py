@@ -100,7 +100,8 @@ def charged(
     try:
         yield name
     finally:
-        if os.getpid() == pid:  # no copy of the process ends a fit that goes on
+        # no copy of the process ends a fit that goes on
+        if os.getpid() == pid:
             new = _counted(releases.entries) - before
             ledger._end(name, [vars(replace(release, steps=n)) for release, n in new.items()])
 

@@ -30,7 +30,8 @@ _PARTITIONS = (KFold, StratifiedKFold, GroupKFold, StratifiedGroupKFold, LeaveOn
 _REPEATED = (RepeatedKFold, RepeatedStratifiedKFold)
 _BY_GROUPS = (GroupKFold, StratifiedGroupKFold)
 _BY_LABELS = (StratifiedKFold, GroupKFold, StratifiedGroupKFold, RepeatedStratifiedKFold)
-_FOLD = "candidate-split-evaluation"  # scikit-learn's name of one fit and test of a search
+# scikit-learn's name of one fit and test of a search
+_FOLD = "candidate-split-evaluation"
 _SEARCH_TASKS = {_FOLD, "refit-with-best-params"}
 _METHODS = {"split", "_iter_test_indices", "_iter_test_masks"}  # of a splitter
 MAX_FOLDS = 50
@@ -111,17 +112,20 @@ def persons_lie_in_groups(search: Any, X: Any, params: Mapping[str, Any]) -> boo
     """
     of_classifier = getattr(getattr(search, "estimator", None), "persons", None)
     spaces = [getattr(search, name, {}) for name in ("param_grid", "param_distributions")]
-    with suppress(Exception):  # the fit will tell what is wrong
+    # the fit will tell what is wrong
+    with suppress(Exception):
         groups = check_array(params["groups"], ensure_2d=False, dtype=None)
         group = pd.Series(np.unique(groups, return_inverse=True)[1])  # as the splitters do
         units = [v for name, v in params.items() if name.rpartition("__")[2] == "units"]
         codes: list[Any] = [persons.codes("units", column, len(group)) for column in units]
         at = persons.columns(X, of_classifier, None)
-        if at and "persons" not in str(spaces):  # one column for all candidates
+        # a sum needs one column of persons for all candidates
+        if at and "persons" not in str(spaces):
             codes.append(persons.encode(X, len(group), at=at, units=None))
         routing = getattr(getattr(search, "cv", None), "get_metadata_routing", None)
         if routing and routing().split.requests["groups"] is not True:
-            return False  # the splitter takes groups by another name
+            # the splitter takes groups by another name
+            return False
         return bool(codes) and all((group.groupby(c).nunique() == 1).all() for c in codes)
     return False
 

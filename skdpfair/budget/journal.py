@@ -24,7 +24,8 @@ from skdpfair.privacy.releases import Release
 from skdpfair.privacy.renyi import ORDERS, curve_epsilon, rdp_curve
 from skdpfair.privacy.statement import ASSUMPTIONS, are_names
 
-Seen: TypeAlias = tuple[int, str]  # the bytes of a file that were read, and their digest
+# the bytes of a file that were read, and their digest
+Seen: TypeAlias = tuple[int, str]
 _SEEN: dict[str, Seen] = {}  # in this process, by name of a journal and of all its copies
 
 
@@ -55,7 +56,8 @@ class Journal:
 
     def begin(self, first: Line) -> list[Line]:
         """Make the file with a first line, if it is missing or empty; return its lines."""
-        if not _SEEN[self._name][0]:  # else a file that is missing was lost
+        # a file that was read before and is missing was lost
+        if not _SEEN[self._name][0]:
             self.path.touch(exist_ok=True)
         with self.locked() as lines:
             if not lines:
@@ -105,7 +107,8 @@ class Journal:
             json.loads(torn or b"0")
         except ValueError:
             if not end:
-                return  # no ledger: nothing of a file of other things is written over
+                # no ledger: nothing of a file of other things is written over
+                return
             assert self._handle is not None
             self._handle.truncate(end)
             self._content = self._content[:end]

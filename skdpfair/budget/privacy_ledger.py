@@ -98,7 +98,8 @@ class PrivacyLedger:
     0.72 ['done']
     """
 
-    max_propagation_depth = 0  # scikit-learn warns of every step that takes no callbacks
+    # scikit-learn warns of every step that takes no callbacks
+    max_propagation_depth = 0
 
     def __init__(
         self,
@@ -374,7 +375,8 @@ class PrivacyLedger:
 
         ValueError is raised if it protects persons and earlier fits records, or other persons.
         """
-        with self._journal.locked() as lines:  # nobody else spends what is left meanwhile
+        # nobody else spends what is left meanwhile
+        with self._journal.locked() as lines:
             history = History.of(lines, self.data)
             _refuse_other_unit(fit, history.fits)
             if self.budget is not None:
@@ -395,7 +397,8 @@ class PrivacyLedger:
         assert self.budget is not None and self.delta is not None  # which a budget has
         no_privacy = any(REFERENCE in f["reasons"] for f in fits)  # of the fit or its reference
         after = math.inf if no_privacy else history.cost(self.delta, "rdp", fits)
-        if self.budget < after < math.inf:  # the fast bound may be loose
+        # the fast bound may be loose
+        if self.budget < after < math.inf:
             after = min(after, history.cost(self.delta, self.accountant, fits))
         if after > self.budget:
             now = history.cost(self.delta, self.accountant)

@@ -97,7 +97,8 @@ class Job:
 
     def save(self, model, output):
         """Write a model, which has cost budget; return where, and why elsewhere if it is so."""
-        if isinstance(self.source, Parquet):  # whose memory map has no names
+        # a memory map of Parquet files has no names
+        if isinstance(self.source, Parquet):
             getattr(model, "estimator_", model).feature_names_in_ = np.asarray(
                 self.schema.feature_names, dtype=object
             )

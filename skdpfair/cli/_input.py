@@ -133,7 +133,8 @@ def visible(text) -> str:
     """Return a text in which nothing steers a terminal, see `skdpfair._utils.validate.visible`."""
     text = str(text)
     if text.isascii() and re.sub(r"[\n\t]", "", text).isprintable():
-        return text  # without importing the library
+        # as the version is known without importing the library
+        return text
     from skdpfair._utils.validate import visible as escaped
 
     return escaped(text)

@@ -18,8 +18,10 @@ from skdpfair.preprocessing._schema import labels_in, uncovered
 from skdpfair.release._facts import record_shape
 
 _IMAGES = "images"  # array of pictures
-_HEAD = 50_000  # rows that tell what a column holds
-_MIN_PERSONS, _MAX_ROWS = 10, 50  # fewest values that name persons, and their most rows on average
+# rows that tell what a column holds
+_HEAD = 50_000
+# fewest values that name persons, and their most rows on average
+_MIN_PERSONS, _MAX_ROWS = 10, 50
 _SUFFIXES = {
     ".png": "PNG",
     **dict.fromkeys((".jpg", ".jpeg"), "JPEG"),
@@ -27,7 +29,8 @@ _SUFFIXES = {
     **dict.fromkeys((".pgm", ".ppm"), "PPM"),
     **{".bmp": "BMP", ".gif": "GIF", ".webp": "WEBP"},
 }
-_FORMATS = sorted(set(_SUFFIXES.values()))  # none runs a program, as that of .eps does
+# none runs a program, as that of .eps does
+_FORMATS = sorted(set(_SUFFIXES.values()))
 _MODES = {  # of pillow, of 8 bits or fewer
     **dict.fromkeys(("1", "L", "LA"), "L"),
     **dict.fromkeys(("P", "PA", "RGB", "RGBA", "CMYK", "YCbCr"), "RGB"),
@@ -250,7 +253,8 @@ class Parquet(_Table):
 
 def _features_file() -> Path:
     """Return a path for features, which is removed when the command ends."""
-    folder = TemporaryDirectory(ignore_cleanup_errors=True)  # Windows keeps what is mapped
+    # Windows keeps what is mapped
+    folder = TemporaryDirectory(ignore_cleanup_errors=True)
     return Path(click.get_current_context().with_resource(folder)) / "features.npy"
 
 

@@ -92,7 +92,8 @@ def _adult(epsilon):
 
     features = public_preprocessor(**public_facts("adult"), epsilon=epsilon)
     report = check_pipeline(features)
-    if report.findings:  # they would tell of the people what no epsilon covers
+    # they would tell of the people what no epsilon covers
+    if report.findings:
         raise ValueError(str(report))
     parts = [load_adult(subset=subset) for subset in ("train", "test")]
     features.fit(parts[0].data)

@@ -26,7 +26,8 @@ from skdpfair.cli._input import (
 from skdpfair.exceptions import InterruptedWarning
 
 _LARGE_EPSILON = 10  # which promises little
-_MAX_PREDICTED = 100_000  # training records, to see whether a model is of use
+# training records, to see whether a model is of use
+_MAX_PREDICTED = 100_000
 
 
 @click.command()
@@ -172,7 +173,8 @@ def fit(
             return
         model, chosen = fitting.winner_of(clf)
         cut = recorded.met(InterruptedWarning)
-        if cut and output.exists():  # a finished model is not replaced by half of one
+        # a finished model is not replaced by half of one
+        if cut and output.exists():
             output = output.with_name(f"{output.stem[:200]}.part{output.suffix}")
         written, problem = job.save(model, output)
     notes = [*recorded(), *([problem] if problem else [])]

@@ -67,7 +67,8 @@ def predict(model, data, pictures, threshold, ids, output, as_json):
             )
         names, X = source_for(model, schema, clf, data, **pictures).unlabelled(schema, ids)
         if not hasattr(X, "columns"):
-            vars(clf).pop("feature_names_in_", None)  # the schema makes the features, in its order
+            # the schema makes the features, in its order
+            vars(clf).pop("feature_names_in_", None)
         probabilities = clf.predict_proba(X)
         predicted = clf.predict(X)
         if threshold is not None:

@@ -133,7 +133,8 @@ def _export(path, outputs, ledger, data, pictures):
         try:
             options = {} if kind == "registry" else tests
             texts[kind] = export_statement(path, kind, ledger=ledger, **options)
-        except (TypeError, ValueError) as error:  # what a file describes may be anything
+        except (TypeError, ValueError) as error:
+            # what a file describes may be anything
             _fail(str(error))
     for kind, output in outputs.items():  # when all are made
         if output is None:

@@ -85,7 +85,8 @@ def sweep(study, data, pictures, output, ledger, jobs, measures, as_json):
         records = source.read(plan.schema, smallest)
         schema, units = records.schema, records.units
         delta = ledger.delta_of_fits(params.get("delta"), records.n_units)
-        if delta != "auto" and delta_in(folder) in (None, delta):  # a continued sweep keeps its own
+        # a continued sweep keeps its own
+        if delta != "auto" and delta_in(folder) in (None, delta):
             params = params | {"delta": delta}
         if units is not None:
             params = params | {"persons": Persons(max_records=schema.max_records_per_unit)}

@@ -9,4 +9,5 @@ from skdpfair.engine.step import private_step as private_step
 from skdpfair.engine.streams import Streams as Streams
 from skdpfair.engine.warmup import ScaleSearch as ScaleSearch
 
-__all__: list[str] = []  # an inner room, which is promised to no user
+# an inner room, which is promised to no user
+__all__: list[str] = []

@@ -42,7 +42,8 @@ Params: TypeAlias = Mapping[str, Tensor]
 EarlySample: TypeAlias = Any
 
 METHODS: dict[str, type[Method]] = {}
-COUNT_NOISE = 5.0  # noise multiplier of a count over that of the gradient sum, by default
+# noise multiplier of a count over that of the gradient sum, by default
+COUNT_NOISE = 5.0
 _POSITIVE_OR_AUTO = [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})]
 
 
@@ -306,7 +307,8 @@ class Method(BaseEstimator, abc.ABC):
         if "gradient_term" in vars(cls) and "changes_gradients" not in vars(cls):
             cls.changes_gradients = True
         if name is None and (hasattr(cls, "name") or abc.ABC in cls.__bases__):
-            return  # a variant of a method, or a base of several
+            # a variant of a method, or a base of several
+            return
         cls.name, cls.reference = name or cls.__name__, reference
         if name is None:
             return

@@ -64,7 +64,8 @@ class Noise:
         if out.dtype not in _NUMPY:
             wide = torch.empty_like(out, dtype=torch.float32)
             return out.copy_(self._fill(wide, sensitivity, noise_multiplier))
-        if self._gaussians is None:  # seeding takes milliseconds
+        # seeding takes milliseconds
+        if self._gaussians is None:
             self._gaussians = Gaussians(self._sequence.generate_state(8, np.uint64).tobytes())
         scale = _NUMPY[out.dtype](float(sensitivity) * noise_multiplier)
         self._gaussians.fill_all_(out.view(-1).numpy(), scale)
@@ -113,7 +114,8 @@ class Gaussians:
         """
         dtype, bits = out.dtype.type, 8 * out.dtype.itemsize
         integers = self.source.words().view(f"i{bits // 8}").reshape(2, -1)
-        work = self.source.spare.view(dtype).reshape(2, -1)  # little memory is fast memory
+        # little memory is fast memory
+        work = self.source.spare.view(dtype).reshape(2, -1)
         np.copyto(work, integers, casting="unsafe")
         (radius, angle), top = work, 2.0 ** (bits - 1)
         np.abs(radius, out=radius)
@@ -135,7 +137,8 @@ class Gaussians:
             radius += radius.dtype.type(0.5)
             return
         small = np.flatnonzero(radius < _COARSE)
-        kept = self.source.spare.copy()  # radius lives there, and words() needs the room
+        # radius lives there, and words() needs the room
+        kept = self.source.spare.copy()
         fine = (self.source.words()[small] >> np.uint64(11)).astype(np.float64)
         self.source.spare[:] = kept
         refined = radius[small] + (fine + 0.5) * 2.0**-53

@@ -32,7 +32,8 @@ class SFC64:
         """Return generators whose 192 bits each SHAKE-256 expands from a seed, and mixed."""
         words = np.frombuffer(hashlib.shake_256(seed).digest(24 * n_generators), np.uint64)
         generators = cls(words.reshape(3, n_generators).copy())
-        for _ in range(12):  # as numpy does, until each bit of the state depends on all of the seed
+        # as numpy does, until each bit of the state depends on all of the seed
+        for _ in range(12):
             generators.words()
         return generators
 

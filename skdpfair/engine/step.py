@@ -28,7 +28,8 @@ from skdpfair.exceptions import PrivacyAccountingError
 Attack: TypeAlias = Callable[[Any, Tensor, Tensor], Tensor]
 AddWeighted: TypeAlias = Callable[[Tensor, Tensor], None]
 
-BOUND_TOLERANCE = 1e-5  # rounding of norms and weights; the shrink of a step takes off more
+# rounding of norms and weights; the shrink of a step takes off more
+BOUND_TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,8 @@ def private_step(
             )  # fmt: skip
     batch = attacked(model, batch, attack, chunk_size)
     shift = mechanism.method.parameter_perturbation(state)
-    if shift is None:  # a context that does nothing would take time in small steps
+    # a context that does nothing would take time in small steps
+    if shift is None:
         return _step(model, batch, mechanism, state, generator, chunk_size, out)
     with model.moved(shift):
         return _step(model, batch, mechanism, state, generator, chunk_size, out)
@@ -248,7 +250,8 @@ def _step(
     shrink = (1 - (100 + 10 * size**0.5) * torch.finfo(weight.dtype).eps) / size
     weighed.add_weighted(weight * model.number(shrink), gradient)
     generator.all_reduce_(gradient)
-    if model.fixed is not None:  # the sum is zero there, with and without any record
+    # the sum is zero there, with and without any record
+    if model.fixed is not None:
         gradient.index_fill_(0, model.fixed, 0.0)
     state = method.update(state, {**weighed.release, "gradient": gradient})
     return Step(gradient, state, max_bound_ratio, clip.bound)
@@ -338,7 +341,8 @@ def _measure_in_chunks(
         norms = [norm for norm, _, _ in columns]
         weights = weight.split([len(norm) for norm in norms])
         for chunk, w, then, rng_state in zip(chunks, weights, norms, rng_states, strict=True):
-            model.set_rng_state(rng_state)  # the dropout masks of the norms
+            # the dropout masks of the norms
+            model.set_rng_state(rng_state)
             gradients = _gradients(model, chunk, radius)
             # the first pass decided the weights: this one may only make them smaller
             w = capped(w, then, gradients.norm)

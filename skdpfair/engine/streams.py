@@ -48,7 +48,8 @@ class Streams:
         return Streams((*self.entropy, rank), self.init_entropy) if rank else self
 
     def __repr__(self) -> str:
-        return "Streams(...)"  # logs must not hold the entropy
+        # logs must not hold the entropy
+        return "Streams(...)"
 
     def __reduce__(self) -> tuple[Callable[[], Streams], tuple[()]]:
         return Streams.fresh, ()  # a copy must not draw what the original draws

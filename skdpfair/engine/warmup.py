@@ -11,7 +11,8 @@ from skdpfair.engine.noise import Noise
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.step import Attack, attacked, measure, noisy_sums
 
-Z_MIN, Z_MAX = 1e-4, 1e4  # noise alone must carry Z neither to 0 nor to infinity
+# noise alone must carry Z neither to 0 nor to infinity
+Z_MIN, Z_MAX = 1e-4, 1e4
 
 
 @dataclass(frozen=True)

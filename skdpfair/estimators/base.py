@@ -148,7 +148,8 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             names = "has_groups", "has_weights", "has_persons"
             facts = {name: c is not None for name, c in zip(names, columns, strict=True)}
             spec = FitSpec.of(self, **facts)
-            SCORE_SHARES.pop(self, None)  # a later fit of this estimator sets nothing aside
+            # a later fit of this estimator sets nothing aside
+            SCORE_SHARES.pop(self, None)
             stack.enter_context(full_precision(used_device(spec.device)))
             # a failed fit leaves this one as it was
             fresh = type(self)(**self.get_params(deep=False))
@@ -384,7 +385,8 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             "_cut",
         ):
             self.__dict__.pop(name, None)
-        self.__dict__.update(fitted)  # at once: an interrupt may come between any two lines
+        # at once: an interrupt may come between any two lines
+        self.__dict__.update(fitted)
 
     def __getattr__(self, name: str) -> Any:
         """Say why ``reference_`` is absent; called for absent attributes only."""

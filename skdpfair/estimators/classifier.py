@@ -324,7 +324,8 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        with suppress(ValueError, TypeError):  # a method that fit would refuse
+        # a method that fit would refuse
+        with suppress(ValueError, TypeError):
             tags.classifier_tags.multi_class = not get_method(self.method).binary
         # noise, on as few records as scikit-learn's checks
         tags.classifier_tags.poor_score = self.epsilon is not None

@@ -169,5 +169,6 @@ batch_size_, n_steps_, n_iter_, signal_to_noise_, diagnostics_, reference_
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # noise, on as few records as scikit-learn's checks
+        # noise, on as few records as scikit-learn's checks
+        tags.regressor_tags.poor_score = True
         return tags

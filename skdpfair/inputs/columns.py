@@ -16,7 +16,8 @@ def in_pandas(X: Any) -> Any:
         return X
     try:
         return X.to_pandas()
-    except ImportError:  # polars goes through pyarrow
+    except ImportError:
+        # polars goes through pyarrow
         return pd.DataFrame({name: X[name].to_numpy() for name in X.columns})
 
 

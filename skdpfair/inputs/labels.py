@@ -19,10 +19,12 @@ def read(y: Any) -> np.ndarray:
     """Return labels as an array of shape (n_samples,), none of them missing."""
     column = one_column(y, "label", "MultiOutputClassifier", object)
     if column is not y:
-        _refuse_mixed("y", y)  # which numpy would turn into text
+        # numpy would turn mixed labels into text
+        _refuse_mixed("y", y)
     with error_context_without_data("y", _NOT_LABELS):
         is_extension = pd.api.types.is_extension_array_dtype(getattr(y, "dtype", None))
-        labels = y.to_numpy(dtype=object) if is_extension else y  # numpy would make them floats
+        # numpy would make them floats
+        labels = y.to_numpy(dtype=object) if is_extension else y
         labels = plain(column_or_1d(labels, warn=True))
         missing = pd.isna(labels).any()
         infinite = labels.dtype.kind == "f" and np.isinf(labels).any()
@@ -32,7 +34,8 @@ def read(y: Any) -> np.ndarray:
     if labels.dtype.kind in "OS":
         _refuse_mixed("y", labels)
     with error_context_without_data("y", _NOT_LABELS):
-        kind = type_of_target(distinct(labels))  # raises where labels cannot be sorted
+        # raises where labels cannot be sorted
+        kind = type_of_target(distinct(labels))
     if kind not in _KINDS:
         raise ValueError(
             f"Unknown label type: {kind}. y must hold one of a few classes for each row."

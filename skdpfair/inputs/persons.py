@@ -210,7 +210,8 @@ def _keys(distinct: np.ndarray) -> tuple[list[Any], str]:
     if kinds == ["bytes"]:
         keys = [text.decode(errors="surrogateescape") for text in keys]
     lines = "\n".join(keys)
-    if lines.isascii() and not _ODD.search(lines):  # as most columns: no look at each text
+    # as most columns: no look at each text
+    if lines.isascii() and not _ODD.search(lines):
         return [], ""
     keys = [_spelt(text) for text in keys]
     if _are_ambiguous({*keys} - {None}):

@@ -20,7 +20,8 @@ class SparseRows:
     dtype, ndim = np.dtype(np.float32), 2
 
     def __init__(self, matrix: Any, device: str | torch.device = "cpu") -> None:
-        with np.errstate(over="ignore"):  # what is too large is refused as infinite
+        # what is too large becomes infinite, and is refused as such
+        with np.errstate(over="ignore"):
             self.matrix = sparse.csr_array(matrix, dtype=np.float32)
         self.shape, self.device = self.matrix.shape, torch.device(device)
 

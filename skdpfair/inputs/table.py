@@ -115,7 +115,8 @@ def read(
     """
     features = noted(X)
     X, named = _container(X), y
-    if isinstance(y, str):  # which scikit-learn compares with texts of its own
+    # scikit-learn compares a text with texts of its own
+    if isinstance(y, str):
         raise ValueError("y should be a 1d array, one value for each row, got a text.")
     validate_data(estimator, X, y, skip_check_array=True)
     check_indexes(
@@ -134,7 +135,8 @@ def read(
     groups = _groups.encode(X, y, group_col=spec.groups, sensitive_features=sensitive_features)
     at = _persons.columns(X, spec.persons, spec.groups)
     hidden = at if spec.groups.as_feature else [*_groups.positions(X, group_col), *at]
-    unit = _persons.encode(X, len(y), at=at, units=units)  # before a column of persons is a feature
+    # before a column of persons is a feature
+    unit = _persons.encode(X, len(y), at=at, units=units)
     x = _numbers(_without(X, hidden))
     if unit is not None:
         _persons.check(unit, spec.persons)
@@ -201,7 +203,8 @@ def _like_fitted(estimator: Any, X: Any, hidden: list[int], shape: tuple[int, ..
         )
     if not n_absent and is_frame:
         validate_data(estimator, X, reset=False, skip_check_array=True)
-    named = hasattr(estimator, "feature_names_in_")  # errors come before the warning of no names
+    # errors come before the warning of no names
+    named = hasattr(estimator, "feature_names_in_")
     x = _numbers(_without(X, present), at_once=named)
     if x.shape[1:] != tuple(shape):
         raise ValueError(
@@ -348,9 +351,11 @@ def _finite(X: np.ndarray, rows: np.ndarray) -> np.ndarray:
 def _as_float32(X: Any) -> np.ndarray:
     """Return numbers as a float32 array that torch can read in place."""
     try:
-        with np.errstate(over="ignore"):  # what is too large is refused as infinite
+        # what is too large becomes infinite, and is refused as such
+        with np.errstate(over="ignore"):
             x = check_array(X, dtype=np.float32, order="C", allow_nd=True, ensure_all_finite=False)
-    except (ValueError, OverflowError):  # whose messages would print a cell of the data
+    except (ValueError, OverflowError):
+        # their messages would print a cell of the data
         raise ValueError(_NOT_NUMBERS) from None
     except Exception:  # of an object's own making
         raise TypeError(f"{_NOT_NUMBERS} (argument must be a string or a number)") from None

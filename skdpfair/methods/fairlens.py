@@ -117,7 +117,8 @@ class FairLens(RegularisedMethod, name="fairlens", reference="tran2021fairness")
 
     private = False
     private_alternative = "fairlens_dp"
-    takes_noise = True  # as published, though it buys no epsilon
+    # as published, though it buys no epsilon
+    takes_noise = True
     takes_units = False
     sees_gradients = True
 
@@ -131,7 +132,8 @@ class FairLens(RegularisedMethod, name="fairlens", reference="tran2021fairness")
         n = size.sum().clamp(min=1.0)
         term = super().gradient_term(sample, state._replace(batch_size=n), release)
         assert term.hvp_vectors is not None
-        there = size.min().clamp(max=1.0)  # 0 if a group is absent: then neither is defined
+        # 0 if a group is absent: then neither is defined
+        there = size.min().clamp(max=1.0)
         return GradientTerm(term.logit_gradient * there, term.hvp_vectors * there, averaged=True)
 
 

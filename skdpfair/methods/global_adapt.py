@@ -14,7 +14,8 @@ from skdpfair.methods._clipping import (
     moved,
 )
 
-PLANNED_GAIN = 0.15  # where the estimator chooses the rate of the threshold
+# where the estimator chooses the rate of the threshold
+PLANNED_GAIN = 0.15
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

@@ -12,7 +12,8 @@ from sklearn.exceptions import UndefinedMetricWarning
 
 from skdpfair.inputs.groups import group_names
 
-NOT_COMPARED = "not compared"  # a difference between groups of which fewer than two have a value
+# a difference between groups of which fewer than two have a value
+NOT_COMPARED = "not compared"
 
 
 def group_min(values):

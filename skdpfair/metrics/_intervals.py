@@ -27,7 +27,8 @@ def student_of_column(column, mean, error, n_runs, n_groups):
     Those of differences, worst groups and costs hold for all groups at once, see `level_of`.
     """
     limits = {"%": (0.0, 1.0), "nats": (-np.inf, np.inf)}.get(described(column)[1], (-1.0, 1.0))
-    if column.endswith("_difference"):  # the largest mean minus the least
+    # the largest mean minus the least
+    if column.endswith("_difference"):
         limits = 0.0, limits[1]
     return student(mean, error, n_runs, level_of(column, n_groups), limits)
 

@@ -15,7 +15,8 @@ from skdpfair.metrics._compare_groups import difference, group_max, group_min
 
 OVERALL = "overall"
 LEVEL = 0.95  # of intervals
-RARE = 0.3  # a share of one of two classes below which accuracy hides how often the class is missed
+# a share of one of two classes below which accuracy hides how often the class is missed
+RARE = 0.3
 _BINS = 15
 
 

@@ -35,8 +35,10 @@ from skdpfair.privacy.ledger import Ledger
 from skdpfair.training import defaults
 from skdpfair.training.spec import FitSpec
 
-REFERENCE = "reference"  # the method of the models without privacy, in the results
-CEILING = "ceiling"  # that of scikit-learn's models, with their names
+# the method of the models without privacy, in the results
+REFERENCE = "reference"
+# the method of scikit-learn's models, with their names
+CEILING = "ceiling"
 CELL_ENTRIES = (  # of a finished cell, as a store keeps it
     *("method", "epsilon", "seed", "fold", "reference", "n", "test", "train"),
     *("epsilon_spent", "releases", "fit_seconds", "low_signal"),

@@ -6,7 +6,8 @@ from scipy.signal import savgol_filter
 
 OBJECTIVES = ("balanced_accuracy", "accuracy", "true_positive_rate", "selection_rate")
 CONSTRAINTS = ("demographic_parity", "equal_opportunity", "equalized_odds")
-_SMOOTHED = 31  # edges to which a parabola is fitted
+# edges to which a parabola is fitted
+_SMOOTHED = 31
 _FEWEST = 1e-6  # records of a class that has none, so that rates exist
 
 
@@ -61,7 +62,8 @@ def best_mixtures(counts, objective, target, constraint, tolerance):
     bounded = np.zeros((2, n_rates, n_groups, n_weights + n_rates))
     for k in range(n_rates):
         for g in range(n_groups):
-            if rates[k, g, 0] > 0.5:  # else the group has no records of the class, and no rate
+            # with less, the group has no records of the class, and no rate
+            if rates[k, g, 0] > 0.5:
                 of_group = slice(g * n_edges, (g + 1) * n_edges)
                 bounded[0, k, g, of_group], bounded[0, k, g, n_weights + k] = rates[k, g], -1
                 bounded[1, k, g] = -bounded[0, k, g]

@@ -180,7 +180,8 @@ def plan(
         flag("units", units)
     delta = delta_for(delta, n_samples)
     leaks = reasons_of(check_pipeline(search))
-    if hasattr(search, "forecast"):  # a private search knows its own cost
+    # a private search knows its own cost
+    if hasattr(search, "forecast"):
         forecast = search.forecast(n_samples, n_groups=n_groups, delta=delta)
         if units not in (None, forecast.unit == "person"):
             raise ValueError(
@@ -415,7 +416,8 @@ def _views(cv, n_samples):
     rows = np.zeros((n_samples, 1))
     n_splits = splitter.get_n_splits(rows)
     k = folds_of(splitter, n_splits)
-    if k is None:  # a record may be in the training part of every split
+    # a record may be in the training part of every split
+    if k is None:
         split = splitter.split(rows, np.arange(n_samples) % 2)
         sizes = Counter(len(np.arange(n_samples)[train]) for train, _ in split)
         return [[(size, n, n) for size, n in sizes.items()]]

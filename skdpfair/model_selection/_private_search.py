@@ -70,10 +70,14 @@ _ONLY = {
     "distributed": None,
     "verbose": 0,
 }
-_OWN = ("n", "sets", "classes", "groups", "counts")  # facts of which a search has its own
-_LEAST_SHARE = 64  # a trial may have no less than this part of the budget of a search
-_TIGHT = 1.002  # ratio of bounds of the epsilon of a trial
-_MIDDLE = 60  # position of an order near 7, by which curves are ranked for display
+# facts of which a search has its own
+_OWN = ("n", "sets", "classes", "groups", "counts")
+# a trial may have no less than this part of the budget of a search
+_LEAST_SHARE = 64
+# ratio of bounds of the epsilon of a trial
+_TIGHT = 1.002
+# position of an order near 7, by which curves are ranked for display
+_MIDDLE = 60
 
 
 class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
@@ -272,7 +276,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
                 InsecureSeedWarning,
                 stacklevel=3,
             )
-        validate_data(self, X, skip_check_array=True)  # number and names of the columns
+        # number and names of the columns
+        validate_data(self, X, skip_check_array=True)
         y = _labels.read(y)
         check_consistent_length(X, y, sensitive_features)
         public = _trials.public_sets(self.estimator, X, y, sensitive_features)
@@ -281,7 +286,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             candidate = network_of(configured(self.estimator, params).module)
             check_network(candidate, np.shape(X)[1:], len(public["classes"]))
         context = _tasks.begin(self, X, y, 0)
-        day = datetime.now(UTC).date().isoformat()  # that of the end would tell of the trials
+        # the day of the end would tell of the trials
+        day = datetime.now(UTC).date().isoformat()
         with charged(
             (),
             Ledger(),
@@ -295,7 +301,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             records = X, y, sensitive_features, units
             plan = pool, planned.n_samples, curve, noise
             best, error = self._best(records, unit, scored, plan, public)
-        if error is not None:  # the frame that held the generator is gone
+        # the frame that held the generator is gone
+        if error is not None:
             raise error
         report = report_of(self, planned, whole, delta, seeded, most_records, n_units)
         origin = {"_day": day, "_ledger_fits": (charge,)}
@@ -387,7 +394,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         def cost(epsilon):
             try:
                 _, curve, _ = trial_of(self, at(epsilon), n_samples, n_groups)
-            except InfeasibleBudgetError:  # it is too small for a trial
+            except InfeasibleBudgetError:
+                # it is too small for a trial
                 return 0.0
             return curve_epsilon(self._selection_curve(curve), delta)
 
@@ -470,7 +478,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        with suppress(AttributeError, TypeError, ValueError):  # no classifier, which fit refuses
+        # no classifier, which fit refuses
+        with suppress(AttributeError, TypeError, ValueError):
             tags.classifier_tags.multi_class = get_tags(self.estimator).classifier_tags.multi_class
         tags.non_deterministic = self.random_state is None
         return tags

@@ -41,10 +41,12 @@ from skdpfair.report._sweep_page import results_page
 
 _MODEL = ["method", "epsilon"]
 _RUN = ["seed", "fold"]
-_MOST_GROUPS = 7  # that a terminal has room for
+# a terminal has no room for more
+_MOST_GROUPS = 7
 _FEWEST = "fewest test records"
 _OWN = ("gap", "worst")  # columns of a text beside those of the groups
-SCHEMA_FILE = "schema.toml"  # that the shell leaves beside the finished cells
+# the shell leaves it beside the finished cells
+SCHEMA_FILE = "schema.toml"
 
 
 class TradeoffResults:
@@ -149,7 +151,8 @@ class TradeoffResults:
             )
         spec = SweepSpec(**facts)
         cells, methods = folder.cells(), list(spec.methods)
-        place = {name: i for i, name in enumerate(methods)}  # reference models come first
+        # reference models come first
+        place = {name: i for i, name in enumerate(methods)}
 
         def order(cell):
             budget = cell["epsilon"]

@@ -180,7 +180,8 @@ class GroupScorer(ByGroupScorer):
         groups=None,
         only=None,
     ):
-        _scorers(metrics)  # now, rather than in the last fold of a search
+        # now, rather than in the last fold of a search
+        _scorers(metrics)
         measured = chosen_measures(measures, simple_measures(2), ())
         _check_names([*(metrics or ()), *measured, *(f"neg_{name}" for name in measured)])
         self.metrics = metrics
@@ -317,7 +318,8 @@ def _score(scorer, estimator, X, y, answer, per_record, rows):
         one_class = len(np.unique(y[rows])) < 2
         labels = signature(scorer._score_func).parameters.get("labels")
         if labels is not None and labels.default is None and "labels" not in scorer._kwargs:
-            params["labels"] = estimator.classes_  # the rows may lack a class
+            # the rows may lack a class
+            params["labels"] = estimator.classes_
     with warnings.catch_warnings(record=one_class) as caught:
         if one_class:
             warnings.simplefilter("always")

@@ -21,7 +21,8 @@ from skdpfair._utils.validate import safe_repr
 MANIFEST = "manifest.json"
 _REMEDY = "{}, and run again."
 _WORDS = {"data X": "the features", "data y": "the labels", "data groups": "the groups"}
-_ALONE = threading.Lock()  # torch's number of threads and warning filters belong to a process
+# torch's number of threads and warning filters belong to a process
+_ALONE = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,8 @@ class Store:
     def _write(self, path, content):
         try:
             replace_file(path, json.dumps(content).encode())
-        except FileNotFoundError:  # swept away by a run that found this cell finished
+        except FileNotFoundError:
+            # swept away by a run that found this cell finished
             if not path.exists():
                 raise
 
@@ -154,7 +156,8 @@ def run_missing(tasks, done, store=None, *, n_jobs=None, on_result=None) -> bool
             if on_result is not None:
                 on_result(result)
     except KeyboardInterrupt:
-        if store is not None:  # processes may have finished more than was handed over
+        # processes may have finished more than was handed over
+        if store is not None:
             done |= store.finished(tasks)
         return False
     return True
@@ -164,7 +167,8 @@ def _run_and_keep(key, task, store):
     function, args, kwargs = task
     with _ALONE:
         threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # tasks are parallel, and small ones gain nothing from threads
+        # tasks are parallel, and small ones gain nothing from threads
+        torch.set_num_threads(1)
         try:
             result = function(*args, **kwargs)
         finally:

@@ -253,7 +253,8 @@ def _run(cells, records, features, store, n_jobs, progress, delta, kept):
     done = {} if store is None else store.finished(cell.key for cell in cells)
     missing = [cell for cell in cells if cell.key not in done]
     _check_ledger(done, missing, records, store)
-    if features is not None and missing:  # once, as they are the same in all fits
+    # once, as they are the same in all fits
+    if features is not None and missing:
         records = pictures.transformed(features, records[0]), *records[1:]
     tasks = {
         cell.key: joblib.delayed(run_cell)(replace(cell, place=i), *records, *kept)
@@ -264,7 +265,8 @@ def _run(cells, records, features, store, n_jobs, progress, delta, kept):
     def show(result):
         nonlocal curve
         curve = curve + rdp_curve(released(result))
-        if not bar.is_hidden:  # models without privacy have no epsilon, and nothing to show
+        # models without privacy have no epsilon, and nothing to show
+        if not bar.is_hidden:
             bar.move_to(len(done), curve_epsilon(curve, delta) or None)
 
     with ProgressBar("sweep", "cell", total=len(cells), visible=progress, leave=True) as bar:
@@ -288,7 +290,8 @@ def _check_ledger(done, missing, records, store):
     if ledger is None:
         return
     counted = done.values()
-    if ledger.budget is not None:  # no budget admits models without privacy
+    # no budget admits models without privacy
+    if ledger.budget is not None:
         counted = [cell for cell in counted if cell["epsilon"] is not None]
     lacking = ledger.n_unrecorded(cell.get("call") for cell in counted)
     if lacking:
@@ -367,7 +370,8 @@ def _check_models(cells, n_groups, shape, n_classes):
         defaults.check_network(network_of(cell.estimator.module), shape, n_classes)
         if cell.epsilon == tightest:
             _planning.check(cell.estimator, cell.n_units, n_groups)
-        else:  # calibrating takes a while, and a larger budget is met if this one is
+        else:
+            # calibrating takes a while, and a larger budget is met if this one is
             FitSpec.of(cell.estimator)
 
 

@@ -37,8 +37,10 @@ from skdpfair.training.spec import SCORE_SHARES
 
 _CALIBRATIONS = ("temperature", "platt")
 _SHARE, _SHARE_BY_GROUP = 0.05, 0.2
-_SMALLEST_SLOPE = 0.1  # noise must not reverse the order of scores
-ALL = "all"  # name of the records where thresholds do not depend on the group
+# noise must not reverse the order of scores
+_SMALLEST_SLOPE = 0.1
+# name of the records where thresholds do not depend on the group
+ALL = "all"
 
 
 class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
@@ -193,7 +195,8 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         refuse_resamplers(self.estimator)
         estimator = self.planned_estimator()
         classifier = classifier_of(estimator)
-        validate_data(self, X, y, skip_check_array=True)  # number and names of the columns
+        # number and names of the columns
+        validate_data(self, X, y, skip_check_array=True)
         check_indexes(X=X, y=y, sensitive_features=sensitive_features, units=units)
         labels = _labels.read(y)
         check_consistent_length(X, labels, sensitive_features)
@@ -228,7 +231,8 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         classifier.privacy_ = report
         kept = {"estimator_": estimator, "classes_": classes, "privacy_": report}
         kept |= {"calibration_": calibration, "thresholds_": thresholds}
-        self.__dict__.update(kept)  # at once: a failed fit leaves the fit before as it was
+        # at once: a failed fit leaves the fit before as it was
+        self.__dict__.update(kept)
         if context.end is not None:
             context.end()
         return self

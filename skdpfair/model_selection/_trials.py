@@ -35,7 +35,8 @@ def generator_of(search, pool, records):
     """
     if search.random_state is None:
         return np.random.default_rng()
-    without = ("random_state", "param_distributions")  # the pool says what was drawn from these
+    # the pool says what was drawn from these
+    without = ("random_state", "param_distributions")
     params = sorted(search.get_params(deep=False).items())
     settings = [(name, value) for name, value in params if name not in without]
     mixed = digest(describe([settings, pool, list(records)]))
@@ -57,7 +58,8 @@ def draw_count(rng, mean_trials: float, shape: float) -> int:
     stop = stop_parameter(mean_trials, shape)
     if shape == 0:
         return int(rng.logseries(1 - stop))
-    while True:  # the negative binomial law, but for its zeros
+    # the negative binomial law, but for its zeros
+    while True:
         drawn = rng.negative_binomial(shape, stop, size=_DRAWS)
         if drawn.any():
             return int(drawn[drawn > 0][0])
@@ -79,7 +81,8 @@ def run(rng, law, pool, train, score):
     """Return ``best_of(...)`` and None, or None and an error that tells nothing of the trials."""
     try:
         with suspended(), warnings.catch_warnings(), _interruptible():
-            warnings.simplefilter("ignore")  # which name the configurations that were drawn
+            # warnings name the configurations that were drawn
+            warnings.simplefilter("ignore")
             return best_of(rng, law, pool, train, score), None
     except BaseException as error:
         return None, _without_frames(error)
@@ -136,7 +139,8 @@ def trainer(estimator, data, routing, n_samples, curve, rng, seeded, public):
             model.fit(*data, **routing)
         classifier = classifier_of(model)
         if classifier.n_steps_ < planned[-1].steps:
-            raise _Interrupt  # that the classifier took for the end of this fit
+            # the classifier took the interrupt for the end of this fit
+            raise _Interrupt
         spent = rdp_curve(classifier.privacy_.ledger.entries)
         if (spent > curve * (1 + 1e-9)).any():
             raise PrivacyAccountingError("a trial released more than was planned for any")

@@ -28,9 +28,11 @@ _FIRST_INTERVAL, _SETTLED = 1e-3, 0.005
 _MIN_POINTS, _FIRST_POINTS, _MAX_POINTS = 300, 5_000, 30_000
 # from the first, compose in two stages; beyond the second, rounding outgrows what points gain
 _MANY_STEPS, _VERY_MANY_STEPS = 10_000, 100_000
-MIN_NOISE = 0.99e-4  # below it, losses leave float64
+# below it, losses leave float64
+MIN_NOISE = 0.99e-4
 MAX_MU = 1e4  # epsilon of about 5e7
-_MAX_PRV, _MAX_PRV_STEPS = 500, 1_000_000  # from here opacus understates, fails or hangs
+# from here opacus understates, fails or hangs
+_MAX_PRV, _MAX_PRV_STEPS = 500, 1_000_000
 # absolute error of delta in a Fourier transform's power: up to 1.7e-16 a step was measured
 _ROUNDING, _STEP_ROUNDING = 1e-14, 1e-15
 
@@ -163,7 +165,8 @@ def _distribution(
     run: Run, width: float, relation: dpa.NeighboringRelation
 ) -> pld.PrivacyLossDistribution:
     q, sigma, steps, records = run
-    if q == 1:  # plain Gaussians compose exactly, before anything is discretised
+    # plain Gaussians compose exactly, before anything is discretised
+    if q == 1:
         sigma, steps, records = sigma / (records * math.sqrt(steps)), 1, 1
     step = (
         pld.from_gaussian_mechanism(
@@ -218,7 +221,8 @@ def _loss_range(run: Run) -> float:
     if q < 1 < records:
         return loss_bounds(q, sigma, records)[1] + records * min(10 / sigma, -math.log1p(-q))
     if q == 1:
-        sigma /= records * math.sqrt(steps)  # composed before the library discretises
+        # composed before the library discretises
+        sigma /= records * math.sqrt(steps)
     plain = 10 / sigma + 0.5 / sigma**2
     if q == 1:
         return 2 * plain
@@ -246,7 +250,8 @@ def _prv(runs: tuple[Run, ...], delta: float) -> float:
 
     accountant = PRVAccountant()
     accountant.history = [(run.noise_multiplier, run.sample_rate, run.steps) for run in runs]
-    cannot = suppress(RuntimeError, ValueError)  # beyond its grid, or its resolution
+    # beyond its grid, or its resolution
+    cannot = suppress(RuntimeError, ValueError)
     with cannot, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         spare = delta - rounding(runs)

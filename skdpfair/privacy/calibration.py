@@ -31,10 +31,12 @@ from skdpfair.privacy.renyi import rdp_floor
 
 MIN_NOISE_MULTIPLIER = 0.1
 MAX_NOISE_MULTIPLIER = 1e3
-_MARGIN = 1e-3  # how far under the target, relatively, a solution may stay
+# how far under the target, relatively, a solution may stay
+_MARGIN = 1e-3
 _MAX_EVALUATIONS = 12  # in a bracket; 2 or 3 usually do
 _MAX_PLANNED_STEPS = 10_000_000
-_MAX_EPSILON = 1e10  # a larger target takes no less noise
+# a larger target takes no less noise
+_MAX_EPSILON = 1e10
 
 
 def calibrated(
@@ -169,7 +171,8 @@ def _least_noise(
     ends = MAX_NOISE_MULTIPLIER, MIN_NOISE_MULTIPLIER
     limits = [math.log(clt_parameter(q, noise, steps, records)) for noise in ends]
     log_mu = math.log(left * gdp_parameter(target * (1 - _MARGIN / 2), delta) / whole)
-    if accountant == "pld":  # whose finer intervals take several times as long as the first
+    # its finer intervals take several times as long as the first
+    if accountant == "pld":
         # a bound that is a little above may settle below
         costs = _costs_near(target * (1 + 0.4 * _MARGIN), delta, first_bound, log_mu, limits)
         log_mu = min(costs, key=lambda at: abs(costs[at] - target))

@@ -9,7 +9,8 @@ from scipy.special import log_ndtr
 from skdpfair._utils.validate import invalid, is_auto, number, safe_repr
 
 MIN_DELTA = 1e-100
-_LARGE = 1e6  # from here the upper end of the search is the answer, 0.01 % too high
+# from here the upper end of the search is the answer, 0.01 % too high
+_LARGE = 1e6
 
 
 def gdp_parameter(epsilon: float, delta: float) -> float:

@@ -10,7 +10,8 @@ from scipy.special import log_ndtr, logsumexp, ndtr
 from scipy.stats import binom
 
 _DEVIATIONS, _LOG_TAIL = 10.0, -50.0  # where Q and P are cut
-_RARE = 1e-40  # probability from which on more records count as all of them
+# probability from which on more records count as all of them
+_RARE = 1e-40
 _NEWTON_STEPS, _PRECISION = 50, 1e-12  # of which about 6 are taken
 
 
@@ -27,7 +28,8 @@ class Mixture:
         self.noise = noise_multiplier
         tails = binom.sf(np.arange(records), records, sample_rate)
         self.counts = np.arange(np.count_nonzero(tails > _RARE) + 1.0)
-        shares = binom.pmf(self.counts, records, sample_rate)  # whose logpmf is less accurate
+        # binom.logpmf is less accurate
+        shares = binom.pmf(self.counts, records, sample_rate)
         # the last one stands for all larger counts, as if each were all records
         shares[-1], self.counts[-1] = tails[len(shares) - 2], records
         with np.errstate(divide="ignore"):

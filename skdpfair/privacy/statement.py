@@ -105,9 +105,11 @@ _OF_PERSONS = {  # what a report on persons says instead; "" for nothing
 }
 DIAGNOSTICS_PART = "diagnostics by group"  # of a fitted object, neither of them private
 REFERENCE_PART = "the non-private reference model"
-FALSE_ALARMS = 0.01  # at which reports state the detection rate
+# rate of false alarms at which reports state the detection rate
+FALSE_ALARMS = 0.01
 _LISTS = {"what", "assumptions", "not_accounted", "group_epsilons", "holds", "ledger"}
-_LISTS |= {"selection_curve"}  # from which other numbers are computed
+# other numbers of the report are computed from the curve
+_LISTS |= {"selection_curve"}
 _SEEDED = " The noise was seeded: whoever knows the seed can remove it."
 
 
@@ -136,7 +138,8 @@ def rounded_up(value: float | Decimal, digits: int = 4) -> str:
 
 def percent(share: float) -> str:
     """Return a bound on a share in per cent, rounded up."""
-    hundredfold = Decimal(repr(float(share))).scaleb(2)  # 100 * 0.0738 is above 7.38
+    # 100 * 0.0738 is above 7.38
+    hundredfold = Decimal(repr(float(share))).scaleb(2)
     return rounded_up(min(hundredfold, Decimal(100)), 3)
 
 

@@ -23,9 +23,12 @@ from skdpfair.privacy.releases import Release, Run, merged
 from skdpfair.privacy.renyi import curve_delta, curve_epsilon
 
 _N_EPSILONS = 1000
-_MAX_EPSILON = 700.0  # whose exponential float64 holds
-_MIN_RATE = 1e-12  # at which curves of Renyi divergences are still read
-_RESOLVED = 1000  # times the rounding error: deltas from there on are accurate to 0.1 %
+# the largest whose exponential float64 holds
+_MAX_EPSILON = 700.0
+# the least at which curves of Renyi divergences are still read
+_MIN_RATE = 1e-12
+# times the rounding error: deltas from there on are accurate to 0.1 %
+_RESOLVED = 1000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -113,7 +116,8 @@ def trade_off_from_epsilon(epsilon: float, delta: float) -> TradeOff:
     delta = number("delta", delta, low=0, high=1)
     if epsilon > _MAX_EPSILON or delta == 1:
         return TradeOff(math.inf)
-    middle = (1 - delta) / (1 + math.exp(epsilon))  # where the line meets its mirror image
+    # where the line meets its mirror image
+    middle = (1 - delta) / (1 + math.exp(epsilon))
     alphas = np.array([middle, min(delta, middle) or middle])
     mu = _gaussian(alphas, delta + math.exp(epsilon) * alphas)
     return TradeOff(mu, min(delta, middle), math.inf, np.array([epsilon]), np.array([delta]))
@@ -131,7 +135,8 @@ def trade_off_from_curve(curve: tuple[float, ...], delta: float) -> TradeOff:
     epsilons = most * np.linspace(0, 1, _N_EPSILONS // 4) ** 2
     deltas = np.array([curve_delta(renyi, epsilon) for epsilon in epsilons])
     bounds = TradeOff(math.inf, 0.0, math.inf, epsilons, deltas)
-    middle = (1 - bounds.total_variation) / 2  # whence the curve is its mirror image
+    # from here on the curve is its mirror image
+    middle = (1 - bounds.total_variation) / 2
     if middle == 0:
         return TradeOff(math.inf)
     # the power at the end of an interval bounds that within it

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
 __all__ = ["load_release"]
 
 
-def __getattr__(name):  # so that statements are read without torch
+# late, so that statements are read without torch
+def __getattr__(name):
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value = getattr(import_module(f"{__name__}._release"), name)

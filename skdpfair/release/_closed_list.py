@@ -124,7 +124,8 @@ def are_levels(values) -> bool:
     if len(spread) > _MAX_SIZES and max(spread) - min(spread) > 4 * len(spread):
         return False  # numbers of records, say
     if any(isinstance(v, (tuple, list)) for v in values):
-        columns = list(zip(*values, strict=True))  # intersections, which fill a quarter of a grid
+        # intersections, which fill a quarter of a grid
+        columns = list(zip(*values, strict=True))
         sizes = [len(set(map(repr, column))) for column in columns]
         crossed = max(sizes) <= max(8, len(values) / 2) and 4 * len(values) >= np.prod(sizes)
         each = all(is_level(v) for column in columns for v in column)

@@ -80,7 +80,8 @@ def _to_array(parts):
     if kind.kind not in _KINDS:
         raise ValueError(f"an array of {kind}")
     out = np.empty(len(values), dtype=kind)
-    for i, value in enumerate(values):  # one by one: tuples are values here, not axes
+    # one by one: tuples are values here, not axes
+    for i, value in enumerate(values):
         out[i] = value
     return out.reshape(shape)
 

@@ -175,7 +175,8 @@ def factory_of(facts, make):
 def _builtin(facts, weights):
     """Return the factory of a built-in module, once its shapes are known to be the weights'."""
     factory = factory_of(facts, NETWORKS[facts["name"]])
-    with torch.device("meta"):  # takes no memory, whatever sizes a file may claim
+    # takes no memory, whatever sizes a file may claim
+    with torch.device("meta"):
         expected = {name: tuple(w.shape) for name, w in factory().state_dict().items()}
     if expected != {name: w.shape for name, w in weights.items()}:
         raise ValueError(f"the weights do not fit the module {facts['name']!r}")

@@ -9,7 +9,8 @@ import numpy as np
 from skdpfair._utils.files import path_of, replace_file, sha256_of
 
 FORMAT_VERSION = 1
-METADATA_KEY = "skdpfair"  # one entry of metadata: with several, their order would vary
+# one entry of metadata: with several, their order would vary
+METADATA_KEY = "skdpfair"
 _ADVICE = "Get the file again, from whoever released it."
 
 
@@ -47,7 +48,8 @@ def opened(path) -> Content:
         weights = numpy_format.load(content)
         length = int.from_bytes(content[:8], "little")
         metadata = json.loads(content[8 : 8 + length]).get("__metadata__") or {}
-    except Exception as error:  # safetensors has errors of its own, and lets others through
+    except Exception as error:
+        # safetensors has errors of its own, and lets others through
         raise ValueError(
             f"{path} is not a safetensors file, or is truncated or damaged: {error}. {_ADVICE}"
         ) from None

@@ -17,7 +17,8 @@ from skdpfair._utils.validate import safe_repr
 from skdpfair.engine.precision import full_precision
 from skdpfair.features._wavelets import RealScattering
 
-_OPSET, _OPSET_BEFORE = 18, 17  # the latter for torch before 2.5
+# the latter for torch before 2.5
+_OPSET, _OPSET_BEFORE = 18, 17
 _OUTPUTS = ["logits", "probabilities", "label_code"]
 
 

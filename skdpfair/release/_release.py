@@ -33,7 +33,8 @@ def save_release(estimator, path, schema=None) -> None:
     extra = {"skdpfair_version": _package().__version__}
     text = facts["fitted"].pop("_schema", None)
     if schema is not None:
-        text = schema.to_toml()  # keeps the order, which is that of the features
+        # keeps the order, which is that of the features
+        text = schema.to_toml()
         facts["fitted"]["_variables"] = encode((schema.target, *schema.all_groups))
     if text is not None:
         extra["schema"] = text
@@ -109,7 +110,8 @@ def loaded(path, module=None):
         if schema is not None and schema.has_features:
             estimator._schema = _checked(schema, estimator).to_toml()
         return estimator, content
-    except Exception as error:  # facts may be anything, and so may a module
+    except Exception as error:
+        # facts may be anything, and so may a module
         raise ValueError(
             f"{path} cannot be loaded: {type(error).__name__}: {str(error)[:300]}"
             + ("" if module is None else f" (is module={module!r} the network that was saved?)")

@@ -21,8 +21,10 @@ _SHAPES = (
 _DASHES = ("none", "7 3", "2 3")
 _ACROSS = ("7 4", "2 4", "12 3 2 3")  # of lines without a budget: the references
 N_COLOURS = 7  # --c0 to --c6 of the page
-_CHARACTER = 6.6  # widest mean width of a character of the texts
-_APART = 5.0  # between the points of two methods at one budget
+# widest mean width of a character of the texts
+_CHARACTER = 6.6
+# between the points of two methods at one budget
+_APART = 5.0
 
 
 def style(i) -> dict:
@@ -104,7 +106,8 @@ def lines(curves, across, *, title, label, zero=False) -> dict:
     budgets = sorted({b for b, *_ in points})
     low, high = (budgets[0], budgets[-1]) if len(budgets) > 1 else (budgets[0] / 2, budgets[0] * 2)
     x = _Axis(low, high, LEFT + 20, WIDTH - RIGHT - 20, log=True)
-    apart = min(_APART, 30 / len(curves))  # points of one budget stand side by side
+    # points of one budget stand side by side
+    apart = min(_APART, 30 / len(curves))
     series = []
     for i, (name, curve) in enumerate(curves.items()):
         aside = apart * (i - (len(curves) - 1) / 2)
@@ -275,7 +278,8 @@ def bars(table, *, title, label, limits=None) -> dict:
     an axis; None is the range of this chart.
     """
     groups = list(dict.fromkeys(group for row in table.values() for group in row))
-    named = len(groups) > N_COLOURS  # colours repeat: then each bar has its group beside it
+    # colours repeat: then each bar has its group beside it
+    named = len(groups) > N_COLOURS
     longest = min(max(map(len, groups if named else table), default=0), 24 if named else 14)
     left, right, thick, gap = 12 + _CHARACTER * longest, WIDTH - 30, 15.0, 12.0
     if limits is None:
@@ -285,7 +289,8 @@ def bars(table, *, title, label, limits=None) -> dict:
     clusters, top = [], 8.0
     for name, row in table.items():
         bars_ = []
-        top += (thick + 4) * named  # the method's name, above its bars
+        # the method's name, above its bars
+        top += (thick + 4) * named
         for group in groups:
             value, low, high = row.get(group, (np.nan,) * 3)
             if math.isnan(value):

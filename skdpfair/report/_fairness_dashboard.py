@@ -87,7 +87,8 @@ def launch(results, port=None, *, seed=None, fold=0, measures=None):
     try:
         with quiet:
             board = made(**given, port=port, fairness_metric_mapping=metrics)
-    except RuntimeError as error:  # raiwidgets looks at the port
+    except RuntimeError as error:
+        # raiwidgets looks at the port
         raise ValueError(f"port={safe_repr(port)} cannot be used: {error}") from None
     board.model_data.update(figures)
     return board
@@ -166,7 +167,8 @@ def _fairness_dashboard():
         from rai_core_flask.environments import local_ipython_environment as local
         from raiwidgets.fairness_dashboard import FairnessDashboard
     except ImportError as error:
-        sys.modules.pop("raiwidgets", None)  # or a later import would find it empty
+        # a later import would find it empty
+        sys.modules.pop("raiwidgets", None)
         raise ImportError(f"{_MISSING} ({error}).") from error
     if not _in_notebook():
         local.CORS = lambda app: None

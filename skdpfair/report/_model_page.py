@@ -88,7 +88,8 @@ _RELEASES = {  # in words
     "counts": "counts by group",
     "groups": "statistics by group",
 }
-_ALL = "all"  # the row of all records, beside those of the groups
+# the row of all records, beside those of the groups
+_ALL = "all"
 _ERRORS = ("false_positive_rate", "false_negative_rate")
 _HAS_FIGURES = "<strong>This page contains non-private figures"
 _EMBEDDED = re.compile(r'<data hidden value="(.*?)">')
@@ -562,7 +563,8 @@ def _learned(classifier, pipeline):
     try:
         model = make_pipeline(first, classifier)
         display = ShapeDisplay.from_estimator(model, n_points=_N_POINTS)
-    except (ValueError, NotFittedError):  # another pipeline, more classes, or columns interact
+    except (ValueError, NotFittedError):
+        # another pipeline, more classes, or columns interact
         return None
     curves, categories = {}, []
     for column, rows in display.frame.groupby("column", sort=False):
@@ -600,7 +602,8 @@ def _facts(classifier, file=None):
     if classifier.groups_ is not None:
         rows.append(("groups", "; ".join(named(classifier.groups_, columns))))
     done, size = " trained on", f"{privacy.expected_batch_size:.4g}"
-    if selection_of(privacy) is not None:  # some are held out, and trials have batches of their own
+    # some are held out, and trials have batches of their own
+    if selection_of(privacy) is not None:
         done, size = "", f"{classifier.batch_size_:,}"
     if privacy.n_samples is not None:
         rows.append((f"{privacy.unit}s{done}", f"{privacy.n_samples:,}"))

@@ -8,9 +8,11 @@ import numpy as np
 from skdpfair.metrics._intervals import student, wilson
 from skdpfair.metrics._measures import COST, LEVEL, MEASURES, OVERALL, level_of
 
-FEW = 30  # test records of a group, below which its cost is not judged
+# test records of a group, below which its cost is not judged
+FEW = 30
 FEW_OF_RAREST = 10  # records of the rarest class among them, where the class is rare
-_ROUNDING = 1e-9  # far less than one record changes
+# far less than one record changes
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,8 @@ def recommend(results) -> Recommendation | None:
     measure = results.leading_measures[0]
     runs = results.by_run()
     runs = runs[np.isfinite(runs.index.get_level_values("epsilon"))]
-    scores = runs[measure].unstack(["seed", "fold"])  # a row per model, a column per run
+    # a row per model, a column per run
+    scores = runs[measure].unstack(["seed", "fold"])
     scores = scores[scores.notna().sum(axis=1) > 1]
     if scores.empty:
         return None

@@ -18,7 +18,8 @@ from skdpfair.metrics._intervals import wilson
 from skdpfair.metrics._measures import MEASURES, OVERALL, measure_of, n_trials
 from skdpfair.preprocessing._linter import PipelineReport, check_pipeline
 
-MOST_BUDGETS = 6  # that a sentence or the bars name
+# a sentence or the bars name no more
+MOST_BUDGETS = 6
 _PART = re.compile(r"[^\s,;:()](?:[^,;:()\n]*[^\s,;:()])?")
 
 

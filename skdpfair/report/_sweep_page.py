@@ -37,7 +37,8 @@ from skdpfair.report._spent_before import check_ledger
 from skdpfair.report._summary import before, guesses_at, release_commands, sentences_of
 
 _MODEL = ["method", "epsilon"]
-_OWN = ("difference", "worst group")  # heads beside the names of groups
+# heads beside the names of groups
+_OWN = ("difference", "worst group")
 _UNITS = {"%": "per cent"}
 _SPLIT = "20 % held out per seed, stratified by class and group (cv=None)"
 
@@ -275,7 +276,8 @@ def _curve(table, measure, *, zero=True):
         return None
     order = {m: curves[m] for m in table.index.get_level_values("method").unique() if m in curves}
     if measure.endswith("cost_difference"):
-        across = {}  # that of a reference is zero by definition
+        # the cost of a reference is zero by definition
+        across = {}
     label = f"{in_words(measure)} ({unit})" if unit == "%" else unit
     return charts.lines(order, across, title=title, label=label, zero=zero)
 
@@ -284,7 +286,8 @@ def _front(results, table, *measures):
     """Return the Pareto front as rows, and as a chart among all private models."""
     try:
         front = results.pareto_front(*measures)
-    except ValueError:  # no private model has both
+    except ValueError:
+        # no private model has both
         return None
     rows = [
         (method, budget(epsilon), [_cell(table.loc[(method, epsilon), m], m) for m in measures])

@@ -80,7 +80,8 @@ class TradeoffDisplay:
         for method, rows in curves.items():
             mean, se, name = factor * rows["mean"], factor * rows["se"].fillna(0.0), plain(method)
             if np.isinf(rows["epsilon"]).all():
-                if not is_cost:  # measured from the reference model: zero is drawn anyway
+                # measured from the reference model: zero is drawn anyway
+                if not is_cost:
                     line = ":" if method.startswith("ceiling") else "--"
                     ax.axhline(mean.iloc[0], color="0.35", linestyle=line, lw=1.2, label=name)
                 continue

@@ -27,7 +27,8 @@ __all__ = ["check_engine", "check_method", "per_sample", "released", "task"]
 
 Values: TypeAlias = Sequence[float] | Tensor
 
-_N_BATCHES = 20  # with random norms, beside those with extreme ones
+# batches with random norms, beside those with extreme ones
+_N_BATCHES = 20
 _N_ROWS = 5  # of a batch that are compared with themselves alone
 _EXTREME: list[list[float]] = [[], [0.0], [1e-30, 1e30], [0.0, 1.0, 1e6], [1.0] * 5, [1e6] * 4]
 

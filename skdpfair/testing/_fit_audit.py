@@ -205,7 +205,8 @@ def audit_fit(
     number_of = np.full(n_units, -1)
     number_of[order[:n_canaries]] = np.arange(n_canaries)
     took_part = rng.random(n_canaries) < 0.5
-    of = number_of[code]  # the canary whose record it is, -1 for none
+    # the canary whose record it is, -1 for none
+    of = number_of[code]
     chosen = np.argsort(of, kind="stable")[np.sum(of < 0) :]
     of = of[chosen]
     kept = np.setdiff1d(np.arange(n_samples), chosen[~took_part[of]])
@@ -236,7 +237,8 @@ def audit_fit(
             tests = [accuracy_excess(n, k, failure) for n, k in guesses]
         else:
             tests = [guesses_excess(n_canaries, n, k, failure) for n, k in guesses]
-        best = 0  # at the noise that was tried last, which is close to that of the bound
+        # that of the noise tried last, which is close to that of the bound
+        best = 0
 
         def excess(releases):
             nonlocal best
@@ -388,7 +390,8 @@ def _log_odds(model, X, y):
 
 def _guesses(score, took_part, rng):
     """Return numbers of guesses, and of the right ones among them."""
-    order = rng.permutation(len(score))  # ties carry no information
+    # ties carry no information
+    order = rng.permutation(len(score))
     order = order[np.argsort(score[order], kind="stable")]
     guesses = []
     for share in _SHARES:

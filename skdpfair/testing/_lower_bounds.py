@@ -98,7 +98,8 @@ def guesses_excess(n_canaries: int, n_guesses: int, n_correct: int, failure: flo
 
     def excess(releases):
         needed = least_chance(releases)
-        tail, above = failure, 0.0  # P[t > i]; sum of the later
+        # P[t > i]; sum of the later
+        tail, above = failure, 0.0
         for i in range(n_correct - 1, -1, -1):
             missed = n_canaries * needed(((i + 1) * tail + above) / n_canaries)
             above += tail

@@ -26,10 +26,13 @@ from skdpfair.testing._lower_bounds import describe_bound, mu_lower_bound
 from skdpfair.testing._white_box import clip_of, recording
 
 _NORMS = np.geomspace(1e-2, 1e4, 61)
-_SPREAD = 30.0  # how well a change of scale shows in the norm of so many numbers
-_QUIET, _LOUD = 0.3, 100.0  # gradient norms of the other records
+# how well a change of scale shows in the norm of so many numbers
+_SPREAD = 30.0
+# gradient norms of the other records
+_QUIET, _LOUD = 0.3, 100.0
 _FEW = 16  # numbers of a vector that the attack sees one by one
-_CHUNK = 1000  # outputs held in memory at once
+# outputs held in memory at once
+_CHUNK = 1000
 _TRAINING = 0.25  # share of the outputs that the attack is learned on
 _TAILS = np.array([0.002, 0.005, 0.01, 0.02])
 _THRESHOLDS = np.concatenate([_TAILS, np.linspace(0, 1, 17)[1:-1], 1 - _TAILS])
@@ -218,7 +221,8 @@ def _batch(mechanism, scenario, n_features, most):
     """Return the batch with the record or person last; inputs of two share no feature."""
     norms = torch.tensor([*scenario.norms, _telling_norm(mechanism, scenario)])
     x = torch.zeros(len(norms), n_features)
-    x.fill_diagonal_(2**0.5)  # a gradient is half of (x, -x)
+    # a gradient is half of (x, -x)
+    x.fill_diagonal_(2**0.5)
     y = torch.zeros(len(norms), dtype=torch.int64)
     batch = Batch(x * norms[:, None], y, torch.tensor([*scenario.groups, scenario.canary_group]))
     if most == 1:

@@ -14,7 +14,8 @@ from skdpfair.testing._contracts import per_sample, released
 _NORMS = np.geomspace(1e-3, 1e4, 701)
 _N_BLANK = 1000  # entries that are noise only
 _LEAST_VARIANCE = 1e-6
-_MOST = 500.0  # exponent of a likelihood ratio
+# exponent of a likelihood ratio
+_MOST = 500.0
 
 
 def recording(mechanism):
@@ -79,7 +80,8 @@ class Canaries(Callback):
         return replace(step, gradient=loop.flat.grad.copy_(step.gradient[:n]))
 
 
-class Planted:  # not a Strategy: it has no module of its own
+# not a Strategy: it has no module of its own
+class Planted:
     """A strategy in which some records have a gradient of a norm along an entry of their own.
 
     ``canary`` (batch,) is the canary that a record or person of the batch is, -1 for none; their

@@ -28,10 +28,12 @@ class StreamedRows:
         """Return the records at ``index`` on the device; in the memory of ``out``, if it fits."""
         x: Tensor | SparseRows
         if out is not None and isinstance(self.x, np.ndarray):
-            np.take(self.x, index.numpy(), 0, out.numpy(), "clip")  # the other modes make copies
+            # the other modes make copies
+            np.take(self.x, index.numpy(), 0, out.numpy(), "clip")
             x = out
         elif isinstance(self.x, SparseRows):
-            x = self.x.index_select(0, index)  # made dense chunk by chunk
+            # made dense chunk by chunk
+            x = self.x.index_select(0, index)
         elif isinstance(self.x, Tensor):
             x = self.x.index_select(0, index.to(self.x.device))
             x = x.to(self.device, torch.float32) / (BYTES if are_bytes(self.x) else 1)

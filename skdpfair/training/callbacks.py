@@ -11,7 +11,8 @@ from skorch.callbacks import Callback, EpochScoring, EpochTimer, PassthroughScor
 from skdpfair._utils.progress import ProgressBar
 
 _WITHOUT_BATCH_EVENTS = (PassthroughScoring, EpochScoring, PrintLog, EpochTimer)
-_LOOKS = 20  # how often a fit's bar asks for epsilon, which takes up to .1 s
+# how often a fit's bar asks for epsilon, which takes up to .1 s
+_LOOKS = 20
 
 
 class _Withheld:
@@ -70,7 +71,8 @@ def noticed_interrupts() -> Iterator[list[int]]:
     signals: list[int] = []
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler) or threading.current_thread() is not threading.main_thread():
-        yield signals  # no other thread gets the signal
+        # no other thread gets the signal
+        yield signals
         return
 
     def note(number: int, frame: Any) -> Any:

@@ -20,7 +20,8 @@ from skdpfair.budget.charging import current_ledger
 from skdpfair.budget.privacy_ledger import PrivacyLedger
 
 __all__ = ["fit_on_dask"]
-_SECONDS = 5  # between two looks at the workers
+# between two looks at the workers
+_SECONDS = 5
 
 
 def fit_on_dask(
@@ -138,7 +139,8 @@ def _first_of(fits: Sequence[Any], client: Any, workers: set[str]) -> Any:
         try:
             done, running = wait(running, timeout=_SECONDS, return_when="FIRST_COMPLETED")
         except TimeoutError:
-            if gone := workers - client.nthreads().keys():  # whose fits would wait for them
+            # fits would wait for workers that are gone
+            if gone := workers - client.nthreads().keys():
                 raise RuntimeError(f"The workers {sorted(gone)} of this fit have ended.") from None
             continue
         for fit in done:

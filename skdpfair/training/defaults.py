@@ -20,31 +20,40 @@ from skdpfair.privacy.gdp import gdp_parameter
 from skdpfair.training.spec import FitSpec
 
 # module and length, by the signal-to-noise ratio n * mu
-HIDDEN_LAYER_FROM = 1e4  # below it a hidden layer does not pay
+# below it a hidden layer does not pay
+HIDDEN_LAYER_FROM = 1e4
 AUTO_MLP = MLP((32,), zero_output=True)
-ENOUGH_MU = 8.0  # a budget so large, or none, that noise no longer matters
-LOW_SIGNAL_TO_NOISE = 500.0  # below it accuracy suffers by several points
-NO_SIGNAL_TO_NOISE = 50.0  # below it a model learns next to nothing
+# a budget so large, or none, that noise no longer matters
+ENOUGH_MU = 8.0
+# below it accuracy suffers by several points
+LOW_SIGNAL_TO_NOISE = 500.0
+# below it a model learns next to nothing
+NO_SIGNAL_TO_NOISE = 50.0
 MIN_STEPS, MAX_STEPS = 100, 600
 MIN_BATCH_SIZE, MAX_BATCH_SIZE = 512, 4096
-NOISELESS_STEPS = 2000  # without noise more steps pay, on the smallest batches
+# without noise more steps pay, on the smallest batches
+NOISELESS_STEPS = 2000
 WIDE_FROM = 1000  # features of a record; then a larger learning rate is stable
 LR_SCALE, WIDE_LR_SCALE = 64.0, 128.0  # largest ones
 MAX_WIDE_STEPS = 1200
-MAX_SAMPLE_RATE = 0.7  # rates above it are rounded to 1
+# rates above it are rounded to 1
+MAX_SAMPLE_RATE = 0.7
 # optimizer
 MOMENTUM = {"momentum": 0.9, "dampening": 0.9}
 WEIGHT_DECAY, HIDDEN_WEIGHT_DECAY = 1.0, 10.0  # over n, not private; 1 is scikit-learn's C=1
-PLAIN_LR_SCALE = 8.0  # largest stable learning rate of a step without momentum
+# largest stable learning rate of a step without momentum
+PLAIN_LR_SCALE = 8.0
 ITERATE_AVERAGE = 0.5  # share of the last steps whose weights are averaged; none at low signal
 # clipping bounds and what is released about groups
 TARGET_QUANTILE = 0.1  # share of the gradients that are longer than the clipping threshold
 GROUP_COUNT_NOISE = 5.0  # over 1/mu of the budget: takes 1/25 of mu squared
 # regression: targets are scaled to [-1, 1]
 RESIDUAL = 0.25  # of a typical record: there, gradients of the squared loss are clipped
-REGRESSION_LR = 0.5  # stable with momentum, whatever the features
+# stable with momentum, whatever the features
+REGRESSION_LR = 0.5
 # class weights
-MIN_ODDS = 1e-7  # a class of weight 0 starts at these odds
+# a class of weight 0 starts at these odds
+MIN_ODDS = 1e-7
 
 
 @dataclass(frozen=True)
@@ -178,7 +187,8 @@ def _privacy_parameter(spec: FitSpec, n_samples: int, delta: float) -> float:
     if not spec.noise_multiplier:
         return math.inf
     mu = 1.0
-    for _ in range(50):  # noise fixes mu through q and T, which depend on mu
+    # noise fixes mu through q and T, which depend on mu
+    for _ in range(50):
         steps = _clip(0.7 * mu * n_samples / 16, MIN_STEPS, MAX_STEPS)
         rate = 1.0 / _steps_per_epoch(n_samples, mu, steps, spec.batch_size)
         mu = rate * math.sqrt(steps) / spec.noise_multiplier

@@ -64,8 +64,10 @@ class TrainingLoop:
         self._max_bound_ratio = torch.zeros_like(self.scale)
         self._largest_bound = torch.full_like(self.scale, -inf)
         self._smallest_bound = torch.full_like(self.scale, inf)
-        self.state: State  # the method's between steps, made of released values
-        self.settled: Mechanism  # that of the steps, with its bounds set
+        # the method's between steps, made of released values
+        self.state: State
+        # that of the steps, with its bounds set
+        self.settled: Mechanism
         self._restart_method(plan.mechanism.method)
         self._gradient = engine.flat()
         flat.grad = self._gradient
@@ -178,7 +180,8 @@ class TrainingLoop:
         fixed, flat = self.engine.fixed, self.flat.data
         before = flat if fixed is None else flat[fixed]
         self.optimizer.step()
-        if fixed is not None:  # what no record can move, weight decay would
+        # what no record can move, weight decay would
+        if fixed is not None:
             flat.index_copy_(0, fixed, before)
 
     def _average(self) -> None:
@@ -246,7 +249,8 @@ class TrainingLoop:
         """Raise if a process broke its bound, or if the weights differ between processes."""
         self.processes.all_reduce_(self._max_bound_ratio, "MAX")
         self.check_bound()
-        if self.processes.size > 1:  # which make the same updates
+        # other processes make the same updates
+        if self.processes.size > 1:
             weights = digest(self.flat.detach().numpy(force=True))
             self.processes.check_same({"the weights after an epoch": weights.hex()})
 

@@ -210,7 +210,8 @@ class PrivateNet(NeuralNetClassifier):
         self.bound_ = loop.bound
         loop.finish()
         self._set_training(False)
-        loop.check_bound()  # once more, for an epoch that was interrupted
+        # once more, for an epoch that was interrupted
+        loop.check_bound()
 
     def _set_training(self, training: bool = True) -> None:
         """Set the mode of the module; frozen statistics stay constant."""
@@ -274,7 +275,8 @@ class PrivateNet(NeuralNetClassifier):
             step(index)
         self.steps_ = loop.taken
         if self.history and not self.history[-1]["batches"]:
-            self.history.new_batch()  # whose place Checkpoint asks for
+            # Checkpoint asks for the place of a batch
+            self.history.new_batch()
         loop.check_epoch()
 
     def _step_with_callbacks(self, index: Tensor) -> None:

@@ -87,7 +87,8 @@ def plan(
     if previous is not None and settled_lr is not None:
         method = method.filled(**previous.method.get_params())
     if spec.epsilon is None and noise is None and method.private:
-        method = get_method("sgd")  # the non-private reference model
+        # the non-private reference model
+        method = get_method("sgd")
     delta, objective = delta_for(spec.delta, n_samples), defaults.objective(spec.loss)
     waits = any(method.is_auto(name) for name in method.scale_fields)
     is_scaled = method.needs_gradient_scale or not method.private
@@ -141,7 +142,8 @@ def _one_time_noise(
         noise = method.number("group_count_noise_multiplier", defaults.GROUP_COUNT_NOISE / mu)
         once[GROUP_COUNTS] = float(noise)
     if method.private and score_share:
-        if mechanism.noise_multiplier:  # given, and the steps may be
+        # the noise is given, and the steps may be given, too
+        if mechanism.noise_multiplier:
             joint = mechanism.release.joint_noise_multiplier
             mu = clt_parameter(mechanism.max_sample_rate, joint, settings.n_steps)
         once[SCORE_COUNTS] = 1 / (mu * sqrt(score_share))

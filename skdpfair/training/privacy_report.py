@@ -31,7 +31,8 @@ from skdpfair.training.run import Run
 from skdpfair.training.spec import FitSpec
 from skdpfair.training.train import Trained
 
-_MAX_RATES = 8  # rates that are accounted for one by one
+# rates that are accounted for one by one
+_MAX_RATES = 8
 STEPS_BEFORE = "what the steps before it learned, if anything ({}): see check_pipeline"
 
 
@@ -53,7 +54,8 @@ def account(run: Run, trained: Trained, table: Table, is_known: bool = False) ->
         assumptions += ASSUMPTIONS["processes"], ASSUMPTIONS["parts"]
     if plan.is_accounted:
         assumptions += _frozen(net)
-    if previous is not None:  # what no ledger holds: fits without privacy, seeds
+    # what no ledger holds: fits without privacy, seeds
+    if previous is not None:
         before = previous.privacy
         seeded = seeded or before.seeded
         if table.unit is not None and not are_names((previous.persons, table.persons)):

@@ -30,7 +30,8 @@ from skdpfair.training.warm_start import PreviousFit
 T = TypeVar("T")
 
 _BY_LAUNCHER = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # environment variables
-_MARK = "SKDPFAIR_LAUNCHED"  # the process that they are for; those that it starts inherit them
+# the process that they are for; those that it starts inherit them
+_MARK = "SKDPFAIR_LAUNCHED"
 if os.environ.keys() >= _BY_LAUNCHER:
     os.environ.setdefault(_MARK, str(os.getpid()))
 _ONE_FIT = threading.Lock()  # of this process: of several, each process could join another
@@ -58,7 +59,8 @@ class Processes:
             yield self
         except Exception as error:
             if self.size > 1 and self._announces:
-                with suppress(RuntimeError):  # the others have ended, too
+                # the others have ended, too
+                with suppress(RuntimeError):
                     self._exchanged(_Failure(f"{type(error).__name__}: {error}"))
             raise
 
@@ -170,7 +172,8 @@ def process_group(distributed: str | None) -> Iterator[Processes]:
                 yield processes
         finally:
             dist.destroy_process_group(processes.group)
-            processes.group = None  # an error that is kept must not keep its connections
+            # an error that is kept must not keep its connections
+            processes.group = None
     finally:
         _ONE_FIT.release()
 
@@ -259,7 +262,8 @@ def _naming_others() -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        clear_frames(error.__traceback__)  # which hold the connections
+        # frames hold the connections
+        clear_frames(error.__traceback__)
         if not isinstance(error, RuntimeError):
             raise
         raise RuntimeError(

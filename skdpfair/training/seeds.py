@@ -40,7 +40,8 @@ def streams_of(spec: FitSpec, table: Table, previous: PreviousFit | None) -> tup
     x = table.x.numpy(force=True) if torch.is_tensor(table.x) else table.x
     if not isinstance(x, SparseRows):
         x = np.asarray(x)
-    past = () if previous is None else _past(previous)  # no two fits in a row share their noise
+    # no two fits in a row share their noise
+    past = () if previous is None else _past(previous)
     more = [column for column in (table.weight, table.unit) if column is not None]
     mixed = digest(x, table.y, table.groups.code, sorted(facts.items()), *more, *past)
     return Streams.seeded(int(state), digest=mixed), True

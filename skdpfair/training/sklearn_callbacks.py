@@ -107,7 +107,8 @@ def begin(estimator: Any, X: Any, y: Any, n_epochs: int) -> FitContext:
         context.call_on_fit_task_end(estimator=estimator, X=X, y=y)
 
     others = [c for c in estimator._skl_callbacks if type(c) is not PrivacyLedger]
-    return replace(fit, epoch=epoch if others else None, end=end)  # no ledger looks at epochs
+    # no ledger looks at epochs
+    return replace(fit, epoch=epoch if others else None, end=end)
 
 
 def _remember(estimator: Any, ledger: PrivacyLedger | None) -> None:

@@ -55,9 +55,11 @@ from skdpfair.privacy.accounting import ACCOUNTANTS
 from skdpfair.privacy.gdp import MIN_DELTA
 from skdpfair.training.callbacks import recorders, without_names
 
-_GRADIENTS = "on_grad_computed"  # an event of skorch's own steps
+# an event of skorch's own steps
+_GRADIENTS = "on_grad_computed"
 _AUTO = StrOptions({"auto"})
-_COUNT = Interval(Integral, 1, 2**63 - 1, closed="both")  # what numpy and torch count with
+# what numpy and torch count with
+_COUNT = Interval(Integral, 1, 2**63 - 1, closed="both")
 # beyond these no accountant can tell epsilon
 _STEPS = Interval(Integral, 1, 10**9, closed="both")
 _NOISE = Interval(Real, 1e-3, LARGE, closed="both")
@@ -400,7 +402,8 @@ def _class_weight(class_weight: Any) -> dict[Any, float]:
 def _refuse_unseen(callback: Any, public: bool, private: bool) -> None:
     """Refuse a callback that asks for what a fit does not compute, before a step is spent."""
     if isinstance(callback, type):
-        with suppress(TypeError):  # skorch makes it, likewise without arguments
+        # skorch makes it, likewise without arguments
+        with suppress(TypeError):
             callback = callback()
     if isinstance(callback, (Freezer, Unfreezer)):
         raise ValueError(
@@ -467,7 +470,8 @@ def _check_takes(function: Any, wanted: str, *arguments: Any, **keywords: Any) -
     """Refuse a callable that cannot take some arguments."""
     try:
         takes = signature(function)
-    except (TypeError, ValueError):  # some functions written in C do not tell
+    except (TypeError, ValueError):
+        # some functions written in C do not tell
         return
     try:
         takes.bind(*arguments, **keywords)

@@ -35,7 +35,8 @@ from skdpfair.training.processes import check_ledgers
 from skdpfair.training.run import Run
 from skdpfair.training.warm_start import PreviousFit
 
-_INIT_LOCK = threading.Lock()  # initial weights pass through torch's global generator
+# initial weights pass through torch's global generator
+_INIT_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -71,15 +72,18 @@ def train(run: Run, plan: Plan, table: Table) -> Trained:
         try:
             with noticed_interrupts() as interrupts:
                 net, plan = _trained(run, plan, table)
-            run.check_process()  # a callback may fork after the last step
+            # a callback may fork after the last step
+            run.check_process()
         finally:
             if by_values:
                 _account_for_the_plan(run, n_steps)
         is_ended = net.ended_by_callback_ and not interrupts
         is_called = run.processes.size > 1 or (not is_ended and run.context.is_called)
         stop = _stop(net.steps_, n_steps, by_values, is_called, is_ended)
-        _record_once(run, plan, SCORE_COUNTS)  # whoever reserved them makes them next
-    net.run = None  # whoever gets the net must not get the seeds
+        # whoever reserved them makes them next
+        _record_once(run, plan, SCORE_COUNTS)
+    # whoever gets the net must not get the seeds
+    net.run = None
     return Trained(net, plan, stop, net.steps_ < n_steps and not is_ended, ledger_fit)
 
 
@@ -114,7 +118,8 @@ def _stop(taken: int, planned: int, by_values: bool, is_called: bool, is_ended: 
         return f"after all {planned} planned steps"
     by = "ended by a callback" if is_ended else "interrupted"
     what = f"The fit was {by} after {taken} of {planned} steps"
-    if taken == 0 or is_called:  # nothing to keep, or other code that has to stop, too
+    # nothing to keep, or other code that has to stop, too
+    if taken == 0 or is_called:
         raise KeyboardInterrupt(what)
     counted = "all planned steps, as a stop may depend on released values"
     if not by_values:
@@ -152,7 +157,8 @@ def _trained(run: Run, plan: Plan, table: Table) -> tuple[PrivateNet, Plan]:
     with _INIT_LOCK, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(run.streams.init_seed())
         net.initialize()
-    if SCORE_COUNTS in plan.one_time:  # refused here, nothing has been spent
+    # refused here, nothing has been spent
+    if SCORE_COUNTS in plan.one_time:
         record_by_record(net.module_, net.module.in_shape, net.loss.n_outputs, net.device)
     net.group_levels_ = table.groups.levels
     if run.previous is not None:

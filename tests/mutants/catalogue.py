@@ -984,8 +984,8 @@ MUTANTS = (
         "other masks for chunks",
         "the second pass over chunks draws other dropout masks than the first",
         "engine/step.py",
-        "            model.set_rng_state(rng_state)  # the dropout masks of the norms\n",
-        "",
+        "            model.set_rng_state(rng_state)\n            gradients",
+        "            gradients",
         STANDS + "test_both_passes_draw_the_same_masks_whoever_else_draws[book-keeping-1]",
     ),
     Mutant(

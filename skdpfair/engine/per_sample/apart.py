@@ -39,7 +39,8 @@ class Apart(Interpreter):
             self._by_record.add(n)
             tags = getattr(n.target, "tags", None)  # of operations of torch alone
             drawn = tags is None or torch.Tag.nondeterministic_seeded in tags
-            if not (drawn or "empty" in str(n.target)):  # else the numbers differ anyway
+            # drawn or empty numbers differ anyway
+            if not (drawn or "empty" in str(n.target)):
                 self._try(n, *tree_flatten((n.args, n.kwargs)))
         return super().run_node(n)
 
@@ -66,7 +67,8 @@ class Apart(Interpreter):
             try:
                 results = vmap(run, axis)(*batch)
             except RuntimeError:
-                if axis:  # some rules take records that come first only
+                # some rules take records that come first only
+                if axis:
                     continue
                 raise
             if not all(map(_equal, results, alone)):

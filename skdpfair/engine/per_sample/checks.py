@@ -27,7 +27,8 @@ from skdpfair.engine.per_sample.tracing import fixed_draws
 from skdpfair.exceptions import UnsupportedModuleError
 
 N_PROBE = 4
-_TOLERANCE = 1e-3  # above the rounding of deep nets; couplings and wrong gradients are far above
+# above the rounding of deep nets; couplings and wrong gradients are far above
+_TOLERANCE = 1e-3
 _SCALES = (1.0, -1.0, 100.0)  # of made-up records, for branches on signs and sizes
 _SIZES = (2, 9, 33)  # of batches, for branches on their length
 
@@ -47,7 +48,8 @@ class ConstantDraws(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        if func is torch.ops.aten.native_dropout.default:  # which returns the product, too
+        # this operation returns the product, too
+        if func is torch.ops.aten.native_dropout.default:
             x, p, _ = args
             return x * (0.5 / (1 - p)), torch.ones_like(x, dtype=torch.bool)
         out = func(*args, **(kwargs or {}))
@@ -124,7 +126,8 @@ def refuse_mixing(module: nn.Module, probe: Tensor) -> None:
 
     In training they cannot; but what is trained then would not be the module as it is written.
     """
-    quiet = warnings.catch_warnings(action="ignore")  # as of the deviation of one record
+    # as of the deviation of one record
+    quiet = warnings.catch_warnings(action="ignore")
     batches = [(scale * probe).to(probe.dtype) for scale in _SCALES]
     for size in _SIZES:
         batches.append(torch.cat([probe[:1], probe[1:2].expand(size - 1, *probe.shape[1:])]))
@@ -138,7 +141,8 @@ def _compare_with_alone(module: nn.Module, rows: Tensor) -> None:
     """Compare the outputs of the first records of a batch with those of each of them alone."""
     try:
         together = _forward(module, rows)
-    except UnsupportedModuleError:  # codes that an embedding lacks: the probe was tried before
+    except UnsupportedModuleError:
+        # codes that an embedding lacks: the probe was tried before
         return
     for i, row in enumerate(rows[:N_PROBE].split(1)):
         try:
@@ -186,7 +190,8 @@ def gradient_error(
     called = _copied(module)
     parameters = [p for p in called.parameters() if p.requires_grad]
     try:
-        strategy = make(module)  # traced before draws are constant
+        # traced before draws are constant
+        strategy = make(module)
         with ConstantDraws() if strategy.draws else nullcontext(), strategy:
             gradients = strategy.per_sample_gradients(Batch(probe, y))
             if gradients.norm.shape != (N_PROBE,):

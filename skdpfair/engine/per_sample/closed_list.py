@@ -97,5 +97,6 @@ def _has_user_kernel(operation: OpOverload[..., Any]) -> bool:
     return name in torch.library._defs or name.replace("::", "/") in kernels
 
 
-lazy_load_decompositions()  # torch's own rules in Python
+# torch's own rules in Python
+lazy_load_decompositions()
 _KERNELS = frozenset(torch.library._impls)

@@ -44,7 +44,8 @@ def _normalised(
 
 def _bag_backward(grad: Tensor, index: Tensor, bag: Tensor, *args: Any) -> Tensor:
     size, largest, n, scale, mode, weight, padding = (*args, -1)[:7]
-    if mode == 2:  # the largest numbers, of which an empty bag has none
+    # the largest numbers, of which an empty bag has none
+    if mode == 2:
         rows = torch.where(largest < 0, 0.0, grad)
         return _added(rows, (n, rows.shape[1]), 0, largest.clamp(min=0))
     rows = grad.index_select(0, bag)

@@ -102,7 +102,8 @@ def take_generator(graph: Graph) -> bool:
             node.target, draws = _drawing(node.target), True
             node.kwargs = {**node.kwargs, "generator": generator}
         elif "empty" in getattr(getattr(node.target, "overloadpacket", None), "__name__", ""):
-            node.target = _zeroed(node.target)  # memory that nobody wrote may hold anything
+            # memory that nobody wrote may hold anything
+            node.target = _zeroed(node.target)
     return draws
 
 

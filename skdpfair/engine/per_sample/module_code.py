@@ -44,7 +44,8 @@ class ModuleCode:
         """Return the outputs of one record; autograd may pass."""
         named = dict(zip(self.trained, values, strict=True))
         parameters = {place: named[name] for place, name in self.places.items()}
-        row = x[None].clone()  # which a layer may change in place
+        # a copy, since a layer may change it in place
+        row = x[None].clone()
         outputs: Tensor = functional_call(self.called, parameters, (row,), tie_weights=False)[0]
         return outputs
 
@@ -78,7 +79,8 @@ class ModuleCode:
         before = state_of(self.called)
         traced = RecordTrace(function, shared, by_record, any_size=any_size, slope=slope)
         after = state_of(self.called)
-        if after != before:  # the first call may change what torch keeps of it
+        # the first call may change what torch keeps of it
+        if after != before:
             trace(function, (*shared, *by_record))
             if state_of(self.called) != after:
                 raise UnsupportedModuleError(_REMEMBERS)

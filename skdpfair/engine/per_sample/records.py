@@ -95,7 +95,8 @@ class Strategy(abc.ABC):
 
     def __exit__(self, *exc: object) -> None:
         self._views, self._code = (None, {}), None  # traces cannot be copied
-        del self.generator  # from whose state the masks of the fit follow
+        # the masks of the fit follow from its state
+        del self.generator
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.reason})"

@@ -51,7 +51,8 @@ from skdpfair.engine.per_sample.graphs import (
 
 _OWN = Path(__file__).parents[2]
 _TORCH = Path(torch.__file__).parent
-_TRACING = threading.Lock()  # torch's tracer keeps a state of the whole process
+# torch's tracer keeps a state of the whole process
+_TRACING = threading.Lock()
 N_ROWS = 32  # of batches where operations depend on the size
 
 Slope: TypeAlias = Callable[[Tensor, slice], Tensor]

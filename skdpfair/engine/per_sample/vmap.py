@@ -19,7 +19,8 @@ class MicroVmap(Strategy):
     """Instantiate the gradients of a few records at a time, once for norms, once for the sum."""
 
     name = "vmap"
-    micro_batch = 32  # rows at a time; all of an example, where that has more
+    # rows at a time; all of an example, where that has more
+    micro_batch = 32
 
     def __init__(self, module: nn.Module, loss: Loss, code: ModuleCode, reason: str = "") -> None:
         super().__init__(module, loss, code, reason)

@@ -38,7 +38,8 @@ class LinearGradSampler(GradSampler):
 
     def _norm2_of_sums(self, examples: Examples) -> Tensor:
         """Return the squared norms of sums over each example's rows and positions."""
-        if self.b.dim() == 2 and self.b.shape[1] <= examples.largest:  # no larger than the inputs
+        # no larger than the inputs
+        if self.b.dim() == 2 and self.b.shape[1] <= examples.largest:
             self.sums = sums = {}
             if self.weight_trains:
                 sums[self.module.weight] = examples.outer_sum(self.b, self.a).flatten(1)
