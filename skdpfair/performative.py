@@ -131,7 +131,6 @@ class StrategicResponse(_Population):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from sklearn.linear_model import LogisticRegression
     >>> from skdpfair.performative import StrategicResponse
     >>> X, y = np.array([[0.0], [2.0], [4.0], [6.0]]), [0, 0, 1, 1]
@@ -192,13 +191,11 @@ class LocationShift(_Population):
 
     References
     ----------
-    .. [li2024] Q. Li, M. Yemini and H.-T. Wai, "Privacy-Efficacy Tradeoff of Clipped SGD with
-       Decision-dependent Data", ICML Workshop on Humans, Algorithmic Decision-Making and Society,
-       2024.
+    .. [li2024] Q. Li et al., "Privacy-Efficacy Tradeoff of Clipped SGD with Decision-dependent
+       Data", ICML Workshop on Humans, Algorithmic Decision-Making and Society, 2024.
 
     Examples
     --------
-    >>> import numpy as np
     >>> from sklearn.linear_model import LogisticRegression
     >>> from skdpfair.performative import LocationShift
     >>> X, y = np.array([[0.0], [2.0], [4.0], [6.0]]), [0, 0, 1, 1]

@@ -94,10 +94,8 @@ def load_adult(*, subset="all", dropna=False, as_frame=True, return_X_y=False):
         The published training rows (32561), the test rows (16281), or both (48842).
     dropna : bool, default=False
         Drop the rows with a missing value (45222 of all rows remain).
-    as_frame : bool, default=True
-        Return pandas objects; else numpy arrays of dtype object.
-    return_X_y : bool, default=False
-        Return ``(data, target)`` instead of a Bunch.
+    as_frame, return_X_y : bool
+        As in scikit-learn's loaders: pandas objects or arrays; ``(data, target)`` or a Bunch.
 
     Returns
     -------

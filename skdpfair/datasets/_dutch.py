@@ -47,8 +47,7 @@ def fetch_dutch(*, data_home=None, as_frame=True, return_X_y=False):
     """Load the Dutch census of 2001 from a local folder, and check its digest.
 
     The data are for research use and not bundled, and no permanent public address is known.
-    Request ``dutch_census_2001.arff`` from the authors of the publication, and pass its folder. A
-    missing file raises an error; the function never returns synthetic data instead.
+    Request ``dutch_census_2001.arff`` from the authors of the publication, and pass its folder.
 
     Parameters
     ----------
@@ -56,10 +55,8 @@ def fetch_dutch(*, data_home=None, as_frame=True, return_X_y=False):
         The folder that holds ``dutch_census_2001.arff`` or ``dutch_census_2001.arff.gz``, itself
         or in a subfolder ``dutch``. None means the folder that the environment variable
         ``SKDPFAIR_DATA`` names, else the subfolder ``skdpfair`` of scikit-learn's data home.
-    as_frame : bool, default=True
-        Return pandas objects; else numpy arrays of dtype object.
-    return_X_y : bool, default=False
-        Return ``(data, target)`` instead of a Bunch.
+    as_frame, return_X_y : bool
+        As in scikit-learn's loaders: pandas objects or arrays; ``(data, target)`` or a Bunch.
 
     Returns
     -------

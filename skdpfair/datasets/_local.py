@@ -14,9 +14,8 @@ from skdpfair.exceptions import DataIntegrityError
 def fetch(digests, subfolder, data_home, source=""):
     """Return the checked contents of local files, by name.
 
-    ``digests`` are the sha256 of the contents: except for .npz, a file may be on disk with ``.gz``,
-    too, compressed in any way. ``source`` says where they can be obtained; the rest is as in
-    `fetch_dutch`.
+    ``digests`` are the sha256 of the contents; except for .npz, a file may also end in ``.gz``.
+    ``source`` says where they can be obtained; the rest is as in `fetch_dutch`.
     """
     folder = data_folder(data_home)
     places = (folder / subfolder, folder)

@@ -45,10 +45,9 @@ class FrozenFeatures(PublicFeatures):
     -----
     The features of a record follow from this record alone: the operations of the module are
     recorded on made-up records and repeated on the private ones, each by itself, so that no code
-    of the module sees them.  Records of uint8 are divided by 255, and other numbers are taken as
-    they are: put any other scaling that the network expects into the module, as its first layer.
-    The private methods train best on features of mean 0 and variance 1: a last layer
-    ``nn.LayerNorm(n_features, elementwise_affine=False)`` scales those of each record alone.
+    of the module sees them.  Records of uint8 are divided by 255; any other scaling that the
+    network expects must be its first layer.  The private methods train best on features of mean 0
+    and variance 1, as a last ``nn.LayerNorm(n_features, elementwise_affine=False)`` makes them.
 
     Examples
     --------

@@ -41,10 +41,8 @@ class Scattering2D(PublicFeatures):
         Largest number of wavelets that are applied one after the other.
     mirror : bool or "auto", default="auto"
         Whether the features of a picture and of its mirror image (left and right exchanged) are
-        averaged, which halves their number.  The two then have the same features: to rounding for
-        ``J=1``, and nearly for larger J (on CIFAR-10, up to 1.4 % of their root mean square), as
-        subsampled pictures are not mirrored at the same pixel.  "auto" is true for three channels:
-        photographs mostly show the same thing in a mirror, while a digit or an X-ray does not.
+        averaged, which halves their number.  "auto" is true for three channels: photographs mostly
+        show the same thing in a mirror, while a digit or an X-ray does not.
     channels : {"auto", "first", "last", "none"}, default="auto"
         Where pictures of three axes have their channels; "none" for pictures of two axes.  "auto"
         looks for an axis of 1 or 3, first (channels, height, width), then (height, width,

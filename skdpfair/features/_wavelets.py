@@ -18,35 +18,13 @@ class Scattering(nn.Module):
     r"""Maps grey pictures (n, height, width) to local means (n, paths, rows, columns).
 
     Of a picture x it returns, averaged by a Gaussian of width ``2**J`` at places of that distance,
-    x itself, the moduli \|x * psi\| of its wavelet transform, and those of second order,
-    \|\|x * psi\| * psi'\|, where psi' has the larger scale.  Nothing in it is trained, and each
-    picture is transformed by itself.
+    x itself, the moduli \|x * psi\| of its wavelet transform at J scales and L orientations, and
+    those of second order, \|\|x * psi\| * psi'\|, where psi' has the larger scale, see Bruna and
+    Mallat (2013).  Nothing in it is trained, and each picture is transformed by itself, reflected
+    at its borders.
 
-    Parameters
-    ----------
-    shape : tuple (height, width)
-        Of the pictures, each at least ``2**J``.
-    J : int
-        Number of scales: of 1, 2, ... ``2**(J - 1)`` pixels.
-    L : int
-        Number of orientations.
-    max_order : {1, 2}
-        Largest order of the moduli.
-
-    Attributes
-    ----------
-    mirrored : list of int
-        Of each path, the one that the mirror image (left and right exchanged) has in its place.
-    group_sizes : list of int
-        Numbers of successive paths of one order and the same scales.
-
-    Notes
-    -----
-    Pictures are reflected at their borders.
-
-    References
-    ----------
-    Bruna and Mallat, "Invariant scattering convolution networks", 2013.
+    ``mirrored`` says of each path which one the mirror image (left and right exchanged) has in its
+    place, and ``group_sizes`` how many successive paths have one order and the same scales.
 
     Examples
     --------
