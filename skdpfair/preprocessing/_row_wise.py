@@ -180,33 +180,22 @@ class _Trial:
         shapes = [list(declared)] * bool(declared) + [[f"x{i}" for i in range(w)] for w in widths]
         failures = []
         for names in shapes:
-            errors = []
-            for kind in (None, *_PROBES) if names == list(declared) else _PROBES:
-                wanted, kinds = self._completed(build, names, kind, declared)
-                if kinds is not None:
+            is_declared, errors = names == list(declared), []
+            alike = [dict.fromkeys(names, kind) for kind in _PROBES]
+            for kinds in [declared, *alike] if is_declared else alike:
+                missing = self._missing(build, kinds)
+                if missing is None:
                     return kinds
-                if wanted != names:  # the names are right: kinds differ from column to column
-                    return self._combined(build, wanted, declared)
+                new = [name for name in missing if name not in names]
+                if new and build is _frame:
+                    start = names if is_declared else names[:1]
+                    return self._combined(build, start + new, declared)
                 errors.append(self.error)
             failures.append(errors)
             # if wider tables fail alike, it is not the width
             if failures[-_ALIKE:] == [errors] * _ALIKE:
                 break
         return self._combined(build, list(declared), declared) if declared else None
-
-    def _completed(self, build, names, kind, declared):
-        """Return ``names``, with columns that the function misses, and kinds, None if it fails."""
-        wanted = list(names)
-        for _ in range(_MAX_NAMES):
-            kinds = {name: kind or declared.get(name, "numbers") for name in wanted}
-            missing = self._missing(build, kinds)
-            if missing is None:
-                return wanted, kinds
-            new = [name for name in missing if name not in wanted]
-            if not new or build is not _frame:
-                break
-            wanted = (names[:1] if wanted == names and names != list(declared) else wanted) + new
-        return wanted, None
 
     def _combined(self, build, names, declared):
         """Return kinds of columns that the function runs on, tried in all combinations."""
