@@ -95,8 +95,7 @@ def by_loop(module, x, y, sizes):
     return total
 
 
-@pytest.mark.parametrize("chunk_size", [None, 7])
-@pytest.mark.parametrize("copies", [1, 3])
+@pytest.mark.parametrize("copies, chunk_size", [(1, 7), (3, None), (3, 7)])
 @pytest.mark.parametrize("sizes", [None, [2, 1, 3], [2, 2, 2]], ids=["records", "persons", "pairs"])
 @pytest.mark.parametrize("name", list(MODULES))
 def test_a_step_equals_a_loop_over_the_views(name, sizes, copies, chunk_size):
@@ -135,9 +134,8 @@ def test_one_record_or_person_moves_the_sum_by_at_most_the_bound(name, sizes, co
 def test_views_that_are_the_record_change_nothing(name, sizes):
     module, batch, method = module_of("closed_form"), batch_of(sizes), get_method(name)
     plain, _ = stepped(module, batch, method=method, noise=0.5)
-    for copies in (1, 3):
-        found, _ = stepped(module, batch, copies, lambda x: x, method=method, noise=0.5)
-        torch.testing.assert_close(found, plain, rtol=1e-6, atol=1e-8)
+    found, _ = stepped(module, batch, 3, lambda x: x, method=method, noise=0.5)
+    torch.testing.assert_close(found, plain, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("name", PRIVATE)
@@ -247,8 +245,9 @@ def quick(method="dpsgd", **params):
 VIEWS = {"augment": Views(FlipAndShift(shift=1), n=3)}
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
-def test_every_method_trains_on_views_or_says_why_not(name):
+# one of each kind: by formula, by counts, by groups, by two gradients, and without a formula
+@pytest.mark.parametrize("name", ["dpsgd", "dpsgd_f", "dp_is_sgd", "dp_sat", "fairlens_dp", "sgd"])
+def test_methods_train_on_views_or_says_why_not(name):
     X, y = pictures()
     epsilon = 5.0 if METHODS[name].private else None
     model = quick(name, epsilon=epsilon, **VIEWS)
@@ -388,9 +387,9 @@ def test_the_reference_and_copies_keep_the_views():
 
 def test_a_grid_over_views():
     X, y = pictures()
-    grid = {"augment__n": [1, 2], "augment__augment__shift": [0, 1]}
+    grid = {"augment__n": [1], "augment__augment__shift": [0, 1]}
     search = GridSearchCV(quick(augment=Views(FlipAndShift()), max_steps=2), grid, cv=2).fit(X, y)
-    assert len(search.cv_results_["params"]) == 4
+    assert [p["augment__augment__shift"] for p in search.cv_results_["params"]] == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -282,19 +282,19 @@ def test_norms_and_sums_equal_a_loop(problem):
 
 @problems(torch.float64)
 def test_gradients_ahead_equal_a_loop(problem):
-    p, scale = problem, torch.linspace(1.0, 0.1, 11, dtype=torch.float64)
-    x, y, own, weight = (values[:11] for values in (p.x, p.y, p.own, p.weight))
+    p, scale = problem, torch.linspace(1.0, 0.1, 5, dtype=torch.float64)
+    x, y, own, weight = (values[:5] for values in (p.x, p.y, p.own, p.weight))
     rows = loop(p.module, x, y, p.weights, scale, own)
     records = p.strategy.per_sample_gradients(Batch(x, y, weight=own)).ahead(scale)
     records.weighted_sum(weight, total := p.strategy.flat())
     close(records, total, rows, weight, 1e-9)
 
 
-@problems(torch.float64, torch.float32)
-def test_persons_equal_a_loop(problem):
+@pytest.mark.parametrize("sizes", [[1, 3, 2], [2, 2]], ids=["unequal", "equal"])
+@problems(torch.float64)
+def test_persons_equal_a_loop(problem, sizes):
     """Norms and sums of the mean gradients of each person, here and ahead."""
     p, dtype, tolerance = problem, problem.dtype, TOLERANCES[problem.dtype]
-    sizes = [1, 4, 2, 1, 5] if dtype is torch.float64 else [3, 3, 3]
     n, of_each = sum(sizes), torch.tensor(sizes)
     x, y, own = p.x[:n], p.y[:n], p.own[:n]
     scale, weight = p.weight[: 2 * len(sizes)].view(2, -1)
@@ -428,7 +428,7 @@ def convolutional_nets(draw):
 
 
 @pytest.mark.parametrize("correlate", [convolution._by_groups, convolution._by_windows])
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(net=convolutional_nets(), n=st.integers(1, 9))
 def test_random_convolutions(correlate, net, n):
     """On a CPU and on a GPU."""
@@ -633,10 +633,8 @@ def test_norms_of_embeddings_stay_above_slopes_that_cancel(length, size):
 
 
 # a Linear along a sequence takes Gram matrices where 2 length^2 <= width^2
-@pytest.mark.parametrize("size", [0.5, 1e2, 1e4, 1e6])
-@pytest.mark.parametrize(
-    "length, width", [(40, 64), (42, 60), (100, 144), (42, 58), (40, 12), (64, 6), (100, 40)]
-)
+@pytest.mark.parametrize("size", [0.5, 1e6])
+@pytest.mark.parametrize("length, width", [(42, 60), (100, 144), (42, 58), (64, 6)])
 def test_norms_of_long_sequences_stay_above_slopes_that_cancel(length, width, size):
     with torch.random.fork_rng():
         torch.manual_seed(0)
