@@ -25,14 +25,12 @@ _PART = re.compile(r"[^\s,;:()](?:[^,;:()\n]*[^\s,;:()])?")
 
 def render(template, context) -> str:
     """Fill a page of ``templates/``; all text is escaped, and turns nothing around it."""
-    pages = environment(
-        autoescape=True,
-        finalize=lambda value: isolated(value) if type(value) is str else value,
-    )
-    return pages.get_template(template).render(context)
+    return environment(of_pages=True).get_template(template).render(context)
 
 
-def environment(**options):
+# templates are compiled once, which takes as long as filling them
+@cache
+def environment(of_pages=False):
     """Return what fills the files of ``templates/``; its filters take None for the unknown."""
     try:
         import jinja2
@@ -43,7 +41,8 @@ def environment(**options):
         trim_blocks=True,
         lstrip_blocks=True,
         loader=jinja2.FunctionLoader(_text),
-        **options,
+        autoescape=of_pages,
+        finalize=_isolated_text if of_pages else None,
     )
     pages.filters |= {
         "plain": lambda text: None if text is None else plain(text),
@@ -59,6 +58,10 @@ def environment(**options):
     }
     pages.globals |= {"inf": np.inf, "most": MOST_BUDGETS}
     return pages
+
+
+def _isolated_text(value):
+    return isolated(value) if type(value) is str else value
 
 
 @cache
