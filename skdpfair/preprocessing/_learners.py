@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.utils import get_tags
 
 from skdpfair.preprocessing._row_wise import WORDS
 
@@ -31,10 +30,10 @@ class Verdict:
 
 
 HARMLESS = Verdict()
-STATELESS = Verdict("", "by its tags: what it does to rows is tried")
 UNKNOWN = Verdict(
     "possibly anything, as the step is unknown",
-    "a listed step; if fit reads no rows, set requires_fit=False in the tags of the step",
+    "a step of scikit-learn, or FunctionTransformer of a function of each row; a step that was "
+    "fitted on public rows, in FrozenEstimator",
 )
 READS = Verdict(
     "statistics of all rows: the result of a row depends on the other rows",
@@ -163,9 +162,8 @@ _MECHANISM = {"delta", "noise_multiplier", "accountant"}
 def verdict(estimator) -> Verdict:
     """Return what an estimator learns by itself; ``learns`` is "" if its parameters rule it out."""
     params, parents = params_of(estimator), type(estimator).__mro__
-    own_fit = _depth(parents, "fit", "fit_transform", "partial_fit")
-    if _says_it_reads_nothing(estimator, own_fit):
-        return STATELESS
+    fits = {"fit", "fit_transform", "partial_fit"}
+    own_fit = next((i for i, p in enumerate(parents) if not fits.isdisjoint(vars(p))), 0)
     for depth, parent in enumerate(parents):
         listed = _listed(parent, params)
         if listed is None:
@@ -202,39 +200,18 @@ def _listed(kind, params):
 
 
 def _unlisted(estimator, params):
-    private = getattr(getattr(estimator, "privacy_", None), "is_private", None)
-    if private or (private is None and _seems_private(params)):
+    is_private = getattr(getattr(estimator, "privacy_", None), "is_private", None)
+    if is_private is None:
+        # before a fit, the parameters of a mechanism with a finite budget tell
+        is_finite = params.get("epsilon") is not None or bool(params.get("noise_multiplier"))
+        is_private = "epsilon" in params and is_finite and not _MECHANISM.isdisjoint(params)
+    if is_private:
         return Verdict(spends=True)
     if hasattr(estimator, "fit_resample"):
         return RESAMPLER
     if type(estimator).__module__.startswith("sklearn."):
         return MODEL if is_model(estimator) else FITTED
     return MODEL if is_model(estimator) and not any(parts_of(estimator)) else UNKNOWN
-
-
-def _depth(parents, *names):
-    """Return how far up one of the methods is defined."""
-    return next(
-        (i for i, p in enumerate(parents) if any(n in vars(p) for n in names)), len(parents)
-    )
-
-
-def _says_it_reads_nothing(estimator, own_fit):
-    """Return whether the tags of an unlisted class say so, and are no older than its ``fit``."""
-    is_listed = _listed(type(estimator), params_of(estimator)) is not None
-    if is_listed or is_model(estimator) or hasattr(estimator, "fit_resample"):
-        return False
-    try:
-        requires_fit = get_tags(estimator).requires_fit
-    except (AttributeError, TypeError, ValueError):
-        return False
-    return not requires_fit and _depth(type(estimator).__mro__, "__sklearn_tags__") <= own_fit
-
-
-def _seems_private(params):
-    """Return whether the parameters are those of a mechanism with a budget."""
-    is_finite = params.get("epsilon") is not None or bool(params.get("noise_multiplier"))
-    return "epsilon" in params and is_finite and not _MECHANISM.isdisjoint(params)
 
 
 def is_estimator(value) -> bool:

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from numbers import Number
 
 import numpy as np
@@ -23,11 +22,9 @@ from skdpfair.preprocessing._learners import (
     READS,
     REFERENCE,
     SCALE,
-    STATELESS,
     UNTRIED,
     Verdict,
     declared_columns,
-    is_container,
     is_estimator,
     names_in,
     params_of,
@@ -149,12 +146,11 @@ def check_pipeline(pipe) -> PipelineReport:
     Notes
     -----
     A step is a finding unless its class is known to learn nothing with its parameters; a subclass
-    that defines ``fit`` is unknown. An unknown step with ``requires_fit=False`` in its tags, and
-    the function of a FunctionTransformer, run on made-up rows with the columns that the pipeline
-    names: they are findings if they cannot run, or if the result of a row depends on other rows. A
-    trial is no proof, which a note says. The check cannot detect bounds or categories that were
-    computed from the rows. If a column has a name such as "patient_id" and a DPFairClassifier has
-    no ``persons``, a note asks whether each row is a person.
+    that defines ``fit`` is unknown. The function of a FunctionTransformer runs on made-up rows with
+    the columns that the pipeline names: it is a finding if it cannot run, or if the result of a row
+    depends on other rows. A trial is no proof, which a note says. The check cannot detect bounds or
+    categories that were computed from the rows. If a column has a name such as "patient_id" and a
+    DPFairClassifier has no ``persons``, a note asks whether each row is a person.
 
     Examples
     --------
@@ -256,7 +252,7 @@ class _Walk:
                 outcome = Verdict(learns, SCALE.partition(",")[0])
         elif not outcome.learns:
             kinds = _kinds(estimator, columns, declared)
-            outcome = self._trial(estimator, params, outcome is STATELESS, step, kinds)
+            outcome = self._trial(params, step, kinds)
         if outcome.learns:
             found = PipelineFinding(".".join(path), name, outcome.learns, outcome.instead)
             self.findings.append(found)
@@ -289,13 +285,9 @@ class _Walk:
                 "skdpfair.model_selection.plan and DPRandomizedSearch"
             )
 
-    def _trial(self, estimator, params, is_stateless, step, kinds):
-        """Run what a step does to rows, if it is not known, and return its verdict."""
+    def _trial(self, params, step, kinds):
+        """Run the function of a step, if it has one, and return its verdict."""
         function, keywords = params.get("func"), params.get("kw_args")
-        if is_stateless and not is_container(estimator):
-            # fitted on the rows that it transforms, so that what it learns shows in the results
-            function = partial(lambda step, rows: clone(step).fit(rows).transform(rows), estimator)
-            keywords = None
         # an elementwise function of numpy cannot see other rows
         is_ufunc = isinstance(function, np.ufunc) and (function.nargs, function.signature) == (
             2,

@@ -274,7 +274,7 @@ def test_a_pipeline_that_the_ledger_is_set_on_is_looked_at(name, ledger, data):
 
 
 def test_a_leak_is_told_before_the_fit(ledger, data):
-    with pytest.warns(PrivacyLeakWarning, match="StandardScaler learns the mean") as caught:
+    with pytest.warns(PrivacyLeakWarning, match="StandardScaler learns statistics") as caught:
         ledger.fit(LEAKING["scaler"](), *data)
     assert caught[0].filename == __file__
 
