@@ -17,7 +17,6 @@ from skdpfair.preprocessing._public import as_encoded
 from skdpfair.preprocessing._schema import labels_in, uncovered
 from skdpfair.release._facts import record_shape
 
-_IMAGES = "images"  # array of pictures
 # rows that tell what a column holds
 _HEAD = 50_000
 # fewest values that name persons, and their most rows on average
@@ -66,12 +65,8 @@ def source_of(data, *others, labels=None, file_column=FILE, size=None, mode=None
         raise ValueError(f"{data} is one picture. Put it in a folder, and name the folder.")
     if size is not None or mode is not None:
         raise ValueError(f"--size and --mode are for a folder of pictures, and {data} is a file.")
-    if data.suffix.lower() == ".npz":
-        return Arrays(data, labels)
     if labels is not None:
-        raise ValueError(
-            f"--labels are those of pictures, and {data} is neither a folder nor an .npz file."
-        )
+        raise ValueError(f"--labels are those of a folder of pictures, and {data} is a file.")
     return Parquet((data, *others)) if is_parquet[0] else Rows(data)
 
 
@@ -115,11 +110,7 @@ def source_for(model, schema, clf, data, **options):
     """Return what reads records like those of a model, which is named in errors."""
     source = source_of(data, **options)
     if source.holds_pictures == schema.has_features:
-        wanted = (
-            "a CSV or Parquet file"
-            if schema.has_features
-            else "a folder of pictures or an .npz file"
-        )
+        wanted = "a CSV or Parquet file" if schema.has_features else "a folder of pictures"
         raise ValueError(f"{model} predicts the records of {wanted}, and {data} is none.")
     return source.like(record_shape(clf)) if source.holds_pictures else source
 
@@ -141,33 +132,16 @@ def test_records(model, schema, clf, data, **options) -> dict:
     return {"X": X, "y": records.y, "sensitive_features": records.groups}
 
 
-class _Table:
-    """Records of a table, or labels in one."""
-
-    holds_pictures = False
-
-    @property
-    def table(self) -> Path | None:
-        """The CSV file that holds target and groups, if it is one."""
-        return None
-
-    def head(self, names) -> pd.DataFrame:
-        """Return some columns of the first rows, as texts."""
-        if self.table is None or not names:
-            return pd.DataFrame()
-        return read_columns(self.table, (), names, _HEAD)
-
-
 @dataclass(frozen=True)
-class Rows(_Table):
+class Rows:
     """The rows of a CSV file."""
 
     path: Path
+    holds_pictures = False
 
-    @property
-    def table(self) -> Path:
-        """The CSV file that holds target and groups."""
-        return self.path
+    def head(self, names) -> pd.DataFrame:
+        """Return some columns of the first rows, as texts."""
+        return read_columns(self.path, (), names, _HEAD) if names else pd.DataFrame()
 
     def numbers(self, names) -> list:
         """Return which of some columns hold numbers."""
@@ -203,12 +177,13 @@ class Rows(_Table):
 
 
 @dataclass(frozen=True)
-class Parquet(_Table):
+class Parquet:
     """The rows of Parquet files, of which each of several processes reads its own."""
 
     paths: tuple[Path, ...]
     rank: int = 0
     n_processes: int = 1
+    holds_pictures = False
 
     def head(self, names) -> pd.DataFrame:
         """Return some columns of the first rows."""
@@ -259,7 +234,7 @@ def _features_file() -> Path:
 
 
 @dataclass(frozen=True)
-class Folder(_Table):
+class Folder:
     """A folder of pictures, labelled by a CSV file that names them."""
 
     path: Path
@@ -279,6 +254,10 @@ class Folder(_Table):
                 f"column {self.file_column!r} of their names, the target and the groups."
             )
         return self.labels
+
+    def head(self, names) -> pd.DataFrame:
+        """Return some columns of the first labels, as texts."""
+        return read_columns(self.table, (), names, _HEAD) if names else pd.DataFrame()
 
     def columns(self, wanted=()) -> list:
         """Return the names of the columns of labels, ``wanted`` among them."""
@@ -306,7 +285,8 @@ class Folder(_Table):
 
     def unlabelled(self, schema, ids=()):
         """Return a table of the names of all pictures, sorted, and the pictures."""
-        _refuse_ids(ids)
+        if ids:
+            raise ValueError("--id is for columns of a table: pictures are named by their files.")
         paths = self._all_paths()
         if not paths:
             raise ValueError(f"{self.path} holds no pictures ({', '.join(_SUFFIXES)}).")
@@ -322,8 +302,8 @@ class Folder(_Table):
         if len(shape) == 2 or shape[2:] == (3,):
             return replace(self, shape=shape, mode="L" if len(shape) == 2 else "RGB")
         raise ValueError(
-            f"The model takes arrays of shape {shape}, which are no pictures of a folder. Give an "
-            ".npz file."
+            f"The model takes arrays of shape {shape}, which are no pictures of a folder. Use "
+            "skdpfair.load_release in Python."
         )
 
     def _pictures(self, paths) -> np.ndarray:
@@ -358,111 +338,16 @@ class Folder(_Table):
             with Image.open(path, formats=_FORMATS) as opened:
                 picture = ImageOps.exif_transpose(opened)
         except Exception as error:  # pillow raises many
-            raise ValueError(f"{path} cannot be read as a picture: {_why(error)}.") from None
+            why = getattr(error, "strerror", None) or type(error).__name__
+            raise ValueError(f"{path} cannot be read as a picture: {why}.") from None
         if picture.mode not in _MODES:
             raise ValueError(
-                f"{path} has pixels of mode {picture.mode}, which are not of 8 bits. Convert it, "
-                "or give the pictures as an .npz file."
+                f"{path} has pixels of mode {picture.mode}, which are not of 8 bits. Convert it."
             )
         picture = picture.convert(self.mode or _MODES[picture.mode])
         if self.size is not None:
             picture = picture.resize(self.size, Image.Resampling.BILINEAR)
         return np.asarray(picture, np.float32) / 255
-
-
-@dataclass(frozen=True)
-class Arrays(_Table):
-    """An .npz file with an array ``images``, and labels in other arrays or in a CSV file."""
-
-    path: Path
-    labels: Path | None = None
-    holds_pictures = True
-
-    @property
-    def table(self) -> Path | None:
-        """The CSV file that holds target and groups; None if they are arrays of the file."""
-        return self.labels
-
-    def columns(self, wanted=()) -> list:
-        """Return the names of the labels, ``wanted`` among them."""
-        if self.labels is not None:
-            return columns_of(self.labels, wanted)[0]
-        with self._opened() as file:
-            names = [name for name in file.files if name != _IMAGES]
-        if absent := next((name for name in wanted if name not in names), None):
-            raise ValueError(
-                f"{self.path.name} has no array {absent!r}. Add it, or give --labels FILE, a CSV "
-                "file."
-            )
-        return names
-
-    def read(self, schema, epsilon=None) -> Records:
-        """Return the pictures and their labels."""
-        schema, named = _of_labels(schema), _named(schema)
-        images = self._images()
-        if self.labels is not None:
-            table = read_columns(self.labels, (), named)
-            if len(table) != len(images):
-                raise ValueError(
-                    f"{self.labels.name} has {len(table):,} rows for {len(images):,} pictures of "
-                    f"{self.path.name}. Give one row for each picture, in their order."
-                )
-        else:
-            self.columns(named)
-            table = pd.DataFrame({name: self._labels(name, len(images)) for name in named})
-        y, groups = labels_in(schema, table)
-        return Records(schema, images, y, groups, schema.units_in(table))
-
-    def unlabelled(self, schema, ids=()):
-        """Return a table without columns, a row for each picture, and the pictures."""
-        _refuse_ids(ids)
-        images = self._images()
-        return pd.DataFrame(index=range(len(images))), images
-
-    def like(self, shape):
-        """Return itself: the model compares the shapes."""
-        return self
-
-    def _images(self) -> np.ndarray:
-        """Return the pictures; bytes become numbers from 0 to 1."""
-        images = self._array(_IMAGES)
-        if images.ndim not in (3, 4) or not (images.dtype == np.uint8 or images.dtype.kind == "f"):
-            raise ValueError(
-                f"images of {self.path.name} must be of uint8 or float, and of shape (n, height, "
-                f"width), with channels before or after these; got {images.dtype} of shape "
-                f"{images.shape}."
-            )
-        return images if images.dtype.kind == "f" else np.asarray(images, np.float32) / 255
-
-    def _labels(self, name, n) -> pd.Series:
-        values = self._array(name)
-        if values.shape != (n,) or values.dtype.kind not in "biufU":
-            raise ValueError(
-                f"{name!r} of {self.path.name} must be {n:,} numbers or texts, one for each "
-                f"picture; got {values.dtype} of shape {values.shape}."
-            )
-        return pd.Series(values.tolist(), dtype=object)
-
-    def _array(self, name) -> np.ndarray:
-        with self._opened() as file:
-            if name not in file.files:
-                raise ValueError(f"{self.path.name} has no array {name!r}. Add it.")
-            try:
-                return file[name]
-            except Exception as error:
-                raise ValueError(
-                    f"{name!r} of {self.path.name} cannot be read: {_why(error)}. Save numbers or "
-                    "texts, not objects of Python."
-                ) from None
-
-    def _opened(self):
-        try:
-            file = np.load(self.path, allow_pickle=False)
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise TypeError
-        except Exception as error:
-            raise ValueError(f"{self.path} is not an .npz file: {_why(error)}.") from None
-        return file
 
 
 def _of_labels(schema) -> TableSchema:
@@ -471,17 +356,7 @@ def _of_labels(schema) -> TableSchema:
     return replace(schema, **none, n_intervals="auto")
 
 
-def _refuse_ids(ids):
-    if ids:
-        raise ValueError("--id is for columns of a table: pictures are named by their files.")
-
-
 def _named(schema) -> list:
     """Return the columns of labels that a schema names, each once."""
     unit = [] if schema.unit is None else [schema.unit]
     return list(dict.fromkeys([*schema.all_groups, schema.target, *unit]))
-
-
-def _why(error) -> str:
-    """Return the kind of an error, without what it quotes."""
-    return getattr(error, "strerror", None) or type(error).__name__

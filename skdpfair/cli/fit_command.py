@@ -107,11 +107,11 @@ def fit(
     skdpfair fit faces --labels faces.csv --schema faces.toml --epsilon 3
     torchrun --nproc-per-node 2 -m skdpfair fit parts/*.parquet --schema loans.toml
 
-    DATA is a CSV file, one Parquet file or several, a folder of pictures, or an .npz file with an
-    array "images". Nothing but the model and what it has spent is printed or kept, except for a
-    note on the screen if the model is of no use on its records. --try trains a secret number of
-    models, chooses one by a noisy score on held-out records, and spends no more than --epsilon; it
-    shows no progress, because the number of trials must stay secret.
+    DATA is a CSV file, one Parquet file or several, or a folder of pictures. Nothing but the model
+    and what it has spent is printed or kept, except for a note on the screen if the model is of no
+    use on its records. --try trains a secret number of models, chooses one by a noisy score on
+    held-out records, and spends no more than --epsilon; it shows no progress, because the number of
+    trials must stay secret.
     """  # noqa: D301 (click reads the character)
     if schema is None:
         raise Unusable(

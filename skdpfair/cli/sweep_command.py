@@ -31,7 +31,7 @@ _DEFAULTS = {"methods": ["dpsgd", "global_adapt"], "epsilons": [1.0], "seeds": 3
 @click.option(
     "--data",
     type=AnyPath(exists=True),
-    help="CSV file, folder of pictures or .npz file; by default that of the study.",
+    help="CSV file or folder of pictures; by default that of the study.",
 )
 @picture_options("labels", "file_column", "size", "mode")
 @output_option(
@@ -72,7 +72,7 @@ def sweep(study, data, pictures, output, ledger, jobs, measures, as_json):
         plan = Study.read(study)
         data = data or plan.data
         if data is None:
-            records = "FILE" if plan.schema.has_features else "FOLDER of pictures or FILE.npz"
+            records = "FILE" if plan.schema.has_features else "FOLDER of pictures"
             raise ValueError(f'{study} has no entry data = "...": give --data {records}.')
         options = _DEFAULTS | plan.sweep
         store = options.pop("store", f"{study.stem}-results")
