@@ -54,7 +54,7 @@ def fetch_dutch(*, data_home=None, as_frame=True, return_X_y=False):
     data_home : path-like or None, default=None
         The folder that holds ``dutch_census_2001.arff`` or ``dutch_census_2001.arff.gz``, itself
         or in a subfolder ``dutch``. None means the folder that the environment variable
-        ``SKDPFAIR_DATA`` names, else the subfolder ``skdpfair`` of scikit-learn's data home.
+        ``SKDPFAIR_DATA`` names, else ``~/scikit_learn_data/skdpfair``.
     as_frame, return_X_y : bool
         As in scikit-learn's loaders: pandas objects or arrays; ``(data, target)`` or a Bunch.
 

@@ -14,21 +14,20 @@ from skdpfair.exceptions import DataIntegrityError
 def fetch(digests, subfolder, data_home, source=""):
     """Return the checked contents of local files, by name.
 
-    ``digests`` are the sha256 of the contents; except for .npz, a file may also end in ``.gz``.
-    ``source`` says where they can be obtained; the rest is as in `fetch_dutch`.
+    ``digests`` are the sha256 of the contents; a file may also end in ``.gz``. ``source`` says
+    where they can be obtained; the rest is as in `fetch_dutch`.
     """
-    folder = data_folder(data_home)
-    places = (folder / subfolder, folder)
+    chosen = data_home or os.environ.get("SKDPFAIR_DATA") or "~/scikit_learn_data/skdpfair"
+    folder = Path(chosen).expanduser()
     contents = {}
     for name, sha256 in digests.items():
-        spellings = (name,) if name.endswith(".npz") else (name, f"{name}.gz")
-        paths = [place / spelling for place in places for spelling in spellings]
+        spellings = (name, f"{name}.gz")
+        paths = [place / each for place in (folder / subfolder, folder) for each in spellings]
         path = next((path for path in paths if path.is_file()), None)
         if path is None:
-            either = ", plain or compressed as .gz" if len(spellings) > 1 else ""
             raise DataIntegrityError(
-                f"{name} is not in {folder} (nor in its subfolder {subfolder}); expected that file"
-                f"{either}, of sha256 {sha256}.{source} Name its folder by data_home= or by "
+                f"{name} is not in {folder} (nor in its subfolder {subfolder}); expected that file "
+                f"or {name}.gz, of sha256 {sha256}.{source} Name its folder by data_home= or by "
                 "the environment variable SKDPFAIR_DATA."
             )
         contents[name] = read_checked(path, sha256, "sha256")
@@ -53,16 +52,6 @@ def read_checked(path, expected, algorithm, remedy="Replace it by the original."
             f"{path}: its {algorithm} is {digest}, {wanted} The file is damaged or another version."
         )
     return content
-
-
-def data_folder(data_home=None):
-    """Return the folder to look in, which need not exist."""
-    chosen = data_home or os.environ.get("SKDPFAIR_DATA")
-    if chosen:
-        return Path(chosen).expanduser()
-    # not sklearn's get_data_home(): it creates the folder, and looking must leave no trace
-    cache = os.environ.get("SCIKIT_LEARN_DATA") or "~/scikit_learn_data"
-    return Path(cache).expanduser() / "skdpfair"
 
 
 def table_bunch(frame, target, sensitive, target_names, description, as_frame, return_X_y):

@@ -1,11 +1,10 @@
 import gzip
 import hashlib
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from skdpfair.datasets import _dutch, _local, fetch_dutch, public_facts
+from skdpfair.datasets import _dutch, fetch_dutch, public_facts
 from skdpfair.exceptions import DataIntegrityError
 
 PLAIN, PACKED = "dutch_census_2001.arff", "dutch_census_2001.arff.gz"
@@ -75,16 +74,4 @@ def test_a_missing_file_is_refused_and_leaves_no_trace(tmp_path):
     message = str(caught.value)
     for part in (PLAIN, *_dutch._SHA256.values(), "SKDPFAIR_DATA", "data_home", "Le Quy"):
         assert part in message
-    assert not list(tmp_path.iterdir())
-
-
-def test_where_the_data_are_looked_for(tmp_path, monkeypatch):
-    monkeypatch.setenv("SKDPFAIR_DATA", str(tmp_path / "env"))
-    assert _local.data_folder(tmp_path) == tmp_path
-    assert _local.data_folder() == tmp_path / "env"
-    monkeypatch.delenv("SKDPFAIR_DATA")
-    monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "home"))
-    assert _local.data_folder() == tmp_path / "home" / "skdpfair"
-    monkeypatch.delenv("SCIKIT_LEARN_DATA")
-    assert _local.data_folder() == Path.home() / "scikit_learn_data" / "skdpfair"
     assert not list(tmp_path.iterdir())
