@@ -271,29 +271,19 @@ def repeated_deployment(estimator, environment, n_rounds=10, *, mode="repeated",
     """
     one_of("mode", mode, ("repeated", "greedy"))
     integer("n_rounds", n_rounds)
-    if not callable(getattr(environment, "sample", None)):
-        raise TypeError(
-            f"environment must have a method sample(model, rng), got {type(environment).__name__}."
-        )
     rng = generator("random_state", random_state)
     model, reports, rows = clone(estimator), [], []
     if mode == "greedy":
-        if "warm_start" not in model.get_params():
-            raise ValueError(
-                "mode='greedy' fits on with warm_start=True, which "
-                f"{type(estimator).__name__} does not have. Use an estimator that has it, or "
-                "mode='repeated'."
-            )
         model.set_params(warm_start=True)
     # without a model, the population has nothing to react to
-    X, y, groups = _sample(environment, None, rng)
+    X, y, groups = environment.sample(None, rng)
     for i in range(1, n_rounds + 1):
         if mode == "repeated":
             model = clone(model)
         with_groups = groups is not None and has_fit_parameter(model, "sensitive_features")
         model.fit(X, y, **({"sensitive_features": groups} if with_groups else {}))
         before = _accuracies(model, X, y, groups)
-        X, y, groups = _sample(environment, model, rng)
+        X, y, groups = environment.sample(model, rng)
         after = _accuracies(model, X, y, groups)
         reports.append(getattr(model, "privacy_", None))
         spent = _spent(reports, mode)
@@ -302,13 +292,6 @@ def repeated_deployment(estimator, environment, n_rounds=10, *, mode="repeated",
             rows.append((i, group, n_samples, accuracy, accuracy_after, spent))
     names = ["round", "group", "n_samples", "accuracy", "accuracy_after", "epsilon_spent"]
     return pd.DataFrame(rows, columns=names)
-
-
-def _sample(environment, model, rng):
-    X, y, groups = environment.sample(model, rng)
-    with error_context("environment", "must return X, y and groups of one length"):
-        check_consistent_length(X, y, groups)
-    return X, y, groups
 
 
 def _accuracies(model, X, y, groups):

@@ -178,10 +178,7 @@ class DPQuantileScaler(ColumnScaler):
         for name, value in budget.items():
             is_noise = name == "noise_multiplier"
             number(name, value, low=1e-3 if is_noise else 0, low_open=not is_noise, high=1e6)
-        if integer("levels", self.levels) > 16:
-            raise ValueError(
-                f"levels must be an integer from 1 to 16, got {safe_repr(self.levels)}."
-            )
+        integer("levels", self.levels, high=16)
         one_of("noise", self.noise, ("standard", "gaussian_sum"))
         shares = list(self.quantiles) if np.ndim(self.quantiles) == 1 else []
         shares = [share for share in shares if isinstance(share, Real)]

@@ -141,15 +141,11 @@ def test_groups_may_be_crossed_and_absent(data):
 
 
 class Drawing:
-    """Draws new people, a few more each round."""
-
-    def __init__(self, n_labels=0):
-        self.n_labels, self.round = n_labels, 0
+    """Draws new people each round."""
 
     def sample(self, model, rng):
-        self.round += 1
-        X = rng.normal(size=(20 + self.round, 3))
-        return X, (X[:, 0] > 0).astype(int)[self.n_labels :], None
+        X = rng.normal(size=(20, 3))
+        return X, (X[:, 0] > 0).astype(int), None
 
 
 def test_a_seed_reproduces_the_draws():
@@ -163,15 +159,10 @@ def test_a_seed_reproduces_the_draws():
     [
         ({"mode": "greed"}, "mode must be one of .*'greed'. Did you mean 'greedy'"),
         ({"n_rounds": 0}, "n_rounds must be an integer >= 1, got 0"),
-        (
-            {"mode": "greedy", "estimator": KNeighborsClassifier()},
-            "warm_start=True, which KNeighborsClassifier does not have. Use .* mode='repeated'",
-        ),
-        ({"environment": Drawing(n_labels=2)}, r"environment must return .* \[21, 19\]"),
-        ({"environment": lambda model, rng: None}, r"method sample\(model, rng\).* got function"),
+        ({"mode": "greedy", "estimator": KNeighborsClassifier()}, "Invalid parameter 'warm_start'"),
     ],
 )
 def test_unusable_deployments_are_refused(given, message):
     given = {"estimator": Fake(), "environment": Drawing(), "n_rounds": 2} | given
-    with pytest.raises((ValueError, TypeError), match=message):
+    with pytest.raises(ValueError, match=message):
         repeated_deployment(**given)

@@ -267,7 +267,7 @@ def test_a_column_without_numbers_or_with_a_single_value_stays_finite():
         ({"epsilon": None, "noise_multiplier": 1e308}, "noise_multiplier must be"),
         ({"delta": 0.5}, "below 1/n_samples"),
         ({"delta": "none"}, "delta must be a number or 'auto'"),
-        ({"levels": 17}, "levels must be an integer from 1 to 16"),
+        ({"levels": 17}, "levels must be an integer"),
         ({"levels": 0}, "levels must be"),
         ({"quantiles": (0.5, 0.5)}, "quantiles must be a pair"),
         ({"quantiles": ("a", "b")}, "quantiles must be a pair"),
