@@ -116,7 +116,7 @@ AUDIENCES = {
             "ShapeDisplay",
         ],
         "skdpfair.analysis": ["GroupRecorder"],
-        "skdpfair.performative": ["LocationShift", "StrategicResponse", "repeated_deployment"],
+        "skdpfair.performative": ["StrategicResponse", "repeated_deployment"],
     },
     "You search, set thresholds, and keep a budget": {
         "skdpfair.budget": ["PrivacyLedger"],
@@ -132,7 +132,6 @@ AUDIENCES = {
     },
     "You bring pictures, a network, or a method": {
         "skdpfair": ["Factory", "MLP", "fit_on_dask", "get_method"],
-        "skdpfair.networks": ["CNN"],
         "skdpfair.features": ["FrozenFeatures", "Scattering2D"],
         "skdpfair.augmentations": ["PGD", "FlipAndShift", "Views"],
         "skdpfair.methods": ["Clip", "Method", "Query"],

@@ -13,10 +13,11 @@ Tag: research.
 # features x0 and x1, by a distance of 0.3 at most.
 
 import matplotlib.pyplot as plt
+import numpy as np
 
 from skdpfair import DPFairClassifier
 from skdpfair.datasets import make_two_groups
-from skdpfair.performative import LocationShift, StrategicResponse, repeated_deployment
+from skdpfair.performative import StrategicResponse, repeated_deployment
 
 data = make_two_groups(4000, random_state=0)
 given = data.data, data.target, data.sensitive_features
@@ -45,8 +46,24 @@ axes[0].set_ylabel("accuracy")
 axes[0].legend(frameon=False)
 
 # %%
-# A population that shifts as a whole, against the model's coefficients, is the other environment:
-# retraining brings the model nearer to the stable one, round by round, if the shift is weak.
+# Any object with a method ``sample`` is an environment. This one is that of Li, Yemini and Wai
+# (2024): all people move against the model's slope. Retraining brings the model nearer to the
+# stable one, round by round, if the shift is weak.
+
+
+class LocationShift:
+    """People who all move by -beta times the slope of the model's score."""
+
+    def __init__(self, X, y, groups, beta):
+        self.X, self.y, self.groups, self.beta = X, y, groups, beta
+
+    def sample(self, model, rng):
+        if model is None:
+            return self.X, self.y, self.groups
+        ends = (model.decision_function(self.X.iloc[:1] + step) for step in np.eye(self.X.shape[1]))
+        slope = np.concatenate(list(ends)) - model.decision_function(self.X.iloc[:1])
+        return self.X - self.beta * slope, self.y, self.groups
+
 
 table = repeated_deployment(clf, LocationShift(*given, beta=0.05), n_rounds=3)
 print(table.query("group == 'overall'")[["round", "accuracy", "accuracy_after"]].round(3))

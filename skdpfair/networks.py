@@ -20,7 +20,7 @@ from skdpfair._utils.validate import (
     safe_repr,
 )
 
-__all__ = ["CNN", "MLP", "Factory"]
+__all__ = ["MLP", "Factory"]
 
 MAX_WEIGHTS = 2**28  # of a built-in network: one GiB, and a fit holds several of that size
 MODULES = ("auto", "logistic", "mlp", "cnn", "scattering")

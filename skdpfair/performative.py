@@ -1,7 +1,6 @@
 """Performative prediction: training on populations that react to the deployed model.
 
-`repeated_deployment` trains and deploys in rounds against a population such as `StrategicResponse`
-or `LocationShift`.
+`repeated_deployment` trains and deploys in rounds against a population such as `StrategicResponse`.
 """
 
 import math
@@ -27,76 +26,13 @@ from skdpfair.inputs.groups import apart
 from skdpfair.metrics._arguments import hits
 from skdpfair.privacy.ledger import Ledger
 
-__all__ = ["LocationShift", "StrategicResponse", "repeated_deployment"]
+__all__ = ["StrategicResponse", "repeated_deployment"]
 
 _N_HALVINGS = 20  # of an interval, to a millionth of the budget
 _MIN_PROBABILITY = 1e-12  # whose log-odds are finite
 
 
-class _Population:
-    """Base data whose changeable columns an environment moves: the same people in every round."""
-
-    def __init__(self, X, y, sensitive_features, changeable, step):
-        check_indexes(X=X, y=y, sensitive_features=sensitive_features)
-        check_consistent_length(X, y, sensitive_features)
-        self.X, self.y, self.sensitive_features = X, y, sensitive_features
-        self._frame = pd.DataFrame(X)
-        names = list(self._frame.columns)
-        self.columns = listed("changeable", names if changeable is None else changeable, "columns")
-        if not self.columns or any(column not in names for column in self.columns):
-            raise ValueError(
-                "changeable must name at least one column of X, and columns of X only: got "
-                f"{safe_repr(self.columns)}, X has {safe_repr(names)}."
-            )
-        with error_context_without_data("changeable", "must name columns of numbers"):
-            self._base = self._frame[self.columns].to_numpy(dtype=float)
-        self.step = number("step", step, low=0, low_open=True)
-
-    def sample(self, model, rng):
-        """Return X after the reaction to a model, or before any for None, y and the groups.
-
-        ``rng`` is not used, because the reaction is not random.
-        """
-        X = self.X if model is None else self._replaced(self._moved(model))
-        return X, self.y, self.sensitive_features
-
-    def _moved(self, model):
-        raise NotImplementedError  # each reaction is a subclass with its own
-
-    def _replaced(self, values, rows=slice(None)):
-        """Return rows of X, in its own form, with other values in the changeable columns."""
-        X = self._frame.iloc[rows].copy()
-        X[self.columns] = values
-        return X if isinstance(self.X, pd.DataFrame) else X.to_numpy()
-
-    def _score(self, model, values, rows=slice(None)):
-        """Return the score of rows, above 0 where the model predicts ``classes_[1]``."""
-        has_score = hasattr(model, "decision_function")
-        if not has_score and not hasattr(model, "predict_proba"):
-            raise ValueError(
-                f"model must have decision_function or predict_proba, got {type(model).__name__}."
-            )
-        if len(model.classes_) != 2:
-            raise ValueError(
-                "model must have two classes, the second one favourable, got "
-                f"{len(model.classes_)}."
-            )
-        X = self._replaced(values, rows)
-        if has_score:
-            return np.asarray(model.decision_function(X), dtype=float)
-        return logit(model.predict_proba(X)[:, 1].clip(_MIN_PROBABILITY, 1 - _MIN_PROBABILITY))
-
-    def _slopes(self, model, rows=slice(None)):
-        """Return the score's slopes (n_rows, n_columns), by central differences at the base."""
-        base = self._base[rows]
-        differences = [
-            self._score(model, base + h, rows) - self._score(model, base - h, rows)
-            for h in self.step * np.eye(len(self.columns))
-        ]
-        return np.stack(differences, axis=1) / (2 * self.step)
-
-
-class StrategicResponse(_Population):
+class StrategicResponse:
     r"""A population whose rejected records move towards the favourable decision, within a budget.
 
     Every round starts from the base data: what was changed for the last model is undone.  Labels
@@ -141,11 +77,32 @@ class StrategicResponse(_Population):
     """
 
     def __init__(self, X, y, sensitive_features=None, *, budget, changeable=None, step=0.01):
-        super().__init__(X, y, sensitive_features, changeable, step)
+        check_indexes(X=X, y=y, sensitive_features=sensitive_features)
+        check_consistent_length(X, y, sensitive_features)
+        self.X, self.y, self.sensitive_features = X, y, sensitive_features
+        self._frame = pd.DataFrame(X)
+        names = list(self._frame.columns)
+        self.columns = listed("changeable", names if changeable is None else changeable, "columns")
+        if not self.columns or any(column not in names for column in self.columns):
+            raise ValueError(
+                "changeable must name at least one column of X, and columns of X only: got "
+                f"{safe_repr(self.columns)}, X has {safe_repr(names)}."
+            )
+        with error_context_without_data("changeable", "must name columns of numbers"):
+            self._base = self._frame[self.columns].to_numpy(dtype=float)
+        self.step = number("step", step, low=0, low_open=True)
         with error_context("budget", f"must be a number >= 0, or one per row of X ({len(X)})"):
             self.budget = np.broadcast_to(np.asarray(budget, dtype=float), len(X))
         if not (self.budget >= 0).all():
             raise ValueError("budget must be >= 0 for every record.")
+
+    def sample(self, model, rng):
+        """Return X after the reaction to a model, or before any for None, y and the groups.
+
+        ``rng`` is not used, because the reaction is not random.
+        """
+        X = self.X if model is None else self._replaced(self._moved(model))
+        return X, self.y, self.sensitive_features
 
     def _moved(self, model):
         values = self._base.copy()
@@ -174,48 +131,37 @@ class StrategicResponse(_Population):
         values[denied] = at(high)
         return values
 
+    def _replaced(self, values, rows=slice(None)):
+        """Return rows of X, in its own form, with other values in the changeable columns."""
+        X = self._frame.iloc[rows].copy()
+        X[self.columns] = values
+        return X if isinstance(self.X, pd.DataFrame) else X.to_numpy()
 
-class LocationShift(_Population):
-    r"""A population that moves by :math:`-\beta \theta` for model coefficients :math:`\theta`.
+    def _score(self, model, values, rows=slice(None)):
+        """Return the score of rows, above 0 where the model predicts ``classes_[1]``."""
+        has_score = hasattr(model, "decision_function")
+        if not has_score and not hasattr(model, "predict_proba"):
+            raise ValueError(
+                f"model must have decision_function or predict_proba, got {type(model).__name__}."
+            )
+        if len(model.classes_) != 2:
+            raise ValueError(
+                "model must have two classes, the second one favourable, got "
+                f"{len(model.classes_)}."
+            )
+        X = self._replaced(values, rows)
+        if has_score:
+            return np.asarray(model.decision_function(X), dtype=float)
+        return logit(model.predict_proba(X)[:, 1].clip(_MIN_PROBABILITY, 1 - _MIN_PROBABILITY))
 
-    For a model without ``coef_``, the slope of its score is averaged over the base data, which
-    equals the coefficients for a linear model.
-
-    Parameters
-    ----------
-    X, y, sensitive_features, changeable, step : see `StrategicResponse`
-        The base data; ``step`` is for models without ``coef_``.
-    beta : float >= 0
-        Sensitivity of the distribution: it moves (in Wasserstein-1 distance) by at most beta times
-        the change of the coefficients.
-
-    References
-    ----------
-    .. [li2024] Q. Li et al., "Privacy-Efficacy Tradeoff of Clipped SGD with Decision-dependent
-       Data", ICML Workshop on Humans, Algorithmic Decision-Making and Society, 2024.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from skdpfair.performative import LocationShift
-    >>> X, y = np.array([[0.0], [2.0], [4.0], [6.0]]), [0, 0, 1, 1]
-    >>> model = LogisticRegression().fit(X, y)
-    >>> moved, _, _ = LocationShift(X, y, beta=0.5).sample(model, np.random.default_rng(0))
-    >>> bool(np.allclose(moved, X - 0.5 * model.coef_))
-    True
-    """
-
-    def __init__(self, X, y, sensitive_features=None, *, beta, changeable=None, step=0.01):
-        super().__init__(X, y, sensitive_features, changeable, step)
-        self.beta = number("beta", beta, low=0)
-
-    def _moved(self, model):
-        # coefficients of two classes are one row
-        if len(getattr(model, "coef_", ())) == 1:
-            slope = np.asarray(model.coef_)[0, self._frame.columns.get_indexer(self.columns)]
-        else:
-            slope = self._slopes(model).mean(axis=0)
-        return self._base - self.beta * slope
+    def _slopes(self, model, rows=slice(None)):
+        """Return the score's slopes (n_rows, n_columns), by central differences at the base."""
+        base = self._base[rows]
+        differences = [
+            self._score(model, base + h, rows) - self._score(model, base - h, rows)
+            for h in self.step * np.eye(len(self.columns))
+        ]
+        return np.stack(differences, axis=1) / (2 * self.step)
 
 
 def repeated_deployment(estimator, environment, n_rounds=10, *, mode="repeated", random_state=None):

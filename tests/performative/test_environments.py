@@ -10,7 +10,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 from skdpfair import DPFairClassifier
-from skdpfair.performative import LocationShift, StrategicResponse
+from skdpfair.performative import StrategicResponse
 
 RNG = np.random.default_rng(0)
 
@@ -108,27 +108,14 @@ def test_a_private_classifier_is_reacted_to():
     moved = StrategicResponse(X, y, budget=1.0).sample(clf, None)[0]
     assert (clf.decision_function(moved) >= clf.decision_function(X) - 1e-4).all()
     assert clf.predict(moved).sum() > clf.predict(X).sum()
-    weight = next(clf.net_.module_.parameters()).detach().cpu().numpy()
-    shifted = LocationShift(X, y, beta=0.5).sample(clf, None)[0]
-    np.testing.assert_allclose(shifted, X - 0.5 * (weight[1] - weight[0]), atol=1e-3)
-
-
-def test_location_shift_follows_coefficients():
-    X, y = people()
-    shift = LocationShift(X, y, beta=0.1, changeable=[0, 2])
-    moved = shift.sample(linear([3.0, 0.0, -4.0], 1.0), None)[0]
-    np.testing.assert_allclose(moved, X - [0.3, 0.0, -0.4])
 
 
 X, Y = people()
 JOBS = pd.DataFrame({"job": ["clerk", "cook"], "age": [30, 40]})
 
 
-@pytest.mark.parametrize(
-    "environment", [StrategicResponse(X, Y, Y, budget=1), LocationShift(X, Y, Y, beta=1)]
-)
-def test_both_start_from_the_base(environment):
-    start = environment.sample(None, RNG)
+def test_people_start_from_the_base():
+    start = StrategicResponse(X, Y, Y, budget=1).sample(None, RNG)
     assert start[0] is X and start[1] is Y and start[2] is Y
 
 
@@ -140,14 +127,13 @@ REFUSED = [
         lambda: StrategicResponse(X, Y, budget=[1.0, 2.0]),
     ),
     ("budget must be a number", lambda: StrategicResponse(X, Y, budget="all")),
-    (r"beta must be a number >= 0, got -0\.1", lambda: LocationShift(X, Y, beta=-0.1)),
     (
         r"got \['age'\], X has \[0, 1, 2\]",
-        lambda: LocationShift(X, Y, beta=1, changeable=["age"]),
+        lambda: StrategicResponse(X, Y, budget=1, changeable=["age"]),
     ),
-    ("must name at least one", lambda: LocationShift(X, Y, beta=1, changeable=[])),
-    ("step must be a number > 0, got 0.0", lambda: LocationShift(X, Y, beta=1, step=0)),
-    (r"samples: \[60, 60, 1\]", lambda: LocationShift(X, Y, ["F"], beta=1)),
+    ("must name at least one", lambda: StrategicResponse(X, Y, budget=1, changeable=[])),
+    ("step must be a number > 0, got 0.0", lambda: StrategicResponse(X, Y, budget=1, step=0)),
+    (r"samples: \[60, 60, 1\]", lambda: StrategicResponse(X, Y, ["F"], budget=1)),
     ("must name columns of numbers", lambda: StrategicResponse(JOBS, [0, 1], budget=1.0)),
     (
         "two classes, the second one favourable, got 3",
