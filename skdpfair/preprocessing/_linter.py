@@ -251,7 +251,8 @@ class _Walk:
                 learns = "with its own budget, which DPRandomizedSearch does not count"
                 outcome = Verdict(learns, SCALE.partition(",")[0])
         elif not outcome.learns:
-            kinds = _kinds(estimator, columns, declared)
+            names = names_in(columns) or list(getattr(estimator, "feature_names_in_", ()))
+            kinds = {name: declared.get(name, "numbers") for name in names} or declared
             outcome = self._trial(params, step, kinds)
         if outcome.learns:
             found = PipelineFinding(".".join(path), name, outcome.learns, outcome.instead)
@@ -289,11 +290,8 @@ class _Walk:
         """Run the function of a step, if it has one, and return its verdict."""
         function, keywords = params.get("func"), params.get("kw_args")
         # an elementwise function of numpy cannot see other rows
-        is_ufunc = isinstance(function, np.ufunc) and (function.nargs, function.signature) == (
-            2,
-            None,
-        )
-        if not callable(function) or (is_ufunc and not keywords):
+        is_ufunc = isinstance(function, np.ufunc) and function.nargs == 2
+        if not callable(function) or (is_ufunc and function.signature is None and not keywords):
             return HARMLESS
         # a key that no other trial has
         key: object = object()
@@ -313,12 +311,6 @@ class _Walk:
                 "depend on other rows"
             )
         return outcome
-
-
-def _kinds(estimator, columns, declared):
-    """Return the columns that a step may get, by name, each with its kind."""
-    names = names_in(columns) or list(getattr(estimator, "feature_names_in_", ()))
-    return {name: declared.get(name, "numbers") for name in names} or declared
 
 
 def grids_of(estimator) -> list | None:
