@@ -12,11 +12,10 @@ import numpy as np
 import pandas as pd
 
 from skdpfair import DPFairClassifier, Groups, Persons
-from skdpfair._utils.validate import nearest, one_of
+from skdpfair._utils.validate import one_of
 from skdpfair.cli._input import Unusable
-from skdpfair.cli._sources import Parquet, Records, part_of, shared_columns, source_of
+from skdpfair.cli._sources import Parquet, Records, part_of, source_of
 from skdpfair.cli._study import Study, person_question
-from skdpfair.inputs.groups import named
 from skdpfair.methods import METHODS
 from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier
 from skdpfair.release._file import require_safetensors
@@ -73,8 +72,7 @@ class Job:
 
     def person_question(self):
         """Return the question whether a row is a person, if it is open."""
-        shared = shared_columns(self.source, self.schema)
-        return person_question(self.source.columns(), self.schema.unit, shared)
+        return person_question(self.source.columns(), self.schema.unit)
 
     def check_plan(self, clf):
         """Raise if a fit would be refused; return what limits guesses about a private search."""
@@ -115,28 +113,6 @@ class Job:
             return path, problem
         raise OSError(f"{problem} Nor can the current folder and that for temporary files.")
 
-    def uselessness(self, model, max_rows) -> list:
-        """Return a note, not private, if a model is no better than predicting one class."""
-        X, y = self.records.X, self.records.y
-        rows = slice(None, None, -(-len(y) // max_rows))
-        predicted, y = model.predict(X.iloc[rows] if hasattr(X, "iloc") else X[rows]), y[rows]
-        constant = np.unique(y, return_counts=True)[1].max() / len(y)
-        if (accuracy := np.mean(predicted == y)) > constant:
-            return []
-        does = f"it has {accuracy:.1%} accuracy, and always predicting one class {constant:.1%}"
-        if (predicted == predicted[0]).all():
-            does = f"it always predicts {named(predicted[:1], [self.schema.target])[0]}"
-        return [
-            f"By accuracy, the model is of no use: on its training records, {does}. This is not "
-            "private: no epsilon covers it, so do not pass it on."
-        ]
-
-
-def thresholded(clf, objective):
-    """Return the classifier whose threshold is chosen within its budget."""
-    seed = clf.random_state
-    return DPThresholdClassifier(clf, objective, random_state=seed)
-
 
 def search_of(clf, space, mean_trials):
     """Return the private search whose budget is that of the classifier."""
@@ -164,7 +140,7 @@ def parameters_of(settings) -> dict:
         name, equals, value = setting.partition("=")
         if not equals:
             raise Unusable(f"--set {setting!r} must be NAME=VALUE.")
-        _check_name(name, f"--set {setting!r}")
+        _check_reserved(name, f"--set {setting!r}")
         out[name] = _value(value)
     return out
 
@@ -181,23 +157,15 @@ def space_of(candidates) -> dict:
                 "use --set, or --method."
             )
         if name != "method":
-            _check_name(name, f"--try {candidate!r}")
+            _check_reserved(name, f"--try {candidate!r}")
         space[name] = choices
     return space
 
 
-def _check_name(name, option):
-    """Raise if a parameter is unknown, or is set elsewhere."""
-    known = DPFairClassifier().get_params(deep=False).keys() - _RESERVED
-    name = name.partition("__")[0]
-    if name in _RESERVED:
+def _check_reserved(name, option):
+    """Raise if a parameter is set elsewhere."""
+    if name.partition("__")[0] in _RESERVED:
         raise Unusable(f"{option}: an option of its own, the schema or torchrun sets {name}.")
-    if name not in known:
-        hint = nearest(name, sorted(known))
-        others = ", ".join(sorted(known))
-        raise Unusable(
-            f"{option}: DPFairClassifier has no parameter {name!r}.{hint} It has {others}."
-        )
 
 
 def _value(text):

@@ -1,7 +1,6 @@
 """Options, errors and printing that the commands share; `--help` waits for nothing heavier."""
 
 import functools
-import math
 import re
 import shutil
 import textwrap
@@ -13,7 +12,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from skdpfair.exceptions import BudgetExceeded
+from skdpfair.exceptions import BudgetExceeded, InterruptedWarning
 
 OPTIONS = {  # by the parameter of the library that they set
     **{name: f"--{name}" for name in ("epsilon", "delta", "method", "measures")},
@@ -23,20 +22,8 @@ FILE = "file"  # column of the names of pictures
 _MAX_WIDTH = 100
 
 
-class AnyPath(click.Path):
-    """A path; one that no file system takes is a usage error, not a traceback."""
-
-    def __init__(self, **settings):
-        super().__init__(path_type=Path, **settings)
-
-    def convert(self, value, param, ctx):
-        """Return the path."""
-        try:
-            path = super().convert(value, param, ctx)
-            Path(str(path)).exists()
-        except (OSError, ValueError) as error:
-            self.fail(f"cannot be used: {getattr(error, 'strerror', None) or error}.", param, ctx)
-        return path
+AnyPath = functools.partial(click.Path, path_type=Path)
+POSITIVE = click.FloatRange(min=0, min_open=True)
 
 
 class Size(click.ParamType):
@@ -50,20 +37,6 @@ class Size(click.ParamType):
         if not sides:
             self.fail(f"{value!r} is not a size such as 32x32.", param, ctx)
         return int(sides[1]), int(sides[2])
-
-
-class Positive(click.FloatRange):
-    """A finite number above zero."""
-
-    def __init__(self):
-        super().__init__(min=0, min_open=True)
-
-    def convert(self, value, param, ctx):
-        """Return the number."""
-        number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{value} is not a finite number.", param, ctx)
-        return number
 
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
@@ -165,11 +138,6 @@ def note(text):
     echo(wrapped(f"Note: {text}"), err=True)
 
 
-def prompt(question, **settings):
-    """Ask on the terminal, which nothing in the question steers."""
-    return click.prompt(visible(question), err=True, **settings)
-
-
 class Screen(Console):
     """Prints tables; nothing in their cells steers the terminal, or is taken for markup."""
 
@@ -218,24 +186,19 @@ def wrapped(text) -> str:
     return textwrap.fill(str(text), max(20, width), break_on_hyphens=False, break_long_words=False)
 
 
-class recorded_warnings:
-    """Collect the library's warnings; calling it returns each text once."""
+def recorded_warnings():
+    """Return a context that gives the list of all warnings within it."""
+    return warnings.catch_warnings(record=True, action="always")
 
-    def __enter__(self):
-        self._catch = warnings.catch_warnings(record=True)
-        self._recorded = self._catch.__enter__()
-        warnings.simplefilter("always")
-        return self
 
-    def __call__(self):
-        return list(dict.fromkeys(str(w.message) for w in self._recorded))
+def texts_of(recorded) -> list:
+    """Return the texts of recorded warnings, each once."""
+    return list(dict.fromkeys(str(w.message) for w in recorded))
 
-    def met(self, category) -> bool:
-        """Return whether there was a warning of a category."""
-        return any(issubclass(w.category, category) for w in self._recorded)
 
-    def __exit__(self, *error):
-        return self._catch.__exit__(*error)
+def is_interrupted(recorded) -> bool:
+    """Return whether one of the recorded warnings says that fits broke off."""
+    return any(issubclass(w.category, InterruptedWarning) for w in recorded)
 
 
 @dataclass(frozen=True)
@@ -297,10 +260,10 @@ def ledger_options(command):
     for option in (
         click.option(
             "--ledger-delta",
-            type=Positive(),
+            type=POSITIVE,
             help="Delta of a new ledger; alone, it creates one without a budget.",
         ),
-        click.option("--ledger-epsilon", type=Positive(), help="Budget of a new ledger."),
+        click.option("--ledger-epsilon", type=POSITIVE, help="Budget of a new ledger."),
         click.option(
             "--ledger",
             type=AnyPath(dir_okay=False),

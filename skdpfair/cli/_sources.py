@@ -19,8 +19,6 @@ from skdpfair.release._facts import record_shape
 
 # rows that tell what a column holds
 _HEAD = 50_000
-# fewest values that name persons, and their most rows on average
-_MIN_PERSONS, _MAX_ROWS = 10, 50
 _SUFFIXES = {
     ".png": "PNG",
     **dict.fromkeys((".jpg", ".jpeg"), "JPEG"),
@@ -80,19 +78,6 @@ def print_uncovered(columns):
         )
 
 
-def shared_columns(source, schema) -> list:
-    """Return columns that the schema leaves out, in which a few rows share each text or integer."""
-    known = {*schema.bounds, *schema.categories, *schema.all_groups, schema.target, ""}
-    others = [] if schema.unit else [name for name in source.columns() if name not in known]
-    columns = {name: v.dropna().astype(str) for name, v in source.head(others).items()}
-    return [
-        name
-        for name, texts in columns.items()
-        if max(_MIN_PERSONS, len(texts) / _MAX_ROWS) <= texts.nunique() < len(texts)
-        and texts.str.contains(r"\d[-./:,]\d").mean() < 0.5  # no dates, times nor decimals
-    ]
-
-
 def part_of(source, rank, n_processes):
     """Return what reads the records of one of several processes."""
     if n_processes == 1:
@@ -140,15 +125,8 @@ class Rows:
     holds_pictures = False
 
     def head(self, names) -> pd.DataFrame:
-        """Return some columns of the first rows, as texts."""
-        return read_columns(self.path, (), names, _HEAD) if names else pd.DataFrame()
-
-    def numbers(self, names) -> list:
-        """Return which of some columns hold numbers."""
-        if not names:
-            return []
-        table = read_columns(self.path, names, (), _HEAD)
-        return [name for name in names if pd.api.types.is_numeric_dtype(table[name].dtype)]
+        """Return some columns of the first rows."""
+        return read_columns(self.path, names, (), _HEAD) if names else pd.DataFrame()
 
     def table_of(self, schema) -> pd.DataFrame:
         """Return the columns that a schema names."""
@@ -168,12 +146,11 @@ class Rows:
         X, y, groups = schema.split(table)
         return Records(schema, X, y, groups, units)
 
-    def unlabelled(self, schema, ids=()):
-        """Return a table of the columns ``ids``, and the records."""
+    def unlabelled(self, schema):
+        """Return names of records, which rows have not, and records without labels."""
         table = schema.read_csv(self.path, labelled=False)
         print_uncovered(uncovered(schema, table))
-        named = read_columns(self.path, (), list(dict.fromkeys(ids))) if ids else table[[]]
-        return named, schema.preprocessor().transform(table)
+        return {}, schema.preprocessor().transform(table)
 
 
 @dataclass(frozen=True)
@@ -188,11 +165,6 @@ class Parquet:
     def head(self, names) -> pd.DataFrame:
         """Return some columns of the first rows."""
         return dataset_of(self.paths).head(_HEAD, columns=list(names)).to_pandas()
-
-    def numbers(self, names) -> list:
-        """Return which of some columns hold numbers."""
-        types = self.head(names).dtypes
-        return [name for name in names if pd.api.types.is_numeric_dtype(types[name])]
 
     def table_of(self, schema) -> pd.DataFrame:
         """Return the columns that a schema names."""
@@ -215,15 +187,9 @@ class Parquet:
         print_uncovered(table.uncovered if self.n_processes == 1 else ())
         return Records(table.schema, table.X, table.y, groups, table.units, n_in_all)
 
-    def unlabelled(self, schema, ids=()):
-        """Return a table of the columns ``ids``, and the records."""
-        self.columns(ids)
-        X = schema.encode_parquet(self.paths, _features_file(), labelled=False).X
-        if not ids:
-            return pd.DataFrame(index=range(len(X))), X
-        columns = list(dict.fromkeys(ids))
-        parts = [pd.read_parquet(path, columns=columns)[columns] for path in self.paths]
-        return pd.concat(parts, ignore_index=True), X
+    def unlabelled(self, schema):
+        """Return names of records, which rows have not, and records without labels."""
+        return {}, schema.encode_parquet(self.paths, _features_file(), labelled=False).X
 
 
 def _features_file() -> Path:
@@ -255,10 +221,6 @@ class Folder:
             )
         return self.labels
 
-    def head(self, names) -> pd.DataFrame:
-        """Return some columns of the first labels, as texts."""
-        return read_columns(self.table, (), names, _HEAD) if names else pd.DataFrame()
-
     def columns(self, wanted=()) -> list:
         """Return the names of the columns of labels, ``wanted`` among them."""
         return columns_of(self.table, [self.file_column, *wanted])[0]
@@ -283,15 +245,13 @@ class Folder:
             )
         return Records(schema, self._pictures(paths), y, groups, units)
 
-    def unlabelled(self, schema, ids=()):
-        """Return a table of the names of all pictures, sorted, and the pictures."""
-        if ids:
-            raise ValueError("--id is for columns of a table: pictures are named by their files.")
+    def unlabelled(self, schema):
+        """Return the names of all pictures, sorted, and the pictures."""
         paths = self._all_paths()
         if not paths:
             raise ValueError(f"{self.path} holds no pictures ({', '.join(_SUFFIXES)}).")
         names = [p.relative_to(self.path).as_posix() for p in paths]
-        return pd.DataFrame({FILE: names}), self._pictures(paths)
+        return {FILE: names}, self._pictures(paths)
 
     def _all_paths(self) -> list:
         """Return the paths of all pictures, sorted."""

@@ -8,11 +8,6 @@ from skdpfair._utils.validate import error_context, safe_repr
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._linter import PERSON_QUESTION, column_of_persons
 
-_SWEEP_PARTS = (
-    *("methods", "epsilons", "seeds", "store", "cv", "keep_predictions", "ceiling", "params"),
-)
-_REMEDY = "add unit = {!r} and max_records_per_unit to the schema."
-
 
 @dataclass(frozen=True)
 class Study:
@@ -32,11 +27,6 @@ class Study:
             raise ValueError(f"{path}: data must name a file, got {safe_repr(data)}.")
         if not isinstance(sweep, dict):
             raise ValueError(f"{path}: sweep must be a table, [sweep], got {safe_repr(sweep)}.")
-        if unknown := sorted(sweep.keys() - set(_SWEEP_PARTS)):
-            raise ValueError(
-                f"{path}: [sweep] has no entry {unknown[0]!r}. It has {', '.join(_SWEEP_PARTS)}; "
-                "parameters of DPFairClassifier go under [sweep.params]."
-            )
         try:
             schema = TableSchema.from_dict(facts)
         except (ValueError, TypeError) as error:
@@ -48,16 +38,10 @@ class Study:
         return cls(schema, location, sweep)
 
 
-def person_question(names, unit, shared=(), *, remedy=_REMEDY, quoted=repr):
-    """Return the question whether a row is a person; None if ``unit`` or the names answer it.
-
-    ``shared`` are columns in which several rows share a value.
-    """
-    if unit is None and (name := column_of_persons(names)) is not None:
-        return PERSON_QUESTION.format(quoted(name), remedy.format(name))
-    if not shared:
+def person_question(names, unit):
+    """Return the question whether a row is a person; None if ``unit`` or the names answer it."""
+    name = None if unit is not None else column_of_persons(names)
+    if name is None:
         return None
-    return (
-        "The guarantee is for one row, and several rows share a value of "
-        f"{', '.join(map(repr, shared))}. If a value is a person, {remedy.format(shared[0])}"
-    )
+    remedy = f"add unit = {name!r} and max_records_per_unit to the schema."
+    return PERSON_QUESTION.format(repr(name), remedy)

@@ -10,8 +10,8 @@ import click
 import skdpfair
 from skdpfair.cli._input import (
     AS_JSON,
+    POSITIVE,
     SEED,
-    Positive,
     Screen,
     check_outputs,
     echo,
@@ -32,7 +32,7 @@ _HEADINGS = {
 @click.command()
 @click.option(
     "--epsilon",
-    type=Positive(),
+    type=POSITIVE,
     default=1.0,
     show_default=True,
     help="Privacy budget of each fit.",

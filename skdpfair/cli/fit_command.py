@@ -2,12 +2,13 @@
 
 import json
 import sys
-from dataclasses import replace
+from contextlib import nullcontext
 
 import click
 
 from skdpfair.cli._input import (
     AS_JSON,
+    POSITIVE,
     SCHEMA,
     SEED,
     AnyPath,
@@ -15,19 +16,16 @@ from skdpfair.cli._input import (
     check_outputs,
     echo,
     in_options,
+    is_interrupted,
     ledger_options,
     note,
     output_option,
     picture_options,
     print_spending,
     recorded_warnings,
+    texts_of,
     wrapped,
 )
-from skdpfair.exceptions import InterruptedWarning
-
-_LARGE_EPSILON = 10  # which promises little
-# training records, to see whether a model is of use
-_MAX_PREDICTED = 100_000
 
 
 @click.command()
@@ -36,7 +34,7 @@ _MAX_PREDICTED = 100_000
 @picture_options("labels", "file_column", "size", "mode")
 @click.option(
     "--epsilon",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     default=1.0,
     show_default=True,
     help="Privacy budget of the fit.",
@@ -70,7 +68,9 @@ _MAX_PREDICTED = 100_000
 @click.option(
     "--trials",
     type=click.FloatRange(min=1),
-    help="Mean number of trials with --try, by default 10; the number drawn stays secret.",
+    default=10,
+    show_default=True,
+    help="Mean number of trials with --try; the number drawn stays secret.",
 )
 @click.option(
     "--threshold",
@@ -108,10 +108,9 @@ def fit(
     torchrun --nproc-per-node 2 -m skdpfair fit parts/*.parquet --schema loans.toml
 
     DATA is a CSV file, one Parquet file or several, or a folder of pictures. Nothing but the model
-    and what it has spent is printed or kept, except for a note on the screen if the model is of no
-    use on its records. --try trains a secret number of models, chooses one by a noisy score on
-    held-out records, and spends no more than --epsilon; it shows no progress, because the number of
-    trials must stay secret.
+    and what it has spent is printed or kept. --try trains a secret number of models, chooses one by
+    a noisy score on held-out records, and spends no more than --epsilon; it shows no progress,
+    because the number of trials must stay secret.
     """  # noqa: D301 (click reads the character)
     if schema is None:
         raise Unusable(
@@ -125,13 +124,10 @@ def fit(
             "--output, or --force."
         )
     import skdpfair.cli._fitting as fitting  # late: it needs most of the package
+    from skdpfair.model_selection import DPThresholdClassifier
     from skdpfair.release._read_statement import statement
 
     space, params = fitting.space_of(candidates), fitting.parameters_of(settings)
-    if both := sorted(space.keys() & params.keys()):
-        raise Unusable(f"--set and --try both give {both[0]!r}. Leave one of them out.")
-    if trials is not None and not candidates:
-        raise Unusable("--trials is for a choice: give --try NAME=VALUE,VALUE, or leave it out.")
     if threshold and candidates:
         raise Unusable("--threshold and --try must not both be given: leave one of them out.")
     with in_options():
@@ -147,20 +143,17 @@ def fit(
         }
         clf = job.classifier(method, params)
         if candidates:
-            clf = fitting.search_of(clf, space, trials or 10.0)
+            clf = fitting.search_of(clf, space, trials)
         elif threshold:
-            clf = fitting.thresholded(clf, threshold)
+            clf = DPThresholdClassifier(clf, threshold, random_state=seed)
         question = None if job.rank else job.person_question()
         if question is not None and not as_json:
             note(question)
         limit = job.check_plan(clf)  # before there is a ledger
         if limit is not None:
             note(f"{limit}.")
-    if job.rank:
-        ledger = replace(
-            ledger, path=None, epsilon=None, delta=None
-        )  # that of process 0 is charged for all
-    active = ledger.opened()
+    # the ledger of process 0 is charged for all
+    active = nullcontext() if job.rank else ledger.opened()
     with in_options(), recorded_warnings() as recorded, active as active:
         try:
             job.fit(clf, active)
@@ -172,12 +165,12 @@ def fit(
         if job.rank:
             return
         model, chosen = fitting.winner_of(clf)
-        cut = recorded.met(InterruptedWarning)
+        cut = is_interrupted(recorded)
         # a finished model is not replaced by half of one
         if cut and output.exists():
             output = output.with_name(f"{output.stem[:200]}.part{output.suffix}")
         written, problem = job.save(model, output)
-    notes = [*recorded(), *([problem] if problem else [])]
+    notes = [*texts_of(recorded), *([problem] if problem else [])]
     status = 130 if cut else 0 if problem is None else 1
     if as_json:
         notes += [question] * (question is not None)
@@ -188,12 +181,6 @@ def fit(
     if candidates:
         echo(f"Chosen: {', '.join(f'{name} {chosen[name]}' for name in space)}.")
     echo(wrapped(model.privacy_.plain_statement))
-    notes += job.uselessness(model, _MAX_PREDICTED)
-    if model.privacy_.epsilon > _LARGE_EPSILON:
-        notes.append(
-            f"An epsilon above {_LARGE_EPSILON} promises little: the odds of guessing that a "
-            f"{model.privacy_.unit} took part may be multiplied by e to the epsilon."
-        )
     print_spending(active)
     for text in notes:
         note(text)

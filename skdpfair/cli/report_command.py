@@ -19,6 +19,7 @@ from skdpfair.cli._input import (
     output_option,
     picture_options,
     recorded_warnings,
+    texts_of,
     wrapped,
 )
 
@@ -70,7 +71,7 @@ def report(results, output, title, data, pictures, card, by, sweep, ledger, meas
             private = _of_sweep(results, output, by, options)
         else:
             private = _of_model(results, output, card, data, sweep, pictures, options)
-    for text in recorded():
+    for text in texts_of(recorded):
         note(text)
     written = [str(path) for path in (output, card) if path is not None]
     if as_json:

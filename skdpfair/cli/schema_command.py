@@ -1,8 +1,6 @@
 """``skdpfair schema``: begin a file of public facts about a table, or check one."""
 
 import json
-import sys
-import textwrap
 
 import click
 
@@ -15,11 +13,9 @@ from skdpfair.cli._input import (
     echo,
     in_options,
     output_option,
-    prompt,
     wrapped,
 )
 
-_UNCOMMENT = "remove the # of the next two lines, and state the most rows of a person."
 _TEMPLATE = """\
 # Public facts about the columns of a table. Fill in what everybody may know: from a form, a code
 # book, or the meaning of a column. Limits and lists that are derived from the rows leak
@@ -28,7 +24,9 @@ _TEMPLATE = """\
 data = {data}
 target = {target}  # the column to predict
 classes = []  # all values that the target can have, such as ["no", "yes"]
-{person}
+# If a person can have several rows, name their column, and state the most rows of a person:
+{mark}unit = {unit}
+{mark}max_records_per_unit = {max_records}
 missing = []  # columns of [bounds] in which a value can be missing
 # Amounts, such as money, mostly small and sometimes very large; without this line, the columns
 # whose limits span several powers of ten:
@@ -83,8 +81,7 @@ def schema(data, target, groups, unit, max_records, output, check, as_json):
 
     Fill the file in with an editor: limits of numbers and lists of values must come from what
     everybody may know, such as a form or a code book. If you derive them from the data, they leak
-    information that the privacy budget does not cover. On a terminal, this command asks one
-    question: whether one person can have several rows.
+    information that the privacy budget does not cover.
     """  # noqa: D301 (click reads the character)
     if check is not None:
         return _check(data, check, as_json)
@@ -93,6 +90,7 @@ def schema(data, target, groups, unit, max_records, output, check, as_json):
     check_outputs(output, inputs=(data,))
     from skdpfair._utils.files import replace_file  # late: it needs pandas
     from skdpfair.cli._sources import source_of
+    from skdpfair.preprocessing._linter import column_of_persons
 
     with in_options():
         if output.exists():
@@ -100,15 +98,14 @@ def schema(data, target, groups, unit, max_records, output, check, as_json):
         source, groups = source_of(data), list(dict.fromkeys(groups))
         labels = [name for name in (target, *groups, unit) if name is not None]
         names = [name for name in source.columns(labels) if name not in ("", target)]
-        if unit is None and sys.stdin.isatty():
-            unit, max_records = _person(names)
         features = [name for name in names if name not in (unit, *groups)]
-        numbers = source.numbers(features)
-    person = _person_lines(names, unit, max_records)
+        numbers = [*source.head(features).select_dtypes("number")]
     text = _TEMPLATE.format(
         data=_quoted(str(data)),
         target=_quoted(target or ""),
-        person="\n".join(person),
+        mark="# " if unit is None else "",
+        unit=_quoted(unit or column_of_persons(names) or ""),
+        max_records=max_records or 1,
         groups="\n".join(f"{_quoted(name)} = []" for name in groups) or '# "" = []',
         numbers=_lines(name for name in features if name in numbers),
         texts=_lines(name for name in [*features, *groups] if name not in numbers),
@@ -121,31 +118,6 @@ def schema(data, target, groups, unit, max_records, output, check, as_json):
     echo(f"Then:  skdpfair fit {data} --schema {output} --epsilon 1")
     echo(f"or     skdpfair sweep {output}")
     echo(f"Find typing errors, if you may look:  skdpfair schema {data} --check {output}")
-
-
-def _person(names):
-    """Ask whether a person can have several rows, and return their column and how many, if so."""
-    from skdpfair.preprocessing._linter import column_of_persons
-
-    if prompt("Can one person have several rows?", type=click.Choice("yn"), default="n") == "n":
-        return None, None
-    likely = column_of_persons(names)
-    column = prompt("Column that names the person", type=click.Choice(names), default=likely)
-    return column, prompt("Most rows of a person that are used", type=click.IntRange(min=1))
-
-
-def _person_lines(names, unit, max_records):
-    """Return the lines on persons, commented out where nobody named their column."""
-    from skdpfair.cli._study import person_question
-    from skdpfair.preprocessing._linter import column_of_persons
-
-    if unit is not None:
-        return [f"unit = {_quoted(unit)}", f"max_records_per_unit = {max_records}"]
-    question = person_question(names, unit, remedy=_UNCOMMENT, quoted=_quoted)
-    question = question or f"If a person may have several rows, name their column: {_UNCOMMENT}"
-    lines = textwrap.wrap(question, 98, initial_indent="# ", subsequent_indent="# ")
-    likely = column_of_persons(names) or ""
-    return [*lines, f"# unit = {_quoted(likely)}", "# max_records_per_unit = 1"]
 
 
 def _lines(names):
@@ -163,7 +135,7 @@ def _check(data, path, as_json):
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from skdpfair.cli._sources import print_uncovered, shared_columns, source_of
+    from skdpfair.cli._sources import print_uncovered, source_of
     from skdpfair.cli._study import Study, person_question
     from skdpfair.preprocessing._public import outside_public
     from skdpfair.preprocessing._schema import uncovered
@@ -172,7 +144,6 @@ def _check(data, path, as_json):
         known = Study.read(path).schema
         source = source_of(data)
         table = source.table_of(known)
-        shared = shared_columns(source, known)
         lists = known.categories | known.groups | {known.target: known.classes}
         shares = outside_public(table, known.bounds, lists)
     if known.unit is not None:
@@ -187,19 +158,5 @@ def _check(data, path, as_json):
         screen.add_row(column, f"{row['missing']:.2%}", f"{row['outside']:.2%}", example)
     Screen().print(screen)
     print_uncovered(uncovered(known, table))
-    if question := person_question(source.columns(), known.unit, shared):
+    if question := person_question(source.columns(), known.unit):
         echo(wrapped(question))
-    listed = known.groups | {known.target: known.classes}
-    bad = shares[shares[["missing", "outside"]].any(axis=1)].index.intersection(list(listed))
-    gaps = [name for name in bad if shares["outside"][name] or "" not in listed[name]]
-    if gaps:
-        echo(
-            wrapped(
-                f"Rows that are missing or outside in {', '.join(gaps)} are refused by fit and "
-                'sweep: list the values there, "" for a missing one, or leave these rows out.'
-            )
-        )
-    try:
-        known.units_in(table)
-    except ValueError as error:
-        echo(wrapped(error))

@@ -14,30 +14,25 @@ from skdpfair.cli._input import (
     echo,
     existing_ledger,
     in_options,
+    output_option,
     picture_options,
     wrapped,
 )
 
-# the kinds of skdpfair.report, without importing it, and their files in a folder
-_FILES = {"nist": "nist.md", "registry": "registry.json", "annex-iv": "annex-iv.md"}
+# of skdpfair.report, without importing it
+_KINDS = ["nist", "registry", "annex-iv"]
 
 
 @click.command()
 @click.argument("path", type=AnyPath(exists=True, dir_okay=False))
 @click.option(
     "--export",
-    "kinds",
-    type=click.Choice(list(_FILES)),
-    multiple=True,
+    "kind",
+    type=click.Choice(_KINDS),
     help="A checklist after NIST SP 800-226, a record for OpenDP's registry of deployments, or the "
-    "items of Annex IV of the EU's AI Act; may be given again.",
+    "items of Annex IV of the EU's AI Act.",
 )
-@click.option(
-    "--output",
-    "-o",
-    type=AnyPath(),
-    help="File of the export, or folder for one or several; without it, one export is printed.",
-)
+@output_option(text="File of the export, which is printed without it.")
 @LEDGER
 @click.option(
     "--data",
@@ -46,22 +41,20 @@ _FILES = {"nist": "nist.md", "registry": "registry.json", "annex-iv": "annex-iv.
 )
 @picture_options("labels", "file_column", "size")
 @AS_JSON
-def statement(path, kinds, output, ledger, data, pictures, as_json):
+def statement(path, kind, output, ledger, data, pictures, as_json):
     """Print the privacy statement of PATH, a model that `skdpfair fit` or save_release wrote.
 
     No code of the file is run. The command ends with status 0 if the file is intact and its weights
     are private, 1 if they are not private, if their noise was seeded, or if the file is damaged or
     no release, and 2 if it could not be run.
     """
-    kinds = list(dict.fromkeys(kinds))
-    if as_json and kinds:
+    if as_json and kind:
         raise Unusable("--json and --export must not both be given: an export has its own form.")
-    if output is not None and not kinds:
-        raise Unusable(f"--output is for an export: give --export, one of {', '.join(_FILES)}.")
-    if data is not None and not {*kinds} - {"registry"}:
+    if output is not None and kind is None:
+        raise Unusable(f"--output is for an export: give --export, one of {', '.join(_KINDS)}.")
+    if data is not None and kind in (None, "registry"):
         raise Unusable("--data is for a group table: give --export nist or --export annex-iv.")
-    outputs = _outputs(kinds, output)
-    check_outputs(*outputs.values(), inputs=[path, ledger, data, pictures["labels"]])
+    check_outputs(output, inputs=[path, ledger, data, pictures["labels"]])
     from skdpfair.release._read_statement import read_statement  # late: it needs the accountants
 
     with in_options():
@@ -70,8 +63,8 @@ def statement(path, kinds, output, ledger, data, pictures, as_json):
         except ValueError as error:
             _fail(str(error))
         ledger = existing_ledger(ledger)
-        if kinds:
-            _export(path, outputs, ledger, data, pictures)
+        if kind is not None:
+            _export(path, kind, output, ledger, data, pictures)
         elif ledger is not None:
             from skdpfair.release._read_statement import read_report
             from skdpfair.report._spent_before import beside  # late: it needs torch
@@ -81,25 +74,12 @@ def statement(path, kinds, output, ledger, data, pictures, as_json):
             facts["all_fits"] = spending["numbers"] | {"statement": sentences}
     if as_json:
         echo(json.dumps(facts))
-    elif not kinds:
+    elif kind is None:
         echo("\n".join(_lines(path.name, facts)))
     if not facts["is_private"]:
         _fail(f"{path.name} is NOT differentially private: its epsilon is infinite.")
     if facts["seeded"]:
         _fail(f"The noise in {path.name} was seeded: whoever knows the seed can remove it.")
-
-
-def _outputs(kinds, output):
-    """Return the file of each export, None for the terminal."""
-    if len(kinds) < 2 and (output is None or not output.is_dir()):
-        return dict.fromkeys(kinds, output)
-    if output is None or (output.exists() and not output.is_dir()):
-        raise Unusable("Several exports are several files: name a folder with --output.")
-    if not output.parent.is_dir():
-        raise Unusable(f"{output} cannot be made: there is no folder {output.parent}.")
-    with in_options():
-        output.mkdir(exist_ok=True)
-    return {kind: output / _FILES[kind] for kind in kinds}
 
 
 def _lines(name, facts):
@@ -117,7 +97,7 @@ def _lines(name, facts):
     return lines + ([wrapped(facts["all_fits"]["statement"])] if "all_fits" in facts else [])
 
 
-def _export(path, outputs, ledger, data, pictures):
+def _export(path, kind, output, ledger, data, pictures):
     from skdpfair._utils.files import replace_file
     from skdpfair.report import export_statement  # late: it needs torch
 
@@ -128,19 +108,14 @@ def _export(path, outputs, ledger, data, pictures):
 
         clf = load_release(path)
         tests = test_records(path, clf.schema_, clf, data, **pictures)
-    texts = {}
-    for kind in outputs:
-        try:
-            options = {} if kind == "registry" else tests
-            texts[kind] = export_statement(path, kind, ledger=ledger, **options)
-        except (TypeError, ValueError) as error:
-            # what a file describes may be anything
-            _fail(str(error))
-    for kind, output in outputs.items():  # when all are made
-        if output is None:
-            return echo(texts[kind].rstrip("\n"))
-        replace_file(output, texts[kind].encode())
-    echo(wrapped(f"Written to {' and '.join(map(str, outputs.values()))}."), err=True)
+    try:
+        text = export_statement(path, kind, ledger=ledger, **tests)
+    except (TypeError, ValueError) as error:  # what a file describes may be anything
+        _fail(str(error))
+    if output is None:
+        return echo(text.rstrip("\n"))
+    replace_file(output, text.encode())
+    echo(f"Written to {output}.", err=True)
 
 
 def _fail(text):

@@ -12,6 +12,7 @@ from skdpfair.cli._input import (
     Screen,
     echo,
     in_options,
+    is_interrupted,
     ledger_options,
     names_in,
     note,
@@ -19,9 +20,9 @@ from skdpfair.cli._input import (
     picture_options,
     print_spending,
     recorded_warnings,
+    texts_of,
     wrapped,
 )
-from skdpfair.exceptions import InterruptedWarning
 
 _DEFAULTS = {"methods": ["dpsgd", "global_adapt"], "epsilons": [1.0], "seeds": 3}
 
@@ -56,7 +57,7 @@ def sweep(study, data, pictures, output, ledger, jobs, measures, as_json):
 
     from skdpfair import Groups, Persons
     from skdpfair._utils.files import replace_file
-    from skdpfair.cli._sources import shared_columns, source_of
+    from skdpfair.cli._sources import source_of
     from skdpfair.cli._study import Study, person_question
     from skdpfair.metrics._measures import MEASURES as known
     from skdpfair.metrics._measures import chosen_measures
@@ -91,7 +92,7 @@ def sweep(study, data, pictures, output, ledger, jobs, measures, as_json):
         if units is not None:
             params = params | {"persons": Persons(max_records=schema.max_records_per_unit)}
             units = pd.Series(units, name=schema.unit)
-        question = person_question(source.columns(), schema.unit, shared_columns(source, schema))
+        question = person_question(source.columns(), schema.unit)
     if question is not None:
         note(question)
     active = ledger.opened()
@@ -114,17 +115,17 @@ def sweep(study, data, pictures, output, ledger, jobs, measures, as_json):
                 **params,
             )
         replace_file(Path(folder) / SCHEMA_FILE, f"{schema.to_toml()}\n".encode())
-        cut = recorded.met(InterruptedWarning)
+        cut = is_interrupted(recorded)
         if as_json:
             table = results.table(measures=measures)
             table.columns = [f"{measure} {stat}" for measure, stat in table.columns]
             echo(table.reset_index().to_json(orient="records"))
-            for text in recorded() * cut:
+            for text in texts_of(recorded) * cut:
                 note(text)
             sys.exit(130 * cut)
         Screen().print(results.as_text(measures), highlight=False)
     print_spending(active)
-    for text in filter(None, (no_use(results), *recorded())):
+    for text in filter(None, (no_use(results), *texts_of(recorded))):
         note(text)
     if cut:
         again = f"Not finished: run the same command again to resume from {folder}."

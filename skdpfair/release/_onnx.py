@@ -90,10 +90,7 @@ def content(estimator, statement, version) -> bytes:
 def _labels(onnx, classes):
     labels = classes.tolist()
     if all(isinstance(label, str) for label in labels):
-        try:
-            text = [label.encode() for label in labels]
-        except UnicodeEncodeError as error:
-            raise ValueError(f"ONNX cannot hold the class {error.object!r}: {error}.") from None
+        text = [label.encode() for label in labels]
         return onnx.helper.make_tensor("classes", onnx.TensorProto.STRING, [len(text)], text)
     numbers = np.array(labels)
     if numbers.dtype.kind not in "biuf":

@@ -151,11 +151,3 @@ def test_modules_of_ones_own_before_torch_2_5(table, path, fitted, monkeypatch):
     monkeypatch.setattr(_onnx.torch.onnx, "export", old_export)
     check_onnx(fitted(table, module=Own), table[0], path)
     check_clean(path)
-
-
-def test_what_onnx_cannot_hold(table, path, fitted):
-    y = np.where(np.arange(len(table[0])) % 2, "a", "\ud800")
-    model = fitted((table[0], y))
-    with pytest.raises(ValueError, match="ONNX cannot hold the class"):
-        model.export_onnx(path)
-    assert not path.exists()
