@@ -1,8 +1,7 @@
-"""Forecast of what a search will spend: its candidates, its folds, and their releases."""
+"""Forecast of what a search will spend: the lines that a ledger would hold, and their cost."""
 
 import math
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -22,20 +21,28 @@ from sklearn.model_selection import (
 from sklearn.pipeline import Pipeline
 
 from skdpfair._utils.validate import flag, integer, one_of, safe_repr
-from skdpfair.budget.folds import folds_of, keeps_persons_together, takes_as_public
-from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE, SCORES, Spending
+from skdpfair.budget.charging import entry_of
+from skdpfair.budget.folds import (
+    fits_seen_by_record,
+    folds_of,
+    keeps_persons_together,
+    takes_as_public,
+)
+from skdpfair.budget.journal import History, releases_of
+from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE, Spending
 from skdpfair.estimators.base import DPEstimator
 from skdpfair.estimators.classifier import DPFairClassifier, classifier_of
 from skdpfair.inputs.persons import Persons
 from skdpfair.preprocessing import DPQuantileScaler, check_pipeline
 from skdpfair.preprocessing._linter import reasons_of
 from skdpfair.privacy import Release
-from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.accounting import ACCOUNTANTS
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.training import plan as _planning
 from skdpfair.training.callbacks import recorders
 from skdpfair.training.spec import FitSpec
+
+_CALL = "plan"  # name of the search, and of the call around it, in the lines of a dry run
 
 
 @dataclass(frozen=True)
@@ -97,23 +104,6 @@ class SearchPlan(Spending):
             for r in fit.releases
         ]
         return pd.DataFrame(rows)
-
-
-def plan_of(fits, epsilon, epsilon_total, delta, accountant, reasons, assumptions=(), *, unit):
-    """Return the plan of a search that makes these fits."""
-    return SearchPlan(
-        epsilon,
-        epsilon_total,
-        delta,
-        accountant,
-        tuple(reasons),
-        sum(fit.n_fits for fit in fits),
-        sum(fit.n_fits_per_record for fit in fits),
-        tuple(assumptions),
-        unit=unit,
-        n_private=sum(fit.n_fits for fit in fits if fit.private),
-        fits=fits,
-    )
 
 
 def plan(
@@ -195,37 +185,60 @@ def plan(
     if unit == "person":
         _refuse_no_sum(candidates, cv)
 
-    def fits_of(stage, size, n_fits, n_per_record):
-        return tuple(
-            PlannedFit(i, stage, size, n_fits, n_per_record, *_pipeline_fit(c, size, n_groups))
-            for i, c in enumerate(candidates)
-        )
+    fits, searches, public = [], {}, []
 
-    ways = [fits_of("fit", n_samples, 1, 1)]
-    if cv is not None:
-        ways = [
-            tuple(f for size, *n in sorted(view) for f in fits_of("fold", size, *n))
-            for view in _views(cv, n_samples)
-        ]
-        last = _costliest(fits_of("refit", n_samples, 1, 1)) if refit else ()
-        ways = [(*way, fit) for way in ways for fit in last] or ways
-    spent, fits = max(
-        ((epsilon_of(_releases(way), delta, accountant), way) for way in ways),
-        key=lambda pair: pair[0],
+    def line(i, stage, size, place=None):
+        return _planned_line(candidates[i], size, n_groups, unit) | {
+            **{"candidate": i, "stage": stage, "n_samples": size, "around": _CALL, "place": place}
+        }
+
+    every = range(len(candidates))
+    if cv is None:
+        fits = [line(i, "fit", n_samples) for i in every]
+    else:
+        sizes, searches[_CALL] = _folds(cv, n_samples)
+        for i in every:
+            # equal sizes have equal lines, of which each is made once
+            of_size = {size: line(i, "fold", size) for size in set(sizes)}
+            for j, size in enumerate(sizes):
+                place = {"search": _CALL, "round": "", "index": i * len(sizes) + j}
+                fits.append(of_size[size] | {"place": place})
+        public += ["that these groups are the persons"] * (unit == "person")
+        is_uneven = isinstance(cv, (GroupKFold, StratifiedGroupKFold))
+        public += ["that its folds are of equal size"] * is_uneven
+    around = {_CALL: {"outermost": True, "reasons": leaks, "notes": []}}
+    last = _costliest([line(i, "refit", n_samples) for i in every]) if refit else []
+    ways = [[*fits, fit] for fit in last] or [fits]
+    dry_runs = [History(way, searches, around, False) for way in ways]
+    spent, dry_run = max(
+        ((run.spending(delta, accountant), run) for run in dry_runs),
+        key=lambda pair: pair[0].epsilon,
     )
-    classifiers = [classifier_of(candidate) for candidate in candidates]
-    is_open = any(c.keep_reference for c in classifiers) or not all(f.private for f in fits)
-    reasons = [REFERENCE] * is_open
-    reasons += [DIAGNOSTICS] * any(recorders(c.callbacks) for c in classifiers)
-    reasons += [SCORES] * (cv is not None) + list(leaks)
-    by_folds = None if cv is None else takes_as_public(cv)
-    public = [by_folds] if by_folds else []
-    if public and unit == "person":
-        public.append("that these groups are the persons")
-    if isinstance(cv, (GroupKFold, StratifiedGroupKFold)):
-        public.append("that its folds are of equal size")
-    total = math.inf if reasons else spent
-    return plan_of(fits, spent, total, delta, accountant, reasons, public, unit=unit)
+    spent = replace(spent, assumptions=(*spent.assumptions, *public))
+    return SearchPlan(**vars(spent), fits=tuple(_planned_fits(dry_run)))
+
+
+def _planned_line(estimator, n_samples, n_groups, unit):
+    """Return the line that a fit of a candidate would have in a ledger."""
+    private, releases = _pipeline_fit(estimator, n_samples, n_groups)
+    classifier = classifier_of(estimator)
+    reasons = [REFERENCE] * bool(classifier.keep_reference)
+    reasons += [DIAGNOSTICS] * any(recorders(classifier.callbacks))
+    return entry_of(releases, private=private, reasons=reasons, unit=unit)
+
+
+def _planned_fits(history):
+    """Yield the fits of a history, equal ones together."""
+    seen = {id(fit) for fit in max(fits_seen_by_record(history.fits, history.searches), key=len)}
+    alike = {}
+    for fit in history.fits:
+        alike.setdefault((fit["candidate"], fit["stage"], fit["n_samples"]), []).append(fit)
+    for (candidate, stage, n_samples), fits in alike.items():
+        releases = tuple(releases_of(fits[0]))
+        n_seen = sum(id(fit) in seen for fit in fits)
+        yield PlannedFit(
+            candidate, stage, n_samples, len(fits), n_seen, fits[0]["private"], releases
+        )
 
 
 def unit_of(classifiers, units=None):
@@ -269,20 +282,20 @@ def _refuse_no_sum(candidates, cv):
         )
 
 
-def _costliest(fits):
+def _costliest(lines):
     """Return the refits of which one may cost most, whatever they are composed with."""
     # by their numbers: fits that differ in names only would each outdo the other
     private = {
-        tuple((r.sample_rate, -r.joint_noise_multiplier, r.steps) for r in f.releases): f
-        for f in fits
-        if f.private
+        tuple((r.sample_rate, -r.joint_noise_multiplier, r.steps) for r in releases_of(line)): line
+        for line in lines
+        if line["private"]
     }
     kept = [
-        fit
-        for cost, fit in private.items()
+        line
+        for cost, line in private.items()
         if not any(cost != other and _is_at_most(cost, other) for other in private)
     ]
-    return kept or fits[:1]
+    return kept or lines[:1]
 
 
 def _is_at_most(cost, other):
@@ -290,15 +303,6 @@ def _is_at_most(cost, other):
     return len(cost) == len(other) and all(
         a <= b for r, s in pairs for a, b in zip(r, s, strict=True)
     )
-
-
-def _releases(fits):
-    return [
-        replace(release, steps=release.steps * f.n_fits_per_record)
-        for f in fits
-        if f.private
-        for release in f.releases
-    ]
 
 
 def planned_fit(classifier, n_samples, n_groups=1):
@@ -405,26 +409,21 @@ def _candidates_of(search, cv):
     return every, cv, refit
 
 
-def _views(cv, n_samples):
-    """Return the fits by size as kinds of records meet them: (size, n_fits, n_fits_per_record)."""
+def _folds(cv, n_samples):
+    """Return the number of records in the training part of each split, and a ledger's search."""
     if isinstance(cv, Iterator):
         raise ValueError(
             f"cv must be a number of folds, a splitter or a list of splits, got {cv!r}, which can "
             "be read only once and would be empty for the search. Pass cv=list(...)."
         )
-    splitter = check_cv(cv, y=np.arange(n_samples) % 2, classifier=True)
-    rows = np.zeros((n_samples, 1))
+    rows, y = np.zeros((n_samples, 1)), np.arange(n_samples) % 2
+    splitter = check_cv(cv, y=y, classifier=True)
     n_splits = splitter.get_n_splits(rows)
     k = folds_of(splitter, n_splits)
-    # a record may be in the training part of every split
     if k is None:
-        split = splitter.split(rows, np.arange(n_samples) % 2)
-        sizes = Counter(len(np.arange(n_samples)[train]) for train, _ in split)
-        return [[(size, n, n) for size, n in sizes.items()]]
-    sizes = Counter(n_samples - n_samples // k - (j < n_samples % k) for j in range(k))
-    repeats = n_splits // k
-    # a record misses one fit of each repeat, and which size that has, nobody knows
-    return [
-        [(size, repeats * n, repeats * (n - (size == out))) for size, n in sizes.items()]
-        for out in sizes
-    ]
+        sizes = [len(np.arange(n_samples)[train]) for train, _ in splitter.split(rows, y)]
+    else:
+        sizes = [n_samples - n_samples // k - (j % k < n_samples % k) for j in range(n_splits)]
+    together = keeps_persons_together(cv)
+    search = {"splits": n_splits, "folds": k, "persons_together": together}
+    return sizes, search | {"public": takes_as_public(cv)}

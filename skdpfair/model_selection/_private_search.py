@@ -34,7 +34,6 @@ from skdpfair.model_selection._forecast import (
     SearchPlan,
     configured,
     parts_within,
-    plan_of,
     planned_fit,
     refuse_other_fits,
     unit_of,
@@ -224,8 +223,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             f"a guess whether a {unit} was used is right in at most {percent((1 + guess) / 2)} % "
             "of equally likely cases, more than for a single fit of that epsilon",
         )
-        spent = curve_epsilon(curve, delta), curve_epsilon(whole, delta), delta, "rdp"
-        return plan_of((trial,), *spent, why, unit=unit)
+        spent = curve_epsilon(curve, delta), curve_epsilon(whole, delta)
+        return SearchPlan(*spent, delta, "rdp", why, 1, 1, unit=unit, n_private=1, fits=(trial,))
 
     @_tasks.with_callbacks
     def fit(self, X, y, *, sensitive_features=None, units=None):

@@ -7,7 +7,6 @@ import os
 import pickle
 import signal
 import time
-from collections import Counter
 from copy import deepcopy as copy_of
 from dataclasses import replace
 
@@ -348,34 +347,23 @@ def test_one_block_at_a_time_and_never_without_its_file(path, tmp_path):
     assert VARIABLE not in os.environ
 
 
-@pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_the_plan_is_what_a_grid_search_spends(path, data, n_jobs):
-    search = GridSearchCV(
-        make_pipeline(FunctionTransformer(), quick()),
-        [{"dpfairclassifier__noise_multiplier": [4.0, 3.0]}, {"dpfairclassifier__max_steps": [3]}],
-        cv=4,
-        n_jobs=n_jobs,
-        error_score="raise",
-    )
+@pytest.mark.parametrize(
+    "cv", [4, KFold(3), RepeatedKFold(n_splits=3, n_repeats=2), ShuffleSplit(3)]
+)
+def test_the_plan_of_a_search_is_the_report_of_its_ledger(path, data, cv):
+    """Candidates that cost the same: then the refit is that of any."""
+    model = make_pipeline(FunctionTransformer(), quick())
+    grid = {"dpfairclassifier__lr": [0.1, 0.5]}
+    search = GridSearchCV(model, grid, cv=cv, error_score="raise")
     foreseen = plan(search, 200, accountant="rdp")
-    with PrivacyLedger(path, delta=foreseen.delta, accountant="rdp") as ledger:
-        search.fit(*data)
-    frame = ledger.frame()
-    assert len(frame) == 13 == sum(f.n_fits for f in foreseen.fits)
-    assert sum(f.n_fits_per_record for f in foreseen.fits) == 10
-    columns = ["steps", "sample_rate", "noise_multiplier"]
-    made = Counter(frame[columns].itertuples(index=False, name=None))
-    rows = foreseen.to_frame().iloc[:-1]
-    for row, times in zip(
-        rows[columns].itertuples(index=False, name=None), rows.n_fits, strict=True
-    ):
-        made[row] -= times
-    (refit,) = made.elements()  # of one candidate, at the rate of all records
-    assert refit[1] == foreseen.fits[-1].releases[-1].sample_rate
+    ledger = PrivacyLedger(path, delta=foreseen.delta, accountant="rdp", progress=False)
+    ledger.fit(search, *data)
+    spent = ledger.report()
+    assert foreseen.epsilon == pytest.approx(spent.epsilon, rel=1e-9) and spent.n_fits > 6
+    facts = {name: value for name, value in vars(spent).items() if name != "epsilon"}
+    assert facts == {name: getattr(foreseen, name) for name in facts}
     seen = [r for f in foreseen.fits for r in f.releases for _ in range(f.n_fits_per_record)]
-    assert foreseen.epsilon == pytest.approx(epsilon_of(seen, foreseen.delta, "rdp"), rel=1e-9)
-    # the ledger charges all k fits of a candidate, the plan the k-1 that a record is in
-    assert foreseen.epsilon < ledger.epsilon() < foreseen.epsilon * math.sqrt(13 / 10) * 1.1
+    assert foreseen.epsilon == pytest.approx(epsilon_of(seen, foreseen.delta, "rdp"), rel=1e-2)
 
 
 @pytest.mark.parametrize("method", ["dpsgd", "global_adapt", "dpsgd_f", "dp_is_sgd", "fairlens_dp"])
@@ -464,7 +452,7 @@ def test_folds_as_a_record_sees_them():
     assert seen(4) == [(150, 4, 3)]
     assert seen(RepeatedKFold(n_splits=4, n_repeats=3)) == [(150, 12, 9)]
     assert seen(ShuffleSplit(3, train_size=0.5, test_size=0.5)) == [(100, 3, 3)]
-    assert [f[1:] for f in seen(KFold(3))] in ([(1, 1), (2, 1)], [(1, 0), (2, 2)], [(2, 1), (1, 1)])
+    assert sorted(f[1:] for f in seen(KFold(3))) in ([(1, 1), (2, 1)], [(1, 0), (2, 2)])
     assert seen([(np.arange(50), np.arange(50, 200))]) == [(50, 1, 1)]
 
 
