@@ -4,7 +4,6 @@ import json
 import os
 import tempfile
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,12 +85,10 @@ class Job:
 
     def fit(self, clf, ledger):
         """Fit an estimator, charged to an open ledger if there is one."""
-        fitted = clf.fit if ledger is None else partial(ledger.fit, clf)
-        units = self.records.units
-        persons = None if units is None else pd.Series(units, name=self.schema.unit)
-        fitted(
-            self.records.X, self.records.y, sensitive_features=self.records.groups, units=persons
-        )
+        X, y, groups, units = self.records[1:5]
+        units = None if units is None else pd.Series(units, name=self.schema.unit)
+        records = {"X": X, "y": y, "sensitive_features": groups, "units": units}
+        clf.fit(**records) if ledger is None else ledger.fit(clf, **records)
 
     def save(self, model, output):
         """Write a model, which has cost budget; return where, and why elsewhere if it is so."""
@@ -100,18 +97,18 @@ class Job:
             getattr(model, "estimator_", model).feature_names_in_ = np.asarray(
                 self.schema.feature_names, dtype=object
             )
-        other = f"{output.stem[:200]}-{os.urandom(4).hex()}{output.suffix}"  # replaces nothing
-        problem = None
-        for path in (output, Path.cwd() / other, Path(tempfile.gettempdir()) / other):
-            try:
-                model.save_release(path, schema=self.schema)
-            except OSError as error:
-                problem = problem or f"{output} cannot be written: {error.strerror or error}."
-                continue
-            if problem is not None:
-                problem += f" The model, which has cost budget, is {path}."
-            return path, problem
-        raise OSError(f"{problem} Nor can the current folder and that for temporary files.")
+        try:
+            model.save_release(output, schema=self.schema)
+        except OSError as error:
+            # what has cost budget is not lost with a full disk
+            other = f"{output.stem[:200]}-{os.urandom(4).hex()}{output.suffix}"
+            path = Path(tempfile.gettempdir()) / other
+            model.save_release(path, schema=self.schema)
+            return path, (
+                f"{output} cannot be written: {error.strerror or error}. The model, which has cost "
+                f"budget, is {path}."
+            )
+        return output, None
 
 
 def search_of(clf, space, mean_trials):
@@ -133,39 +130,28 @@ def winner_of(clf):
     return clf.best_estimator_, clf.best_params_
 
 
+def pairs_of(texts, option, reserved=_RESERVED) -> dict:
+    """Return the texts NAME=VALUE of an option as a dict."""
+    for text in texts:
+        name, _, value = text.partition("=")
+        if not value:
+            raise Unusable(f"{option} {text!r} must be NAME=VALUE.")
+        if name.partition("__")[0] in reserved:
+            raise Unusable(
+                f"{option} {text!r}: an option of its own, the schema or torchrun sets {name}."
+            )
+    return dict(text.split("=", 1) for text in texts)
+
+
 def parameters_of(settings) -> dict:
-    """Return NAME=VALUE pairs as a dict; a value is JSON, or else a text."""
-    out = {}
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals:
-            raise Unusable(f"--set {setting!r} must be NAME=VALUE.")
-        _check_reserved(name, f"--set {setting!r}")
-        out[name] = _value(value)
-    return out
+    """Return the values of --set; each is JSON, or else a text."""
+    return {name: _value(text) for name, text in pairs_of(settings, "--set").items()}
 
 
 def space_of(candidates) -> dict:
-    """Return the values to choose from, by parameter."""
-    space = {}
-    for candidate in candidates:
-        name, _, values = candidate.partition("=")
-        choices = [_value(value) for value in values.split(",")]
-        if name in space or len(choices) < 2:
-            raise Unusable(
-                f"--try {candidate!r} must be NAME=VALUE,VALUE, once for each name. For one value, "
-                "use --set, or --method."
-            )
-        if name != "method":
-            _check_reserved(name, f"--try {candidate!r}")
-        space[name] = choices
-    return space
-
-
-def _check_reserved(name, option):
-    """Raise if a parameter is set elsewhere."""
-    if name.partition("__")[0] in _RESERVED:
-        raise Unusable(f"{option}: an option of its own, the schema or torchrun sets {name}.")
+    """Return the values of --try to choose from, by parameter."""
+    pairs = pairs_of(candidates, "--try", _RESERVED - {"method"})
+    return {name: [_value(text) for text in texts.split(",")] for name, texts in pairs.items()}
 
 
 def _value(text):

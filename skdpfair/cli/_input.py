@@ -215,8 +215,6 @@ class LedgerOptions:
                 "--ledger-epsilon and --ledger-delta describe a ledger: name its file with "
                 "--ledger, or leave them out."
             )
-        if self.epsilon is not None and self.delta is None:
-            raise Unusable("--ledger-epsilon holds at a --ledger-delta: give both.")
         if self.path is not None and not self.path.exists() and self.delta is None:
             raise Unusable(
                 f"--ledger {self.path} does not exist. To create it, give the budget of the data "

@@ -93,6 +93,11 @@ def part_of(source, rank, n_processes):
 
 def source_for(model, schema, clf, data, **options):
     """Return what reads records like those of a model, which is named in errors."""
+    if schema is None:
+        raise ValueError(
+            f"{model} does not say how its features are made from a table. Save it with "
+            "save_release(schema=...), or use it in Python."
+        )
     source = source_of(data, **options)
     if source.holds_pictures == schema.has_features:
         wanted = "a CSV or Parquet file" if schema.has_features else "a folder of pictures"
@@ -102,12 +107,6 @@ def source_for(model, schema, clf, data, **options):
 
 def test_records(model, schema, clf, data, **options) -> dict:
     """Return the labelled test records of a model, as the functions of reports take them."""
-    if schema is None:
-        raise ValueError(
-            f"{Path(model).name} does not say how its features are made from a table, so --data "
-            "cannot be read: save it with save_release(schema=...), or use skdpfair.report in "
-            "Python."
-        )
     source = source_for(model, schema, clf, data, **options)
     needed = replace(schema, unit=None, max_records_per_unit=None)  # which tests do not need
     records = source.read(needed)
@@ -227,8 +226,10 @@ class Folder:
 
     def read(self, schema, epsilon=None) -> Records:
         """Return the pictures that the labels name, in their order."""
-        schema = _of_labels(schema)
-        table = read_columns(self.table, (), dict.fromkeys([*_named(schema), self.file_column]))
+        # columns of labels are no features
+        none: dict = {"bounds": {}, "categories": {}, "missing": [], "log_columns": "auto"}
+        schema = replace(schema, **none, n_intervals="auto")
+        table = read_columns(self.table, (), dict.fromkeys([*schema.columns(), self.file_column]))
         names = table[self.file_column]
         if names.isna().any() or names.duplicated().any():
             raise ValueError(
@@ -308,15 +309,3 @@ class Folder:
         if self.size is not None:
             picture = picture.resize(self.size, Image.Resampling.BILINEAR)
         return np.asarray(picture, np.float32) / 255
-
-
-def _of_labels(schema) -> TableSchema:
-    """Return a schema without feature columns."""
-    none: dict = {"bounds": {}, "categories": {}, "missing": [], "log_columns": "auto"}
-    return replace(schema, **none, n_intervals="auto")
-
-
-def _named(schema) -> list:
-    """Return the columns of labels that a schema names, each once."""
-    unit = [] if schema.unit is None else [schema.unit]
-    return list(dict.fromkeys([*schema.all_groups, schema.target, *unit]))

@@ -4,7 +4,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from skdpfair._utils.validate import error_context, safe_repr
+from skdpfair._utils.validate import error_context
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._linter import PERSON_QUESTION, column_of_persons
 
@@ -23,10 +23,8 @@ class Study:
         with error_context(str(path), "is not TOML"):
             facts = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         data, sweep = facts.pop("data", None), facts.pop("sweep", {})
-        if data is not None and not isinstance(data, str):
-            raise ValueError(f"{path}: data must name a file, got {safe_repr(data)}.")
-        if not isinstance(sweep, dict):
-            raise ValueError(f"{path}: sweep must be a table, [sweep], got {safe_repr(sweep)}.")
+        if not isinstance(data, str | None) or not isinstance(sweep, dict):
+            raise ValueError(f"{path}: data must name a file, and [sweep] be a table.")
         try:
             schema = TableSchema.from_dict(facts)
         except (ValueError, TypeError) as error:

@@ -2,7 +2,6 @@
 
 import json
 import math
-from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -25,6 +24,10 @@ _HEADINGS = {
     "balanced_accuracy": "acc.\nbalanced",
     "rarest_class_recall": "recall\n>50K",
     "accuracy": "acc.\nall",
+    "accuracy[Female]": "acc.\nFemale",
+    "accuracy[Male]": "acc.\nMale",
+    "privacy_cost[Female]": "cost\nFemale",
+    "privacy_cost[Male]": "cost\nMale",
     "epsilon": "epsilon",
 }
 
@@ -44,45 +47,30 @@ _HEADINGS = {
 @AS_JSON
 def demo(epsilon, seed, output, as_json):
     """Train on Adult with and without privacy, and compare the sexes."""
-    console, is_new = Screen(quiet=as_json), not output.exists()
-    try:
-        with in_options():
-            output.mkdir(parents=True, exist_ok=True)
-            check_outputs(output / "group_table.csv")
-            display = _display()
-            train, test = _adult(epsilon)
-            console.print(
-                f"Adult census data, official split: {len(train[1]):,} people to train on, "
-                f"{len(test[1]):,} to test on. Task: income over $50K. Groups: sex. Features are "
-                "encoded by public bounds and categories: the linter finds no step that learns "
-                "from the people outside the budget.\n"
-                "Training a non-private reference model and "
-                f"{' and '.join(DEMO_METHODS)} at epsilon = {epsilon:g}, all settings at their "
-                "defaults ..."
-            )
-            models = _train(train, epsilon, seed)
-            table = _compare(models, test)
-    except click.ClickException:
-        if is_new:
-            with suppress(OSError):
-                output.rmdir()
-        raise
+    console = Screen(quiet=as_json)
+    with in_options():
+        output.mkdir(parents=True, exist_ok=True)
+        check_outputs(output / "group_table.csv")
+        import matplotlib  # before minutes of training
+
+        matplotlib.use("Agg")
+        train, test = _adult(epsilon)
+        console.print(
+            f"Adult census data, official split: {len(train[1]):,} people to train on, "
+            f"{len(test[1]):,} to test on. Task: income over $50K. Groups: sex. Features are "
+            "encoded by public bounds and categories: the linter finds no step that learns "
+            "from the people outside the budget.\n"
+            "Training a non-private reference model and "
+            f"{' and '.join(DEMO_METHODS)} at epsilon = {epsilon:g}, all settings at their "
+            "defaults ..."
+        )
+        models = _train(train, epsilon, seed)
+        table = _compare(models, test)
     _print(console, table, models)
-    _write(table, models, output, display)
+    _write(table, models, output)
     if as_json:
         echo(table.rename_axis("method").reset_index().to_json(orient="records"))
     console.print(f"\nDone. Table, figure and the privacy statement are in {output}/")
-
-
-def _display():
-    try:
-        import matplotlib
-    except ImportError:
-        raise ImportError('The demo draws a figure: pip install "skdpfair[plot]".') from None
-    matplotlib.use("Agg")
-    from skdpfair.report import PrivacyCostDisplay
-
-    return PrivacyCostDisplay
 
 
 def _adult(epsilon):
@@ -140,10 +128,9 @@ def _print(console, table, models):
     title = "Measures in %, and the accuracy that privacy costs, in points"
     screen = Table(title=title, box=SIMPLE_HEAD, collapse_padding=True, title_justify="left")
     screen.add_column("method", no_wrap=True)
-    columns = [c for c in table if c in _HEADINGS or c.startswith(("accuracy[", "privacy_cost["))]
-    for column in columns:
-        screen.add_column(_heading(column), justify="right", no_wrap=True)
-    for name, row in table[columns].iterrows():
+    for heading in _HEADINGS.values():
+        screen.add_column(heading, justify="right", no_wrap=True)
+    for name, row in table[[*_HEADINGS]].iterrows():
         screen.add_row(name, *(_cell(c, v) for c, v in row.items()))
     console.print(screen)
     report = models[DEMO_METHODS[-1]].privacy_
@@ -159,21 +146,17 @@ def _print(console, table, models):
     )
 
 
-def _heading(column):
-    measure, _, group = column.partition("[")
-    short = {"accuracy": "acc.", "privacy_cost": "cost"}
-    return f"{short[measure]}\n{group.rstrip(']')}" if group else _HEADINGS[column]
-
-
 def _cell(column, value):
     if column == "epsilon":
         return "none" if value == math.inf else f"{value:.2f}"
     return f"{100 * value:.1f}" if "cost" not in column else f"{100 * value:+.1f}"
 
 
-def _write(table, models, output, display):
+def _write(table, models, output):
+    from skdpfair.report import PrivacyCostDisplay
+
     table.to_csv(output / "group_table.csv", index_label="method", float_format="%.6f")
-    figure = display(table).plot().figure_
+    figure = PrivacyCostDisplay(table).plot().figure_
     figure.savefig(output / "privacy_cost_by_group.png", dpi=150, bbox_inches="tight")
     statements = {name: model.privacy_statement() for name, model in models.items()}
     (output / "privacy.json").write_text(json.dumps(statements, indent=2) + "\n")

@@ -38,11 +38,6 @@ def predict(model, data, pictures, output, as_json):
     with in_options():
         clf = load_release(model)
         schema = clf.schema_
-        if schema is None:
-            raise ValueError(
-                f"{model} does not say how its features are made from a table. Use "
-                "skdpfair.load_release in Python, or save it with save_release(schema=...)."
-            )
         names, X = source_for(model, schema, clf, data, **pictures).unlabelled(schema)
         if not hasattr(X, "columns"):
             # the schema makes the features, in its order

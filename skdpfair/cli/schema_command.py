@@ -7,7 +7,6 @@ import click
 from skdpfair.cli._input import (
     AS_JSON,
     AnyPath,
-    Screen,
     Unusable,
     check_outputs,
     echo,
@@ -131,10 +130,7 @@ def _quoted(text):
 
 def _check(data, path, as_json):
     """Print how much of the file a schema misses."""
-    import pandas as pd  # late, with all that takes time to import
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
+    # late, with all that takes time to import
     from skdpfair.cli._sources import print_uncovered, source_of
     from skdpfair.cli._study import Study, person_question
     from skdpfair.preprocessing._public import outside_public
@@ -150,13 +146,9 @@ def _check(data, path, as_json):
         shares.loc[known.unit] = table[known.unit].isna().mean(), 0.0, None
     if as_json:
         return echo(shares.reset_index().to_json(orient="records"))
-    screen = Table(box=SIMPLE_HEAD, title="Shares of the rows; NOT private", title_justify="left")
-    for head in ("column", "missing", "outside", "for example"):
-        screen.add_column(head, justify="right" if head in ("missing", "outside") else "left")
-    for column, row in shares.iterrows():
-        example = "" if pd.isna(row["example"]) else str(row["example"])
-        screen.add_row(column, f"{row['missing']:.2%}", f"{row['outside']:.2%}", example)
-    Screen().print(screen)
+    echo("Shares of the rows; NOT private")
+    percent = dict.fromkeys(("missing", "outside"), "{:.2%}".format)
+    echo(shares.to_string(formatters=percent, index_names=False))
     print_uncovered(uncovered(known, table))
     if question := person_question(source.columns(), known.unit):
         echo(wrapped(question))

@@ -166,6 +166,7 @@ def test_a_model_that_was_paid_for_is_written_elsewhere(folder, monkeypatch):
 
     there, fit = folder / "full", DPFairClassifier.fit
     there.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
 
     def fills(self, *args, **kwargs):
         full(monkeypatch, there)
@@ -174,7 +175,7 @@ def test_a_model_that_was_paid_for_is_written_elsewhere(folder, monkeypatch):
     monkeypatch.setattr(DPFairClassifier, "fit", fills)
     code, said = invoke(*FIT, "-o", there / "model.safetensors")
     assert code == 1 and "No space left on device. The model, which has cost budget" in said
-    (kept,) = Path().glob("model-*.safetensors")
+    (kept,) = folder.glob("model-*.safetensors")
     assert load_release(kept).privacy_.ledger.steps == 3 and not list(there.iterdir())
 
 

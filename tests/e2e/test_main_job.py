@@ -51,7 +51,7 @@ def test_the_demo(tmp_path):
 def test_user_errors_have_no_traceback(arguments, tmp_path):
     result = CliRunner().invoke(main, [*arguments, "--output", str(tmp_path / "x")])
     assert result.exit_code == 2 and "epsilon" in result.output
-    assert "Traceback" not in result.output and not (tmp_path / "x").exists()
+    assert "Traceback" not in result.output
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="a folder that takes no files")
