@@ -138,6 +138,11 @@ def note(text):
     echo(wrapped(f"Note: {text}"), err=True)
 
 
+def prompt(question, **settings):
+    """Ask on the terminal, which nothing in the question steers."""
+    return click.prompt(visible(question), err=True, **settings)
+
+
 class Screen(Console):
     """Prints tables; nothing in their cells steers the terminal, or is taken for markup."""
 

@@ -1,6 +1,7 @@
 """``skdpfair schema``: begin a file of public facts about a table, or check one."""
 
 import json
+import sys
 
 import click
 
@@ -12,6 +13,7 @@ from skdpfair.cli._input import (
     echo,
     in_options,
     output_option,
+    prompt,
     wrapped,
 )
 
@@ -97,13 +99,16 @@ def schema(data, target, groups, unit, max_records, output, check, as_json):
         source, groups = source_of(data), list(dict.fromkeys(groups))
         labels = [name for name in (target, *groups, unit) if name is not None]
         names = [name for name in source.columns(labels) if name not in ("", target)]
+        likely = column_of_persons(names)
+        if unit is None and sys.stdin.isatty():
+            unit, max_records = _person(names, likely)
         features = [name for name in names if name not in (unit, *groups)]
         numbers = [*source.head(features).select_dtypes("number")]
     text = _TEMPLATE.format(
         data=_quoted(str(data)),
         target=_quoted(target or ""),
         mark="# " if unit is None else "",
-        unit=_quoted(unit or column_of_persons(names) or ""),
+        unit=_quoted(unit or likely or ""),
         max_records=max_records or 1,
         groups="\n".join(f"{_quoted(name)} = []" for name in groups) or '# "" = []',
         numbers=_lines(name for name in features if name in numbers),
@@ -117,6 +122,14 @@ def schema(data, target, groups, unit, max_records, output, check, as_json):
     echo(f"Then:  skdpfair fit {data} --schema {output} --epsilon 1")
     echo(f"or     skdpfair sweep {output}")
     echo(f"Find typing errors, if you may look:  skdpfair schema {data} --check {output}")
+
+
+def _person(names, likely):
+    """Ask whether a person can have several rows, and return their column and how many, if so."""
+    if prompt("Can one person have several rows?", type=click.Choice("yn"), default="n") == "n":
+        return None, None
+    column = prompt("Column that names the person", type=click.Choice(names), default=likely)
+    return column, prompt("Most rows of a person that are used", type=click.IntRange(min=1))
 
 
 def _lines(names):

@@ -5,6 +5,7 @@ import json
 import re
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from skdpfair.budget import PrivacyLedger
-from skdpfair.cli import main
+from skdpfair.cli import main, schema_command
 from skdpfair.preprocessing import TableSchema
 from skdpfair.release import load_release
 from skdpfair.testing import verify_release
@@ -371,6 +372,18 @@ def visits(folder, table):
 
 
 PERSONS = TableSchema(**vars(SCHEMA) | {"unit": "patientId", "max_records_per_unit": 2})
+
+
+def test_whether_a_person_has_several_rows_is_asked_first_and_nothing_else(visits, monkeypatch):
+    terminal = SimpleNamespace(isatty=lambda: True)
+    monkeypatch.setattr(schema_command, "sys", SimpleNamespace(stdin=terminal))
+    answers = iter(["n", "y", "patientId", 2])
+    monkeypatch.setattr(schema_command, "prompt", lambda *_, **__: next(answers))
+    for facts in ((None, None), ("patientId", 2)):
+        person = tomllib.loads(draft("visits.csv"))
+        assert (person.get("unit"), person.get("max_records_per_unit")) == facts
+        Path("draft.toml").unlink()
+    assert next(answers, None) is None
 
 
 def test_a_schema_names_the_likely_column_of_persons(visits):
