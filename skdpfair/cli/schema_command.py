@@ -8,7 +8,6 @@ import click
 from skdpfair.cli._input import (
     AS_JSON,
     AnyPath,
-    Unusable,
     check_outputs,
     echo,
     in_options,
@@ -59,13 +58,6 @@ store = {store}
 @click.option(
     "--group", "groups", multiple=True, help="Column of groups to compare; may be given again."
 )
-@click.option("--unit", help="Column that names the person of each record.")
-@click.option(
-    "--max-records-per-unit",
-    "max_records",
-    type=click.IntRange(min=1),
-    help="Most records of one person that are used, with --unit; public.",
-)
 @output_option("schema.toml")
 @click.option(
     "--check",
@@ -73,7 +65,7 @@ store = {store}
     help="Write nothing: count the values in DATA that this schema does not cover. NOT private.",
 )
 @AS_JSON
-def schema(data, target, groups, unit, max_records, output, check, as_json):
+def schema(data, target, groups, output, check, as_json):
     """Begin a file of public facts about the columns of DATA, a CSV or Parquet file.
 
     \b
@@ -86,8 +78,6 @@ def schema(data, target, groups, unit, max_records, output, check, as_json):
     """  # noqa: D301 (click reads the character)
     if check is not None:
         return _check(data, check, as_json)
-    if (unit is None) != (max_records is None):
-        raise Unusable("--unit and --max-records-per-unit go together: give both, or none.")
     check_outputs(output, inputs=(data,))
     from skdpfair._utils.files import replace_file  # late: it needs pandas
     from skdpfair.cli._sources import source_of
@@ -97,10 +87,10 @@ def schema(data, target, groups, unit, max_records, output, check, as_json):
         if output.exists():
             raise ValueError(f"{output} already exists. Give another --output, or remove it.")
         source, groups = source_of(data), list(dict.fromkeys(groups))
-        labels = [name for name in (target, *groups, unit) if name is not None]
+        labels = groups if target is None else [target, *groups]
         names = [name for name in source.columns(labels) if name not in ("", target)]
-        likely = column_of_persons(names)
-        if unit is None and sys.stdin.isatty():
+        likely, unit, max_records = column_of_persons(names), None, 1
+        if sys.stdin.isatty():
             unit, max_records = _person(names, likely)
         features = [name for name in names if name not in (unit, *groups)]
         numbers = [*source.head(features).select_dtypes("number")]
@@ -109,7 +99,7 @@ def schema(data, target, groups, unit, max_records, output, check, as_json):
         target=_quoted(target or ""),
         mark="# " if unit is None else "",
         unit=_quoted(unit or likely or ""),
-        max_records=max_records or 1,
+        max_records=max_records,
         groups="\n".join(f"{_quoted(name)} = []" for name in groups) or '# "" = []',
         numbers=_lines(name for name in features if name in numbers),
         texts=_lines(name for name in [*features, *groups] if name not in numbers),
@@ -127,7 +117,7 @@ def schema(data, target, groups, unit, max_records, output, check, as_json):
 def _person(names, likely):
     """Ask whether a person can have several rows, and return their column and how many, if so."""
     if prompt("Can one person have several rows?", type=click.Choice("yn"), default="n") == "n":
-        return None, None
+        return None, 1
     column = prompt("Column that names the person", type=click.Choice(names), default=likely)
     return column, prompt("Most rows of a person that are used", type=click.IntRange(min=1))
 
