@@ -5,7 +5,6 @@ from importlib import import_module
 
 try:
     import click
-    import rich  # noqa: F401 (the commands import it)
 except ImportError as error:
     # the extra is optional, the library is not
     sys.exit(f'The command line needs an extra: pip install "skdpfair[cli,plot]" ({error}).')

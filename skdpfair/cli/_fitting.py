@@ -158,5 +158,5 @@ def _value(text):
     """Return JSON, or else the text."""
     try:
         return json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+    except json.JSONDecodeError:
         return text

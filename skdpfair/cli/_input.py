@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from skdpfair.exceptions import BudgetExceeded, InterruptedWarning
 
@@ -143,17 +142,6 @@ def prompt(question, **settings):
     return click.prompt(visible(question), err=True, **settings)
 
 
-class Screen(Console):
-    """Prints tables; nothing in their cells steers the terminal, or is taken for markup."""
-
-    def __init__(self, **settings):
-        super().__init__(markup=False, emoji=False, **settings)
-
-    def render_str(self, text, **settings):
-        """Return the text as it is printed."""
-        return super().render_str(visible(text), **settings)
-
-
 def check_outputs(*outputs, inputs=()):
     """Raise, before anything is computed, if a file cannot be written or would replace another."""
     from skdpfair._utils.files import check_writable  # late: it needs numpy
@@ -178,8 +166,6 @@ def in_options(options=OPTIONS):
     """Raise errors of the library with status 2, after the option that sets their parameter."""
     try:
         yield
-    except RecursionError:
-        raise Unusable("An input is nested too deeply.") from None
     except (ValueError, TypeError, OSError, ImportError, BudgetExceeded) as error:
         option = options.get(getattr(error, "parameter", None))
         raise Unusable(f"{option}: {error}" if option else str(error)) from None

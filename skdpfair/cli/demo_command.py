@@ -11,24 +11,24 @@ from skdpfair.cli._input import (
     AS_JSON,
     POSITIVE,
     SEED,
-    Screen,
     check_outputs,
     echo,
     in_options,
     output_option,
+    wrapped,
 )
 
 DEMO_METHODS = ("dpsgd", "global_adapt")
 _MEASURES = ("balanced_accuracy", "rarest_class_recall", "accuracy", "privacy_cost")
 _HEADINGS = {
-    "balanced_accuracy": "acc.\nbalanced",
-    "rarest_class_recall": "recall\n>50K",
-    "accuracy": "acc.\nall",
-    "accuracy[Female]": "acc.\nFemale",
-    "accuracy[Male]": "acc.\nMale",
-    "privacy_cost[Female]": "cost\nFemale",
-    "privacy_cost[Male]": "cost\nMale",
-    "epsilon": "epsilon",
+    "balanced_accuracy": ("acc.", "balanced"),
+    "rarest_class_recall": ("recall", ">50K"),
+    "accuracy": ("acc.", "all"),
+    "accuracy[Female]": ("acc.", "Female"),
+    "accuracy[Male]": ("acc.", "Male"),
+    "privacy_cost[Female]": ("cost", "Female"),
+    "privacy_cost[Male]": ("cost", "Male"),
+    "epsilon": ("", "epsilon"),
 }
 
 
@@ -47,7 +47,6 @@ _HEADINGS = {
 @AS_JSON
 def demo(epsilon, seed, output, as_json):
     """Train on Adult with and without privacy, and compare the sexes."""
-    console = Screen(quiet=as_json)
     with in_options():
         output.mkdir(parents=True, exist_ok=True)
         check_outputs(output / "group_table.csv")
@@ -55,22 +54,24 @@ def demo(epsilon, seed, output, as_json):
 
         matplotlib.use("Agg")
         train, test = _adult(epsilon)
-        console.print(
-            f"Adult census data, official split: {len(train[1]):,} people to train on, "
-            f"{len(test[1]):,} to test on. Task: income over $50K. Groups: sex. Features are "
-            "encoded by public bounds and categories: the linter finds no step that learns "
-            "from the people outside the budget.\n"
-            "Training a non-private reference model and "
-            f"{' and '.join(DEMO_METHODS)} at epsilon = {epsilon:g}, all settings at their "
-            "defaults ..."
-        )
+        if not as_json:
+            echo(
+                wrapped(
+                    f"Adult census data, official split: {len(train[1]):,} people to train on, "
+                    f"{len(test[1]):,} to test on. Task: income over $50K. Groups: sex. Features "
+                    "are encoded by public bounds and categories: the linter finds no step that "
+                    "learns from the people outside the budget. Training a non-private reference "
+                    f"model and {' and '.join(DEMO_METHODS)} at epsilon = {epsilon:g}, all "
+                    "settings at their defaults ..."
+                )
+            )
         models = _train(train, epsilon, seed)
         table = _compare(models, test)
-    _print(console, table, models)
     _write(table, models, output)
     if as_json:
-        echo(table.rename_axis("method").reset_index().to_json(orient="records"))
-    console.print(f"\nDone. Table, figure and the privacy statement are in {output}/")
+        return echo(table.rename_axis("method").reset_index().to_json(orient="records"))
+    _print(table, models)
+    echo(f"\nDone. Table, figure and the privacy statement are in {output}/")
 
 
 def _adult(epsilon):
@@ -121,28 +122,25 @@ def _compare(models, test):
     return table
 
 
-def _print(console, table, models):
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+def _print(table, models):
+    import pandas as pd
 
-    title = "Measures in %, and the accuracy that privacy costs, in points"
-    screen = Table(title=title, box=SIMPLE_HEAD, collapse_padding=True, title_justify="left")
-    screen.add_column("method", no_wrap=True)
-    for heading in _HEADINGS.values():
-        screen.add_column(heading, justify="right", no_wrap=True)
-    for name, row in table[[*_HEADINGS]].iterrows():
-        screen.add_row(name, *(_cell(c, v) for c, v in row.items()))
-    console.print(screen)
+    cells = {name: [_cell(name, value) for value in table[name]] for name in _HEADINGS}
+    shown = pd.DataFrame(cells, index=table.index.rename(None))
+    shown.columns = pd.MultiIndex.from_tuples(_HEADINGS.values())
+    echo("\nMeasures in %, and the accuracy that privacy costs, in points\n")
+    echo(shown.to_string(sparsify=False))
     report = models[DEMO_METHODS[-1]].privacy_
-    console.print(f"{DEMO_METHODS[-1]}: {report.statement}", highlight=False)
-    console.print("Not covered by epsilon:")
+    echo("\n" + wrapped(f"{DEMO_METHODS[-1]}: {report.statement}"))
+    echo("Not covered by epsilon:")
     for item in report.not_accounted:
-        console.print(f"  - {item}", highlight=False)
-    console.print("The reference is the same model trained by plain SGD: no clipping, no noise.")
-    console.print(
-        "The table itself is NOT private: it was computed on real people without noise, "
-        "and the reference has no privacy at all.",
-        style="bold",
+        echo(wrapped(f"- {item}"))
+    echo("The reference is the same model trained by plain SGD: no clipping, no noise.")
+    echo(
+        wrapped(
+            "The table itself is NOT private: it was computed on real people without noise, and "
+            "the reference has no privacy at all."
+        )
     )
 
 

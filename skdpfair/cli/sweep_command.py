@@ -9,7 +9,6 @@ from skdpfair.cli._input import (
     AS_JSON,
     MEASURES,
     AnyPath,
-    Screen,
     echo,
     in_options,
     is_interrupted,
@@ -123,7 +122,7 @@ def sweep(study, data, pictures, output, ledger, jobs, measures, as_json):
             for text in texts_of(recorded) * cut:
                 note(text)
             sys.exit(130 * cut)
-        Screen().print(results.as_text(measures), highlight=False)
+        echo(results.as_text(measures))
     print_spending(active)
     for text in filter(None, (no_use(results), *texts_of(recorded))):
         note(text)
