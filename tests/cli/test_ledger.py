@@ -127,14 +127,6 @@ def test_a_sweep_beyond_its_budget_is_refused_before_any_fit(folder):
     assert states("wide.jsonl") == ["gradient sum"] * 2
 
 
-@pytest.mark.parametrize("command", ["fit", "sweep"])
-def test_a_ledger_needs_its_options(folder, command):
-    begin = FIT if command == "fit" else ["sweep", "study.toml"]
-    for options in (["--ledger-delta", 1e-5], LEDGER, [*LEDGER, "--ledger-epsilon", 1]):
-        assert invoke(*begin, *options)[0] == 2
-    assert not Path("ledger.jsonl").exists() and not Path("results").exists()
-
-
 def full(monkeypatch, folder):
     """Let no file be written in a folder any more."""
     sync = os.fsync

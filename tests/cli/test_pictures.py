@@ -109,15 +109,6 @@ def test_columns_besides_the_labels_are_no_features():
     assert "Name at least one feature column" in refused("fit", "labels.csv", *FIT)
 
 
-def test_a_file_to_fill_in_gives_the_schema():
-    usable("schema", "labels.csv", "--target", "sex", "--group", "race", "-o", "t.toml")
-    text = Path("t.toml").read_text()
-    text = text.replace("classes = []", 'classes = ["F", "M"]')
-    Path("t.toml").write_text(text.replace('"race" = []', '"race" = ["a", "b"]', 1))
-    usable("fit", *FACES, *FIT, "--schema", "t.toml")
-    assert "skdpfair schema labels.csv -o" in refused("fit", *FACES, *FIT[2:])
-
-
 @pytest.mark.parametrize("depth", [1, 3])
 def test_pictures_are_resized_and_made_alike_if_asked(depth):
     wide = Image.open(sorted(Path("faces").rglob("*.png"))[5])

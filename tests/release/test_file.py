@@ -269,12 +269,6 @@ def test_a_failed_write_leaves_the_old_file(table, path, monkeypatch, fitted):
     assert path.read_bytes() == before and os.listdir(path.parent) == [path.name]
 
 
-def test_a_missing_folder_is_made_for_what_cost_budget(table, tmp_path, fitted):
-    model, path = fitted(table), tmp_path / "not" / "yet" / "model.safetensors"
-    model.save_release(path)
-    assert (load_release(path).predict(table[0]) == model.predict(table[0])).all()
-
-
 def test_an_error_names_the_file_and_not_the_one_that_is_written_first(tmp_path):
     (tmp_path / "folder").mkdir()
     with pytest.raises(OSError, match=r"folder'$"):
