@@ -166,6 +166,8 @@ def in_options(options=OPTIONS):
     """Raise errors of the library with status 2, after the option that sets their parameter."""
     try:
         yield
+    except RecursionError:
+        raise Unusable("An input is nested too deeply.") from None
     except (ValueError, TypeError, OSError, ImportError, BudgetExceeded) as error:
         option = options.get(getattr(error, "parameter", None))
         raise Unusable(f"{option}: {error}" if option else str(error)) from None

@@ -66,3 +66,8 @@ def test_all_that_is_printed_passes_one_place():
     for path in Path(skdpfair.cli.__file__).parent.glob("*.py"):
         raw = re.findall(r"click\.(?:echo|prompt|secho)\(", path.read_text())
         assert len(raw) == {"__init__.py": 1, "_input.py": 2}.get(path.name, 0), path.name
+
+
+def test_a_file_that_is_nested_too_deeply_is_refused(folder):
+    Path("deep.toml").write_text(STUDY + "class_weight." + "a." * 5000 + "b = 1")
+    assert printed("sweep", "deep.toml", "--jobs", "1").startswith("Error: ")
