@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import tomllib
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -28,7 +29,7 @@ from skdpfair.inputs.persons import Persons
 from skdpfair.inputs.streaming import is_streamed
 from skdpfair.methods import get_method
 from skdpfair.networks import MLP, Factory, network_of
-from skdpfair.preprocessing._schema import encoded
+from skdpfair.preprocessing._schema import TableSchema, encoded
 from skdpfair.privacy.statement import UNITS, PrivacyReport
 from skdpfair.release._facts import packed, unpacked
 from skdpfair.release._read_statement import statement
@@ -322,6 +323,12 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
                 params[name] = wrap(value)
         super().set_params(**params)
         return self
+
+    @property
+    def schema_(self) -> TableSchema | None:
+        """Schema of the file that the estimator was loaded from, None without one."""
+        text = getattr(self, "_schema", None)
+        return None if text is None else TableSchema.from_dict(tomllib.loads(text))
 
     def _encoded(self, X: Any) -> Any:
         """Return X, encoded if it is a table of the columns of the schema of a release file."""

@@ -163,7 +163,7 @@ class TableSchema:
                     )
 
     @classmethod
-    def from_dict(cls, facts):
+    def from_dict(cls, facts: Mapping) -> "TableSchema":
         """Return the schema that a dict describes, as returned by `dataclasses.asdict`."""
         if not isinstance(facts, Mapping):
             raise TypeError(f"facts must be a dict of parts of a schema, got {safe_repr(facts)}.")
@@ -425,6 +425,8 @@ def encoded(text: str, table: pd.DataFrame) -> pd.DataFrame:
     Columns that the schema does not name are left out.
     """
     schema = TableSchema.from_dict(tomllib.loads(text))
+    if not schema.has_features:
+        return table
     columns, names = schema.columns(labelled=False), list(table.columns)
     if names == schema.feature_names:
         # scaled columns have the names of raw ones, if each number has one feature only

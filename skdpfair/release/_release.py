@@ -106,8 +106,7 @@ def loaded(path, module=None):
         name = one_of("estimator", facts.get("estimator", CLASSIFIER), (CLASSIFIER, REGRESSOR))
         estimator = rebuilt(getattr(_package(), name), facts, weights, factory)
         check_loaded(estimator, facts)
-        estimator.schema_ = schema = schema_in(facts, path)
-        if schema is not None and schema.has_features:
+        if (schema := schema_in(facts, path)) is not None:
             estimator._schema = _checked(schema, estimator).to_toml()
         return estimator, content
     except Exception as error:

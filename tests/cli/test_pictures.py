@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 from skdpfair.cli import main
+from skdpfair.exceptions import InsecureSeedWarning
 from skdpfair.release import load_release
 
 SCHEMA = """
@@ -72,6 +73,9 @@ def test_a_model_and_its_predictions_are_those_of_the_pictures(folder):
     clf = load_release("model.safetensors")
     assert clf.features_.in_shape_ == (12, 12) and list(clf.groups_) == ["a", "b"]
     assert clf.schema_.target == "sex" and not clf.schema_.has_features
+    with pytest.warns(InsecureSeedWarning):
+        clf.save_release("copy.safetensors")
+    assert Path("copy.safetensors").read_bytes() == Path("model.safetensors").read_bytes()
     said = usable("predict", "model.safetensors", "faces", "-o", "files.csv", "--json").stdout
     assert json.loads(said) == {"written": "files.csv", "rows": N}
     named = pd.read_csv("files.csv", index_col="file")

@@ -134,7 +134,10 @@ def test_a_model_keeps_its_schema_from_file_to_file(raw_model, tmp_path):
     model.save_release(tmp_path / "copy")
     assert (tmp_path / "copy").read_bytes() == path.read_bytes()
     np.testing.assert_array_equal(model.release().predict(rows), model.predict(rows))
+    copies = model.release(), pickle.loads(pickle.dumps(model))
+    assert all(copy.schema_ == model.schema_ is not None for copy in copies)
     model.set_params(max_steps=1).fit(rows[["pay"]] / 1e6, rows["paid"])  # on other features
+    assert model.schema_ is None
     with pytest.raises(ValueError, match="feature"):
         model.predict(rows)
 
