@@ -70,8 +70,7 @@ def statement(path, kind, output, ledger, data, pictures, as_json):
             from skdpfair.report._spent_before import beside  # late: it needs torch
 
             spending = beside(ledger, read_report(path)[0], facts["release"]["ledger_fits"])
-            sentences = " ".join(spending["sentences"])
-            facts["all_fits"] = spending["numbers"] | {"statement": sentences}
+            facts["all_fits"] = spending["all_fits"]
     if as_json:
         echo(json.dumps(facts))
     elif kind is None:

@@ -34,6 +34,7 @@ _NO_RECORDS = (
     "hold no figures of records, for regressors, and for reports, which do not predict. Pass a "
     "fitted classifier, or its file, to 'card', 'nist' or 'annex-iv'."
 )
+_NO_USE = "intended_use must be None for kind='json', which holds the fields of the report alone."
 # the version of the schema to which the fields of a record belong
 REGISTRY_SCHEMA = (
     "https://github.com/opendp/deployments-registry-data/blob/"
@@ -64,7 +65,8 @@ def export_statement(
     kind : {"card", "json", "nist", "registry", "annex-iv"}
         - "card": Markdown, a model card: privacy statement, intended use, limits, and groups.
         - "json": the fields of the report, an infinite epsilon as the text "inf"; of a file, with
-          one more, ``release``, on the file. Use it to check files, as no code of them runs.
+          one more, ``release``, on the file, and with a ledger one more, ``all_fits``. Use it to
+          check files, as no code of them runs.
         - "nist": Markdown, a checklist after NIST SP 800-226, Guidelines for Evaluating
           Differential Privacy Guarantees.
         - "registry": JSON, a record for the Differential Privacy Deployments Registry of OpenDP.
@@ -127,14 +129,14 @@ def export_statement(
         return page.model_card(model, *tested, **options, ledger=ledger)
     if released_table is not None:
         raise ValueError(f"released_table must be None for kind={kind!r}: only cards show it.")
-    if kind == "json" and any(given is not None for given in tested):
-        raise ValueError(_NO_RECORDS)
-    if kind == "json" and isinstance(model, (str, os.PathLike)):
-        return json.dumps(read_statement(model))
+    if kind == "json" and any(value is not None for value in (*tested, intended_use)):
+        raise ValueError(_NO_RECORDS if intended_use is None else _NO_USE)
     privacy, facts, fits = _described(model)
-    if kind == "json":
-        return json.dumps(statement(privacy))
     before = beside(ledger, privacy, fits)
+    if kind == "json":
+        is_file = isinstance(model, (str, os.PathLike))
+        fields = read_statement(model) if is_file else statement(privacy)
+        return json.dumps(fields | ({} if before is None else {"all_fits": before["all_fits"]}))
     table = names = None
     if any(given is not None for given in tested):
         predicts, classifier = _predicting(model, kind)

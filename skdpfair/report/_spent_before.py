@@ -66,7 +66,8 @@ def beside(ledger, privacy, fits):
     -------
     dict or None
         ``sentences``, texts without a name that anybody gave; ``facts``, from which
-        `sentences_of` makes them; and ``numbers``, the whole report as plain JSON types.
+        `sentences_of` makes them; and ``all_fits``, the whole report as plain JSON types, and the
+        sentences as its ``statement``.
     """
     if ledger is None:
         return None
@@ -89,7 +90,9 @@ def beside(ledger, privacy, fits):
     numbers, facts = (
         {k: "inf" if v == np.inf else v for k, v in part.items()} for part in (numbers, facts)
     )
-    return {"sentences": sentences_of(facts, privacy), "facts": facts, "numbers": numbers}
+    sentences = sentences_of(facts, privacy)
+    all_fits = numbers | {"statement": " ".join(sentences)}
+    return {"sentences": sentences, "facts": facts, "all_fits": all_fits}
 
 
 def sentences_of(facts, privacy) -> list[str]:

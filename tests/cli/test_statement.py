@@ -110,7 +110,9 @@ def test_a_ledger_is_told_in_all_forms(released, tmp_path):
     said = " ".join(run(path, "--ledger", file).stdout.split())
     first = "The given ledger, which may be of other records, holds 0 fits, and that of this model"
     assert first in said and "comes in addition to its total" in said
-    told = json.loads(run(path, "--ledger", file, "--json").stdout)["all_fits"]
+    printed = run(path, "--ledger", file, "--json").stdout.rstrip()
+    assert printed == export_statement(path, "json", ledger=PrivacyLedger(file))
+    told = json.loads(printed)["all_fits"]
     assert (told["n_fits"], told["holds_this_model"], told["epsilon_total"]) == (0, "none", 0)
     assert told["statement"].startswith(first)
     for kind in ("nist", "registry", "annex-iv"):

@@ -231,6 +231,8 @@ def test_what_cannot_be_exported_is_refused_by_name(fitted, data, tmp_path):
     for kind in ("registry", "json"):
         with pytest.raises(ValueError, match="hold no figures of records"):
             export_statement(fitted, kind, X, y)
+    with pytest.raises(ValueError, match="intended_use must be None"):
+        export_statement(fitted, "json", intended_use="Ours.")
     with pytest.raises(ValueError, match="do not predict"):
         export_statement(fitted.privacy_, "nist", measures=["accuracy"])
     path = tmp_path / "model.safetensors"
