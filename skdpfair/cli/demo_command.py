@@ -126,10 +126,10 @@ def _print(table, models):
     import pandas as pd
 
     cells = {name: [_cell(name, value) for value in table[name]] for name in _HEADINGS}
-    shown = pd.DataFrame(cells, index=table.index.rename(None))
-    shown.columns = pd.MultiIndex.from_tuples(_HEADINGS.values())
+    texts = pd.DataFrame(cells, index=table.index.rename(None))
+    texts.columns = pd.MultiIndex.from_tuples(_HEADINGS.values())
     echo("\nMeasures in %, and the accuracy that privacy costs, in points\n")
-    echo(shown.to_string(sparsify=False))
+    echo(texts.to_string(sparsify=False))
     report = models[DEMO_METHODS[-1]].privacy_
     echo("\n" + wrapped(f"{DEMO_METHODS[-1]}: {report.statement}"))
     echo("Not covered by epsilon:")

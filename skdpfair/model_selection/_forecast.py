@@ -188,9 +188,9 @@ def plan(
     fits, searches, public = [], {}, []
 
     def line(i, stage, size, place=None):
-        return _planned_line(candidates[i], size, n_groups, unit) | {
-            **{"candidate": i, "stage": stage, "n_samples": size, "around": _CALL, "place": place}
-        }
+        fit = _planned_line(candidates[i], size, n_groups, unit)
+        about = {"candidate": i, "stage": stage, "n_samples": size}
+        return fit | about | {"around": _CALL, "place": place}
 
     every = range(len(candidates))
     if cv is None:

@@ -255,8 +255,8 @@ class _Walk:
             kinds = {name: declared.get(name, "numbers") for name in names} or declared
             outcome = self._trial(params, step, kinds)
         if outcome.learns:
-            found = PipelineFinding(".".join(path), name, outcome.learns, outcome.instead)
-            self.findings.append(found)
+            finding = PipelineFinding(".".join(path), name, outcome.learns, outcome.instead)
+            self.findings.append(finding)
         if name in FROZEN:
             self.notes.append(
                 f"{step} learns nothing more, but its content must come from public rows, or be "
