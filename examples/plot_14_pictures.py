@@ -87,7 +87,7 @@ print(table.by_group.round(3))
 results = sweep(
     methods=["dpsgd", "global_adapt"],
     epsilons=[0.5, 2.0],
-    seeds=2,
+    seeds=1,
     X=X,
     y=y,
     sensitive_features=pd.Series(light, name="light"),

