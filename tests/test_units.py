@@ -643,7 +643,7 @@ def of_patients_and_stays(place, visits, tmp_path):
             elif place == "threshold":
                 DPThresholdClassifier(plain).fit(features, y, units=stays)
             else:
-                given = {"persons__max_records": 3, "progress": False, "ceiling": False}
+                given = {"persons__max_records": 3, "progress": False}
                 sweep(["dpsgd"], [3.0], 1, features, y, table["sex"], units=stays, **given)
 
 

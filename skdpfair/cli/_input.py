@@ -15,7 +15,7 @@ from skdpfair.exceptions import BudgetExceeded, InterruptedWarning
 
 OPTIONS = {  # by the parameter of the library that they set
     **{name: f"--{name}" for name in ("epsilon", "delta", "method", "measures")},
-    **{"random_state": "--seed", "column": "--by"},
+    "random_state": "--seed",
 }
 FILE = "file"  # column of the names of pictures
 _MAX_WIDTH = 100

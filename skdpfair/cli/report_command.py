@@ -38,11 +38,6 @@ from skdpfair.cli._input import (
     "--card", type=AnyPath(dir_okay=False), help="For a model: write a model card here, too."
 )
 @click.option(
-    "--by",
-    metavar="COLUMN",
-    help="For a sweep whose groups are intersections of several columns: the groups of this one.",
-)
-@click.option(
     "--sweep",
     type=AnyPath(exists=True, file_okay=False),
     help="For a model: folder of a sweep of the same data, to state the cost of each group. NOT "
@@ -51,7 +46,7 @@ from skdpfair.cli._input import (
 @LEDGER
 @MEASURES
 @AS_JSON
-def report(results, output, title, data, pictures, card, by, sweep, ledger, measures, as_json):
+def report(results, output, title, data, pictures, card, sweep, ledger, measures, as_json):
     """Write a page about RESULTS: the folder of a sweep, or a model that `skdpfair fit` wrote.
 
     The page is one file without scripts or network requests, and states whether its figures are
@@ -60,15 +55,13 @@ def report(results, output, title, data, pictures, card, by, sweep, ledger, meas
     check_outputs(output, card, inputs=(results, data, pictures["labels"], ledger))
     if results.is_dir() and (data or card or sweep):
         raise Unusable("--data, --card and --sweep are for a model, and RESULTS is a folder.")
-    if not results.is_dir() and by:
-        raise Unusable("--by is for a sweep, and RESULTS is a file.")
     if measures is not None and data is None and not results.is_dir():
         raise Unusable("--measures need test records: give --data FILE.")
     options = {"title": title, "measures": names_in(measures)}
     with in_options(), recorded_warnings() as recorded:
         options["ledger"] = existing_ledger(ledger)
         if results.is_dir():
-            private = _of_sweep(results, output, by, options)
+            private = _of_sweep(results, output, options)
         else:
             private = _of_model(results, output, card, data, sweep, pictures, options)
     for text in texts_of(recorded):
@@ -80,16 +73,15 @@ def report(results, output, title, data, pictures, card, by, sweep, ledger, meas
     echo(wrapped(f"Written to {' and '.join(written)}. It contains {holds} private."))
 
 
-def _of_sweep(store, output, by, options):
+def _of_sweep(store, output, options):
     """Write the page of a sweep, which is not private."""
     from skdpfair.model_selection import TradeoffResults  # late: it needs most of the package
 
     results = TradeoffResults.from_store(store)
     schema = results.schema
     if options["title"] is None and schema is not None:
-        columns = by or " and ".join(schema.all_groups)
+        columns = " and ".join(schema.all_groups)
         options["title"] = f"What privacy costs each group: {schema.target} by {columns}"
-    results = results if by is None else results.by(by)
     results.to_html(output, pipeline=_pipeline_of(schema), **options)
     return False
 

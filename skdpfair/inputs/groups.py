@@ -401,33 +401,6 @@ def apart(names: Iterable[Any], reserved: Sequence[str]) -> list[Any]:
     return [f"'{n}'" if isinstance(n, str) and n.strip("'") in reserved else n for n in names]
 
 
-def within_columns(
-    levels: Iterable[Any], sensitive_features: Any, reserved: Sequence[str] = ()
-) -> dict[str, dict[str, list[Any]]]:
-    """Return the groups of each column, if levels are intersections of several.
-
-    Each name of a column maps to ``groups``, their names, none of which is ``reserved``, and
-    ``of``, the position of each intersection among them.
-
-    Examples
-    --------
-    >>> table = pd.DataFrame({"sex": ["F"], "race": ["A"]})
-    >>> within_columns([("F", "A"), ("F", "B")], table)["sex"], within_columns(["F"], ["F"])
-    ({'groups': ['F'], 'of': [0, 0]}, {})
-    """
-    levels = list(levels)
-    if not levels or not all(isinstance(level, tuple) for level in levels):
-        return {}
-    names = _names_of(sensitive_features)
-    if len(set(names)) != len(levels[0]):
-        names = [f"column {at}" for at in range(len(levels[0]))]
-    columns = {}
-    for name, values in zip(names, zip(*levels, strict=True), strict=True):
-        of, groups = pd.factorize(_array(_texts(values, "\0")))
-        columns[name] = {"groups": apart(groups, reserved), "of": of.tolist()}
-    return columns
-
-
 def _parts(levels: Iterable[Any]) -> list[tuple[str, ...]]:
     """Return the texts of the values of each group, of an intersection one for each column."""
     levels = list(levels)

@@ -9,21 +9,18 @@ from numbers import Integral
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.base import ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.model_selection import (
     StratifiedGroupKFold,
     StratifiedKFold,
     check_cv,
     train_test_split,
 )
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import skdpfair
 from skdpfair._utils import validate
 from skdpfair._utils.describe import describe
 from skdpfair.budget.active_ledger import call_of
-from skdpfair.budget.charging import charged
 from skdpfair.estimators.classifier import DPFairClassifier
 from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
 from skdpfair.methods import get_method
@@ -31,14 +28,11 @@ from skdpfair.metrics._measures import MEASURES, OVERALL, compared, rarest_class
 from skdpfair.model_selection._store import key_of
 from skdpfair.privacy import Release
 from skdpfair.privacy.gdp import delta_for
-from skdpfair.privacy.ledger import Ledger
 from skdpfair.training import defaults
 from skdpfair.training.spec import FitSpec
 
 # the method of the models without privacy, in the results
 REFERENCE = "reference"
-# the method of scikit-learn's models, with their names
-CEILING = "ceiling"
 CELL_ENTRIES = (  # of a finished cell, as a store keeps it
     *("method", "epsilon", "seed", "fold", "reference", "n", "test", "train"),
     *("epsilon_spent", "releases", "fit_seconds", "low_signal"),
@@ -54,7 +48,7 @@ class Cell:
     seed: int
     fold: int
     reference: str | None
-    estimator: ClassifierMixin
+    estimator: DPFairClassifier
     train: np.ndarray
     test: np.ndarray
     n_units: int  # persons to train on; records if each is a person
@@ -68,61 +62,48 @@ class Cell:
         return f"{self.method}{budget}, seed {self.seed}, fold {self.fold}"
 
 
-def run_cell(cell, X, y, code, levels, unit, columns, keep_predictions):
+def run_cell(cell, X, y, code, levels, unit, keep_predictions):
     """Fit and test one cell."""
     try:
-        return _fit_and_test(cell, X, y, code, levels, unit, columns, keep_predictions)
+        return _fit_and_test(cell, X, y, code, levels, unit, keep_predictions)
     except Exception as error:
         error.add_note(f"In the cell: {cell.name}.")
         raise
 
 
-def _fit_and_test(cell, X, y, code, levels, unit, columns, keep_predictions):
-    names, spent, releases = np.asarray(levels, dtype=object), np.inf, []
+def _fit_and_test(cell, X, y, code, levels, unit, keep_predictions):
+    names, model = np.asarray(levels, dtype=object), clone(cell.estimator)
+    model.set_params(device=defaults.device_in_turn(model.device, cell.place))
+    rows, y_train, groups = _rows(X, cell.train), y[cell.train], code[cell.train]
+    if unit is not None:
+        index = getattr(rows, "index", None)
+        unit = pd.Series(unit.to_numpy()[cell.train], index, name=unit.name)
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as recorded, call_of(None, False) as call:
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", InsecureSeedWarning)  # a sweep is for research
-        model, rows = clone(cell.estimator), (_rows(X, cell.train), y[cell.train])
-        if isinstance(model, DPFairClassifier):
-            model.set_params(device=defaults.device_in_turn(model.device, cell.place))
-            units, index = unit, getattr(rows[0], "index", None)
-            if unit is not None:
-                units = pd.Series(unit.to_numpy()[cell.train], index, name=unit.name)
-            model.fit(*rows, sensitive_features=names[code[cell.train]], units=units)
-            spent = model.privacy_.epsilon
-            releases = [vars(release) for release in model.privacy_.ledger.entries]
-        else:
-            kind, persons = ("record", None) if unit is None else ("person", unit.name)
-            with charged((), Ledger(), private=False, unit=kind, persons=persons):
-                model.fit(*rows)
+        model.fit(rows, y_train, sensitive_features=names[groups], units=unit)
     seconds = time.perf_counter() - start
     X_test, y_test = _rows(X, cell.test), y[cell.test]
-    predicted, likely = model.predict(X_test), model.predict_proba(X_test)
-    seen = model.predict(_rows(X, cell.train))
+    predicted = model.predict(X_test)
     rarest = rarest_class(np.searchsorted(model.classes_, y), len(model.classes_))
-
-    def measured(code, levels):
-        options = {"classes": model.classes_, "levels": levels, "rarest": rarest}
-        test = values_by_group(y_test, predicted, likely, code=code[cell.test], **options)
-        options |= {"code": code[cell.train], "measures": ["accuracy"]}
-        train = values_by_group(y[cell.train], seen, **options)
-        n = test.pop("n").tolist()
-        return {
-            "n": n,
-            "test": test.to_dict("list"),
-            "train": train.drop(columns="n").to_dict("list"),
-        }
-
+    options = {"classes": model.classes_, "levels": levels, "rarest": rarest}
+    test = values_by_group(
+        y_test, predicted, model.predict_proba(X_test), code=code[cell.test], **options
+    )
+    options |= {"code": groups, "measures": ["accuracy"]}
+    train = values_by_group(y_train, model.predict(rows), None, **options)
     result = {
         "method": cell.method,
         "epsilon": cell.epsilon,
         "seed": cell.seed,
         "fold": cell.fold,
         "reference": cell.reference,
-        **measured(code, levels),
-        "epsilon_spent": float(spent),
-        "releases": releases,
+        "n": test.pop("n").tolist(),
+        "test": test.to_dict("list"),
+        "train": train.drop(columns="n").to_dict("list"),
+        "epsilon_spent": float(model.privacy_.epsilon),
+        "releases": [vars(release) for release in model.privacy_.ledger.entries],
         "call": call,  # by which a ledger that was open knows the fit
         "fit_seconds": seconds,
         "day": datetime.now(UTC).date().isoformat(),
@@ -130,11 +111,6 @@ def _fit_and_test(cell, X, y, code, levels, unit, columns, keep_predictions):
             str(w.message) for w in recorded if issubclass(w.category, LowSignalWarning)
         ],
     }
-    if columns:
-        result["columns"] = {
-            name: measured(np.asarray(column["of"])[code], column["groups"])
-            for name, column in columns.items()
-        }
     if keep_predictions:
         result["predictions"] = {
             "true": np.searchsorted(model.classes_, y_test).tolist(),
@@ -144,7 +120,7 @@ def _fit_and_test(cell, X, y, code, levels, unit, columns, keep_predictions):
     return result
 
 
-def cells_of(methods, epsilons, seed, fold, rows, base, ceiling, unit=None):
+def cells_of(methods, epsilons, seed, fold, rows, base, unit=None):
     """Return the cells of one split: models without privacy, then every method and budget."""
     train, test = rows
     n_units = len(train) if unit is None else len(np.unique(unit[train]))
@@ -164,32 +140,7 @@ def cells_of(methods, epsilons, seed, fold, rows, base, ceiling, unit=None):
         Cell(label, None, seed, fold, None, _reference(base, network), *at)
         for network, label in labels.items()
     ]
-    if ceiling:
-        models = _ceilings(int(state[0])).items()
-        references += [Cell(n, None, seed, fold, CEILING, model, *at) for n, model in models]
     return references + [replace(cell, reference=labels[network]) for network, cell in private]
-
-
-def _ceilings(state):
-    """Return scikit-learn's models, by name, that show what is possible without privacy."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
-    from sklearn.linear_model import LogisticRegression  # late: few sweeps ask for them
-    from sklearn.neural_network import MLPClassifier
-
-    models = {
-        "logistic": LogisticRegression(max_iter=1000),
-        "mlp": MLPClassifier(early_stopping=True, random_state=state),
-        "boosting": HistGradientBoostingClassifier(random_state=state),
-    }
-    flat = FunctionTransformer(_as_table)  # pictures, too
-    return {
-        f"{CEILING} ({name})": make_pipeline(flat, StandardScaler(), model)
-        for name, model in models.items()
-    }
-
-
-def _as_table(X):
-    return np.asarray(X).reshape(len(X), -1)
 
 
 def _network(estimator, n_train):

@@ -1,6 +1,5 @@
 """Results of a sweep: a tidy frame, tables, the Pareto front, and inputs for fairlearn."""
 
-from copy import copy
 from dataclasses import fields, replace
 
 import numpy as np
@@ -25,7 +24,6 @@ from skdpfair.metrics._measures import (
     worst_column,
 )
 from skdpfair.model_selection._cells import (
-    CEILING,
     CELL_ENTRIES,
     frame_of,
     predictions_of,
@@ -90,7 +88,7 @@ class TradeoffResults:
             raise TypeError(f"frame must be a DataFrame of runs, got {safe_repr(frame)}.")
         self.frame, self.predictions = frame, predictions
         self.spec, self.releases = spec or SweepSpec(), releases
-        self.schema, self._by_column = None, {}
+        self.schema = None
 
     @classmethod
     def from_cells(cls, cells, levels, classes, spec=None):
@@ -116,12 +114,7 @@ class TradeoffResults:
         calls = [cell.get("call") for cell in cells if cell["epsilon"] is not None]
         if spec is not None:
             spec = replace(spec, days=[days[0], days[-1]] if days else [], calls=calls)
-        results = cls(frame_of(cells, levels), kept, spec, releases_of(cells))
-        for name, column in results.spec.columns.items():
-            if all("columns" in cell for cell in cells):
-                parts = [cell | cell["columns"][name] for cell in cells]
-                results._by_column[name] = frame_of(parts, column["groups"])
-        return results
+        return cls(frame_of(cells, levels), kept, spec, releases_of(cells))
 
     @classmethod
     def from_store(cls, store):
@@ -157,9 +150,7 @@ class TradeoffResults:
         def order(cell):
             budget = cell["epsilon"]
             at = spec.epsilons.index(budget) if budget in spec.epsilons else -1
-            name = cell["method"]
-            first = -1 if name.startswith(CEILING) else -2
-            return cell["seed"], cell["fold"], place.get(name, first), at, name
+            return cell["seed"], cell["fold"], place.get(cell["method"], -1), at, cell["method"]
 
         cells = sorted(cells, key=order)
         out = cls.from_cells(cells, spec.groups, np.asarray(spec.classes), spec)
@@ -310,83 +301,6 @@ class TradeoffResults:
         """Names of the target and of the columns of the groups, "" if they are not known."""
         return self.spec.variables
 
-    @property
-    def ceiling(self):
-        """Name of the best of scikit-learn's models without privacy; None if none was trained.
-
-        The best has the largest mean of the first leading measure, over all test records.
-        """
-        everyone = self.frame[self.frame["group"] == OVERALL]
-        everyone = everyone[everyone["method"].str.startswith(CEILING)]
-        if everyone.empty:
-            return None
-        return everyone.groupby("method")[self.leading_measures[0]].mean().idxmax()
-
-    def with_one_ceiling(self):
-        """Return the same results without scikit-learn's models that are not the `ceiling`.
-
-        Returns
-        -------
-        TradeoffResults
-        """
-        names = self.frame["method"]
-        kept = ~names.str.startswith(CEILING) | (names == self.ceiling)
-        again = copy(self)
-        again.frame = self.frame[kept].reset_index(drop=True)
-        return again
-
-    def by(self, column):
-        """Return the results for the groups of one column, where groups are intersections.
-
-        Parameters
-        ----------
-        column : str
-            One of the columns of ``sensitive_features`` of the sweep.
-
-        Returns
-        -------
-        TradeoffResults
-
-        Raises
-        ------
-        ValueError
-            If the groups are not intersections, or of other columns.
-
-        Examples
-        --------
-        >>> from skdpfair.datasets import make_two_groups
-        >>> from skdpfair.model_selection import sweep
-        >>> data = make_two_groups(3000, random_state=0)
-        >>> groups = data.data[["x0"]].gt(0).assign(group=data.sensitive_features)
-        >>> results = sweep(
-        ...     ["dpsgd"], [3.0], 1, data.data, data.target, groups, module="logistic", max_steps=5
-        ... )
-        >>> results.by("group").frame["group"].unique().tolist()
-        ['overall', 'a', 'b']
-        """
-        if not self._by_column:
-            raise ValueError(
-                f"column={column!r} needs groups that are intersections of several columns, and a "
-                "sweep that kept the measures of each. Pass a DataFrame of sensitive_features."
-            )
-        name = one_of("column", column, self._by_column)
-        known = self.spec.columns[name]
-        counts = np.zeros((len(known["groups"]), len(self.spec.classes)), int)
-        np.add.at(counts, known["of"], self.spec.counts)
-        spec = replace(
-            self.spec,
-            columns={},
-            groups=known["groups"],
-            counts=counts.tolist(),
-            variables=[*self.variables[:1], name],
-        )
-        part_of = dict(zip(self.spec.groups, known["of"], strict=True))
-        predictions = self.predictions and {
-            key: kept.assign(group=[known["groups"][part_of[g]] for g in kept["group"]])
-            for key, kept in self.predictions.items()
-        }
-        return TradeoffResults(self._by_column[name], predictions, spec, self.releases)
-
     def chosen_measures(self, measures=None):
         """Return the names of measures, the default for None, else raise ValueError.
 
@@ -460,9 +374,6 @@ class TradeoffResults:
             If a measure is unknown, or the sweep does not have it.
         """
         one_of("form", form, ("numbers", "text"))
-        best = self.with_one_ceiling()
-        if form == "text" and len(best.frame) < len(self.frame):
-            return best.table(form, measures=measures)
         if form == "text" or measures is not None:
             measures = self.chosen_measures(measures)
         names, groups = measures or self._known(), self._groups()

@@ -36,8 +36,6 @@ class SweepSpec:
         The class with the fewest records.
     counts : list of shape (n_groups, n_classes)
         Number of records by group and class.
-    columns : dict
-        For intersections, by column: ``groups``, its levels, and ``of``, the level of each group.
     features : str or None
         What computed the features from each record alone.
     skdpfair, torch : str
@@ -63,7 +61,6 @@ class SweepSpec:
     groups: list[str] = field(default_factory=list)
     rarest_class: str = ""
     counts: list[list[int]] = field(default_factory=list)
-    columns: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
     features: str | None = None
     skdpfair: str = ""
     torch: str = ""

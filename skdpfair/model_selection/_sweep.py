@@ -26,7 +26,6 @@ from skdpfair.inputs.provenance import noted
 from skdpfair.methods import get_method
 from skdpfair.metrics._measures import OVERALL, rarest_class
 from skdpfair.model_selection._cells import (
-    CEILING,
     CELL_ENTRIES,
     REFERENCE,
     cells_of,
@@ -71,7 +70,6 @@ def sweep(
     store=None,
     progress=True,
     keep_predictions=False,
-    ceiling=False,
     units=None,
     **params,
 ):
@@ -108,9 +106,6 @@ def sweep(
     keep_predictions : bool, default=False
         Keep predictions for `TradeoffResults.to_fairlearn`, also in the store. They include labels
         and groups of private records.
-    ceiling : bool, default=False
-        Train scikit-learn's logistic regression, MLP and gradient boosting, too: tables and pages
-        show the best of them, ``TradeoffResults.ceiling``, beside the reference model.
     units : array of shape (n_samples,), optional
         The person of each record, with ``persons=Persons(max_records=...)`` among the parameters.
     **params
@@ -146,7 +141,7 @@ def sweep(
     ``int(numpy.random.SeedSequence(seed, spawn_key=(1, k)).generate_state(1)[0])``.
 
     Where ``module`` stands for a linear model on public features of pictures, the features are
-    computed once for all fits, and those of ``ceiling`` are trained on them, too.
+    computed once for all fits.
 
     Examples
     --------
@@ -169,7 +164,6 @@ def sweep(
     methods, epsilons, seeds = _named(methods), budgets_of(epsilons), seeds_of(seeds)
     _check(params, n_jobs)
     validate.flag("keep_predictions", keep_predictions)
-    validate.flag("ceiling", ceiling)
     if sensitive_features is None:
         raise ValueError("sensitive_features must hold the group of each row, got None.")
     check_indexes(X=X, y=y, sensitive_features=sensitive_features, units=units)
@@ -179,7 +173,6 @@ def sweep(
     encoded = groups.encode(X, y, group_col=declared, sensitive_features=sensitive_features)
     assert encoded.levels is not None
     levels = apart(group_names(encoded.levels), [OVERALL])
-    columns = groups.within_columns(encoded.levels, sensitive_features, [OVERALL])
     classes, label = labels.classes_of(y, base.classes)
     base.set_params(group_col=declared.set_params(levels=levels), classes=classes.tolist())
     unit = _persons.encode(X, len(y), at=[], units=units)
@@ -191,7 +184,7 @@ def sweep(
         replace(cell, key=key_of_cell(cell, data, levels, keep_predictions))
         for seed in seeds
         for fold, rows in enumerate(splits(cv, seed, y, encoded.code, unit))
-        for cell in cells_of(methods, epsilons, seed, fold, rows, base, ceiling, unit)
+        for cell in cells_of(methods, epsilons, seed, fold, rows, base, unit)
     ]
     n_units = len(y) if unit is None else int(unit.max()) + 1
     delta = delta_for(base.delta, n_units)
@@ -214,7 +207,6 @@ def sweep(
         groups=levels,
         rarest_class=str(classes[rarest_class(label, len(classes))]),
         counts=_counts(encoded.code, len(levels), label, len(classes)),
-        columns=columns,
         features=noted(X) if features is None else features.described,
         skdpfair=skdpfair.__version__,
         torch=torch.__version__,
@@ -224,8 +216,8 @@ def sweep(
         digests = {f"data {name}": digest for name, digest in data.items()}
         store = Store.open(store, asdict(spec) | digests, needs=CELL_ENTRIES)
     named = None if unit is None else pd.Series(unit, name=_persons.name_of(X, [], units))
-    records, kept = (X, y, encoded.code, levels, named), (columns, keep_predictions)
-    done = _run(cells, records, features, store, n_jobs, progress, delta, kept)
+    records = (X, y, encoded.code, levels, named)
+    done = _run(cells, records, features, store, n_jobs, progress, delta, keep_predictions)
     if store is not None and len(done) == len(cells):
         store.sweep_away()
     _warn_once(done.values())
@@ -248,7 +240,7 @@ def _counts(code, n_groups, label, n_classes):
     return counts[: n_groups * n_classes].reshape(n_groups, n_classes).tolist()
 
 
-def _run(cells, records, features, store, n_jobs, progress, delta, kept):
+def _run(cells, records, features, store, n_jobs, progress, delta, keep_predictions):
     """Return the finished cells by key: those in the store, and those run now."""
     done = {} if store is None else store.finished(cell.key for cell in cells)
     missing = [cell for cell in cells if cell.key not in done]
@@ -257,7 +249,7 @@ def _run(cells, records, features, store, n_jobs, progress, delta, kept):
     if features is not None and missing:
         records = pictures.transformed(features, records[0]), *records[1:]
     tasks = {
-        cell.key: joblib.delayed(run_cell)(replace(cell, place=i), *records, *kept)
+        cell.key: joblib.delayed(run_cell)(replace(cell, place=i), *records, keep_predictions)
         for i, cell in enumerate(missing)
     }
     curve = rdp_curve(release for result in done.values() for release in released(result))
@@ -307,8 +299,6 @@ def _check_ledger(done, missing, records, store):
 
 
 def _planned(cell, n_groups):
-    if not isinstance(cell.estimator, DPFairClassifier):
-        return False, ()
     return planned_fit(cell.estimator, cell.n_units, n_groups)
 
 
@@ -327,10 +317,10 @@ def _named(methods):
         methods = dict(zip(names, methods, strict=True))
     if not methods:
         raise ValueError("methods is empty. Name at least one, such as 'dpsgd'.")
-    if any(str(name).startswith((REFERENCE, CEILING)) for name in methods):
+    if any(str(name).startswith(REFERENCE) for name in methods):
         raise ValueError(
-            f"methods must not have names that start with {REFERENCE!r} or {CEILING!r}, which are "
-            "those of the models without privacy. Rename yours."
+            f"methods must not have names that start with {REFERENCE!r}, which are those of the "
+            "models without privacy. Rename yours."
         )
     for method in methods.values():
         get_method(method)  # raises
@@ -366,7 +356,7 @@ def _check_models(cells, n_groups, shape, n_classes):
     """Raise if some model of the sweep cannot be fitted, or cannot meet its budget."""
     tightest = min((cell.epsilon for cell in cells if cell.epsilon is not None), default=None)
     models = {(cell.method, cell.epsilon): cell for cell in cells}.values()
-    for cell in (m for m in models if isinstance(m.estimator, DPFairClassifier)):
+    for cell in models:
         defaults.check_network(network_of(cell.estimator.module), shape, n_classes)
         if cell.epsilon == tightest:
             _planning.check(cell.estimator, cell.n_units, n_groups)

@@ -200,17 +200,7 @@ def with_readable_names(results):
         again.frame = results.frame.assign(**dict.fromkeys(costs, np.nan))
     target, *columns = results.variables
     levels = {g: g.split(", ") for g in group.unique() if g != OVERALL}
-    if spec.columns:
-        texts = [
-            [repr(g) if ", " in g and g[0] != "'" else g for g in part["groups"]]
-            for part in spec.columns.values()
-        ]
-        parts = [
-            [own[i] for i in part["of"]]
-            for own, part in zip(texts, spec.columns.values(), strict=True)
-        ]
-        levels = dict(zip(spec.groups, zip(*parts, strict=True), strict=True))
-    elif len(columns) == 1:
+    if len(columns) == 1:
         levels = {g: [g] for g in levels}
     names = {g: joined(parts, columns) for g, parts in levels.items()}
     if len({*names.values(), OVERALL}) > len(names):

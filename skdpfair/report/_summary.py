@@ -32,11 +32,6 @@ from skdpfair.report._spent_before import holds
 
 _WEAK = 0.01  # of accuracy, that a private model may have more than its reference
 _OF_SCHEMA = ("classes", "group_col", "persons")  # which the command reads
-_CEILINGS = {
-    "logistic": "logistic regression",
-    "mlp": "an MLP",
-    "boosting": "gradient boosting",
-}
 
 
 def sentences_of(results, table, advised, sizes, small) -> dict:
@@ -144,14 +139,9 @@ def _compared_with(results, table, measure):
     """Return what costs are relative to."""
     means = table[measure, "mean"].droplevel("epsilon")
     references = means[means.index.str.startswith("reference")].dropna()
-    ceiling = None
-    if results.ceiling is not None:
-        kind = _CEILINGS[results.ceiling.partition("(")[2].rstrip(")")]
-        ceiling = kind, means[results.ceiling]
     return sentence(
         "compared_with",
         reference=None if references.empty else references.max(),
-        ceiling=ceiling,
         weak=weak_reference(table, measure),
         name=in_words(measure),
     )

@@ -48,7 +48,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
     if title is not None and not isinstance(title, str):
         raise TypeError(f"title must be a text or None, got {safe_repr(title)}.")
     check_ledger(ledger)
-    results = with_readable_names(results.with_one_ceiling())
+    results = with_readable_names(results)
     table, leading = results.estimates(), results.leading_measures
     main, cost = leading[0], COST[leading[0]]
     chosen = results.chosen_measures(measures)
@@ -89,7 +89,6 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "base_rates": _base_rates(results, groups),
         "measures": _tables(results, table, groups, chosen, None),
         "leading": [f"table-{name.replace('_', '-')}" for name in (main, cost)],
-        "grouped_by": list(spec.columns),
         "has_errors": "false_negative_rate" in results.frame,
         "costs": _tables(results, table, groups, chosen, "reference"),
         "generalisation": _tables(results, table, groups, chosen, "training"),
@@ -201,8 +200,6 @@ def _rows(table, measure):
     is_cost, rows = MEASURES[measure].against == "reference", []
     for (method, epsilon), row in table.iterrows():
         if is_cost and np.isinf(epsilon) and not row[measure, "mean"]:  # the reference itself
-            continue
-        if np.isnan(row[measure, "mean"]) and np.isinf(epsilon):  # the ceiling has no costs
             continue
         rows.append((method, budget(epsilon), [_cell(row[c], c) for c in columns]))
     return rows
@@ -356,7 +353,7 @@ def _settings(results):
 def _compared(frame):
     """Return the methods, without the models that they are compared with."""
     names = frame["method"].unique()
-    return [name for name in names if not name.startswith(("reference", "ceiling"))]
+    return [name for name in names if not name.startswith("reference")]
 
 
 def _of_one_run(results):

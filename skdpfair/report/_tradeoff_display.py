@@ -55,7 +55,7 @@ class TradeoffDisplay:
         -------
         TradeoffDisplay
         """
-        table = results.with_one_ceiling().table()
+        table = results.table()
         one_of("measure", measure, table.columns.get_level_values(0).unique())
         by_method = table[measure].reset_index().groupby("method", sort=False)
         return cls({name: part.sort_values("epsilon") for name, part in by_method}, measure)
@@ -82,8 +82,7 @@ class TradeoffDisplay:
             if np.isinf(rows["epsilon"]).all():
                 # measured from the reference model: zero is drawn anyway
                 if not is_cost:
-                    line = ":" if method.startswith("ceiling") else "--"
-                    ax.axhline(mean.iloc[0], color="0.35", linestyle=line, lw=1.2, label=name)
+                    ax.axhline(mean.iloc[0], color="0.35", linestyle="--", lw=1.2, label=name)
                 continue
             # the markers are shifted when the colours start again, so that each curve differs
             cycle, place = divmod(n_drawn, len(PALETTE))

@@ -1,23 +1,18 @@
 import json
-import re
 
 import joblib
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import KFold, ShuffleSplit
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from skdpfair import DPFairClassifier, Factory, Groups, get_method
-from skdpfair.exceptions import BudgetExceeded, InfeasibleBudgetError, LowSignalWarning
+from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
 from skdpfair.features import Scattering2D
 from skdpfair.model_selection import (
     PrivacyLedger,
-    TradeoffResults,
     _cells,
     sweep,
 )
@@ -147,37 +142,6 @@ def test_features_of_pictures_are_computed_once_for_all_fits(kind, monkeypatch, 
     assert n_pictures[-2:] == [9, 400]
 
 
-def test_the_ceiling_is_the_best_of_scikit_learns_models(data, settings, tmp_path):
-    X, y, group = data
-    call = (["dpsgd"], [2.0], 2, X, y, group)
-    plain = sweep(*call, store=tmp_path / "store", **settings)
-    assert plain.ceiling is None
-    results = sweep(*call, store=tmp_path / "store", ceiling=True, **settings)
-    names = [f"ceiling ({name})" for name in ("logistic", "mlp", "boosting")]
-    assert list(results.frame["method"].unique()) == ["reference", *names, "dpsgd"]
-    alone = results.frame[~results.frame["method"].isin(names)].reset_index(drop=True)
-    pd.testing.assert_frame_equal(alone, plain.frame)  # its cells were kept
-    frame = results.frame[results.frame["group"] == "overall"].set_index(["method", "seed"])
-    (train, test) = _cells.splits(None, 1, y.to_numpy(), (group == "b").astype(int).to_numpy())[0]
-    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X.iloc[train], y.iloc[train])
-    by_hand = model.score(X.iloc[test], y.iloc[test])
-    assert frame.loc[(names[0], 1), "accuracy"] == pytest.approx(by_hand)
-    assert np.isinf(frame.loc[names[0], "epsilon_spent"]).all()
-    assert frame.loc[names, "privacy_cost"].isna().all()
-    means = frame["accuracy"].groupby("method").mean()[names]
-    assert results.ceiling == means.idxmax()
-    shown = results.table("text").index.get_level_values("method")
-    assert list(shown) == ["reference", results.ceiling, "dpsgd"]
-    assert results.table().index.get_level_values("method").isin(names).sum() == 3
-    again = TradeoffResults.from_store(tmp_path / "store")
-    assert again.ceiling == results.ceiling
-    words = {"logistic": "logistic regression", "mlp": "an MLP", "boosting": "gradient boosting"}
-    best = words[results.ceiling[9:-1]]
-    page = re.sub(r"\s+", " ", results.to_html())
-    assert f"is {best} with {100 * means.max():.1f} %" in page
-    assert sum(name in page for name in names) == 1
-
-
 def test_a_ledger_must_hold_the_finished_fits_of_a_store(data, settings, tmp_path):
     path, store = tmp_path / "ledger", tmp_path / "store"
 
@@ -198,17 +162,6 @@ def test_a_ledger_must_hold_the_finished_fits_of_a_store(data, settings, tmp_pat
         run("mine")
     sweep(["dpsgd"], [2.0], 1, *data, store=store, **settings)  # without a ledger, it continues
     assert ledger.report().n_fits == 2
-
-
-def test_a_ledger_counts_the_ceiling_as_a_fit_without_privacy(data, settings, tmp_path):
-    with PrivacyLedger(tmp_path / "ledger", delta=1e-4) as ledger:
-        sweep(["sgd"], [2.0], 1, *data, ceiling=True, **settings)
-    assert ledger.report().n_fits == 5 and np.isinf(ledger.epsilon())
-    with (
-        PrivacyLedger(tmp_path / "other", epsilon=5.0, delta=1e-4),
-        pytest.raises(BudgetExceeded),
-    ):
-        sweep(["dpsgd"], [2.0], 1, *data, ceiling=True, **settings)
 
 
 def test_the_schedule_does_not_matter_and_processes_charge_their_fits(data, settings, tmp_path):
@@ -245,7 +198,7 @@ def test_networks_that_auto_tells_apart_have_their_own_references():
     base = DPFairClassifier(group_col=Groups(levels=["a", "b"]), classes=[0, 1])
     rows = (np.arange(9000), np.arange(9000, 9100))
     methods = {"dpsgd": get_method("dpsgd", max_grad_norm=0.5)}
-    cells = _cells.cells_of(methods, [0.1, 10.0], 0, 0, rows, base, False)
+    cells = _cells.cells_of(methods, [0.1, 10.0], 0, 0, rows, base)
     assert [(c.method, c.reference) for c in cells] == [
         ("reference (logistic)", None),
         ("reference (mlp)", None),
@@ -255,51 +208,6 @@ def test_networks_that_auto_tells_apart_have_their_own_references():
     network = "MLP(hidden_layer_sizes=(32,), zero_output=True)"
     assert [str(c.estimator.module) for c in cells] == ["logistic", network, "auto", "auto"]
     assert len({c.estimator.random_state for c in cells}) == 1
-
-
-def test_intersections_are_read_by_each_column(data, settings, tmp_path):
-    """The measures of a column's groups are those of its records, whatever the other column."""
-    X, y, group = data
-    columns = pd.DataFrame({"group": group, "sign": np.where(X["x0"] > 0, "+", "-")})
-    settings |= {"keep_predictions": True, "store": tmp_path}
-    both = sweep(["dpsgd"], [4.0], 2, X, y, columns, **settings)
-    for found in (both, TradeoffResults.from_store(tmp_path)):
-        for at, name in enumerate(columns):
-            part = found.by(name)
-            assert list(part.frame) == list(both.frame)
-            frame = part.frame.set_index(["method", "epsilon", "seed", "fold", "group"])
-            for key, kept in both.predictions.items():
-                reference = both.predictions["reference", np.inf, *key[2:]]
-                one = kept["group"].str.split(", ").str[at]
-                for value in columns[name].unique():
-                    row, here = frame.loc[(*key, value)], kept[one == value]
-                    hits = here["y_true"] == here["y_pred"]
-                    assert (row["n"], row["accuracy"]) == (len(here), hits.mean())
-                    cost = (reference["y_true"] == reference["y_pred"])[one == value].mean()
-                    assert row["privacy_cost"] == pytest.approx(cost - hits.mean(), abs=1e-12)
-                    assert row["false_positive_rate"] == pytest.approx(
-                        (here["y_pred"] == 1)[here["y_true"] == 0].mean()
-                    )
-                assert (part.predictions[key]["group"] == one).all()
-            trained = both.frame.query("group != 'overall'")
-            trained = trained.assign(column=trained["group"].str.split(", ").str[at])
-            in_all = (columns["group"] + ", " + columns["sign"]).value_counts()
-            trained["n"] = trained["group"].map(in_all) - trained["n"]
-            trained["right"] = trained["n"] * (trained["accuracy"] + trained["dg_gap"])
-            sums = trained.groupby(["method", "seed", "column"])[["right", "n"]].sum()
-            by_group = part.frame.set_index(["method", "seed", "group"])
-            for key, row in sums.iterrows():
-                seen = by_group.loc[key, "accuracy"] + by_group.loc[key, "dg_gap"]
-                assert seen == pytest.approx(row["right"] / row["n"])
-            counts = pd.crosstab(columns[name], y).loc[part.spec.groups]
-            assert part.spec.counts == counts.to_numpy().tolist()
-    page = both.by("sign").to_html()
-    assert "groups by sign" in page and "a, +" not in page and "--by" not in page
-    assert "--by group" in both.to_html()
-    with pytest.raises(ValueError, match="column must be one of 'group', 'sign', got 'sex'"):
-        both.by("sex")
-    with pytest.raises(ValueError, match="needs groups that are intersections"):
-        part.by("group")
 
 
 def test_intersections_and_arrays(two_groups, settings):
