@@ -1,4 +1,4 @@
-"""What a threshold, parity and calibration within the budget bring on Adult, and what they cost.
+"""What a threshold and parity within the budget bring on Adult, and what they cost.
 
 python -m benchmarks.bench_thresholds [--seeds 4] [--epsilon 1]
 """
@@ -101,12 +101,6 @@ CASES = {
     "threshold .5": (private, False, {}),
     "balanced accuracy": (private, False, {"objective": "balanced_accuracy"}),
     "balanced accuracy, by group": (private, False, {"by_group": True}),
-    "calibrated by temperature": (
-        private,
-        False,
-        {"objective": None, "calibration": "temperature"},
-    ),
-    "calibrated by Platt's method": (private, False, {"objective": None, "calibration": "platt"}),
     "demographic parity": (
         private,
         False,

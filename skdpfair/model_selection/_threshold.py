@@ -1,4 +1,4 @@
-"""Thresholds, parity between groups and calibration, paid for together with the fit."""
+"""Thresholds and parity between groups, paid for together with the fit."""
 
 from copy import copy
 from dataclasses import replace
@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
@@ -30,15 +29,11 @@ from skdpfair.model_selection._cuts import CONSTRAINTS, OBJECTIVES, best_cut, be
 from skdpfair.model_selection._score_counts import EDGES, score_counts
 from skdpfair.preprocessing._learners import refuse_resamplers
 from skdpfair.privacy.one_time_noise import generator_of
-from skdpfair.privacy.statement import ASSUMPTIONS
 from skdpfair.training import sklearn_callbacks as _tasks
 from skdpfair.training.plan import SCORE_COUNTS
 from skdpfair.training.spec import SCORE_SHARES
 
-_CALIBRATIONS = ("temperature", "platt")
 _SHARE, _SHARE_BY_GROUP = 0.05, 0.2
-# noise must not reverse the order of scores
-_SMALLEST_SLOPE = 0.1
 # name of the records where thresholds do not depend on the group
 ALL = "all"
 
@@ -47,18 +42,18 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
     """Binary classifier whose decision threshold is chosen within the privacy budget.
 
     The estimator is fitted, and the records are counted once by class, score and, if needed,
-    group, with Gaussian noise. Thresholds and calibration follow from these counts. The fit and
-    the counts are calibrated together: both cost the ``epsilon`` of the estimator.
+    group, with Gaussian noise. Thresholds follow from these counts. The fit and the counts are
+    calibrated together: both cost the ``epsilon`` of the estimator.
 
     Parameters
     ----------
     estimator : DPFairClassifier or Pipeline that ends in one
         The classifier to fit, for two classes.
-    objective : str, array of shape (2, 2) or None, default="balanced_accuracy"
+    objective : str or array of shape (2, 2), default="balanced_accuracy"
         What the threshold serves: "balanced_accuracy"; "accuracy"; "true_positive_rate", the
         fewest false positives with a true-positive rate of at least ``target``;
         "selection_rate", a share ``target`` of predicted positives; or the costs by true and
-        predicted class. None leaves the threshold at a probability of .5.
+        predicted class.
     target : float in [0, 1] or None, default=None
         See ``objective``. For "selection_rate", None is the noisy share of positive records.
     constraint : str or None, default=None
@@ -69,13 +64,9 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
     by_group : bool, default=False
         Whether each group has a threshold that serves the objective within the group. With a
         ``constraint``, thresholds always depend on the group.
-    calibration : {"temperature", "platt"} or None, default=None
-        Calibrate the probabilities, by a factor of the logits or a factor and an intercept.
     budget_share : float in (0, 1) or "auto", default="auto"
         Share of the budget for the counts, in terms of mu squared of Gaussian DP. "auto" is .05,
         and .2 where thresholds depend on the group, as groups are smaller.
-    validation_data : tuple (X, y) or (X, y, sensitive_features), or None, default=None
-        PUBLIC records to count instead, without noise; the fit then has the whole budget.
     random_state : int or None, default=None
         None draws the noise of the counts from fresh entropy of the operating system. A seed
         makes it predictable: for research only.
@@ -87,8 +78,6 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
     thresholds_ : dict
         For each group, or for "all", a list of pairs: a threshold of the probability that
         ``estimator_`` predicts for ``classes_[1]``, and the probability of using it.
-    calibration_ : tuple (slope, intercept)
-        Of the calibrated logit in terms of the logit of ``estimator_``.
     privacy_ : PrivacyReport
         What fit and counts spent together; their ledger has an entry "score counts".
     classes_ : ndarray of shape (2,)
@@ -139,9 +128,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         constraint=None,
         tolerance=0.0,
         by_group=False,
-        calibration=None,
         budget_share="auto",
-        validation_data=None,
         random_state=None,
     ):
         self.estimator = estimator
@@ -150,17 +137,14 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         self.constraint = constraint
         self.tolerance = tolerance
         self.by_group = by_group
-        self.calibration = calibration
         self.budget_share = budget_share
-        self.validation_data = validation_data
         self.random_state = random_state
 
     def planned_estimator(self):
         """Return the unfitted estimator that `fit` trains, with the counts' share set aside."""
         self._check()
         estimator = clone(self.estimator)
-        if self.validation_data is None:
-            SCORE_SHARES[classifier_of(estimator)] = self._share
+        SCORE_SHARES[classifier_of(estimator)] = self._share
         return estimator
 
     @_tasks.with_callbacks
@@ -206,31 +190,27 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
                 f"Only binary classification is supported, but y has {len(classes)} classes. Use "
                 "the estimator without thresholds."
             )
-        records = X, codes, self._groups_of(classifier, X, labels, sensitive_features)
-        unit = persons_of(estimator, X, len(labels), units)
-        public = self._public(classifier, classes, records[2].levels)
+        groups = self._groups_of(classifier, X, labels, sensitive_features)
+        share = _persons.share_of(persons_of(estimator, X, len(labels), units))
         context = _tasks.begin(self, X, y, 0)
         if context.ledger is not None:
             estimator.set_callbacks(*getattr(estimator, "_skl_callbacks", ()), context.ledger)
         estimator.fit(X, y, **routed(estimator, sensitive_features, units))
         estimator.__dict__.pop("_skl_callbacks", None)  # copies hold no ledger
         report = replace(classifier.privacy_, what="fitted weights and thresholds")
-        if public is not None:
-            taken = dict.fromkeys((*report.assumptions, ASSUMPTIONS["validation"]))
-            report = replace(report, assumptions=tuple(taken))
-        elif self.random_state is not None:
+        if self.random_state is not None:
             report = replace(report, seeded=True)
-        if public is None:
-            noise, logits = _paid_noise(report), private_logits(estimator, X)
-            scores, share = logits[:, 1] - logits[:, 0], _persons.share_of(unit)
-            counts = self._counted(scores, records, noise, classifier.noise, share)
-        else:
-            counts = self._counted(estimator.decision_function(public[0]), public, 0.0)
-        calibration = _calibrated(self.calibration, counts)
-        thresholds = self._thresholds(objective, counts, records[2].levels, calibration)
+        noise, logits = _paid_noise(report), private_logits(estimator, X)
+        scores, generator = logits[:, 1] - logits[:, 0], np.random.default_rng(0)
+        if noise:
+            settings = codes.tobytes(), groups.code.tobytes(), noise
+            generator = generator_of(self.random_state, scores, settings, stacklevel=3)
+        records = scores, codes, groups.code, groups.n_groups
+        counts = score_counts(*records, noise, generator, classifier.noise, share)
+        thresholds = self._thresholds(objective, counts, groups.levels)
         classifier.privacy_ = report
         kept = {"estimator_": estimator, "classes_": classes, "privacy_": report}
-        kept |= {"calibration_": calibration, "thresholds_": thresholds}
+        kept |= {"thresholds_": thresholds}
         # at once: a failed fit leaves the fit before as it was
         self.__dict__.update(kept)
         if context.end is not None:
@@ -251,13 +231,13 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         Raises
         ------
         ValueError
-            If thresholds depend on the group, or probabilities are calibrated.
+            If thresholds depend on the group.
         """
         check_is_fitted(self, "thresholds_")
-        if list(self.thresholds_) != [ALL] or self.calibration_ != (1.0, 0.0):
+        if list(self.thresholds_) != [ALL]:
             raise ValueError(
-                "A file holds one threshold of uncalibrated probabilities. Fit without by_group, "
-                "constraint and calibration, or pickle the classifier."
+                "A file holds one threshold. Fit without by_group and constraint, or pickle the "
+                "classifier."
             )
         ((threshold, _),) = self.thresholds_[ALL]
         classifier = copy(classifier_of(self.estimator_))
@@ -283,11 +263,13 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         """
         check_is_fitted(self, "thresholds_")
         check_indexes(X=X, sensitive_features=sensitive_features)
-        scores = self._scores(X)
+        low, high = EDGES[[0, -1]]
+        scores = np.clip(self.decision_function(X), low, np.nextafter(high, low))
         groups = np.zeros(len(scores), dtype=np.int64)
         if list(self.thresholds_) != [ALL]:
             levels = list(self.thresholds_)
-            groups = self._groups_in(X, scores, levels, sensitive_features).code
+            classifier = classifier_of(self.estimator_)
+            groups = self._groups_of(classifier, X, scores, sensitive_features, levels).code
         draw = check_random_state(random_state)
         thresholds = np.empty(len(scores))
         for code, pairs in enumerate(self.thresholds_.values()):
@@ -297,18 +279,14 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         return self.classes_[(scores >= thresholds).astype(int)]
 
     def predict_proba(self, X):
-        """Return class probabilities (n_samples, 2), calibrated if ``calibration`` is set.
-
-        They do not depend on the thresholds.
-        """
-        positive = expit(self.decision_function(X))
-        return np.column_stack([1 - positive, positive])
+        """Return the class probabilities (n_samples, 2) of ``estimator_``."""
+        check_is_fitted(self, "thresholds_")
+        return self.estimator_.predict_proba(X)
 
     def decision_function(self, X):
         """Return the logits (n_samples,) of the probabilities of ``classes_[1]``."""
         check_is_fitted(self, "thresholds_")
-        slope, intercept = self.calibration_
-        return slope * self.estimator_.decision_function(X) + intercept
+        return self.estimator_.decision_function(X)
 
     def score(self, X, y, sample_weight=None, *, sensitive_features=None):
         """Return the accuracy on labelled rows, with the groups as in ``predict``."""
@@ -317,22 +295,17 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         predicted = self.predict(X, sensitive_features=sensitive_features)
         return float(accuracy_score(_labels.read(y), predicted, sample_weight=sample_weight))
 
-    def _scores(self, X):
-        """Return logits within the first and the last edge."""
-        low, high = EDGES[[0, -1]]
-        return np.clip(self.estimator_.decision_function(X), low, np.nextafter(high, low))
-
     def _check(self):
         """Check the parameters, and return the objective."""
         classifier_of(self.estimator)  # raises on others
         objective = self.objective
-        if objective is not None and not isinstance(objective, str):
-            with error_context("objective", "must be a name, None, or costs of shape (2, 2)"):
+        if isinstance(objective, str):
+            one_of("objective", objective, OBJECTIVES)
+        else:
+            with error_context("objective", "must be a name, or costs of shape (2, 2)"):
                 objective = np.asarray(objective, dtype=np.float64)
                 if objective.shape != (2, 2) or not np.isfinite(objective).all():
                     raise ValueError(f"got {safe_repr(self.objective)}")
-        elif objective is not None:
-            one_of("objective", objective, OBJECTIVES)
         if self.target is not None:
             number("target", self.target, low=0, high=1)
         elif isinstance(objective, str) and objective == "true_positive_rate":
@@ -344,15 +317,8 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             one_of("constraint", self.constraint, CONSTRAINTS)
         number("tolerance", self.tolerance, low=0, high=1)
         flag("by_group", self.by_group)
-        if objective is None and self._is_by_group:
-            raise ValueError(
-                "objective=None leaves the threshold at .5, so by_group must be False and "
-                "constraint None. Set an objective, or remove these."
-            )
         if self.random_state is not None:
             integer("random_state", self.random_state, low=0)
-        if self.calibration is not None:
-            one_of("calibration", self.calibration, _CALIBRATIONS)
         if not is_auto(self.budget_share):
             number("budget_share", self.budget_share, low=0, high=1, low_open=True, high_open=True)
         return objective
@@ -381,15 +347,13 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
                 "pass sensitive_features on to predict, with "
                 "sklearn.set_config(enable_metadata_routing=True); scikit-learn's do not."
             )
-        if _groups.TARGET in names:
+        if _groups.TARGET in names or (
+            in_pipeline and not all(isinstance(name, str) for name in names)
+        ):
             raise ValueError(
-                "group_col='target' makes groups of the labels, which rows to predict do not have. "
-                "Give fit and predict sensitive_features=, or leave out by_group and constraint."
-            )
-        if in_pipeline and not all(isinstance(name, str) for name in names):
-            raise ValueError(
-                f"group_col={safe_repr(column)} is a position in what the pipeline makes of X, "
-                "which may be another one in X. Give fit and predict sensitive_features=."
+                f"group_col={safe_repr(column)} is no column of rows to predict: these have no "
+                "labels, and a position after other steps may be another one in X. Give fit and "
+                "predict sensitive_features=."
             )
         given = _groups.Groups.of(classifier.group_col)
         levels = given.levels if levels is None else levels
@@ -397,35 +361,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             X, y, group_col=names or None, levels=levels, sensitive_features=sensitive_features
         )
 
-    def _groups_in(self, X, scores, levels, sensitive_features):
-        classifier = classifier_of(self.estimator_)
-        return self._groups_of(classifier, X, scores, sensitive_features, levels)
-
-    def _public(self, classifier, classes, levels):
-        """Return public rows, their class codes and groups, or None without any."""
-        if self.validation_data is None:
-            return None
-        with error_context("validation_data", "must be (X, y) or (X, y, sensitive_features)"):
-            X, y, groups = (*self.validation_data, None)[:3]
-            check_indexes(X=X, y=y, sensitive_features=groups)
-            labels = _labels.read(y)
-            check_consistent_length(X, labels)
-            groups = self._groups_of(classifier, X, labels, groups, levels)
-            return X, _labels.codes_in(classes, labels), groups
-
-    def _counted(self, scores, records, noise_multiplier, kind="standard", share=None):
-        _, codes, groups = records
-        settings = codes.tobytes(), groups.code.tobytes(), noise_multiplier
-        generator = np.random.default_rng(0)
-        if noise_multiplier:
-            generator = generator_of(self.random_state, scores, settings, stacklevel=4)
-        cells = scores, codes, groups.code, groups.n_groups
-        return score_counts(*cells, noise_multiplier, generator, kind, share)
-
-    def _thresholds(self, objective, counts, levels, calibration):
-        if objective is None:
-            slope, intercept = calibration
-            return {ALL: [(float(expit(-intercept / slope)), 1.0)]}
+    def _thresholds(self, objective, counts, levels):
         cuts = expit(EDGES)
         if self.constraint is not None:
             mixed = best_mixtures(counts, objective, self.target, self.constraint, self.tolerance)
@@ -433,19 +369,21 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
                 level: [(float(cuts[i]), float(row[i])) for i in np.flatnonzero(row)]
                 for level, row in zip(levels.tolist(), mixed, strict=True)
             }
-        parts = counts if self.by_group else counts.sum(axis=0, keepdims=True)
-        found = [float(cuts[best_cut(part, objective, self.target)]) for part in parts]
         names = levels.tolist() if self.by_group else [ALL]
-        return {name: [(value, 1.0)] for name, value in zip(names, found, strict=True)}
+        parts = counts if self.by_group else counts.sum(axis=0, keepdims=True)
+        return {
+            name: [(float(cuts[best_cut(part, objective, self.target)]), 1.0)]
+            for name, part in zip(names, parts, strict=True)
+        }
 
     def __getstate__(self):
-        """Drop seeds and records."""
+        """Drop seeds, and records that the classifier was given."""
         state = super().__getstate__().copy()
         if "estimator_" in state:
             unfitted = clone(self.estimator)
-            hidden = {"random_state": None, "validation_data": None}
-            classifier_of(unfitted).set_params(**hidden, callbacks=None)
-            state |= hidden | {"estimator": unfitted}
+            hidden = {"random_state": None, "validation_data": None, "callbacks": None}
+            classifier_of(unfitted).set_params(**hidden)
+            state |= {"random_state": None, "estimator": unfitted}
             state.pop("_skl_callbacks", None)
         return state
 
@@ -475,18 +413,3 @@ def _paid_noise(report):
     if not paid:
         raise PrivacyAccountingError("The fit has not paid for the counts of scores.")
     return paid[-1][0]
-
-
-def _calibrated(kind, counts):
-    """Return slope and intercept that maximise the likelihood of noisy counts."""
-    if kind is None:
-        return 1.0, 0.0
-    by_class = np.maximum(-np.diff(counts.sum(axis=0), axis=1), 0.0)
-    if not by_class.any(axis=1).all():
-        return 1.0, 0.0
-    centres = (EDGES[1:] + EDGES[:-1]) / 2
-    model = LogisticRegression(C=np.inf, fit_intercept=kind == "platt")
-    classes = np.repeat([0, 1], len(centres))
-    model.fit(np.tile(centres, 2)[:, None], classes, sample_weight=by_class.ravel())
-    intercept = float(model.intercept_[0]) if kind == "platt" else 0.0
-    return max(float(model.coef_[0, 0]), _SMALLEST_SLOPE), intercept

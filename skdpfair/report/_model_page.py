@@ -200,7 +200,6 @@ class _Subject:
         """Return what is stated of the fit as a dict for JSON."""
         privacy, columns = self.classifier.privacy_, variables(self.classifier)[1:]
         before = beside(ledger, privacy, getattr(self.classifier, "_ledger_fits", None))
-        is_calibrated = getattr(self.model, "calibration", None) is not None  # other logits
         stated = replace(
             privacy,
             not_accounted=_not_accounted(privacy, _of_person(privacy)),
@@ -212,7 +211,7 @@ class _Subject:
             "privacy": encode(stated),
             "before": None if before is None else before["facts"],
             "findings": findings(self.pipeline),
-            "learned": None if is_calibrated else _learned(self.classifier, self.pipeline),
+            "learned": _learned(self.classifier, self.pipeline),
             "version": skdpfair.__version__,
         }
 

@@ -398,8 +398,6 @@ def test_the_plan_of_thresholds_is_their_ledger(path, data, in_pipeline):
     made = [run for fit in foreseen.fits for run in fit.releases for _ in range(fit.n_fits)]
     assert len(made) == 2 * 8 and ledger.report().n_fits == 8
     assert ledger.epsilon() == pytest.approx(epsilon_of(made, foreseen.delta, "rdp"), rel=1e-9)
-    outside = DPThresholdClassifier(inner, validation_data=data)
-    assert len(plan(outside, 200, accountant="rdp").fits[0].releases) == 1
 
 
 def test_a_fit_beyond_the_budget_is_refused_before_it_starts(path, data):
