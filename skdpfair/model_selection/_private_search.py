@@ -4,7 +4,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -19,7 +19,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skdpfair._utils.validate import error_context, integer, is_auto, number, safe_repr
+from skdpfair._utils.validate import integer, is_auto, number, safe_repr
 from skdpfair.budget.charging import charged
 from skdpfair.estimators.classifier import DPFairClassifier, classifier_of, persons_of, routed
 from skdpfair.exceptions import InfeasibleBudgetError, InsecureSeedWarning
@@ -79,6 +79,17 @@ _TIGHT = 1.002
 _MIDDLE = 60
 
 
+@dataclass(frozen=True)
+class _Selection:
+    """The configurations that a search draws from, and what its trials and all of it cost."""
+
+    pool: list
+    trial: PlannedFit  # the costliest
+    curve: np.ndarray  # the largest Renyi curve of any trial, and of its score
+    noise: float  # of a score
+    whole: np.ndarray  # the Renyi curve of the search
+
+
 class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """Random search that releases only the best of a random number of private trials.
 
@@ -101,8 +112,6 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         smallest value that adds nothing to epsilon.
     holdout : float in (0, 1), default=0.2
         Share of the records, or of the persons, that are held out to score all trials.
-    validation_data : tuple (X, y) or None, default=None
-        PUBLIC records to score on instead; trials then train on all of X, and scores have no noise.
     n_candidates : int, default=100
         Number of configurations to draw if ``param_distributions`` has distributions; the trials
         choose among these.  The draw uses no records and is the same in every unseeded search.
@@ -176,7 +185,6 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         shape=math.inf,
         score_noise_multiplier="auto",
         holdout=0.2,
-        validation_data=None,
         n_candidates=100,
         delta="auto",
         epsilon=None,
@@ -188,7 +196,6 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         self.shape = shape
         self.score_noise_multiplier = score_noise_multiplier
         self.holdout = holdout
-        self.validation_data = validation_data
         self.n_candidates = n_candidates
         self.delta = delta
         self.epsilon = epsilon
@@ -212,19 +219,18 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         """
         self._check()
         delta = delta_for(self.delta, n_samples) if delta is None else delta
-        pool = self._pool(n_samples, n_groups, delta)
-        every = [classifier_of(configured(self.estimator, params)) for params in pool]
+        selection = self._selection(n_samples, n_groups, delta)
+        every = [classifier_of(configured(self.estimator, params)) for params in selection.pool]
         unit = unit_of(every, any(Persons.of(c.persons).max_records for c in every) or None)
-        trial, curve, _ = trial_of(self, pool, n_samples, n_groups)
-        whole = self._selection_curve(curve)
-        guess = trade_off_from_curve(tuple(whole), delta).total_variation
+        guess = trade_off_from_curve(tuple(selection.whole), delta).total_variation
         why = (
             f"the best of {self.mean_trials:g} trials on average is released",
             f"a guess whether a {unit} was used is right in at most {percent((1 + guess) / 2)} % "
             "of equally likely cases, more than for a single fit of that epsilon",
         )
-        spent = curve_epsilon(curve, delta), curve_epsilon(whole, delta)
-        return SearchPlan(*spent, delta, "rdp", why, 1, 1, unit=unit, n_private=1, fits=(trial,))
+        spent = curve_epsilon(selection.curve, delta), curve_epsilon(selection.whole, delta)
+        fits = (selection.trial,)
+        return SearchPlan(*spent, delta, "rdp", why, 1, 1, unit=unit, n_private=1, fits=fits)
 
     @_tasks.with_callbacks
     def fit(self, X, y, *, sensitive_features=None, units=None):
@@ -262,10 +268,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         persons = _persons.name_of(X, at, units)
         n_units = n_samples if unit is None else 1 + int(unit.max())
         delta = delta_for(self.delta, n_units)
-        pool = self._pool(n_units, 1, delta)
-        most_records = _most_records(self, pool, unit)
-        planned, curve, noise = trial_of(self, pool, n_units)
-        whole = self._selection_curve(curve)
+        selection = self._selection(n_units, 1, delta)
+        most_records = _most_records(self, selection.pool, unit)
         seeded = self.random_state is not None
         if seeded:
             warnings.warn(
@@ -280,8 +284,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         y = _labels.read(y)
         check_consistent_length(X, y, sensitive_features)
         public = _trials.public_sets(self.estimator, X, y, sensitive_features)
-        scored = self._public_scored(public["classes"])
-        for params in pool if isinstance(self.estimator, DPFairClassifier) else ():
+        for params in selection.pool if isinstance(self.estimator, DPFairClassifier) else ():
             candidate = network_of(configured(self.estimator, params).module)
             check_network(candidate, np.shape(X)[1:], len(public["classes"]))
         context = _tasks.begin(self, X, y, 0)
@@ -290,7 +293,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         with charged(
             (),
             Ledger(),
-            curve=whole,
+            curve=selection.whole,
             ledger=context.ledger,
             place=context.place,
             what="private selection",
@@ -298,12 +301,11 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             persons=persons,
         ) as charge:
             records = X, y, sensitive_features, units
-            plan = pool, planned.n_samples, curve, noise
-            best, error = self._best(records, unit, scored, plan, public)
+            best, error = self._best(records, unit, selection, public)
         # the frame that held the generator is gone
         if error is not None:
             raise error
-        report = report_of(self, planned, whole, delta, seeded, most_records, n_units)
+        report = report_of(self, selection, delta, most_records, n_units)
         origin = {"_day": day, "_ledger_fits": (charge,)}
         self._keep(best, public["classes"], report, origin)
         if context.end is not None:
@@ -356,12 +358,6 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         check_law(self.mean_trials, self.shape)
         integer("n_candidates", self.n_candidates)
         number("holdout", self.holdout, low=0, high=1, low_open=True, high_open=True)
-        pair = self.validation_data
-        if pair is not None and not (isinstance(pair, (tuple, list)) and len(pair) == 2):
-            raise TypeError(
-                f"validation_data must be a pair (X, y) of public records or None, got a "
-                f"{type(pair).__name__}. Pass validation_data=(X_public, y_public)."
-            )
         if not is_auto(self.score_noise_multiplier):
             number("score_noise_multiplier", self.score_noise_multiplier, low=1e-3, high=1e6)
         if self.epsilon is not None:
@@ -369,11 +365,11 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         if self.random_state is not None:
             integer("random_state", self.random_state, low=0)
 
-    def _pool(self, n_samples, n_groups, delta):
-        """Return the configurations, with the epsilon of each trial if the search has a budget."""
+    def _selection(self, n_samples, n_groups, delta) -> _Selection:
+        """Return what the search chooses among, at its budget if it has one."""
         pool = pool_of(self)
         if self.epsilon is None:
-            return pool
+            return selection_of(self, pool, n_samples, n_groups)
         name = _parameter(self.estimator, "epsilon")
         for params in pool:
             if (
@@ -388,15 +384,15 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
                 )
 
         def at(epsilon):
-            return [params | {name: epsilon} for params in pool]
+            trials = [params | {name: epsilon} for params in pool]
+            return selection_of(self, trials, n_samples, n_groups)
 
         def cost(epsilon):
             try:
-                _, curve, _ = trial_of(self, at(epsilon), n_samples, n_groups)
+                return curve_epsilon(at(epsilon).whole, delta)
             except InfeasibleBudgetError:
                 # it is too small for a trial
                 return 0.0
-            return curve_epsilon(self._selection_curve(curve), delta)
 
         low, high = self.epsilon / _LEAST_SHARE, self.epsilon
         if cost(low) > self.epsilon:
@@ -416,26 +412,20 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
                 guess = math.sqrt(low * high)
         return at(low)
 
-    def _selection_curve(self, curve):
-        return selection_curve(curve, self.mean_trials, self.shape)
-
-    def _best(self, records, unit, scored, plan, public):
+    def _best(self, records, unit, selection, public):
         """Return the result of `_trials.run`; nothing else keeps the generator of its secrets."""
-        pool, n_train, curve, noise = plan
         parts = records if records[3] is not None else records[:3]
-        rng, share = _trials.generator_of(self, pool, parts), None
-        if scored is None:
-            positions, inner = self._split(rng, _num_samples(records[0]), unit)
-            scored = [_safe_indexing(part, positions) for part in records[:2]]
-            share = None if unit is None else _persons.share_of(unit[positions])
-            records = [r if r is None else _safe_indexing(r, inner) for r in records]
-        *data, groups, units = records
-        seeded = self.random_state is not None
+        rng = _trials.generator_of(self, selection.pool, parts)
+        scored, inner = self._split(rng, _num_samples(records[0]), unit)
+        share = None if unit is None else _persons.share_of(unit[scored])
+        rows, labels = (_safe_indexing(part, scored) for part in records[:2])
+        *data, groups, units = (r if r is None else _safe_indexing(r, inner) for r in records)
         routing = routed(self.estimator, groups, units)
-        train = _trials.trainer(self.estimator, data, routing, n_train, curve, rng, seeded, public)
-        rows, labels = scored
-        score = _trials.scorer(rows, labels, noise, rng, share)
-        return _trials.run(rng, (self.mean_trials, self.shape), pool, train, score)
+        seeded = self.random_state is not None
+        of_trial = selection.trial.n_samples, selection.curve, rng, seeded, public
+        train = _trials.trainer(self.estimator, data, routing, *of_trial)
+        score = _trials.scorer(rows, labels, selection.noise, rng, share)
+        return _trials.run(rng, (self.mean_trials, self.shape), selection.pool, train, score)
 
     def _split(self, rng, n_samples, unit):
         """Return the positions of held-out records and of the others; no person has both."""
@@ -443,17 +433,6 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         order = rng.permutation(1 + unit.max())
         is_scored = np.isin(unit, order[: n_scored(self, len(order))])
         return np.flatnonzero(is_scored), np.flatnonzero(~is_scored)
-
-    def _public_scored(self, classes):
-        if not self.validation_data:
-            return None
-        rows, labels = self.validation_data
-        with error_context("validation_data", "must be (X, y) like the records of the fit"):
-            check_indexes(X=rows, y=labels)
-            labels = _labels.read(labels)
-            check_consistent_length(rows, labels)
-            _labels.codes_in(classes, labels)  # raises on others
-        return rows, labels
 
     def _keep(self, best, classes, report, origin):
         params, model = best
@@ -468,10 +447,10 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         self.classes_, self.privacy_ = model.classes_, report
 
     def __getstate__(self):
-        """Drop what would tell the number of trials, and the records that scored them."""
+        """Drop what would tell the number of trials."""
         state = super().__getstate__().copy()
         if "best_estimator_" in state:
-            state |= {"random_state": None, "validation_data": None}
+            state["random_state"] = None
             state.pop("_skl_callbacks", None)
         return state
 
@@ -535,9 +514,9 @@ def _refuse_witnesses(part):
         )
 
 
-def trial_of(search, pool, n_samples, n_groups=1):
-    """Return the costliest trial, the largest curve of all with the score's, and its noise."""
-    n_train = n_samples - (0 if search.validation_data else n_scored(search, n_samples))
+def selection_of(search, pool, n_samples, n_groups=1) -> _Selection:
+    """Return what a search of these configurations chooses among."""
+    n_train = n_samples - n_scored(search, n_samples)
     curves = {}
     for params in pool:
         classifier = classifier_of(configured(search.estimator, params))
@@ -552,14 +531,14 @@ def trial_of(search, pool, n_samples, n_groups=1):
             curves[releases] = rdp_curve(releases)
     curve = np.max(list(curves.values()), axis=0)
     noise = search.score_noise_multiplier
-    if search.validation_data:
-        noise = 0.0
-    elif is_auto(noise):
+    if is_auto(noise):
         noise = free_score_noise(curve)
     else:
         curve = np.maximum(curve, rdp_curve([Release("score", 1.0, (noise,))]))
     worst = max(curves, key=lambda releases: curves[releases][_MIDDLE])
-    return PlannedFit(0, "fit", n_train, 1, 1, True, worst), curve, noise
+    trial = PlannedFit(0, "fit", n_train, 1, 1, True, worst)
+    whole = selection_curve(curve, search.mean_trials, search.shape)
+    return _Selection(pool, trial, curve, noise, whole)
 
 
 def n_scored(search, n_samples):
@@ -569,25 +548,22 @@ def n_scored(search, n_samples):
 
 def _most_records(search, pool, unit):
     """Return the most records that a person has in a trial; None if each record is a person."""
-    most_records = 0
+    persons = Persons.of(classifier_of(search.estimator).persons)
     for params in pool:
-        classifier = classifier_of(configured(search.estimator, params))
-        persons = Persons.of(classifier.persons)
-        if persons.column != Persons.of(classifier_of(search.estimator).persons).column:
+        other = Persons.of(classifier_of(configured(search.estimator, params)).persons)
+        if other.get_params() != persons.get_params():
             raise ValueError(
-                f"persons={safe_repr(persons.column)} in param_distributions is not that of the "
-                "estimator. All trials must protect the same persons: set it there."
+                f"param_distributions must leave persons as they are, got {other!r} beside "
+                f"{persons!r}: all trials must protect the same persons."
             )
-        bound = persons.max_records
-        if unit is not None:
-            _persons.check(unit, persons)
-        elif bound is not None:
-            raise ValueError(
-                f"max_records={bound} of persons needs the person of each record here: pass units "
-                "to fit, or name their column."
-            )
-        most_records = max(most_records, bound or 0)
-    return most_records or None
+    if unit is not None:
+        _persons.check(unit, persons)
+    elif persons.max_records is not None:
+        raise ValueError(
+            f"max_records={persons.max_records} of persons needs the person of each record here: "
+            "pass units to fit, or name their column."
+        )
+    return persons.max_records
 
 
 def _with_public_facts(report, trial):
@@ -603,17 +579,16 @@ def _with_public_facts(report, trial):
     )
 
 
-def report_of(search, trial, whole, delta, seeded, most_records, n_units):
+def report_of(search, selection, delta, most_records, n_units):
     """Return the report of the search: the same whichever trial won, or whether one did."""
-    steps = trial.releases[-1]
-    epsilon = curve_epsilon(whole, delta)
+    trial, whole = selection.trial, selection.whole
+    steps, epsilon = trial.releases[-1], curve_epsilon(whole, delta)
     adjacency = "zero_out" if most_records is None else "zero_out_unit"
     sets = ["sets"]
     if most_records is not None:
         last = classifier_of(search.estimator)
         undeclared = {"classes": last.classes, "groups": Groups.of(last.group_col).levels}
         sets = ["n", *(name for name, value in undeclared.items() if value is None)]
-    scores = "validation" if search.validation_data else "held out"
     return PrivacyReport(
         method="private selection",
         epsilon=epsilon,
@@ -625,12 +600,12 @@ def report_of(search, trial, whole, delta, seeded, most_records, n_units):
         expected_batch_size=steps.sample_rate * trial.n_samples,
         is_private=epsilon < math.inf,
         selection_curve=tuple(whole.tolist()),
-        seeded=seeded,
+        seeded=search.random_state is not None,
         n_samples=n_units,
         max_records_per_unit=most_records,
         adjacency=adjacency,
         assumptions=in_unit(
-            [ASSUMPTIONS[name] for name in (*sets, scores, "trials")], UNITS[adjacency]
+            [ASSUMPTIONS[name] for name in (*sets, "held out", "trials")], UNITS[adjacency]
         ),
         not_accounted=in_unit(NOT_ACCOUNTED, UNITS[adjacency]),
     )

@@ -169,22 +169,20 @@ def public_sets(estimator, X, y, sensitive_features):
 def scorer(X, y, noise, rng, share=None):
     """Return the function that counts correct predictions, with noise.
 
-    One record changes the count by one at most: each is compared with one prediction, which a
-    classifier makes of private records (those with noise) one by one.  So does one person, if
-    each record counts by ``share``, one over the number of her records.
+    One record changes the count by one at most: each is compared with one prediction, which
+    depends on it alone.  So does one person, if each record counts by ``share``, one over the
+    number of her records.
     """
 
     def score(model):
-        if noise:
-            predicted = model.classes_[private_logits(model, X).argmax(axis=1)]
-        else:
-            predicted = model.predict(X)
-        right = np.asarray(predicted == y, dtype=bool)
-        if right.shape != np.shape(y):
+        # of private records, a classifier predicts one by one
+        predicted = model.classes_[private_logits(model, X).argmax(axis=1)]
+        if predicted.shape != np.shape(y):
             raise ValueError(
-                f"predict must return one label for each of {len(y)} rows, but the comparison "
-                f"with their labels has shape {right.shape}. Check the steps of the pipeline."
+                f"The steps of the pipeline must return one row for each of {len(y)} rows, got "
+                f"{len(predicted)}."
             )
+        right = np.asarray(predicted == y, dtype=bool)
         count = right.sum() if share is None else right @ share
         return float(noisy(np.array([float(count)]), 1.0, noise, rng)[0])
 

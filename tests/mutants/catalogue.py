@@ -411,8 +411,8 @@ MUTANTS = (
         "trials scored by records",
         "a person with several records counts several times in the score of a trial",
         "model_selection/_private_search.py",
-        "_persons.share_of(unit[positions])",
-        "np.ones(len(positions))",
+        "_persons.share_of(unit[scored])",
+        "np.ones(len(scored))",
         "tests/test_units.py::"
         "test_a_private_search_holds_out_whole_persons_each_of_whom_counts_once",
     ),
@@ -619,7 +619,7 @@ MUTANTS = (
         "searches that share secrets",
         "seeded searches of neighbouring data have the same trials, split and noise",
         "model_selection/_private_search.py",
-        "_trials.generator_of(self, pool, parts)",
+        "_trials.generator_of(self, selection.pool, parts)",
         "np.random.default_rng(self.random_state)",
         "tests/model_selection/test_private_search_secrets.py::"
         "test_seeded_searches_share_no_secret_unless_all_is_equal",

@@ -145,9 +145,6 @@ CASES = {
     "search of other labels": lambda f, t: DPRandomizedSearch(
         DPFairClassifier(**FAST, classes=["no", "yes"]), {"lr": [0.1]}
     ).fit(X, planted(TEXTS)),
-    "search with other validation labels": lambda f, t: DPRandomizedSearch(
-        DPFairClassifier(**FAST), {"lr": [0.1]}, validation_data=(X, planted(TEXTS))
-    ).fit(X, TEXTS),
     "a scored fold with an unknown group": lambda f, t: GroupScorer()(
         f, X, TEXTS, sensitive_features=planted(GROUPS)
     ),
