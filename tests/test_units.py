@@ -27,7 +27,6 @@ from skdpfair.engine.step import weigh
 from skdpfair.exceptions import BudgetExceeded, LowSignalWarning
 from skdpfair.inputs.groups import GroupCodes
 from skdpfair.inputs.persons import codes, grouped, thinned
-from skdpfair.inputs.streaming import SparseRows
 from skdpfair.inputs.table import Table
 from skdpfair.methods import METHODS
 from skdpfair.metrics import release_group_table
@@ -209,13 +208,6 @@ def test_the_order_of_persons_in_a_batch_is_told():
     data = PersonRows(Batch(torch.zeros(len(unit), 1), codes, codes), unit)
     index = torch.from_numpy(rng.permutation(50)[:20])
     assert data.select(index).example_group.tolist() == data.in_order(index).tolist()
-
-
-def test_sparse_rows_are_split_as_dense_ones_are():
-    dense = torch.arange(14.0).view(7, 2)
-    for size in (1, 3, 7, 9, [2, 4, 1]):
-        parts = SparseRows(sparse.csr_array(dense.numpy())).split(size)
-        assert all(map(torch.equal, [part.dense() for part in parts], dense.split(size)))
 
 
 def test_sparse_rows_of_persons_can_be_processed_in_parts(visits):

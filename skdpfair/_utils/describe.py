@@ -19,16 +19,12 @@ _PLAIN = (str, bytes, int, float, bool, type(None), np.generic)
 
 
 def digest(*parts: Any) -> bytes:
-    """Return the BLAKE2 digest of arrays (shape, dtype and bytes) and of other values' repr.
-
-    An object that has ``parts()``, its rows as arrays, counts as the array of all rows.
-    """
+    """Return the BLAKE2 digest of arrays (shape, dtype and bytes) and of other values' repr."""
     h = hashlib.blake2b(digest_size=32)
     for part in parts:
-        if isinstance(part, np.ndarray) or hasattr(part, "parts"):
+        if isinstance(part, np.ndarray):
             h.update(repr((part.shape, part.dtype.str)).encode())
-            for rows in [part] if isinstance(part, np.ndarray) else part.parts():
-                h.update(np.ascontiguousarray(rows).view(np.uint8).reshape(-1).data)
+            h.update(np.ascontiguousarray(part).view(np.uint8).reshape(-1).data)
         else:
             h.update(repr(part).encode())
         h.update(b"\0")

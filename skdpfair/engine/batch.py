@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from skdpfair.engine.sparse_rows import SparseBatch
+
 
 class Examples:
     """Which rows make up one example: a record has one, a person has her records, with all views.
@@ -40,7 +42,11 @@ class Examples:
     def of(self) -> Tensor:
         """Position of each row's example, shape (n_rows,), int64; where sizes differ."""
         assert isinstance(self.sizes, Tensor)
-        at = torch.arange(len(self), device=self.sizes.device)
+        return self.of_rows(self.sizes.device)
+
+    def of_rows(self, device: torch.device) -> Tensor:
+        """Return the position of each row's example, shape (n_rows,), int64."""
+        at = torch.arange(len(self), device=device)
         return at.repeat_interleave(self.sizes, output_size=self.n_rows)
 
     @cached_property
@@ -151,7 +157,8 @@ class Examples:
 class Batch:
     """The records of one step, which have a row in each column.
 
-    Sparse rows of ``x`` are made dense chunk by chunk.  ``y`` is of class codes, int64, or of the
+    ``x`` is a tensor or a `SparseBatch`, which only the first Linear layer of a chain takes as it
+    is.  ``y`` is of class codes, int64, or of the
     targets of a regression, float32 in [-1, 1].  ``group`` is of codes, equal within an example; by
     default 0.  ``weight`` >= 0 is a factor of each record's loss before anything is measured or
     clipped, and ``logit_gradient`` (n_rows, n_outputs) is added to its gradient in the outputs.
@@ -187,7 +194,7 @@ class Batch:
     @property
     def dense_x(self) -> Tensor:
         """The inputs as a tensor, of sparse rows too."""
-        x: Tensor = self.x if isinstance(self.x, Tensor) else self.x.dense()
+        x: Tensor = self.x.dense() if isinstance(self.x, SparseBatch) else self.x
         return x
 
     @property

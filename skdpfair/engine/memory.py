@@ -28,14 +28,15 @@ def used_device(device: str | torch.device) -> str | torch.device:
     return device
 
 
-def affordable_batch(module: nn.Module, example: Tensor) -> int:
+def affordable_batch(module: nn.Module, example: Tensor, n_inputs: int | None = None) -> int:
     """Return the number of records like ``example`` that fit the memory budget, at least 1.
 
-    Each activation that the backward pass needs is counted three times: itself, its gradient, and
+    ``n_inputs`` is how many numbers of a record are in memory, if that is not all of them.  Each
+    activation that the backward pass needs is counted three times: itself, its gradient, and
     room for work.  Of the others, as of a frozen backbone, the largest alone is.
     """
     module = copy.deepcopy(module, {id(p): p for p in module.parameters()}).eval()
-    kept, passing = [0], [example.numel()]
+    kept, passing = [0], [n_inputs or example.numel()]
 
     def count(layer: nn.Module, inputs: Any, out: Any) -> None:
         if isinstance(out, Tensor):

@@ -182,7 +182,7 @@ def _early_sample(
         sample, finite = PerSampleGradients(*columns, plain.rows), torch.isfinite(plain.norm)
     else:
         chunks = batch.split(chunk_size or len(batch))
-        logits = torch.cat([model.forward(chunk.dense_x).detach() for chunk in chunks])
+        logits = torch.cat([model.logits(chunk).detach() for chunk in chunks])
         loss, probability, _ = model.loss_terms(logits, batch)
         sample = PerSample(torch.full_like(loss, torch.nan), loss, batch.group, probability)
         finite = torch.isfinite(probability).all(1)

@@ -1,7 +1,5 @@
 """Rows fetched batch by batch: memory maps, sparse rows, tensors in another memory."""
 
-from collections.abc import Iterator
-from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -10,51 +8,35 @@ from scipy import sparse
 
 from skdpfair.inputs.mapped_rows import MappedRows
 
-_AT_ONCE = 2**22  # numbers
 BYTES = 255
 
 
 class SparseRows:
-    """Rows of a sparse matrix of real numbers, made dense a few at a time, on torch's device."""
+    """Rows of a sparse matrix of real numbers, float32, each place of which is stored once."""
 
     dtype, ndim = np.dtype(np.float32), 2
 
-    def __init__(self, matrix: Any, device: str | torch.device = "cpu") -> None:
+    def __init__(self, matrix: Any) -> None:
         # what is too large becomes infinite, and is refused as such
         with np.errstate(over="ignore"):
-            self.matrix = sparse.csr_array(matrix, dtype=np.float32)
-        self.shape, self.device = self.matrix.shape, torch.device(device)
+            csr = sparse.csr_array(matrix, dtype=np.float32)
+            # a number that is stored in parts has a square of its own, not those of the parts
+            if not csr.has_canonical_format:
+                csr = csr.copy()
+                csr.sum_duplicates()
+        self.matrix, self.shape = csr, csr.shape
 
     def __len__(self) -> int:
         return int(self.shape[0])
 
+    @property
+    def n_stored(self) -> int:
+        """How many numbers of a row are stored, on average and rounded up."""
+        return -(-self.matrix.nnz // max(1, len(self))) or 1
+
     def __getitem__(self, rows: Any) -> np.ndarray:
         dense: np.ndarray = self.matrix[rows].toarray()
         return dense
-
-    def parts(self) -> Iterator[np.ndarray]:
-        """Return all rows, some at a time."""
-        n = max(1, _AT_ONCE // max(1, self.shape[1]))
-        return (self[start : start + n] for start in range(0, len(self), n))
-
-    def index_select(self, dim: int, index: torch.Tensor) -> "SparseRows":
-        """Return some rows, still sparse."""
-        return SparseRows(self.matrix[index.cpu().numpy()], self.device)
-
-    def split(self, size: int | list[int]) -> list["SparseRows"]:
-        """Return chunks of ``size`` rows, or of the sizes in a list, still sparse, as torch does.
-
-        The last of equal size may be shorter; there is one if there are no rows.
-        """
-        if isinstance(size, int):
-            starts = [*range(0, max(len(self), 1), size), len(self)]
-        else:
-            starts = [0, *accumulate(size)]
-        return [SparseRows(self.matrix[a:b], self.device) for a, b in pairwise(starts)]
-
-    def dense(self) -> torch.Tensor:
-        """Return the rows as a tensor on the device."""
-        return torch.from_numpy(self.matrix.toarray()).to(self.device)
 
 
 def is_streamed(X: object) -> bool:

@@ -11,12 +11,13 @@ from torch import Tensor
 from skdpfair.engine import Batch, PoissonSampler
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.mechanism import Mechanism
+from skdpfair.engine.sparse_rows import SparseBatch
 from skdpfair.inputs.streaming import BYTES, SparseRows, are_bytes, as_rows, is_streamed
 from skdpfair.inputs.table import Rows
 
 
 class StreamedRows:
-    """Rows on disk, sparse, or in another memory than the device's: fetched batch by batch.
+    """Rows on disk or in another memory than the device's: fetched batch by batch.
 
     ``columns`` is a batch of all other columns, on the device.
     """
@@ -26,14 +27,10 @@ class StreamedRows:
 
     def select(self, index: Tensor, out: Tensor | None = None) -> Batch:
         """Return the records at ``index`` on the device; in the memory of ``out``, if it fits."""
-        x: Tensor | SparseRows
         if out is not None and isinstance(self.x, np.ndarray):
             # the other modes make copies
             np.take(self.x, index.numpy(), 0, out.numpy(), "clip")
             x = out
-        elif isinstance(self.x, SparseRows):
-            # made dense chunk by chunk
-            x = self.x.index_select(0, index)
         elif isinstance(self.x, Tensor):
             x = self.x.index_select(0, index.to(self.x.device))
             x = x.to(self.device, torch.float32) / (BYTES if are_bytes(self.x) else 1)
@@ -142,10 +139,10 @@ def rows_on(
     codes, groups = (torch.as_tensor(a, device=device) for a in (y, group))
     weights = None if weight is None else torch.as_tensor(weight, device=device)
     columns = Batch(codes, codes, groups, weight=weights)
-    if isinstance(x, SparseRows):
-        x = SparseRows(x.matrix, device)
     rows: Batch | StreamedRows
-    if isinstance(x, Tensor) and x.device == codes.device and x.dtype == torch.float32:
+    if isinstance(x, SparseRows):
+        rows = replace(columns, x=SparseBatch.of(x.matrix, device))
+    elif isinstance(x, Tensor) and x.device == codes.device and x.dtype == torch.float32:
         rows = replace(columns, x=x.detach())
     elif is_streamed(x):
         rows = StreamedRows(x, columns, device)

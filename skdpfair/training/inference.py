@@ -3,6 +3,8 @@
 import copy
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,11 @@ from torch.nn.functional import softmax
 
 from skdpfair._utils.files import sha256_of
 from skdpfair.engine import select_strategy
-from skdpfair.engine.per_sample import Strategy
+from skdpfair.engine.per_sample import ClosedForm, Strategy, forward_of, linear_layers
+from skdpfair.engine.per_sample.closed_list import TraceError
 from skdpfair.engine.precision import full_precision
-from skdpfair.inputs.streaming import as_rows
+from skdpfair.engine.sparse_rows import SparseBatch
+from skdpfair.inputs.streaming import SparseRows, as_rows
 from skdpfair.inputs.table import Rows
 
 _MAX_NUMBERS = 2**26  # in a batch
@@ -31,7 +35,13 @@ def logits(
     in buffers or attributes, is gone with it.
     """
     module = copy.deepcopy(module, {id(p): p for p in module.parameters()}).eval()
-    return _in_batches(module, x, device, batch_size)
+    forward: Callable[[Any], torch.Tensor] = module
+    stays_sparse = False
+    if isinstance(x, SparseRows):
+        with suppress(TraceError):  # else rows are made dense, some at a time
+            chain = linear_layers(module, torch.zeros(1, *x.shape[1:]))
+            forward, stays_sparse = partial(forward_of, chain), True
+    return _in_batches(forward, x, device, batch_size, stays_sparse=stays_sparse)
 
 
 def record_by_record(
@@ -53,20 +63,29 @@ def private_logits(
 ) -> np.ndarray:
     """Return logits (n, n_classes), float64, of private records, see `record_by_record`."""
     with record_by_record(module, x.shape[1:], n_classes, device) as strategy:
-        return _in_batches(strategy.forward, x, device)
+        stays_sparse = isinstance(x, SparseRows) and isinstance(strategy, ClosedForm)
+        return _in_batches(strategy.forward, x, device, stays_sparse=stays_sparse)
 
 
 def _in_batches(
-    forward: Callable[[torch.Tensor], torch.Tensor],
+    forward: Callable[[Any], torch.Tensor],
     x: Rows,
     device: str | torch.device,
     batch_size: int = 4096,
+    *,
+    stays_sparse: bool = False,
 ) -> np.ndarray:
+    def fetched(rows: slice) -> Any:
+        if stays_sparse and isinstance(x, SparseRows):
+            return SparseBatch.of(x.matrix[rows], device)
+        return torch.from_numpy(as_rows(x, rows)).to(device)
+
     with full_precision(device), torch.no_grad():
-        batch_size = min(batch_size, max(1, _MAX_NUMBERS // math.prod(x.shape[1:])))
+        width = x.n_stored if stays_sparse and isinstance(x, SparseRows) else math.prod(x.shape[1:])
+        batch_size = min(batch_size, max(1, _MAX_NUMBERS // width))
         starts = range(0, max(len(x), 1), batch_size)
-        parts = (torch.from_numpy(as_rows(x, slice(s, s + batch_size))) for s in starts)
-        outputs = torch.cat([forward(p.to(device)).cpu().double() for p in parts])
+        parts = (fetched(slice(s, s + batch_size)) for s in starts)
+        outputs = torch.cat([forward(part).cpu().double() for part in parts])
         # a record so large that float32 overflows still gets an answer
         return outputs.nan_to_num_(nan=0.0, posinf=1e38, neginf=-1e38).numpy()
 

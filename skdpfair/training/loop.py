@@ -33,7 +33,8 @@ class TrainingLoop:
     """The steps of a fit, and the state between them: weights, released values, counters.
 
     ``flat`` is one vector that all trainable parameters are views of; ``example`` (1, ...) has the
-    shape and type of a record, and no number in it is used.
+    shape and type of a record, and no number in it is used; ``n_inputs`` is that of
+    `affordable_batch`.
     """
 
     def __init__(
@@ -44,12 +45,15 @@ class TrainingLoop:
         optimizer: torch.optim.Optimizer,
         flat: nn.Parameter,
         example: Tensor,
+        n_inputs: int | None = None,
     ) -> None:
         spec, self.processes = run.spec, run.processes
         self.plan, self.engine, self.optimizer, self.flat = plan, engine, optimizer, flat
         self.noise = run.processes.noise(run.streams.noise(flat.device, spec.noise))
         chunk = spec.max_physical_batch_size
-        self.chunk = affordable_batch(engine.module, example) if isinstance(chunk, str) else chunk
+        if isinstance(chunk, str):
+            chunk = affordable_batch(engine.module, example, n_inputs)
+        self.chunk = chunk
         self.n_views = 1 if spec.views is None else spec.views.n
         self.attack = _attack(run, engine, example)
         self._check_process = run.check_process

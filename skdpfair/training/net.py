@@ -17,11 +17,13 @@ from skdpfair.engine import PoissonSampler, select_strategy
 from skdpfair.engine.flat import acts_elementwise, fixed_places, flat_optimizer, flatten_
 from skdpfair.engine.losses import Loss
 from skdpfair.engine.mechanism import Mechanism, Method, State
+from skdpfair.engine.per_sample import ClosedForm
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics
 from skdpfair.engine.per_sample.tracing import fixed_draws
 from skdpfair.engine.precision import current_device, full_precision
 from skdpfair.inputs.persons import unit_groups
-from skdpfair.inputs.streaming import as_rows
+from skdpfair.inputs.streaming import SparseRows, as_rows
+from skdpfair.inputs.table import Rows
 from skdpfair.training.batches import PoissonBatches, record_rates, rows_on
 from skdpfair.training.callbacks import WITHHELD, has_batch_callbacks
 from skdpfair.training.inference import (
@@ -170,7 +172,7 @@ class PrivateNet(NeuralNetClassifier):
     def fit_loop(self, X: Any, y: Any = None, epochs: int | None = None, **fit_params: Any) -> Self:
         """Run skorch's loop inside the context that computes per-record gradients."""
         with current_device(self.device):
-            self._begin(torch.from_numpy(as_rows(X["x"], slice(1))).to(self.device))
+            self._begin(X["x"])
             if self.discloses:
                 self.records_ = X, y  # while the fit lasts
             try:
@@ -180,7 +182,8 @@ class PrivateNet(NeuralNetClassifier):
                 self._end()
         return self
 
-    def _begin(self, example: Tensor) -> None:
+    def _begin(self, x: Rows) -> None:
+        example = torch.from_numpy(as_rows(x, slice(1))).to(self.device)
         self._set_training(True)
         assert self.run is not None and self.flat_ is not None
         streams, mechanism = self.run.streams, self.plan.mechanism
@@ -196,8 +199,17 @@ class PrivateNet(NeuralNetClassifier):
             raise ValueError(f"method={mechanism.method!r} cannot train this model: {reason}.")
         if mechanism.method.sees_gradients:
             self.engine_.code_without_draws(example)
+        n_inputs = None
+        if isinstance(x, SparseRows) and isinstance(self.engine_, ClosedForm):
+            n_inputs = x.n_stored
         self._loop = TrainingLoop(
-            self.run, self.plan, self.engine_, self.optimizer_, self.flat_, example
+            self.run,
+            self.plan,
+            self.engine_,
+            self.optimizer_,
+            self.flat_,
+            example,
+            n_inputs,
         )
 
     def _end(self) -> None:

@@ -38,12 +38,14 @@ def streams_of(spec: FitSpec, table: Table, previous: PreviousFit | None) -> tup
         known["classes"] = table.n_outputs, table.y
     facts |= {k: str(None if n == len(np.unique(c)) else n) for k, (n, c) in known.items()}
     x = table.x.numpy(force=True) if torch.is_tensor(table.x) else table.x
-    if not isinstance(x, SparseRows):
-        x = np.asarray(x)
+    if isinstance(x, SparseRows):
+        rows = [x.shape, x.matrix.indptr, x.matrix.indices, x.matrix.data]
+    else:
+        rows = [np.asarray(x)]
     # no two fits in a row share their noise
     past = () if previous is None else _past(previous)
     more = [column for column in (table.weight, table.unit) if column is not None]
-    mixed = digest(x, table.y, table.groups.code, sorted(facts.items()), *more, *past)
+    mixed = digest(*rows, table.y, table.groups.code, sorted(facts.items()), *more, *past)
     return Streams.seeded(int(state), digest=mixed), True
 
 

@@ -15,6 +15,7 @@ THRESHOLD = "tests/model_selection/test_threshold.py::"
 STANDS = "tests/e2e/test_what_stands_around.py::"
 VIEWS = "tests/test_augmentations.py::"
 AROUND = "tests/privacy/test_around.py::"
+SPARSE = "tests/engine/test_sparse_rows.py::"
 SHARED = "tests/test_distributed.py::"
 RELEASES = "tests/test_releases.py::"
 BOUND = FIT + "test_no_record_moves_the_weights_beyond_its_bound"
@@ -256,6 +257,22 @@ MUTANTS = (
         "    if batch.weight is not None:\n"
         "        weight = weight * batch.weight\n",
         CONTRACT + "test_a_record_moves_the_sum_by_at_most_the_bound_whatever_its_weight[dpsgd]",
+    ),
+    Mutant(
+        "parts of a number counted apart",
+        "a place of a sparse row that is stored twice counts with two squares",
+        "inputs/streaming.py",
+        "if not csr.has_canonical_format:",
+        "if False:",
+        SPARSE + "test_numbers_that_are_stored_in_parts_are_one",
+    ),
+    Mutant(
+        "squares of a person's rows",
+        "the norm of a person's sparse rows is that of rows which do not meet",
+        "engine/sparse_rows.py",
+        "total.index_add_(0, of, sums.square_())",
+        "total.index_add_(0, of.index_select(0, at), products.square_())",
+        SPARSE + "test_persons_on_sparse_rows_are_those_on_dense_ones[logistic-4]",
     ),
     # what is kept between steps
     Mutant(
@@ -603,8 +620,8 @@ MUTANTS = (
         "seeds that ignore the labels",
         "the noise of a seeded fit does not depend on the labels, and cancels",
         "training/seeds.py",
-        "digest(x, table.y, table.groups.code",
-        "digest(x, table.groups.code",
+        "digest(*rows, table.y, table.groups.code",
+        "digest(*rows, table.groups.code",
         "tests/test_seeds.py::test_fits_on_records_that_differ_share_no_noise",
     ),
     Mutant(
@@ -1222,7 +1239,7 @@ MUTANTS = (
         "scores by the code of the network",
         "private records pass through code that was proven for training only",
         "training/inference.py",
-        "return _in_batches(strategy.forward, x, device)",
+        "return _in_batches(strategy.forward, x, device, stays_sparse=stays_sparse)",
         "return _in_batches(module.eval(), x, device)",
         THRESHOLD + "test_a_score_is_that_of_its_record_alone[evaluation]",
     ),

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from skdpfair.engine.losses import CrossEntropy, Loss
 from skdpfair.engine.per_sample.bookkeeping import BookKeeping, LayerBook
 from skdpfair.engine.per_sample.checks import check_module, gradient_error, refuse_mixing
-from skdpfair.engine.per_sample.closed_form import ClosedForm, linear_layers
+from skdpfair.engine.per_sample.closed_form import ClosedForm, forward_of, linear_layers
 from skdpfair.engine.per_sample.module_code import ModuleCode
 from skdpfair.engine.per_sample.records import Gradients, Strategy
 from skdpfair.engine.per_sample.vmap import MicroVmap
@@ -23,6 +23,8 @@ __all__ = [
     "Gradients",
     "MicroVmap",
     "Strategy",
+    "forward_of",
+    "linear_layers",
     "select_strategy",
 ]
 

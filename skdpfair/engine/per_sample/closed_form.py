@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +12,11 @@ from skdpfair.engine.batch import Batch
 from skdpfair.engine.losses import Loss
 from skdpfair.engine.per_sample.closed_list import TraceError
 from skdpfair.engine.per_sample.layers.grad_sampler import lengths_of
-from skdpfair.engine.per_sample.layers.linear import LinearGradSampler
+from skdpfair.engine.per_sample.layers.linear import LinearGradSampler, SparseGradSampler
 from skdpfair.engine.per_sample.records import Gradients, Strategy
 from skdpfair.engine.per_sample.vmap import gradients_ahead
 from skdpfair.engine.precision import without_grad
+from skdpfair.engine.sparse_rows import SparseBatch
 
 _aten = torch.ops.aten
 
@@ -63,9 +64,13 @@ class ClosedForm(Strategy):
         self._least = self._one * (widest * torch.finfo(self._one.dtype).tiny) ** 0.5
         self._lengths = lengths_of(widest)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor | SparseBatch) -> Tensor:
         """Return the logits of a batch."""
-        return self._forward(x.flatten(1), None)[1]
+        return forward_of(self._chain, x)
+
+    def logits(self, batch: Batch) -> Tensor:
+        """Return the logits of a batch, whose inputs stay sparse."""
+        return self.forward(batch.x)
 
     @without_grad
     def per_sample_gradients(self, batch: Batch, moved: ParameterShift | None = None) -> Gradients:
@@ -73,7 +78,7 @@ class ClosedForm(Strategy):
 
         They are at moved parameters if ``moved`` says so.
         """
-        inputs, logits = self._forward(batch.dense_x.flatten(1), moved)
+        inputs, logits = self._forward(batch.x, moved)
         loss, probability, b = self.loss_terms(logits, batch)
         samplers = self._backward(inputs, logits, b, moved)
         is_plain = batch.examples.each == 1
@@ -86,18 +91,21 @@ class ClosedForm(Strategy):
         norm = self._norm(samplers) if is_plain else None
         return self._gradients(batch, samplers, norm, loss, probability, ahead)
 
-    def _forward(self, a: Tensor, moved: ParameterShift | None) -> tuple[list[Tensor], Tensor]:
-        inputs = []
+    def _forward(
+        self, x: Tensor | SparseBatch, moved: ParameterShift | None
+    ) -> tuple[list[Any], Tensor]:
+        inputs: list[Any] = []
+        a: Any = x.flatten(1) if isinstance(x, Tensor) else x
         for i, (layer, activation) in enumerate(self._chain):
             inputs.append(a)
-            z = linear(a, layer.weight, layer.bias)
+            z = product(layer, a)
             if moved is not None and i >= self._first:
                 z += moved.samplers[i - self._first].shift(moved.scale, a)
             a = z if activation is None else activation.forward(z)
         return inputs, a
 
     def _backward(
-        self, inputs: list[Tensor], out: Tensor, b: Tensor, moved: ParameterShift | None
+        self, inputs: list[Any], out: Tensor, b: Tensor, moved: ParameterShift | None
     ) -> list[LinearGradSampler]:
         """Return the grad samplers from the first layer that trains to the last."""
         grad_samplers = []
@@ -106,7 +114,8 @@ class ClosedForm(Strategy):
             if activation is not None:
                 b = activation.backward(b, out)
             out = inputs[i]
-            grad_samplers.append(LinearGradSampler(layer, out, b))
+            kind = LinearGradSampler if isinstance(out, Tensor) else SparseGradSampler
+            grad_samplers.append(kind(layer, out, b))
             if i > self._first:
                 change = None
                 if moved is not None:
@@ -128,9 +137,26 @@ class ClosedForm(Strategy):
 
     def _factor(self, grad_sampler: LinearGradSampler) -> Tensor:
         if not grad_sampler.weight_trains:
-            return grad_sampler.a.new_full((len(grad_sampler.a),), float(grad_sampler.bias_trains))
-        length = self._lengths(grad_sampler.a)
+            return grad_sampler.b.new_full((len(grad_sampler.b),), float(grad_sampler.bias_trains))
+        a = grad_sampler.a
+        length = self._lengths(a) if isinstance(a, Tensor) else a.lengths(grad_sampler.b)
         return length.hypot_(self._one) if grad_sampler.bias_trains else length.add_(self._least)
+
+
+def product(layer: nn.Linear, x: Tensor | SparseBatch) -> Tensor:
+    """Return the output of a layer on rows, sparse or not."""
+    if isinstance(x, SparseBatch):
+        return x.linear(layer.weight, layer.bias)
+    return linear(x, layer.weight, layer.bias)
+
+
+def forward_of(chain: Chain, x: Tensor | SparseBatch) -> Tensor:
+    """Return the outputs of a chain of layers."""
+    a: Any = x.flatten(1) if isinstance(x, Tensor) else x
+    for layer, activation in chain:
+        a = product(layer, a) if activation is None else activation.forward(product(layer, a))
+    outputs: Tensor = a
+    return outputs
 
 
 def linear_layers(module: nn.Module, x: Tensor) -> Chain:

@@ -110,6 +110,10 @@ class Strategy(abc.ABC):
         outputs: Tensor = self.code(x).forward(self.generator, self._values(), x)
         return outputs
 
+    def logits(self, batch: Batch) -> Tensor:
+        """Return the logits of a batch."""
+        return self.forward(batch.dense_x)
+
     def code(self, x: Tensor) -> ModuleCode:
         """Return the traced code of the module for records like those of ``x``."""
         if self._code is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -10,11 +12,13 @@ from skdpfair.engine.per_sample.layers.grad_sampler import (
     GradSampler,
     Views,
     lengths,
+    masked,
     register_grad_sampler,
     rounding,
     sum_of,
     underflow,
 )
+from skdpfair.engine.sparse_rows import SparseBatch
 
 
 @register_grad_sampler(nn.Linear, takes=lambda module, n_axes: n_axes >= 2)
@@ -38,16 +42,7 @@ class LinearGradSampler(GradSampler):
 
     def _norm2_of_sums(self, examples: Examples) -> Tensor:
         """Return the squared norms of sums over each example's rows and positions."""
-        # no larger than the inputs
-        if self.b.dim() == 2 and self.b.shape[1] <= examples.largest:
-            self.sums = sums = {}
-            if self.weight_trains:
-                sums[self.module.weight] = examples.outer_sum(self.b, self.a).flatten(1)
-            if self.bias_trains:
-                sums[self.module.bias] = examples.sum(self.b)
-            norm2 = sum_of(lengths(rows).square_() for rows in sums.values())
-        else:
-            norm2 = torch.cat([self._squares(*block) for block in examples.blocks(self.a, self.b)])
+        norm2 = self._squares_of_sums(examples)
         # `add` sums all up in one go, where long parts that cancel leave an error: the norm stays
         # above gradient and error, so that no weighted part grows long
         slack = rounding(max(*self.a.shape[1:], self.b.shape[-1]), self.b)
@@ -55,9 +50,23 @@ class LinearGradSampler(GradSampler):
         least = (max(underflow(self.a), underflow(self.b)) / slack) ** 0.5
         length = lengths(self.b).add_(least)
         if self.weight_trains:
-            length.mul_(lengths(self.a).add_(1.0 if self.bias_trains else least))
+            length.mul_(self._input_lengths().add_(1.0 if self.bias_trains else least))
         length = length if length.dim() == 1 else length.sum(1)
         return norm2.clamp_(min=0.0).add_(examples.sum(length).square_().mul_(slack))
+
+    def _input_lengths(self) -> Tensor:
+        return lengths(self.a)
+
+    def _squares_of_sums(self, examples: Examples) -> Tensor:
+        # no larger than the inputs
+        if self.b.dim() == 2 and self.b.shape[1] <= examples.largest:
+            self.sums = sums = {}
+            if self.weight_trains:
+                sums[self.module.weight] = examples.outer_sum(self.b, self.a).flatten(1)
+            if self.bias_trains:
+                sums[self.module.bias] = examples.sum(self.b)
+            return sum_of(lengths(rows).square_() for rows in sums.values())
+        return torch.cat([self._squares(*block) for block in examples.blocks(self.a, self.b)])
 
     def _squares(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the squared norms of the sums of b_t (a_t, 1)^T over positions t, (n,).
@@ -101,6 +110,48 @@ class LinearGradSampler(GradSampler):
             return None
         moved: Tensor = (scale * torch.linalg.vecdot(self.b, b))[:, None] * self.a
         return moved
+
+
+class SparseGradSampler(LinearGradSampler):
+    """A first Linear whose inputs ``a`` are a `SparseBatch`."""
+
+    a: SparseBatch  # type: ignore[assignment]  # which is no tensor
+
+    def __init__(self, module: nn.Linear, a: Any, b: Tensor) -> None:
+        super().__init__(module, a, b)
+
+    def masked(self, finite: Tensor) -> SparseGradSampler:
+        """Return the grad sampler in which records that are not finite have no gradient."""
+        return SparseGradSampler(self.module, self.a.masked(finite), masked(self.b, finite))
+
+    def norm2(self, examples: Examples) -> Tensor:
+        """Return the squared norms of sums over each example's rows."""
+        return self._norm2_of_sums(examples)
+
+    def _input_lengths(self) -> Tensor:
+        return self.a.lengths(self.b)
+
+    def _squares_of_sums(self, examples: Examples) -> Tensor:
+        norm2 = self.b.new_zeros(len(examples), dtype=torch.float64)
+        if self.weight_trains:
+            norm2 += self.a.squares_of_sums(self.b, examples.of_rows(self.b.device), len(examples))
+        if self.bias_trains:
+            norm2 += examples.sum(self.b.double()).square_().sum(1)
+        return norm2
+
+    def add(self, weight: Tensor, views: Views) -> None:
+        """Weigh b."""
+        if self.weight_trains:
+            self.a.add_outer_(self.b * weight[:, None], views[self.module.weight])
+        if self.bias_trains:
+            views[self.module.bias].addmv_(self.b.t(), weight)
+
+    def factor(self, scale: Tensor, x: Any) -> Tensor:
+        """Return the numbers (batch,) by which ``b`` is added to the output on ``x``."""
+        if not self.weight_trains:
+            return scale
+        product = self.a.dot(x)
+        return scale * (product + 1.0 if self.bias_trains else product)
 
 
 class SequenceGradSampler(LinearGradSampler):
