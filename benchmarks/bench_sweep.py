@@ -33,7 +33,7 @@ def main():
     results = sweep(METHODS, EPSILONS, args.seeds, X, y, sex, module="logistic", n_jobs=args.n_jobs)
     minutes = (time.perf_counter() - start) / 60
     cells = results.frame.query("group == 'overall'")
-    print(results.table("text").to_string())
+    print(results)
     print(
         f"{len(cells)} fits of {X.shape[0] * 8 // 10} rows x {X.shape[1]}, "
         f"{cells['fit_seconds'].median():.2f} s each (median), {args.n_jobs} processes: "

@@ -116,7 +116,7 @@ def sweep(study, data, pictures, output, ledger, jobs, measures, as_json):
         replace_file(Path(folder) / SCHEMA_FILE, f"{schema.to_toml()}\n".encode())
         cut = is_interrupted(recorded)
         if as_json:
-            table = results.table(measures=measures)
+            table = results.table(measures)
             table.columns = [f"{measure} {stat}" for measure, stat in table.columns]
             echo(table.reset_index().to_json(orient="records"))
             for text in texts_of(recorded) * cut:

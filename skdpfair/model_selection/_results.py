@@ -41,8 +41,7 @@ _MODEL = ["method", "epsilon"]
 _RUN = ["seed", "fold"]
 # a terminal has no room for more
 _MOST_GROUPS = 7
-_FEWEST = "fewest test records"
-_OWN = ("gap", "worst")  # columns of a text beside those of the groups
+_HEADS = ("method", "epsilon", "gap", "worst")  # of a text, beside those of the groups
 # the shell leaves it beside the finished cells
 SCHEMA_FILE = "schema.toml"
 
@@ -92,12 +91,12 @@ class TradeoffResults:
 
     @classmethod
     def from_cells(cls, cells, levels, classes, spec=None):
-        """Return the results of finished cells.
+        """Return the results of finished cells, as a sweep stores them.
 
         Parameters
         ----------
         cells : iterable of dict
-            As a sweep stores them.
+            The cells.
         levels : list of str
             Names of the groups.
         classes : ndarray of shape (n_classes,)
@@ -110,9 +109,9 @@ class TradeoffResults:
         TradeoffResults
         """
         kept = predictions_of(cells, levels, classes) or None
-        days = sorted({cell["day"] for cell in cells if "day" in cell})
-        calls = [cell.get("call") for cell in cells if cell["epsilon"] is not None]
         if spec is not None:
+            days = sorted({cell["day"] for cell in cells if "day" in cell})
+            calls = [cell.get("call") for cell in cells if cell["epsilon"] is not None]
             spec = replace(spec, days=[days[0], days[-1]] if days else [], calls=calls)
         return cls(frame_of(cells, levels), kept, spec, releases_of(cells))
 
@@ -143,16 +142,15 @@ class TradeoffResults:
                 "Name another folder, or run the sweep again."
             )
         spec = SweepSpec(**facts)
-        cells, methods = folder.cells(), list(spec.methods)
         # reference models come first
-        place = {name: i for i, name in enumerate(methods)}
+        place = {name: i for i, name in enumerate(spec.methods)}
 
         def order(cell):
-            budget = cell["epsilon"]
+            budget, name = cell["epsilon"], cell["method"]
             at = spec.epsilons.index(budget) if budget in spec.epsilons else -1
-            return cell["seed"], cell["fold"], place.get(cell["method"], -1), at, cell["method"]
+            return cell["seed"], cell["fold"], place.get(name, -1), at, name
 
-        cells = sorted(cells, key=order)
+        cells = sorted(folder.cells(), key=order)
         out = cls.from_cells(cells, spec.groups, np.asarray(spec.classes), spec)
         if (path := folder.folder / SCHEMA_FILE).is_file():
             out.schema = TableSchema.from_toml(path)
@@ -234,21 +232,20 @@ class TradeoffResults:
         >>> TradeoffResults(frame).best_index("accuracy")
         1
         """
-        table = self.table().xs("mean", axis=1, level=1)
-        values = -_sign(column) * table[one_of("column", column, table.columns)].to_numpy()
+        means, private = self._means()
+        values = -_sign(column) * means[one_of("column", column, means)].to_numpy()
         values = -abs(values) if column.startswith("dg_gap") else values
-        private = ~np.isinf(table.index.get_level_values("epsilon")) & ~np.isnan(values)
-        kept, bounds = private.copy(), {}
+        kept = private & ~np.isnan(values)
+        best = {}
         for name, least in (at_least or {}).items():
-            scores = table[one_of("at_least", name, table.columns)].to_numpy()
-            bounds[name] = f"{max(scores[private], default=np.nan):.4g}"
+            scores = means[one_of("at_least", name, means)].to_numpy()
+            best[name] = f"{max(scores[private], default=np.nan):.4g}"
             kept &= scores >= number("at_least", least)
         if not kept.any():
-            best = ", ".join(f"{name}: {value}" for name, value in bounds.items())
             raise ValueError(
-                f"No private model has a {column!r} and reaches at_least={at_least!r}. The best "
-                f"values are {best or 'unknown'}. Lower the bounds, or add candidates. A search "
-                "keeps its scores with refit=False."
+                f"No private model has a {column!r} and reaches at_least={at_least!r}, best values "
+                f"{best}. Lower the bounds, or add candidates. A search keeps its scores with "
+                "refit=False."
             )
         return int(np.flatnonzero(kept)[np.argmax(values[kept])])
 
@@ -258,23 +255,44 @@ class TradeoffResults:
         return f"TradeoffResults({len(models)} models x {len(runs)} runs)"
 
     def __str__(self):
-        """Return the means for a terminal, in per cent and percentage points."""
+        """Return the means for a terminal."""
         return self.as_text()
 
     def as_text(self, measures=None):
-        """Return the means for a terminal, one block for each measure.
+        """Return the means for a terminal, in per cent, percentage points and nats.
 
         Parameters
         ----------
         measures : list of str or None, default=None
-            As in `table`.
+            Names of measures. None is ``accuracy`` and ``privacy_cost``, after
+            ``balanced_accuracy``, ``rarest_class_recall`` and their costs if a class is rare
+            (`leading_measures`).
 
         Returns
         -------
         str
         """
         readable = with_readable_names(self)
-        return as_blocks(readable.table("text", measures=measures), readable.frame)
+        frame, groups = readable.frame, readable._groups()
+        n_runs, many = len(frame[_RUN].drop_duplicates()), len(groups) > _MOST_GROUPS
+        over = f"mean ± standard error of {n_runs} runs" if n_runs > 1 else "one run"
+        heads = dict(zip(groups, apart(groups, _HEADS), strict=True))
+        names = readable.chosen_measures(measures)
+        table, blocks = readable.table(names), []
+        for name in names:
+            block = _block(table, name, {} if many else heads)
+            head = f"{name.replace('_', ' ')} ({described(name)[1]}), {over}"
+            blocks.append(f"{head}\n{block.to_string(index=False)}")
+        if frame["n"].isna().all():  # of a search, whose scores do not tell
+            return "\n\n".join(blocks)
+        least, empty = frame.groupby("group")["n"].min()[groups], empty_runs(frame)
+        if many:
+            each = f"{len(groups)} groups, shown individually by .table() and the report; "
+            sizes = f"{int(least.min())} (of {heads[least.idxmin()]!r})"
+        else:
+            each = ""
+            sizes = ", ".join(f"{heads[g]} {n}{_where(empty.get(g))}" for g, n in least.items())
+        return "\n\n".join([*blocks, f"{each}fewest test records of a run: {sizes}"])
 
     @property
     def leading_measures(self):
@@ -307,7 +325,7 @@ class TradeoffResults:
         Parameters
         ----------
         measures : list of str or None, default=None
-            As in `table`.
+            As in `as_text`.
 
         Returns
         -------
@@ -332,65 +350,44 @@ class TradeoffResults:
             ``dg_gap_worst_group`` is the worst accuracy of a group on the training records minus
             the worst one on the test records.
         """
-        runs = self._runs()
-        names, groups = self._known(), self._groups()
-        rows = [
-            {
-                c: float(plus[0] - minus[0])
-                for c, (plus, minus) in _across_groups(parts, names).items()
-            }
-            for _, parts in _blocks(runs, groups, [*_MODEL, *_RUN])
-        ]
-        table = pd.concat([runs, pd.DataFrame(rows, index=runs.index)], axis=1)
-        return table[[c for name in names for c in _columns(name, groups) if c in table]]
+        rows = {
+            key: {column: float(high[0] - low[0]) for column, (high, low) in columns.items()}
+            for key, columns in self._blocks([*_MODEL, *_RUN], self._known())
+        }
+        index = pd.MultiIndex.from_tuples(rows, names=[*_MODEL, *_RUN])
+        return pd.DataFrame([*rows.values()], index=index)
 
-    def table(self, form="numbers", *, measures=None):
+    def table(self, measures=None):
         """Return mean and standard error over runs, in the form of the papers.
 
         Parameters
         ----------
-        form : {"numbers", "text"}, default="numbers"
-            "numbers" has columns (quantity, "mean" or "se"), as shares, and nats for ``log_loss``
-            and ``excessive_risk``. "text" gives per cent, percentage points and nats, such as
-            "83.1 ± 0.2", with columns (quantity and unit, group), and the fewest test records of
-            each group in a run, for ``to_latex()`` or ``to_string()``. In a terminal, use
-            ``print(results)``.
         measures : list of str or None, default=None
-            Names of measures. None is all for "numbers"; for "text" it is ``accuracy`` and
-            ``privacy_cost``, after ``balanced_accuracy``, ``rarest_class_recall`` and their costs
-            if a class is rare (`leading_measures`).
+            Names of measures; None is all.
 
         Returns
         -------
         pandas.DataFrame
-            One row per method and epsilon. Means are over the runs in which a group has test
-            records. Differences and worst groups are those of the groups with the largest and the
-            smallest mean. Runs on one data set are not independent, so the standard errors are
-            rough; those of differences and worst groups do not cover the choice of these groups.
+            One row per method and epsilon, and columns (quantity, "mean" or "se"), as shares, and
+            nats for ``log_loss`` and ``excessive_risk``. Means are over the runs in which a group
+            has test records. Differences and worst groups are those of the groups with the largest
+            and the smallest mean. Runs on one data set are not independent, so the standard errors
+            are rough; those of differences and worst groups do not cover the choice of these
+            groups.
 
         Raises
         ------
         ValueError
             If a measure is unknown, or the sweep does not have it.
         """
-        one_of("form", form, ("numbers", "text"))
-        if form == "text" or measures is not None:
-            measures = self.chosen_measures(measures)
-        names, groups = measures or self._known(), self._groups()
-        runs = self._runs()
-        models = runs.groupby(level=_MODEL, sort=False, dropna=False)
-        means, errors = models.mean(), models.sem()
-        between = [_across_groups(parts, names) for _, parts in _blocks(runs, groups, _MODEL)]
-        out = {}
-        for column in (c for name in names for c in _columns(name, groups)):
-            if column in means:
-                out[column, "mean"], out[column, "se"] = means[column], errors[column]
-                continue
-            pairs = [_mean_and_error(columns[column]) for columns in between]
-            for stat, values in zip(("mean", "se"), zip(*pairs, strict=True), strict=True):
-                out[column, stat] = pd.Series(values, means.index)
-        table = pd.DataFrame(out)
-        return table if form == "numbers" else text_table(table, self.frame, names)
+        names = self._known() if measures is None else self.chosen_measures(measures)
+        rows, quantities = {}, []
+        for key, columns in self._blocks(_MODEL, names):
+            rows[key] = [value for runs in columns.values() for value in _mean_and_error(*runs)]
+            quantities = list(columns)
+        index = pd.MultiIndex.from_tuples(rows, names=_MODEL)
+        columns = pd.MultiIndex.from_product([quantities, ["mean", "se"]])
+        return pd.DataFrame([*rows.values()], index=index, columns=columns)
 
     def estimates(self, measures=None):
         """Return means over runs with 95 % intervals.
@@ -408,7 +405,7 @@ class TradeoffResults:
             of a share of test records in a single run, which does not cover another fit; or "".
             Intervals of differences, worst groups and costs allow for the choice of groups.
         """
-        table, groups = self.table(measures=measures), self._groups()
+        table, groups = self.table(measures), self._groups()
         everyone = self.frame[self.frame["group"] == OVERALL]
         n_runs = everyone.groupby(_MODEL, sort=False, dropna=False).size().reindex(table.index)
         parts = {}
@@ -443,15 +440,24 @@ class TradeoffResults:
     def _groups(self):
         return [g for g in self.frame["group"].unique() if g != OVERALL]
 
-    def _runs(self):
-        """Return the measures of each cell, of all records and of each group."""
-        parts = {}
-        for name in self._known():
-            values = self.frame.pivot(index=[*_MODEL, *_RUN], columns="group", values=name)
-            parts[name] = values[OVERALL]
-            parts |= {f"{name}[{group}]": values[group] for group in self._groups()}
+    def _blocks(self, levels, names):
+        """Yield the columns of measures of the runs that agree in some levels, see `_columns`."""
+        known, groups = self._known(), self._groups()
         order = self.frame[[*_MODEL, *_RUN]].drop_duplicates()
-        return pd.DataFrame(parts).loc[pd.MultiIndex.from_frame(order)]
+        wide = self.frame.pivot(index=[*_MODEL, *_RUN], columns="group", values=known)
+        wide = wide.loc[pd.MultiIndex.from_frame(order)]
+        parts = {name: wide[name][[OVERALL, *groups]].to_numpy() for name in known}
+        positions = wide.groupby(level=levels, sort=False, dropna=False).indices
+        for key, rows in sorted(positions.items(), key=lambda kv: kv[1][0]):  # pandas 2 sorts them
+            of_runs = {name: values[rows] for name, values in parts.items()}
+            columns = [_columns(of_runs, name, groups) for name in names]
+            yield key, {column: runs for part in columns for column, runs in part.items()}
+
+    def _means(self):
+        """Return the means of all models, with their epsilon, and which models are private."""
+        means = self.table().xs("mean", axis=1, level=1)
+        epsilon = means.index.get_level_values("epsilon")
+        return means.assign(epsilon=epsilon), ~np.isinf(epsilon)
 
     def pareto_front(self, x="accuracy", y="privacy_cost_difference"):
         """Return the private models that no other beats in both quantities.
@@ -472,22 +478,20 @@ class TradeoffResults:
         ValueError
             If a column is unknown, or no private model has both quantities.
         """
-        table = self.table().xs("mean", axis=1, level=1)
-        table = table[np.isfinite(table.index.get_level_values("epsilon"))]
-        table = table.assign(epsilon=table.index.get_level_values("epsilon"))
+        means, private = self._means()
         for name, column in {"x": x, "y": y}.items():
-            one_of(name, column, table.columns)
-        table = table[table[[x, y]].notna().all(axis=1)]
+            one_of(name, column, means.columns)
+        table = means.loc[private, [x, y]].dropna()
         if table.empty:
             raise ValueError(
                 f"No private model has both x={safe_repr(x)} and y={safe_repr(y)}: costs need runs "
                 "of the reference model, and groups need test records."
             )
-        loss = table[[x, y]] * [_sign(x), _sign(y)]
+        loss = table * [_sign(x), _sign(y)]
         kept = [
             not ((loss <= r).all(axis=1) & (loss < r).any(axis=1)).any() for _, r in loss.iterrows()
         ]
-        return table.loc[kept, [x, y]].sort_values(x, ascending=_sign(x) > 0)
+        return table[kept].sort_values(x, ascending=_sign(x) > 0)
 
     def plot(self, measure="accuracy", ax=None):
         """Draw one quantity against epsilon.
@@ -572,7 +576,7 @@ class TradeoffResults:
         pipeline : estimator, PipelineReport or None, default=None
             The pipeline that prepared the features; the page lists its `check_pipeline` findings.
         measures : list of str or None, default=None
-            Measures to tabulate by group, as in `table`; None is ``accuracy``, ``privacy_cost`` and
+            Measures to tabulate by group; None is ``accuracy``, ``privacy_cost`` and
             ``dg_gap``, after ``balanced_accuracy``, ``rarest_class_recall`` and their costs if a
             class is rare. The charts follow `leading_measures`.
         ledger : PrivacyLedger or None, default=None
@@ -681,47 +685,24 @@ def _name(key, with_run=False):
     return f"{method}{budget}" + (f", seed {seed}, fold {fold}" if with_run else "")
 
 
-def _columns(name, groups):
-    """Return the names of a measure's columns, in their order."""
-    columns = [name, *(f"{name}[{group}]" for group in groups), f"{name}_difference"]
-    if MEASURES[name].against == "training":
-        return [*columns, f"{name}_worst_group"]
-    worst = worst_column(name)
-    return columns if worst is None else [*columns, f"{name}{worst[0]}"]
+def _columns(runs, name, groups):
+    """Return, by column of a measure, two arrays whose difference is the value of each run.
 
-
-def _blocks(runs, groups, levels):
-    """Yield the runs that agree in some levels, as arrays of shape (n_runs, n_groups)."""
-    positions = runs.groupby(level=levels, sort=False, dropna=False).indices
-    for key, rows in sorted(
-        positions.items(), key=lambda item: item[1][0]
-    ):  # pandas 2 keeps no order
-        yield (
-            key,
-            {
-                name: runs[[f"{name}[{group}]" for group in groups]].to_numpy()[rows]
-                for name in MEASURES
-                if name in runs
-            },
-        )
-
-
-def _across_groups(parts, names):
-    """Return, by column, two arrays whose difference is the value of each run.
-
-    Which groups are compared is decided by their means over the runs, not run by run.
+    ``runs`` are the values of each measure, of all records and of each group. Which groups are
+    compared is decided by their means over the runs, not run by run.
     """
-    out = {}
-    for name in names:
-        low, high = (_of_group(parts[name], which) for which in (np.argmin, np.argmax))
-        is_compared = parts[name].shape[1] == 1 or (~np.isnan(parts[name])).any(axis=0).sum() > 1
-        out[f"{name}_difference"] = (high if is_compared else np.nan * high), low
-        if MEASURES[name].against == "training":
-            test = parts[MEASURES[name].of]
-            least = (_of_group(values, np.argmin) for values in (test + parts[name], test))
-            out[f"{name}_worst_group"] = tuple(least)
-        elif (worst := worst_column(name)) is not None:
-            out[f"{name}{worst[0]}"] = low if worst[0] == "_group_min" else high, np.zeros(len(low))
+    zero, by_group = np.zeros(len(runs[name])), runs[name][:, 1:]
+    heads = [name, *(f"{name}[{group}]" for group in groups)]
+    out = {head: (values, zero) for head, values in zip(heads, runs[name].T, strict=True)}
+    low, high = (_of_group(by_group, which) for which in (np.argmin, np.argmax))
+    is_compared = len(groups) == 1 or (~np.isnan(by_group)).any(axis=0).sum() > 1
+    out[f"{name}_difference"] = (high if is_compared else np.nan * high), low
+    if MEASURES[name].against == "training":
+        test = runs[MEASURES[name].of][:, 1:]
+        worst = (_of_group(values, np.argmin) for values in (test + by_group, test))
+        out[f"{name}_worst_group"] = tuple(worst)
+    elif (worst := worst_column(name)) is not None:
+        out[f"{name}{worst[0]}"] = low if worst[0] == "_group_min" else high, zero
     return out
 
 
@@ -733,14 +714,15 @@ def _of_group(by_group, which):
     return by_group[:, known[which(np.nanmean(by_group[:, known], axis=0))]]
 
 
-def _mean_and_error(pair):
+def _mean_and_error(values, other):
     """Return the difference of two means, and its standard error over the runs that have both."""
-    if any(np.isnan(values).all() for values in pair):
+    if np.isnan(values).all() or np.isnan(other).all():
         return np.nan, np.nan
-    apart = pair[0] - pair[1]
-    apart = apart[~np.isnan(apart)]
-    error = apart.std(ddof=1) / len(apart) ** 0.5 if len(apart) > 1 else np.nan
-    return np.nanmean(pair[0]) - np.nanmean(pair[1]), error
+    difference = values - other
+    difference = difference[~np.isnan(difference)]
+    n = len(difference)
+    error = difference.std(ddof=1) / n**0.5 if n > 1 else np.nan
+    return np.nanmean(values) - np.nanmean(other), error
 
 
 def _sign(column):
@@ -748,54 +730,21 @@ def _sign(column):
     return -1 if is_better_larger(column) else 1
 
 
-def _head(name):
-    """Return the heading of a measure's block."""
-    return f"{name.replace('_', ' ')} ({described(name)[1]})"
-
-
-def text_table(table, frame, names):
-    """Return the numbers of `TradeoffResults.table` as text, and the least n of each group."""
-    groups = [g for g in frame["group"].unique() if g != OVERALL]
-    headings = apart(groups, (*_OWN, *_MODEL))
-    cells = {}
-    for measure in names:
-        _, unit, factor = described(measure)
-        columns = [c for c in _columns(measure, groups) if not c.endswith("_worst_group")]
-        for name, column in zip((OVERALL, *headings, *_OWN), columns, strict=False):
-            both = zip(table[column, "mean"], table[column, "se"], strict=True)
-            digits = 3 if unit == "nats" else 1
-            cells[_head(measure), name] = [
-                _written(factor * m, factor * se, digits) for m, se in both
-            ]
-        gap = _head(measure), "gap"
-        is_known = table[measure, "mean"].notna() & table[f"{measure}_difference", "mean"].isna()
-        cells[gap] = np.where(is_known, NOT_COMPARED, cells[gap]).tolist()
-    fewest = frame.groupby(["method", "epsilon", "group"])["n"].min().unstack("group")
-    for name, group in zip(headings, groups, strict=True):
-        cells[_FEWEST, name] = fewest[group].reindex(table.index).tolist()
-    return pd.DataFrame(cells, index=table.index)
-
-
-def as_blocks(text, frame):
-    """Return the text table as one block a measure, and a line on the groups' sizes."""
-    n_runs = len(frame[["seed", "fold"]].drop_duplicates())
-    over = f"mean ± standard error of {n_runs} runs" if n_runs > 1 else "one run"
-    groups = list(text[_FEWEST].columns)
-    blocks, many = [], len(groups) > _MOST_GROUPS
-    for head in dict.fromkeys(head for head, _ in text if head != _FEWEST):
-        block = (text[head].drop(columns=groups) if many else text[head]).reset_index()
-        block["epsilon"] = [f"{e:g}" if np.isfinite(e) else "-" for e in block["epsilon"]]
-        blocks.append(f"{head}, {over}\n{block.to_string(index=False)}")
-    if frame["n"].isna().all():  # of a search, whose scores do not tell
-        return "\n\n".join(blocks)
-    least, empty = text[_FEWEST].min(), empty_runs(frame)
-    empty = dict(zip(apart(empty, (*_OWN, *_MODEL)), empty.values(), strict=True))
-    if many:
-        each = f"{len(groups)} groups, shown individually by .table() and the report"
-        size = f"{int(least.min())} (of {least.idxmin()!r})"
-        return "\n\n".join([*blocks, f"{each}; {_FEWEST} of a run: {size}"])
-    sizes = [f"{group} {n}{_where(empty.get(group))}" for group, n in least.items()]
-    return "\n\n".join([*blocks, f"{_FEWEST} of a run: {', '.join(sizes)}"])
+def _block(table, name, heads):
+    """Return the rows of a measure for a terminal; ``heads`` are the columns of the groups."""
+    _, unit, factor = described(name)
+    columns = {OVERALL: name} | {head: f"{name}[{group}]" for group, head in heads.items()}
+    columns["gap"] = f"{name}_difference"
+    if (worst := worst_column(name)) is not None:
+        columns["worst"] = f"{name}{worst[0]}"
+    block = table.index.to_frame(index=False)
+    block["epsilon"] = [f"{e:g}" if np.isfinite(e) else "-" for e in block["epsilon"]]
+    for head, column in columns.items():
+        pairs = (factor * table[column]).to_numpy()
+        block[head] = [_written(mean, error, 3 if unit == "nats" else 1) for mean, error in pairs]
+    is_alone = table[name, "mean"].notna() & table[columns["gap"], "mean"].isna()
+    block.loc[is_alone.to_numpy(), "gap"] = NOT_COMPARED
+    return block
 
 
 def empty_runs(frame):

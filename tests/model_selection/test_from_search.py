@@ -180,7 +180,7 @@ def test_the_best_is_a_private_candidate(results, choice, row):
     [
         ({"column": "privacy_cost[X]"}, ValueError, "column must be .*privacy_cost_difference"),
         ({"at_least": {"recall": 1}}, ValueError, "at_least must be .*accuracy"),
-        ({"at_least": {"accuracy": 0.99}}, ValueError, r"best values are accuracy: 0\.8\. Lower"),
+        ({"at_least": {"accuracy": 0.99}}, ValueError, r"best values {'accuracy': '0\.8'}"),
         ({"at_least": {"accuracy": "0.8"}}, TypeError, "at_least must be a number"),
     ],
 )
