@@ -1,11 +1,13 @@
-"""Scorers of any metric by group, for scikit-learn's searches."""
+"""Scorers by group for searches: of any metric, privacy cost, excessive risk and DG gap."""
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from inspect import signature
 
 import numpy as np
+import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import get_scorer, get_scorer_names
@@ -14,15 +16,19 @@ from sklearn.utils import metadata_routing
 from sklearn.utils._response import _get_response_values
 
 from skdpfair._utils.validate import listed, one_of, safe_repr
+from skdpfair.inputs import fitted_rows as _fitted_rows
 from skdpfair.inputs import groups as _groups
+from skdpfair.inputs import table as _table
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.groups import group_names
-from skdpfair.inputs.labels import kinds, positions
-from skdpfair.metrics._arguments import as_vector
+from skdpfair.inputs.labels import positions, read
+from skdpfair.metrics._arguments import as_vector, check_kind
 from skdpfair.metrics._compare_groups import difference, group_min
 from skdpfair.metrics._measures import (
     MEASURES,
     chosen_measures,
+    columns_of,
+    compared,
     simple_measures,
     values_by_group,
 )
@@ -30,13 +36,14 @@ from skdpfair.metrics._measures import (
 _PREDICT = "predict"
 
 
-class ByGroupScorer(BaseEstimator):
+class _ByGroupScorer(BaseEstimator):
     """A callable scorer that knows the groups; a subclass has ``_scores(estimator, X, y, parts)``.
 
     It is an estimator by form only: this gives it metadata routing, a repr and clones.
     """
 
     __metadata_request__score = {"sensitive_features": True, "estimator": metadata_routing.UNUSED}
+    _public_name = "GroupScorer"  # in messages
 
     def __call__(self, estimator, X, y, sensitive_features=None, **per_record):
         """Return the scores by name, or the one that ``only`` names."""
@@ -45,6 +52,13 @@ class ByGroupScorer(BaseEstimator):
         parts = self._parts(estimator, X, y, sensitive_features)
         if sensitive_features is not None and _takes_groups(estimator):
             estimator = _OnGroups(estimator, sensitive_features)
+        if not all(rows.any() for rows in parts.values()):
+            warnings.warn(
+                "Some groups have no records among those scored: their scores are NaN. Use fewer "
+                "folds, or folds stratified by group.",
+                UndefinedMetricWarning,
+                stacklevel=2,
+            )
         scores = self._scores(estimator, X, y, parts, **per_record)
         return scores if self.only is None else scores[one_of("only", self.only, scores)]
 
@@ -64,15 +78,9 @@ class ByGroupScorer(BaseEstimator):
             routing.score.add_request(param="sensitive_features", alias=False)
         return routing
 
-    @property
-    def _public_name(self):
-        """The public name, for messages: of the class, or of the function that makes it."""
-        return "comparison_scorer" if hasattr(self, "name") else type(self).__name__
-
     def _parts(self, estimator, X, y, sensitive_features):
         """Return the name of each group with the rows that are in it."""
-        (final, _), name = at_final_step(estimator), self._public_name
-        final, _ = at_final_step(getattr(final, "estimator_", final))  # that of thresholds
+        final, name = _classifier_of(estimator), self._public_name
         group_col = self.group_col
         if group_col is None and sensitive_features is None:
             group_col = _column_of(final)
@@ -117,7 +125,7 @@ class ByGroupScorer(BaseEstimator):
         return levels
 
 
-class GroupScorer(ByGroupScorer):
+class GroupScorer(_ByGroupScorer):
     """Score a model on all records and on each group, with the least score and the difference.
 
     Use it as ``scoring=`` of GridSearchCV, RandomizedSearchCV and cross_validate. A halving search
@@ -215,24 +223,18 @@ class GroupScorer(ByGroupScorer):
         return self(estimator, X, y, sensitive_features=sensitive_features, **weights)
 
     def _scores(self, estimator, X, y, parts, **per_record):
-        warn_absent(parts)
         everyone, answers, scores, scorers = np.full(len(y), True), {}, {}, {}
         if self.measures is not None:
             scores |= self._measured(estimator, X, y, parts, per_record)
         if self.metrics is not None or self.measures is None:
             scorers = _scorers(self.metrics)
         for name, scorer in scorers.items():
-            answer, labels = _answer(scorer, estimator, X, answers), y
-            if kinds(y) == {"texts"} and _takes_numbers(scorer):
-                labels, answer = (positions(estimator.classes_, v) for v in (y, answer))
-            score = partial(_score, scorer, estimator, X, labels, answer, per_record)
+            answer = _answer(scorer, estimator, X, answers)
+            score = partial(_score, scorer, estimator, X, y, answer, per_record)
             results = {g: score(rows) for g, rows in parts.items()}
             _warn_one_class(name, [g for g, (_, defined) in results.items() if not defined])
-            values = {g: value for g, (value, _) in results.items()}
-            scores[name], _ = score(everyone)
-            scores[f"{name}_group_min"] = group_min(values)
-            scores[f"{name}_difference"] = difference(values)
-            scores |= {f"{name}[{g}]": value for g, value in values.items()}
+            by_group = {g: value for g, (value, _) in results.items()}
+            scores |= _named(name, score(everyone)[0], by_group)
         return scores | {"n_weights": _n_weights(estimator)}
 
     def _measured(self, estimator, X, y, parts, per_record):
@@ -242,33 +244,213 @@ class GroupScorer(ByGroupScorer):
                 f"measures={self.measures!r} take no sample weights, but sample_weight was passed. "
                 "Name scorers in metrics= instead, or do not request sample_weight."
             )
-        classes = estimator.classes_
-        names = chosen_measures(self.measures, simple_measures(len(classes)), ())
-        likely = None
-        if any(MEASURES[name].needs_probabilities for name in names):
-            likely = estimator.predict_proba(X)
-        code = np.argmax(list(parts.values()), axis=0)
-        table = values_by_group(
-            y,
-            estimator.predict(X),
-            likely,
-            classes=classes,
-            code=code,
-            levels=list(parts),
-            measures=names,
-        )
-        scores = {}
+        names = chosen_measures(self.measures, simple_measures(len(estimator.classes_)), ())
+        table, scores = _values(estimator, X, y, parts, names), {}
         for name in names:
             is_loss = MEASURES[name].greater_is_better is False
             key, values = f"{'neg_' * is_loss}{name}", (-1 if is_loss else 1) * table[name]
             by_group = values.iloc[1:]
             undefined = by_group.isna() & (table["n"].iloc[1:] > 0)
             _warn_one_class(name, list(by_group.index[undefined]))
-            scores[key] = float(values.iloc[0])
-            scores[f"{key}_group_min"] = group_min(by_group)
-            scores[f"{key}_difference"] = difference(by_group)
-            scores |= {f"{key}[{group}]": float(value) for group, value in by_group.items()}
+            scores |= _named(key, values.iloc[0], by_group)
         return scores
+
+
+class _ComparisonScorer(_ByGroupScorer):
+    """A measure that compares two models, or two sets of records; smaller is better."""
+
+    _public_name = "comparison_scorer"
+
+    def __init__(self, name, table=None, *, group_col=None, groups=None, only=None):
+        self.name = name
+        self.table = table
+        self.group_col = group_col
+        self.groups = groups
+        self.only = only
+
+    def _scores(self, estimator, X, y, parts):
+        of = MEASURES[self.name].of
+        if self.table is None:
+            final, inner = at_final_step(estimator, X)
+            if not hasattr(final, "reference_"):
+                raise ValueError(
+                    f"measure={self.name!r} needs the reference model, reference_, which this "
+                    f"{type(final).__name__} does not have. Fit with keep_reference=True and score "
+                    "in the same process, or put epsilon=None into the grid of a search, and use "
+                    "TradeoffResults.from_search(search)."
+                )
+            other = _values(final.reference_, inner, y, parts, [of])
+        else:
+            X_all, y_all = self.table.X, read(self.table.y)
+            parts_all = self._parts(estimator, X_all, y_all, self.table.sensitive_features)
+            fitted = _fitted_among(estimator, (X_all, y_all, parts_all), (X, y, parts))
+            other = _values(estimator, X_all, y_all, parts_all, [of], fitted)
+        values = _values(estimator, X, y, parts, [of])
+        scores = columns_of(self.name, compared(values, other, self.name), parts)
+        if self.table is not None:
+            worst = group_min(other[of].iloc[1:]) - group_min(values[of].iloc[1:])
+            scores[f"{self.name}_worst_group"] = worst
+        scores = {key: float(value) for key, value in scores.items()}
+        # scikit-learn's refit="..." takes the largest
+        wholes = {key: value for key, value in scores.items() if not key.endswith("]")}
+        return scores | {f"neg_{key}": -value for key, value in wholes.items()}
+
+
+def comparison_scorer(
+    measure,
+    X_train=None,
+    y_train=None,
+    *,
+    sensitive_features=None,
+    group_col=None,
+    groups=None,
+    only=None,
+):
+    """Make a scorer of a measure that compares two models, or two sets of records.
+
+    Parameters
+    ----------
+    measure : {"privacy_cost", "excessive_risk", "dg_gap"}
+        - "privacy_cost": accuracy of the reference model minus that of the model.
+        - "excessive_risk": log loss of the model minus that of the reference model, in nats.
+        - "dg_gap": the distributional-generalisation gap, accuracy on the training rows minus that
+          on the scored rows. In a search, these are the two parts of each fold.
+    X_train, y_train : array-like of n_rows rows or None, default=None
+        For "dg_gap" only: a table that contains the training rows, before any pipeline, that is
+        the X and y passed to the ``fit`` of the search or of the model.
+    sensitive_features : array-like of n_rows rows or None, default=None
+        Groups of X_train, unless a column of it holds them.
+    group_col, groups, only
+        As in `GroupScorer`.
+
+    Returns
+    -------
+    callable
+        ``scorer(estimator, X, y, sensitive_features=None)``, which returns a dict: the measure of
+        all rows, ``MEASURE``, and of each group, ``MEASURE[GROUP]``; ``MEASURE_difference`` >= 0
+        between groups; ``MEASURE_group_max``, the largest of a group, or for "dg_gap"
+        ``dg_gap_worst_group``, the worst accuracy of a group on the training rows minus the worst
+        one on the scored rows; and all but those of the groups negated, ``neg_...``, for
+        ``refit=``. The scores are not private. The scorer raises ValueError if the model has no
+        reference model, or its training rows cannot be identified.
+
+    Raises
+    ------
+    ValueError
+        If the measure is unknown, or X_train and y_train are given for another one than "dg_gap",
+        or not for "dg_gap".
+
+    Notes
+    -----
+    Models must be scored in the process that fitted them, as a search does: pickles hold neither
+    the reference model, which ``keep_reference=True`` trains, nor fingerprints of the training
+    rows, which a fit leaves in the memory of its process as long as the model exists. To compare
+    many candidates, a reference model in the grid (and ``return_train_score=True`` for "dg_gap")
+    and `TradeoffResults.from_search` are cheaper, and take other models than `DPFairClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from skdpfair import DPFairClassifier
+    >>> from skdpfair.datasets import make_two_groups
+    >>> from skdpfair.model_selection import comparison_scorer
+    >>> data = make_two_groups(4000, random_state=0)
+    >>> X, y = data.data.assign(group=data.sensitive_features), data.target
+    >>> clf = DPFairClassifier("dpsgd", group_col="group", max_steps=5)
+    >>> scorer = comparison_scorer("dg_gap", X, y)
+    >>> search = GridSearchCV(clf, {"epsilon": [2, 4]}, scoring=scorer, refit="neg_dg_gap", cv=2)
+    >>> "mean_test_dg_gap[b]" in search.fit(X, y).cv_results_
+    True
+    """
+    one_of("measure", measure, ("privacy_cost", "excessive_risk", "dg_gap"))
+    has_rows = X_train is not None and y_train is not None
+    if has_rows != (measure == "dg_gap"):
+        raise ValueError(
+            f"measure={measure!r} needs X_train and y_train if it is 'dg_gap', and takes none "
+            "otherwise."
+        )
+    table = None
+    if has_rows:
+        check_indexes(X_train=X_train, y_train=y_train, sensitive_features=sensitive_features)
+        table = _Rows(X_train, y_train, sensitive_features)
+    return _ComparisonScorer(measure, table, group_col=group_col, groups=groups, only=only)
+
+
+@dataclass(repr=False)  # a repr would print the rows
+class _Rows:
+    X: object
+    y: object
+    sensitive_features: object = None
+
+
+def _named(name, whole, by_group):
+    """Return the scores of one metric by their names."""
+    scores = {
+        name: float(whole),
+        f"{name}_group_min": group_min(by_group),
+        f"{name}_difference": difference(by_group),
+    }
+    return scores | {f"{name}[{group}]": float(value) for group, value in by_group.items()}
+
+
+def _values(model, X, y, parts, measures, rows=slice(None)):
+    """Return measures of some rows, of all of them and of each group."""
+    predicted, likely = model.predict(X), None
+    check_kind("y_pred", predicted, y)
+    if any(MEASURES[name].needs_probabilities for name in measures):
+        likely = model.predict_proba(X)[rows]
+    return values_by_group(
+        y[rows],
+        predicted[rows],
+        likely,
+        classes=model.classes_,
+        code=np.argmax(list(parts.values()), axis=0)[rows],
+        levels=list(parts),
+        measures=measures,
+    )
+
+
+def _fitted_among(estimator, table, scored):
+    """Return a mask of the rows of a table that the model was fitted to, or raise."""
+    final, _ = at_final_step(estimator)
+    seen = _fitted_rows.of(getattr(final, "net_", None))
+    if seen is None:
+        raise ValueError(
+            "measure='dg_gap' cannot identify the training rows of this "
+            f"{type(final).__name__}: only a DPFairClassifier keeps them, in its process, after a "
+            "single fit (no copy, pickle or release, warm_start=False). In a search, set "
+            "scoring=GroupScorer(...) and return_train_score=True, and use "
+            "TradeoffResults.from_search(search); for one model, use skdpfair.metrics.dg_gap."
+        )
+    marks, groups = _marked(estimator, *table)
+    there = pd.MultiIndex.from_arrays([marks, groups, _occurrence(marks, groups)])
+    marks_out, groups_out = _marked(estimator, *scored)
+    out = [marks_out, groups_out, _occurrence(marks_out, groups_out)]
+    others = ~there.isin(pd.MultiIndex.from_arrays(out))
+    for rows in (np.full(len(marks), True), others):
+        match = rows & np.isin(marks, seen)
+        if np.array_equal(np.sort(marks[match]), np.sort(seen)):
+            return match
+    raise ValueError(
+        "X_train and y_train do not identify the training rows: they must hold the training rows, "
+        "and no equal rows besides them that are not scored. Pass the X and y "
+        "that were passed to fit of the search or the model. If a step of a pipeline changes "
+        "training rows differently in fit and in transform, use GroupScorer(...), "
+        "return_train_score=True and TradeoffResults.from_search(search)."
+    )
+
+
+def _marked(estimator, X, y, parts):
+    """Return a mark of each row and its label, as the final step gets them, and its group."""
+    final, X = at_final_step(estimator, X)
+    codes = positions(final.classes_, read(y))
+    marks = _fitted_rows.marks(np.asarray(_table.read_rows(final, X)), codes)
+    return marks, np.argmax(list(parts.values()), axis=0)
+
+
+def _occurrence(marks, groups):
+    """Return the number of rows before each one that equal it."""
+    return pd.DataFrame({"mark": marks, "group": groups}).groupby(["mark", "group"]).cumcount()
 
 
 class _OnGroups:
@@ -292,9 +474,7 @@ def _takes_groups(estimator):
 
 def _n_weights(estimator):
     """Return the number of weights of the network at the end of an estimator, 0 without one."""
-    final, _ = at_final_step(getattr(estimator, "model", estimator))
-    final, _ = at_final_step(getattr(final, "estimator_", final))  # that of thresholds
-    net = getattr(final, "net_", None)
+    net = getattr(_classifier_of(getattr(estimator, "model", estimator)), "net_", None)
     return float(sum(p.numel() for p in net.module_.parameters())) if net is not None else 0.0
 
 
@@ -369,26 +549,6 @@ def _scorer_of(name, metric):
     return metric
 
 
-def _takes_numbers(scorer):
-    """Tell whether a scorer calls a function of Fairlearn, to which the label 1 is positive."""
-    function = scorer._score_func
-    keywords = scorer._kwargs | getattr(function, "keywords", {})  # of a partial
-    module = getattr(getattr(function, "func", function), "__module__", None) or ""
-    is_fairlearns = module.startswith("fairlearn.")
-    return is_fairlearns and "pos_label" not in keywords and scorer._response_method == _PREDICT
-
-
-def warn_absent(parts):
-    """Warn if some group has no records."""
-    if not all(rows.any() for rows in parts.values()):
-        warnings.warn(
-            "Some groups have no records among those scored: their scores are NaN. Use fewer "
-            "folds, or folds stratified by group.",
-            UndefinedMetricWarning,
-            stacklevel=4,
-        )
-
-
 def _warn_one_class(name, groups):
     if groups:
         warnings.warn(
@@ -409,6 +569,12 @@ def at_final_step(estimator, X=None):
     if X is not None and len(estimator.steps) > 1:
         X = estimator[:-1].transform(X)
     return at_final_step(estimator.steps[-1][1], X)
+
+
+def _classifier_of(estimator):
+    """Return the classifier at the end, also that of thresholds."""
+    final, _ = at_final_step(estimator)
+    return at_final_step(getattr(final, "estimator_", final))[0]
 
 
 def _column_of(final):

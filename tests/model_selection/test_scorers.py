@@ -5,7 +5,6 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from fairlearn.metrics import selection_rate
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.dummy import DummyClassifier
@@ -537,19 +536,6 @@ def test_groups_of_any_names_keep_their_scores(scored, names):
 def test_metrics_that_would_share_a_score_are_refused(names):
     with pytest.raises(ValueError, match=r"^metrics=.* two scores one name"):
         GroupScorer(dict.fromkeys(names, "f1"), measures=["accuracy", "log_loss"])
-
-
-def test_functions_of_fairlearn_take_texts_for_what_they_are(scored):
-    model, X, y, group = scored
-    metrics = {
-        "rate": make_scorer(selection_rate),
-        "named": make_scorer(partial(selection_rate, pos_label="yes")),
-    }
-    model = clone(model).fit(X, np.array(["no", "yes"])[y])
-    found = GroupScorer(metrics, groups=["a", "b"])(model, X, np.array(["no", "yes"])[y], group)
-    for key in ("", "[a]", "[b]", "_difference"):
-        assert found[f"rate{key}"] == found[f"named{key}"]
-    assert found["rate"] == np.mean(model.predict(X) == "yes") > 0
 
 
 @pytest.mark.parametrize("kind", [bool, float, object])
