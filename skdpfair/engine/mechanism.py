@@ -127,6 +127,46 @@ class PerSampleGradients(PerSample):
 
 
 @dataclass(frozen=True)
+class GroupRows:
+    """Rows of a query that are zero but in the columns of each record's code, such as its group.
+
+    They are summed by codes, however many there are.
+
+    Parameters
+    ----------
+    code : Tensor of shape (batch,), int64
+        From 0 to ``n_codes`` - 1.
+    values : Tensor of shape (batch, m)
+        The numbers of each record; the sum has all codes' first numbers, then all second ones.
+    n_codes : int
+        Number of codes.
+
+    Examples
+    --------
+    >>> rows = GroupRows(torch.tensor([1, 0, 1]), torch.ones(3, 1), n_codes=3)
+    >>> rows.dense().tolist(), rows.sum(torch.ones(3)).tolist()
+    ([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], [1.0, 2.0, 0.0])
+    """
+
+    code: Tensor
+    values: Tensor
+    n_codes: int
+
+    def sum(self, weight: Tensor) -> Tensor:
+        """Return the weighted sum of the rows, (m * n_codes,)."""
+        parts = self.values.new_zeros((self.values.shape[1], self.n_codes))
+        for part, values in zip(parts, self.values.t(), strict=True):
+            part.index_add_(0, self.code, weight * values)
+        return parts.flatten()
+
+    def dense(self) -> Tensor:
+        """Return the rows, (batch, m * n_codes)."""
+        rows = self.values.new_zeros((*self.values.shape, self.n_codes))
+        code = self.code[:, None, None].expand(-1, self.values.shape[1], 1)
+        return rows.scatter_(2, code, self.values[:, :, None]).flatten(1)
+
+
+@dataclass(frozen=True)
 class Query:
     """A statistic that is released in every step: a noisy sum of norm-bounded rows.
 
@@ -137,7 +177,7 @@ class Query:
     ----------
     name : str
         Key of the noisy sum in ``release``.
-    rows : callable ``(PerSample, State) -> Tensor of shape (batch, d)``
+    rows : callable ``(PerSample, State) -> Tensor of shape (batch, d) or GroupRows``
         One row per record; a row may depend only on its own record.
     sensitivity : float
         Largest L2 norm of a row.
@@ -156,10 +196,15 @@ class Query:
     """
 
     name: str
-    rows: Callable[[EarlySample, State], Tensor]
+    rows: Callable[[EarlySample, State], Tensor | GroupRows]
     sensitivity: float
     noise_multiplier: float
     early: bool = False
+
+    def matrix(self, sample: EarlySample, state: State) -> Tensor:
+        """Return the rows as a tensor, (batch, d)."""
+        rows = self.rows(sample, state)
+        return rows.dense() if isinstance(rows, GroupRows) else rows
 
 
 @dataclass(frozen=True)

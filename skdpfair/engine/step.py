@@ -14,6 +14,7 @@ from skdpfair.engine.batch import Batch, Examples
 from skdpfair.engine.mechanism import (
     Clip,
     GradientTerm,
+    GroupRows,
     Mechanism,
     PerSample,
     PerSampleGradients,
@@ -278,11 +279,15 @@ def noisy_sums(
         if early is not None and query.early != early:
             continue
         rows = query.rows(sample, state)
+        values = rows.values if isinstance(rows, GroupRows) else rows
         if finite is not None:
-            rows = torch.where(finite[:, None], rows, 0.0)
-        if examples is not None:
-            rows = examples.mean(rows)
-        total = rows.sum(0)
+            values = torch.where(finite[:, None], values, 0.0)
+        if isinstance(rows, GroupRows):
+            share = values.new_ones(len(values) if examples is None else len(examples))
+            share = share if examples is None else examples.spread(examples.over_size(share))
+            total = replace(rows, values=values).sum(share)
+        else:
+            total = (values if examples is None else examples.mean(values)).sum(0)
         if query.noise_multiplier > 0:
             noise = torch.empty_like(total)
             total += generator.fill_(noise, query.sensitivity, query.noise_multiplier)

@@ -35,12 +35,6 @@ def clip_to(bound: Tensor, norm: Tensor) -> Tensor:
     return bound / torch.maximum(norm, bound)
 
 
-def one_hot(code: Tensor, n_codes: int, like: Tensor) -> Tensor:
-    """Return one row per record with a single 1, shape (batch, n_codes), dtype of ``like``."""
-    rows = like.new_zeros((len(code), n_codes))
-    return rows.scatter_(1, code[:, None], 1.0)
-
-
 @dataclass(kw_only=True, repr=False, eq=False)
 class ClippedMethod(Method, abc.ABC):
     """A method whose gradient sum is that of DP-SGD.

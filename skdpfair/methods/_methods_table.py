@@ -152,7 +152,7 @@ def _example_gradients(
 def _widths(method: Method, n_groups: int, n_parameters: int) -> list[int]:
     task, sample = _task(n_groups), _example_gradients(n_groups, n_parameters)
     state = method.start(task)
-    return [query.rows(sample, state).shape[1] for query in method.queries(task, 1.0)]
+    return [query.matrix(sample, state).shape[1] for query in method.queries(task, 1.0)]
 
 
 def _bounds(method: Method, task: Task, n_classes: int = 2) -> list[float]:
@@ -162,7 +162,7 @@ def _bounds(method: Method, task: Task, n_classes: int = 2) -> list[float]:
     bounds = []
     for low, high in ((1.0, 9.0), (5.0, 2.0), (30.0, 300.0)):
         release = {
-            query.name: torch.linspace(low, high, query.rows(sample, state).shape[1])
+            query.name: torch.linspace(low, high, query.matrix(sample, state).shape[1])
             for query in queries
         }
         bounds.append(float(method.clip(sample, state, release).bound))

@@ -6,8 +6,17 @@ import torch
 from sklearn.utils._param_validation import StrOptions
 from torch import Tensor
 
-from skdpfair.engine.mechanism import Clip, Method, NoisySums, PerSample, Query, State, Task
-from skdpfair.methods._clipping import ClippedMethod, CountingMethod, clip_to, one_hot
+from skdpfair.engine.mechanism import (
+    Clip,
+    GroupRows,
+    Method,
+    NoisySums,
+    PerSample,
+    Query,
+    State,
+    Task,
+)
+from skdpfair.methods._clipping import ClippedMethod, CountingMethod, clip_to
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -48,10 +57,10 @@ class DPSGDF(ClippedMethod, CountingMethod, name="dpsgd_f", reference="xu2021rem
     _parameter_constraints = {"ratio": [StrOptions({"batch", "group_mean"})]}
 
     def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
-        def rows(sample: PerSample, state: State) -> Tensor:
+        def rows(sample: PerSample, state: State) -> GroupRows:
             unclipped = sample.norm <= self.number("max_grad_norm", 1.0)
             code = torch.add(sample.group, unclipped, alpha=task.n_groups)
-            return one_hot(code, 2 * task.n_groups, sample.norm)
+            return GroupRows(code, torch.ones_like(sample.norm)[:, None], 2 * task.n_groups)
 
         noise = self.count_noise(noise_multiplier)
         return (Query("counts", rows, 1.0, noise),)

@@ -11,6 +11,7 @@ from torch import Tensor
 from skdpfair.engine.mechanism import (
     EarlySample,
     GradientTerm,
+    GroupRows,
     NoisySums,
     PerSample,
     PerSampleGradients,
@@ -22,7 +23,6 @@ from skdpfair.methods._clipping import (
     ClippedMethod,
     CountingMethod,
     clip_to,
-    one_hot,
 )
 
 MAX_PARAMETERS = 1000
@@ -58,20 +58,21 @@ class RegularisedMethod(ClippedMethod, abc.ABC):
         r = self.group_bound(c)
         return sample.norm.new_full((), c), None if r is None else sample.norm.new_full((), r)
 
-    def _rows(self, sample: EarlySample, state: Sizes) -> Tensor:
+    def _rows(self, sample: EarlySample, state: Sizes) -> Tensor | GroupRows:
         r"""Return each record's group and its score there, together of norm :math:`\sqrt 2`.
 
         If gradients are needed, then also that clipped to R, over R, in its group's columns, and
         that clipped to C, over C: together of norm 2, unless there is no R.
         """
-        member = one_hot(sample.group, state.n_groups, sample.probability)
-        rows = torch.cat([member, member * sample.probability[:, 1:2]], dim=1)
+        score = sample.probability[:, 1]
+        values = torch.stack([torch.ones_like(score), score], dim=1)
+        rows = GroupRows(sample.group, values, state.n_groups)
         if not self.sees_gradients:
             return rows
         c, r = self._bounds(sample)
         unit = sample.gradient if r is None else _unit(sample, r)
-        in_groups = (member[:, :, None] * unit[:, None, :]).flatten(1)
-        return torch.cat([rows, in_groups, _unit(sample, c)], dim=1)
+        in_groups = rows.dense()[:, : state.n_groups, None] * unit[:, None, :]
+        return torch.cat([rows.dense(), in_groups.flatten(1), _unit(sample, c)], dim=1)
 
     def gradient_term(self, sample: EarlySample, state: Sizes, release: NoisySums) -> GradientTerm:
         k, (c, r) = state.n_groups, self._bounds(sample)

@@ -6,8 +6,8 @@ from math import inf
 import torch
 from torch import Tensor
 
-from skdpfair.engine.mechanism import NoisySums, PerSample, Query, State, Task
-from skdpfair.methods._clipping import NOT_NEGATIVE, UnclippedMethod, one_hot
+from skdpfair.engine.mechanism import GroupRows, NoisySums, PerSample, Query, State, Task
+from skdpfair.methods._clipping import NOT_NEGATIVE, UnclippedMethod
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -64,9 +64,9 @@ class GDRO(UnclippedMethod, name="gdro", reference="sagawa2020distributionally")
         return weight, torch.tensor(task.n_samples * task.sample_rate), sizes
 
     def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
-        def rows(sample: PerSample, state: State) -> Tensor:
-            member = one_hot(sample.group, task.n_groups, sample.loss)
-            return torch.cat([member, member * sample.loss[:, None]], dim=1)
+        def rows(sample: PerSample, state: State) -> GroupRows:
+            values = torch.stack([torch.ones_like(sample.loss), sample.loss], dim=1)
+            return GroupRows(sample.group, values, task.n_groups)
 
         return (Query("groups", rows, inf, 0.0),)
 

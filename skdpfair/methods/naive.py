@@ -2,10 +2,19 @@
 
 from dataclasses import dataclass
 
-from torch import Tensor
+import torch
 
-from skdpfair.engine.mechanism import Clip, Method, NoisySums, PerSample, Query, State, Task
-from skdpfair.methods._clipping import ClippedMethod, CountingMethod, clip_to, one_hot
+from skdpfair.engine.mechanism import (
+    Clip,
+    GroupRows,
+    Method,
+    NoisySums,
+    PerSample,
+    Query,
+    State,
+    Task,
+)
+from skdpfair.methods._clipping import ClippedMethod, CountingMethod, clip_to
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -50,8 +59,8 @@ class Naive(ClippedMethod, CountingMethod, name="naive", reference="xu2021removi
     def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
         """Count the records per group."""
 
-        def rows(sample: PerSample, state: State) -> Tensor:
-            return one_hot(sample.group, task.n_groups, sample.norm)
+        def rows(sample: PerSample, state: State) -> GroupRows:
+            return GroupRows(sample.group, torch.ones_like(sample.norm)[:, None], task.n_groups)
 
         noise = self.count_noise(noise_multiplier)
         return (Query("counts", rows, 1.0, noise),)

@@ -275,12 +275,12 @@ def _check_apart(
 
 def _check_queries(method: Method, sample: PerSample, task: Task, state: State) -> None:
     for query in method.queries(task, 1.0):
-        rows = query.rows(sample, state)
+        rows = query.matrix(sample, state)
         is_bounded = bool((rows.norm(dim=1) <= query.sensitivity * (1 + 1e-5)).all())
         assert is_bounded, f"{query.name}: a row beyond the sensitivity"
 
         def of(batch: PerSample, query: Query = query) -> Tensor:
-            return query.rows(batch, state)
+            return query.matrix(batch, state)
 
         _check_apart(query.name, of, sample, rtol=0.0)
 

@@ -255,7 +255,7 @@ def _telling_norm(mechanism, scenario):
         moved = [float(clip.weight[-1]) * norm / float(clip.bound) / mechanism.noise_multiplier]
         moved.append(_SPREAD * abs(float(torch.log(clip.bound / quiet))))  # data-dependent noise
         if not method.sees_gradients:
-            rows = [(q, float(q.rows(sample, state)[-1].norm())) for q in mechanism.queries]
+            rows = [(q, float(q.matrix(sample, state)[-1].norm())) for q in mechanism.queries]
             moved += [row / q.sensitivity / q.noise_multiplier for q, row in rows]
         best = max(best, (round(float(np.linalg.norm(moved)), 6), float(norm)))
     return best[1]

@@ -414,8 +414,8 @@ class HookLoop:
         release = {}
         for query in self.mechanism.queries:
             if query.early == early:
-                width = query.rows(self.nobody, state).shape[1]
-                rows = [query.rows(sample, state)[0] for sample in samples]
+                width = query.matrix(self.nobody, state).shape[1]
+                rows = [query.matrix(sample, state)[0] for sample in samples]
                 sd = query.sensitivity * query.noise_multiplier if query.noise_multiplier else 0.0
                 release[query.name] = add(rows, width) + draw(noise, width, sd)
         return release
