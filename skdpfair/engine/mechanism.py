@@ -136,34 +136,38 @@ class GroupRows:
     ----------
     code : Tensor of shape (batch,), int64
         From 0 to ``n_codes`` - 1.
-    values : Tensor of shape (batch, m)
-        The numbers of each record; the sum has all codes' first numbers, then all second ones.
     n_codes : int
         Number of codes.
+    values : Tensor of shape (batch,) or None
+        Numbers of the records.  The sum has the count of each code, and then, if they are given,
+        the sum of each code's numbers.
 
     Examples
     --------
-    >>> rows = GroupRows(torch.tensor([1, 0, 1]), torch.ones(3, 1), n_codes=3)
-    >>> rows.dense().tolist(), rows.sum(torch.ones(3)).tolist()
-    ([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], [1.0, 2.0, 0.0])
+    >>> rows = GroupRows(torch.tensor([1, 0, 1]), 3, torch.tensor([5.0, 6.0, 7.0]))
+    >>> rows.sum(torch.ones(3)).tolist()
+    [1.0, 2.0, 0.0, 6.0, 12.0, 0.0]
+    >>> rows.dense(torch.ones(3))[0].tolist()
+    [0.0, 1.0, 0.0, 0.0, 5.0, 0.0]
     """
 
     code: Tensor
-    values: Tensor
     n_codes: int
+    values: Tensor | None = None
 
     def sum(self, weight: Tensor) -> Tensor:
-        """Return the weighted sum of the rows, (m * n_codes,)."""
-        parts = self.values.new_zeros((self.values.shape[1], self.n_codes))
-        for part, values in zip(parts, self.values.t(), strict=True):
-            part.index_add_(0, self.code, weight * values)
-        return parts.flatten()
+        """Return the weighted sum of the rows; rows of weight 0 may hold any values."""
+        total = weight.new_zeros(self.n_codes).index_add_(0, self.code, weight)
+        if self.values is None:
+            return total
+        values = torch.where(weight != 0, weight * self.values, 0.0)
+        return torch.cat([total, torch.zeros_like(total).index_add_(0, self.code, values)])
 
-    def dense(self) -> Tensor:
-        """Return the rows, (batch, m * n_codes)."""
-        rows = self.values.new_zeros((*self.values.shape, self.n_codes))
-        code = self.code[:, None, None].expand(-1, self.values.shape[1], 1)
-        return rows.scatter_(2, code, self.values[:, :, None]).flatten(1)
+    def dense(self, weight: Tensor) -> Tensor:
+        """Return the weighted rows, (batch, n_codes) or (batch, 2 n_codes)."""
+        rows = weight.new_zeros((len(weight), self.n_codes))
+        rows.scatter_(1, self.code[:, None], weight[:, None])
+        return rows if self.values is None else torch.cat([rows, rows * self.values[:, None]], 1)
 
 
 @dataclass(frozen=True)
@@ -178,7 +182,7 @@ class Query:
     name : str
         Key of the noisy sum in ``release``.
     rows : callable ``(PerSample, State) -> Tensor of shape (batch, d) or GroupRows``
-        One row per record; a row may depend only on its own record.
+        One row per record, of numbers or of bools; a row may depend only on its own record.
     sensitivity : float
         Largest L2 norm of a row.
     noise_multiplier : float
@@ -203,8 +207,8 @@ class Query:
 
     def matrix(self, sample: EarlySample, state: State) -> Tensor:
         """Return the rows as a tensor, (batch, d)."""
-        rows = self.rows(sample, state)
-        return rows.dense() if isinstance(rows, GroupRows) else rows
+        rows, ones = self.rows(sample, state), torch.ones_like(sample.norm)
+        return (rows.dense(ones) if isinstance(rows, GroupRows) else rows).to(ones.dtype)
 
 
 @dataclass(frozen=True)

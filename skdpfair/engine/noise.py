@@ -68,7 +68,7 @@ class Noise:
         if self._gaussians is None:
             self._gaussians = Gaussians(self._sequence.generate_state(8, np.uint64).tobytes())
         scale = _NUMPY[out.dtype](float(sensitivity) * noise_multiplier)
-        self._gaussians.fill_all_(out.view(-1).numpy(), scale)
+        self._gaussians.fill_all_((out if out.dim() == 1 else out.view(-1)).numpy(), scale)
         return out
 
 
@@ -89,10 +89,15 @@ class Gaussians:
 
     def fill_all_(self, flat: np.ndarray, scale: np.floating) -> None:
         """Overwrite an array of any length with numbers of standard deviation ``scale``."""
-        dtype = flat.dtype
-        block = self.block(dtype)
-        done = 0
-        while done < len(flat):
+        dtype, n = flat.dtype, len(flat)
+        left = self._left.get(dtype, _NOTHING)
+        # small steps draw less than is left, and notice each operation
+        if n <= len(left):
+            np.multiply(left[:n], scale, out=flat)
+            self._left[dtype] = left[n:]
+            return
+        block, done = self.block(dtype), 0
+        while done < n:
             left, rest = self._left.get(dtype, _NOTHING), flat[done:]
             if len(left) == 0 and len(rest) >= block:
                 self.fill_(rest[:block], scale)

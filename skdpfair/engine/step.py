@@ -279,15 +279,15 @@ def noisy_sums(
         if early is not None and query.early != early:
             continue
         rows = query.rows(sample, state)
-        values = rows.values if isinstance(rows, GroupRows) else rows
-        if finite is not None:
-            values = torch.where(finite[:, None], values, 0.0)
         if isinstance(rows, GroupRows):
-            share = values.new_ones(len(values) if examples is None else len(examples))
-            share = share if examples is None else examples.spread(examples.over_size(share))
-            total = replace(rows, values=values).sum(share)
+            share = torch.ones_like(sample.norm)
+            if examples is not None:
+                share /= examples.spread(examples.sum(share))
+            total = rows.sum(share if finite is None else torch.where(finite, share, 0.0))
         else:
-            total = (values if examples is None else examples.mean(values)).sum(0)
+            rows = rows if finite is None else torch.where(finite[:, None], rows, 0.0)
+            rows = rows if examples is None else examples.mean(rows)
+            total = rows.sum(0, dtype=sample.norm.dtype)
         if query.noise_multiplier > 0:
             noise = torch.empty_like(total)
             total += generator.fill_(noise, query.sensitivity, query.noise_multiplier)

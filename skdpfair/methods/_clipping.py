@@ -111,8 +111,7 @@ def count_above(noise_multiplier: float, factor: float = 1.0) -> Query:
     """Return the count of norms above ``factor`` times the threshold, of sensitivity 1."""
 
     def rows(sample: PerSample, state: Threshold) -> Tensor:
-        above = sample.norm > (state.z if factor == 1.0 else state.z * factor)
-        return above.to(sample.norm.dtype).unsqueeze(1)
+        return (sample.norm > (state.z if factor == 1.0 else state.z * factor)).unsqueeze(1)
 
     return Query("above_z", rows, 1.0, noise_multiplier)
 
@@ -128,8 +127,8 @@ def moved(state: Threshold, release: NoisySums, lowest: float = 0.0) -> Threshol
     tensor(1.)
     """
     exponent = torch.addcmul(state.decay, release["above_z"][0], state.gain)
-    z = state.z * exponent.clamp(-1.0, 1.0).exp()
-    return state._replace(z=z.clamp(max(1e-4, lowest), 1e4))
+    z = exponent.clamp_(-1.0, 1.0).exp_().mul_(state.z).clamp_(max(1e-4, lowest), 1e4)
+    return state._replace(z=z)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

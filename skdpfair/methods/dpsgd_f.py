@@ -60,7 +60,7 @@ class DPSGDF(ClippedMethod, CountingMethod, name="dpsgd_f", reference="xu2021rem
         def rows(sample: PerSample, state: State) -> GroupRows:
             unclipped = sample.norm <= self.number("max_grad_norm", 1.0)
             code = torch.add(sample.group, unclipped, alpha=task.n_groups)
-            return GroupRows(code, torch.ones_like(sample.norm)[:, None], 2 * task.n_groups)
+            return GroupRows(code, 2 * task.n_groups)
 
         noise = self.count_noise(noise_multiplier)
         return (Query("counts", rows, 1.0, noise),)

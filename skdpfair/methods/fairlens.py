@@ -64,15 +64,14 @@ class RegularisedMethod(ClippedMethod, abc.ABC):
         If gradients are needed, then also that clipped to R, over R, in its group's columns, and
         that clipped to C, over C: together of norm 2, unless there is no R.
         """
-        score = sample.probability[:, 1]
-        values = torch.stack([torch.ones_like(score), score], dim=1)
-        rows = GroupRows(sample.group, values, state.n_groups)
+        rows = GroupRows(sample.group, state.n_groups, sample.probability[:, 1])
         if not self.sees_gradients:
             return rows
         c, r = self._bounds(sample)
         unit = sample.gradient if r is None else _unit(sample, r)
-        in_groups = rows.dense()[:, : state.n_groups, None] * unit[:, None, :]
-        return torch.cat([rows.dense(), in_groups.flatten(1), _unit(sample, c)], dim=1)
+        sums = rows.dense(torch.ones_like(sample.loss))
+        in_groups = sums[:, : state.n_groups, None] * unit[:, None, :]
+        return torch.cat([sums, in_groups.flatten(1), _unit(sample, c)], dim=1)
 
     def gradient_term(self, sample: EarlySample, state: Sizes, release: NoisySums) -> GradientTerm:
         k, (c, r) = state.n_groups, self._bounds(sample)

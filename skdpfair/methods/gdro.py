@@ -65,8 +65,7 @@ class GDRO(UnclippedMethod, name="gdro", reference="sagawa2020distributionally")
 
     def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
         def rows(sample: PerSample, state: State) -> GroupRows:
-            values = torch.stack([torch.ones_like(sample.loss), sample.loss], dim=1)
-            return GroupRows(sample.group, values, task.n_groups)
+            return GroupRows(sample.group, task.n_groups, sample.loss)
 
         return (Query("groups", rows, inf, 0.0),)
 

@@ -78,7 +78,10 @@ class GlobalAdapt(CountingMethod, name="global_adapt", reference="esipova2023dis
     def clip(self, sample: PerSample, state: Threshold, release: NoisySums) -> Clip:
         z, c = state.z.to(sample.norm.dtype), self.max_grad_norm
         lowest = self.number("strict_max_grad_norm", 1.0) / 2
-        bound = 1.0 / z.clamp(min=lowest) if isinstance(c, str) else torch.full_like(z, c)
+        if isinstance(c, str):
+            bound = z.clamp(min=lowest).reciprocal_()
+        else:
+            bound = torch.full_like(z, c)
         return Clip(bound / torch.maximum(sample.norm, z), bound)
 
     def update(self, state: Threshold, release: NoisySums) -> Threshold:

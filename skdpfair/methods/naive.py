@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-import torch
-
 from skdpfair.engine.mechanism import (
     Clip,
     GroupRows,
@@ -60,7 +58,7 @@ class Naive(ClippedMethod, CountingMethod, name="naive", reference="xu2021removi
         """Count the records per group."""
 
         def rows(sample: PerSample, state: State) -> GroupRows:
-            return GroupRows(sample.group, torch.ones_like(sample.norm)[:, None], task.n_groups)
+            return GroupRows(sample.group, task.n_groups)
 
         noise = self.count_noise(noise_multiplier)
         return (Query("counts", rows, 1.0, noise),)

@@ -411,7 +411,7 @@ MUTANTS = (
         "early counts of all records",
         "a person with several records counts several times in what is released first",
         "engine/step.py",
-        "rows = examples.mean(rows)",
+        "share /= examples.spread(examples.sum(share))",
         "pass",
         "tests/test_units.py::test_one_person_moves_each_release_by_at_most_its_sensitivity"
         "[fairlens_dp]",
