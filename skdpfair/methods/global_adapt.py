@@ -78,10 +78,8 @@ class GlobalAdapt(CountingMethod, name="global_adapt", reference="esipova2023dis
     def clip(self, sample: PerSample, state: Threshold, release: NoisySums) -> Clip:
         z, c = state.z.to(sample.norm.dtype), self.max_grad_norm
         lowest = self.number("strict_max_grad_norm", 1.0) / 2
-        if isinstance(c, str):
-            bound = z.clamp(min=lowest).reciprocal_()
-        else:
-            bound = torch.full_like(z, c)
+        is_auto = isinstance(c, str)
+        bound = z.clamp(min=lowest).reciprocal_() if is_auto else torch.full_like(z, float(c))
         return Clip(bound / torch.maximum(sample.norm, z), bound)
 
     def update(self, state: Threshold, release: NoisySums) -> Threshold:
