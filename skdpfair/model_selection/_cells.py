@@ -5,6 +5,7 @@ import warnings
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -40,6 +41,22 @@ CELL_ENTRIES = (  # of a finished cell, as a store keeps it
 
 
 @dataclass(frozen=True)
+class Records:
+    """The records of a sweep: their classes, the positions and names of groups, and persons."""
+
+    X: Any
+    y: np.ndarray
+    code: np.ndarray
+    levels: list[str]
+    unit: pd.Series | None
+
+    @property
+    def kind(self) -> str:
+        """What each fit protects."""
+        return "record" if self.unit is None else "person"
+
+
+@dataclass(frozen=True)
 class Cell:
     """One fit and its test, with the same result in whatever process it runs."""
 
@@ -55,24 +72,20 @@ class Cell:
     key: str = ""
     place: int = 0  # among those that run, which take the GPUs of a machine in turn
 
-    @property
-    def name(self) -> str:
-        """The cell in words."""
-        budget = "" if self.epsilon is None else f", epsilon {self.epsilon:g}"
-        return f"{self.method}{budget}, seed {self.seed}, fold {self.fold}"
 
-
-def run_cell(cell, X, y, code, levels, unit, keep_predictions):
+def run_cell(cell, records, keep_predictions):
     """Fit and test one cell."""
     try:
-        return _fit_and_test(cell, X, y, code, levels, unit, keep_predictions)
+        return _fit_and_test(cell, records, keep_predictions)
     except Exception as error:
-        error.add_note(f"In the cell: {cell.name}.")
+        budget = "" if cell.epsilon is None else f", epsilon {cell.epsilon:g}"
+        error.add_note(f"In the cell: {cell.method}{budget}, seed {cell.seed}, fold {cell.fold}.")
         raise
 
 
-def _fit_and_test(cell, X, y, code, levels, unit, keep_predictions):
-    names, model = np.asarray(levels, dtype=object), clone(cell.estimator)
+def _fit_and_test(cell, records, keep_predictions):
+    X, y, code, unit = records.X, records.y, records.code, records.unit
+    names, model = np.asarray(records.levels, dtype=object), clone(cell.estimator)
     model.set_params(device=defaults.device_in_turn(model.device, cell.place))
     rows, y_train, groups = _rows(X, cell.train), y[cell.train], code[cell.train]
     if unit is not None:
@@ -87,7 +100,7 @@ def _fit_and_test(cell, X, y, code, levels, unit, keep_predictions):
     X_test, y_test = _rows(X, cell.test), y[cell.test]
     predicted = model.predict(X_test)
     rarest = rarest_class(np.searchsorted(model.classes_, y), len(model.classes_))
-    options = {"classes": model.classes_, "levels": levels, "rarest": rarest}
+    options = {"classes": model.classes_, "levels": records.levels, "rarest": rarest}
     test = values_by_group(
         y_test, predicted, model.predict_proba(X_test), code=code[cell.test], **options
     )
@@ -182,12 +195,7 @@ def splits(cv, seed, y, code, unit=None):
     splitter = check_cv(cv, y, classifier=True)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The groups parameter is ignored", UserWarning)
-        folds, again = (list(splitter.split(np.zeros((len(y), 1)), y, unit)) for _ in range(2))
-    if not all(np.array_equal(a[1], b[1]) for a, b in zip(folds, again, strict=True)):
-        raise ValueError(
-            f"cv={cv!r} splits differently each time, so a sweep could not be resumed. Give "
-            "it a random_state, or pass the number of folds."
-        )
+        folds = list(splitter.split(np.zeros((len(y), 1)), y, unit))
     if unit is not None and any(np.isin(unit[test], unit[train]).any() for train, test in folds):
         raise ValueError(
             f"cv={cv!r} puts records of one person among the records to train on and among those "
@@ -227,24 +235,21 @@ def frame_of(cells, levels):
 
 def predictions_of(cells, levels, classes):
     """Return the predictions of each cell that kept them, by method, epsilon, seed and fold."""
-    return {
-        _key(cell): _predictions(cell["predictions"], levels, classes)
-        for cell in cells
-        if "predictions" in cell
-    }
-
-
-def released(cell):
-    """Return what a cell's fit released."""
-    return [Release(**release) for release in cell.get("releases", ())]
+    groups, frames = np.asarray(levels, dtype=object), {}
+    for cell in cells:
+        if (kept := cell.get("predictions")) is not None:
+            true, predicted = (classes[np.asarray(kept[k])] for k in ("true", "predicted"))
+            columns = {"y_true": true, "y_pred": predicted, "group": groups[kept["group"]]}
+            frames[_key(cell)] = pd.DataFrame(columns)
+    return frames
 
 
 def releases_of(cells):
-    """Return the releases of all cells, one row per cell and kind of release."""
+    """Return the releases of all private cells, one row per cell and kind of release."""
     rows = [
         (*_key(cell), r.sample_rate, r.joint_noise_multiplier, r.steps)
         for cell in cells
-        for r in released(cell)
+        for r in (Release(**release) for release in cell.get("releases", ()))
         if cell["epsilon"] is not None
     ]
     columns = ["method", "epsilon", "seed", "fold", "sample_rate", "noise_multiplier", "steps"]
@@ -274,9 +279,3 @@ def _frame_rows(cell, levels):
 def _key(cell):
     epsilon = np.inf if cell["epsilon"] is None else cell["epsilon"]
     return cell["method"], epsilon, cell["seed"], cell["fold"]
-
-
-def _predictions(kept, levels, classes):
-    true, predicted = (classes[np.asarray(kept[k])] for k in ("true", "predicted"))
-    group = np.asarray(levels, dtype=object)[kept["group"]]
-    return pd.DataFrame({"y_true": true, "y_pred": predicted, "group": group})

@@ -19,7 +19,6 @@ from skdpfair._utils.files import check_writable, replace_file
 from skdpfair._utils.validate import safe_repr
 
 MANIFEST = "manifest.json"
-_REMEDY = "{}, and run again."
 _WORDS = {"data X": "the features", "data y": "the labels", "data groups": "the groups"}
 # torch's number of threads and warning filters belong to a process
 _ALONE = threading.Lock()
@@ -38,61 +37,52 @@ class Store:
     needs: frozenset = frozenset()
 
     @classmethod
-    def open(cls, folder, configuration, *, of="sweep", needs=()):
+    def open(cls, folder, configuration, *, needs=()):
         """Return the store in ``folder``, which is made, or must hold the same configuration.
 
         A folder without a finished cell takes any: the call that made it may have failed at once.
-        ``of`` says in errors what the cells are part of.
         """
-        if not isinstance(folder, (str, os.PathLike)):
-            raise TypeError(
-                f"store must be the path of a folder or None, got {folder!r}. Name a folder, such "
-                'as store="my-sweep".'
-            )
-        store = cls(Path(folder).expanduser(), frozenset(needs))
+        store = cls(_path_of(folder), frozenset(needs))
         configuration = json.loads(json.dumps(configuration))  # as it will be read
         try:
             store.folder.mkdir(parents=True, exist_ok=True)
         except FileExistsError:
             raise ValueError(f"store={str(folder)!r} is a file. Name a folder.") from None
-        path = store.folder / MANIFEST
+        path, has_cells = store.folder / MANIFEST, any(store.folder.glob("[0-9a-f]*.json"))
         if not path.exists():
             foreign = sorted(p.name for p in store.folder.iterdir() if not p.name.startswith("."))
             if foreign:
                 raise ValueError(
-                    f"store={str(folder)!r} holds files that no {of} wrote, such as "
-                    f"{foreign[0]!r}. Name a new or empty folder."
+                    f"store={str(folder)!r} holds other files, such as {foreign[0]!r}. Name a new "
+                    "or empty folder."
                 )
-        if not any(store.folder.glob("[0-9a-f]*.json")):
-            store._write(path, configuration)
+        if not has_cells:
+            replace_file(path, json.dumps(configuration).encode())
         check_writable(path)
-        content = _read(path, _REMEDY.format("Delete the folder"))
+        content = _read(path)
         if content != configuration:
             raise ValueError(
-                f"store={str(folder)!r} was written by another {of}:\n"
+                f"store={str(folder)!r} was written by another call:\n"
                 + "\n".join(_differences(content, configuration))
-                + f"\nName another folder, or repeat that {of}."
+                + "\nName another folder, or repeat that call."
             )
         return store
 
     @classmethod
-    def existing(cls, folder, *, of="sweep", needs=()):
+    def existing(cls, folder, *, needs=()):
         """Return the store in a folder that holds one, and its configuration."""
-        if not isinstance(folder, (str, os.PathLike)):
-            raise TypeError(f"store must be the path of a folder, got {safe_repr(folder)}.")
-        store = cls(Path(folder).expanduser(), frozenset(needs))
-        content = _read(store.folder / MANIFEST, _REMEDY.format("Delete the folder"))
+        store = cls(_path_of(folder), frozenset(needs))
+        content = _read(store.folder / MANIFEST)
         if content is None:
             raise ValueError(
-                f"store={str(folder)!r} holds no {of}: it has no {MANIFEST}. Name the folder of a "
-                f"finished or interrupted {of}."
+                f"store={str(folder)!r} holds no sweep: it has no {MANIFEST}. Name the folder of "
+                "a finished or interrupted sweep."
             )
         return store, content
 
     def cells(self):
         """Return all finished cells."""
-        paths = sorted(self.folder.glob("[0-9a-f]*.json"))
-        return [self.load(path.stem) for path in paths]
+        return [self.load(path.stem) for path in sorted(self.folder.glob("[0-9a-f]*.json"))]
 
     def finished(self, keys):
         """Return the finished cells among ``keys``, by key."""
@@ -100,33 +90,26 @@ class Store:
 
     def load(self, key):
         """Return a finished cell, or None."""
-        return _read(self.folder / f"{key}.json", _REMEDY.format("Delete it"), self.needs)
+        return _read(self.folder / f"{key}.json", self.needs)
 
     def save(self, key, cell):
         """Keep a finished cell."""
-        self._write(self.folder / f"{key}.json", cell)
+        replace_file(self.folder / f"{key}.json", json.dumps(cell).encode())
 
-    def _write(self, path, content):
-        try:
-            replace_file(path, json.dumps(content).encode())
-        except FileNotFoundError:
-            # swept away by a run that found this cell finished
-            if not path.exists():
-                raise
 
-    def sweep_away(self):
-        """Delete what killed runs left of cells that are all finished now."""
-        for part in self.folder.glob(".*.part"):
-            part.unlink(missing_ok=True)
+def _path_of(folder):
+    if not isinstance(folder, (str, os.PathLike)):
+        raise TypeError(f"store must be the path of a folder, got {safe_repr(folder)}.")
+    return Path(folder).expanduser()
 
 
 def delta_in(folder):
     """Return the delta of the sweep in a folder; None if there is none."""
-    content = _read(Path(folder).expanduser() / MANIFEST, _REMEDY.format("Delete the folder"))
+    content = _read(_path_of(folder) / MANIFEST)
     return None if content is None else content.get("delta")
 
 
-def _read(path, remedy, needs=frozenset()):
+def _read(path, needs=frozenset()):
     """Return the dict that a file holds, or None if there is no file."""
     try:
         content = json.loads(path.read_bytes())
@@ -138,7 +121,8 @@ def _read(path, remedy, needs=frozenset()):
         if isinstance(content, dict) and content and needs <= content.keys():
             return content
         why = "its content has changed"
-    raise ValueError(f"{path} is damaged ({why}). {remedy}")
+    remedy = "Delete the folder" if path.name == MANIFEST else "Delete it"
+    raise ValueError(f"{path} is damaged ({why}). {remedy}, and run again.")
 
 
 def run_missing(tasks, done, store=None, *, n_jobs=None, on_result=None) -> bool:
@@ -210,14 +194,10 @@ def digest_of(values) -> str:
 
 def _differences(content, wanted):
     """Return one line for each entry that differs."""
+    texts = [{k: json.dumps(v) for k, v in part.items()} for part in (content, wanted)]
+    there, now = ({k: t if len(t) <= 120 else t[:117] + "..." for k, t in p.items()} for p in texts)
     return [
-        f"  {_WORDS.get(name, name)}: {_shortened(content.get(name))} there, "
-        f"{_shortened(wanted.get(name))} now"
-        for name in sorted(content.keys() | wanted.keys())
+        f"  {_WORDS.get(name, name)}: {there.get(name)} there, {now.get(name)} now"
+        for name in sorted(there.keys() | now.keys())
         if content.get(name) != wanted.get(name)
     ]
-
-
-def _shortened(value):
-    text = json.dumps(value)
-    return text if len(text) <= 120 else text[:117] + "..."

@@ -2,7 +2,6 @@
 
 import warnings
 from dataclasses import asdict, replace
-from numbers import Integral
 
 import joblib
 import numpy as np
@@ -28,9 +27,9 @@ from skdpfair.metrics._measures import OVERALL, rarest_class
 from skdpfair.model_selection._cells import (
     CELL_ENTRIES,
     REFERENCE,
+    Records,
     cells_of,
     key_of_cell,
-    released,
     run_cell,
     splits,
 )
@@ -40,7 +39,6 @@ from skdpfair.model_selection._spec import SweepSpec
 from skdpfair.model_selection._store import Store, digest_of, run_missing
 from skdpfair.networks import CNN, MLP, network_of
 from skdpfair.privacy.gdp import delta_for
-from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
 from skdpfair.training import defaults, pictures
 from skdpfair.training import plan as _planning
 from skdpfair.training.spec import FitSpec
@@ -91,8 +89,7 @@ def sweep(
         The groups; several columns make intersections.
     cv : int, splitter or None, default=None
         None holds out 20 % per seed, stratified by class and group. A number of folds is shuffled
-        again for each seed. A splitter must give the same splits each time. With ``units``, all
-        records of a person are on one side.
+        again for each seed. With ``units``, all records of a person are on one side.
     n_jobs : int or None, default=None
         Number of joblib processes; any backend chosen by ``joblib.parallel_config`` works. With
         ``device`` "auto" or "cuda", the cells take the GPUs of a machine in turn.
@@ -101,8 +98,7 @@ def sweep(
         holds digests of X, y and the groups, the names of the groups, and the number of records of
         each class in each group.
     progress : bool, default=True
-        On a terminal or in a notebook, show finished cells, remaining time and the epsilon of all
-        private fits so far, computed as if every fit read every record.
+        On a terminal or in a notebook, show finished cells and remaining time.
     keep_predictions : bool, default=False
         Keep predictions for `TradeoffResults.to_fairlearn`, also in the store. They include labels
         and groups of private records.
@@ -162,7 +158,7 @@ def sweep(
     5      dpsgd      4.0        b  180
     """
     methods, epsilons, seeds = _named(methods), budgets_of(epsilons), seeds_of(seeds)
-    _check(params, n_jobs)
+    _check(params)
     validate.flag("keep_predictions", keep_predictions)
     if sensitive_features is None:
         raise ValueError("sensitive_features must hold the group of each row, got None.")
@@ -216,10 +212,8 @@ def sweep(
         digests = {f"data {name}": digest for name, digest in data.items()}
         store = Store.open(store, asdict(spec) | digests, needs=CELL_ENTRIES)
     named = None if unit is None else pd.Series(unit, name=_persons.name_of(X, [], units))
-    records = (X, y, encoded.code, levels, named)
-    done = _run(cells, records, features, store, n_jobs, progress, delta, keep_predictions)
-    if store is not None and len(done) == len(cells):
-        store.sweep_away()
+    records = Records(X, y, encoded.code, levels, named)
+    done = _run(cells, records, features, store, n_jobs, progress, keep_predictions)
     _warn_once(done.values())
     finished = [done[cell.key] for cell in cells if cell.key in done]
     results = TradeoffResults.from_cells(finished, levels, classes, spec)
@@ -240,30 +234,23 @@ def _counts(code, n_groups, label, n_classes):
     return counts[: n_groups * n_classes].reshape(n_groups, n_classes).tolist()
 
 
-def _run(cells, records, features, store, n_jobs, progress, delta, keep_predictions):
+def _run(cells, records, features, store, n_jobs, progress, keep_predictions):
     """Return the finished cells by key: those in the store, and those run now."""
     done = {} if store is None else store.finished(cell.key for cell in cells)
     missing = [cell for cell in cells if cell.key not in done]
     _check_ledger(done, missing, records, store)
     # once, as they are the same in all fits
     if features is not None and missing:
-        records = pictures.transformed(features, records[0]), *records[1:]
+        records = replace(records, X=pictures.transformed(features, records.X))
     tasks = {
-        cell.key: joblib.delayed(run_cell)(replace(cell, place=i), *records, keep_predictions)
+        cell.key: joblib.delayed(run_cell)(replace(cell, place=i), records, keep_predictions)
         for i, cell in enumerate(missing)
     }
-    curve = rdp_curve(release for result in done.values() for release in released(result))
-
-    def show(result):
-        nonlocal curve
-        curve = curve + rdp_curve(released(result))
-        # models without privacy have no epsilon, and nothing to show
-        if not bar.is_hidden:
-            bar.move_to(len(done), curve_epsilon(curve, delta) or None)
-
     with ProgressBar("sweep", "cell", total=len(cells), visible=progress, leave=True) as bar:
         bar.start_at(len(done))
-        complete = run_missing(tasks, done, store, n_jobs=n_jobs, on_result=show)
+        complete = run_missing(
+            tasks, done, store, n_jobs=n_jobs, on_result=lambda _: bar.move_to(len(done))
+        )
     if not complete:
         kept = "" if store is None else f" Repeat the call to resume from {str(store.folder)!r}."
         warnings.warn(
@@ -277,7 +264,6 @@ def _run(cells, records, features, store, n_jobs, progress, delta, keep_predicti
 
 def _check_ledger(done, missing, records, store):
     """Raise if an active ledger lacks finished cells, or the missing ones exceed its budget."""
-    *_, levels, unit = records
     ledger = current_ledger()
     if ledger is None:
         return
@@ -293,28 +279,20 @@ def _check_ledger(done, missing, records, store):
             "would not tell what was spent. Use the ledger from the first run on, name another "
             "folder, or leave the ledger out."
         )
-    planned = (_planned(c, len(levels)) for c in missing)
-    kind = "record" if unit is None else "person"
-    ledger.check(entry_of(entries, private=private, unit=kind) for private, entries in planned)
-
-
-def _planned(cell, n_groups):
-    return planned_fit(cell.estimator, cell.n_units, n_groups)
+    planned = (planned_fit(c.estimator, c.n_units, len(records.levels)) for c in missing)
+    ledger.check(entry_of(r, private=private, unit=records.kind) for private, r in planned)
 
 
 def _named(methods):
     """Return the methods by name."""
     if isinstance(methods, str) or not hasattr(methods, "__iter__"):
         methods = [methods]
-    with validate.error_context(
-        "methods", "must be names of methods or methods, or a dict of these"
-    ):
-        methods = methods if hasattr(methods, "items") else list(methods)
     if not hasattr(methods, "items"):
-        names = [m if isinstance(m, str) else str(m) for m in methods]
-        if len(set(names)) < len(names):
-            raise ValueError(f"methods has a name twice: {names}. Name each once, or pass a dict.")
-        methods = dict(zip(names, methods, strict=True))
+        methods = list(methods)
+        named = {str(method): method for method in methods}
+        if len(named) < len(methods):
+            raise ValueError(f"methods={methods} has a name twice. Name each once, or pass a dict.")
+        methods = named
     if not methods:
         raise ValueError("methods is empty. Name at least one, such as 'dpsgd'.")
     if any(str(name).startswith(REFERENCE) for name in methods):
@@ -327,17 +305,12 @@ def _named(methods):
     return {str(name): method for name, method in methods.items()}
 
 
-def _check(params, n_jobs):
+def _check(params):
     for name in sorted(params.keys() & _TAKEN.keys()):
         raise ValueError(f"sweep does not take {name}={safe_repr(params[name])}. {_TAKEN[name]}")
     unknown = {name.partition("__")[0] for name in params} - DPFairClassifier().get_params().keys()
     if unknown:
         raise TypeError(f"sweep and DPFairClassifier have no parameters {sorted(unknown)}.")
-    if n_jobs is not None and (not isinstance(n_jobs, Integral) or n_jobs == 0):
-        raise TypeError(
-            "n_jobs must be a number of processes, -1 for all cores, or None, got "
-            f"{safe_repr(n_jobs)}."
-        )
 
 
 def _flat(params):

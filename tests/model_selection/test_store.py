@@ -81,7 +81,7 @@ def test_no_finished_cell_is_run_again(tmp_path, monkeypatch):
 
 def test_another_configuration_is_refused_by_name(tmp_path, monkeypatch):
     run_small(tmp_path)
-    with pytest.raises(ValueError, match=r"(?s)another sweep:.*params: .*lr.*there.*Name another"):
+    with pytest.raises(ValueError, match=r"(?s)another call:.*params: .*lr.*there.*Name another"):
         run_small(tmp_path, lr=0.6)
     monkeypatch.setattr(_sweep.skdpfair, "__version__", "9.9")
     with pytest.raises(ValueError, match=r'skdpfair: "0.* there, "9.9" now'):
@@ -103,7 +103,7 @@ def test_a_store_without_a_cell_takes_the_corrected_call(tmp_path):
 
 
 def test_foreign_folders_and_files_are_refused(tmp_path):
-    with pytest.raises(TypeError, match="store must be the path of a folder or None, got True"):
+    with pytest.raises(TypeError, match="store must be the path of a folder, got True"):
         run_small(True)
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(ValueError, match=r"'thesis.tex'. Name a new or empty folder"):

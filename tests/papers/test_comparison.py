@@ -163,7 +163,7 @@ def test_a_folder_holds_one_study(study):
     reproduce("toy", study / "out", seeds=1)
     path = study / "out" / "runs" / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"study": "other"}))
-    with pytest.raises(ValueError, match="written by another reproduction"):
+    with pytest.raises(ValueError, match="written by another call"):
         reproduce("toy", study / "out", seeds=1)
 
 
