@@ -12,6 +12,7 @@ CHOICES = 0, 2, 4, MAX_INTERVALS, FINEST  # of n_intervals="auto"
 FINE_SIGNAL, RECORDS_PER_COLUMN = 1000.0, 80  # from which logarithmic axes are cut finest
 MAX_MU = 8.0  # a budget so large, or none, that noise no longer matters
 MIN_SIGNAL = 4.0  # signal-to-noise ratio for each interval of each axis
+_ROWS = 1024  # at a time
 DECADES = 3  # a range of so many powers of ten also gets a logarithmic axis
 
 
@@ -94,22 +95,17 @@ class PiecewiseLinearEncoder(PublicBounds):
 
     def transform(self, X):
         """Return the columns that `get_feature_names_out` names, as float32."""
-        X = self._numbers(X)
-        parts = []
-        for x, (column, axes) in zip(X.T.astype(np.float64), self.axes(), strict=True):
-            is_missing = np.isnan(x)
-            # a public value, also where a further column says that it is missing
-            x = np.where(is_missing, axes[0].values(0.5), x)
-            for axis in axes:
-                u, (knots, steepness, height) = axis.position(x)[:, None], self._hats(axis)
-                hats = height * np.maximum(0, 1 - steepness * np.abs(u - knots))
-                encoded = np.hstack([2 * u - 1, hats])
-                if column in self.missing:
-                    encoded[is_missing] = 0
-                parts.append(encoded)
-            if column in self.missing:
-                parts.append(is_missing[:, None])
-        return np.hstack(parts).astype(np.float32)
+        X, n_columns = self._numbers(X), len(self.get_feature_names_out())
+        encoded = np.empty((len(X), n_columns), np.float32)
+        columns = [
+            (column in self.missing, [(axis, self._hats(axis)) for axis in axes])
+            for column, axes in self.axes()
+        ]
+        # in a cache
+        for start in range(0, len(X), _ROWS):
+            rows = slice(start, start + _ROWS)
+            _encode(X[rows].astype(np.float64), columns, encoded[rows])
+        return encoded
 
     def get_feature_names_out(self, input_features=None):
         """Return the names of the columns that `transform` makes.
@@ -155,6 +151,29 @@ class PiecewiseLinearEncoder(PublicBounds):
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = []
         return tags
+
+
+def _encode(X, columns, out):
+    """Write some rows of numbers, encoded, to ``out``."""
+    at = 0
+    for x, (has_missing, axes) in zip(X.T, columns, strict=True):
+        is_missing, start = np.isnan(x), at
+        # a public value, also where a further column says that it is missing
+        x = np.where(is_missing, axes[0][0].values(0.5), x)
+        for axis, (knots, steepness, height) in axes:
+            u = axis.position(x)
+            hats = np.abs(u[:, None] - knots)
+            hats *= steepness
+            np.subtract(1, hats, out=hats)
+            np.maximum(hats, 0, out=hats)
+            hats *= height
+            out[:, at] = 2 * u - 1
+            out[:, at + 1 : at + 1 + len(knots)] = hats
+            at += 1 + len(knots)
+        if has_missing:
+            out[is_missing, start:at] = 0
+            out[:, at] = is_missing
+            at += 1
 
 
 class _Axis:

@@ -57,11 +57,14 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
 
     def transform(self, X):
         """Return 0 and 1 as float32; a value that is not a listed category gives zeros."""
-        parts = [
-            codes_in(listed, X.iloc[:, i])[:, None] == np.arange(len(listed))
-            for i, listed in enumerate(self.categories.values())
-        ]
-        return np.hstack(parts).astype(np.float32)
+        encoded = np.zeros((len(X), sum(map(len, self.categories.values()))), np.float32)
+        first = 0
+        for i, listed in enumerate(self.categories.values()):
+            codes = codes_in(listed, X.iloc[:, i])
+            rows = np.flatnonzero(codes >= 0)
+            encoded[rows, first + codes[rows]] = 1
+            first += len(listed)
+        return encoded
 
     def get_feature_names_out(self, input_features=None):
         """Return ``column_category`` for each category."""
