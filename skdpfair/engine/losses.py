@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, log_softmax, nll_loss
 
 MIN_SLOPE = 1e-18  # its square does not underflow, and so no norm of a gradient does
+_FEW_CLASSES = 100  # whose identity matrix is small, and quicker to look up than to add to places
 HUBER_THRESHOLD = 0.25  # in units of half the range of the targets
 
 
@@ -71,7 +72,11 @@ class CrossEntropy(Loss):
         log_p = log_softmax(outputs.detach(), dim=1)
         probability = log_p.exp()
         loss = nll_loss(log_p, y, reduction="none")
-        slope = probability - self._one_hot(log_p).index_select(0, y)
+        if self.n_outputs <= _FEW_CLASSES:
+            slope = probability - self._one_hot(log_p).index_select(0, y)
+        else:
+            ones = torch.ones_like(loss)[:, None]
+            slope = (probability + MIN_SLOPE).scatter_add_(1, y[:, None], -ones)
         if factor is not None:
             # a small factor must not make the squares of the slopes underflow, either
             least = torch.where(factor > 0, MIN_SLOPE, 0.0)

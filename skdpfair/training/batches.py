@@ -16,6 +16,9 @@ from skdpfair.inputs.streaming import BYTES, SparseRows, are_bytes, as_rows, is_
 from skdpfair.inputs.table import Rows
 
 
+_DRAWN = 2**20  # positions of records that are drawn and kept at once
+
+
 class StreamedRows:
     """Rows on disk or in another memory than the device's: fetched batch by batch.
 
@@ -95,12 +98,17 @@ class PoissonBatches:
         self._reuses = _is_plain(data)
 
     def __iter__(self) -> Iterator[Tensor]:
-        indices = self.sampler.draw(self.steps())
-        if not isinstance(self.data, Batch) or not indices:
-            return iter(indices)
-        sizes = [len(index) for index in indices]
-        # the indices of an epoch go to the device at once
-        return iter(torch.cat(indices).to(self.data.x.device).split(sizes))
+        left = self.steps()
+        most = max(1, _DRAWN // max(1, round(self.sampler.rate * self.sampler.n_samples)))
+        while left > 0:
+            indices = self.sampler.draw(min(left, most))
+            left -= len(indices)
+            if isinstance(self.data, Batch):
+                # they go to the device at once
+                sizes = [len(index) for index in indices]
+                yield from torch.cat(indices).to(self.data.x.device).split(sizes)
+            else:
+                yield from indices
 
     def in_order(self, index: Tensor) -> Tensor:
         """Return the positions of records or persons in the order of their batch."""

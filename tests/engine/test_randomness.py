@@ -9,9 +9,10 @@ import torch
 from scipy import stats
 
 from skdpfair._utils.describe import digest
-from skdpfair.engine import PoissonSampler, Streams
+from skdpfair.engine import Batch, PoissonSampler, Streams
 from skdpfair.engine.noise import Gaussians
 from skdpfair.engine.sfc64 import SFC64
+from skdpfair.training import batches
 
 ALPHA = 1e-6 / 8  # Bonferroni over the statistics of one sampler
 N, STEPS, RATE = 300, 4000, 0.04
@@ -180,3 +181,19 @@ def test_the_digest_sees_every_change():
     x = np.arange(6.0)
     parts = [(x,), (x + 1e-12,), (x.reshape(2, 3),), (x.astype(np.float32),), (x, "a"), (x, "b")]
     assert len({digest(*p) for p in parts}) == len(parts)
+
+
+def test_an_epoch_is_drawn_some_steps_at_a_time(monkeypatch):
+    """Positions in memory do not grow with the records; each step has its own sample."""
+    monkeypatch.setattr(batches, "_DRAWN", 1000)
+    n, drawn = 5000, []
+    sampler = PoissonSampler(0.02, n, np.random.default_rng(0))
+    draw = sampler.draw
+    monkeypatch.setattr(sampler, "draw", lambda steps: drawn.append(steps) or draw(steps))
+    codes = torch.zeros(n, dtype=torch.int64)
+    data = Batch(torch.zeros(n, 1), codes, codes)
+    found = list(batches.PoissonBatches(data, sampler, lambda: 35))
+    assert drawn == [10, 10, 10, 5] and len(found) == 35
+    counts = np.bincount(np.concatenate(found), minlength=n)
+    assert stats.binomtest(int(counts.sum()), 35 * n, 0.02).pvalue > 1e-6
+    assert len({tuple(index.tolist()) for index in found}) == 35

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import cross_entropy
 
 from skdpfair import get_method
 from skdpfair.engine import Batch, Noise, Streams, private_step, select_strategy
+from skdpfair.engine.losses import CrossEntropy
 from skdpfair.engine.mechanism import Clip, GradientTerm, Mechanism, Method, Query, Task
 from skdpfair.exceptions import PrivacyAccountingError
 
@@ -196,3 +198,15 @@ def test_what_no_record_can_move_gets_no_noise_and_all_else_its_own():
             found.append(private_step(model, batch, mechanism, None, noise).gradient)
     others = [1, 2, 3, 4, 6, 7]
     assert not found[1][[0, 5]].any() and torch.equal(found[1][others], found[0][others])
+
+
+@pytest.mark.parametrize("n_classes", [3, 100, 101, 2000])
+def test_slopes_of_the_logits_are_autograds_whatever_the_number_of_classes(n_classes):
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn((5, n_classes), generator=generator).requires_grad_()
+    y = torch.randint(0, n_classes, (5,), generator=generator)
+    expected = torch.autograd.grad(cross_entropy(logits, y, reduction="sum"), logits)[0]
+    loss, probability, slope = CrossEntropy(n_classes).terms(logits, y, None)
+    torch.testing.assert_close(slope, expected)
+    torch.testing.assert_close(probability, logits.softmax(1))
+    assert (slope != 0).all() and loss.shape == (5,)

@@ -349,20 +349,18 @@ MUTANTS = (
         "one sample for all epochs",
         "the batches of the first epoch are used again",
         "training/batches.py",
-        "        indices = self.sampler.draw(self.steps())\n",
-        "        n_steps = self.steps()\n"
-        "        if not hasattr(self, 'first'):\n"
-        "            self.first = self.sampler.draw(n_steps)\n"
-        "        indices = self.first[:n_steps]\n",
+        "            indices = self.sampler.draw(min(left, most))\n",
+        "            if not hasattr(self, 'first'):\n"
+        "                self.first = self.sampler.draw(min(left, most))\n"
+        "            indices = self.first[:left]\n",
         POISSON,
     ),
     Mutant(
         "empty batches skipped",
         "a step without records is not taken, so its absence tells that nobody was drawn",
         "training/batches.py",
-        "        if not isinstance(self.data, Batch) or not indices:\n",
-        "        indices = [i for i in indices if len(i)]\n"
-        "        if not isinstance(self.data, Batch) or not indices:\n",
+        "            left -= len(indices)\n",
+        "            left -= len(indices)\n            indices = [i for i in indices if len(i)]\n",
         "tests/test_estimator.py::test_an_empty_batch_is_a_step",
     ),
     Mutant(
