@@ -15,7 +15,6 @@ from skdpfair.engine.sparse_rows import SparseBatch
 from skdpfair.inputs.streaming import BYTES, SparseRows, are_bytes, as_rows, is_streamed
 from skdpfair.inputs.table import Rows
 
-
 _DRAWN = 2**20  # positions of records that are drawn and kept at once
 
 
