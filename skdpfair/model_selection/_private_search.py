@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, get_tags
@@ -19,7 +20,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skdpfair._utils.validate import integer, is_auto, number, safe_repr
+from skdpfair._utils.validate import integer, number, safe_repr
 from skdpfair.budget.charging import charged
 from skdpfair.estimators.classifier import DPFairClassifier, classifier_of, persons_of, routed
 from skdpfair.exceptions import InfeasibleBudgetError, InsecureSeedWarning
@@ -40,7 +41,6 @@ from skdpfair.model_selection._forecast import (
 )
 from skdpfair.networks import network_of
 from skdpfair.preprocessing._learners import refuse_resamplers
-from skdpfair.privacy import Release
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.ledger import Ledger
 from skdpfair.privacy.renyi import (
@@ -85,8 +85,8 @@ class _Selection:
 
     pool: list
     trial: PlannedFit  # the costliest
-    curve: np.ndarray  # the largest Renyi curve of any trial, and of its score
-    noise: float  # of a score
+    curve: np.ndarray  # the largest Renyi curve of any trial
+    noise: float  # of the number of correct predictions, the least that adds nothing to the curve
     whole: np.ndarray  # the Renyi curve of the search
 
 
@@ -107,9 +107,6 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
     shape : float >= 0, default=inf
         Distribution of K: infinity is Poisson, which stays near its mean; 1 (geometric) and 0
         (logarithmic) cost less but often draw few trials; others are truncated negative binomial.
-    score_noise_multiplier : float > 0 or "auto", default="auto"
-        Standard deviation of the noise on the number of correct predictions.  "auto" is the
-        smallest value that adds nothing to epsilon.
     holdout : float in (0, 1), default=0.2
         Share of the records, or of the persons, that are held out to score all trials.
     n_candidates : int, default=100
@@ -139,11 +136,12 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
     Notes
     -----
     The cost follows Papernot and Steinke (2022) for a trial with the pointwise largest Renyi curve
-    of all configurations.  A record is either trained on or held out, so the larger of the two
-    curves applies.  Where persons are given, all records of a person are on one side, and she
-    counts by the share of her records that are predicted correctly.  The Poisson distribution may
-    draw K = 0, with probability ``exp(-mean_trials)``; the search then returns a model that depends
-    on no record and predicts all classes with equal probability, as the theorem requires.
+    of all configurations.  A record is either trained on or held out, so the noise of the score,
+    whose curve is no larger, costs nothing.  Where persons are given, all records of a person are
+    on one side, and she counts by the share of her records that are predicted correctly.  The
+    Poisson distribution may draw K = 0, with probability ``exp(-mean_trials)``; the search then
+    returns a model that depends on no record and predicts all classes with equal probability, as
+    the theorem requires.
 
     The run time of the search, what steps print or log, and counters of the process depend on K:
     do not publish them.  Trials warn of nothing, and while they run, other threads cannot fit
@@ -183,7 +181,6 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         *,
         mean_trials=10.0,
         shape=math.inf,
-        score_noise_multiplier="auto",
         holdout=0.2,
         n_candidates=100,
         delta="auto",
@@ -194,7 +191,6 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         self.param_distributions = param_distributions
         self.mean_trials = mean_trials
         self.shape = shape
-        self.score_noise_multiplier = score_noise_multiplier
         self.holdout = holdout
         self.n_candidates = n_candidates
         self.delta = delta
@@ -358,8 +354,6 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         check_law(self.mean_trials, self.shape)
         integer("n_candidates", self.n_candidates)
         number("holdout", self.holdout, low=0, high=1, low_open=True, high_open=True)
-        if not is_auto(self.score_noise_multiplier):
-            number("score_noise_multiplier", self.score_noise_multiplier, low=1e-3, high=1e6)
         if self.epsilon is not None:
             number("epsilon", self.epsilon, low=0, low_open=True, high_open=True)
         if self.random_state is not None:
@@ -370,7 +364,10 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         pool = pool_of(self)
         if self.epsilon is None:
             return selection_of(self, pool, n_samples, n_groups)
-        name = _parameter(self.estimator, "epsilon")
+        name, last = "epsilon", self.estimator
+        while isinstance(last, Pipeline):
+            step, last = last.steps[-1]
+            name = f"{name.removesuffix('epsilon')}{step}__epsilon"
         for params in pool:
             if (
                 name in params
@@ -397,9 +394,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         low, high = self.epsilon / _LEAST_SHARE, self.epsilon
         if cost(low) > self.epsilon:
             raise ValueError(
-                f"epsilon={self.epsilon!r} is too small for a search whose score alone, or whose "
-                f"trials at epsilon {low:.3g}, cost more. Raise epsilon or "
-                "score_noise_multiplier, or lower mean_trials."
+                f"epsilon={self.epsilon!r} is too small for a search, whose trials at epsilon "
+                f"{low:.3g} cost more. Raise epsilon, or lower mean_trials."
             )
         guess = self.epsilon / 2
         while high > _TIGHT * low:
@@ -437,10 +433,14 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
     def _keep(self, best, classes, report, origin):
         params, model = best
         if model is None:
-            model = _trials.know_nothing(classes)
+            # predicts all classes alike
+            model = DummyClassifier(strategy="prior").fit(np.zeros((len(classes), 1)), classes)
         else:
             winner = classifier_of(model)
-            _trials.forget_times(winner.net_)
+            # when each epoch began and how long it took would tell a trial's position
+            winner.net_.callbacks_ = []
+            for epoch in winner.net_.history:
+                epoch.pop("dur", None)
             report = winner.privacy_ = _with_public_facts(report, winner.privacy_)
             winner.__dict__.update(origin)
         self.best_estimator_, self.best_params_ = model, params or {}
@@ -461,14 +461,6 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             tags.classifier_tags.multi_class = get_tags(self.estimator).classifier_tags.multi_class
         tags.non_deterministic = self.random_state is None
         return tags
-
-
-def _parameter(estimator, name):
-    """Return the name of a classifier's parameter, as the pipeline that ends with it has it."""
-    if isinstance(estimator, Pipeline):
-        step, last = estimator.steps[-1]
-        return f"{step}__{_parameter(last, name)}"
-    return name
 
 
 def pool_of(search):
@@ -493,25 +485,16 @@ def pool_of(search):
                     "param_distributions."
                 )
         for part in parts_within(candidate):
-            _refuse_witnesses(part)
+            # a memory stores trials, and callbacks hear of each
+            kept = getattr(part, "memory", None) or getattr(part, "_skl_callbacks", None)
+            if kept:
+                raise ValueError(
+                    f"The {type(part).__name__} in estimator has memory or callbacks, "
+                    f"{safe_repr(kept)}, which would store or observe trials that must stay "
+                    "secret. Set memory=None. Call set_callbacks on the DPRandomizedSearch, or on "
+                    "the estimator that holds it: a PrivacyLedger is charged once, for the search."
+                )
     return pool
-
-
-def _refuse_witnesses(part):
-    """Refuse steps that hear of each fit, or keep something of it."""
-    name = type(part).__name__
-    callbacks = [type(callback).__name__ for callback in getattr(part, "_skl_callbacks", ())]
-    if callbacks:
-        raise ValueError(
-            f"The {name} in estimator has callbacks, {callbacks}, which would observe trials that "
-            "must stay secret. Call set_callbacks on the DPRandomizedSearch, or on the estimator "
-            "that holds it: a PrivacyLedger is charged once, for the whole search."
-        )
-    if getattr(part, "memory", None) is not None:
-        raise ValueError(
-            f"memory={safe_repr(part.memory)} of the {name} in estimator would store records and "
-            "trials, which must stay secret. Set memory=None."
-        )
 
 
 def selection_of(search, pool, n_samples, n_groups=1) -> _Selection:
@@ -530,15 +513,10 @@ def selection_of(search, pool, n_samples, n_groups=1) -> _Selection:
         if releases not in curves:
             curves[releases] = rdp_curve(releases)
     curve = np.max(list(curves.values()), axis=0)
-    noise = search.score_noise_multiplier
-    if is_auto(noise):
-        noise = free_score_noise(curve)
-    else:
-        curve = np.maximum(curve, rdp_curve([Release("score", 1.0, (noise,))]))
     worst = max(curves, key=lambda releases: curves[releases][_MIDDLE])
     trial = PlannedFit(0, "fit", n_train, 1, 1, True, worst)
     whole = selection_curve(curve, search.mean_trials, search.shape)
-    return _Selection(pool, trial, curve, noise, whole)
+    return _Selection(pool, trial, curve, free_score_noise(curve), whole)
 
 
 def n_scored(search, n_samples):

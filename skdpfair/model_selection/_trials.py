@@ -6,13 +6,9 @@ says so.
 """
 
 import math
-import signal
-import threading
 import warnings
-from contextlib import contextmanager
 
 import numpy as np
-from sklearn.dummy import DummyClassifier
 
 from skdpfair._utils.describe import describe, digest
 from skdpfair.budget.charging import paid_for, suspended
@@ -80,46 +76,19 @@ def best_of(rng, law, pool, train, score):
 def run(rng, law, pool, train, score):
     """Return ``best_of(...)`` and None, or None and an error that tells nothing of the trials."""
     try:
-        with suspended(), warnings.catch_warnings(), _interruptible():
+        with suspended(), warnings.catch_warnings():
             # warnings name the configurations that were drawn
             warnings.simplefilter("ignore")
             return best_of(rng, law, pool, train, score), None
-    except BaseException as error:
-        return None, _without_frames(error)
-
-
-def _without_frames(error):
-    """Return an error that says what went wrong, without the frames in which it did."""
-    if isinstance(error, (KeyboardInterrupt, _Interrupt)):
-        return KeyboardInterrupt("the search ended without a model, and its cost stays charged")
-    if not isinstance(error, Exception):  # such as SystemExit
+    except KeyboardInterrupt:
+        text = "the search ended without a model, and its cost stays charged"
+        return None, KeyboardInterrupt(text)
+    except Exception as error:
+        kind = next((k for k in (ValueError, TypeError) if isinstance(error, k)), RuntimeError)
+        return None, kind(f"A configuration of param_distributions cannot be fitted: {error}")
+    except BaseException as error:  # such as SystemExit
         error.__traceback__ = error.__context__ = error.__cause__ = None
-        return error
-    kind = type(error) if isinstance(error, (ValueError, TypeError)) else RuntimeError
-    kind = ValueError if issubclass(kind, ValueError) else kind
-    return kind(f"A configuration of param_distributions cannot be fitted: {error}")
-
-
-class _Interrupt(BaseException):
-    """Ctrl-C by a name that skorch does not take for the end of one fit."""
-
-
-def _interrupt(*_):
-    raise _Interrupt
-
-
-@contextmanager
-def _interruptible():
-    """Let Ctrl-C end all trials, not one of them."""
-    main = threading.current_thread() is threading.main_thread()
-    ours = main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if ours:
-        signal.signal(signal.SIGINT, _interrupt)
-    try:
-        yield
-    finally:
-        if ours:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        return None, error
 
 
 def trainer(estimator, data, routing, n_samples, curve, rng, seeded, public):
@@ -139,8 +108,8 @@ def trainer(estimator, data, routing, n_samples, curve, rng, seeded, public):
             model.fit(*data, **routing)
         classifier = classifier_of(model)
         if classifier.n_steps_ < planned[-1].steps:
-            # the classifier took the interrupt for the end of this fit
-            raise _Interrupt
+            # the classifier took Ctrl-C for the end of this fit
+            raise KeyboardInterrupt
         spent = rdp_curve(classifier.privacy_.ledger.entries)
         if (spent > curve * (1 + 1e-9)).any():
             raise PrivacyAccountingError("a trial released more than was planned for any")
@@ -187,15 +156,3 @@ def scorer(X, y, noise, rng, share=None):
         return float(noisy(np.array([float(count)]), 1.0, noise, rng)[0])
 
     return score
-
-
-def forget_times(net):
-    """Drop when each epoch began and how long it took, which would tell a trial's position."""
-    net.callbacks_ = []
-    for epoch in net.history:
-        epoch.pop("dur", None)
-
-
-def know_nothing(classes):
-    """Return a model that predicts all classes alike."""
-    return DummyClassifier(strategy="prior").fit(np.zeros((len(classes), 1)), classes)

@@ -31,6 +31,7 @@ from skdpfair.model_selection import (
     _trials,
     plan,
 )
+from skdpfair.model_selection._private_search import pool_of, selection_of
 from skdpfair.preprocessing import DPQuantileScaler
 from skdpfair.privacy import Release
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve, selection_curve
@@ -138,7 +139,6 @@ def test_a_budget_of_the_whole_search_is_met_from_below(data, estimator, shape):
     [
         ({"epsilon": 0.0}, "epsilon must be"),
         ({"epsilon": math.inf}, "epsilon must be"),
-        ({"epsilon": 1.0, "score_noise_multiplier": 0.5}, "is too small"),
         ({"epsilon": 1.0, "space": {"epsilon": [0.5, 1.0]}}, "Remove epsilon"),
         ({"epsilon": 1.0, "space": {"noise_multiplier": [0.5, 1.0]}}, "Remove epsilon"),
     ],
@@ -180,12 +180,13 @@ def test_a_distribution_is_drawn_from_public_numbers_alone(data):
     assert whole == search.forecast(300).epsilon_total == search.fit(*data).privacy_.epsilon
 
 
-def test_a_noisier_score_costs_more(data):
-    free, dear = searching().forecast(300), searching(score_noise_multiplier=0.3).forecast(300)
-    assert free.epsilon_total < dear.epsilon_total
-    trial = rdp_curve(dear.fits[0].releases), rdp_curve([Release("score", 1.0, (0.3,))])
-    whole = selection_curve(np.maximum(*trial), 3.0, math.inf)
-    assert dear.epsilon_total == curve_epsilon(whole, 1e-4)
+def test_the_score_costs_no_more_than_a_trial():
+    search = searching()
+    selection = selection_of(search, pool_of(search), 300)
+    score = rdp_curve([Release("score", 1.0, (selection.noise,))])
+    assert (score <= selection.curve * (1 + 1e-9)).all()
+    less = rdp_curve([Release("score", 1.0, (0.99 * selection.noise,))])
+    assert (less > selection.curve).any()
 
 
 def test_the_score_has_the_noise_that_is_charged(data, monkeypatch):
@@ -323,7 +324,6 @@ def test_a_ledger_is_charged_once_for_the_whole_search(data, tmp_path):
         ({"mean_trials": 0.0}, "mean_trials"),
         ({"shape": -1.0}, "shape"),
         ({"holdout": 1.0}, "holdout"),
-        ({"score_noise_multiplier": 0.0}, "score_noise_multiplier"),
         ({"delta": 0.5}, "delta"),
         ({"n_candidates": 0}, "n_candidates"),
         ({"space": {"noise_multiplier": [3.0, 0.0]}}, "trains without privacy"),

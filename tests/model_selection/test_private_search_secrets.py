@@ -280,7 +280,7 @@ def test_the_winner_does_not_tell_when_it_was_trained(data, trials):
 
 def test_a_memory_would_keep_files_of_trials(data, tmp_path):
     pipe = make_pipeline(FunctionTransformer(), base(), memory=str(tmp_path))
-    with pytest.raises(ValueError, match=r"would store records.*Set memory=None"):
+    with pytest.raises(ValueError, match=r"would store or.*Set memory=None"):
         searching(pipe).fit(*data)
 
 
