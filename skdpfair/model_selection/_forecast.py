@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -185,14 +185,13 @@ def plan(
     if unit == "person":
         _refuse_no_sum(candidates, cv)
 
-    fits, searches, public = [], {}, []
-
-    def line(i, stage, size, place=None):
+    def line(i, stage, size):
         fit = _planned_line(candidates[i], size, n_groups, unit)
         about = {"candidate": i, "stage": stage, "n_samples": size}
-        return fit | about | {"around": _CALL, "place": place}
+        return fit | about | {"around": _CALL, "place": None}
 
     every = range(len(candidates))
+    fits, searches, public = [], {}, []
     if cv is None:
         fits = [line(i, "fit", n_samples) for i in every]
     else:
@@ -203,28 +202,30 @@ def plan(
             for j, size in enumerate(sizes):
                 place = {"search": _CALL, "round": "", "index": i * len(sizes) + j}
                 fits.append(of_size[size] | {"place": place})
-        public += ["that these groups are the persons"] * (unit == "person")
-        is_uneven = isinstance(cv, (GroupKFold, StratifiedGroupKFold))
-        public += ["that its folds are of equal size"] * is_uneven
+        if unit == "person":
+            public.append("that these groups are the persons")
+        if isinstance(cv, (GroupKFold, StratifiedGroupKFold)):
+            public.append("that its folds are of equal size")
     around = {_CALL: {"outermost": True, "reasons": leaks, "notes": []}}
     last = _costliest([line(i, "refit", n_samples) for i in every]) if refit else []
     ways = [[*fits, fit] for fit in last] or [fits]
     dry_runs = [History(way, searches, around, False) for way in ways]
-    spent, dry_run = max(
-        ((run.spending(delta, accountant), run) for run in dry_runs),
-        key=lambda pair: pair[0].epsilon,
-    )
-    spent = replace(spent, assumptions=(*spent.assumptions, *public))
-    return SearchPlan(**vars(spent), fits=tuple(_planned_fits(dry_run)))
+    spendings = [run.spending(delta, accountant) for run in dry_runs]
+    worst = max(range(len(ways)), key=lambda i: spendings[i].epsilon)
+    assumptions = (*spendings[worst].assumptions, *public)
+    facts = vars(spendings[worst]) | {"assumptions": assumptions}
+    return SearchPlan(**facts, fits=tuple(_planned_fits(dry_runs[worst])))
 
 
 def _planned_line(estimator, n_samples, n_groups, unit):
     """Return the line that a fit of a candidate would have in a ledger."""
-    private, releases = _pipeline_fit(estimator, n_samples, n_groups)
     classifier = classifier_of(estimator)
+    private, releases = planned_fit(classifier, n_samples, n_groups)
+    paying = [step for step in check_pipeline(estimator).spending if hasattr(step, "planned")]
+    steps = (replace(step.planned(n_samples), what=type(step).__name__) for step in paying)
     reasons = [REFERENCE] * bool(classifier.keep_reference)
     reasons += [DIAGNOSTICS] * any(recorders(classifier.callbacks))
-    return entry_of(releases, private=private, reasons=reasons, unit=unit)
+    return entry_of((*steps, *releases), private=private, reasons=reasons, unit=unit)
 
 
 def _planned_fits(history):
@@ -290,19 +291,12 @@ def _costliest(lines):
         for line in lines
         if line["private"]
     }
-    kept = [
-        line
-        for cost, line in private.items()
-        if not any(cost != other and _is_at_most(cost, other) for other in private)
-    ]
-    return kept or lines[:1]
 
+    def is_outdone(cost):
+        alike = (o for o in private if o != cost and len(o) == len(cost))
+        return any(np.less_equal(cost, other).all() for other in alike)
 
-def _is_at_most(cost, other):
-    pairs = zip(cost, other, strict=False)
-    return len(cost) == len(other) and all(
-        a <= b for r, s in pairs for a, b in zip(r, s, strict=True)
-    )
+    return [line for cost, line in private.items() if not is_outdone(cost)] or lines[:1]
 
 
 def planned_fit(classifier, n_samples, n_groups=1):
@@ -316,14 +310,6 @@ def planned_fit(classifier, n_samples, n_groups=1):
         run = _planning.plan(spec, n_samples, n_groups)
     private = run.is_accounted and all(r.joint_noise_multiplier for r in run.releases if r.steps)
     return private, run.releases
-
-
-def _pipeline_fit(estimator, n_samples, n_groups):
-    """Return what `planned_fit` returns, with the releases of the steps before the classifier."""
-    private, releases = planned_fit(classifier_of(estimator), n_samples, n_groups)
-    paying = [step for step in check_pipeline(estimator).spending if hasattr(step, "planned")]
-    steps = (replace(step.planned(n_samples), what=type(step).__name__) for step in paying)
-    return private, (*steps, *releases)
 
 
 def parts_within(value):
@@ -411,11 +397,6 @@ def _candidates_of(search, cv):
 
 def _folds(cv, n_samples):
     """Return the number of records in the training part of each split, and a ledger's search."""
-    if isinstance(cv, Iterator):
-        raise ValueError(
-            f"cv must be a number of folds, a splitter or a list of splits, got {cv!r}, which can "
-            "be read only once and would be empty for the search. Pass cv=list(...)."
-        )
     rows, y = np.zeros((n_samples, 1)), np.arange(n_samples) % 2
     splitter = check_cv(cv, y=y, classifier=True)
     n_splits = splitter.get_n_splits(rows)

@@ -156,7 +156,7 @@ class GroupScorer(_ByGroupScorer):
     Raises
     ------
     TypeError, ValueError
-        If ``metrics`` is not a dict of scorers, or two scores would have one name.
+        If ``metrics`` is not a dict of scorers.
 
     Notes
     -----
@@ -190,8 +190,7 @@ class GroupScorer(_ByGroupScorer):
     ):
         # now, rather than in the last fold of a search
         _scorers(metrics)
-        measured = chosen_measures(measures, simple_measures(2), ())
-        _check_names([*(metrics or ()), *measured, *(f"neg_{name}" for name in measured)])
+        chosen_measures(measures, simple_measures(2), ())
         self.metrics = metrics
         self.measures = measures
         self.group_col = group_col
@@ -517,18 +516,6 @@ def _scorers(metrics):
             'GroupScorer({"auc": "roc_auc", "balanced": "balanced_accuracy"}).'
         )
     return {name: _scorer_of(name, metric) for name, metric in metrics.items()}
-
-
-def _check_names(metrics):
-    """Raise ValueError if scores of two metrics would have one name, that of a group among them."""
-    ends = ("", "_group_min", "_difference")
-    keys = ["n_weights", *(f"{name}{end}" for name in metrics for end in ends)]
-    of_groups = tuple(f"{name}[" for name in metrics)
-    if len(set(keys)) < len(keys) or any(key.startswith(of_groups) for key in keys):
-        raise ValueError(
-            f"metrics={safe_repr(list(metrics))} give two scores one name. Rename what is "
-            "'n_weights', or a measure or metric with '_group_min', '_difference' or '[GROUP]'."
-        )
 
 
 def _scorer_of(name, metric):

@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import DataConversionWarning
 from sklearn.feature_selection import SelectFromModel
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -236,17 +236,6 @@ def test_a_frozen_private_step_was_paid_for_before(data):
     scaler.fit(data[0])
     search = searching(make_pipeline(FrozenEstimator(scaler), base())).fit(*data)
     assert search.privacy_.epsilon == plan(search, 200).epsilon_total
-
-
-def test_planning_leaves_the_splits_to_the_search(data):
-    splits = KFold(3).split(data[0])
-    grid = GridSearchCV(base(), {"lr": [0.1]}, cv=splits)
-    with pytest.raises(ValueError, match=r"can be read only once.*Pass cv=list"):
-        plan(grid, 200)
-    with pytest.raises(ValueError, match="Pass cv=list"):
-        plan(base(), 200, cv=splits)
-    assert len(list(splits)) == 3
-    assert plan(base(), 200, cv=list(KFold(3).split(data[0]))).fits
 
 
 # traces

@@ -529,15 +529,6 @@ def test_groups_of_any_names_keep_their_scores(scored, names):
     assert list(found.values()) == list(expected(model, X, y, group).values())
 
 
-@pytest.mark.parametrize(
-    "names",
-    [("f1", "f1_difference"), ("f1", "f1[a]"), ("n_weights",), ("accuracy",), ("neg_log_loss",)],
-)
-def test_metrics_that_would_share_a_score_are_refused(names):
-    with pytest.raises(ValueError, match=r"^metrics=.* two scores one name"):
-        GroupScorer(dict.fromkeys(names, "f1"), measures=["accuracy", "log_loss"])
-
-
 @pytest.mark.parametrize("kind", [bool, float, object])
 def test_true_is_one_for_every_scorer(scored, kind):
     model, X, y, group = scored
