@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Self, TypeAlias
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 import pandas as pd
@@ -24,9 +24,31 @@ from skdpfair.privacy.releases import Release
 from skdpfair.privacy.renyi import ORDERS, curve_epsilon, rdp_curve
 from skdpfair.privacy.statement import ASSUMPTIONS, are_names
 
-# the bytes of a file that were read, and their digest
-Seen: TypeAlias = tuple[int, str]
-_SEEN: dict[str, Seen] = {}  # in this process, by name of a journal and of all its copies
+
+@dataclass
+class _Seen:
+    """What this process, or the one that a journal was copied from, has seen of its file."""
+
+    size: int = 0
+    digest: str = hashlib.blake2b().hexdigest()
+    # once this process has read the file: its lines, the state of the digest, and the mark of the
+    # file when it was left
+    lines: list[Line] | None = None
+    hash: Any = None
+    stamp: tuple[int, ...] | None = None
+
+    @property
+    def memory(self) -> tuple[int, str]:
+        """What a copy in another process has to know."""
+        return self.size, self.digest
+
+    def took(self, text: bytes) -> None:
+        """Note what was written at the end."""
+        self.hash.update(text)
+        self.size, self.digest = self.size + len(text), self.hash.hexdigest()
+
+
+_SEEN: dict[str, _Seen] = {}  # in this process, by name of a journal and of all its copies
 
 
 class Journal:
@@ -41,15 +63,15 @@ class Journal:
     def __init__(self, path: str | os.PathLike[str], memory: Sequence[Any] | None = None) -> None:
         self.path = path_of(path).absolute()
         self._handle: BinaryIO | None = None
-        self._content = b""
-        name, size, digest = memory or (uuid.uuid4().hex, 0, _digest(b""))
+        name, size, digest = memory or (uuid.uuid4().hex, *_Seen().memory)
         self._name: str = name
-        _SEEN[name] = max(_SEEN.get(name, (0, "")), (size, digest))
+        if name not in _SEEN or size > _SEEN[name].size:
+            _SEEN[name] = _Seen(size, digest)
 
     @property
     def memory(self) -> tuple[str, int, str]:
         """What this object and its copies have seen of the file."""
-        return (self._name, *_SEEN[self._name])
+        return (self._name, *_SEEN[self._name].memory)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Journal, (self.path, self.memory)
@@ -57,29 +79,29 @@ class Journal:
     def begin(self, first: Line) -> list[Line]:
         """Make the file with a first line, if it is missing or empty; return its lines."""
         # a file that was read before and is missing was lost
-        if not _SEEN[self._name][0]:
+        if not _SEEN[self._name].size:
             self.path.touch(exist_ok=True)
         with self.locked() as lines:
             if not lines:
                 self.append(first)
-            return lines or [first]
+            return lines[:]
 
     @contextmanager
     def locked(self) -> Iterator[list[Line]]:
-        """Hold the file for one writer; yields the lines so far."""
+        """Hold the file for one writer; yields the lines, to which `append` adds."""
+        seen = _SEEN[self._name]
         with self._opened() as handle:
             lock(handle)
-            handle.seek(0)
             self._handle = handle
-            self._content = handle.read()
-            self._compare()
             try:
-                self._mend()
-                yield self._parsed()
+                # a file that nobody else has written to need not be read again
+                if seen.lines is None or seen.stamp != _stamp(handle):
+                    self._read(handle.read(), seen)
+                assert seen.lines is not None
+                yield seen.lines
+                seen.stamp = _stamp(handle)
             finally:
-                _SEEN[self._name] = len(self._content), _digest(self._content)
                 self._handle = None
-                self._content = b""
 
     def _opened(self) -> BinaryIO:
         try:
@@ -90,28 +112,27 @@ class Journal:
                 "charged. Restore the file."
             ) from None
 
-    def _compare(self) -> None:
-        size, seen = _SEEN[self._name]
-        if len(self._content) < size or _digest(self._content[:size]) != seen:
+    def _read(self, content: bytes, seen: _Seen) -> None:
+        """Take in the content of the file, which begins with what was seen of it."""
+        if len(content) < seen.size or _hash(content[: seen.size]).hexdigest() != seen.digest:
             raise ValueError(
                 f"The ledger {str(self.path)!r} no longer begins with its earlier lines: it was "
                 "emptied, replaced or edited, and fits would be lost. Restore the file, or make a "
                 "new PrivacyLedger object if you replaced it on purpose."
             )
-
-    def _mend(self) -> None:
-        """End a last line that has no end; put a line in the place of half a line."""
-        end = self._content.rfind(b"\n") + 1
-        torn = self._content[end:]
-        try:
-            json.loads(torn or b"0")
-        except ValueError:
-            if not end:
-                # no ledger: nothing of a file of other things is written over
-                return
+        end = content.rfind(b"\n") + 1
+        torn = content[end:]
+        # a file of other things stays as it is
+        is_cut = bool(end) and not _is_json(torn or b"0")
+        if is_cut:
+            content = content[:end]
+        known = 0 if seen.lines is None else seen.size
+        lines = [*(seen.lines or ()), *self._parsed(content[known:])]
+        seen.lines, seen.size, seen.hash = lines, len(content), _hash(content)
+        seen.digest = seen.hash.hexdigest()
+        if is_cut:
             assert self._handle is not None
             self._handle.truncate(end)
-            self._content = self._content[:end]
             self.append({"torn": len(torn)})
             warnings.warn(
                 f"The last line of the ledger {str(self.path)!r} was cut off by a crash or a "
@@ -120,30 +141,33 @@ class Journal:
                 UnaccountedWarning,
                 stacklevel=5,
             )
-        else:
-            if torn:
-                self._write(b"\n")
+        elif torn:
+            self._write(b"\n")
 
     def append(self, line: Line) -> None:
         """Write one line; only inside :meth:`locked`."""
-        self._write(json.dumps(line).encode() + b"\n")
+        text = json.dumps(line).encode()
+        self._write(text + b"\n")
+        lines = _SEEN[self._name].lines
+        assert lines is not None
+        lines.append(json.loads(text))
 
     def _write(self, text: bytes) -> None:
-        assert self._handle is not None  # inside locked()
+        assert self._handle is not None
         self._handle.seek(0, os.SEEK_END)
         self._handle.write(text)
-        self._content += text
         self._handle.flush()
         os.fsync(self._handle.fileno())
+        _SEEN[self._name].took(text)
 
     def read(self) -> list[Line]:
         """Return the lines so far."""
         with self.locked() as lines:
-            return lines
+            return lines[:]
 
-    def _parsed(self) -> list[Line]:
+    def _parsed(self, content: bytes) -> list[Line]:
         try:
-            return [json.loads(line) for line in self._content.splitlines()]
+            return [json.loads(line) for line in content.splitlines()]
         except ValueError:
             raise ValueError(
                 f"path={str(self.path)!r} is not a ledger, or was edited: a line is not JSON. "
@@ -151,8 +175,22 @@ class Journal:
             ) from None
 
 
-def _digest(text: bytes) -> str:
-    return hashlib.blake2b(text).hexdigest()
+def _hash(text: bytes) -> Any:
+    return hashlib.blake2b(text)
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _stamp(handle: BinaryIO) -> tuple[int, ...]:
+    """Return what changes when a file is written to, replaced or touched."""
+    facts = os.fstat(handle.fileno())
+    return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
 
 
 @dataclass(frozen=True)
