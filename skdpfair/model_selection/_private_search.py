@@ -3,7 +3,6 @@
 import math
 import warnings
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -12,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import (
     _num_samples,
     check_consistent_length,
@@ -456,9 +455,6 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        # no classifier, which fit refuses
-        with suppress(AttributeError, TypeError, ValueError):
-            tags.classifier_tags.multi_class = get_tags(self.estimator).classifier_tags.multi_class
         tags.non_deterministic = self.random_state is None
         return tags
 

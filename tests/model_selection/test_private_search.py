@@ -242,16 +242,6 @@ def test_neither_the_trials_nor_their_scores_are_kept(data, monkeypatch, capfd, 
     assert capfd.readouterr() == ("", "") and caplog.text == ""
 
 
-def test_two_numbers_of_trials_leave_pickles_of_one_form(data, monkeypatch):
-    sizes = set()
-    for count in (1, 4):
-        monkeypatch.setattr(_trials, "draw_count", lambda *law, k=count: k)
-        estimator = base().set_params(method__max_grad_norm=1.0)  # else a number of random length
-        search = searching(estimator, {"lr": [0.1]}).fit(*data)
-        sizes.add(len(pickle.dumps(search)))
-    assert len(sizes) == 1
-
-
 def test_an_error_tells_nothing_of_the_trials(data, monkeypatch):
     monkeypatch.setattr(_trials, "draw_count", lambda *law: 3)
     pipe = make_pipeline(FunctionTransformer(breaks), base())
@@ -396,9 +386,7 @@ class FitsOnTheWay(TransformerMixin, BaseEstimator):
         models = {
             "private": lambda: base(noise_multiplier=0.1),
             "as planned": base,
-            "not private": lambda: base(noise_multiplier=None),
             "quantiles": lambda: DPQuantileScaler((-1, 1)),
-            "search": searching,
         }
         with suppress(PrivacyAccountingError) if self.swallows else nullcontext():
             self.model_ = models[self.kind]().fit(X, y)
@@ -407,8 +395,7 @@ class FitsOnTheWay(TransformerMixin, BaseEstimator):
 @pytest.mark.parametrize("swallows", [False, True])
 @pytest.mark.parametrize(
     ("kind", "where"),
-    [(kind, "fit") for kind in ("private", "as planned", "not private", "quantiles", "search")]
-    + [("private", "score"), ("not private", "score")],
+    [(kind, "fit") for kind in ("private", "as planned", "quantiles")] + [("private", "score")],
 )
 def test_a_step_that_fits_a_model_of_its_own_is_refused(data, trials, kind, where, swallows):
     trials(1)
@@ -459,15 +446,10 @@ def test_a_step_that_fits_in_a_thread_or_process_is_refused(data, trials, place)
         assert fitted_in(place, base(), *data).privacy_.epsilon < np.inf
 
 
-def test_a_search_lets_one_fit_in_each_trial_happen(data, trials):
+def test_one_fit_in_each_trial_happens_and_later_fits_are_charged(data, trials, tmp_path):
     trials(3)
     model = make_pipeline(FunctionTransformer(), base())
-    assert searching(model, PIPED).fit(*data).best_params_
-
-
-def test_fits_after_a_search_are_charged_again(data, trials, tmp_path):
-    trials(1)
     with PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp") as ledger:
-        searching().fit(*data)
+        assert searching(model, PIPED).fit(*data).best_params_
         base().fit(*data)
     assert ledger.report().n_fits == 2
