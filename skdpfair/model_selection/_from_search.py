@@ -5,7 +5,6 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-from sklearn.exceptions import NotFittedError
 
 from skdpfair.metrics._measures import MEASURES, OVERALL, compared
 from skdpfair.model_selection._scorers import at_final_step
@@ -21,66 +20,56 @@ def frame_of_search(search):
     Costs and risks compare with the reference candidate of the same fold, gaps with the training
     scores of the candidate.
     """
-    results = _cv_results(search)
-    defaults = {}
-    if (final := getattr(search, "estimator", None)) is not None:
-        params = at_final_step(final)[0].get_params(deep=False)
-        defaults = {name: params[name] for name in ("method", *_BUDGETS) if name in params}
-    labels = _labels(results["params"], defaults)
-    scores = _scores(results)
-    rows = []
-    for i, (method, epsilon) in enumerate(labels):
-        for (fold, group), columns in scores["test"].items():
-            test = {name: values[i] for name, values in columns.items()}
-            row = {"method": method, "epsilon": epsilon, "seed": 0, "fold": fold, "group": group}
-            row |= {"row": i, "n": np.nan} | test
-            if "accuracy" in (train := scores["train"].get((fold, group), {})):
-                row["dg_gap"] = compared(test, {"accuracy": train["accuracy"][i]}, "dg_gap")
-            rows.append(row)
-    frame = pd.DataFrame(rows)
-    at = ["row", "fold", "group"]
-    references = _references(results, labels)
-    other = frame.set_index(at).reindex(
-        pd.MultiIndex.from_frame(frame[at].assign(row=frame["row"].map(references)))
-    )
-    other.index = frame.index
-    for name, measure in MEASURES.items():
-        if measure.against == "reference" and measure.of in frame and references:
-            frame[name] = compared(frame, other, name)
-    return frame.drop(columns="row")
-
-
-def _cv_results(search):
     results = getattr(search, "cv_results_", search)
-    if hasattr(search, "fit") and results is search:
-        raise NotFittedError(
-            f"This {type(search).__name__} has no cv_results_ yet. Call fit(X, y) first."
-        )
     if not isinstance(results, Mapping) or "params" not in results:
         raise TypeError(
             "search must be a fitted search, or its cv_results_, got "
             f"{type(search).__name__}. Pass a search fitted with scoring=GroupScorer(...)."
         )
-    return results
+    defaults = {}
+    if (final := getattr(search, "estimator", None)) is not None:
+        params = at_final_step(final)[0].get_params(deep=False)
+        defaults = {name: params[name] for name in ("method", *_BUDGETS) if name in params}
+    labels = _labels(results["params"], defaults)
+    test, train = _scores(results)
+    if "accuracy" in train:
+        test["dg_gap"] = compared(test, train, "dg_gap")
+    references = _references(results, labels)
+    index = test.index.to_frame()
+    index["row"] = index["row"].map(references)
+    other = test.reindex(pd.MultiIndex.from_frame(index)).set_axis(test.index)
+    for name, measure in MEASURES.items():
+        if measure.against == "reference" and measure.of in test and references:
+            test[name] = compared(test, other, name)
+    facts = test.index.to_frame(index=False)
+    methods, epsilons = zip(*(labels[row] for row in facts.pop("row")), strict=True)
+    facts = facts.assign(method=methods, epsilon=epsilons, seed=0, n=np.nan)
+    return pd.concat([facts, test.reset_index(drop=True)], axis=1)
 
 
 def _scores(results):
-    """Return, by part, the values of each fold and group, by measure: (n_candidates,)."""
-    scores = {"train": {}, "test": {}}
+    """Return the test and the training scores by row, fold and group, in columns by measure."""
+    parts = {"test": {}, "train": {}}
     for key, values in results.items():
         match = _SCORE.fullmatch(key)
         if match is None or MEASURES.get(match[4], MEASURES["dg_gap"]).of is not None:
             continue
         fold, part, negated, name, group = match.groups()
-        values = np.asarray(values, dtype=float)
         at = int(fold), OVERALL if group is None else group
-        scores[part].setdefault(at, {})[name] = -values if negated else values
-    if not any(group != OVERALL for _, group in scores["test"]):
+        values = np.asarray(values, dtype=float)
+        for row, value in enumerate(-values if negated else values):
+            parts[part].setdefault((row, *at), {})[name] = value
+    if not any(group != OVERALL for *_, group in parts["test"]):
         raise ValueError(
             f"The search has no scores by group of the measures {', '.join(MEASURES)}. Fit it with "
             'scoring=GroupScorer(...), such as GroupScorer(measures=["accuracy", "log_loss"]).'
         )
-    return scores
+    index = pd.MultiIndex.from_tuples(sorted(parts["test"], key=lambda at: at[0]))
+    index = index.set_names(["row", "fold", "group"])
+    return [
+        pd.DataFrame.from_dict(part, orient="index").reindex(index) if part else pd.DataFrame()
+        for part in parts.values()
+    ]
 
 
 def _labels(params, defaults):

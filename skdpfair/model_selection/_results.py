@@ -522,13 +522,9 @@ class TradeoffResults:
         seed, fold
             As in `to_fairness_dashboard`.
         measures : list of str or None, default=None
-            Measures of performance to choose from, the first of which is shown unless
-            ``accuracy`` is among them: ``accuracy``, ``balanced_accuracy``,
-            ``rarest_class_recall``, ``true_positive_rate``, ``false_positive_rate``,
-            ``false_negative_rate``, ``selection_rate``, ``roc_auc``, ``log_loss``,
-            ``calibration_error``, ``excessive_risk``, ``dg_gap``. None is all, or, if a class is
-            rare (`leading_measures`), those that need labels only, without ``accuracy``. What is
-            not defined for a group is shown as 0.
+            Measures of the sweep to choose from, the first of which is shown unless ``accuracy``
+            is among them. None is all, or, if a class is rare (`leading_measures`), those that
+            need labels only, without ``accuracy``. What is not defined for a group is shown as 0.
 
         Returns
         -------
@@ -549,16 +545,6 @@ class TradeoffResults:
         The server gives labels, groups and predictions of private records to everyone who can reach
         localhost of this machine. Outside notebooks, it refuses pages of other origins.
 
-        Examples
-        --------
-        >>> from skdpfair.datasets import make_two_groups
-        >>> from skdpfair.model_selection import sweep
-        >>> data = make_two_groups(3000, random_state=0)
-        >>> given = data.data, data.target, data.sensitive_features
-        >>> options = {"keep_predictions": True, "module": "logistic", "max_steps": 5}
-        >>> results = sweep(["dpsgd"], [3.0], 1, *given, **options)
-        >>> results.launch_fairness_dashboard().url  # doctest: +SKIP
-        'http://localhost:8704'
         """
         from skdpfair.report._fairness_dashboard import launch
 
