@@ -74,7 +74,9 @@ def classes_of(y: np.ndarray, declared: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def distinct(values: np.ndarray) -> np.ndarray:
     """Return the distinct values in order; memory is that of a part of them."""
-    parts = [np.unique(part) for part in _parts(values)]
+    # a hash first: to sort objects takes long
+    is_object = values.dtype == object
+    parts = [np.unique(pd.unique(part) if is_object else part) for part in _parts(values)]
     return parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
 
 

@@ -353,6 +353,9 @@ def _as_float32(X: Any) -> np.ndarray:
     try:
         # what is too large becomes infinite, and is refused as such
         with np.errstate(over="ignore"):
+            if isinstance(X, pd.DataFrame) and all(map(_is_plain, X.dtypes)):
+                # columns are interleaved once
+                return np.require(X.to_numpy(np.float32), requirements=["C", "W"])
             x = check_array(X, dtype=np.float32, order="C", allow_nd=True, ensure_all_finite=False)
     except (ValueError, OverflowError):
         # their messages would print a cell of the data
@@ -365,7 +368,7 @@ def _as_float32(X: Any) -> np.ndarray:
 
 def _refuse_text(X: Any) -> None:
     """Raise ValueError if a DataFrame has columns of anything but real numbers."""
-    columns = (X.iloc[:, i] for i in range(X.shape[1]))
+    columns = (X.iloc[:, i] for i, dtype in enumerate(X.dtypes) if not _is_plain(dtype))
     kinds = {str(c.name): infer_dtype(c, skipna=True) for c in columns if not _is_numeric(c)}
     if dates := [name for name, kind in kinds.items() if kind in _DATES]:
         raise ValueError(
@@ -413,6 +416,11 @@ def _refuse_not_finite(X: Any, x: Rows) -> None:
             "middle of their bounds. An imputer that is fitted on the rows leaks information that "
             "the privacy budget does not cover."
         )
+
+
+def _is_plain(dtype: Any) -> bool:
+    """Return whether a dtype is numpy's, of real numbers."""
+    return isinstance(dtype, np.dtype) and dtype.kind in "biuf"
 
 
 def _is_numeric(column: pd.Series) -> bool:
