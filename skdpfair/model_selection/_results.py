@@ -545,6 +545,10 @@ class TradeoffResults:
         The server gives labels, groups and predictions of private records to everyone who can reach
         localhost of this machine. Outside notebooks, it refuses pages of other origins.
 
+        Examples
+        --------
+        >>> results.launch_fairness_dashboard().url  # doctest: +SKIP
+        'http://localhost:8704'
         """
         from skdpfair.report._fairness_dashboard import launch
 
