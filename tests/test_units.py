@@ -482,7 +482,7 @@ def test_a_private_search_refuses_persons_that_it_cannot_count(visits):
         (private_search(quick(persons__max_records=None)), X, None, "max_records=None"),
         (private_search(quick(persons__surplus="raise")), X, None, "forbids thinning"),
         (
-            DPRandomizedSearch(quick(), {COLUMN: ["a", "person"]}),
+            DPRandomizedSearch(quick(), {COLUMN: ["a"]}),
             X,
             None,
             "must leave persons as they are",

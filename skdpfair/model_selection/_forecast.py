@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pandas as pd
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import (
@@ -73,9 +72,10 @@ class SearchPlan(Spending):
 
     Examples
     --------
+    >>> import pandas as pd
     >>> from skdpfair import DPFairClassifier
     >>> planned = plan(DPFairClassifier("dpsgd", epsilon=1.0), 10_000, cv=5)
-    >>> planned.to_frame()[["stage", "n_fits", "n_fits_per_record"]]
+    >>> pd.DataFrame(planned.fits)[["stage", "n_fits", "n_fits_per_record"]]
       stage  n_fits  n_fits_per_record
     0  fold       5                  4
     >>> 1.0 < planned.epsilon < planned.epsilon_total  # which includes the scores: infinite
@@ -83,27 +83,6 @@ class SearchPlan(Spending):
     """
 
     fits: tuple[PlannedFit, ...] = ()
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return the planned fits as a table.
-
-        Returns
-        -------
-        pandas.DataFrame
-            One row per release of each kind of fit.
-        """
-        rows = [
-            {name: value for name, value in vars(fit).items() if name != "releases"}
-            | {
-                "released": r.what,
-                "steps": r.steps,
-                "sample_rate": r.sample_rate,
-                "noise_multiplier": r.joint_noise_multiplier,
-            }
-            for fit in self.fits
-            for r in fit.releases
-        ]
-        return pd.DataFrame(rows)
 
 
 def plan(

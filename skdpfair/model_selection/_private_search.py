@@ -83,6 +83,7 @@ class _Selection:
     """The configurations that a search draws from, and what its trials and all of it cost."""
 
     pool: list
+    classifiers: list  # one for each
     trial: PlannedFit  # the costliest
     curve: np.ndarray  # the largest Renyi curve of any trial
     noise: float  # of the number of correct predictions, the least that adds nothing to the curve
@@ -215,7 +216,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         self._check()
         delta = delta_for(self.delta, n_samples) if delta is None else delta
         selection = self._selection(n_samples, n_groups, delta)
-        every = [classifier_of(configured(self.estimator, params)) for params in selection.pool]
+        every = selection.classifiers
         unit = unit_of(every, any(Persons.of(c.persons).max_records for c in every) or None)
         guess = trade_off_from_curve(tuple(selection.whole), delta).total_variation
         why = (
@@ -264,7 +265,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         n_units = n_samples if unit is None else 1 + int(unit.max())
         delta = delta_for(self.delta, n_units)
         selection = self._selection(n_units, 1, delta)
-        most_records = _most_records(self, selection.pool, unit)
+        own = classifier_of(self.estimator)
+        most_records = _most_records([own, *selection.classifiers], unit)
         seeded = self.random_state is not None
         if seeded:
             warnings.warn(
@@ -279,9 +281,10 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         y = _labels.read(y)
         check_consistent_length(X, y, sensitive_features)
         public = _trials.public_sets(self.estimator, X, y, sensitive_features)
-        for params in selection.pool if isinstance(self.estimator, DPFairClassifier) else ():
-            candidate = network_of(configured(self.estimator, params).module)
-            check_network(candidate, np.shape(X)[1:], len(public["classes"]))
+        if isinstance(self.estimator, DPFairClassifier):
+            for classifier in selection.classifiers:
+                network = network_of(classifier.module)
+                check_network(network, np.shape(X)[1:], len(public["classes"]))
         context = _tasks.begin(self, X, y, 0)
         # the day of the end would tell of the trials
         day = datetime.now(UTC).date().isoformat()
@@ -496,9 +499,9 @@ def pool_of(search):
 def selection_of(search, pool, n_samples, n_groups=1) -> _Selection:
     """Return what a search of these configurations chooses among."""
     n_train = n_samples - n_scored(search, n_samples)
+    classifiers = [classifier_of(configured(search.estimator, params)) for params in pool]
     curves = {}
-    for params in pool:
-        classifier = classifier_of(configured(search.estimator, params))
+    for params, classifier in zip(pool, classifiers, strict=True):
         private, releases = planned_fit(classifier, n_train, n_groups)
         if not private:
             raise ValueError(
@@ -512,7 +515,7 @@ def selection_of(search, pool, n_samples, n_groups=1) -> _Selection:
     worst = max(curves, key=lambda releases: curves[releases][_MIDDLE])
     trial = PlannedFit(0, "fit", n_train, 1, 1, True, worst)
     whole = selection_curve(curve, search.mean_trials, search.shape)
-    return _Selection(pool, trial, curve, free_score_noise(curve), whole)
+    return _Selection(pool, classifiers, trial, curve, free_score_noise(curve), whole)
 
 
 def n_scored(search, n_samples):
@@ -520,11 +523,10 @@ def n_scored(search, n_samples):
     return min(max(1, round(search.holdout * n_samples)), n_samples - 1)
 
 
-def _most_records(search, pool, unit):
+def _most_records(classifiers, unit):
     """Return the most records that a person has in a trial; None if each record is a person."""
-    persons = Persons.of(classifier_of(search.estimator).persons)
-    for params in pool:
-        other = Persons.of(classifier_of(configured(search.estimator, params)).persons)
+    persons, *others = (Persons.of(classifier.persons) for classifier in classifiers)
+    for other in others:
         if other.get_params() != persons.get_params():
             raise ValueError(
                 f"param_distributions must leave persons as they are, got {other!r} beside "

@@ -463,7 +463,7 @@ def test_the_refit_is_charged_as_the_costliest_candidate():
     )
     assert foreseen.epsilon_total == math.inf
     assert [s.startswith("scores") for s in foreseen.reasons] == [True]
-    assert list(foreseen.to_frame().stage) == ["fold"] * 3 + ["refit"]
+    assert [f.stage for f in foreseen.fits for _ in f.releases] == ["fold"] * 3 + ["refit"]
 
 
 def test_a_reference_makes_the_search_as_a_whole_not_private():
@@ -504,11 +504,11 @@ def test_a_scaler_that_pays_is_listed_before_and_during(tmp_path):
         epsilon=1.0, group_col=Groups(levels=["F", "M"]), max_steps=3, accountant="rdp"
     )
     planned = forecast(make_pipeline(scaler, classifier))
-    frame = planned.to_frame()
-    assert list(frame.released.iloc[[0, -1]]) == ["DPQuantileScaler", "steps"]
-    assert frame.steps.iloc[0] == 1 and frame.sample_rate[0] == 1.0
-    assert frame.noise_multiplier[0] == scaler.planned(200).noise_multipliers[0]
-    assert list(forecast(classifier).to_frame().released) == ["steps"]
+    first, *_, last = planned.fits[0].releases
+    assert (first.what, last.what) == ("DPQuantileScaler", "steps")
+    assert (first.steps, first.sample_rate) == (1, 1.0)
+    assert first.noise_multipliers == scaler.planned(200).noise_multipliers
+    assert [r.what for r in forecast(classifier).fits[0].releases] == ["steps"]
     with PrivacyLedger(tmp_path / "ledger", delta=1e-5) as ledger:
         scaler.fit(np.random.default_rng(0).normal(size=(200, 2)))
     assert list(ledger.frame().steps) == [scaler.privacy_.steps] == [1]
