@@ -128,10 +128,9 @@ def sweep(
 
     Notes
     -----
-    The non-private reference model has ``epsilon=None``, the same rows and, for the same seed, the
-    same initial weights. If ``module="auto"`` chooses different networks for different budgets,
-    each network has its own reference model; all other "auto" settings are resolved separately for
-    each model. Ctrl-C returns the finished cells.
+    The reference model has ``epsilon=None``, the same rows and, for the same seed, the same initial
+    weights. Each network that ``module="auto"`` chooses has its own; all other "auto" settings are
+    resolved for each model. Ctrl-C returns the finished cells.
 
     A fit by hand on the same rows is that of fold ``k`` of a seed if its ``random_state`` is
     ``int(numpy.random.SeedSequence(seed, spawn_key=(1, k)).generate_state(1)[0])``.
