@@ -91,7 +91,12 @@ class _ByGroupScorer(BaseEstimator):
                 "sklearn.set_config(enable_metadata_routing=True) and pass sensitive_features= to "
                 'the search\'s fit (to cross_validate: params={"sensitive_features": ...}).'
             )
-        levels = self._fitted_levels(final) if self.groups is None else self.groups
+        levels = getattr(final, "groups_", None) if self.groups is None else self.groups
+        if levels is None:
+            raise ValueError(
+                f"groups=None takes the groups from the fitted groups_ of the final step, but "
+                f"{type(final).__name__} has none. Declare them: {name}(groups=[...])."
+            )
         levels = listed("groups", levels, "all groups")
         try:
             groups = _groups.encode(
@@ -101,28 +106,11 @@ class _ByGroupScorer(BaseEstimator):
             if self.groups is not None or "values outside groups" not in str(error):
                 raise
             raise ValueError(
-                f"{error} The groups are those seen in the training part of this fold: declare "
-                f"all, by Groups(levels=...) of the classifier or by {name}(groups=[...])."
+                f"{error} The groups are those of the fit, seen in the training part of this fold: "
+                f"declare all, by Groups(levels=...) of the classifier or by {name}(groups=[...])."
             ) from None
         assert groups.levels is not None
         return {name: groups.code == i for i, name in enumerate(group_names(groups.levels))}
-
-    def _fitted_levels(self, final):
-        """Return the groups of the fit, if they may be those that are scored."""
-        name, levels = self._public_name, getattr(final, "groups_", None)
-        if levels is None:
-            raise ValueError(
-                f"groups=None takes the groups from the fitted groups_ of the final step, but "
-                f"{type(final).__name__} has none. Declare them: {name}(groups=[...])."
-            )
-        fitted = _column_of(final)
-        if None not in (self.group_col, fitted) and _groups.as_columns(self.group_col) != fitted:
-            raise ValueError(
-                f"group_col={self.group_col!r} is not what the model was fitted with, {fitted}, so "
-                f"that its groups_ are others. Name the groups to score: "
-                f"{name}(group_col={self.group_col!r}, groups=[...])."
-            )
-        return levels
 
 
 class GroupScorer(_ByGroupScorer):
