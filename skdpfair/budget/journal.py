@@ -1,5 +1,7 @@
 """The journal of a ledger: an append-only file of JSON lines, and the fits that these describe."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import math
@@ -8,7 +10,7 @@ import uuid
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Self
 
 import numpy as np
@@ -26,6 +28,29 @@ from skdpfair.privacy.statement import ASSUMPTIONS, are_names
 
 
 @dataclass
+class Events:
+    """Lines by what they are about, taken in as they come."""
+
+    n_lines: int = 0
+    fits: dict[str, Line] = field(default_factory=dict)
+    searches: dict[str, Line] = field(default_factory=dict)
+    around: dict[str, Line] = field(default_factory=dict)
+    is_torn: bool = False
+
+    def take(self, lines: Sequence[Line]) -> None:
+        """Take in those of the lines that are new."""
+        for line in lines[self.n_lines :]:
+            if "fit" in line:
+                self.fits[line["fit"]] = self.fits.get(line["fit"], {}) | line
+            elif "search" in line:
+                self.searches[line["search"]] = line
+            elif "outermost" in line:
+                self.around[line["around"]] = line
+            self.is_torn |= "torn" in line
+        self.n_lines = len(lines)
+
+
+@dataclass
 class _Seen:
     """What this process, or the one that a journal was copied from, has seen of its file."""
 
@@ -34,6 +59,7 @@ class _Seen:
     # once this process has read the file: its lines, the state of the digest, and the mark of the
     # file when it was left
     lines: list[Line] | None = None
+    events: Events = field(default_factory=Events)
     hash: Any = None
     stamp: tuple[int, ...] | None = None
 
@@ -165,6 +191,18 @@ class Journal:
         with self.locked() as lines:
             return lines[:]
 
+    def history(self, data: str | None = None) -> History:
+        """Return the history of a data set, or of all."""
+        with self.locked():
+            return self.history_so_far(data)
+
+    def history_so_far(self, data: str | None = None) -> History:
+        """Return the same; only inside :meth:`locked`."""
+        seen = _SEEN[self._name]
+        assert seen.lines is not None
+        seen.events.take(seen.lines)
+        return History.of(seen.events, data)
+
     def _parsed(self, content: bytes) -> list[Line]:
         try:
             return [json.loads(line) for line in content.splitlines()]
@@ -207,24 +245,14 @@ class History:
     is_torn: bool
 
     @classmethod
-    def of(cls, lines: Sequence[Line], data: str | None = None) -> Self:
-        """Return the history that lines hold on a data set."""
-        fits: dict[str, Line] = {}
-        searches: dict[str, Line] = {}
-        around: dict[str, Line] = {}
-        for line in lines:
-            if "fit" in line:
-                fits[line["fit"]] = fits.get(line["fit"], {}) | line
-            elif "search" in line:
-                searches[line["search"]] = line
-            elif "outermost" in line:
-                around[line["around"]] = line
+    def of(cls, events: Events, data: str | None = None) -> Self:
+        """Return the history that a file's events make on a data set."""
 
         def of_data(lines: dict[str, Line]) -> dict[str, Line]:
             return {k: line for k, line in lines.items() if data in (None, line["data"])}
 
-        is_torn = any("torn" in line for line in lines)
-        return cls([*of_data(fits).values()], of_data(searches), of_data(around), is_torn)
+        fits, searches, around = map(of_data, (events.fits, events.searches, events.around))
+        return cls(list(fits.values()), searches, around, events.is_torn)
 
     def is_known(self, fit: Line) -> bool:
         """Return whether the ledger knows all estimators around a fit."""

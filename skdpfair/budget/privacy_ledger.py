@@ -328,7 +328,7 @@ class PrivacyLedger:
         alone, and ``around`` names other steps around it that learn: "nothing", names, or
         "unknown".
         """
-        return History.of(self._journal.read()).frame(self.delta, self.accountant)
+        return self._journal.history().frame(self.delta, self.accountant)
 
     def _delta(self, delta: float | None) -> float:
         delta = self.delta if delta is None else delta
@@ -340,7 +340,7 @@ class PrivacyLedger:
         return delta
 
     def _history(self, data: str | None = None) -> History:
-        return History.of(self._journal.read(), self.data if data is None else _name(data))
+        return self._journal.history(self.data if data is None else _name(data))
 
     def check(self, fits: Iterable[Line]) -> None:
         """Raise BudgetExceeded if fits together would exceed the budget; record none of them.
@@ -368,7 +368,7 @@ class PrivacyLedger:
     @property
     def holds_other_data(self) -> bool:
         """Whether the file has fits on data sets of other names."""
-        return any(fit["data"] != self.data for fit in History.of(self._journal.read()).fits)
+        return any(fit["data"] != self.data for fit in self._journal.history().fits)
 
     def _begin(self, fit: Line) -> None:
         """Record a planned fit, or raise BudgetExceeded if it would exceed the budget.
@@ -376,8 +376,8 @@ class PrivacyLedger:
         ValueError is raised if it protects persons and earlier fits records, or other persons.
         """
         # nobody else spends what is left meanwhile
-        with self._journal.locked() as lines:
-            history = History.of(lines, self.data)
+        with self._journal.locked():
+            history = self._journal.history_so_far(self.data)
             _refuse_other_unit(fit, history.fits)
             if self.budget is not None:
                 try:
