@@ -21,7 +21,7 @@ from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import table as _table
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.groups import group_names
-from skdpfair.inputs.labels import positions, read
+from skdpfair.inputs.labels import kinds, positions, read
 from skdpfair.metrics._arguments import as_vector, check_kind
 from skdpfair.metrics._compare_groups import difference, group_min
 from skdpfair.metrics._measures import (
@@ -216,8 +216,11 @@ class GroupScorer(_ByGroupScorer):
         if self.metrics is not None or self.measures is None:
             scorers = _scorers(self.metrics)
         for name, scorer in scorers.items():
-            answer = _answer(scorer, estimator, X, answers)
-            score = partial(_score, scorer, estimator, X, y, answer, per_record)
+            answer, labels = _answer(scorer, estimator, X, answers), y
+            # else they would silently find no positive label among texts
+            if _is_fairlearns(scorer) and kinds(y) == {"texts"}:
+                labels, answer = (positions(estimator.classes_, v) for v in (y, answer))
+            score = partial(_score, scorer, estimator, X, labels, answer, per_record)
             results = {g: score(rows) for g, rows in parts.items()}
             _warn_one_class(name, [g for g, (_, defined) in results.items() if not defined])
             by_group = {g: value for g, (value, _) in results.items()}
@@ -463,6 +466,15 @@ def _n_weights(estimator):
     """Return the number of weights of the network at the end of an estimator, 0 without one."""
     net = getattr(_classifier_of(getattr(estimator, "model", estimator)), "net_", None)
     return float(sum(p.numel() for p in net.module_.parameters())) if net is not None else 0.0
+
+
+def _is_fairlearns(scorer):
+    """Tell whether a scorer calls a function of Fairlearn, to which the label 1 is positive."""
+    function = scorer._score_func
+    keywords = scorer._kwargs | getattr(function, "keywords", {})  # of a partial
+    module = getattr(getattr(function, "func", function), "__module__", None) or ""
+    is_of_labels = scorer._response_method == _PREDICT and "pos_label" not in keywords
+    return module.startswith("fairlearn.") and is_of_labels
 
 
 def _answer(scorer, estimator, X, answers):

@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from fairlearn.metrics import selection_rate
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import UndefinedMetricWarning
@@ -524,3 +525,17 @@ def test_true_is_one_for_every_scorer(scored, kind):
         assert scorer(model, X, labels, group) == scorer(model, X, y, group)
     with pytest.raises(ValueError, match="one holds numbers and the other texts"):
         scorers[1](model, X, y.astype(str), group)
+
+
+def test_functions_of_fairlearn_take_texts_for_what_they_are(scored):
+    model, X, y, group = scored
+    metrics = {
+        "rate": make_scorer(selection_rate),
+        "named": make_scorer(partial(selection_rate, pos_label="yes")),
+    }
+    labels = np.array(["no", "yes"])[y]
+    model = clone(model).fit(X, labels)
+    found = GroupScorer(metrics, groups=["a", "b"])(model, X, labels, group)
+    for key in ("", "[a]", "[b]", "_difference"):
+        assert found[f"rate{key}"] == found[f"named{key}"]
+    assert found["rate"] == np.mean(model.predict(X) == "yes") > 0
