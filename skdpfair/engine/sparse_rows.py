@@ -41,7 +41,7 @@ class SparseBatch:
         offsets, columns, values = (torch.from_numpy(part).to(device) for part in parts)
         rows = cls(offsets, columns, values, values.new_empty(0), matrix.shape[1])
         # squares of float32 neither underflow nor round there
-        return replace(rows, norm2=rows.sum(values.double().square_()))
+        return replace(rows, norm2=rows.sum(values.double().square()))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

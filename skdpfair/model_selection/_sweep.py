@@ -22,6 +22,7 @@ from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.groups import apart, group_names
 from skdpfair.inputs.provenance import noted
+from skdpfair.inputs.table import numbers_of
 from skdpfair.methods import get_method
 from skdpfair.metrics._measures import OVERALL, rarest_class
 from skdpfair.model_selection._cells import (
@@ -241,6 +242,9 @@ def _run(cells, records, features, store, n_jobs, progress, keep_predictions):
     # once, as they are the same in all fits
     if features is not None and missing:
         records = replace(records, X=pictures.transformed(features, records.X))
+    elif missing and hasattr(records.X, "iloc"):
+        # once for all fits and predictions
+        records = replace(records, X=numbers_of(records.X))
     tasks = {
         cell.key: joblib.delayed(run_cell)(replace(cell, place=i), records, keep_predictions)
         for i, cell in enumerate(missing)

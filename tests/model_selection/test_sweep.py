@@ -309,5 +309,5 @@ def test_an_error_names_its_cell(data, settings):
     X = X.copy()
     X.iloc[:, 0] = np.nan
     with pytest.raises(ValueError) as caught:
-        sweep(["dpsgd"], [1.0], 1, X, y, group, **settings)
+        sweep(["dpsgd"], [1.0], 1, X.to_numpy(), y, group, **settings)
     assert caught.value.__notes__ == ["In the cell: reference, seed 0, fold 0."]
