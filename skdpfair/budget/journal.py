@@ -8,9 +8,10 @@ import math
 import os
 import uuid
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Self
 
 import numpy as np
@@ -328,10 +329,14 @@ def cost(
     return max(_composed(view, delta, accountant) for view in fits_seen_by_record(fits, searches))
 
 
-def releases_of(fit: Line) -> list[Release]:
-    """Return what a fit released."""
+def releases_of(*fits: Line) -> list[Release]:
+    """Return what fits released; equal releases are one of so many steps."""
+    entries = [entry for fit in fits for entry in fit["entries"]]
+    texts = list(map(repr, entries))
+    times, distinct = Counter(texts), dict(zip(texts, entries, strict=True))
     with error_context("The ledger's file", "has a line that this version cannot read"):
-        return [Release(**entry) for entry in fit["entries"]]
+        releases = [(Release(**entry), times[text]) for text, entry in distinct.items()]
+    return [replace(release, steps=n * release.steps) for release, n in releases]
 
 
 def stored(curve: np.ndarray | None) -> dict[str, list[float]] | None:
@@ -342,7 +347,8 @@ def stored(curve: np.ndarray | None) -> dict[str, list[float]] | None:
 
 
 def _composed(fits: Iterable[Line], delta: float, accountant: str) -> float:
-    releases = [release for fit in fits for release in releases_of(fit)]
+    fits = list(fits)
+    releases = releases_of(*fits)
     curves = [_curve(fit["curve"]) for fit in fits if fit["curve"] is not None]
     if curves:
         return curve_epsilon(sum(curves) + rdp_curve(releases), delta)
