@@ -38,7 +38,8 @@ class SparseBatch:
     def of(cls, matrix: Any, device: str | torch.device = "cpu") -> SparseBatch:
         """Return the rows of a canonical `scipy.sparse.csr_array` of float32."""
         parts = matrix.indptr, matrix.indices, matrix.data
-        offsets, columns, values = (torch.from_numpy(part).to(device) for part in parts)
+        # copies: whoever changes the matrix later must not make norms too small
+        offsets, columns, values = (torch.tensor(part, device=device) for part in parts)
         rows = cls(offsets, columns, values, values.new_empty(0), matrix.shape[1])
         # squares of float32 neither underflow nor round there
         return replace(rows, norm2=rows.sum(values.double().square()))

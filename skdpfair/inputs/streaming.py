@@ -20,6 +20,8 @@ class SparseRows:
         # what is too large becomes infinite, and is refused as such
         with np.errstate(over="ignore"):
             csr = sparse.csr_array(matrix, dtype=np.float32)
+            # made of its arrays, as scipy would take the matrix's word for the next line
+            csr = sparse.csr_array((csr.data, csr.indices, csr.indptr), csr.shape)
             # a number that is stored in parts has a square of its own, not those of the parts
             if not csr.has_canonical_format:
                 csr = csr.copy()

@@ -154,10 +154,23 @@ def test_squares_that_underflow_hide_no_gradient():
 def test_numbers_that_are_stored_in_parts_are_one():
     """Two halves of a number have a square of their sum; the caller's matrix stays as it is."""
     parts = (np.array([3.0, 4.0, 1.0]), np.array([2, 2, 0]), np.array([0, 3]))
-    matrix = sparse.csr_array(parts, (1, D))
+    for vouched in (False, True):
+        matrix = sparse.csr_array(parts, (1, D), dtype=np.float32)
+        if vouched:
+            matrix.has_canonical_format = True
+        rows = SparseBatch.of(SparseRows(matrix).matrix)
+        assert rows.norm2.tolist() == [50.0] and rows.dense()[0, 2] == 7.0
+        assert matrix.nnz == 3
+
+
+def test_a_matrix_that_changes_later_changes_no_row():
+    matrix = table(5).astype(np.float32)
     rows = SparseBatch.of(SparseRows(matrix).matrix)
-    assert rows.norm2.tolist() == [50.0] and rows.dense()[0, 2] == 7.0
-    assert matrix.nnz == 3
+    before = rows.dense().clone()
+    matrix.data *= 100
+    matrix.indices[:] = 0
+    assert torch.equal(rows.dense(), before)
+    torch.testing.assert_close(rows.norm2, before.double().square().sum(1))
 
 
 @settings(max_examples=40, deadline=None)
