@@ -96,9 +96,9 @@ class PiecewiseLinearEncoder(PublicBounds):
     def transform(self, X):
         """Return the columns that `get_feature_names_out` names, as float32."""
         X, n_columns = self._numbers(X), len(self.get_feature_names_out())
-        encoded = np.empty((len(X), n_columns), np.float32)
+        encoded = np.zeros((len(X), n_columns), np.float32)
         columns = [
-            (column in self.missing, [(axis, self._hats(axis)) for axis in axes])
+            (column in self.missing, [(axis, self._levels(axis)) for axis in axes])
             for column, axes in self.axes()
         ]
         # in a cache
@@ -118,13 +118,13 @@ class PiecewiseLinearEncoder(PublicBounds):
         for name, (column, axes) in zip(columns, self.axes(), strict=True):
             for axis in axes:
                 label = f"{name}_log" if axis.unit else str(name)
-                knots, *_ = self._hats(axis)
+                knots = np.concatenate([knots for knots, *_ in self._levels(axis)])
                 names += [label, *(f"{label}_at_{knot:.12g}" for knot in axis.values(knots))]
             names += [f"{name}_missing"] * (column in self.missing)
         return np.asarray(names, dtype=object)
 
-    def _hats(self, axis):
-        """Return position, steepness and height of the hats, an array of shape (3, n_hats)."""
+    def _levels(self, axis):
+        """Return the positions of the hats of each level, their steepness and their height."""
         k = self.n_intervals_
         # linear axes and the coarsest level of logarithmic ones have few intervals
         while k > MAX_INTERVALS and k % 2 == 0:
@@ -133,7 +133,7 @@ class PiecewiseLinearEncoder(PublicBounds):
         while axis.unit is not None and k < self.n_intervals_:
             k *= 2
             levels.append((np.arange(1, k, 2) / k, k, k**0.25))
-        return np.hstack([np.array(np.broadcast_arrays(*level)) for level in levels])
+        return levels
 
     def axes(self):
         """Return each column with its axes: a linear one, and for some a logarithmic one."""
@@ -154,26 +154,33 @@ class PiecewiseLinearEncoder(PublicBounds):
 
 
 def _encode(X, columns, out):
-    """Write some rows of numbers, encoded, to ``out``."""
-    at = 0
+    """Write some rows of numbers, encoded, to ``out``, which is zero."""
+    at, rows = 0, np.arange(len(X))
     for x, (has_missing, axes) in zip(X.T, columns, strict=True):
         is_missing, start = np.isnan(x), at
         # a public value, also where a further column says that it is missing
         x = np.where(is_missing, axes[0][0].values(0.5), x)
-        for axis, (knots, steepness, height) in axes:
+        for axis, ((coarse, steepness, _), *finer) in axes:
             u = axis.position(x)
-            hats = np.abs(u[:, None] - knots)
-            hats *= steepness
-            np.subtract(1, hats, out=hats)
-            np.maximum(hats, 0, out=hats)
-            hats *= height
             out[:, at] = 2 * u - 1
-            out[:, at + 1 : at + 1 + len(knots)] = hats
-            at += 1 + len(knots)
+            at += 1
+            out[:, at : at + len(coarse)] = _hats(u[:, None], coarse, steepness)
+            at += len(coarse)
+            for knots, steepness, height in finer:
+                nearest = np.floor(u * len(knots)).astype(np.intp)
+                # all others are zero, and these two may be, by rounding, other than zero
+                for neighbour in (-1, 0, 1):
+                    i = np.clip(nearest + neighbour, 0, len(knots) - 1)
+                    out[rows, at + i] = height * _hats(u, knots[i], steepness)
+                at += len(knots)
         if has_missing:
             out[is_missing, start:at] = 0
             out[:, at] = is_missing
             at += 1
+
+
+def _hats(u, knots, steepness):
+    return np.maximum(1 - steepness * np.abs(u - knots), 0)
 
 
 class _Axis:
