@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from skdpfair.datasets import load_adult, make_two_groups, public_facts
 from skdpfair.preprocessing import public_preprocessor
 
 # the same examples in every run; HYPOTHESIS_PROFILE=default looks for new ones
 settings.register_profile("fixed", derandomize=True, deadline=None)
+settings.register_profile("first", settings.get_profile("fixed"), phases=[Phase.generate])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 

@@ -1,8 +1,9 @@
-"""Run tests with one mutant in place of the package: ``python run_with.py "no noise"``.
+"""Run tests on mutants of the package: ``python run_with.py "no noise"``.
 
-Prints, as its last line, what failed and how.  ``--measure`` prints the damage instead.
-``--serve`` reads pairs of a mutant's name and a file from standard input, and forks a child for
-each that writes to the file, so that what the package needs is imported only once.
+All tests that kill a mutant are collected once.  Each mutant then has a process of its own, forked
+from there, in which the code of the functions that it changes is replaced.  Without a name, names
+come from standard input.  One line of JSON for each tells what failed, and how; ``--measure`` tells
+the damage instead.
 """
 
 import gc
@@ -11,118 +12,125 @@ import os
 import signal
 import sys
 from importlib import import_module
-from importlib.abc import MetaPathFinder
-from importlib.machinery import PathFinder, SourceFileLoader
 from pathlib import Path
+from types import CodeType, FunctionType
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# what tests import, the package apart
-HEAVY = ("dp_accounting", "fairlearn.metrics", "opacus", "scipy.stats", "skorch", "torch._dynamo")
-HEAVY += ("pytest", "hypothesis.strategies", "sklearn.model_selection", "sklearn.pipeline", "click")
+sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
+from catalogue import MUTANTS  # noqa: E402
+
+# what the tests of many import when they run
+LAZY = ("torch._dynamo", "torch._inductor", "torch.distributed.tensor", "narwhals._pandas_like")
+
+BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 
 
-class MutantLoader(SourceFileLoader):
-    """Loads a module from its source with one place replaced, never from a cache."""
-
-    mutant = None
-
-    def get_code(self, fullname):
-        """Compile the mutated source."""
-        text = Path(self.path).read_text()
-        times = text.count(self.mutant.old)
-        if times != 1:
-            raise SystemExit(f"{self.mutant.name!r}: old occurs {times} times in {self.path}")
-        MutantLoader.used = True
-        return compile(text.replace(self.mutant.old, self.mutant.new), self.path, "exec")
-
-
-class Finder(MetaPathFinder):
-    """Finds the mutated module before anybody else does."""
-
-    def __init__(self, mutant):
-        self.path = str(ROOT / "skdpfair" / mutant.file)
-
-    def find_spec(self, fullname, path=None, target=None):
-        """Return the module's spec with our loader."""
-        if not fullname.startswith("skdpfair"):
-            return None
-        spec = PathFinder.find_spec(fullname, path, target)
-        if spec is None or spec.origin != self.path:
-            return None
-        spec.loader = MutantLoader(fullname, spec.origin)
-        return spec
-
-
-class Failures:
-    """Collects the kinds of the errors by which tests fail."""
+class Mutation:
+    """Replaces code in the loaded package, so that all who have imported a function see it."""
 
     def __init__(self):
-        self.kinds = []
+        names = {mutant.file.removesuffix(".py").replace("/", ".") for mutant in MUTANTS}
+        self.modules = {name: import_module(f"skdpfair.{name}") for name in names}
+        functions = [f for f in gc.get_objects() if type(f) is FunctionType]
+        self.functions = [f for f in functions if "skdpfair" in f.__code__.co_filename]
+        for name in LAZY:
+            import_module(name)
+
+    def apply(self, mutant):
+        """Put the mutant in place; without effect outside this process."""
+        module = self.modules[mutant.file.removesuffix(".py").replace("/", ".")]
+        source = Path(module.__file__).read_text()
+        assert source.count(mutant.old) == 1, f"{mutant.name!r}: old must occur once"
+        old, new = (
+            compile(text, module.__file__, "exec")
+            for text in (source, source.replace(mutant.old, mutant.new))
+        )
+        if _own(old) != _own(new):
+            exec(new, vars(module))  # a constant: its functions look it up by name
+            return
+        swaps = dict(_changes(old, new))
+        changed = [f for f in self.functions if f.__code__ in swaps]
+        assert changed, f"{mutant.name!r}: nothing that is loaded has this code"
+        for function in changed:
+            function.__code__ = swaps[function.__code__]
+
+
+def _own(code):
+    """Return what a module or function does itself, without the functions that it defines."""
+    return code.co_code, [c for c in code.co_consts if not isinstance(c, CodeType)], code.co_names
+
+
+def _changes(old, new):
+    """Yield pairs of code objects that differ, at any depth."""
+    pairs = zip(old.co_consts, new.co_consts, strict=True)
+    for before, after in pairs:
+        if isinstance(before, CodeType) and before != after:
+            yield before, after
+            yield from _changes(before, after) if _own(before) == _own(after) else ()
+
+
+class Mutants:
+    """A plugin of pytest that runs the tests of one mutant after another."""
+
+    def __init__(self, names, channel):
+        self.names, self.channel = names, channel
+        self.failures = []
 
     def pytest_exception_interact(self, node, call, report):
-        """Called by pytest."""
-        self.kinds.append(call.excinfo.typename)
+        """Collect the kinds of the errors by which tests fail, and what they say."""
+        self.failures.append((call.excinfo.typename, report.longreprtext))
+
+    def pytest_runtestloop(self, session):
+        """Fork a process for each mutant."""
+        mutation = Mutation()
+        gc.freeze()  # pytest collects garbage again and again
+        for name in self.names:
+            mutant = BY_NAME[name.strip()]
+            pid = os.fork()
+            if pid == 0:
+                signal.alarm(300)
+                self._child(session, mutation, mutant)
+            status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            if status:
+                print(json.dumps({"kinds": [], "text": f"exit status {status}"}), file=self.channel)
+            self.channel.flush()
+        return True
+
+    def _child(self, session, mutation, mutant):
+        try:
+            mutation.apply(mutant)
+            for item in session.items:
+                if item.nodeid.split("[")[0] == mutant.killed_by or item.nodeid == mutant.killed_by:
+                    item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+                if self.failures:
+                    break
+            found = {"kinds": [kind for kind, _ in self.failures], "text": str(self.failures)}
+        except BaseException as error:
+            found = {"kinds": [], "text": repr(error)}
+        print(json.dumps(found), file=self.channel, flush=True)
+        os._exit(0)
 
 
-def install(mutant):
-    """Put the mutant in place of its module, which must not be loaded yet."""
-    loaded = [name for name in sys.modules if name.split(".")[0] == "skdpfair"]
-    if loaded:
-        raise SystemExit(f"loaded before the mutant: {loaded}")
-    MutantLoader.mutant, MutantLoader.used = mutant, False
-    sys.meta_path.insert(0, Finder(mutant))
+def main(name=None):
+    """Run the tests of one mutant, or of all that standard input names."""
+    os.environ["HYPOTHESIS_PROFILE"] = "first"  # an example that fails is not made smaller
+    channel = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # of what pytest prints
+    tests = [m.killed_by for m in MUTANTS if name in (None, m.name)]
+    options = ["-q", "--no-header", "--tb=short", "-p", "no:cacheprovider", "--capture=no"]
+    plugin = Mutants(sys.stdin if name is None else [name], channel)
+    pytest.main([*options, "--rootdir", str(ROOT), *dict.fromkeys(tests)], plugins=[plugin])
 
 
-def main(name, *options):
-    """Run the mutant's test, or measure its damage."""
-    sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
-    from catalogue import MUTANTS
+def measure(name):
+    """Print a mutant's damage."""
+    Mutation().apply(BY_NAME[name])
+    from measure import measured
 
-    mutant = next(m for m in MUTANTS if m.name == name)
-    install(mutant)
-    if "--measure" in options:
-        from measure import measured
-
-        print(json.dumps(measured(mutant)))
-        return
-    import pytest
-
-    failures = Failures()
-    arguments = [mutant.killed_by, "-x", "-q", "--no-header", "-p", "no:cacheprovider"]
-    arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of what is loaded already
-    code = pytest.main([*arguments, "--rootdir", str(ROOT)], plugins=[failures])
-    print(json.dumps({"code": int(code), "kinds": failures.kinds, "used": MutantLoader.used}))
-
-
-def serve():
-    """Fork a child for each line of standard input, and tell how it ended."""
-    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # of plugins that no test here needs
-    for heavy in HEAVY:
-        import_module(heavy)
-    gc.freeze()  # pytest collects garbage again and again
-    for line in sys.stdin:
-        name, path = json.loads(line)
-        pid = os.fork()
-        if pid == 0:
-            signal.alarm(300)
-            _child(name, path)
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
-
-
-def _child(name, path):
-    code = 1
-    try:
-        out = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(out, 1)
-        os.dup2(out, 2)
-        main(name)
-        code = 0
-    except BaseException as error:
-        print(repr(error))
-    finally:
-        sys.stdout.flush()
-        os._exit(code)
+    print(json.dumps(measured(BY_NAME[name])))
 
 
 if __name__ == "__main__":
-    serve() if "--serve" in sys.argv else main(*sys.argv[1:])
+    measure(sys.argv[2]) if sys.argv[1:2] == ["--measure"] else main(*sys.argv[1:])

@@ -46,7 +46,7 @@ def _number(epsilon):
 
 def measured(mutant):
     """Measure in a process of its own, which loads the mutant instead of the package."""
-    command = [sys.executable, str(HERE / "run_with.py"), mutant.name, "--measure"]
+    command = [sys.executable, str(HERE / "run_with.py"), "--measure", mutant.name]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=HERE.parents[1])
     return json.loads(done.stdout.splitlines()[-1])
 
