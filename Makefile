@@ -38,12 +38,11 @@ test-slow: $(VENV)/.test
 	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --dist worksteal -m slow
 	@echo "== make test-slow: everything passed"
 
-test-integrations: $(VENV)/.test
+test-integrations: $(VENV)/.integrations
 	@echo "== Running the tests with other libraries"
-	@$(PIP_INSTALL) -e ".[test,integrations]"
-	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/integrations tests/test_other_tables.py
 	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow" \
-		-k "onnx or skops or releases_predict_alike or nothing_but" tests/release tests/test_pictures.py \
+		-k "integrations or other_tables or onnx or skops or releases_predict_alike or nothing_but" \
+		tests/integrations tests/test_other_tables.py tests/release tests/test_pictures.py \
 		tests/test_backbones.py tests/regressor tests/e2e/test_what_stands_around.py
 
 lint: $(VENV)/.test
@@ -113,6 +112,11 @@ $(VENV)/.test: $(VENV)/bin/python pyproject.toml requirements/constraints.txt re
 	@$(PIP_INSTALL) -e ".[test]"
 	@$(PIP_INSTALL) --no-deps -r requirements/dashboard.txt
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.integrations: $(VENV)/.test
+	@echo "== Installing the libraries that skdpfair works with"
+	@$(PIP_INSTALL) -e ".[test,integrations]"
+	@touch $@
 
 $(VENV)/.docs: $(VENV)/bin/python pyproject.toml requirements/constraints.txt
 	@echo "== Installing skdpfair with its documentation tools (a few minutes the first time)"
