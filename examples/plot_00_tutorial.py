@@ -40,7 +40,7 @@ from skdpfair.model_selection import DPThresholdClassifier
 from skdpfair.preprocessing import check_pipeline, public_preprocessor
 from skdpfair.privacy import Release, calibrated
 from skdpfair.privacy import epsilon as epsilon_of
-from skdpfair.privacy.accounting import total_variation
+from skdpfair.privacy.tradeoff import trade_off
 from skdpfair.report import export_statement, model_page
 
 adult = load_adult(dropna=True)
@@ -79,7 +79,7 @@ delta = 1e-6
 rows = []
 for epsilon in (0.1, 0.5, 1.0, 3.0):
     (steps,) = calibrated([Release("gradient sum", 0.05, (1.0,), steps=300)], epsilon, delta)
-    guess = 50 + 50 * total_variation([steps])
+    guess = 50 + 50 * trade_off([steps]).total_variation
     of_five = epsilon_of([steps], delta, records_per_person=5)
     rows.append([epsilon, f"{guess:.1f} %", round(of_five, 2)])
 pd.DataFrame(rows, columns=["epsilon of a unit", "guess", "of a customer, if units are records"])
@@ -214,7 +214,7 @@ pd.DataFrame(rows).T
 
 (folder / "model.html").write_text(model_page(model, title="High income"))
 print(model.privacy_.statement)
-guess = 50 + 50 * total_variation(model.privacy_.ledger.entries)
+guess = 50 + 50 * trade_off(model.privacy_.ledger.entries).total_variation
 print(f"An attacker's guess improves from 50 % to at most {guess:.1f} %.")
 
 # %%

@@ -295,7 +295,7 @@ def test_a_report_says_what_holds_for_persons(visits):
     assert all("person" in text for text in said - other)
     assert "function of the records of its person" in report.statement
     assert "its own record" not in report.statement and "its own record" in of_records.statement
-    assert report.to_frame().loc["n_samples", "value"] == 600
+    assert report.n_samples == 600
     for text in (report.details(), report._repr_html_()):
         assert "600 persons" in text and "the same records" not in text
     assert "persons" not in repr(of_records)

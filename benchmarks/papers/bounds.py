@@ -6,11 +6,13 @@ A gap is that between training records and the population, of a test function wi
 import math
 from itertools import permutations
 
+import dp_accounting as dpa
 import numpy as np
 import pandas as pd
+from dp_accounting.pld import PLDAccountant
 
 from skdpfair._utils.validate import one_of
-from skdpfair.privacy.accounting import RELATIONS, total_variation, tv_from_epsilon
+from skdpfair.privacy.tradeoff import trade_off, trade_off_from_epsilon
 
 
 def dg_bound(releases, adjacency="replace_one"):
@@ -18,11 +20,15 @@ def dg_bound(releases, adjacency="replace_one"):
 
     By Theorem 2.5 (and C.6 for groups) it is at most the total variation by which the output of
     training changes when one record is replaced. "replace_one" is bounded directly; "add_remove"
-    and "zero_out" count twice, which never gives a smaller bound.
+    counts twice, which never gives a smaller bound.
     """
-    one_of("adjacency", adjacency, RELATIONS)
-    factor = 1 if adjacency == "replace_one" else 2
-    return min(1.0, factor * total_variation(releases, adjacency))
+    if one_of("adjacency", adjacency, ("replace_one", "add_remove")) == "add_remove":
+        return min(1.0, 2 * trade_off(releases).total_variation)
+    accountant = PLDAccountant(dpa.NeighboringRelation.REPLACE_ONE, 1e-3)
+    for r in releases:
+        step = dpa.GaussianDpEvent(r.joint_noise_multiplier)
+        accountant.compose(dpa.PoissonSampledDpEvent(r.sample_rate, step), r.steps)
+    return min(1.0, float(accountant.get_delta(0.0)))
 
 
 def dg_bound_from_epsilon(epsilon, delta=0.0, *, bound="tight"):
@@ -33,7 +39,7 @@ def dg_bound_from_epsilon(epsilon, delta=0.0, *, bound="tight"):
     (Steinke and Zakynthinou, 2020). The older two may exceed 1, where they say nothing.
     """
     one_of("bound", bound, ("tight", "additive", "mutual_information"))
-    tight = tv_from_epsilon(epsilon, delta)
+    tight = trade_off_from_epsilon(epsilon, delta).total_variation
     if bound == "tight":
         return tight
     if bound == "additive":

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import lru_cache
 
-import dp_accounting as dpa
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
 
@@ -17,11 +16,6 @@ from skdpfair.privacy.releases import Release, Run, merged
 from skdpfair.privacy.renyi import curve_epsilon, curve_of
 
 PRV_ERROR = 0.01
-RELATIONS = {
-    "zero_out": dpa.NeighboringRelation.ADD_OR_REMOVE_ONE,  # the same dominating pair
-    "add_remove": dpa.NeighboringRelation.ADD_OR_REMOVE_ONE,
-    "replace_one": dpa.NeighboringRelation.REPLACE_ONE,
-}
 # the first interval of the losses, and when a finer one gains too little to be worth its time
 _FIRST_INTERVAL, _SETTLED = 1e-3, 0.005
 # points of the grid: too few are loose, and a Fourier transform of more takes over a second
@@ -148,36 +142,26 @@ def pld_epsilon(runs: tuple[Run, ...], delta: float, level: int) -> float:
 
 
 @lru_cache(maxsize=8)  # the curves that follow epsilon read the same distribution
-def _composed_distribution(
-    runs: tuple[Run, ...],
-    level: int,
-    relation: dpa.NeighboringRelation = RELATIONS["add_remove"],
-) -> pld.PrivacyLossDistribution:
+def _composed_distribution(runs: tuple[Run, ...], level: int) -> pld.PrivacyLossDistribution:
     """Return the privacy-loss distribution of all runs together, on one interval."""
     width = interval(runs, level)
     composed = pld.identity(value_discretization_interval=width)
     for run in runs:
-        composed = composed.compose(_distribution(run, width, relation))
+        composed = composed.compose(_distribution(run, width))
     return composed
 
 
-def _distribution(
-    run: Run, width: float, relation: dpa.NeighboringRelation
-) -> pld.PrivacyLossDistribution:
+def _distribution(run: Run, width: float) -> pld.PrivacyLossDistribution:
     q, sigma, steps, records = run
     # plain Gaussians compose exactly, before anything is discretised
     if q == 1:
         sigma, steps, records = sigma / (records * math.sqrt(steps)), 1, 1
-    step = (
-        pld.from_gaussian_mechanism(
-            sigma,
-            value_discretization_interval=width,
-            sampling_prob=q,
-            neighboring_relation=relation,
+    if records > 1:
+        step = mixture_distribution(q, sigma, records, width)
+    else:
+        step = pld.from_gaussian_mechanism(
+            sigma, value_discretization_interval=width, sampling_prob=q
         )
-        if records == 1
-        else mixture_distribution(q, sigma, records, width)
-    )
     if steps <= _MANY_STEPS:
         return step.self_compose(steps)
     # the library's truncation lets the grid grow with the steps: compose in two stages
@@ -261,61 +245,3 @@ def _prv(runs: tuple[Run, ...], delta: float) -> float:
 
 
 ACCOUNTANTS = {"pld": _pld, "prv": _prv, "rdp": _rdp}
-
-
-def total_variation(
-    releases: Iterable[Release], adjacency: str = "add_remove", records_per_person: int = 1
-) -> float:
-    """Return an upper bound on the total variation between releases on neighbouring data.
-
-    Parameters
-    ----------
-    releases : iterable of Release
-        Everything that was released, in any order.
-    adjacency : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        Neighbouring data sets differ by adding or removing one record, by replacing one with a
-        null record (which has the same dominating pair), or with any other record.
-    records_per_person : int, default=1
-        As in `skdpfair.privacy.epsilon`; 1 for "replace_one".
-
-    Returns
-    -------
-    float
-        In [0, 1]: delta at epsilon 0 of the composed privacy loss distribution, attained by the
-        pair with the largest loss; 0 if nothing was released, 1 if a release had no noise.
-
-    Notes
-    -----
-    The discretisation is pessimistic and refined as in `skdpfair.privacy.epsilon`.
-    """
-    one_of("adjacency", adjacency, RELATIONS)
-    runs = merged(releases, records_per_person)
-    if adjacency == "replace_one" and records_per_person > 1:
-        raise ValueError(
-            f"records_per_person must be 1 with adjacency={adjacency!r}, got "
-            f"{records_per_person}. Use 'add_remove'."
-        )
-    if any(run.noise_multiplier < MIN_NOISE for run in runs) or joint_mu(runs) > MAX_MU:
-        return 1.0
-    return _total_variation(runs, RELATIONS[adjacency]) if runs else 0.0
-
-
-@lru_cache(maxsize=1024)
-def _total_variation(runs: tuple[Run, ...], relation: dpa.NeighboringRelation) -> float:
-    def delta_at_zero(level: int) -> float:
-        with np.errstate(all="ignore"):
-            return float(_composed_distribution(runs, level, relation).get_delta_for_epsilon(0.0))
-
-    return float(np.clip(min(until_settled(runs, delta_at_zero)), 0.0, 1.0))
-
-
-def tv_from_epsilon(epsilon: float, delta: float) -> float:
-    """Return the bound on total variation that follows from epsilon and delta alone.
-
-    The bound is (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), Proposition 2.6 of Kulynych et al.
-    (2022), for the adjacency of epsilon.  `total_variation` is far tighter for known releases.
-    """
-    epsilon = number("epsilon", epsilon, low=0)
-    delta = number("delta", delta, low=0, high=1)
-    # tanh(e/2) = (e^e - 1) / (e^e + 1), without the overflow
-    return math.tanh(epsilon / 2) + 2 * delta * math.exp(-epsilon) / (1 + math.exp(-epsilon))

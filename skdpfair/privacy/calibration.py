@@ -1,7 +1,6 @@
-"""Calibration of noise, or of the number of steps, to a budget."""
+"""Calibration of noise to a budget."""
 
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -9,7 +8,7 @@ from functools import lru_cache
 
 from scipy.optimize import brentq
 
-from skdpfair._utils.validate import error_context, integer, number, one_of, safe_repr
+from skdpfair._utils.validate import integer, number, one_of
 from skdpfair.exceptions import InfeasibleBudgetError
 from skdpfair.privacy.accounting import (
     ACCOUNTANTS,
@@ -19,13 +18,7 @@ from skdpfair.privacy.accounting import (
     joint_mu,
     pld_epsilon,
 )
-from skdpfair.privacy.accounting import epsilon as epsilon_of
-from skdpfair.privacy.gdp import (
-    clt_noise_multiplier,
-    clt_parameter,
-    gdp_epsilon,
-    gdp_parameter,
-)
+from skdpfair.privacy.gdp import clt_noise_multiplier, clt_parameter, gdp_parameter
 from skdpfair.privacy.releases import Release, Run, all_releases, in_40_bits, joint_noise, merged
 from skdpfair.privacy.renyi import rdp_floor
 
@@ -34,9 +27,9 @@ MAX_NOISE_MULTIPLIER = 1e3
 # how far under the target, relatively, a solution may stay
 _MARGIN = 1e-3
 _MAX_EVALUATIONS = 12  # in a bracket; 2 or 3 usually do
-_MAX_PLANNED_STEPS = 10_000_000
 # a larger target takes no less noise
 _MAX_EPSILON = 1e10
+_TOO_NOISY = f"needs a noise multiplier above the supported {MAX_NOISE_MULTIPLIER:g}"
 
 
 def calibrated(
@@ -86,6 +79,7 @@ def calibrated(
 
     Examples
     --------
+    >>> from skdpfair.privacy import epsilon as epsilon_of
     >>> step = Release("gradient sum", 0.01, (1.0, 5.0), steps=1000)
     >>> (step,) = calibrated([step], 1.0, 1e-5)
     >>> [f"{s:.1f}" for s in step.noise_multipliers], epsilon_of([step], 1e-5) <= 1.0
@@ -97,7 +91,13 @@ def calibrated(
     """
     *kept, last = all_releases(releases)
     noise = last.noise_multipliers
-    _check_scalable(noise, fixed)
+    for s in noise:
+        number("noise_multipliers", s, low=0, low_open=True, high=math.inf, high_open=True)
+    if not set(fixed) < set(range(len(noise))):
+        raise ValueError(
+            f"fixed must leave out at least one of the {len(noise)} positions of "
+            f"noise_multipliers, and name no other, got {fixed!r}."
+        )
     integer("steps", last.steps)
     target = number("epsilon", epsilon, low=0, low_open=True, high=math.inf, high_open=True)
     (run,) = merged([replace(last, noise_multipliers=(1.0,))], records_per_person)
@@ -127,19 +127,6 @@ def calibrated(
     return *kept, replace(last, noise_multipliers=scaled(factor))
 
 
-def _check_scalable(noise: tuple[float, ...], fixed: tuple[int, ...]) -> None:
-    places = range(len(noise))
-    with error_context("fixed", "must be a tuple of positions in noise_multipliers"):
-        positions = set(fixed)
-    if not positions < set(places):
-        raise ValueError(
-            f"fixed must leave out at least one of the positions {list(places)} of "
-            f"noise_multipliers, and name no other, got {safe_repr(fixed)}."
-        )
-    for s in noise:
-        number("noise_multipliers", s, low=0, low_open=True, high=math.inf, high_open=True)
-
-
 @lru_cache(maxsize=1024)
 def _least_noise(
     kept: tuple[Run, ...], run: Run, target: float, delta: float, accountant: str
@@ -148,8 +135,8 @@ def _least_noise(
     accountant = effective_accountant(accountant, delta, (*kept, run))
     whole = gdp_parameter(target, delta)
     left = math.sqrt(max(whole**2 - joint_mu(kept) ** 2, 0.0))  # in mu
-    _refuse_in_advance(run, target, delta, accountant, left)
     q, _, steps, records = run
+    _refuse_in_advance(run, target, delta, accountant, left)
 
     def noise_at(log_mu: float) -> float:
         noise = clt_noise_multiplier(q, math.exp(log_mu), steps, records)
@@ -179,12 +166,30 @@ def _least_noise(
     costs = _costs_near(target, delta, settled, log_mu, limits)
     safe = [noise_at(log_mu) for log_mu, cost in costs.items() if cost <= target]
     if not safe:
-        raise InfeasibleBudgetError(
-            f"{_goal(run, target, delta)} cannot be certified by the {accountant!r} accountant "
-            f"with a noise multiplier up to {MAX_NOISE_MULTIPLIER:g}. "
-            f"{_remedies(run, target, delta, accountant, left)}"
-        )
+        raise _infeasible(run, target, delta, f"{_TOO_NOISY} by the {accountant!r} accountant")
     return min(safe)
+
+
+def _refuse_in_advance(run: Run, target: float, delta: float, accountant: str, left: float) -> None:
+    """Refuse a target that no noise meets, before a distribution is computed."""
+    floor = {"rdp": rdp_floor(delta), "prv": 2 * PRV_ERROR}.get(accountant, 0.0)
+    if left == 0:
+        what = "is spent by the other releases alone (the group counts of the fit)"
+        raise _infeasible(run, target, delta, what)
+    if target <= floor:
+        what = f"is below the {floor:.3g} that {accountant!r} can certify at this delta"
+        raise _infeasible(run, target, delta, what)
+    if clt_noise_multiplier(run.sample_rate, left, run.steps, run.records) > MAX_NOISE_MULTIPLIER:
+        raise _infeasible(run, target, delta, _TOO_NOISY)
+
+
+def _infeasible(run: Run, target: float, delta: float, what: str) -> InfeasibleBudgetError:
+    person = f" for a person with {run.records} records" if run.records > 1 else ""
+    return InfeasibleBudgetError(
+        f"epsilon={target:g} at delta={delta:g} over steps={run.steps} at "
+        f"sample_rate={run.sample_rate:.4g}{person} {what}. Raise epsilon or delta, lower steps or "
+        "sample_rate, or use accountant='pld'."
+    )
 
 
 def _costs_near(
@@ -219,108 +224,3 @@ def _costs_near(
     if excess(last) * excess(here) < 0:
         brentq(excess, last, here, xtol=1e-6, maxiter=_MAX_EVALUATIONS, disp=False)
     return costs
-
-
-def _refuse_in_advance(run: Run, target: float, delta: float, accountant: str, left: float) -> None:
-    goal = _goal(run, target, delta)
-    if left == 0:
-        raise InfeasibleBudgetError(
-            f"{goal} is spent by the other releases alone. Raise their noise "
-            "(group_count_noise_multiplier), or epsilon."
-        )
-    floor = {"rdp": rdp_floor(delta), "prv": 2 * PRV_ERROR}.get(accountant, 0.0)
-    if target <= floor:
-        finer = effective_accountant("pld", delta, (run,)) == "pld"
-        instead = "accountant='pld'" if finer else "a larger delta"
-        raise InfeasibleBudgetError(
-            f"{goal} is below the {floor:.3g} that the {accountant!r} accountant can certify "
-            f"at this delta, whatever the noise. Use {instead}, or a larger epsilon."
-        )
-    needed = clt_noise_multiplier(run.sample_rate, left, run.steps, run.records)
-    if needed > MAX_NOISE_MULTIPLIER:
-        raise InfeasibleBudgetError(
-            f"{goal} needs a noise multiplier of about {needed:.2g}, above the supported "
-            f"{MAX_NOISE_MULTIPLIER:g}. {_remedies(run, target, delta, accountant, left)}"
-        )
-
-
-def _goal(run: Run, target: float, delta: float) -> str:
-    return (
-        f"epsilon={target:g} at delta={delta:g} over steps={run.steps} at "
-        f"sample_rate={run.sample_rate:.4g}"
-        + (f" for a person with {run.records} records" if run.records > 1 else "")
-    )
-
-
-def _remedies(run: Run, target: float, delta: float, accountant: str, left: float) -> str:
-    """Return what would do, each with a tenth to spare for the accountant's own looseness."""
-    q, _, n_steps, records = run
-    if accountant == "rdp" and records > 1:
-        return "For several records, use accountant='pld', at a delta that it resolves."
-    spare = 1.1 if accountant == "pld" else 1.4
-    most = left * MAX_NOISE_MULTIPLIER / records
-    rate = most / math.sqrt(n_steps) / spare
-    steps = math.floor((most / q / spare) ** 2)
-    mu = spare * clt_parameter(q, MAX_NOISE_MULTIPLIER, n_steps, records)
-    least = max(spare * target, gdp_epsilon(mu, delta))
-    options = [f"epsilon >= {_two_digits(least, math.ceil)}"]
-    if 1 <= steps < n_steps:
-        options.append(f"steps <= {steps}")
-    if rate < q:
-        options.append(f"sample_rate <= {_two_digits(rate, math.floor)}")
-    return f"Any one of these would do: {', '.join(options)}; or a larger delta."
-
-
-def _two_digits(value: float, rounding: Callable[[float], int]) -> str:
-    """Round to two digits to the side on which what a message promises holds."""
-    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return f"{rounding(value / unit) * unit:.2g}"
-
-
-def max_steps(
-    release: Release,
-    epsilon: float,
-    delta: float,
-    accountant: str = "pld",
-    records_per_person: int = 1,
-) -> int:
-    """Return the most steps of a release that cost at most ``epsilon``.
-
-    Parameters
-    ----------
-    release : Release
-        Its number of steps does not matter.
-    epsilon, delta, accountant, records_per_person
-        As in :func:`calibrated`.
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    InfeasibleBudgetError
-        If a single step exceeds the budget.
-    ValueError
-        If the budget allows more than ten million steps.
-    """
-    epsilon = number("epsilon", epsilon, low=0, low_open=True)
-
-    def exceeds(steps: int) -> bool:
-        longer = replace(release, steps=steps)
-        return epsilon_of([longer], delta, accountant, records_per_person) > epsilon
-
-    if exceeds(1):
-        raise InfeasibleBudgetError(
-            f"One step costs more than epsilon={epsilon:g} at delta={delta:g}. Raise epsilon "
-            "or the noise multiplier, or lower the sampling rate."
-        )
-    high = 2
-    while high <= _MAX_PLANNED_STEPS and not exceeds(high):
-        high *= 2
-    if high > _MAX_PLANNED_STEPS:
-        raise ValueError(
-            f"epsilon={epsilon:g} allows more than {_MAX_PLANNED_STEPS:,} steps at this "
-            "noise. Name the number of steps, and let the noise be found."
-        )
-    return bisect_left(range(high), True, lo=high // 2, key=exceeds) - 1

@@ -16,22 +16,9 @@ _LARGE = 1e6
 def gdp_parameter(epsilon: float, delta: float) -> float:
     """Return the ``mu`` of the Gaussian mechanism that is exactly (epsilon, delta)-private.
 
-    Parameters
-    ----------
-    epsilon : float
-        Finite, >= 0.
-    delta : float
-        In (0, 1).
-
-    Returns
-    -------
-    float
-        ``mu`` > 0: sensitivity over noise standard deviation of one plain Gaussian release.
-
-    Notes
-    -----
-    It solves ``delta = Phi(-epsilon/mu + mu/2) - exp(epsilon) Phi(-epsilon/mu - mu/2)``
-    (Dong et al., 2022) in log space, from public numbers only.
+    ``mu`` is sensitivity over noise standard deviation of one plain Gaussian release.  It solves
+    ``delta = Phi(-epsilon/mu + mu/2) - exp(epsilon) Phi(-epsilon/mu - mu/2)`` (Dong et al., 2022)
+    in log space, from public numbers only.
 
     Examples
     --------
@@ -48,20 +35,6 @@ def gdp_parameter(epsilon: float, delta: float) -> float:
 
 def gdp_epsilon(mu: float, delta: float) -> float:
     """Return the epsilon of the Gaussian mechanism with parameter ``mu`` at ``delta``.
-
-    This is the inverse of :func:`gdp_parameter` in its first argument.
-
-    Parameters
-    ----------
-    mu : float
-        Sensitivity over noise standard deviation, >= 0.
-    delta : float
-        In (0, 1).
-
-    Returns
-    -------
-    float
-        Epsilon >= 0; 0 if ``delta`` alone suffices.
 
     Examples
     --------
@@ -124,11 +97,6 @@ def delta_for(delta: float | str, n_samples: int, *, low: float = MIN_DELTA) -> 
     """
     if is_auto(delta):
         return auto_delta(n_samples)
-    if isinstance(delta, str):
-        raise ValueError(
-            f"delta must be a number or 'auto', got the text {safe_repr(delta)}. Pass a number, "
-            "such as delta=1e-5 without quotes, or 'auto'."
-        )
     delta = number("delta", delta, low=low)
     if delta >= 1 / n_samples:
         raise invalid(

@@ -5,8 +5,6 @@ from dataclasses import fields, replace
 from itertools import groupby
 from operator import attrgetter
 
-import pandas as pd
-
 from skdpfair.privacy.accounting import epsilon as epsilon_of
 from skdpfair.privacy.releases import Release, all_releases
 
@@ -47,44 +45,12 @@ class Ledger:
         return sum(release.steps for release in self._releases if not release.is_one_time)
 
     def record(self, release: Release) -> None:
-        """Add a release; every step of a fit passes here before it is taken.
-
-        Parameters
-        ----------
-        release : Release
-            What is about to be released.
-        """
+        """Add a release; every step of a fit passes here before it is taken."""
         self._releases.append(release)
 
     def epsilon(self, delta: float, accountant: str = "pld", records_per_person: int = 1) -> float:
-        """Return the epsilon of the composition of all releases.
-
-        Parameters
-        ----------
-        delta : float
-            In (0, 1).
-        accountant : {"pld", "prv", "rdp"}, default="pld"
-            See :func:`skdpfair.privacy.epsilon`.
-        records_per_person : int, default=1
-            From 1 to 1000; epsilon is that of a person with so many records.
-
-        Returns
-        -------
-        float
-            Epsilon >= 0.
-        """
+        """Return the epsilon of all releases, see :func:`skdpfair.privacy.epsilon`."""
         return epsilon_of(self.entries, delta, accountant, records_per_person)
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return the releases as a table.
-
-        Returns
-        -------
-        pandas.DataFrame
-            One row per release.
-        """
-        columns = ["what", "steps", "sample_rate", "noise_multipliers", "joint_noise_multiplier"]
-        return pd.DataFrame(map(attrgetter(*columns), self.entries), columns=columns)
 
     def __getstate__(self) -> dict[str, object]:
         return {"_releases": list(self.entries)}

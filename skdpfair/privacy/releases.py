@@ -55,19 +55,15 @@ class Release:
             raise TypeError(
                 f"what must be the name of a release, a text, got {safe_repr(self.what)}."
             )
-        rate = number("sample_rate", self.sample_rate, low=0, high=1, low_open=True)
-        if not isinstance(self.noise_multipliers, (tuple, list)):
-            raise TypeError(
-                f"noise_multipliers must be a tuple of numbers, got "
-                f"{safe_repr(self.noise_multipliers)}. Write noise_multipliers=(1.0,) for a single "
-                "one."
-            )
-        if not self.noise_multipliers:
+        noise = listed("noise_multipliers", self.noise_multipliers, "numbers, such as (1.0,)")
+        if not noise:
             raise ValueError("noise_multipliers must hold at least the gradient's, got ().")
-        noise = tuple(number("noise_multipliers", s, low=0) for s in self.noise_multipliers)
-        numbers: dict[str, object] = {"sample_rate": rate, "noise_multipliers": noise}
-        numbers["steps"] = integer("steps", self.steps, low=0, high=_MAX_STEPS)
-        flag("is_one_time", self.is_one_time)
+        numbers: dict[str, object] = {
+            "sample_rate": number("sample_rate", self.sample_rate, low=0, high=1, low_open=True),
+            "noise_multipliers": tuple(number("noise_multipliers", s, low=0) for s in noise),
+            "steps": integer("steps", self.steps, low=0, high=_MAX_STEPS),
+            "is_one_time": flag("is_one_time", self.is_one_time),
+        }
         if self.group_rates is not None:
             rates = listed("group_rates", self.group_rates, "the groups' sampling rates")
             numbers["group_rates"] = tuple(number("group_rates", q, low=0, high=1) for q in rates)

@@ -6,9 +6,7 @@ Differential Privacy", 2022.
 
 import logging
 import math
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterable
 from functools import lru_cache
 
 import dp_accounting as dpa
@@ -26,7 +24,6 @@ from skdpfair.privacy.releases import Release, Run, merged
 
 ORDERS = np.asarray(DEFAULT_RDP_ORDERS, dtype=np.float64)
 _MAX_TRIALS, _MIN_SHAPE, _MAX_SHAPE = 1e6, 1e-3, 1e3  # drawn from in time
-_SILENT = ContextVar("skdpfair_absl_silent", default=False)  # per thread, unlike a logger's level
 
 
 def rdp_curve(releases: Iterable[Release]) -> np.ndarray:
@@ -59,7 +56,7 @@ def _step_curve(sample_rate: float, noise_multiplier: float) -> np.ndarray:
     event = dpa.GaussianDpEvent(noise_multiplier)
     if sample_rate < 1:
         event = dpa.PoissonSampledDpEvent(sample_rate, event)
-    with _quiet_absl(), np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):
         accountant.compose(event)
     curve = np.asarray(accountant.rdp, dtype=np.float64)
     return np.where(np.isnan(curve), np.inf, np.maximum(curve, 0.0))
@@ -90,17 +87,8 @@ def rdp_floor(delta: float) -> float:
     return float(np.min(np.log1p(-1 / ORDERS) - np.log(delta * ORDERS) / (ORDERS - 1)).clip(0))
 
 
-@contextmanager
-def _quiet_absl() -> Iterator[None]:
-    """Silence the library's notes on orders that it leaves out, which only loosens the bound."""
-    token = _SILENT.set(True)
-    try:
-        yield
-    finally:
-        _SILENT.reset(token)
-
-
-logging.getLogger("absl").addFilter(lambda record: not _SILENT.get())
+# the library notes that it leaves out orders, which only loosens the bound
+logging.getLogger("absl").addFilter(lambda note: note.module != "rdp_privacy_accountant")
 
 
 def check_law(mean_trials: float, shape: float) -> tuple[float, float]:

@@ -5,11 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from decimal import ROUND_CEILING, Context, Decimal
 from html import escape
-from textwrap import wrap
+from textwrap import fill
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 
 from skdpfair._utils.validate import integer
@@ -107,9 +106,6 @@ DIAGNOSTICS_PART = "diagnostics by group"  # of a fitted object, neither of them
 REFERENCE_PART = "the non-private reference model"
 # rate of false alarms at which reports state the detection rate
 FALSE_ALARMS = 0.01
-_LISTS = {"what", "assumptions", "not_accounted", "group_epsilons", "holds", "ledger"}
-# other numbers of the report are computed from the curve
-_LISTS |= {"selection_curve"}
 _SEEDED = " The noise was seeded: whoever knows the seed can remove it."
 
 
@@ -151,29 +147,19 @@ class PrivacyReport:
     ----------
     method, what : str
         Name of the method that ran, and the object of the guarantee, in the plural.
-    epsilon, delta : float
-        Epsilon spent, infinite if the fit is not private, and the probability mass of the privacy
-        loss beyond it.
-    accountant, adjacency : str
-        Accountant that computed epsilon, and the relation between neighbouring data sets.
-    noise_multiplier : float
-        Noise of the gradient sum divided by its sensitivity; 0 for none.
-    sample_rate, expected_batch_size : float
-        Largest Poisson sampling rate of a record, or of a person, see ``unit``; and the public
-        denominator of all sums.
-    steps : int
-        Number of steps on the data, including warm-up and empty batches.
+    epsilon, delta, accountant, adjacency
+        The guarantee; epsilon is infinite if the fit is not private.
+    noise_multiplier, sample_rate, steps, expected_batch_size
+        Of the steps on the data, warm-up and empty batches included; the rate is the largest of a
+        record, or of a person, see ``unit``.
     max_grad_norm : float or None
-        Sensitivity of the gradient sum in the steps that were taken: the clipping bound, unless a
-        group has a larger weight.  None if it changed with released values or does not exist.
+        Sensitivity of the gradient sum; None if it changed with released values, or does not exist.
     max_sample_weight : float or None
-        Declared bound on the sample weights, or else the largest; None without weights.  They
-        multiply the loss before clipping, so that no sensitivity depends on them.
+        Bound on the sample weights, which multiply the loss before clipping.
     n_samples, max_records_per_unit : int or None
-        Number of records, or of persons, see ``unit``, assumed to be public; and the bound on the
-        records of one person that take part, None if each record is a person.
+        Number of records, or of persons; and the bound on the records of a person that take part.
     records_per_person : int or None
-        Declared number of records that a person has at most; None if not declared.
+        Declared number of records that a person has at most, in a fit that protects records.
     is_private, seeded : bool
         Whether epsilon is finite, and whether a seed allows the noise to be reproduced.
     holds : tuple of str
@@ -248,29 +234,23 @@ class PrivacyReport:
     def epsilon_for(self, n_records: int) -> float:
         """Return the epsilon of a person with ``n_records`` records, from 1 to 1000, at ``delta``.
 
-        Neighbouring data sets then differ in all records of one person, each of which is replaced
-        by a null record.  It is ``epsilon`` if the fit sampled and clipped persons.  For more than
-        one record, a report without a ledger, as that of a private search, raises a ValueError.
+        It is ``epsilon`` if the fit sampled persons, and not known for a private search.
         """
         n_records = integer("n_records", n_records, high=MAX_RECORDS)
         if n_records == 1 or not self.is_private or self.unit == "person":
             return self.epsilon
-        if self._lacks_ledger:
+        if self.epsilon > 0 and not self.ledger.entries:
             raise ValueError(
                 f"n_records must be 1 for a report without a ledger, got {n_records}. Take the "
                 "report of a fit, not that of a private search."
             )
         return self.ledger.epsilon(self.delta, self.accountant, n_records)
 
-    @property
-    def _lacks_ledger(self) -> bool:
-        return self.epsilon > 0 and not self.ledger.entries
-
     def _trade_off(self, n_records: int = 1) -> TradeOff:
         """Return the trade-off curve of a person with ``n_records`` records."""
-        epsilon = self.epsilon_for(n_records)
-        if self.is_private and not self._lacks_ledger:
-            return trade_off(self.ledger.entries, 1 if self.unit == "person" else n_records)
+        epsilon, entries = self.epsilon_for(n_records), self.ledger.entries
+        if self.is_private and (entries or epsilon == 0):
+            return trade_off(entries, 1 if self.unit == "person" else n_records)
         if self.selection_curve is not None and len(self.selection_curve) == len(ORDERS):
             return trade_off_from_curve(tuple(map(float, self.selection_curve)), self.delta)
         return trade_off_from_epsilon(epsilon, self.delta)
@@ -279,27 +259,20 @@ class PrivacyReport:
     def mu(self) -> float:
         """The parameter of Gaussian differential privacy; infinite if the fit is not private.
 
-        No attacker does better than one who tells N(0, 1) and N(mu, 1) apart.  This holds for all
-        false-alarm rates from ``mu_from`` on at which at least ``mu_from`` of the members are
-        missed.
+        No attacker does better than one who tells N(0, 1) and N(mu, 1) apart, at false-alarm rates
+        from ``mu_from`` on at which at least ``mu_from`` of the members are missed.
         """
         return self._trade_off().mu
 
     @property
     def mu_from(self) -> float:
-        """The error rate from which on ``mu`` holds.
-
-        0 if it holds at all rates; delta for a report without a ledger, as that of a private
-        search; else the least rate that float64 resolves.
-        """
+        """The error rate from which on ``mu`` holds: 0, the least resolved in float64, or delta."""
         return self._trade_off().mu_from
 
     def false_negative_rate(self, false_alarm_rate: ArrayLike, n_records: int = 1) -> np.ndarray:
         """Return a lower bound on the share of members missed at each rate of false alarms.
 
-        As a function of that rate, the share of records that did not take part but are said to, it
-        is the trade-off function of the fit, computed from the ledger, and from the Renyi curve of
-        the selection in the report of a private search.  ``n_records`` is that of `epsilon_for`.
+        It is the trade-off function of the fit; ``n_records`` is that of `epsilon_for`.
         """
         return self._trade_off(n_records).false_negative_rate(false_alarm_rate)
 
@@ -455,20 +428,6 @@ class PrivacyReport:
     def _method(self) -> str:
         return f"{self.method}, {self.steps:,} steps"
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return the numbers as a table with one row per quantity."""
-        values = pd.Series(self._numbers(), dtype=object, name="value")
-        return values.rename_axis("quantity").to_frame()
-
-    def _numbers(self) -> dict[str, object]:
-        numbers = {name: value for name, value in vars(self).items() if name not in _LISTS}
-        numbers["mu"] = float(rounded_up(self.mu))
-        numbers["detection_rate(0.01)"] = float(rounded_up(self.detection_rate()))
-        numbers["releasable"] = self.releasable
-        by_group = _by_text(self.group_epsilons or {}).items()
-        numbers |= {f"epsilon[{group}]": epsilon for group, epsilon in by_group}
-        return {name: value for name, value in numbers.items() if value is not None}
-
     def __repr__(self) -> str:
         """Return at most twelve lines; `details` has the rest."""
         private = "differentially private" if self.is_private else "NOT differentially private"
@@ -482,20 +441,18 @@ class PrivacyReport:
 
     def details(self) -> str:
         """Return statements, all numbers, releases, assumptions and risks as lines of text."""
-        counts = ("n_samples", "expected_batch_size") if self.unit == "person" else ()
-        numbers = self._numbers()
-        width = max(map(len, numbers))
-        lines = []
-        for name, value in numbers.items():
-            text = f"{value:.6g}" if isinstance(value, float) else str(value)
-            lines.append(f"  {name:<{width}}  {text}{' persons' * (name in counts)}")
+        numbers = {k: v for k, v in vars(self).items() if isinstance(v, (str, float, int))}
+        by_group = _by_text(self.group_epsilons or {}).items()
+        numbers |= {f"epsilon[{group}]": epsilon for group, epsilon in by_group}
+        numbers |= {"n_samples": f"{self.n_samples} {self.unit}s", "mu": rounded_up(self.mu)}
         lists: dict[str, Sequence[str]] = {
+            "numbers": [f"{name}: {value}" for name, value in numbers.items()],
             "released": [f"{e.steps} x {e.what}" for e in self.ledger.entries],
             "sampled": [self.sampling],
             "assumed": self.assumptions,
             "not accounted": self.not_accounted if self.is_private else (),
         }
-        lines = [*wrap(self.plain_statement, 88), *lines, *wrap(self.statement, 88)]
+        lines = [fill(self.plain_statement, 88), fill(self.statement, 88)]
         for title, items in lists.items():
             lines += [f"{title}:"] * bool(items) + [f"  - {item}" for item in items]
         return "\n".join(lines)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
-from skdpfair._utils.validate import error_context, number
+from skdpfair._utils.validate import number
 from skdpfair.privacy.accounting import (
     MAX_MU,
     MIN_NOISE,
@@ -63,8 +63,7 @@ class TradeOff:
 
     def true_positive_rate(self, false_positive_rate: ArrayLike) -> np.ndarray:
         """Return an upper bound on the share of records that are found."""
-        with error_context("false_positive_rate", "must be numbers from 0 to 1"):
-            alphas = np.asarray(false_positive_rate, dtype=np.float64)
+        alphas = np.asarray(false_positive_rate, dtype=np.float64)
         if not np.all((alphas >= 0) & (alphas <= 1)):
             raise ValueError(
                 "false_positive_rate must be numbers from 0 to 1, got others. Pass 0.01 for 1 %."

@@ -9,8 +9,8 @@ import numpy as np
 
 from skdpfair.methods import METHODS
 from skdpfair.metrics._measures import COST, OVERALL
-from skdpfair.privacy.accounting import tv_from_epsilon
 from skdpfair.privacy.statement import percent
+from skdpfair.privacy.tradeoff import trade_off_from_epsilon
 from skdpfair.report._recommendation import (
     chance,
     costs_by_group,
@@ -165,10 +165,10 @@ def guesses_at(frame, unit, attackers, delta):
         return ""
     named = budgets if len(budgets) <= MOST_BUDGETS else [budgets[0], budgets[-1]]
     known = {epsilon: guess for epsilon, _, _, guess in attackers}  # from the releases
-    limits = [
-        f"{known.get(budget(e)) or percent((1 + tv_from_epsilon(e, delta)) / 2)} % at ε {e:g}"
-        for e in named
-    ]
+    limits = []
+    for epsilon in named:
+        guess = (1 + trade_off_from_epsilon(epsilon, delta).total_variation) / 2
+        limits.append(f"{known.get(budget(epsilon)) or percent(guess)} % at ε {epsilon:g}")
     return sentence("guesses", limits=limits, unit=unit)
 
 

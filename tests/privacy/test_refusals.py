@@ -7,8 +7,6 @@ import pytest
 
 from skdpfair.exceptions import InfeasibleBudgetError
 from skdpfair.privacy import Release, calibrated, epsilon
-from skdpfair.privacy.accounting import total_variation, tv_from_epsilon
-from skdpfair.privacy.calibration import max_steps
 from skdpfair.privacy.gdp import gdp_epsilon
 from skdpfair.privacy.ledger import Ledger
 from skdpfair.privacy.renyi import check_law
@@ -49,7 +47,6 @@ LISTS = [None, 3, "abc", [1.0], [3, RUN], [(1.0, 1.0)], [("what", 1.0, (1.0,))],
 DOORS = {
     "ledger": Ledger,
     "epsilon": lambda runs: epsilon(runs, 1e-5),
-    "total variation": total_variation,
     "calibration": lambda runs: calibrated(runs, 1.0, 1e-5),
 }
 
@@ -81,7 +78,6 @@ def noise(*multipliers):
 
 CALLS = [
     ("^steps ", lambda: epsilon([Release("steps", 0.1, (1.0,), 10**9)] * 2, 1e-5, "rdp")),
-    ("^steps ", lambda: total_variation([Release("steps", 0.1, (1.0,), 10**9)] * 2)),
     ("noise_multipliers", lambda: calibrated(noise(0.0, 5.0), 1.0, 1e-5)),
     ("noise_multipliers", lambda: calibrated(noise(math.inf, 5.0), 1.0, 1e-5)),
     *[
@@ -100,16 +96,8 @@ CALLS = [
         + [("mean_trials", 1e308, 1.0), ("mean_trials", 10**30, math.inf)]
         + [("shape", 3.0, s) for s in (-1.0, 5e-324, 2**63, 1e308)]
     ],
-    (
-        "adjacency must be one of .*Did you mean 'replace_one'",
-        lambda: total_variation([RUN], "replace-one"),
-    ),
-    (
-        "^records_per_person must be 1 .*replace_one",
-        lambda: total_variation([RUN], "replace_one", 4),
-    ),
-    ("epsilon must be a number >= 0", lambda: tv_from_epsilon(-1.0, 0.0)),
-    ("delta must be a number >= 0 and <= 1", lambda: tv_from_epsilon(1.0, 2.0)),
+    ("epsilon must be a number >= 0", lambda: trade_off_from_epsilon(-1.0, 0.0)),
+    ("delta must be a number >= 0 and <= 1", lambda: trade_off_from_epsilon(1.0, 2.0)),
     (
         "false_positive_rate must be numbers from 0 to 1",
         lambda: trade_off_from_epsilon(1.5, 1e-4).false_negative_rate([0.5, 1.5]),
@@ -122,10 +110,6 @@ CALLS = [
         "n_records must be 1 for a report without a ledger",
         lambda: report(None, epsilon=3.0).detection_rate(n_records=2),
     ),
-    (
-        "more than 10,000,000 steps",
-        lambda: max_steps(Release("steps", 1e-6, (50.0,)), 9.0, 1e-5, "rdp"),
-    ),
 ]
 BUDGETS = [
     (
@@ -136,19 +120,15 @@ BUDGETS = [
         r"count_noise_multiplier=0\.3",
         lambda: calibrated([Release("steps", 0.5, (1.0, 0.3), 100)], 0.5, 1e-5, fixed=(1,)),
     ),
-    ("One step costs more", lambda: max_steps(Release("steps", 1.0, (1.0,)), 0.1, 1e-5)),
     *[  # below what an accountant certifies
         ("accountant='pld'", lambda a=name: calibrated([RUN], 1e-3, 1e-6, a))
         for name in ("rdp", "prv")
     ],
     (
-        "use accountant='pld'",
+        "for a person with 100 records .* use accountant='pld'",
         lambda: calibrated([Release("steps", 0.3, (1.0,), 10)], 0.1, 1e-5, "rdp", (), 100),
     ),
-    (
-        "Use a larger delta, or a larger epsilon",
-        lambda: calibrated([Release("steps", 1.0, (1.0,))], 0.1, 1e-60),
-    ),
+    ("Raise epsilon or delta", lambda: calibrated([Release("steps", 1.0, (1.0,))], 0.1, 1e-60)),
 ]
 
 
@@ -166,6 +146,5 @@ def test_a_budget_that_cannot_be_met_is_refused_with_the_way_out(message, call):
 
 @pytest.mark.parametrize("target", [1e-3, 1e-9])
 def test_an_impossible_budget_says_what_would_do(target):
-    with pytest.raises(InfeasibleBudgetError, match="noise multiplier") as caught:
+    with pytest.raises(InfeasibleBudgetError, match=r"noise multiplier.*lower steps or"):
         calibrated([Release("steps", 0.5, (1.0,), 10_000)], target, 1e-6)
-    assert all(word in str(caught.value) for word in ("sample_rate", "steps", "epsilon >="))
