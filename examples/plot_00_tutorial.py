@@ -91,7 +91,7 @@ pd.DataFrame(rows, columns=["epsilon of a unit", "guess", "of a customer, if uni
 # budget.
 
 folder = Path(tempfile.mkdtemp())
-ledger = PrivacyLedger(folder / "ledger.jsonl", epsilon=1.0, delta=delta, progress=False)
+ledger = PrivacyLedger(folder / "ledger.jsonl", epsilon=1.0, delta=delta)
 
 # %%
 # Prepare, fit, and pay for the threshold

@@ -67,8 +67,8 @@ ax = table.plot.bar(
 
 # %%
 # Folds must not split a person: with some of her records in the training part and some in the test
-# part, scores are too good, and she is in all fits. ``plan`` refuses other splitters, and forecasts
-# the cost for each person.
+# part, scores are too good. ``plan`` refuses other splitters, and forecasts the cost for each
+# person, who counts in every fit.
 
 folds = GroupKFold(3)
 scores = cross_validate(

@@ -415,7 +415,7 @@ def test_a_ledger_is_charged_once(table, together, tmp_path):
 
 @pytest.fixture
 def ledger(tmp_path):
-    return PrivacyLedger(tmp_path / "one.jsonl", epsilon=1.2, delta=1e-5, progress=False)
+    return PrivacyLedger(tmp_path / "one.jsonl", epsilon=1.2, delta=1e-5)
 
 
 @pytest.fixture

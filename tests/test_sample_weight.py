@@ -162,7 +162,7 @@ WRAPPERS = {
 def test_wrappers_that_weigh_rows_run_and_each_of_their_fits_is_charged(name, data, tmp_path):
     X, y = data
     groups = {} if name == "boosting" else {"sensitive_features": np.arange(N) % 2}
-    ledger = PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp", progress=False)
+    ledger = PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp")
     with ledger:
         model = WRAPPERS[name](quick()).fit(X, y, **groups)
     fitted = model.estimators_ if name == "boosting" else model.predictors_

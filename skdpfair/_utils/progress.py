@@ -1,17 +1,9 @@
 """Progress bars that show the epsilon spent so far."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
-from pathlib import Path
-from threading import Event, Thread
-from typing import ClassVar, Self
-from uuid import UUID
+from typing import Self
 
 from tqdm.auto import tqdm
-
-_EVERY = 0.5  # seconds between two looks at a ledger's file
 
 
 class ProgressBar:
@@ -64,54 +56,3 @@ class ProgressBar:
     def close(self) -> None:
         """Take the bar away, or leave it as it is."""
         self._bar.close()
-
-
-class LedgerFollower(Thread):
-    """A bar over the fits in a ledger's file, to which any process may write."""
-
-    # by task; threads cannot go where pickled callbacks go
-    _running: ClassVar[dict[UUID, LedgerFollower]] = {}
-
-    def __init__(self, path: Path, so_far: Callable[[], tuple[int, float | None]]) -> None:
-        super().__init__(daemon=True)
-        self.path, self.so_far = path, so_far
-        self.before = so_far()[0]
-        self.bar = ProgressBar("private fits", "fit")
-        self._over = Event()
-        self._size = -1
-
-    @classmethod
-    def begin(cls, task: UUID, path: Path, so_far: Callable[[], tuple[int, float | None]]) -> None:
-        """Show a bar, unless nobody would see it."""
-        follower = cls(path, so_far)
-        if not follower.bar.is_hidden:
-            cls._running[task] = follower
-            follower.start()
-
-    @classmethod
-    def end(cls, task: UUID) -> None:
-        """Take the bar of a task away."""
-        follower = cls._running.pop(task, None)
-        if follower is not None:
-            follower.finish()
-
-    def run(self) -> None:
-        """Look at the file until the end."""
-        while not self._over.wait(_EVERY):
-            self.look()
-
-    def look(self) -> None:
-        """Move the bar if the file has grown."""
-        size = self.path.stat().st_size
-        if size != self._size:
-            self._size = size
-            done, epsilon = self.so_far()
-            self.bar.move_to(done - self.before, epsilon)
-            self.bar.refresh()
-
-    def finish(self) -> None:
-        """Look a last time, and close the bar."""
-        self._over.set()
-        self.join()
-        self.look()
-        self.bar.close()

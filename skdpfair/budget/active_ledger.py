@@ -27,8 +27,8 @@ VARIABLE = "SKDPFAIR_LEDGER"
 SEARCH = "SKDPFAIR_PRIVATE_SEARCH"
 _LOCK = threading.RLock()
 _USERS: Counter[str] = Counter()
-_CALL: ContextVar[tuple[str | None, Any, bool]] = ContextVar(
-    "skdpfair_call_of_a_ledger", default=(None, None, False)
+_CALL: ContextVar[tuple[str | None, Any]] = ContextVar(
+    "skdpfair_call_of_a_ledger", default=(None, None)
 )
 _LINTERS: list[Linter] = []
 
@@ -134,15 +134,14 @@ def findings_of(estimator: Any) -> dict[str, list[str]]:
 
 
 @contextmanager
-def call_of(estimator: Any, are_in_groups: bool) -> Iterator[str]:
+def call_of(estimator: Any) -> Iterator[str]:
     """Mark the fits of this thread, inside the block, as those of a call of ``estimator.fit``.
 
-    ``are_in_groups`` is :func:`skdpfair.budget.folds.persons_lie_in_groups` of the call.
     A fit in another thread or process is not known to be of that call, unless the tasks of
     scikit-learn's callbacks lead back to it.
     """
     name = uuid.uuid4().hex
-    token = _CALL.set((name, estimator, are_in_groups))
+    token = _CALL.set((name, estimator))
     try:
         yield name
     finally:
@@ -157,8 +156,3 @@ def current_call() -> str | None:
 def is_called(estimator: Any) -> bool:
     """Return whether the call that this thread is in is that of this very object, no clone."""
     return estimator is not None and _CALL.get()[1] is estimator
-
-
-def are_in_groups(estimator: Any) -> bool:
-    """Return whether each person is in one group of the call of ``estimator`` that we are in."""
-    return is_called(estimator) and _CALL.get()[2]

@@ -4,13 +4,10 @@ A record is in no fit of its own test fold.
 """
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from itertools import product
 from math import prod
 from typing import Any, TypeAlias
 
-import numpy as np
-import pandas as pd
 from sklearn.model_selection import (
     GroupKFold,
     KFold,
@@ -20,15 +17,11 @@ from sklearn.model_selection import (
     StratifiedGroupKFold,
     StratifiedKFold,
 )
-from sklearn.utils import check_array
-
-from skdpfair.inputs import persons
 
 Line: TypeAlias = dict[str, Any]  # of a ledger's file, for instance a fit or a search
 
 _PARTITIONS = (KFold, StratifiedKFold, GroupKFold, StratifiedGroupKFold, LeaveOneOut)
 _REPEATED = (RepeatedKFold, RepeatedStratifiedKFold)
-_BY_GROUPS = (GroupKFold, StratifiedGroupKFold)
 _BY_LABELS = (StratifiedKFold, GroupKFold, StratifiedGroupKFold, RepeatedStratifiedKFold)
 # scikit-learn's name of one fit and test of a search
 _FOLD = "candidate-split-evaluation"
@@ -99,37 +92,6 @@ def folds_of(cv: Any, n_splits: int) -> int | None:
     return n_splits // cv.n_repeats if type(cv) in _REPEATED else n_splits
 
 
-def keeps_persons_together(cv: Any) -> bool:
-    """Return whether a splitter puts all records of a group into one fold."""
-    return type(cv) in _BY_GROUPS and not _METHODS & vars(cv).keys()
-
-
-def persons_lie_in_groups(search: Any, X: Any, params: Mapping[str, Any]) -> bool:
-    """Return whether all records of a person are in one group, where a search is fitted.
-
-    False if the call ``search.fit(X, y, **params)`` does not name both, as ``groups`` and as
-    ``units`` or the ``persons`` of the search's classifier.
-    """
-    of_classifier = getattr(getattr(search, "estimator", None), "persons", None)
-    spaces = [getattr(search, name, {}) for name in ("param_grid", "param_distributions")]
-    # the fit will tell what is wrong
-    with suppress(Exception):
-        groups = check_array(params["groups"], ensure_2d=False, dtype=None)
-        group = pd.Series(np.unique(groups, return_inverse=True)[1])  # as the splitters do
-        units = [v for name, v in params.items() if name.rpartition("__")[2] == "units"]
-        codes: list[Any] = [persons.codes("units", column, len(group)) for column in units]
-        at = persons.columns(X, of_classifier, None)
-        # a sum needs one column of persons for all candidates
-        if at and "persons" not in str(spaces):
-            codes.append(persons.encode(X, len(group), at=at, units=None))
-        routing = getattr(getattr(search, "cv", None), "get_metadata_routing", None)
-        if routing and routing().split.requests["groups"] is not True:
-            # the splitter takes groups by another name
-            return False
-        return bool(codes) and all((group.groupby(c).nunique() == 1).all() for c in codes)
-    return False
-
-
 def takes_as_public(cv: Any) -> str | None:
     """Return the facts that folds depend on, other than the number of records, or None."""
     kind = StratifiedKFold if cv is None or isinstance(cv, int) else type(cv)
@@ -142,27 +104,26 @@ def fits_seen_by_record(fits: Iterable[Line], searches: Mapping[str, Line]) -> l
     """Return, for each kind of record, the fits whose training records it can be among.
 
     A fit's ``place`` holds its search, round and position, or is None outside of searches.  A
-    search has ``splits`` per candidate, ``folds`` (see `folds_of`), and ``persons_together``,
-    whether each person is known to lie in one fold.
+    search has ``splits`` per candidate, and ``folds`` (see `folds_of`).
 
-        A record lies in the test fold of one split in ``folds`` of a search, the same for all
-    candidates, so it misses that split's fits and no other.  So does a person if all her records
-    lie in one test fold, else she may be in all fits.  Until a fit of every split is in
-    the ledger, some record may have missed none.  Where there would be too many combinations,
-    further searches count in full.
+    A record lies in the test fold of one split in ``folds`` of a search, the same for all
+    candidates, so it misses that split's fits and no other.  Until a fit of every split is in
+    the ledger, some record may have missed none.  A person, whose records may lie in several
+    folds, counts in all fits.  Where there would be too many combinations, further searches count
+    in full.
     """
     always: list[Line] = []
     groups: dict[tuple[str, str, int], list[list[Line]]] = {}
     for fit in fits:
         place: Line = fit.get("place") or {}
         search = searches.get(place.get("search", ""), {"folds": None})
-        is_split = fit.get("unit") == "person" and not search.get("persons_together")
-        if is_split or search["folds"] is None or search["folds"] > MAX_FOLDS:
+        folds = search["folds"]
+        if fit.get("unit") == "person" or folds is None or folds > MAX_FOLDS:
             always.append(fit)
             continue
-        repeat, split = divmod(place["index"] % search["splits"], search["folds"])
+        repeat, split = divmod(place["index"] % search["splits"], folds)
         key = (place["search"], place["round"], repeat)
-        groups.setdefault(key, [[] for _ in range(search["folds"])])[split].append(fit)
+        groups.setdefault(key, [[] for _ in range(folds)])[split].append(fit)
     ways = [_ways(folds) for folds in groups.values()]
     while prod(map(len, ways)) > MAX_VIEWS:
         widest = max(range(len(ways)), key=lambda i: len(ways[i]))

@@ -11,17 +11,9 @@ from typing import Any, Self
 
 import pandas as pd
 
-from skdpfair._utils.progress import LedgerFollower
 from skdpfair._utils.validate import number, one_of, safe_repr
 from skdpfair.budget import active_ledger
-from skdpfair.budget.folds import (
-    Line,
-    folds_of,
-    keeps_persons_together,
-    persons_lie_in_groups,
-    search_position,
-    takes_as_public,
-)
+from skdpfair.budget.folds import Line, folds_of, search_position, takes_as_public
 from skdpfair.budget.journal import History, Journal
 from skdpfair.budget.spending import REFERENCE, Spending
 from skdpfair.exceptions import BudgetExceeded
@@ -51,8 +43,6 @@ class PrivacyLedger:
     accountant : {"pld", "prv", "rdp"} or None, default=None
         The accountant that computes epsilon; None uses the one of the file, or ``"pld"`` for a new
         file.  A private selection is always composed by ``"rdp"``.
-    progress : bool, default=True
-        As a callback, show finished fits and epsilon so far, on a terminal or in a notebook.
 
     Notes
     -----
@@ -73,8 +63,7 @@ class PrivacyLedger:
     fit.  With k folds, each record is in only k-1 of the k fits of each candidate, and only these
     are charged.  Without the callback, for splitters whose test folds may overlap and for searches
     that are not scikit-learn's, every fit is charged as if it read all records.  So is every fit
-    that protects persons, unless a call ``ledger.fit(search, X, y, groups=..., ...)`` with
-    GroupKFold or StratifiedGroupKFold shows that each person is in one group.  Neighbouring data
+    that protects persons.  Neighbouring data
     sets have the same folds: in one of them a null record replaces a record of the other, except
     for the labels or groups by which a splitter makes its folds, which are assumed to be public.
 
@@ -109,7 +98,6 @@ class PrivacyLedger:
         delta: float | None = None,
         data: str = "data",
         accountant: str | None = None,
-        progress: bool = True,
     ) -> None:
         positive: dict[str, Any] = {"low": 0, "low_open": True, "high_open": True}
         if epsilon is not None:
@@ -124,7 +112,6 @@ class PrivacyLedger:
         if accountant is not None:
             one_of("accountant", accountant, ACCOUNTANTS)
         self.data = _name(data)
-        self.progress = progress
         self._journal = path if isinstance(path, Journal) else Journal(path)
         self._open: defaultdict[uuid.UUID, set[int]] = defaultdict(set)
         self._refused: dict[uuid.UUID, int] = {}
@@ -204,8 +191,7 @@ class PrivacyLedger:
             If a step learns from the records outside the budget.
         """
         data = (X,) if y is None else (X, y)
-        call = active_ledger.call_of(estimator, persons_lie_in_groups(estimator, X, params))
-        with call as name, self, self._set_on(estimator):
+        with active_ledger.call_of(estimator) as name, self, self._set_on(estimator):
             self._check_around(name, estimator)
             estimator.fit(*data, **params)
         return estimator
@@ -243,18 +229,13 @@ class PrivacyLedger:
         self._activate_for(context)
         self._check_around(str(context.root_uuid), estimator)
         self._refused[context.root_uuid] = len(self._refusals(context))
-        if self.progress:
-            LedgerFollower.begin(context.root_uuid, self.path, self._so_far)
 
     def teardown(self, estimator: Any, context: Any) -> None:
         """Undo `setup`, and raise BudgetExceeded if a fit was refused.
 
         A search would treat the refusal as a failed score.
         """
-        try:
-            LedgerFollower.end(context.root_uuid)
-        finally:
-            self._deactivate_for(context.root_uuid, set(self._open[context.root_uuid]))
+        self._deactivate_for(context.root_uuid, set(self._open[context.root_uuid]))
         before = self._refused.pop(context.root_uuid, None)
         new = [] if before is None else self._refusals(context)[before:]
         if new:
@@ -268,14 +249,12 @@ class PrivacyLedger:
             splits, cv = estimator.n_splits_, estimator.cv
             # whose folds are those of its cv
             known = type(estimator).__module__.startswith("sklearn.model_selection.")
-            together = known and keeps_persons_together(cv)
             self._append(
                 {
                     "search": search_position(context)["path"],
                     "splits": splits,
                     "data": self.data,
                     "folds": folds_of(cv, splits) if known else None,
-                    "persons_together": together and active_ledger.are_in_groups(estimator),
                     "public": takes_as_public(cv) if known else None,
                 }
             )
@@ -301,7 +280,8 @@ class PrivacyLedger:
 
     def _refusals(self, context: Any) -> list[str]:
         root = str(context.root_uuid)
-        refused = (line for line in self._journal.read() if "refused" in line)
+        with self._journal.locked() as lines:
+            refused = [line for line in lines if "refused" in line]
         return [line["refused"] for line in refused if line.get("root", root) == root]
 
     def epsilon(self, delta: float | None = None, data: str | None = None) -> float:
@@ -376,8 +356,8 @@ class PrivacyLedger:
         ValueError is raised if it protects persons and earlier fits records, or other persons.
         """
         # nobody else spends what is left meanwhile
-        with self._journal.locked():
-            history = self._journal.history_so_far(self.data)
+        with self._journal.locked() as lines:
+            history = History.of(lines, self.data)
             _refuse_other_unit(fit, history.fits)
             if self.budget is not None:
                 try:
@@ -417,14 +397,6 @@ class PrivacyLedger:
                 f"{rounded_up(after)} at delta={self.delta:g}, above the budget "
                 f"epsilon={self.budget:g} of {str(self.path)!r}. Nothing was fitted. {remedy}"
             )
-
-    def _so_far(self) -> tuple[int, float | None]:
-        """Return the number of finished fits, and a fast bound on the cost of all, if known."""
-        history = self._history()
-        spent: float | None = math.inf
-        if all(fit["private"] for fit in history.fits):
-            spent = history.cost(self.delta, "rdp") if self.delta else None
-        return sum(fit["state"] == "done" for fit in history.fits), spent
 
 
 def _name(data: Any) -> str:

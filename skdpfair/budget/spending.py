@@ -9,12 +9,7 @@ UNKNOWN = "the estimators around the fits were not checked: use ledger.fit(model
 SCORES = "scores on private records are not private: select with DPRandomizedSearch instead"
 DIAGNOSTICS = "a fitted object holds diagnostics, which are not private (a recorder)"
 LEAKS = "{} learn{} from private records outside the budget: see check_pipeline"
-TORN = "a line of the ledger's file was cut off: a fit may be missing"
 ELSEWHERE = "{} spend{} another budget, which is not counted here"
-SPLIT = (
-    "every fit counts for every person, as folds may split her records: ledger.fit(search, X, y, "
-    "groups=persons, ...) with cv=GroupKFold costs less"
-)
 REFERENCE = (
     "a non-private reference model is trained on the same records (epsilon=None, or "
     "keep_reference=True)"

@@ -92,7 +92,7 @@ def _fit_and_test(cell, records, keep_predictions):
         index = getattr(rows, "index", None)
         unit = pd.Series(unit.to_numpy()[cell.train], index, name=unit.name)
     start = time.perf_counter()
-    with warnings.catch_warnings(record=True) as recorded, call_of(None, False) as call:
+    with warnings.catch_warnings(record=True) as recorded, call_of(None) as call:
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", InsecureSeedWarning)  # a sweep is for research
         model.fit(rows, y_train, sensitive_features=names[groups], units=unit)

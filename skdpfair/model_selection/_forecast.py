@@ -21,12 +21,7 @@ from sklearn.pipeline import Pipeline
 
 from skdpfair._utils.validate import flag, integer, one_of, safe_repr
 from skdpfair.budget.charging import entry_of
-from skdpfair.budget.folds import (
-    fits_seen_by_record,
-    folds_of,
-    keeps_persons_together,
-    takes_as_public,
-)
+from skdpfair.budget.folds import fits_seen_by_record, folds_of, takes_as_public
 from skdpfair.budget.journal import History, releases_of
 from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE, Spending
 from skdpfair.estimators.base import DPEstimator
@@ -125,8 +120,8 @@ def plan(
     -----
     With k folds, each record is in k-1 fits of each candidate and in the refit. The candidate of
     the refit is not known, so the one with the largest total is charged. If a splitter may use a
-    record in every fit, every fit is charged. Stratified and grouped folds assume that labels and
-    groups are public and that all folds have the same size.
+    record in every fit, or the fits protect persons, every fit is charged. Stratified and grouped
+    folds assume that labels and groups are public and that all folds have the same size.
 
     A DPQuantileScaler in a pipeline is charged with each fit. No epsilon covers the findings of
     :func:`~skdpfair.preprocessing.check_pipeline`, so each of them is a reason.
@@ -181,14 +176,12 @@ def plan(
             for j, size in enumerate(sizes):
                 place = {"search": _CALL, "round": "", "index": i * len(sizes) + j}
                 fits.append(of_size[size] | {"place": place})
-        if unit == "person":
-            public.append("that these groups are the persons")
         if isinstance(cv, (GroupKFold, StratifiedGroupKFold)):
             public.append("that its folds are of equal size")
     around = {_CALL: {"outermost": True, "reasons": leaks, "notes": []}}
     last = _costliest([line(i, "refit", n_samples) for i in every]) if refit else []
     ways = [[*fits, fit] for fit in last] or [fits]
-    dry_runs = [History(way, searches, around, False) for way in ways]
+    dry_runs = [History(way, searches, around) for way in ways]
     spendings = [run.spending(delta, accountant) for run in dry_runs]
     worst = max(range(len(ways)), key=lambda i: spendings[i].epsilon)
     assumptions = (*spendings[worst].assumptions, *public)
@@ -255,10 +248,10 @@ def _refuse_no_sum(candidates, cv):
             "classifier that protects each person: there is no sum of both. Use BoundedScaler, "
             "with public bounds, in place of DPQuantileScaler."
         )
-    if cv is not None and not keeps_persons_together(cv):
+    if cv is not None and not isinstance(cv, (GroupKFold, StratifiedGroupKFold)):
         raise ValueError(
-            f"cv={safe_repr(cv)} may put records of one person into several folds, so that she is "
-            "in all fits. Use GroupKFold or StratifiedGroupKFold with the persons as groups."
+            f"cv={safe_repr(cv)} may put records of one person into several folds, whose numbers "
+            "of persons are not known. Use GroupKFold or StratifiedGroupKFold."
         )
 
 
@@ -384,6 +377,4 @@ def _folds(cv, n_samples):
         sizes = [len(np.arange(n_samples)[train]) for train, _ in splitter.split(rows, y)]
     else:
         sizes = [n_samples - n_samples // k - (j % k < n_samples % k) for j in range(n_splits)]
-    together = keeps_persons_together(cv)
-    search = {"splits": n_splits, "folds": k, "persons_together": together}
-    return sizes, search | {"public": takes_as_public(cv)}
+    return sizes, {"splits": n_splits, "folds": k, "public": takes_as_public(cv)}

@@ -12,7 +12,6 @@ from skdpfair.budget.spending import (
     LEAKS,
     REFERENCE,
     SCORES,
-    TORN,
     UNKNOWN,
     Spending,
 )
@@ -47,7 +46,7 @@ _MAX_NUMBER = 1e12
 _SOMETHING = "a step around a fit"
 _OF_STEPS = {text: text.format(_SOMETHING, "s") for text in (LEAKS, ELSEWHERE)}
 _OTHER = "the ledger gives a reason that this page does not repeat"
-REASONS = (REFERENCE, DIAGNOSTICS, *_OF_STEPS.values(), SCORES, TORN, UNKNOWN, _OTHER)
+REASONS = (REFERENCE, DIAGNOSTICS, *_OF_STEPS.values(), SCORES, UNKNOWN, _OTHER)
 
 
 def beside(ledger, privacy, fits):

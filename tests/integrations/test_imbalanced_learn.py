@@ -40,7 +40,7 @@ def data():
 
 @pytest.fixture
 def ledger(tmp_path):
-    return PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp", progress=False)
+    return PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp")
 
 
 RESAMPLING = {

@@ -24,7 +24,7 @@ def test_a_table_vectorizer_is_found_and_makes_the_whole_infinite(tmp_path, two_
     findings = check_pipeline(model).findings
     assert "TableVectorizer" in {f.name for f in findings}
     assert check_pipeline(skrub.TableVectorizer()).findings
-    ledger = PrivacyLedger(tmp_path / "ledger", delta=1e-5, accountant="rdp", progress=False)
+    ledger = PrivacyLedger(tmp_path / "ledger", delta=1e-5, accountant="rdp")
     ledger.fit(model, two_groups.data, two_groups.target)
     assert ledger.report().epsilon_total == math.inf and ledger.report().known
 
@@ -34,7 +34,7 @@ def test_with_public_steps_instead_the_whole_is_finite(tmp_path, two_groups):
     model = skrub.tabular_pipeline(quick())
     public = public_preprocessor(dict.fromkeys(X, (-5, 5)), {})
     model = type(model)([("public", public), model.steps[-1]])
-    ledger = PrivacyLedger(tmp_path / "ledger", delta=1e-5, accountant="rdp", progress=False)
+    ledger = PrivacyLedger(tmp_path / "ledger", delta=1e-5, accountant="rdp")
     ledger.fit(model, X, y)
     assert ledger.report().epsilon_total == ledger.epsilon() < math.inf
     assert model.predict(X).shape == y.shape

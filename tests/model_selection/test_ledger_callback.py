@@ -1,8 +1,6 @@
 """The ledger as a callback of scikit-learn: it follows searches, and knows their folds."""
 
 import copy
-import functools
-import io
 import json
 import math
 import os
@@ -24,10 +22,8 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from tqdm import tqdm
 
 from skdpfair import DPFairClassifier
-from skdpfair._utils import progress
 from skdpfair.budget.active_ledger import VARIABLE
 from skdpfair.budget.spending import UNKNOWN
 from skdpfair.exceptions import BudgetExceeded, InsecureSeedWarning, UnaccountedWarning
@@ -261,23 +257,3 @@ def test_a_ledger_set_on_a_fitted_private_search_is_not_lost_in_silence(tmp_path
     copied = copy.deepcopy(search.set_callbacks(books(tmp_path)))
     with pytest.warns(UnaccountedWarning, match="this fit is not counted"):
         copied.fit(*data)
-
-
-def test_the_bar_tells_epsilon(tmp_path, data, monkeypatch):
-    shown = io.StringIO()
-    bar = functools.partial(tqdm, file=shown)
-    monkeypatch.setattr(progress, "tqdm", lambda **kw: bar(**kw | {"disable": False}))
-    ledger = books(tmp_path)
-    grid(quick(), cv=3, lr=[0.1]).set_callbacks(ledger).fit(*data)
-    last = shown.getvalue().replace("\r", "\n").strip().splitlines()[-1]
-    assert "4fit" in last.replace(" ", "")
-    assert f"epsilon <= {ledger.report().epsilon:.3g}" in last
-    assert progress.LedgerFollower._running == {}
-    shown.truncate(0)
-    reference = books(tmp_path, delta=None, data="reference")
-    quick(noise_multiplier=None).set_callbacks(reference).fit(*data)
-    assert "a fit was not private" in shown.getvalue() and "epsilon" not in shown.getvalue()
-    hidden = books(tmp_path, progress=False)
-    shown.truncate(0)
-    quick().set_callbacks(hidden).fit(*data)
-    assert shown.getvalue().strip("\0") == ""

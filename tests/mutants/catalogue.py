@@ -435,17 +435,9 @@ MUTANTS = (
         "folds that split persons",
         "a ledger lets a person miss a fold whose other records are in other folds",
         "budget/folds.py",
-        'is_split = fit.get("unit") == "person" and not search.get("persons_together")',
-        "is_split = False",
-        "tests/test_units.py::test_a_person_misses_a_fold_only_where_groups_stay_together",
-    ),
-    Mutant(
-        "groups taken for persons",
-        "a ledger takes the groups of any GroupKFold for the persons",
-        "budget/privacy_ledger.py",
-        "together and active_ledger.are_in_groups(estimator)",
-        "together",
-        "tests/test_units.py::test_groups_that_are_not_the_persons_give_no_discount",
+        'if fit.get("unit") == "person" or folds is None',
+        "if folds is None",
+        "tests/test_units.py::test_every_fit_of_a_search_counts_for_every_person[by record]",
     ),
     # accounting
     Mutant(
@@ -552,8 +544,8 @@ MUTANTS = (
         "a selection drops the fits",
         "a ledger with a private search forgets the fits beside it",
         "budget/journal.py",
-        "return curve_epsilon(sum(curves) + rdp_curve(releases), delta)",
-        "return curve_epsilon(sum(curves), delta)",
+        "return curve_epsilon(selections + rdp_curve(releases), delta)",
+        "return curve_epsilon(selections, delta)",
         "tests/model_selection/test_budget.py::test_a_private_selection_is_charged_beside_the_fits",
     ),
     Mutant(
@@ -686,24 +678,23 @@ MUTANTS = (
         "the first view of a search",
         "of the possible records the first is charged, not the worst-off one",
         "budget/journal.py",
-        "max(_composed(view, delta, accountant) for view in fits_seen_by_record(fits, searches))",
-        "_composed(fits_seen_by_record(fits, searches)[0], delta, accountant)",
+        "max(_composed(view, delta, accountant) for view in views)",
+        "_composed(views[0], delta, accountant)",
         "tests/privacy/test_folds.py::test_the_costliest_view_is_charged_wherever_it_comes",
     ),
     Mutant(
         "a last line forgotten",
         "a fit whose line in the ledger has no end is not counted",
         "budget/journal.py",
-        "        if is_cut:\n            content = content[:end]\n",
-        "        if torn:\n            content, torn, is_cut = content[:end], b'', False\n"
-        "            self._handle.truncate(end)\n",
-        "tests/model_selection/test_budget.py::test_a_whole_last_line_without_its_end_counts",
+        'if content and not content.endswith(b"\\n"):',
+        "if False:",
+        "tests/model_selection/test_budget.py::test_a_last_line_without_an_end_is_refused",
     ),
     Mutant(
         "an emptied ledger",
         "a ledger continues in a file that was emptied, as if nothing had been spent",
         "budget/journal.py",
-        "if len(content) < seen.size or _hash(content[: seen.size]).hexdigest() != seen.digest:",
+        "if len(content) < size or _digest(content[:size]) != digest:",
         "if False:",
         "tests/model_selection/test_budget.py::test_a_file_that_lost_its_lines_takes_no_more",
     ),
@@ -779,7 +770,7 @@ MUTANTS = (
         "a call that spans threads",
         "fits of other threads count as those of the call that was looked at",
         "budget/active_ledger.py",
-        "    token = _CALL.set((name, estimator, are_in_groups))\n"
+        "    token = _CALL.set((name, estimator))\n"
         "    try:\n"
         "        yield name\n"
         "    finally:\n"
@@ -789,7 +780,7 @@ MUTANTS = (
         "def current_call() -> str | None:\n"
         '    """Return the name of the call that this thread is in."""\n'
         "    return _CALL.get()[0]",
-        "    token = _CALL.set((name, estimator, are_in_groups))\n"
+        "    token = _CALL.set((name, estimator))\n"
         "    _LINTERS.append(name)\n"
         "    try:\n"
         "        yield name\n"

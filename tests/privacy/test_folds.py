@@ -15,7 +15,7 @@ from sklearn.model_selection import (
 )
 
 from skdpfair.budget.folds import fits_seen_by_record, folds_of
-from skdpfair.budget.journal import cost as cost_of
+from skdpfair.budget.journal import History
 from skdpfair.privacy import Release, epsilon
 
 
@@ -94,5 +94,5 @@ def test_the_costliest_view_is_charged_wherever_it_comes():
         fits = [fit(i, "s", i, cost=cost) for i, cost in enumerate(costs)]
         fits = [f | {"private": True} for f in fits]
         worst = epsilon([Release("steps", 0.01, (1.0,), 1000)], 1e-5)
-        found = cost_of(fits, {"s": {"splits": 2, "folds": 2}}, 1e-5, "pld")
-        assert found == worst
+        history = History(fits, {"s": {"splits": 2, "folds": 2}}, {})
+        assert history.cost(1e-5, "pld") == worst
