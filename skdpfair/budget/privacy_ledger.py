@@ -46,31 +46,27 @@ class PrivacyLedger:
 
     Notes
     -----
-    Clones and workers are other objects in other processes: an accountant inside the estimator
-    would be copied with it, and the entries of the copy would be lost.  Therefore the ledger is a
-    file.  There are three ways to use it, which may be combined.
+    Clones and workers are other objects in other processes, therefore the ledger is a file.  There
+    are three ways to use it, which may be combined.
 
     ``ledger.fit(model, X, y)`` checks the model before fitting it, and uses the other two ways.
-    Only for such fits are the estimators around them checked (see :meth:`report`): a fit cannot
-    detect whether an ensemble, a calibration or a pipeline called it.
+    Only for such fits are the estimators around them checked (see :meth:`report`).
 
     ``with ledger:`` sets the environment variable ``SKDPFAIR_LEDGER``, which joblib's processes
-    inherit; loky's processes, which outlive a search, are restarted at both ends of the block.
-    Workers of other back ends must be started inside the block.
+    inherit; loky's processes are restarted at both ends of the block.  Workers of other back ends
+    must be started inside the block.
 
     ``search.set_callbacks(ledger)`` (scikit-learn 1.9 or later) does that for each fit of the
     search, a Pipeline or a classifier, in workers of every back end, and records the fold of each
     fit.  With k folds, each record is in only k-1 of the k fits of each candidate, and only these
-    are charged.  Without the callback, for splitters whose test folds may overlap and for searches
-    that are not scikit-learn's, every fit is charged as if it read all records.  So is every fit
-    that protects persons.  Neighbouring data
-    sets have the same folds: in one of them a null record replaces a record of the other, except
-    for the labels or groups by which a splitter makes its folds, which are assumed to be public.
+    are charged.  Without the callback, for splitters whose test folds may overlap, for searches
+    that are not scikit-learn's and for fits that protect persons, every fit is charged as if it
+    read all records.  Labels or groups by which a splitter makes its folds are assumed to be
+    public.
 
     A fit is recorded as planned before it starts, and with its actual releases when it ends, with
     or without an error.  A killed fit stays charged as planned.  Data sets are identified by name,
-    not by a digest, because folds of one table have different digests, and a digest would release
-    information about the data.
+    as a digest would release information about the data.
 
     Examples
     --------
@@ -111,25 +107,24 @@ class PrivacyLedger:
             number("delta", delta, high=1, **positive)
         if accountant is not None:
             one_of("accountant", accountant, ACCOUNTANTS)
-        self.data = _name(data)
+        if not isinstance(data, str) or not data:
+            raise TypeError(f"data must be the name of a data set, got {safe_repr(data)}.")
+        self.data = data
         self._journal = path if isinstance(path, Journal) else Journal(path)
         self._open: defaultdict[uuid.UUID, set[int]] = defaultdict(set)
-        self._refused: dict[uuid.UUID, int] = {}
         budget = {"epsilon": epsilon, "delta": delta, "accountant": accountant}
         new = {"budget": budget | {"accountant": accountant or "pld"}, "id": uuid.uuid4().hex}
         self._open_file(self._journal.begin(new), budget)
 
     def _open_file(self, lines: Sequence[Line], budget: Mapping[str, Any]) -> None:
         """Take the budget of the file, from which that of the parameters must not differ."""
-        stored = lines[0].get("budget") if isinstance(lines[0], dict) else None
-        if stored is None:
-            raise ValueError(f"path={str(self.path)!r} is not a ledger. Name another file.")
+        stored: Any = lines[0].get("budget") if isinstance(lines[0], dict) else None
         is_whole = isinstance(stored, dict) and set(stored) == set(budget)
         if not is_whole or (stored["epsilon"] is not None and stored["delta"] is None):
             raise ValueError(
-                f"path={str(self.path)!r} was edited: its first line holds the budget "
-                f"{safe_repr(stored)}, not epsilon, its delta and the accountant. Restore the "
-                "file, or name a new one."
+                f"path={str(self.path)!r} is not a ledger, or was edited: its first line does not "
+                "hold the epsilon, delta and accountant of a budget. Restore the file, or name a "
+                "new one."
             )
         for name, value in budget.items():
             if value is not None and value != stored[name]:
@@ -153,7 +148,7 @@ class PrivacyLedger:
         return f"PrivacyLedger({str(self.path)!r}, {limit}, delta={self.delta}, data={self.data!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_open": defaultdict(set), "_refused": {}}  # of this process
+        return self.__dict__ | {"_open": defaultdict(set)}  # of this process
 
     def __enter__(self) -> Self:
         active_ledger.activate(self.path, self.data, self._journal.memory)
@@ -228,19 +223,10 @@ class PrivacyLedger:
         """Activate this ledger for a fit of which it is a callback of scikit-learn's."""
         self._activate_for(context)
         self._check_around(str(context.root_uuid), estimator)
-        self._refused[context.root_uuid] = len(self._refusals(context))
 
     def teardown(self, estimator: Any, context: Any) -> None:
-        """Undo `setup`, and raise BudgetExceeded if a fit was refused.
-
-        A search would treat the refusal as a failed score.
-        """
+        """Undo `setup`, and what tasks that failed have left."""
         self._deactivate_for(context.root_uuid, set(self._open[context.root_uuid]))
-        before = self._refused.pop(context.root_uuid, None)
-        new = [] if before is None else self._refusals(context)[before:]
-        if new:
-            more = f" So were {len(new) - 1} more fits." if len(new) > 1 else ""
-            raise BudgetExceeded(f"{new[0]}{more}")
 
     def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
         """Activate this ledger for a task, and record how a search splits the records."""
@@ -278,28 +264,21 @@ class PrivacyLedger:
         if not tasks:
             del self._open[root]
 
-    def _refusals(self, context: Any) -> list[str]:
-        root = str(context.root_uuid)
-        with self._journal.locked() as lines:
-            refused = [line for line in lines if "refused" in line]
-        return [line["refused"] for line in refused if line.get("root", root) == root]
-
-    def epsilon(self, delta: float | None = None, data: str | None = None) -> float:
-        """Return the epsilon of all private fits on a data set.
+    def epsilon(self, delta: float | None = None) -> float:
+        """Return the epsilon of all private fits on the data set, at ``delta`` or the ledger's.
 
         It is that of the fits alone, and infinite if one was not private; :meth:`report` includes
-        the estimators around them.  None stands for ``delta`` and ``data`` of the ledger.
+        the estimators around them.
         """
-        return self._history(data).cost(self._delta(delta), self.accountant)
+        return self._history().cost(self._delta(delta), self.accountant)
 
-    def report(self, delta: float | None = None, data: str | None = None) -> Spending:
-        """Return the cost of the private fits on a data set, and the total cost with reasons.
+    def report(self, delta: float | None = None) -> Spending:
+        """Return the cost of the private fits on the data set, and the total cost with reasons.
 
         Its ``epsilon_total`` is infinite if no epsilon covers a step that learns, or if a fit was
-        not part of a call of :meth:`fit`; ``known`` distinguishes the two cases.  None stands for
-        ``delta`` and ``data`` of the ledger.
+        not part of a call of :meth:`fit`; ``known`` distinguishes the two cases.
         """
-        return self._history(data).spending(self._delta(delta), self.accountant)
+        return self._history().spending(self._delta(delta), self.accountant)
 
     def frame(self) -> pd.DataFrame:
         """Return the fits on all data sets as a table with one row per fit.
@@ -319,20 +298,15 @@ class PrivacyLedger:
             )
         return delta
 
-    def _history(self, data: str | None = None) -> History:
-        return self._journal.history(self.data if data is None else _name(data))
+    def _history(self) -> History:
+        return self._journal.history(self.data)
 
     def check(self, fits: Iterable[Line]) -> None:
         """Raise BudgetExceeded if fits together would exceed the budget; record none of them.
 
         Each is as :func:`skdpfair.budget.charging.entry_of` returns it.
         """
-        planned = []
-        for fit in fits if self.budget is not None else ():
-            planned.append(fit)
-            if REFERENCE in fit["reasons"]:  # which decides
-                break
-        if planned:
+        if self.budget is not None and (planned := list(fits)):
             self._check(self._history(), planned)
 
     def n_unrecorded(self, calls: Iterable[str | None]) -> int:
@@ -360,13 +334,7 @@ class PrivacyLedger:
             history = History.of(lines, self.data)
             _refuse_other_unit(fit, history.fits)
             if self.budget is not None:
-                try:
-                    self._check(history, [fit])
-                except BudgetExceeded as error:
-                    search = (fit["place"] or {}).get("search")
-                    root = {"root": search.split("/")[0]} if search else {}
-                    self._journal.append({"refused": str(error)} | root)
-                    raise
+                self._check(history, [fit])
             self._journal.append(fit)
 
     def _end(self, name: str, entries: list[Line]) -> None:
@@ -382,14 +350,12 @@ class PrivacyLedger:
             after = min(after, history.cost(self.delta, self.accountant, fits))
         if after > self.budget:
             now = history.cost(self.delta, self.accountant)
-            remedy = (
-                "Lower epsilon, or fit less often. Another ledger would not undo earlier releases."
-            )
+            remedy = "Lower epsilon, or fit less often: no other ledger undoes earlier releases."
             if no_privacy:
                 remedy = (
-                    "The fit or its reference model is not private, which no budget allows: remove "
-                    "epsilon=None, keep_reference=True and sweeps, or record them in a ledger with "
-                    "a delta alone."
+                    "The fit or its reference is not private, which no budget allows: remove "
+                    "epsilon=None and keep_reference=True, or record it in a ledger with a delta "
+                    "alone."
                 )
             what = "This fit" if len(fits) == 1 else f"These {len(fits)} fits together"
             raise BudgetExceeded(
@@ -397,13 +363,6 @@ class PrivacyLedger:
                 f"{rounded_up(after)} at delta={self.delta:g}, above the budget "
                 f"epsilon={self.budget:g} of {str(self.path)!r}. Nothing was fitted. {remedy}"
             )
-
-
-def _name(data: Any) -> str:
-    """Return the name of a data set, or refuse it."""
-    if not isinstance(data, str) or not data:
-        raise TypeError(f"data must be the name of a data set, a string, got {safe_repr(data)}.")
-    return data
 
 
 def _refuse_other_unit(fit: Line, before: Sequence[Line]) -> None:

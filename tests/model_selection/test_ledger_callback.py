@@ -9,7 +9,6 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.exceptions import FitFailedWarning
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401  (lets the next import find the halving search)
 from sklearn.model_selection import (
     GridSearchCV,
@@ -101,7 +100,6 @@ def test_a_reference_and_scores_are_reasons_and_the_private_fits_are_told_apart(
     assert found.epsilon <= foreseen.epsilon * (1 + 1e-9)
 
 
-@pytest.mark.filterwarnings("ignore:One or more of the test scores are non-finite")
 def test_the_budget_is_that_of_the_worst_off_record(tmp_path, data):
     search = grid(quick(), cv=4, lr=[0.1, 0.2])
     enough = forecast(search).epsilon * (1 + 1e-9)
@@ -115,13 +113,10 @@ def test_the_budget_is_that_of_the_worst_off_record(tmp_path, data):
     assert ledger.report().n_fits == 9
     assert VARIABLE not in os.environ  # also after an error
     ledger = PrivacyLedger(tmp_path / "small", epsilon=0.6 * enough, delta=DELTA, accountant="rdp")
-    search.set_params(error_score=np.nan)  # scikit-learn takes a refusal for a bad score
-    with (
-        pytest.warns(FitFailedWarning),
-        pytest.raises(BudgetExceeded, match=r"Nothing was fitted.*So were \d more fits"),
-    ):
+    with pytest.raises(BudgetExceeded, match="Nothing was fitted"):
         search.set_callbacks(ledger).fit(*data)
     assert 0.3 * enough < ledger.epsilon() <= 0.6 * enough
+    assert VARIABLE not in os.environ
 
 
 def test_until_all_folds_are_fitted_somebody_was_in_all_of_them(tmp_path, data):
