@@ -246,14 +246,13 @@ class PrivacyReport:
             )
         return self.ledger.epsilon(self.delta, self.accountant, n_records)
 
-    def _trade_off(self, n_records: int = 1) -> TradeOff:
-        """Return the trade-off curve of a person with ``n_records`` records."""
-        epsilon, entries = self.epsilon_for(n_records), self.ledger.entries
-        if self.is_private and (entries or epsilon == 0):
-            return trade_off(entries, 1 if self.unit == "person" else n_records)
+    @property
+    def _trade_off(self) -> TradeOff:
+        if self.is_private and (self.ledger.entries or self.epsilon == 0):
+            return trade_off(self.ledger.entries)
         if self.selection_curve is not None and len(self.selection_curve) == len(ORDERS):
             return trade_off_from_curve(tuple(map(float, self.selection_curve)), self.delta)
-        return trade_off_from_epsilon(epsilon, self.delta)
+        return trade_off_from_epsilon(self.epsilon, self.delta)
 
     @property
     def mu(self) -> float:
@@ -262,23 +261,23 @@ class PrivacyReport:
         No attacker does better than one who tells N(0, 1) and N(mu, 1) apart, at false-alarm rates
         from ``mu_from`` on at which at least ``mu_from`` of the members are missed.
         """
-        return self._trade_off().mu
+        return self._trade_off.mu
 
     @property
     def mu_from(self) -> float:
         """The error rate from which on ``mu`` holds: 0, the least resolved in float64, or delta."""
-        return self._trade_off().mu_from
+        return self._trade_off.mu_from
 
-    def false_negative_rate(self, false_alarm_rate: ArrayLike, n_records: int = 1) -> np.ndarray:
+    def false_negative_rate(self, false_alarm_rate: ArrayLike) -> np.ndarray:
         """Return a lower bound on the share of members missed at each rate of false alarms.
 
-        It is the trade-off function of the fit; ``n_records`` is that of `epsilon_for`.
+        It is the trade-off function of the fit, at one record, or one person, see ``unit``.
         """
-        return self._trade_off(n_records).false_negative_rate(false_alarm_rate)
+        return self._trade_off.false_negative_rate(false_alarm_rate)
 
-    def detection_rate(self, false_alarm_rate: float = FALSE_ALARMS, n_records: int = 1) -> float:
+    def detection_rate(self, false_alarm_rate: float = FALSE_ALARMS) -> float:
         """Return an upper bound on the share of members found: 1 minus the false-negative rate."""
-        return float(self._trade_off(n_records).true_positive_rate(false_alarm_rate))
+        return float(self._trade_off.true_positive_rate(false_alarm_rate))
 
     @property
     def plain_statement(self) -> str:
@@ -290,17 +289,14 @@ class PrivacyReport:
                 f"sees them can learn about {protected}. An attacker may find all of the {members} "
                 f"without false alarms.{self._parts}"
             )
-        alarms, n, of_person = percent(FALSE_ALARMS), self.records_per_person or 1, ""
-        if n > 1:
-            rate = percent(self.detection_rate(n_records=n))
-            of_person = f", and at most {rate} % of the persons with at most {n} records"
-        guess = percent((1 + self._trade_off().total_variation) / 2)
+        alarms = percent(FALSE_ALARMS)
+        guess = percent((1 + self._trade_off.total_variation) / 2)
         factor = rounded_up(math.exp(self.epsilon) if self.epsilon < 700 else math.inf, 3)
         return (
             f"The noise in the {self.what} limits what anyone who sees them, even someone who "
             f"knows all other records, can learn about {protected}. An attacker who accepts "
             f"{alarms} % false alarms finds at most {percent(self.detection_rate())} % of the "
-            f"{members}{of_person}; guessing finds {alarms} %. A guess between two equally likely "
+            f"{members}; guessing finds {alarms} %. A guess between two equally likely "
             f"cases, used or not used, is correct with a probability of at most {guess} %, instead "
             f"of 50 %. Stated as differential privacy, {CHANGED[self.unit]} changes the "
             f"probability of any outcome by a factor of at most {factor} "
@@ -326,17 +322,6 @@ class PrivacyReport:
             f"{unit} took part with a probability of {most}{rounded_up(self.sample_rate)}, "
             f"independently of all others{more}."
         )
-
-    @property
-    def checklist(self) -> tuple[tuple[str, str], ...]:
-        """What the guarantee does not cover or takes for granted, each with what to do about it."""
-        if not self.is_private:
-            return ((f"the {self.what}", "not private: protect them like the records"),)
-        items = [("the seed of the noise", "fit again without a seed")] * self.seeded
-        items += [(part, "not private: release() and pickles leave it out") for part in self.holds]
-        items += [(item, todo) for item, _, todo in (t.partition(": ") for t in self.not_accounted)]
-        items += [(text, "assumed: check that it is true") for text in self.assumptions]
-        return tuple(items)
 
     @property
     def statement(self) -> str:
@@ -388,7 +373,6 @@ class PrivacyReport:
                 "at_most": float(rounded_up(self.detection_rate())),
             },
             "sampling": self.sampling,
-            "checklist": [list(item) for item in self.checklist],
             **{name: _as_json(value) for name, value in vars(self).items() if name != "ledger"},
             "releasable": self.releasable,
             "ledger": [_as_json(vars(release)) for release in self.ledger.entries],

@@ -90,7 +90,7 @@ class TradeOff:
         return float(np.min(heights, initial=2 * ndtr(self.plain_mu / 2) - 1))
 
 
-def trade_off(releases: Iterable[Release], records_per_person: int = 1) -> TradeOff:
+def trade_off(releases: Iterable[Release]) -> TradeOff:
     """Return the trade-off curve of the composition of ``releases``.
 
     It holds in either direction of the relation of `skdpfair.privacy.epsilon`.  The deltas are
@@ -99,7 +99,7 @@ def trade_off(releases: Iterable[Release], records_per_person: int = 1) -> Trade
     never helps an attacker, so that the Gaussian without it bounds all rates, and is exact for a
     sampling rate of 1.
     """
-    runs = merged(releases, records_per_person)
+    runs = merged(releases)
     if any(run.noise_multiplier < MIN_NOISE for run in runs):
         return TradeOff(math.inf)
     return _of_runs(runs)
@@ -146,7 +146,7 @@ def trade_off_from_curve(curve: tuple[float, ...], delta: float) -> TradeOff:
 
 @lru_cache(maxsize=1024)
 def _of_runs(runs: tuple[Run, ...]) -> TradeOff:
-    plain = math.hypot(*(r.records * math.sqrt(r.steps) / r.noise_multiplier for r in runs))
+    plain = math.hypot(*(math.sqrt(run.steps) / run.noise_multiplier for run in runs))
     if all(run.sample_rate == 1 for run in runs) or joint_mu(runs) > MAX_MU:
         return TradeOff(plain, plain_mu=plain)
     most = min(pld_epsilon(runs, _RESOLVED * rounding(runs), 0), _MAX_EPSILON)

@@ -17,7 +17,6 @@ from skdpfair.privacy import Release, calibrated, epsilon
 from skdpfair.privacy.gdp import gdp_epsilon
 from skdpfair.privacy.ledger import Ledger
 from skdpfair.privacy.statement import rounded_up
-from skdpfair.privacy.tradeoff import trade_off
 
 from .reports import report
 
@@ -168,15 +167,6 @@ def test_every_accountant_calibrates_to_a_person(accountant, rate, once):
     runs = [*(Release("once", 1.0, (s,)) for s in once), Release("steps", rate, (1.0,), 20)]
     runs = calibrated(runs, 2.0, DELTA, accountant, records_per_person=4)
     assert 1.99 <= epsilon(runs, DELTA, accountant, 4) <= 2.0
-
-
-def test_the_total_variation_of_a_person_is_that_of_the_mixture():
-    x, dx = np.linspace(-20, 30, 200_001, retstep=True)
-    mixture = sum(p * norm.pdf(x, j, 2.0) for j, p in enumerate(binom.pmf(range(5), 4, 0.2)))
-    exact = np.abs(mixture - norm.pdf(x, 0, 2.0)).sum() * dx / 2
-    run = Release("step", 0.2, (2.0,))
-    found = trade_off([run], 4).total_variation
-    assert exact * (1 - 1e-6) <= found <= exact * 1.01
 
 
 def test_a_report_tells_what_a_person_is_guaranteed():

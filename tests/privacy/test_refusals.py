@@ -106,10 +106,6 @@ CALLS = [
         "^n_records must be 1 for a report without a ledger",
         lambda: report(None, epsilon=3.0).epsilon_for(2),
     ),
-    (
-        "n_records must be 1 for a report without a ledger",
-        lambda: report(None, epsilon=3.0).detection_rate(n_records=2),
-    ),
 ]
 BUDGETS = [
     (
