@@ -7,7 +7,7 @@ from skorch.callbacks import Callback
 
 from skdpfair._utils import validate
 from skdpfair.analysis._problem import of_tensors
-from skdpfair.analysis._step_risk import Expectations, step_risk
+from skdpfair.analysis._step_risk import step_risk
 from skdpfair.engine import Batch
 from skdpfair.engine.losses import Regression
 from skdpfair.inputs.streaming import as_rows
@@ -120,9 +120,11 @@ class GroupRecorder(Callback):
         """Check the parameters before the first step."""
         validate.integer("every", self.every)
         validate.flag("terms", self.terms)
-        self.how_ = Expectations(
-            self.n_batches, self.n_vectors, self.curvature_records, self.eigenvalues
-        )
+        validate.integer("n_batches", self.n_batches)
+        validate.integer("n_vectors", self.n_vectors, low=0)
+        if self.curvature_records is not None:
+            validate.integer("curvature_records", self.curvature_records)
+        validate.flag("eigenvalues", self.eigenvalues)
         self.rng_ = validate.generator("random_state", self.random_state)
         return self
 
@@ -160,7 +162,9 @@ class GroupRecorder(Callback):
         step = self.before_ + net.taken_
         if self.terms:
             mechanism, state = net.next_release()
-            risk = step_risk(problem, mechanism, state, net.current_lr, self.how_, self.rng_)
+            names = ("n_batches", "n_vectors", "curvature_records", "eigenvalues")
+            how = {name: getattr(self, name) for name in names}
+            risk = step_risk(problem, mechanism, state, net.current_lr, self.rng_, **how)
             groups, self.risks_[step] = risk.groups.reset_index(), risk
         else:
             with problem.strategy() as strategy:

@@ -17,7 +17,6 @@ from benchmarks.papers.bounds import pair_bounds
 from benchmarks.papers.clipping import problem_of
 from skdpfair import get_method
 from skdpfair.analysis._step_risk import (
-    Expectations,
     _standard_error,
     noise_term,
     step_risk,
@@ -61,7 +60,7 @@ def risk_of(module, x, y, mechanism, groups, lr, state=None, seed=0, **how):
     how = {"n_batches": 2, "n_vectors": 0, "curvature_records": None, "eigenvalues": True} | how
     state = mechanism.method.start(mechanism.task) if state is None else state
     problem, rng = problem_of(module, x, y, groups), np.random.default_rng(seed)
-    return step_risk(problem, mechanism, state, lr, Expectations(**how), rng)
+    return step_risk(problem, mechanism, state, lr, rng, **how)
 
 
 def loss_at(module, x, y, by=None):
@@ -106,7 +105,8 @@ def test_the_terms_of_a_quadratic_are_its_differences(theta, plain, clipped, sca
         z = theta - lr * step
         return float(z @ hessian @ z / 2)
 
-    terms = step_terms(hessian @ theta, plain, clipped, hessian @ plain, hessian @ clipped, lr)
+    bent = torch.stack([hessian @ plain, hessian @ clipped])[None]
+    terms = step_terms((hessian @ theta)[None], plain[None], clipped[None], bent, lr)
     tolerance = 1e-9 * (1 + abs(loss(plain)) + abs(loss(clipped)))
     assert terms["clip"] == pytest.approx(loss(clipped) - loss(plain), abs=tolerance)
     lengths = float(plain.norm()), float(clipped.norm())
@@ -242,11 +242,8 @@ def test_proposition_3_star_as_printed_is_no_bound():
     g, clipped = torch.tensor([2.0, 0.0]), torch.tensor([0.0, 1.0])
     hessians = torch.diag(torch.tensor([1.0, 0.0])), torch.diag(torch.tensor([0.0, 1.0]))
     own = torch.tensor([[0.0, -1.0], [0.0, -2.0]])  # gradients of a and b
-    terms = [
-        step_terms(one, g, clipped, h @ g, h @ clipped, lr=1.0)
-        for one, h in zip(own, hessians, strict=True)
-    ]
-    rows = {name: np.array([[t[name]] for t in terms]) for name in terms[0]}
+    bent = torch.stack([torch.stack([h @ g, h @ clipped]) for h in hessians])
+    rows = step_terms(own, g[None], clipped[None], bent, lr=1.0)
     rows |= {"cosine": np.zeros((2, 1)), "clipped_cosine": np.array([[-1.0], [-1.0]])}
     own = own.norm(dim=1).numpy()
     pair = pair_bounds(made_risk(own, [1, 1], [1.0, 1.0], [2.0], [1.0], [1.0], rows, 1.0)).iloc[0]
