@@ -28,17 +28,8 @@ def modules():
         "one activation twice": nn.Sequential(
             nn.Linear(4, 5), twice, nn.Sequential(nn.Linear(5, 4), twice), nn.Linear(4, 3)
         ),
-        "mixed": nn.Sequential(
-            nn.Linear(4, 5),
-            nn.Sigmoid(),
-            nn.Linear(5, 4),
-            nn.Identity(),
-            nn.Linear(4, 3),
-            nn.Tanh(),
-        ),
         "sigmoid": nn.Sequential(nn.Linear(4, 3), nn.Sigmoid()),
         "relu": nn.Sequential(nn.Linear(4, 6, bias=False), nn.ReLU(), nn.Linear(6, 3)),
-        "linear": nn.Linear(4, 3),
         "frozen": frozen,
         "gelu": nn.Sequential(nn.Linear(4, 5), nn.GELU(), nn.Dropout(0.5), nn.Linear(5, 3)),
         "norm": nn.Sequential(nn.Linear(4, 5), nn.LayerNorm(5), nn.Tanh(), nn.Linear(5, 3)),

@@ -17,7 +17,6 @@ from benchmarks.papers.bounds import pair_bounds
 from benchmarks.papers.clipping import problem_of
 from skdpfair import get_method
 from skdpfair.analysis._step_risk import (
-    _standard_error,
     noise_term,
     step_risk,
     step_terms,
@@ -197,33 +196,6 @@ def test_noise_is_that_of_the_step_in_training():
     np.testing.assert_allclose(rarer / found[1.0, 0.25]["trace"], 4 * one / trace)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_proposition_3_star_with_explicit_hessians(seed):
-    module, x, y, groups = case(seed)
-    lr, own_mechanism = 0.05, mechanism("dpsgd")
-    plain, clipped = gradients(module, x, y, own_mechanism, groups)
-    turned = clipped * plain.norm() / clipped.norm()
-    start = torch.cat([p.detach().flatten() for p in module.parameters()])
-
-    def risk_and_gradient(level):
-        own = torch.from_numpy(x[groups == level]), torch.from_numpy(y[groups == level])
-
-        def loss(theta):
-            return cross_entropy(own[0] @ theta[:8].view(2, 4).T + theta[8:], own[1])
-
-        hessian = torch.autograd.functional.hessian(loss, start)
-        gradient = torch.autograd.functional.jacobian(loss, start)
-        bent = turned @ hessian @ turned - plain @ hessian @ plain
-        return lr * gradient @ (plain - turned) + lr**2 / 2 * bent, gradient
-
-    (risk_a, g_a), (risk_b, g_b) = map(risk_and_gradient, "ab")
-    found = pair_bounds(risk_of(module, x, y, own_mechanism, groups, lr, n_batches=1)).iloc[0]
-    assert found["direction_star_difference"] == pytest.approx(float(risk_a - risk_b), abs=1e-12)
-    expected = lr * float((g_a - g_b) @ (plain - turned) - plain @ plain)
-    assert found["prop3_star_bound"] == pytest.approx(expected, abs=1e-12)
-    assert found["condition"] and expected <= float(risk_a - risk_b)
-
-
 def made_risk(lengths, sizes, largest, plain, clipped, sensitivity, rows, lr):
     """Return the parts of a step risk from which bounds follow; a batch is 1.5 times full."""
     groups = {"group_gradient_norm": lengths, "n_samples": sizes, "lambda_max": largest}
@@ -342,12 +314,6 @@ def test_the_bounds_by_hand():
         assert table.loc["a" if a == 5.0 else "b", "tran_bound"] == pytest.approx(expected)
     assert table["condition"].all()
     assert not pair_bounds(risk_of_two_groups([2.0, 11.0]))["condition"].any()
-
-
-def test_standard_errors_are_those_of_means():
-    values = np.array([[1.0, 2.0, 3.0, 4.0]])
-    assert _standard_error(values) == pytest.approx(np.std([1, 2, 3, 4], ddof=1) / 2)
-    assert np.isnan(_standard_error(values[:, :1]))
 
 
 def test_a_state_that_is_given_counts():
