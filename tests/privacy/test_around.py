@@ -7,24 +7,29 @@ import threading
 
 import numpy as np
 import pytest
+from fairlearn.postprocessing import ThresholdOptimizer
 from fairlearn.reductions import DemographicParity, ExponentiatedGradient
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import (
+    AdaBoostClassifier,
     BaggingClassifier,
     StackingClassifier,
     VotingClassifier,
 )
-from sklearn.feature_selection import SelectKBest
+from sklearn.feature_selection import RFECV, SelectKBest, SequentialFeatureSelector
 from sklearn.model_selection import (
+    FixedThresholdClassifier,
     GridSearchCV,
     RandomizedSearchCV,
     TunedThresholdClassifierCV,
     cross_validate,
 )
-from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
+from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
+from sklearn.semi_supervised import SelfTrainingClassifier
 from skorch.callbacks import Callback
 
 from skdpfair import DPFairClassifier
@@ -145,6 +150,27 @@ LEAKING = {
     "reference": lambda: quick(keep_reference=True),
     "diagnostics": lambda: quick(callbacks=[GroupRecorder(terms=False)]),
 }
+
+
+WRAPPERS = {  # by whether they learn from the records beside the private fits
+    FixedThresholdClassifier(quick(), threshold=0.4): False,
+    MultiOutputClassifier(quick()): False,
+    ClassifierChain(quick()): False,
+    OutputCodeClassifier(quick()): False,
+    SelfTrainingClassifier(quick()): True,
+    SequentialFeatureSelector(quick()): True,
+    RFECV(quick()): True,
+    AdaBoostClassifier(quick()): True,
+    CalibratedClassifierCV(quick(), ensemble=False): True,
+    StackingClassifier([("a", quick())]): True,
+    ThresholdOptimizer(estimator=quick()): True,
+    make_pipeline(SelectKBest(), quick()): True,
+}
+
+
+@pytest.mark.parametrize("model", WRAPPERS, ids=lambda model: type(model).__name__)
+def test_wrappers_that_learn_are_findings(model):
+    assert bool(check_pipeline(model).findings) == WRAPPERS[model]
 
 
 def groups_for(name):
