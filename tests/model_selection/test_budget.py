@@ -30,7 +30,7 @@ from skdpfair.analysis import GroupRecorder
 from skdpfair.budget import journal
 from skdpfair.budget.active_ledger import VARIABLE
 from skdpfair.budget.charging import charged, current_ledger, suspended
-from skdpfair.budget.spending import DIAGNOSTICS, SCORES
+from skdpfair.budget.spending import DIAGNOSTICS
 from skdpfair.exceptions import BudgetExceeded, UnaccountedWarning
 from skdpfair.model_selection import DPThresholdClassifier, PrivacyLedger, plan
 from skdpfair.preprocessing import DPQuantileScaler
@@ -117,20 +117,6 @@ def test_a_private_selection_is_charged_beside_the_fits(path):
             pass
     both = curve_epsilon(curve + rdp_curve([RUN]), 1e-5)
     assert ledger.epsilon() == pytest.approx(both) and both > curve_epsilon(curve, 1e-5)
-
-
-def test_diagnostics_are_a_reason_that_the_whole_is_not_private(data, path):
-    model = quick(callbacks=[GroupRecorder(terms=False)])
-    with PrivacyLedger(path, delta=1e-4, accountant="rdp") as ledger:
-        model.fit(*data)
-    for found in (ledger.report(), forecast(model)):
-        assert found.epsilon_total == math.inf > found.epsilon and found.reasons == (DIAGNOSTICS,)
-
-
-def test_scores_of_a_search_are_a_reason_too(data, path):
-    ledger = PrivacyLedger(path, delta=1e-4, accountant="rdp")
-    ledger.fit(GridSearchCV(quick(), {"lr": [0.1]}, cv=2), *data)
-    assert ledger.report().epsilon_total == math.inf and ledger.report().reasons == (SCORES,)
 
 
 def test_a_fit_without_privacy_exceeds_every_budget(path, tmp_path):
@@ -287,15 +273,6 @@ def test_the_file_is_locked_from_the_check_to_the_entry(path, monkeypatch):
     monkeypatch.setattr(ledger._journal, "append", lambda line: (meanwhile(), append(line)))
     spend(ledger=ledger)
     assert tried == [1, 1, 2]  # the check, the plan, the end
-
-
-def test_an_exceeded_budget_is_no_reason_for_another_ledger(path):
-    with PrivacyLedger(path, epsilon=1.05 * COST, delta=1e-5):
-        spend()
-        for private in (True, False):
-            with pytest.raises(BudgetExceeded) as refused:
-                spend(private=private)
-            assert "new ledger" not in str(refused.value)
 
 
 def test_the_file_holds_its_budget(path, tmp_path):
@@ -459,6 +436,8 @@ def test_a_reference_makes_the_search_as_a_whole_not_private():
     assert (single.epsilon, single.epsilon_total) == (0.0, math.inf)
     assert forecast(quick(keep_reference=True)).epsilon_total == math.inf
     assert forecast(quick(noise_multiplier=0.0)).epsilon_total == math.inf
+    recorded = forecast(quick(callbacks=[GroupRecorder(terms=False)]))
+    assert recorded.reasons == (DIAGNOSTICS,) and recorded.epsilon_total == math.inf
 
 
 def test_a_random_search_is_forecast_if_its_candidates_are_known():

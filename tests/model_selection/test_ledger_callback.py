@@ -13,9 +13,7 @@ from sklearn.experimental import enable_halving_search_cv  # noqa: F401  (lets t
 from sklearn.model_selection import (
     GridSearchCV,
     HalvingGridSearchCV,
-    KFold,
     RandomizedSearchCV,
-    RepeatedStratifiedKFold,
     ShuffleSplit,
     cross_validate,
 )
@@ -64,8 +62,6 @@ def forecast(search):
     [
         (4, 9, 7, 1),
         pytest.param(4, 9, 7, 2, marks=pytest.mark.slow),
-        (KFold(3), 7, 5, 1),
-        (RepeatedStratifiedKFold(n_splits=2, n_repeats=3, random_state=0), 13, 7, 1),
         (ShuffleSplit(3, random_state=0), 7, 7, 1),
     ],
 )
@@ -78,9 +74,6 @@ def test_a_search_spends_what_was_planned(tmp_path, data, cv, fits, seen, n_jobs
     assert (found.n_fits, found.n_fits_per_record) == (fits, seen)
     assert found.epsilon == pytest.approx(foreseen.epsilon, rel=1e-9)
     assert found.epsilon == ledger.epsilon()
-    assert found.epsilon_total == foreseen.epsilon_total == math.inf
-    assert found.reasons == foreseen.reasons
-    assert repr(found).splitlines()[1:] == repr(foreseen).splitlines()[1:]
     assert VARIABLE not in os.environ
     quick().fit(*data)  # no callback, no block
     assert ledger.report().n_fits == fits

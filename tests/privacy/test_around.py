@@ -300,15 +300,6 @@ def test_callbacks_that_were_set_before_a_call_stay(ledger, data):
     assert ledger.report().n_fits == 1
 
 
-@callbacks
-def test_a_search_that_is_called_is_followed_through_its_folds(ledger, data):
-    search = GridSearchCV(quick(), {"lr": [0.1, 0.2]}, cv=3, error_score="raise")
-    ledger.fit(search, *data)
-    found, foreseen = ledger.report(), plan(search, 120, delta=1e-4, accountant="rdp")
-    assert (found.n_fits, found.n_fits_per_record, found.reasons) == (7, 5, (SCORES,))
-    assert repr(found).splitlines()[1:] == repr(foreseen).splitlines()[1:]
-
-
 def test_where_there_are_no_folds_scores_are_seen_all_the_same(ledger, data, monkeypatch):
     """As before scikit-learn 1.9, and in searches of other libraries."""
     for kind in GridSearchCV.__mro__:
