@@ -12,7 +12,7 @@ Tag: research.
 # %%
 # The data are Adult, prepared as in Esipova et al. (2023), with equal numbers of men and women. The
 # method is DPSGD with the settings of the paper: clipping bound .5, learning rate .01. The recorder
-# measures every 400 of the 1,840 steps, and curvature on 300 records of each group.
+# measures every 400 of the 1,840 steps, and curvature on 100 records of each group.
 
 import sys
 import warnings
@@ -41,7 +41,7 @@ sex = np.where(women, "female", "male")
 chance = np.random.default_rng(0).random(len(y))
 balanced = np.flatnonzero(women | (chance < women.sum() / (~women).sum()))
 train, _ = train_test_split(balanced, test_size=0.2, random_state=0)
-recorder = GroupRecorder(every=400, curvature_records=300, random_state=0)
+recorder = GroupRecorder(every=400, curvature_records=100, random_state=0)
 clf = DPFairClassifier(
     get_method("dpsgd", max_grad_norm=0.5),
     epsilon=None,

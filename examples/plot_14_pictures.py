@@ -40,8 +40,8 @@ def draw(n, seed):
     return pictures.clip(0, 1), square, np.where(dark, "dark", "light")
 
 
-X, y, light = draw(6000, seed=0)
-X_test, y_test, light_test = draw(3000, seed=1)
+X, y, light = draw(3000, seed=0)
+X_test, y_test, light_test = draw(2000, seed=1)
 
 figure, axes = plt.subplots(2, 6, figsize=(7, 2.6))
 for row, group in zip(axes, ("light", "dark"), strict=True):
