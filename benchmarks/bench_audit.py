@@ -114,7 +114,7 @@ def markdown(table):
 
 def draw(table, path):
     """Draw each method's lower bounds: of a step beside its claim, of fits by their claims."""
-    from skdpfair.report._axes import PALETTE, new_axes
+    from skdpfair.report._displays import PALETTE, new_axes
 
     left, right = new_axes(10, 4.2, 2)
     names = [*PRIVATE[::-1], IDEAL]

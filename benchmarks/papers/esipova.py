@@ -25,7 +25,7 @@ from skdpfair.methods import get_method
 from skdpfair.networks import Factory, small_cnn
 from skdpfair.privacy import Release
 from skdpfair.privacy import epsilon as epsilon_of
-from skdpfair.report._axes import PALETTE, dress
+from skdpfair.report._displays import PALETTE, dress
 
 _REFERENCE = "sgd"
 _FAIRLENS = "fairlens"  # takes half an hour a run on Adult: trained there where it is named

@@ -14,7 +14,7 @@ from skdpfair.estimators.classifier import DPFairClassifier
 from skdpfair.inputs.groups import Groups
 from skdpfair.methods import get_method
 from skdpfair.preprocessing import public_preprocessor
-from skdpfair.report._axes import PALETTE, dress
+from skdpfair.report._displays import PALETTE, dress
 
 EPSILON, STEPS, BATCH = 1.0, 300, 2048
 BOUNDS, STEP_SIZES = (0.25, 1.0, 4.0), (0.5, 2.0, 8.0, 32.0)

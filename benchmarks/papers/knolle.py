@@ -15,7 +15,7 @@ from skdpfair.engine.mechanism import Mechanism, Task
 from skdpfair.methods import get_method
 from skdpfair.networks import small_cnn
 from skdpfair.privacy import Release, epsilon
-from skdpfair.report._axes import PALETTE, dress, legend_aside, new_axes
+from skdpfair.report._displays import PALETTE, dress, legend_aside, new_axes
 
 BATCH, NOISE, DELTA, LR, STEPS, EVERY = 512, 1.0, 1e-5, 0.5, 150, 30
 METHODS = {

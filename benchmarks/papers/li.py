@@ -18,7 +18,7 @@ from benchmarks.papers.scalar import (
 )
 from benchmarks.papers.study import OTHER, Study, cell, claim
 from skdpfair import privacy
-from skdpfair.report._axes import PALETTE, dress, new_axes
+from skdpfair.report._displays import PALETTE, dress, new_axes
 
 _EPSILON, _STEPS, _BETAS = 0.1, 100_000, (0.01, 0.05)
 _DELTA = 1 / ScalarProblem().n_samples  # that of Corollary 1

@@ -7,7 +7,7 @@ from math import isinf, isnan
 
 from benchmarks import pages
 from benchmarks.papers.study import RULES, Options
-from skdpfair.report._axes import PALETTE, dress
+from skdpfair.report._displays import PALETTE, dress
 
 _COLOURS = {"same": PALETTE[2], "near": PALETTE[1], "differs": PALETTE[5], "not in print": "0.6"}
 _OPTIONS = "options.json"

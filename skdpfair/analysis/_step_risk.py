@@ -1,16 +1,200 @@
-"""Risk that clipping and noise add to each group in one step."""
+"""Risk that clipping and noise add to each group in one step, and the curvature it depends on."""
 
+import warnings
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 import torch
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
-from skdpfair.analysis._curvature import largest_eigenvalues, products, traces
-from skdpfair.analysis._mechanisms import noiseless, weighed
 from skdpfair.analysis._problem import Problem
 from skdpfair.engine import PoissonSampler, Streams
+from skdpfair.engine.flat import split
+from skdpfair.engine.mechanism import Mechanism, PerSample
+from skdpfair.engine.step import weigh
 from skdpfair.training.batches import record_rates
+
+_BLOCK = 8  # vectors at once
+# up to so many parameters the matrix is cheaper than Lanczos
+_DENSE = 64
+
+
+def products(problem: Problem, vectors: Tensor) -> Tensor:
+    """Return H_k v, shape (n_groups, n_vectors, n_parameters); NaN for a group without records."""
+    like = problem.parameters[0]
+    vectors = vectors.to(like)
+    total = like.new_zeros((problem.n_groups, len(vectors), problem.n_parameters))
+    total[torch.from_numpy(problem.absent)] = torch.nan
+    parts = [split(vector, problem.parameters) for vector in vectors]
+    with torch.enable_grad():
+        for k, part in enumerate(problem.by_group):
+            for chunk in part.chunks():
+                _add_products(part, chunk, parts, total[k])
+    return total
+
+
+def _add_products(problem, chunk, vectors, total):
+    """Add a chunk's part of a group's products; one graph serves all vectors."""
+    mean = problem.loss(chunk).sum() / len(problem.batch)
+    slope = torch.autograd.grad(mean, problem.parameters, create_graph=True, allow_unused=True)
+    curved = [i for i, g in enumerate(slope) if g is not None and g.requires_grad]
+    slope = [slope[i] for i in curved]
+    for j, vector in enumerate(vectors):
+        rows = torch.autograd.grad(
+            slope,
+            problem.parameters,
+            [vector[i] for i in curved],
+            retain_graph=j + 1 < len(vectors),
+            allow_unused=True,
+            materialize_grads=True,
+        )
+        for part, row in zip(split(total[j], problem.parameters), rows, strict=True):
+            part += row
+
+
+def traces(problem: Problem, n_vectors: int, rng) -> np.ndarray:
+    """Return z' H_k z for random signs z, shape (n_groups, n_vectors), whose means are the traces.
+
+    M. F. Hutchinson, "A Stochastic Estimator of the Trace of the Influence Matrix", 1990.
+    """
+    like, values = problem.parameters[0], []
+    for start in range(0, n_vectors, _BLOCK):
+        shape = min(_BLOCK, n_vectors - start), problem.n_parameters
+        z = torch.from_numpy(rng.integers(0, 2, shape) * 2.0 - 1.0).to(like)
+        values.append((products(problem, z) * z).sum(-1).cpu().double().numpy())
+    return np.concatenate(values, axis=1)
+
+
+def largest_eigenvalues(problem: Problem, rng) -> np.ndarray:
+    """Return lambda_max of each H_k, shape (n_groups,)."""
+    n, like = problem.n_parameters, problem.parameters[0]
+    if n <= _DENSE:
+        matrices = products(problem, torch.eye(n, dtype=like.dtype, device=like.device))
+        largest = torch.linalg.eigvalsh(matrices.double().nan_to_num())[:, -1].cpu().numpy()
+        return np.where(problem.absent, np.nan, largest)
+    return np.array([_lanczos(part, rng) for part in problem.by_group])
+
+
+def _lanczos(problem, rng):
+    """Return lambda_max of the Hessian of a problem of one group."""
+    if not len(problem.batch):
+        return np.nan
+    n, like = problem.n_parameters, problem.parameters[0]
+
+    def matvec(vector):
+        v = torch.from_numpy(np.ascontiguousarray(vector.ravel())).to(like)
+        return products(problem, v[None])[0, 0].cpu().double().numpy()
+
+    operator = LinearOperator((n, n), matvec=matvec, dtype=np.float64)
+    start = rng.standard_normal(n)
+    # a loss without curvature, as of a class of weight zero
+    if not matvec(start).any():
+        return 0.0
+    try:
+        return float(
+            eigsh(operator, k=1, which="LA", v0=start, tol=1e-4, return_eigenvectors=False)[0]
+        )
+    except ArpackNoConvergence as error:
+        warnings.warn(f"lambda_max did not converge: {error}.", UserWarning, stacklevel=2)
+        return float(error.eigenvalues[0]) if len(error.eigenvalues) else np.nan
+
+
+# a norm that any method clips
+_LONG = 1e12
+
+
+@dataclass(frozen=True)
+class _Noiseless(Mechanism):
+    """A mechanism without noise on the gradient; the noise of its queries is that of training."""
+
+    noisy: Mechanism
+
+    @property
+    def queries(self):
+        """The queries of the mechanism in training."""
+        return self.noisy.queries
+
+
+def noiseless(mechanism: Mechanism) -> Mechanism:
+    """Return the mechanism without noise on the gradient; its queries keep theirs."""
+    return _Noiseless(mechanism.method, mechanism.task, 0.0, mechanism)
+
+
+@dataclass(frozen=True)
+class WeighedStep:
+    """A batch's mean gradient, the weighted one, its sensitivity, and clipping by group.
+
+    ``unclipped`` is the mean of the method's own gradients, which may be those of other parameters.
+    """
+
+    plain: Tensor
+    unclipped: Tensor
+    gradient: Tensor
+    sensitivity: float
+    by_group: tuple[np.ndarray, np.ndarray]  # share that is clipped, norm above which one is
+
+
+def weighed(strategy, batch, mechanism, state, noise, chunk) -> WeighedStep:
+    """Let a method weigh a batch as in training, and add up."""
+    method, like = mechanism.method, strategy.flat()
+    state = tree_map_only(
+        Tensor, lambda t: t.to(like.device, like.dtype if t.is_floating_point() else None), state
+    )
+    shift = method.parameter_perturbation(state)
+    # whether the method's gradients are those of the loss at the parameters
+    is_plain = (
+        shift is None
+        and not method.per_sample_perturbation_radius()
+        and not method.changes_gradients
+    )
+    with torch.no_grad(), nullcontext() if shift is None else strategy.moved(shift):
+        step = weigh(strategy, batch, mechanism, state, noise, chunk)
+        size = mechanism.expected_batch_size
+        gradient, unclipped = strategy.flat(), strategy.flat()
+        step.add_weighted(step.weight / size, gradient)
+        step.add_weighted(torch.full_like(step.weight, 1 / size), unclipped)
+    plain = unclipped if is_plain else _mean_gradient(strategy, batch, chunk, size)
+    bound = float(step.clip.bound)
+    by_group = _by_group(step, mechanism, state, bound)
+    return WeighedStep(plain, unclipped, gradient, bound, by_group)
+
+
+def _by_group(step, mechanism, state, bound):
+    """Probe the method with a record of no norm and one of an endless norm in each group."""
+    n_groups, sample = mechanism.task.n_groups, step.sample
+    probes = [_probe(sample, n_groups, norm) for norm in (0.0, _LONG)]
+    whole, end = (mechanism.method.clip(p, state, step.release).weight for p in probes)
+    # the weighted norm of an endless gradient: C_k, C, or 0 if it is dropped
+    reach = end * _LONG
+    threshold = torch.where(reach > 0, reach, torch.full_like(reach, bound)) / whole
+    clipped = step.weight < whole[sample.group] * (1 - 1e-6)
+    counts = torch.bincount(sample.group, minlength=n_groups)
+    share = torch.bincount(sample.group, clipped.to(counts.dtype), minlength=n_groups) / counts
+    if not mechanism.method.private and bound == np.inf:
+        threshold = torch.full_like(reach, np.inf)
+    return share.double().cpu().numpy(), threshold.double().cpu().numpy()
+
+
+def _probe(sample: PerSample, n_groups, norm):
+    """Return one record of a norm in each group."""
+    like, n_classes = sample.norm, sample.probability.shape[1]
+    group = torch.arange(n_groups, device=like.device)
+    probability = like.new_full((n_groups, n_classes), 1 / max(n_classes, 1))
+    return PerSample(like.new_full((n_groups,), norm), like.new_zeros(n_groups), group, probability)
+
+
+def _mean_gradient(strategy, batch, chunk, size) -> Tensor:
+    """Return the sum of the records' gradients over ``size``."""
+    total = strategy.flat()
+    for part in batch.split(chunk) if len(batch) else []:
+        gradients = strategy.per_sample_gradients(part)
+        gradients.weighted_sum(torch.full_like(gradients.norm, 1 / size), total)
+    return total
+
 
 TERMS = ("clip", "magnitude", "direction", "magnitude_star", "direction_star")
 

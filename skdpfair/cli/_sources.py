@@ -11,8 +11,7 @@ import pandas as pd
 
 from skdpfair.cli._input import FILE, note
 from skdpfair.preprocessing import TableSchema
-from skdpfair.preprocessing._csv import columns_of, read_columns
-from skdpfair.preprocessing._parquet import column_names, dataset_of, n_rows
+from skdpfair.preprocessing._files import column_names, columns_of, dataset_of, n_rows, read_columns
 from skdpfair.preprocessing._public import as_encoded
 from skdpfair.preprocessing._schema import labels_in, uncovered
 from skdpfair.release._facts import record_shape

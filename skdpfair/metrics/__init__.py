@@ -9,10 +9,8 @@ Misalignment", ICLR 2023; "Kulynych et al." is B. Kulynych et al., "What You See
 Principled Deep Learning via Distributional Generalization", NeurIPS 2022.
 """
 
-from skdpfair.metrics._dg_gap import dg_gap
-from skdpfair.metrics._excessive_risk import excessive_risk
+from skdpfair.metrics._comparisons import dg_gap, excessive_risk, privacy_cost
 from skdpfair.metrics._group_tables import group_table, release_group_table
-from skdpfair.metrics._privacy_cost import privacy_cost
 
 __all__ = [
     "dg_gap",

@@ -14,7 +14,7 @@ from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.groups import encode_features, group_names
 from skdpfair.metrics._arguments import as_vector, check_kind, hits
 from skdpfair.metrics._compare_groups import labels, warn_undefined
-from skdpfair.metrics._excessive_risk import check_distributions
+from skdpfair.metrics._comparisons import check_distributions
 from skdpfair.metrics._measures import (
     COST,
     LEVEL,

@@ -508,7 +508,7 @@ class TradeoffResults:
         TradeoffDisplay
             With the attributes ``ax_`` and ``figure_``.
         """
-        from skdpfair.report._tradeoff_display import TradeoffDisplay
+        from skdpfair.report._displays import TradeoffDisplay
 
         return TradeoffDisplay.from_results(self, measure=measure).plot(ax=ax)
 

@@ -26,8 +26,8 @@ from skdpfair._utils.validate import (
     safe_repr,
 )
 from skdpfair.inputs import persons
-from skdpfair.preprocessing import _parquet
-from skdpfair.preprocessing._csv import read_columns
+from skdpfair.preprocessing import _files
+from skdpfair.preprocessing._files import read_columns
 from skdpfair.preprocessing._piecewise_linear import CHOICES, log_columns_of, n_intervals_for
 from skdpfair.preprocessing._public import (
     codes_in,
@@ -363,10 +363,10 @@ class TableSchema:
         (memmap([[-1.], [ 0.]], dtype=float32), array(['no', 'yes'], dtype='<U3'))
         """
         columns = self.columns(labelled=labelled)
-        n_samples = _parquet.n_rows(source, columns, self.bounds)
+        n_samples = _files.n_rows(source, columns, self.bounds)
         n_persons, units = n_samples, None
         if labelled and self.unit is not None:
-            parts = _parquet.frames(source, [self.unit], ())
+            parts = _files.frames(source, [self.unit], ())
             units = self.units_in(pd.concat(parts, ignore_index=True))
             n_persons = units.max() + 1
             columns.remove(self.unit)
@@ -380,7 +380,7 @@ class TableSchema:
             nonlocal lacking
             done = 0
             with ProgressBar("encoding", "row", total=n_samples, visible=verbose > 0) as bar:
-                for frame in _parquet.frames(source, columns, self.bounds):
+                for frame in _files.frames(source, columns, self.bounds):
                     if labelled:
                         labels, of_rows = labels_in(schema, frame)
                         y.append(labels)
@@ -390,7 +390,7 @@ class TableSchema:
                     done += len(frame)
                     bar.move_to(done)
 
-        header = _parquet.npy_header((n_samples, len(schema.feature_names)))
+        header = _files.npy_header((n_samples, len(schema.feature_names)))
         replace_file(path, chain([header], encoded()), is_private=True)
         with_groups = labelled and levels
         sensitive_features = pd.concat(groups, ignore_index=True) if with_groups else None

@@ -13,7 +13,7 @@ from skdpfair.engine.mechanism import Method
 from skdpfair.exceptions import InsecureSeedWarning, PrivacyLeakWarning
 from skdpfair.networks import Factory, ModuleFactory
 from skdpfair.release._closed_list import FITTED, NOTED, OPTIONAL
-from skdpfair.release._encode import NotPlain, decode, encode
+from skdpfair.release._file import NotPlain, decode, encode
 from skdpfair.release._objects import NETWORKS
 from skdpfair.release._read_statement import REGRESSOR, check_statement, origin_of, statement
 from skdpfair.training.inference import InferenceNet, weights_of

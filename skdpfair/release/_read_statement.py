@@ -5,7 +5,7 @@ import re
 
 from skdpfair.privacy.statement import PrivacyReport
 from skdpfair.release import _file
-from skdpfair.release._encode import decode, encode
+from skdpfair.release._file import decode, encode
 
 # files without the name of a class are of classifiers
 CLASSIFIER, REGRESSOR = "DPFairClassifier", "DPFairRegressor"

@@ -12,8 +12,8 @@ from skdpfair._utils.validate import error_context, one_of, safe_repr
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._schema import with_features
 from skdpfair.release import _file, _onnx
-from skdpfair.release._encode import encode
 from skdpfair.release._facts import check_loaded, factory_of, facts_of, rebuilt, record_shape
+from skdpfair.release._file import encode
 from skdpfair.release._read_statement import CLASSIFIER, REGRESSOR
 
 

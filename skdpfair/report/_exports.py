@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from skdpfair._utils.validate import error_context, one_of, safe_repr
 from skdpfair.inputs.groups import named
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, PROTECTED, PrivacyReport, rounded_up
-from skdpfair.release._encode import decode
 from skdpfair.release._facts import module_facts
+from skdpfair.release._file import decode
 from skdpfair.release._read_statement import (
     CLASSIFIER,
     origin_of,

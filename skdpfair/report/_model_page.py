@@ -50,9 +50,10 @@ from skdpfair.release._closed_list import (
     is_word,
     passes,
 )
-from skdpfair.release._encode import decode, encode
 from skdpfair.release._facts import record_shape
+from skdpfair.release._file import decode, encode
 from skdpfair.release._release import loaded, schema_in
+from skdpfair.report._displays import ShapeDisplay
 from skdpfair.report._page_facts import (
     DAY,
     FEATURES,
@@ -79,7 +80,6 @@ from skdpfair.report._rendering import (
     written,
 )
 from skdpfair.report._same_table import check_same, table_of
-from skdpfair.report._shape_display import ShapeDisplay
 from skdpfair.report._spent_before import are_ledger_facts, beside, sentences_of
 from skdpfair.report._summary import costs_beside
 

@@ -1,7 +1,25 @@
-"""Whether a file that leaves holds what this package writes, and nothing else."""
+"""Verification of a release file: read, held against the closed list, and written again."""
+
+import re
+from hashlib import sha256
+
+from sklearn.base import is_regressor
 
 from skdpfair._utils.files import path_of
-from skdpfair.release._verify import check_release
+from skdpfair._utils.validate import safe_repr
+from skdpfair.release import _file
+from skdpfair.release._closed_list import (
+    FITTED,
+    PARAMETERS,
+    are_network_params,
+    is_setting,
+    passes,
+)
+from skdpfair.release._facts import module_facts
+from skdpfair.release._file import encode
+from skdpfair.release._read_statement import REGRESSOR, statement
+from skdpfair.release._release import loaded
+from skdpfair.training.inference import weights_of
 
 
 def verify_release(path) -> None:
@@ -48,3 +66,61 @@ def verify_release(path) -> None:
         check_page(path)
     else:
         check_release(path)
+
+
+_VERSION = re.compile(r"[\w.+!-]{1,40}")
+
+
+def check_release(path) -> None:
+    """Raise ValueError if a file holds more than `save_release` writes of a private fit."""
+    facts = _file.read(path)[0]
+    if isinstance(module := facts.get("module"), dict) and module.get("name") is None:
+        raise ValueError(
+            f"{path} cannot be verified: it holds the weights of the custom module "
+            f"{str(module.get('custom'))[:80]!r}, and only its code tells which of them are data."
+        )
+    estimator, content = loaded(path)
+    facts, privacy = content.facts, estimator.privacy_
+    tests = {name: PARAMETERS.get(name, _is_setting) for name in facts["parameters"]}
+    tests |= {name: FITTED.get(name) for name in facts["fitted"]}
+    wrong = [name for name, test in tests.items() if not _is_listed(name, test, estimator)]
+    if not passes(are_network_params, estimator.net_.module.params):
+        wrong.append("module")
+    if not _VERSION.fullmatch(str(facts.get("skdpfair_version"))):
+        wrong.append("skdpfair_version")
+    if "schema" in facts and not passes(FITTED["_schema"], facts["schema"], estimator):
+        wrong.append("schema")
+    if wrong:
+        raise ValueError(
+            f"{path} holds values that no release has, in {safe_repr(wrong)}: they may be records. "
+            "Do not share it; write it again by save_release."
+        )
+    if not privacy.epsilon < float("inf"):
+        raise ValueError(
+            f"{path} holds weights without differential privacy (epsilon is infinite), which may "
+            "reveal records. Do not share it; fit with an epsilon."
+        )
+    again = {
+        "parameters": {name: encode(getattr(estimator, name)) for name in facts["parameters"]},
+        "fitted": {name: encode(getattr(estimator, name)) for name in facts["fitted"]},
+        "module": module_facts(estimator.net_.module),
+        "privacy_statement": statement(privacy),
+        **{name: facts[name] for name in ("skdpfair_version", "schema") if name in facts},
+        **({"estimator": REGRESSOR} if is_regressor(estimator) else {}),
+    }
+    written = _file.file_bytes(again, weights_of(estimator.net_))
+    if sha256(written).hexdigest() != content.sha256:
+        raise ValueError(
+            f"{path} holds more than its weights and facts: save_release of this version writes "
+            f"other bytes for them. Do not share it; write it again, or verify it with skdpfair "
+            f"{facts['skdpfair_version']}, which it names."
+        )
+
+
+def _is_listed(name, test, estimator) -> bool:
+    value = getattr(estimator, name, None)
+    return test is not None and (value is None or passes(test, value, estimator))
+
+
+def _is_setting(value, estimator) -> bool:
+    return is_setting(value)

@@ -9,8 +9,8 @@ from sklearn.metrics import accuracy_score
 from skdpfair.model_selection import TradeoffResults
 from skdpfair.model_selection._spec import SweepSpec
 from skdpfair.report import PrivacyCostDisplay
+from skdpfair.report._displays import TradeoffDisplay
 from skdpfair.report._fairness_dashboard import _figures, _metrics, _performance
-from skdpfair.report._tradeoff_display import TradeoffDisplay
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

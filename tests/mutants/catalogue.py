@@ -417,7 +417,7 @@ MUTANTS = (
     Mutant(
         "score counts of all records",
         "a person with several records counts several times in the histogram of scores",
-        "model_selection/_score_counts.py",
+        "model_selection/_threshold.py",
         "histograms = np.bincount(cells, share, minlength",
         "histograms = np.bincount(cells, minlength",
         "tests/test_units.py::test_one_person_moves_the_counts_of_scores_by_one_record",
@@ -568,7 +568,7 @@ MUTANTS = (
     Mutant(
         "a release with rows as groups",
         "a release is verified by the names of its facts, whatever their values",
-        "release/_verify.py",
+        "testing/_verify_release.py",
         "if not _is_listed(name, test, estimator)]",
         "if test is None]",
         "tests/testing/test_verify_release.py::test_nothing_can_be_planted_in_a_release[levels]",
@@ -576,7 +576,7 @@ MUTANTS = (
     Mutant(
         "a release with a note",
         "a release is verified without writing it again",
-        "release/_verify.py",
+        "testing/_verify_release.py",
         "if sha256(written).hexdigest() != content.sha256:",
         "if len(written) > content.n_bytes:",
         "tests/testing/test_verify_release.py::test_bytes_beside_the_facts_are_refused",
@@ -1195,7 +1195,7 @@ MUTANTS = (
     Mutant(
         "unnoised histogram",
         "the counts by score are released as they are",
-        "model_selection/_score_counts.py",
+        "model_selection/_threshold.py",
         "return noisy(histograms @ root.T, sensitivity, noise_multiplier, generator, kind)",
         "return histograms @ root.T",
         THRESHOLD + "test_all_groups_and_classes_carry_fresh_noise_of_the_claimed_scale",
@@ -1203,7 +1203,7 @@ MUTANTS = (
     Mutant(
         "noise for one class only",
         "the counts of the second class get the noise of the first",
-        "model_selection/_score_counts.py",
+        "model_selection/_threshold.py",
         "return noisy(histograms @ root.T, sensitivity, noise_multiplier, generator, kind)",
         "x = histograms @ root.T\n"
         "    return x + noisy(0 * x[:1], sensitivity, noise_multiplier, generator)",
@@ -1212,7 +1212,7 @@ MUTANTS = (
     Mutant(
         "sensitivity of a plain histogram",
         "a record adds a column to the counts by score, and is taken to add one",
-        "model_selection/_score_counts.py",
+        "model_selection/_threshold.py",
         "sensitivity = float(np.linalg.norm(root[:, 0]))",
         "sensitivity = 1.0",
         THRESHOLD + "test_one_record_moves_the_release_by_at_most_its_sensitivity",
@@ -1444,7 +1444,7 @@ MUTANTS = (
     Mutant(
         "score counts of persons without noise",
         "the counts by score are those of persons as they are",
-        "model_selection/_score_counts.py",
+        "model_selection/_threshold.py",
         "sums = released(histograms, noise_multiplier,",
         "sums = released(histograms, noise_multiplier * (share is None),",
         RELEASES + "test_score_counts[persons]",
@@ -1452,7 +1452,7 @@ MUTANTS = (
     Mutant(
         "score counts of persons of .7",
         "the counts of persons by score have .7 of their noise",
-        "model_selection/_score_counts.py",
+        "model_selection/_threshold.py",
         "sums = released(histograms, noise_multiplier,",
         "sums = released(histograms, noise_multiplier * (0.7, 1)[share is None],",
         RELEASES + "test_score_counts[persons]",

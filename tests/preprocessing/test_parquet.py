@@ -12,7 +12,7 @@ import pytest
 
 from skdpfair import DPFairClassifier
 from skdpfair.datasets import load_adult, public_facts
-from skdpfair.preprocessing import TableSchema, _parquet
+from skdpfair.preprocessing import TableSchema, _files
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),
@@ -72,7 +72,7 @@ def in_memory(table, tmp_path, schema):
 def test_features_labels_and_groups_are_those_of_a_csv_file(
     at_once, table, parts, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(_parquet, "_AT_ONCE", at_once)
+    monkeypatch.setattr(_files, "_AT_ONCE", at_once)
     X, y, groups, _ = in_memory(table, tmp_path, SCHEMA)
     path = tmp_path / "features.npy"
     encoded = SCHEMA.encode_parquet(parts, path)

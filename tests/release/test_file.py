@@ -16,8 +16,8 @@ from skdpfair import DPFairClassifier, Factory, get_method, load_release
 from skdpfair._utils.files import check_writable, replace_file
 from skdpfair.preprocessing import TableSchema
 from skdpfair.release import _file
-from skdpfair.release._encode import NotPlain, decode, encode
 from skdpfair.release._facts import facts_of
+from skdpfair.release._file import NotPlain, decode, encode
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.InsecureSeedWarning",

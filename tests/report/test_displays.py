@@ -7,7 +7,7 @@ from sklearn.svm import SVC
 
 from skdpfair.preprocessing import public_preprocessor
 from skdpfair.report import PrivacyCostDisplay, ShapeDisplay
-from skdpfair.report._tradeoff_display import TradeoffDisplay
+from skdpfair.report._displays import TradeoffDisplay
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")

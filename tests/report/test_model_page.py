@@ -30,7 +30,7 @@ from skdpfair.metrics import release_group_table
 from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier, sweep
 from skdpfair.preprocessing import public_preprocessor
 from skdpfair.privacy.statement import SEVERAL_RECORDS, percent, rounded_up
-from skdpfair.release._encode import decode, encode
+from skdpfair.release._file import decode, encode
 from skdpfair.report import ShapeDisplay, export_statement, model_page
 from skdpfair.report._model_page import _differences, _page_of, is_page
 from skdpfair.report._same_table import check_same, table_of

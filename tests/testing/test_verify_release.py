@@ -20,7 +20,7 @@ from skdpfair.privacy.ledger import Ledger
 from skdpfair.privacy.renyi import ORDERS
 from skdpfair.privacy.statement import NOT_ACCOUNTED
 from skdpfair.release import _file
-from skdpfair.release._encode import decode, encode
+from skdpfair.release._file import decode, encode
 from skdpfair.testing import verify_release
 from skdpfair.training.privacy_report import STEPS_BEFORE
 

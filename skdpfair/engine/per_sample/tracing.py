@@ -26,12 +26,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import dispatch_functionalize
 from torch.backends import cudnn
 from torch.func import vmap
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_only, tree_unflatten
 
-from skdpfair.engine.per_sample.apart import Apart
 from skdpfair.engine.per_sample.closed_list import (
     PLAIN_TENSORS,
     TraceError,
@@ -48,6 +47,85 @@ from skdpfair.engine.per_sample.graphs import (
     take_slope,
     tune,
 )
+
+
+class Apart(Interpreter):
+    """Runs operations of one record, and each of them on several, of made-up numbers, under vmap.
+
+    The first ``n_shared`` inputs are the same for all records.
+    """
+
+    def __init__(self, operations: GraphModule, n_shared: int) -> None:
+        super().__init__(operations)
+        self.extra_traceback = False
+        inputs = [n for n in self.graph.nodes if n.op == "placeholder"]
+        self._by_record = set(inputs[n_shared:])
+        self._tried: set[Any] = set()
+        self._generator = torch.Generator().manual_seed(0)
+
+    def check(self, *record: Any) -> None:
+        """Refuse operations that give records of a batch other results than each alone."""
+        try:
+            with torch.no_grad():
+                self.run(*record)
+        except RuntimeError as error:
+            raise TraceError(str(error).partition("\n")[0]) from None
+
+    def run_node(self, n: Node) -> Any:
+        """Try an operation, and run it on the one record."""
+        if not self._by_record.isdisjoint(n.all_input_nodes):
+            self._by_record.add(n)
+            tags = getattr(n.target, "tags", None)  # of operations of torch alone
+            drawn = tags is None or torch.Tag.nondeterministic_seeded in tags
+            # drawn or empty numbers differ anyway
+            if not (drawn or "empty" in str(n.target)):
+                self._try(n, *tree_flatten((n.args, n.kwargs)))
+        return super().run_node(n)
+
+    def _try(self, node: Node, leaves: list[Any], spec: Any) -> None:
+        places = [
+            i for i, leaf in enumerate(leaves) if isinstance(leaf, Node) and leaf in self._by_record
+        ]
+        leaves = [self.env[leaf] if isinstance(leaf, Node) else leaf for leaf in leaves]
+        kinds = tree_map_only(Tensor, lambda t: (t.shape, t.dtype), leaves)
+        if (key := repr((node.target, places, kinds, spec))) in self._tried:
+            return
+        self._tried.add(key)
+
+        def run(*values: Tensor) -> list[Tensor]:
+            filled = dict(enumerate(leaves)) | dict(zip(places, values, strict=True))
+            args, kwargs = tree_unflatten([*filled.values()], spec)
+            results = node.target(*args, **kwargs)  # type: ignore[operator]  # an operation
+            return [t for t in tree_leaves(results) if t is not None]
+
+        records = [[self._random_like(leaves[i]) for i in places] for _ in range(3)]
+        alone = [torch.stack(parts) for parts in zip(*(run(*r) for r in records), strict=True)]
+        for axis in (0, -1):
+            batch = [torch.stack(values, axis) for values in zip(*records, strict=True)]
+            try:
+                results = vmap(run, axis)(*batch)
+            except RuntimeError:
+                # some rules take records that come first only
+                if axis:
+                    continue
+                raise
+            if not all(map(_equal, results, alone)):
+                shapes = ", ".join(str(tuple(leaves[i].shape)) for i in places)
+                raise TraceError(f"{node.target} on {shapes} lets records act on each other")
+
+    def _random_like(self, like: Tensor) -> Tensor:
+        if not (like.is_floating_point() or like.is_complex()):
+            return like
+        numbers = torch.rand(like.shape, generator=self._generator).mul_(0.9).add_(0.05)
+        return numbers.to(like)
+
+
+def _equal(together: Tensor, alone: Tensor) -> bool:
+    if together.shape != alone.shape or not (together.is_floating_point() or together.is_complex()):
+        return torch.equal(together, alone)
+    tolerance = torch.finfo(together.dtype).eps ** 0.4
+    return torch.allclose(together, alone, tolerance, tolerance, equal_nan=True)
+
 
 _OWN = Path(__file__).parents[2]
 _TORCH = Path(torch.__file__).parent
