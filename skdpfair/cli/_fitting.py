@@ -3,7 +3,6 @@
 import json
 import os
 import tempfile
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,53 +11,15 @@ import numpy as np
 import pandas as pd
 
 from skdpfair import DPFairClassifier, Groups, Persons
-from skdpfair._utils.validate import error_context, one_of
+from skdpfair._utils.validate import one_of
 from skdpfair.cli._input import Unusable
 from skdpfair.cli._sources import Parquet, Records, part_of, source_of
+from skdpfair.cli._study import Study, person_question
 from skdpfair.methods import METHODS
 from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier
-from skdpfair.preprocessing import TableSchema
-from skdpfair.preprocessing._linter import PERSON_QUESTION, column_of_persons
 from skdpfair.release._file import require_safetensors
 from skdpfair.training import plan
 from skdpfair.training.processes import launched
-
-
-@dataclass(frozen=True)
-class Study:
-    """The contents of a study file."""
-
-    schema: TableSchema
-    data: Path | None  # a relative path is taken from the current folder, then from the file's
-    sweep: dict  # what to compare; empty if it does not say
-
-    @classmethod
-    def read(cls, path):
-        """Return the study in a file of TOML."""
-        with error_context(str(path), "is not TOML"):
-            facts = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        data, sweep = facts.pop("data", None), facts.pop("sweep", {})
-        if not isinstance(data, str | None) or not isinstance(sweep, dict):
-            raise ValueError(f"{path}: data must name a file, and [sweep] be a table.")
-        try:
-            schema = TableSchema.from_dict(facts)
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"{path}: {error}") from None
-        # as the shell means it first: most people stand where their files are
-        location = None if data is None else Path(data)
-        if location is not None and not location.exists():
-            location = Path(path).parent / location
-        return cls(schema, location, sweep)
-
-
-def person_question(names, unit):
-    """Return the question whether a row is a person; None if ``unit`` or the names answer it."""
-    name = None if unit is not None else column_of_persons(names)
-    if name is None:
-        return None
-    remedy = f"add unit = {name!r} and max_records_per_unit to the schema."
-    return PERSON_QUESTION.format(repr(name), remedy)
-
 
 _RESERVED = {  # parameters of the classifier that options, the schema or the launcher set
     *("epsilon", "delta", "method", "random_state", "noise_multiplier", "group_col", "classes"),

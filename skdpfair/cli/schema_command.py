@@ -134,8 +134,8 @@ def _quoted(text):
 def _check(data, path, as_json):
     """Print how much of the file a schema misses."""
     # late, with all that takes time to import
-    from skdpfair.cli._fitting import Study, person_question
     from skdpfair.cli._sources import print_uncovered, source_of
+    from skdpfair.cli._study import Study, person_question
     from skdpfair.preprocessing._public import outside_public
     from skdpfair.preprocessing._schema import uncovered
 

@@ -56,8 +56,8 @@ def sweep(study, data, pictures, output, ledger, jobs, measures, as_json):
 
     from skdpfair import Groups, Persons
     from skdpfair._utils.files import replace_file
-    from skdpfair.cli._fitting import Study, person_question
     from skdpfair.cli._sources import source_of
+    from skdpfair.cli._study import Study, person_question
     from skdpfair.metrics._measures import MEASURES as known
     from skdpfair.metrics._measures import chosen_measures
     from skdpfair.model_selection import sweep as run

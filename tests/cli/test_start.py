@@ -31,7 +31,7 @@ skdpfair.exceptions.PrivacyLeakWarning
 told("package")
 from skdpfair.release._read_statement import read_statement
 told("statement", read_statement(sys.argv[1])["epsilon"])
-import skdpfair.cli._fitting, skdpfair.datasets, skdpfair.metrics
+import skdpfair.cli._study, skdpfair.datasets, skdpfair.metrics
 import skdpfair.preprocessing
 told("tables")
 from skdpfair.budget import PrivacyLedger

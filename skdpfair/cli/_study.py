@@ -1,0 +1,45 @@
+"""Study files: the public facts about a table, its path, and what a sweep compares."""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from skdpfair._utils.validate import error_context
+from skdpfair.preprocessing import TableSchema
+from skdpfair.preprocessing._linter import PERSON_QUESTION, column_of_persons
+
+
+@dataclass(frozen=True)
+class Study:
+    """The contents of a study file."""
+
+    schema: TableSchema
+    data: Path | None  # a relative path is taken from the current folder, then from the file's
+    sweep: dict  # what to compare; empty if it does not say
+
+    @classmethod
+    def read(cls, path):
+        """Return the study in a file of TOML."""
+        with error_context(str(path), "is not TOML"):
+            facts = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        data, sweep = facts.pop("data", None), facts.pop("sweep", {})
+        if not isinstance(data, str | None) or not isinstance(sweep, dict):
+            raise ValueError(f"{path}: data must name a file, and [sweep] be a table.")
+        try:
+            schema = TableSchema.from_dict(facts)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path}: {error}") from None
+        # as the shell means it first: most people stand where their files are
+        location = None if data is None else Path(data)
+        if location is not None and not location.exists():
+            location = Path(path).parent / location
+        return cls(schema, location, sweep)
+
+
+def person_question(names, unit):
+    """Return the question whether a row is a person; None if ``unit`` or the names answer it."""
+    name = None if unit is not None else column_of_persons(names)
+    if name is None:
+        return None
+    remedy = f"add unit = {name!r} and max_records_per_unit to the schema."
+    return PERSON_QUESTION.format(repr(name), remedy)
