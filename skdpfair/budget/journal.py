@@ -10,7 +10,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Self
 
 import numpy as np
@@ -25,9 +25,30 @@ from skdpfair.privacy.releases import Release
 from skdpfair.privacy.renyi import ORDERS, curve_epsilon, rdp_curve
 from skdpfair.privacy.statement import ASSUMPTIONS, are_names
 
-# size and digest of what this process, or the one that started it, has seen of a file, by the name
-# of a journal and of all its copies
-_SEEN: dict[str, tuple[int, str]] = {}
+
+@dataclass
+class _Seen:
+    """What the process that started this one has seen of a file, and what this one has read."""
+
+    size: int
+    digest: str
+    content: bytes = b""
+    lines: list[Line] = field(default_factory=list)
+
+    @property
+    def memory(self) -> tuple[int, str]:
+        """What a copy in another process has to know."""
+        content = self.content
+        return (len(content), _digest(content)) if content else (self.size, self.digest)
+
+    def begins(self, content: bytes) -> bool:
+        """Return whether a file begins with what was seen of it."""
+        if self.content:
+            return content.startswith(self.content)
+        return len(content) >= self.size and _digest(content[: self.size]) == self.digest
+
+
+_SEEN: dict[str, _Seen] = {}  # by name of a journal and of all its copies
 
 
 class Journal:
@@ -40,16 +61,15 @@ class Journal:
     def __init__(self, path: str | os.PathLike[str], memory: Sequence[Any] | None = None) -> None:
         self.path = path_of(path).absolute()
         self._handle: BinaryIO | None = None
-        self._content, self._lines = b"", list[Line]()
         name, size, digest = memory or (uuid.uuid4().hex, 0, _digest(b""))
         self._name: str = name
-        if name not in _SEEN or size > _SEEN[name][0]:
-            _SEEN[name] = size, digest
+        if name not in _SEEN or size > max(_SEEN[name].size, len(_SEEN[name].content)):
+            _SEEN[name] = _Seen(size, digest)
 
     @property
     def memory(self) -> tuple[str, int, str]:
         """What this object and its copies have seen of the file."""
-        return self._name, *_SEEN[self._name]
+        return self._name, *_SEEN[self._name].memory
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Journal, (self.path, self.memory)
@@ -57,7 +77,7 @@ class Journal:
     def begin(self, first: Line) -> list[Line]:
         """Make the file with a first line, if it is missing or empty; return its lines."""
         # a file that was read before and is missing was lost
-        if not _SEEN[self._name][0]:
+        if not _SEEN[self._name].memory[0]:
             self.path.touch(exist_ok=True)
         with self.locked() as lines:
             if not lines:
@@ -76,36 +96,34 @@ class Journal:
             ) from None
         with opened as handle:
             lock(handle)
-            self._read(handle.read())
+            self._read(handle.read(), _SEEN[self._name])
             self._handle = handle
             try:
-                yield self._lines
+                yield _SEEN[self._name].lines
             finally:
                 self._handle = None
 
-    def _read(self, content: bytes) -> None:
+    def _read(self, content: bytes, seen: _Seen) -> None:
         """Take in the content of the file, which begins with what was seen of it."""
-        size, digest = _SEEN[self._name]
-        if len(content) < size or _digest(content[:size]) != digest:
+        if not seen.begins(content):
             raise ValueError(
                 f"The ledger {str(self.path)!r} no longer begins with its earlier lines: it was "
                 "emptied, replaced or edited, and fits would be lost. Restore the file, or make a "
                 "new PrivacyLedger object if you replaced it on purpose."
             )
-        # parsed once, unless another process has written
-        if content == self._content:
-            return
         try:
             if content and not content.endswith(b"\n"):
                 raise ValueError
-            self._lines = [json.loads(line) for line in content.splitlines()]
+            # each line is parsed once in a process
+            new = [json.loads(line) for line in content[len(seen.content) :].splitlines()]
         except ValueError:
             raise ValueError(
                 f"path={str(self.path)!r} is not a ledger, or a line was edited or cut off by a "
                 "crash or a copy. Restore the file, or name a new one. No fit starts before its "
                 "line is whole: if the computer stopped in half a line, you may delete it."
             ) from None
-        self._saw(content)
+        seen.content = content
+        seen.lines += new
 
     def append(self, line: Line) -> None:
         """Write one line; only inside :meth:`locked`."""
@@ -115,12 +133,9 @@ class Journal:
         self._handle.write(text)
         self._handle.flush()
         os.fsync(self._handle.fileno())
-        self._lines.append(json.loads(text))
-        self._saw(self._content + text)
-
-    def _saw(self, content: bytes) -> None:
-        self._content = content
-        _SEEN[self._name] = len(content), _digest(content)
+        seen = _SEEN[self._name]
+        seen.content += text
+        seen.lines.append(json.loads(text))
 
     def history(self, data: str | None = None) -> History:
         """Return the history of a data set, or of all."""
