@@ -51,10 +51,8 @@ class GroupRecorder(Callback):
         ``threshold``, the norm above which a record of the group is clipped (C, Z or C_k).  The
         estimator's ``diagnostics_`` is this table.
     risks_ : dict of int to StepRisk
-        If ``terms`` is True, by recorded step: ``groups``, the rows of the step; ``batches``, one
-        row per batch with ``size``, ``gradient_norm``, ``clipped_gradient_norm``, their
-        ``cosine`` and ``sensitivity``; ``by_batch``, the terms and cosines as arrays of shape
-        (n_groups, n_batches); ``lr``, ``noise_multiplier`` and ``expected_batch_size``.
+        If ``terms`` is True, by recorded step: tables of ``groups`` and ``batches``, and the terms
+        ``by_batch``, as arrays (n_groups, n_batches).
 
     Notes
     -----
@@ -74,9 +72,8 @@ class GroupRecorder(Callback):
     (Propositions 1 and 2; the printed noise term lacks the division by B).  The starred terms use
     the other order of the two errors.
 
-    All terms refer to one plain gradient step with learning rate ``lr``, for any optimizer.  They
-    show the direction of the disparity, not its size at the end of training.  They do not include
-    an ``attack`` of the estimator.
+    All terms refer to one plain gradient step with learning rate ``lr``, for any optimizer, without
+    an ``attack``.
 
     References
     ----------

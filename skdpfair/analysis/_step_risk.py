@@ -207,7 +207,6 @@ class StepRisk:
     batches: pd.DataFrame
     by_batch: dict[str, np.ndarray]
     lr: float
-    noise_multiplier: float
     expected_batch_size: float
 
 
@@ -250,8 +249,8 @@ def step_risk(
     groups |= {"lambda_max": largest}
     sensitivity = (batches["sensitivity"] ** 2).mean() ** 0.5
     groups |= _noise(curved, mechanism, lr, sensitivity, n_vectors, rng)
-    sigma, size = mechanism.noise_multiplier, mechanism.expected_batch_size
-    return StepRisk(pd.DataFrame(groups, index=problem.index), batches, rows, lr, sigma, size)
+    frame = pd.DataFrame(groups, index=problem.index)
+    return StepRisk(frame, batches, rows, lr, mechanism.expected_batch_size)
 
 
 def _batch_steps(problem: Problem, strategy, mechanism, state, n_batches, rng):

@@ -124,10 +124,11 @@ def fits_seen_by_record(fits: Iterable[Line], searches: Mapping[str, Line]) -> l
         repeat, split = divmod(place["index"] % search["splits"], folds)
         key = (place["search"], place["round"], repeat)
         groups.setdefault(key, [[] for _ in range(folds)])[split].append(fit)
-    ways = [_ways(folds) for folds in groups.values()]
-    while prod(map(len, ways)) > MAX_VIEWS:
-        widest = max(range(len(ways)), key=lambda i: len(ways[i]))
-        ways[widest] = [_joined(list(groups.values())[widest])]
+    ways: list[list[list[Line]]] = []
+    for fold_fits in groups.values():
+        way = _ways(fold_fits)
+        n_views = prod(map(len, ways)) * len(way)
+        ways.append(way if n_views <= MAX_VIEWS else [_joined(fold_fits)])
     return [always + _joined(way) for way in product(*ways)]
 
 

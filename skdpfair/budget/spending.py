@@ -22,28 +22,20 @@ class Spending:
 
     Parameters
     ----------
-    epsilon : float
-        Cost of all private fits together, for the record with the largest cost; each fit is
-        assumed to read every record at most once.
+    epsilon, delta, accountant
+        Cost of all private fits together, for the record with the largest cost.
     epsilon_total : float
         Cost of everything, including scores, reference models and other steps that learn from the
-        records.  Infinite if no bound is known.
-    delta : float
-        The delta of both.
-    accountant : str
-        Name of the accountant that computed them.
+        records; infinite if no bound is known.
     reasons : tuple of str
         Why ``epsilon_total`` exceeds ``epsilon``.
-    n_fits, n_fits_per_record : int
-        Number of fits, and the largest number of fits that read the same record.
-    assumptions : tuple of str
-        Facts that must be public for the numbers to hold.
-    notes : tuple of str
-        Unverified assumptions of ``epsilon_total``.
+    n_fits, n_fits_per_record, n_private : int
+        Number of fits, the largest number of them that read the same record, and the number of
+        private ones.
+    assumptions, notes : tuple of str
+        Facts that must be public for the numbers to hold, and what was taken on trust.
     unit : {"record", "person"}, default="record"
         What the fits protect.  If persons, a record in these lines is all records of a person.
-    n_private : int, default=0
-        Number of private fits among ``n_fits``.
     """
 
     epsilon: float
@@ -72,18 +64,7 @@ class Spending:
     ) -> list[str]:
         """Return what the private fits cost together, and then what this total does not cover.
 
-        Parameters
-        ----------
-        ledger : str
-            What to call the ledger.
-        budget : float or None, default=None
-            Epsilon of its budget.
-        names : tuple of (str, str), default=("epsilon", "delta")
-            What to call epsilon and delta.
-
-        Returns
-        -------
-        list of str
+        ``names`` is what to call epsilon and delta.
 
         Examples
         --------

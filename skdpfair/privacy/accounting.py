@@ -46,11 +46,9 @@ def epsilon(
     delta : float
         In (0, 1); infinity is returned below 1e-100.
     accountant : {"pld", "prv", "rdp"}
-        ``"pld"`` is tight.  ``"prv"`` adds at most 0.01 (or 0.1 % of a large epsilon), and
-        uses ``"pld"`` below an epsilon of 0.01, above one of 500 or a million steps, for several
-        records, and where it cannot compute.
-        ``"rdp"`` is the fastest, and 10 to 20 % loose for one record; for several, it is many
-        times as large.  The others use ``"rdp"`` if float64 does not resolve delta: below
+        ``"pld"`` is tight.  ``"prv"`` adds at most 0.01 (or 0.1 % of a large epsilon), and uses
+        ``"pld"`` where it cannot compute.  ``"rdp"`` is 10 to 20 % loose for one record, and many
+        times as large for several; the others use it if float64 does not resolve delta: below
         1e-13 + 1e-14 for each step.
     records_per_person : int, default=1
         From 1 to 1000: epsilon is that of a person with so many records, all of which neighbouring
@@ -65,14 +63,12 @@ def epsilon(
     -----
     The relation is add-or-remove-one, which has the same dominating pair as ``"zero_out"``
     for Poisson sampling and Gaussian noise.  The Fourier transforms of ``"pld"`` and ``"prv"``
-    have an absolute error in delta, which is subtracted from delta first.  The interval of
-    ``"pld"`` starts at 1e-3 and is divided by 3 until epsilon changes by less than 0.5 %; each
-    value is an upper bound, and the smallest is returned.
+    have an absolute error in delta, which is subtracted from delta first.
 
-    Of k records, each sampled with probability q, a step contains a Binomial(k, q) number J,
-    and moves by at most J times its sensitivity.  For ``"pld"``, the mixture of Gaussians with
-    these means dominates the step (Corollary 4.7 of [choquette2024]_).  ``"rdp"`` counts all k
-    records whenever any is sampled: a rate of 1 - (1 - q)^k and the noise multiplier divided by k.
+    Of k records, each sampled with probability q, a step contains a Binomial(k, q) number, and
+    moves by at most so many times its sensitivity: the mixture of Gaussians with these means
+    dominates it (Corollary 4.7 of [choquette2024]_).  ``"rdp"`` counts all k records whenever any
+    is sampled.
 
     References
     ----------

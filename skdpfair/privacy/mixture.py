@@ -19,7 +19,7 @@ class Mixture:
     """The pair that dominates a step: P with the records of a person, Q without.
 
     Each of ``records`` records is sampled on its own, with probability ``sample_rate`` in (0, 1).
-        With s the noise multiplier, Q is N(0, s^2), and P is N(J, s^2) for a J that is
+    With s the noise multiplier, Q is N(0, s^2), and P is N(J, s^2) for a J that is
     Binomial(records, sample_rate): the number of her records in the step.  The log likelihood
     ratio of P to Q grows with x, so that half lines attain delta at every epsilon.
     """

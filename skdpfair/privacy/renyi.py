@@ -115,7 +115,7 @@ def selection_curve(curve: np.ndarray, mean_trials: float, shape: float) -> np.n
     kind of its law: infinity is Poisson, 1 geometric, 0 logarithmic, others truncated negative
     binomial.
 
-        With e(a) the curve of a trial, Theorem 6 of the paper gives for the Poisson law
+    With e(a) the curve of a trial, Theorem 6 of the paper gives for the Poisson law
     ``e(a) + mean * d(a) + log(mean) / (a - 1)``, where a trial is (log(1 + 1/(a-1)), d(a))-DP.
     Theorem 2 gives for the others ``e(a) + log(mean) / (a - 1) + (1 + shape) min_b
     ((1 - 1/b) e(b) + log(1/gamma) / b)``.  A Renyi divergence grows with its order, so that the
