@@ -202,46 +202,6 @@ def beside(spots) -> list[tuple[float, float, str, str]]:
     return placed
 
 
-def curves(columns, log_columns, *, title) -> dict:
-    """Return a chart with a panel for each column, all over one range of logits.
-
-    ``columns`` are lists of (value, logit) by name; those of ``log_columns`` have a log axis.
-    """
-    wide, tall, left = WIDTH / 2, 132.0, 36.0
-    logits = [logit for curve in columns.values() for _, logit in curve]
-    y, panels = _Axis(*range_of(logits, zero=True), tall - 26, 20), []
-    for i, (name, curve) in enumerate(columns.items()):
-        is_log = name in log_columns
-        places = [math.copysign(math.log1p(abs(v)), v) if is_log else v for v, _ in curve]
-        x = _Axis(places[0], places[-1], left, wide - 8)
-        marks = [
-            (x(place), y(logit), f"{name} = {value:.6g}: {logit:+.3f}")
-            for place, (value, logit) in zip(places, curve, strict=True)
-        ]
-        panels.append(
-            {
-                "name": name,
-                "is_log": is_log,
-                "at": (round(i % 2 * wide, 1), i // 2 * tall),
-                "marks": marks,
-                "low": f"{curve[0][0]:.6g}",
-                "high": f"{curve[-1][0]:.6g}",
-            }
-        )
-    return {
-        "kind": "curves",
-        "title": title,
-        "width": WIDTH,
-        "height": math.ceil(len(panels) / 2) * tall,
-        "left": left,
-        "right": round(wide - 8, 1),
-        "bottom": tall - 26,
-        "zero": y(0.0),
-        "y_marks": y.marks(7),
-        "panels": panels,
-    }
-
-
 def _plane(x, y, title, label, x_label):
     return {
         "title": title,

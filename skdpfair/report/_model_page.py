@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.special import expit
-from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 import skdpfair
@@ -53,7 +52,6 @@ from skdpfair.release._closed_list import (
 from skdpfair.release._facts import record_shape
 from skdpfair.release._file import decode, encode
 from skdpfair.release._release import loaded, schema_in
-from skdpfair.report._displays import ShapeDisplay
 from skdpfair.report._page_facts import (
     DAY,
     FEATURES,
@@ -61,11 +59,8 @@ from skdpfair.report._page_facts import (
     SELECTION,
     SIZE,
     THRESHOLD,
-    are_curves,
     are_facts,
     attacker,
-    drawn,
-    rounded,
 )
 from skdpfair.report._recommendation import FEW
 from skdpfair.report._rendering import (
@@ -93,9 +88,8 @@ _ALL = "all"
 _ERRORS = ("false_positive_rate", "false_negative_rate")
 _HAS_FIGURES = "<strong>This page contains non-private figures"
 _EMBEDDED = re.compile(r'<data hidden value="(.*?)">')
-_EMBEDDED_FACTS = {"title", "rows", "privacy", "before", "findings", "learned", "version"}
+_EMBEDDED_FACTS = {"title", "rows", "privacy", "before", "findings", "version"}
 _MAX_FITS = 16  # of the ledger of a page
-_N_POINTS = 25  # of a curve; the knots of 2, 4 and 8 intervals are among them
 
 
 def model_page(
@@ -126,8 +120,7 @@ def model_page(
         Title of the page.
     pipeline : estimator, PipelineReport or None, default=None
         The pipeline that prepared the features, by default ``classifier`` if it is one; the page
-        lists its `check_pipeline` findings. If it is a fitted `public_preprocessor`, or begins with
-        one, and the classifier adds one function of each column, the page shows these functions.
+        lists its `check_pipeline` findings.
     measures : list of str or None, default=None
         Measures of the group table, as in `skdpfair.metrics.group_table`, those against a
         reference model excepted. None is ``accuracy``, after ``balanced_accuracy`` and
@@ -211,7 +204,6 @@ class _Subject:
             "privacy": encode(stated),
             "before": None if before is None else before["facts"],
             "findings": findings(self.pipeline),
-            "learned": _learned(self.classifier, self.pipeline),
             "version": skdpfair.__version__,
         }
 
@@ -253,7 +245,7 @@ def _page_of(text, figures=None):
 
 def _context(facts):
     """Return what the templates of page and card read, from the facts of a fit."""
-    privacy, before, learned = decode(facts["privacy"]), facts["before"], facts["learned"]
+    privacy, before = decode(facts["privacy"]), facts["before"]
     return {
         **{name: facts[name] for name in ("title", "findings", "version")},
         "facts": facts["rows"],
@@ -277,7 +269,6 @@ def _context(facts):
             for e in privacy.ledger.entries
         ],
         "before": before and sentences_of(before, privacy),
-        "learned": learned and drawn(**learned),
     }
 
 
@@ -320,7 +311,6 @@ def _holds_its_facts(text) -> bool:
         and all(map(is_level, levels))
         and (facts["before"] is None or are_ledger_facts(facts["before"]))
         and found in (None, {"steps": [], "notes": []})
-        and (facts["learned"] is None or are_curves(facts["learned"]))
         and _page_of(embedded) == text
     )
 
@@ -554,34 +544,6 @@ def group_rows(classifier, table, names):
         for group, n, values, shares in _cells(table, names)
     ]
     return markdown_rows(heads, rows)
-
-
-def _learned(classifier, pipeline):
-    """Return the curves of an additive model, and its logits by category; None without any."""
-    first = pipeline[0] if isinstance(pipeline, Pipeline) else pipeline
-    try:
-        model = make_pipeline(first, classifier)
-        display = ShapeDisplay.from_estimator(model, n_points=_N_POINTS)
-    except (ValueError, NotFittedError):
-        # another pipeline, more classes, or columns interact
-        return None
-    curves, categories = {}, []
-    for column, rows in display.frame.groupby("column", sort=False):
-        pairs = list(zip(rows["value"], rows["logit"], strict=True))
-        if isinstance(pairs[0][0], str):
-            categories += [(column, *named([v]), f"{logit:+.3f}") for v, logit in pairs]
-        else:
-            points_of = {rounded(v, ".6g"): rounded(logit, ".3f") for v, logit in pairs}
-            curves[str(column)] = list(points_of.items())
-    if not curves and not categories:
-        return None
-    second = named(classifier.classes_, variables(classifier)[:1])[1]
-    return {
-        "columns": curves,
-        "log_columns": [str(column) for column in display.log_columns],
-        "categories": categories,
-        "of_class": second,
-    }
 
 
 def _facts(classifier, file=None):

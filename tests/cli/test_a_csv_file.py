@@ -137,7 +137,6 @@ def test_fit_predict_report(model, released, table):
     report = ["report", "model.safetensors", "--card", "card.md"]
     said = json.loads(usable(invoke(*report, "--json")).stdout)
     assert said == {"written": ["report.html", "card.md"], "private": True}
-    assert "What the model has learned" in (model / "report.html").read_text(encoding="utf-8")
     for file in ("report.html", "model.safetensors"):
         verify_release(file)
     usable(invoke(*report, "--data", "loans.csv", "--measures", "roc_auc"))
