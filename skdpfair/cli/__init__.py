@@ -14,9 +14,9 @@ from skdpfair import __version__
 # what `skdpfair --help` says of a command without importing its module
 COMMANDS = {
     "schema": "Begin a file of public facts about a table, or check one.",
-    "fit": "Train a private classifier on a CSV file, Parquet files or pictures.",
-    "predict": "Predict the rows of a CSV or Parquet file, or pictures.",
-    "sweep": "Compare methods and budgets on a CSV file or on pictures.",
+    "fit": "Train a private classifier on a CSV file or Parquet files.",
+    "predict": "Predict the rows of a CSV or Parquet file.",
+    "sweep": "Compare methods and budgets on a CSV file.",
     "report": "Write a page about a sweep or a model.",
     "statement": "Print or export the privacy statement of a model.",
     "demo": "Compare the sexes on Adult, with and without privacy.",

@@ -37,11 +37,11 @@ class Job:
     n_processes: int
 
     @classmethod
-    def read(cls, data, path, pictures, epsilon):
+    def read(cls, data, path, epsilon):
         """Return the job of this process on DATA, as a schema file describes it."""
         require_safetensors()  # before anything is spent
         rank, n_processes = launched()
-        source = part_of(source_of(*data, **pictures), rank, n_processes)
+        source = part_of(source_of(*data), rank, n_processes)
         return cls(source, source.read(Study.read(path).schema, epsilon), rank, n_processes)
 
     @property

@@ -17,25 +17,11 @@ OPTIONS = {  # by the parameter of the library that they set
     **{name: f"--{name}" for name in ("epsilon", "delta", "method", "measures")},
     "random_state": "--seed",
 }
-FILE = "file"  # column of the names of pictures
 _MAX_WIDTH = 100
 
 
 AnyPath = functools.partial(click.Path, path_type=Path)
 POSITIVE = click.FloatRange(min=0, min_open=True)
-
-
-class Size(click.ParamType):
-    """WIDTHxHEIGHT in pixels."""
-
-    name = "WIDTHxHEIGHT"
-
-    def convert(self, value, param, ctx):
-        """Return (width, height)."""
-        sides = re.fullmatch(r"([1-9][0-9]{0,4})x([1-9][0-9]{0,4})", str(value))
-        if not sides:
-            self.fail(f"{value!r} is not a size such as 32x32.", param, ctx)
-        return int(sides[1]), int(sides[2])
 
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
@@ -55,42 +41,6 @@ LEDGER = click.option(
     type=AnyPath(exists=True, dir_okay=False),
     help="Ledger of the data set, to state what all fits that it has recorded spent.",
 )
-_PICTURES = {
-    "labels": click.option(
-        "--labels",
-        type=AnyPath(exists=True, dir_okay=False),
-        help="For pictures: CSV file of their targets and groups.",
-    ),
-    "file_column": click.option(
-        "--file-column",
-        default=FILE,
-        show_default=True,
-        help="For a folder of pictures: column of --labels with the file names.",
-    ),
-    "size": click.option(
-        "--size", type=Size(), help="For a folder of pictures: resize each, for example to 32x32."
-    ),
-    "mode": click.option(
-        "--mode",
-        type=click.Choice(["L", "RGB"]),
-        help="For a folder of pictures: convert each to grey (L) or colour (RGB).",
-    ),
-}
-
-
-def picture_options(*names):
-    """Give a command some options of pictures, which reach it as one dict ``pictures``."""
-
-    def decorate(command):
-        @functools.wraps(command)
-        def gathered(**values):
-            return command(pictures={name: values.pop(name) for name in names}, **values)
-
-        for name in reversed(names):
-            gathered = _PICTURES[name](gathered)
-        return gathered
-
-    return decorate
 
 
 def output_option(default=None, text="The file to write.", *, file_okay=True):

@@ -1,4 +1,4 @@
-"""Records that commands read: rows of a CSV file or of Parquet files, or labelled pictures."""
+"""Records that commands read: rows of a CSV file or of Parquet files."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,28 +9,14 @@ import click
 import numpy as np
 import pandas as pd
 
-from skdpfair.cli._input import FILE, note
+from skdpfair.cli._input import note
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._files import column_names, columns_of, dataset_of, n_rows, read_columns
 from skdpfair.preprocessing._public import as_encoded
-from skdpfair.preprocessing._schema import labels_in, uncovered
-from skdpfair.release._facts import record_shape
+from skdpfair.preprocessing._schema import uncovered
 
 # rows that tell what a column holds
 _HEAD = 50_000
-_SUFFIXES = {
-    ".png": "PNG",
-    **dict.fromkeys((".jpg", ".jpeg"), "JPEG"),
-    **dict.fromkeys((".tif", ".tiff"), "TIFF"),
-    **dict.fromkeys((".pgm", ".ppm"), "PPM"),
-    **{".bmp": "BMP", ".gif": "GIF", ".webp": "WEBP"},
-}
-# none runs a program, as that of .eps does
-_FORMATS = sorted(set(_SUFFIXES.values()))
-_MODES = {  # of pillow, of 8 bits or fewer
-    **dict.fromkeys(("1", "L", "LA"), "L"),
-    **dict.fromkeys(("P", "PA", "RGB", "RGBA", "CMYK", "YCbCr"), "RGB"),
-}
 
 
 class Records(NamedTuple):
@@ -51,20 +37,12 @@ class Records(NamedTuple):
         return len(self.y) if self.units is None else len(np.unique(self.units))
 
 
-def source_of(data, *others, labels=None, file_column=FILE, size=None, mode=None):
-    """Return what reads the records in a file or a folder, by the options of a command."""
-    is_parquet = [path.suffix.lower() == ".parquet" and path.is_file() for path in (data, *others)]
-    if others and not all(is_parquet):
+def source_of(*data):
+    """Return what reads the records in a CSV file, or in Parquet files."""
+    is_parquet = [path.suffix.lower() == ".parquet" for path in data]
+    if len(data) > 1 and not all(is_parquet):
         raise ValueError("Give one DATA, or several Parquet files (.parquet).")
-    if data.is_dir():
-        return Folder(data, labels, file_column, size, mode)
-    if data.suffix.lower() in _SUFFIXES:
-        raise ValueError(f"{data} is one picture. Put it in a folder, and name the folder.")
-    if size is not None or mode is not None:
-        raise ValueError(f"--size and --mode are for a folder of pictures, and {data} is a file.")
-    if labels is not None:
-        raise ValueError(f"--labels are those of a folder of pictures, and {data} is a file.")
-    return Parquet((data, *others)) if is_parquet[0] else Rows(data)
+    return Parquet(data) if is_parquet[0] else Rows(data[0])
 
 
 def print_uncovered(columns):
@@ -90,28 +68,24 @@ def part_of(source, rank, n_processes):
     return replace(source, rank=rank, n_processes=n_processes)
 
 
-def source_for(model, schema, clf, data, **options):
+def source_for(model, schema, data):
     """Return what reads records like those of a model, which is named in errors."""
     if schema is None:
         raise ValueError(
             f"{model} does not say how its features are made from a table. Save it with "
             "save_release(schema=...), or use it in Python."
         )
-    source = source_of(data, **options)
-    if source.holds_pictures == schema.has_features:
-        wanted = "a CSV or Parquet file" if schema.has_features else "a folder of pictures"
-        raise ValueError(f"{model} predicts the records of {wanted}, and {data} is none.")
-    return source.like(record_shape(clf)) if source.holds_pictures else source
+    if not schema.has_features:
+        raise ValueError(f"{model} takes no rows of a table. Use skdpfair.load_release in Python.")
+    return source_of(data)
 
 
-def test_records(model, schema, clf, data, **options) -> dict:
+def test_records(model, schema, data) -> dict:
     """Return the labelled test records of a model, as the functions of reports take them."""
-    source = source_for(model, schema, clf, data, **options)
+    source = source_for(model, schema, data)
     needed = replace(schema, unit=None, max_records_per_unit=None)  # which tests do not need
     records = source.read(needed)
-    X = records.X
-    if schema.has_features:
-        X = as_encoded(pd.DataFrame(X, columns=schema.feature_names))
+    X = as_encoded(pd.DataFrame(records.X, columns=schema.feature_names))
     return {"X": X, "y": records.y, "sensitive_features": records.groups}
 
 
@@ -120,7 +94,6 @@ class Rows:
     """The rows of a CSV file."""
 
     path: Path
-    holds_pictures = False
 
     def head(self, names) -> pd.DataFrame:
         """Return some columns of the first rows."""
@@ -145,10 +118,10 @@ class Rows:
         return Records(schema, X, y, groups, units)
 
     def unlabelled(self, schema):
-        """Return names of records, which rows have not, and records without labels."""
+        """Return the features of records without labels."""
         table = schema.read_csv(self.path, labelled=False)
         print_uncovered(uncovered(schema, table))
-        return {}, schema.preprocessor().transform(table)
+        return schema.preprocessor().transform(table)
 
 
 @dataclass(frozen=True)
@@ -158,7 +131,6 @@ class Parquet:
     paths: tuple[Path, ...]
     rank: int = 0
     n_processes: int = 1
-    holds_pictures = False
 
     def head(self, names) -> pd.DataFrame:
         """Return some columns of the first rows."""
@@ -186,8 +158,8 @@ class Parquet:
         return Records(table.schema, table.X, table.y, groups, table.units, n_in_all)
 
     def unlabelled(self, schema):
-        """Return names of records, which rows have not, and records without labels."""
-        return {}, schema.encode_parquet(self.paths, _features_file(), labelled=False).X
+        """Return the features of records without labels."""
+        return schema.encode_parquet(self.paths, _features_file(), labelled=False).X
 
 
 def _features_file() -> Path:
@@ -195,116 +167,3 @@ def _features_file() -> Path:
     # Windows keeps what is mapped
     folder = TemporaryDirectory(ignore_cleanup_errors=True)
     return Path(click.get_current_context().with_resource(folder)) / "features.npy"
-
-
-@dataclass(frozen=True)
-class Folder:
-    """A folder of pictures, labelled by a CSV file that names them."""
-
-    path: Path
-    labels: Path | None = None
-    file_column: str = FILE
-    size: tuple[int, int] | None = None  # width, height
-    mode: str | None = None
-    shape: tuple | None = None  # of each; by default that of the first
-    holds_pictures = True
-
-    @property
-    def table(self) -> Path:
-        """The CSV file that holds target and groups."""
-        if self.labels is None:
-            raise ValueError(
-                f"{self.path} is a folder of pictures: give --labels FILE, a CSV file with a "
-                f"column {self.file_column!r} of their names, the target and the groups."
-            )
-        return self.labels
-
-    def columns(self, wanted=()) -> list:
-        """Return the names of the columns of labels, ``wanted`` among them."""
-        return columns_of(self.table, [self.file_column, *wanted])[0]
-
-    def read(self, schema, epsilon=None) -> Records:
-        """Return the pictures that the labels name, in their order."""
-        # columns of labels are no features
-        none: dict = {"bounds": {}, "categories": {}, "missing": [], "log_columns": "auto"}
-        schema = replace(schema, **none, n_intervals="auto")
-        table = read_columns(self.table, (), dict.fromkeys([*schema.columns(), self.file_column]))
-        names = table[self.file_column]
-        if names.isna().any() or names.duplicated().any():
-            raise ValueError(
-                f"Column {self.file_column!r} of {self.table.name} must name one picture in each "
-                "row, and no picture twice. Correct the file."
-            )
-        y, groups = labels_in(schema, table)
-        units = schema.units_in(table)
-        paths = [self.path / n for n in names]
-        if n_others := len(set(self._all_paths()).difference(paths)):
-            note(
-                f"{n_others:,} pictures of {self.path} are left out, as {self.table.name} does not "
-                "name them."
-            )
-        return Records(schema, self._pictures(paths), y, groups, units)
-
-    def unlabelled(self, schema):
-        """Return the names of all pictures, sorted, and the pictures."""
-        paths = self._all_paths()
-        if not paths:
-            raise ValueError(f"{self.path} holds no pictures ({', '.join(_SUFFIXES)}).")
-        names = [p.relative_to(self.path).as_posix() for p in paths]
-        return {FILE: names}, self._pictures(paths)
-
-    def _all_paths(self) -> list:
-        """Return the paths of all pictures, sorted."""
-        return sorted(p for p in self.path.rglob("*") if p.suffix.lower() in _SUFFIXES)
-
-    def like(self, shape):
-        """Return the folder, read as pictures of a shape."""
-        if len(shape) == 2 or shape[2:] == (3,):
-            return replace(self, shape=shape, mode="L" if len(shape) == 2 else "RGB")
-        raise ValueError(
-            f"The model takes arrays of shape {shape}, which are no pictures of a folder. Use "
-            "skdpfair.load_release in Python."
-        )
-
-    def _pictures(self, paths) -> np.ndarray:
-        """Return pictures of one size, all grey or all coloured, as numbers from 0 to 1."""
-        shape = self.shape or self._picture(paths[0]).shape
-        out = np.empty((len(paths), *shape), np.float32)
-        for i, path in enumerate(paths):
-            picture = self._picture(path)
-            if picture.ndim != len(shape):
-                raise ValueError(
-                    f"Some pictures of {self.path} are grey and some are coloured. Make them alike "
-                    "by --mode L or --mode RGB."
-                )
-            if picture.shape != shape:
-                like = "the first of them" if self.shape is None else "those of the model"
-                size = f"{shape[1]}x{shape[0]}"
-                raise ValueError(
-                    f"The pictures of {self.path} must all have {size} pixels, like {like}. "
-                    f"Resize them by --size {size}."
-                )
-            out[i] = picture
-        return out
-
-    def _picture(self, path) -> np.ndarray:
-        try:
-            from PIL import Image, ImageOps
-        except ImportError:
-            raise ImportError(
-                "Pictures of a folder need pillow: pip install 'skdpfair[images]'."
-            ) from None
-        try:
-            with Image.open(path, formats=_FORMATS) as opened:
-                picture = ImageOps.exif_transpose(opened)
-        except Exception as error:  # pillow raises many
-            why = getattr(error, "strerror", None) or type(error).__name__
-            raise ValueError(f"{path} cannot be read as a picture: {why}.") from None
-        if picture.mode not in _MODES:
-            raise ValueError(
-                f"{path} has pixels of mode {picture.mode}, which are not of 8 bits. Convert it."
-            )
-        picture = picture.convert(self.mode or _MODES[picture.mode])
-        if self.size is not None:
-            picture = picture.resize(self.size, Image.Resampling.BILINEAR)
-        return np.asarray(picture, np.float32) / 255

@@ -20,7 +20,6 @@ from skdpfair.cli._input import (
     ledger_options,
     note,
     output_option,
-    picture_options,
     print_spending,
     recorded_warnings,
     texts_of,
@@ -29,9 +28,8 @@ from skdpfair.cli._input import (
 
 
 @click.command()
-@click.argument("data", nargs=-1, required=True, type=AnyPath(exists=True))
+@click.argument("data", nargs=-1, required=True, type=AnyPath(exists=True, dir_okay=False))
 @SCHEMA
-@picture_options("labels", "file_column", "size", "mode")
 @click.option(
     "--epsilon",
     type=POSITIVE,
@@ -85,7 +83,6 @@ from skdpfair.cli._input import (
 def fit(
     data,
     schema,
-    pictures,
     epsilon,
     delta,
     method,
@@ -104,10 +101,9 @@ def fit(
     \b
     skdpfair fit loans.csv --schema loans.toml --epsilon 1 -o model.safetensors
     skdpfair fit loans.csv --schema loans.toml --try method=dpsgd,global_adapt --try lr=0.5,1,2
-    skdpfair fit faces --labels faces.csv --schema faces.toml --epsilon 3
     torchrun --nproc-per-node 2 -m skdpfair fit parts/*.parquet --schema loans.toml
 
-    DATA is a CSV file, one Parquet file or several, or a folder of pictures. Nothing but the model
+    DATA is a CSV file, one Parquet file or several. Nothing but the model
     and what it has spent is printed or kept. --try trains a secret number of models, chooses one by
     a noisy score on held-out records, and spends no more than --epsilon; it shows no progress,
     because the number of trials must stay secret.
@@ -115,9 +111,9 @@ def fit(
     if schema is None:
         raise Unusable(
             "Give --schema FILE, the public facts about the columns. To begin one: skdpfair schema "
-            f"{pictures['labels'] or data[0]} -o schema.toml"
+            f"{data[0]} -o schema.toml"
         )
-    check_outputs(output, inputs=(*data, schema, ledger.path, pictures["labels"]))
+    check_outputs(output, inputs=(*data, schema, ledger.path))
     if output.exists() and not (force and output.is_file()):
         raise Unusable(
             f"{output} already exists, and retraining would spend more budget. Give another "
@@ -131,7 +127,7 @@ def fit(
     if threshold and candidates:
         raise Unusable("--threshold and --try must not both be given: leave one of them out.")
     with in_options():
-        job = fitting.Job.read(data, schema, pictures, epsilon)
+        job = fitting.Job.read(data, schema, epsilon)
         if (candidates or threshold) and job.n_processes > 1:
             raise Unusable("--try and --threshold run in one process. Leave out torchrun.")
         job.check_methods(space.get("method", [method]))

@@ -11,22 +11,19 @@ from skdpfair.cli._input import (
     echo,
     in_options,
     output_option,
-    picture_options,
 )
 
 
 @click.command()
 @click.argument("model", type=AnyPath(exists=True, dir_okay=False))
-@click.argument("data", type=AnyPath(exists=True))
-@picture_options("size")
+@click.argument("data", type=AnyPath(exists=True, dir_okay=False))
 @output_option("predictions.csv", "The CSV file to write, a line for each of DATA.")
 @AS_JSON
-def predict(model, data, pictures, output, as_json):
+def predict(model, data, output, as_json):
     """Predict the records of DATA with MODEL, which `skdpfair fit` wrote.
 
-    Writes the class and the probability of each class, in the order of DATA. A CSV or Parquet file
-    needs the feature columns only; of a folder, all pictures are predicted, in the order of their
-    names.
+    Writes the class and the probability of each class, in the order of DATA, a CSV or Parquet
+    file that needs the feature columns only.
     """
     check_outputs(output, inputs=(model, data))
     import pandas as pd  # late, with all that takes time to import
@@ -38,11 +35,11 @@ def predict(model, data, pictures, output, as_json):
     with in_options():
         clf = load_release(model)
         schema = clf.schema_
-        names, X = source_for(model, schema, clf, data, **pictures).unlabelled(schema)
+        X = source_for(model, schema, data).unlabelled(schema)
         if not hasattr(X, "columns"):
             # the schema makes the features, in its order
             vars(clf).pop("feature_names_in_", None)
-        columns = names | {schema.target: clf.predict(X)}
+        columns = {schema.target: clf.predict(X)}
         for label, probability in zip(clf.classes_, clf.predict_proba(X).T, strict=True):
             columns[f"probability[{label}]"] = probability
         out = pd.DataFrame(columns)

@@ -17,7 +17,6 @@ from skdpfair.cli._input import (
     names_in,
     note,
     output_option,
-    picture_options,
     recorded_warnings,
     texts_of,
     wrapped,
@@ -30,10 +29,9 @@ from skdpfair.cli._input import (
 @click.option("--title", help="Title of the page.")
 @click.option(
     "--data",
-    type=AnyPath(exists=True),
+    type=AnyPath(exists=True, dir_okay=False),
     help="For a model: test records as in fit, for a group table that is NOT private.",
 )
-@picture_options("labels", "file_column", "size")
 @click.option(
     "--card", type=AnyPath(dir_okay=False), help="For a model: write a model card here, too."
 )
@@ -46,13 +44,13 @@ from skdpfair.cli._input import (
 @LEDGER
 @MEASURES
 @AS_JSON
-def report(results, output, title, data, pictures, card, sweep, ledger, measures, as_json):
+def report(results, output, title, data, card, sweep, ledger, measures, as_json):
     """Write a page about RESULTS: the folder of a sweep, or a model that `skdpfair fit` wrote.
 
     The page is one file without scripts or network requests, and states whether its figures are
     private.
     """
-    check_outputs(output, card, inputs=(results, data, pictures["labels"], ledger))
+    check_outputs(output, card, inputs=(results, data, ledger))
     if results.is_dir() and (data or card or sweep):
         raise Unusable("--data, --card and --sweep are for a model, and RESULTS is a folder.")
     if measures is not None and data is None and not results.is_dir():
@@ -63,7 +61,7 @@ def report(results, output, title, data, pictures, card, sweep, ledger, measures
         if results.is_dir():
             private = _of_sweep(results, output, options)
         else:
-            private = _of_model(results, output, card, data, sweep, pictures, options)
+            private = _of_model(results, output, card, data, sweep, options)
     for text in texts_of(recorded):
         note(text)
     written = [str(path) for path in (output, card) if path is not None]
@@ -90,7 +88,7 @@ def _pipeline_of(schema):
     return schema.preprocessor() if schema is not None and schema.has_features else None
 
 
-def _of_model(path, output, card, data, sweep, pictures, options):
+def _of_model(path, output, card, data, sweep, options):
     """Write the page of a model, and its card; return whether all figures are private."""
     from skdpfair._utils.files import replace_file  # late: they need most of the package
     from skdpfair.cli._sources import test_records
@@ -100,7 +98,7 @@ def _of_model(path, output, card, data, sweep, pictures, options):
 
     clf = load_release(path)
     schema = clf.schema_
-    tests = {} if data is None else test_records(path, schema, clf, data, **pictures)
+    tests = {} if data is None else test_records(path, schema, data)
     title = options.pop("title")
     if title is None and schema is not None:
         title = f"A private classifier of {schema.target}"

@@ -15,7 +15,6 @@ from skdpfair.cli._input import (
     existing_ledger,
     in_options,
     output_option,
-    picture_options,
     wrapped,
 )
 
@@ -36,12 +35,11 @@ _KINDS = ["nist", "registry", "annex-iv"]
 @LEDGER
 @click.option(
     "--data",
-    type=AnyPath(exists=True),
+    type=AnyPath(exists=True, dir_okay=False),
     help="For nist and annex-iv: test records as in fit, for a group table that is NOT private.",
 )
-@picture_options("labels", "file_column", "size")
 @AS_JSON
-def statement(path, kind, output, ledger, data, pictures, as_json):
+def statement(path, kind, output, ledger, data, as_json):
     """Print the privacy statement of PATH, a model that `skdpfair fit` or save_release wrote.
 
     No code of the file is run. The command ends with status 0 if the file is intact and its weights
@@ -54,7 +52,7 @@ def statement(path, kind, output, ledger, data, pictures, as_json):
         raise Unusable(f"--output is for an export: give --export, one of {', '.join(_KINDS)}.")
     if data is not None and kind in (None, "registry"):
         raise Unusable("--data is for a group table: give --export nist or --export annex-iv.")
-    check_outputs(output, inputs=[path, ledger, data, pictures["labels"]])
+    check_outputs(output, inputs=[path, ledger, data])
     from skdpfair.release._read_statement import read_statement  # late: it needs the accountants
 
     with in_options():
@@ -64,7 +62,7 @@ def statement(path, kind, output, ledger, data, pictures, as_json):
             _fail(str(error))
         ledger = existing_ledger(ledger)
         if kind is not None:
-            _export(path, kind, output, ledger, data, pictures)
+            _export(path, kind, output, ledger, data)
         elif ledger is not None:
             from skdpfair.release._read_statement import read_report
             from skdpfair.report._spent_before import beside  # late: it needs torch
@@ -96,7 +94,7 @@ def _lines(name, facts):
     return lines + ([wrapped(facts["all_fits"]["statement"])] if "all_fits" in facts else [])
 
 
-def _export(path, kind, output, ledger, data, pictures):
+def _export(path, kind, output, ledger, data):
     from skdpfair._utils.files import replace_file
     from skdpfair.report import export_statement  # late: it needs torch
 
@@ -106,7 +104,7 @@ def _export(path, kind, output, ledger, data, pictures):
         from skdpfair.release import load_release
 
         clf = load_release(path)
-        tests = test_records(path, clf.schema_, clf, data, **pictures)
+        tests = test_records(path, clf.schema_, data)
     try:
         text = export_statement(path, kind, ledger=ledger, **tests)
     except (TypeError, ValueError) as error:  # what a file describes may be anything

@@ -16,7 +16,6 @@ from skdpfair.cli._input import (
     names_in,
     note,
     output_option,
-    picture_options,
     print_spending,
     recorded_warnings,
     texts_of,
@@ -30,10 +29,9 @@ _DEFAULTS = {"methods": ["dpsgd", "global_adapt"], "epsilons": [1.0], "seeds": 3
 @click.argument("study", type=AnyPath(exists=True, dir_okay=False))
 @click.option(
     "--data",
-    type=AnyPath(exists=True),
-    help="CSV file or folder of pictures; by default that of the study.",
+    type=AnyPath(exists=True, dir_okay=False),
+    help="CSV file; by default that of the study.",
 )
-@picture_options("labels", "file_column", "size", "mode")
 @output_option(
     text="Folder for finished fits; by default the study's. Run the command again to resume.",
     file_okay=False,
@@ -42,7 +40,7 @@ _DEFAULTS = {"methods": ["dpsgd", "global_adapt"], "epsilons": [1.0], "seeds": 3
 @click.option("--jobs", type=int, default=-1, show_default=True, help="Processes; -1: all cores.")
 @MEASURES
 @AS_JSON
-def sweep(study, data, pictures, output, ledger, jobs, measures, as_json):
+def sweep(study, data, output, ledger, jobs, measures, as_json):
     """Compare the methods and budgets that STUDY, a TOML file, lists.
 
     STUDY declares the public facts about the columns, as begun by `skdpfair schema`. Its section
@@ -72,8 +70,7 @@ def sweep(study, data, pictures, output, ledger, jobs, measures, as_json):
         plan = Study.read(study)
         data = data or plan.data
         if data is None:
-            records = "FILE" if plan.schema.has_features else "FOLDER of pictures"
-            raise ValueError(f'{study} has no entry data = "...": give --data {records}.')
+            raise ValueError(f'{study} has no entry data = "...": give --data FILE.')
         options = _DEFAULTS | plan.sweep
         store = options.pop("store", f"{study.stem}-results")
         folder = output or store
@@ -81,7 +78,7 @@ def sweep(study, data, pictures, output, ledger, jobs, measures, as_json):
             raise ValueError(f"{study} names no groups, which a sweep compares. Add [groups].")
         params = options.pop("params", {})
         smallest = min(budgets_of(options["epsilons"]))  # features are the same for all fits
-        source = source_of(data, **pictures)
+        source = source_of(data)
         records = source.read(plan.schema, smallest)
         schema, units = records.schema, records.units
         delta = ledger.delta_of_fits(params.get("delta"), records.n_units)

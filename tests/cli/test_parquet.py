@@ -80,7 +80,6 @@ def test_two_files_give_the_model_of_the_csv_file(table):
     for name, data in (("one", PARTS[1]), ("other", "all.csv")):
         done = usable("report", "one.safetensors", "--data", data, "-o", f"{name}.html")
         assert "valid feature names" not in done.stderr
-    assert "income" in Path("one.html").read_text()
 
 
 def test_what_cannot_be_used_is_refused(table, monkeypatch):

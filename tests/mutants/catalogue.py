@@ -853,15 +853,6 @@ MUTANTS = (
         "tests/cli/test_ledger.py::test_a_sweep_beyond_its_budget_is_refused_before_any_fit",
     ),
     Mutant(
-        "pictures named twice",
-        "labels may name a picture in several rows, each counted as a record",
-        "cli/_sources.py",
-        "if names.isna().any() or names.duplicated().any():",
-        "if names.isna().any():",
-        "tests/cli/test_pictures.py::test_what_cannot_be_used_is_refused",
-    ),
-    # modules, and what stands around a fit
-    Mutant(
         "functions that are not traced alone",
         "operations of a traced function are not looked at",
         "engine/per_sample/tracing.py",
