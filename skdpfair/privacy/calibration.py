@@ -174,7 +174,8 @@ def _refuse_in_advance(run: Run, target: float, delta: float, accountant: str, l
     """Refuse a target that no noise meets, before a distribution is computed."""
     floor = {"rdp": rdp_floor(delta), "prv": 2 * PRV_ERROR}.get(accountant, 0.0)
     if left == 0:
-        what = "is spent by the other releases alone (the group counts of the fit)"
+        # they are those of the fit
+        what = "is spent by the group counts alone, whose group_count_noise_multiplier is too low"
         raise _infeasible(run, target, delta, what)
     if target <= floor:
         what = f"is below the {floor:.3g} that {accountant!r} can certify at this delta"

@@ -137,7 +137,7 @@ def test_seeded_searches_share_no_secret_unless_all_is_equal(data, monkeypatch):
 
 
 def books(tmp_path, **params):
-    given = {"delta": 1e-4, "accountant": "rdp", "progress": False} | params
+    given = {"delta": 1e-4, "accountant": "rdp"} | params
     return PrivacyLedger(tmp_path / "ledger.jsonl", **given)
 
 
