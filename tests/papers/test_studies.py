@@ -252,6 +252,7 @@ def test_an_interrupted_table_without_its_reference_is_compared():
         assert found.claims.empty
 
 
+@pytest.mark.slow
 def test_lis_budgets_are_those_of_each_figure():
     """Corollary 1's noise costs 259 at delta 1/m; shorter runs cost less."""
     assert li.epsilon_of(li.noise_multiplier(sound=False), 100_000) == pytest.approx(259.0, abs=0.5)
@@ -262,6 +263,7 @@ def test_lis_budgets_are_those_of_each_figure():
     assert set(kinds) == {"Corollary 1", None}
 
 
+@pytest.mark.slow
 def test_a_network_that_is_trained_can_be_looked_at(outside_data, monkeypatch):
     monkeypatch.setenv("SKDPFAIR_DATA", str(outside_data))
     monkeypatch.setattr(knolle, "EVERY", 2)
