@@ -265,7 +265,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
     The score of a record depends on the record and on released weights only. Under zero-out
     adjacency a record therefore changes one cell of the histogram by one, and a person with several
     records changes some cells by one together. The release, its
-    sensitivity and its error are described in ``_score_counts``.
+    sensitivity and its error are described in ``released`` of this module.
 
     Thresholds under a ``constraint`` are mixtures that a linear programme finds on the noisy
     counts [1]_. Where a group has two thresholds, predictions are drawn at random.
