@@ -8,7 +8,7 @@ import math
 import os
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Self
@@ -27,6 +27,24 @@ from skdpfair.privacy.statement import ASSUMPTIONS, are_names
 
 
 @dataclass
+class Events:
+    """Lines by what they are about, taken in as they come."""
+
+    fits: dict[str, Line] = field(default_factory=dict)
+    searches: dict[str, Line] = field(default_factory=dict)
+    around: dict[str, Line] = field(default_factory=dict)
+
+    def take(self, line: Line) -> None:
+        """Take in a line."""
+        if "fit" in line:
+            self.fits[line["fit"]] = self.fits.get(line["fit"], {}) | line
+        elif "search" in line:
+            self.searches[line["search"]] = line
+        elif "outermost" in line:
+            self.around[line["around"]] = line
+
+
+@dataclass
 class _Seen:
     """What the process that started this one has seen of a file, and what this one has read."""
 
@@ -34,6 +52,14 @@ class _Seen:
     digest: str
     content: bytes = b""
     lines: list[Line] = field(default_factory=list)
+    events: Events = field(default_factory=Events)
+
+    def take(self, text: bytes, lines: Sequence[Line]) -> None:
+        """Note lines that were read or written at the end."""
+        self.content += text
+        self.lines += lines
+        for line in lines:
+            self.events.take(line)
 
     @property
     def memory(self) -> tuple[int, str]:
@@ -115,15 +141,16 @@ class Journal:
             if content and not content.endswith(b"\n"):
                 raise ValueError
             # each line is parsed once in a process
-            new = [json.loads(line) for line in content[len(seen.content) :].splitlines()]
+            end = content[len(seen.content) :]
+            new = [json.loads(line) for line in end.splitlines()]
         except ValueError:
             raise ValueError(
                 f"path={str(self.path)!r} is not a ledger, or a line was edited or cut off by a "
                 "crash or a copy. Restore the file, or name a new one. No fit starts before its "
                 "line is whole: if the computer stopped in half a line, you may delete it."
             ) from None
-        seen.content = content
-        seen.lines += new
+        if end:
+            seen.take(end, new)
 
     def append(self, line: Line) -> None:
         """Write one line; only inside :meth:`locked`."""
@@ -133,14 +160,16 @@ class Journal:
         self._handle.write(text)
         self._handle.flush()
         os.fsync(self._handle.fileno())
-        seen = _SEEN[self._name]
-        seen.content += text
-        seen.lines.append(json.loads(text))
+        _SEEN[self._name].take(text, [json.loads(text)])
 
     def history(self, data: str | None = None) -> History:
         """Return the history of a data set, or of all."""
-        with self.locked() as lines:
-            return History.of(lines, data)
+        with self.locked():
+            return self.history_so_far(data)
+
+    def history_so_far(self, data: str | None = None) -> History:
+        """Return the same; only inside :meth:`locked`."""
+        return History.of(_SEEN[self._name].events, data)
 
 
 def _digest(text: bytes) -> str:
@@ -160,23 +189,14 @@ class History:
     around: dict[str, Line]
 
     @classmethod
-    def of(cls, lines: Iterable[Line], data: str | None = None) -> Self:
-        """Return the history of a data set, or of all, from the lines of a file."""
-        fits: dict[str, Line] = {}
-        searches: dict[str, Line] = {}
-        around: dict[str, Line] = {}
-        for line in lines:
-            if "fit" in line:
-                fits[line["fit"]] = fits.get(line["fit"], {}) | line
-            elif "search" in line:
-                searches[line["search"]] = line
-            elif "outermost" in line:
-                around[line["around"]] = line
+    def of(cls, events: Events, data: str | None = None) -> Self:
+        """Return the history of a data set, or of all, from the events of a file."""
 
         def of_data(lines: dict[str, Line]) -> dict[str, Line]:
             return {name: line for name, line in lines.items() if data in (None, line["data"])}
 
-        return cls(list(of_data(fits).values()), of_data(searches), of_data(around))
+        fits = list(of_data(events.fits).values())
+        return cls(fits, of_data(events.searches), of_data(events.around))
 
     def is_known(self, fit: Line) -> bool:
         """Return whether the ledger knows all estimators around a fit."""

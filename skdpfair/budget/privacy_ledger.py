@@ -330,8 +330,8 @@ class PrivacyLedger:
         ValueError is raised if it protects persons and earlier fits records, or other persons.
         """
         # nobody else spends what is left meanwhile
-        with self._journal.locked() as lines:
-            history = History.of(lines, self.data)
+        with self._journal.locked():
+            history = self._journal.history_so_far(self.data)
             _refuse_other_unit(fit, history.fits)
             if self.budget is not None:
                 self._check(history, [fit])
