@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
@@ -11,7 +12,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO, Self
+from io import FileIO
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -30,13 +32,16 @@ from skdpfair.privacy.statement import ASSUMPTIONS, are_names
 class Events:
     """Lines by what they are about, taken in as they come."""
 
+    first: Line | None = None
     fits: dict[str, Line] = field(default_factory=dict)
     searches: dict[str, Line] = field(default_factory=dict)
     around: dict[str, Line] = field(default_factory=dict)
 
     def take(self, line: Line) -> None:
         """Take in a line."""
-        if "fit" in line:
+        if self.first is None:
+            self.first = line
+        elif "fit" in line:
             self.fits[line["fit"]] = self.fits.get(line["fit"], {}) | line
         elif "search" in line:
             self.searches[line["search"]] = line
@@ -51,21 +56,21 @@ class _Seen:
     size: int
     digest: str
     content: bytes = b""
-    lines: list[Line] = field(default_factory=list)
+    hash: Any = field(default_factory=hashlib.blake2b)  # of the content
     events: Events = field(default_factory=Events)
 
-    def take(self, text: bytes, lines: Sequence[Line]) -> None:
-        """Note lines that were read or written at the end."""
-        self.content += text
-        self.lines += lines
-        for line in lines:
+    def take(self, text: bytes) -> None:
+        """Take in lines that were read or written at the end; each is parsed once in a process."""
+        for line in [json.loads(line) for line in text.splitlines()]:
             self.events.take(line)
+        self.content += text
+        self.hash.update(text)
 
     @property
     def memory(self) -> tuple[int, str]:
         """What a copy in another process has to know."""
-        content = self.content
-        return (len(content), _digest(content)) if content else (self.size, self.digest)
+        size = len(self.content)
+        return (size, self.hash.hexdigest()) if size else (self.size, self.digest)
 
     def begins(self, content: bytes) -> bool:
         """Return whether a file begins with what was seen of it."""
@@ -86,7 +91,7 @@ class Journal:
 
     def __init__(self, path: str | os.PathLike[str], memory: Sequence[Any] | None = None) -> None:
         self.path = path_of(path).absolute()
-        self._handle: BinaryIO | None = None
+        self._handle: FileIO | None = None
         name, size, digest = memory or (uuid.uuid4().hex, 0, _digest(b""))
         self._name: str = name
         if name not in _SEEN or size > max(_SEEN[name].size, len(_SEEN[name].content)):
@@ -100,21 +105,23 @@ class Journal:
     def __reduce__(self) -> tuple[Any, ...]:
         return Journal, (self.path, self.memory)
 
-    def begin(self, first: Line) -> list[Line]:
-        """Make the file with a first line, if it is missing or empty; return its lines."""
+    def begin(self, first: Line) -> Line:
+        """Make the file with a first line, if it is missing or empty; return its first line."""
         # a file that was read before and is missing was lost
         if not _SEEN[self._name].memory[0]:
             self.path.touch(exist_ok=True)
-        with self.locked() as lines:
-            if not lines:
+        events = _SEEN[self._name].events
+        with self.locked():
+            if events.first is None:
                 self.append(first)
-            return lines
+            assert events.first is not None
+            return events.first
 
     @contextmanager
-    def locked(self) -> Iterator[list[Line]]:
-        """Hold the file for one writer; yields the lines, to which `append` adds."""
+    def locked(self) -> Iterator[None]:
+        """Hold the file, whose new lines are taken in, for one writer, which calls `append`."""
         try:
-            opened = self.path.open("r+b")
+            opened = self.path.open("r+b", buffering=0)
         except FileNotFoundError:
             raise FileNotFoundError(
                 f"The ledger {str(self.path)!r} does not exist any more, so fits cannot be "
@@ -125,7 +132,7 @@ class Journal:
             self._read(handle.read(), _SEEN[self._name])
             self._handle = handle
             try:
-                yield _SEEN[self._name].lines
+                yield
             finally:
                 self._handle = None
 
@@ -140,27 +147,29 @@ class Journal:
         try:
             if content and not content.endswith(b"\n"):
                 raise ValueError
-            # each line is parsed once in a process
-            end = content[len(seen.content) :]
-            new = [json.loads(line) for line in end.splitlines()]
+            seen.take(content[len(seen.content) :])
         except ValueError:
             raise ValueError(
                 f"path={str(self.path)!r} is not a ledger, or a line was edited or cut off by a "
                 "crash or a copy. Restore the file, or name a new one. No fit starts before its "
                 "line is whole: if the computer stopped in half a line, you may delete it."
             ) from None
-        if end:
-            seen.take(end, new)
 
     def append(self, line: Line) -> None:
-        """Write one line; only inside :meth:`locked`."""
+        """Write one line, whole or not at all; only inside :meth:`locked`."""
         text = json.dumps(line).encode() + b"\n"
-        assert self._handle is not None
-        self._handle.seek(0, os.SEEK_END)
-        self._handle.write(text)
-        self._handle.flush()
-        os.fsync(self._handle.fileno())
-        _SEEN[self._name].take(text, [json.loads(text)])
+        handle = self._handle
+        assert handle is not None
+        end = handle.seek(0, os.SEEK_END)
+        try:
+            # a full disk takes a part
+            if handle.write(text) < len(text):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+            os.fsync(handle.fileno())
+        except OSError:
+            handle.truncate(end)
+            raise
+        _SEEN[self._name].take(text)
 
     def history(self, data: str | None = None) -> History:
         """Return the history of a data set, or of all."""

@@ -116,9 +116,9 @@ class PrivacyLedger:
         new = {"budget": budget | {"accountant": accountant or "pld"}, "id": uuid.uuid4().hex}
         self._open_file(self._journal.begin(new), budget)
 
-    def _open_file(self, lines: Sequence[Line], budget: Mapping[str, Any]) -> None:
+    def _open_file(self, first: Line, budget: Mapping[str, Any]) -> None:
         """Take the budget of the file, from which that of the parameters must not differ."""
-        stored: Any = lines[0].get("budget") if isinstance(lines[0], dict) else None
+        stored: Any = first.get("budget") if isinstance(first, dict) else None
         is_whole = isinstance(stored, dict) and set(stored) == set(budget)
         if not is_whole or (stored["epsilon"] is not None and stored["delta"] is None):
             raise ValueError(
@@ -133,7 +133,7 @@ class PrivacyLedger:
                     f"the existing file {str(self.path)!r}, whose budget cannot be changed. Leave "
                     f"{name} out."
                 )
-        self.id: str | None = lines[0].get("id")  # of the file, wherever it is mounted
+        self.id: str | None = first.get("id")  # of the file, wherever it is mounted
         self.budget: float | None = stored["epsilon"]
         self.delta: float | None = stored["delta"]
         self.accountant: str = stored["accountant"]

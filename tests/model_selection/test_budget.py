@@ -177,6 +177,22 @@ def test_a_last_line_without_an_end_is_refused(path, kept):
         PrivacyLedger(path)
 
 
+def test_a_line_for_which_the_disk_has_no_room_is_taken_back(path):
+    resource = pytest.importorskip("resource")
+    ledger = PrivacyLedger(path, epsilon=5 * COST, delta=1e-5)
+    before, limits = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 20, limits[1]))
+    try:
+        with ledger, pytest.raises(OSError, match=r"No space|too large"):
+            spend()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == before
+    with ledger:
+        spend()
+    assert ledger.report().n_fits == 1
+
+
 LOSSES = {
     "all": lambda lines: [],
     "all but the first": lambda lines: lines[:1],
