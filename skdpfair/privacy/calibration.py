@@ -166,7 +166,8 @@ def _least_noise(
     costs = _costs_near(target, delta, settled, log_mu, limits)
     safe = [noise_at(log_mu) for log_mu, cost in costs.items() if cost <= target]
     if not safe:
-        raise _infeasible(run, target, delta, f"{_TOO_NOISY} by the {accountant!r} accountant")
+        what = f"{_TOO_NOISY} by the {accountant!r} accountant"
+        raise _infeasible(run, target, delta, accountant, what)
     return min(safe)
 
 
@@ -174,22 +175,27 @@ def _refuse_in_advance(run: Run, target: float, delta: float, accountant: str, l
     """Refuse a target that no noise meets, before a distribution is computed."""
     floor = {"rdp": rdp_floor(delta), "prv": 2 * PRV_ERROR}.get(accountant, 0.0)
     if left == 0:
-        # they are those of the fit
-        what = "is spent by the group counts alone, whose group_count_noise_multiplier is too low"
-        raise _infeasible(run, target, delta, what)
+        what = (
+            "is spent by the other releases alone, whose noise (of a fit, its "
+            "group_count_noise_multiplier) is too low"
+        )
+        raise _infeasible(run, target, delta, accountant, what)
     if target <= floor:
         what = f"is below the {floor:.3g} that {accountant!r} can certify at this delta"
-        raise _infeasible(run, target, delta, what)
+        raise _infeasible(run, target, delta, accountant, what)
     if clt_noise_multiplier(run.sample_rate, left, run.steps, run.records) > MAX_NOISE_MULTIPLIER:
-        raise _infeasible(run, target, delta, _TOO_NOISY)
+        raise _infeasible(run, target, delta, accountant, _TOO_NOISY)
 
 
-def _infeasible(run: Run, target: float, delta: float, what: str) -> InfeasibleBudgetError:
+def _infeasible(
+    run: Run, target: float, delta: float, accountant: str, what: str
+) -> InfeasibleBudgetError:
+    tighter = "" if accountant == "pld" else ", or use accountant='pld'"
     person = f" for a person with {run.records} records" if run.records > 1 else ""
     return InfeasibleBudgetError(
         f"epsilon={target:g} at delta={delta:g} over steps={run.steps} at "
-        f"sample_rate={run.sample_rate:.4g}{person} {what}. Raise epsilon or delta, lower steps or "
-        "sample_rate, or use accountant='pld'."
+        f"sample_rate={run.sample_rate:.4g}{person} {what}. Raise epsilon or delta, or lower "
+        f"steps or sample_rate{tighter}."
     )
 
 

@@ -109,7 +109,7 @@ CALLS = [
 ]
 BUDGETS = [
     (
-        "spent by the group counts alone",
+        "spent by the other releases alone",
         lambda: calibrated([Release("counts", 1.0, (1.0,)), RUN], 1.0, 1e-5),
     ),
     (
