@@ -106,10 +106,10 @@ class Mutants:
                     item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
                 if self.failures:
                     break
-            found = {"kinds": [kind for kind, _ in self.failures], "text": str(self.failures)}
+            failures = {"kinds": [kind for kind, _ in self.failures], "text": str(self.failures)}
         except BaseException as error:
-            found = {"kinds": [], "text": repr(error)}
-        print(json.dumps(found), file=self.channel, flush=True)
+            failures = {"kinds": [], "text": repr(error)}
+        print(json.dumps(failures), file=self.channel, flush=True)
         os._exit(0)
 
 

@@ -30,7 +30,9 @@ def run():
         def failures(mutant):
             server.stdin.write(mutant.name + "\n")
             server.stdin.flush()
-            return json.loads(server.stdout.readline())
+            answer = server.stdout.readline()
+            assert answer, f'no answer: see python tests/mutants/run_with.py "{mutant.name}"'
+            return json.loads(answer)
 
         yield failures
 
