@@ -528,7 +528,7 @@ def test_training_on_persons_learns(visits):
     assert model.fit(X, y).score(X, y) > 0.8
 
 
-# --- folds, ledgers and sweeps ----------------------------------------------------------------
+# --- ledgers and sweeps -----------------------------------------------------------------------
 
 
 @pytest.mark.skipif(
@@ -541,8 +541,9 @@ def test_every_fit_of_a_search_counts_for_every_person(cv, visits, tmp_path):
     search = GridSearchCV(quick(group_col=None), {"lr": [0.5]}, cv=cv, refit=False)
     groups = {} if cv == 3 else {"groups": X["person"]}
     ledger.fit(search, X[[*"abc", "person"]], y, **groups)
-    assert ledger.report().n_fits == ledger.report().n_fits_per_record == 3
-    assert str(ledger.report()).startswith("Spending: 3 fits, at most 3 per person\n")
+    assert str(ledger.report()).startswith(
+        "Spending: 3 fits, protecting all records of one person\n"
+    )
 
 
 def test_a_ledger_adds_up_one_kind_of_unit(visits, tmp_path):
@@ -637,7 +638,7 @@ def test_forecasts_count_persons_and_ask_for_folds_by_person(visits):
         spent
     )
     found = plan(model, 600, n_groups=2, cv=GroupKFold(3), delta=1e-4, accountant="rdp")
-    assert str(found).startswith("SearchPlan: 3 fits, at most 3 per person\n")
+    assert str(found).startswith("SearchPlan: 3 fits, protecting all records of one person\n")
     for cv in (3, KFold(3)):
         with pytest.raises(ValueError, match="records of one person into several folds"):
             plan(model, 600, cv=cv)

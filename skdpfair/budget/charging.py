@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from skdpfair.budget import active_ledger
-from skdpfair.budget.folds import Line
-from skdpfair.budget.journal import Journal, stored
+from skdpfair.budget.journal import Journal, Line, stored
 from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.budget.spending import REFERENCE
 from skdpfair.exceptions import PrivacyAccountingError
@@ -57,7 +56,6 @@ def entry_of(
         "unit": unit,
         "persons": persons,
         "entries": [vars(release) for release in planned],
-        "place": None,
     }
 
 
@@ -67,14 +65,14 @@ def charged(
     releases: Ledger,
     *,
     ledger: PrivacyLedger | None = None,
-    place: dict[str, Any] | None = None,
+    call: str | None = None,
     **about: Any,
 ) -> Iterator[str | None]:
     """Charge a fit, see `entry_of`, to ``ledger`` or else to the current one, if there is any.
 
     ``releases`` is where the fit records its releases; what it holds already was charged before.
-    ``ledger`` was set as a callback, and ``place`` is the position in a search, see
-    :func:`skdpfair.budget.folds.search_position`.  Yields the name under which the fit is charged.
+    ``ledger`` was set as a callback, in a ``call`` of this name.  Yields the name under which the
+    fit is charged.
 
     Before the block, BudgetExceeded is raised if the plan exceeds the budget, and
     PrivacyAccountingError inside a private search that has not paid for this fit, or in another
@@ -85,7 +83,7 @@ def charged(
         _take_what_was_paid(planned, fit["private"] and fit["curve"] is None)
         yield None
         return
-    place = place if ledger is not None and place else {}
+    call = None if ledger is None else call
     ledger = current_ledger() if ledger is None else ledger
     if ledger is None:
         yield None
@@ -93,8 +91,7 @@ def charged(
     name = uuid.uuid4().hex
     before = _counted(releases.entries)
     fit |= {"fit": name, "state": "planned", "data": ledger.data}
-    fit["place"] = place if "search" in place else None
-    fit["around"] = active_ledger.current_call() or place.get("path", "").split("/")[0] or None
+    fit["around"] = active_ledger.current_call() or call
     ledger._begin(fit)
     pid = os.getpid()
     try:

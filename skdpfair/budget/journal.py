@@ -13,19 +13,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from io import FileIO
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from skdpfair._utils.files import lock, path_of
 from skdpfair._utils.validate import error_context
-from skdpfair.budget.folds import Line, fits_seen_by_record
 from skdpfair.budget.spending import SCORES, UNKNOWN, Spending
 from skdpfair.privacy.accounting import epsilon as epsilon_of
 from skdpfair.privacy.releases import Release
 from skdpfair.privacy.renyi import ORDERS, curve_epsilon, rdp_curve
 from skdpfair.privacy.statement import ASSUMPTIONS, are_names
+
+Line: TypeAlias = dict[str, Any]  # of a ledger's file, for instance a fit
 
 
 @dataclass
@@ -34,7 +35,6 @@ class Events:
 
     first: Line | None = None
     fits: dict[str, Line] = field(default_factory=dict)
-    searches: dict[str, Line] = field(default_factory=dict)
     around: dict[str, Line] = field(default_factory=dict)
 
     def take(self, line: Line) -> None:
@@ -43,8 +43,6 @@ class Events:
             self.first = line
         elif "fit" in line:
             self.fits[line["fit"]] = self.fits.get(line["fit"], {}) | line
-        elif "search" in line:
-            self.searches[line["search"]] = line
         elif "outermost" in line:
             self.around[line["around"]] = line
 
@@ -189,12 +187,11 @@ def _digest(text: bytes) -> str:
 class History:
     """The lines of a ledger's file on one data set or on all.
 
-    Fits are as they ended or else as planned; ``searches`` and the checks of estimators ``around``
-    fits are by the names of their calls or tasks.
+    Fits are as they ended or else as planned; the checks of estimators ``around`` fits are by the
+    names of their calls.
     """
 
     fits: list[Line]
-    searches: dict[str, Line]
     around: dict[str, Line]
 
     @classmethod
@@ -204,8 +201,7 @@ class History:
         def of_data(lines: dict[str, Line]) -> dict[str, Line]:
             return {name: line for name, line in lines.items() if data in (None, line["data"])}
 
-        fits = list(of_data(events.fits).values())
-        return cls(fits, of_data(events.searches), of_data(events.around))
+        return cls(list(of_data(events.fits).values()), of_data(events.around))
 
     def is_known(self, fit: Line) -> bool:
         """Return whether the ledger knows all estimators around a fit."""
@@ -213,19 +209,18 @@ class History:
         return known
 
     def cost(self, delta: float, accountant: str, more: Sequence[Line] = ()) -> float:
-        """Return the epsilon of the fits, and of ``more`` of them, for the costliest record."""
+        """Return the epsilon of the fits and of ``more``, as if each read all records."""
         fits = [*self.fits, *more]
         if not all(fit["private"] for fit in fits):
             return math.inf
-        views = fits_seen_by_record(fits, self.searches)
-        return max(_composed(view, delta, accountant) for view in views)
+        return _composed(fits, delta, accountant)
 
     def spending(self, delta: float, accountant: str) -> Spending:
         """Return the cost of the fits, and of the estimators around them."""
-        fits, searches, around = self.fits, self.searches.values(), self.around.values()
+        fits, around = self.fits, self.around.values()
         private = replace(self, fits=[fit for fit in fits if fit["private"]])
         reasons = dict.fromkeys(why for line in (*fits, *around) for why in line["reasons"])
-        if reasons.pop(SCORES, False) is None or searches:
+        if reasons.pop(SCORES, False) is None:
             reasons[SCORES] = None  # comes last
         if not reasons and not all(map(self.is_known, fits)):
             reasons[UNKNOWN] = None
@@ -233,7 +228,6 @@ class History:
         unit = next((fit["unit"] for fit in fits), "record")
         if unit == "person" and len(fits) > 1 and not are_names(f["persons"] for f in fits):
             notes.append(ASSUMPTIONS["persons"])
-        public = (s["public"] for s in searches if s["public"] and unit == "record")
         spent = private.cost(delta, accountant)
         return Spending(
             epsilon=spent,
@@ -242,8 +236,6 @@ class History:
             accountant="rdp" if any(fit["curve"] for fit in private.fits) else accountant,
             reasons=tuple(reasons),
             n_fits=len(fits),
-            n_fits_per_record=max(map(len, fits_seen_by_record(fits, self.searches))),
-            assumptions=tuple(dict.fromkeys(public)),
             notes=tuple(dict.fromkeys(notes)),
             unit=unit,
             n_private=len(private.fits),
@@ -256,7 +248,7 @@ class History:
             releases = releases_of(fit)
             what = "; ".join(dict.fromkeys(r.what for r in releases)) or fit["what"]
             leaks = self.around.get(fit.get("around", ""), {"reasons": ()})["reasons"]
-            alone = History([fit], {}, {})
+            alone = History([fit], {})
             rows.append(
                 {
                     "data": fit["data"],

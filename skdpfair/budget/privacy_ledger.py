@@ -13,8 +13,7 @@ import pandas as pd
 
 from skdpfair._utils.validate import number, one_of, safe_repr
 from skdpfair.budget import active_ledger
-from skdpfair.budget.folds import Line, folds_of, search_position, takes_as_public
-from skdpfair.budget.journal import History, Journal
+from skdpfair.budget.journal import History, Journal, Line
 from skdpfair.budget.spending import REFERENCE, Spending
 from skdpfair.exceptions import BudgetExceeded
 from skdpfair.privacy.accounting import ACCOUNTANTS
@@ -57,12 +56,9 @@ class PrivacyLedger:
     must be started inside the block.
 
     ``search.set_callbacks(ledger)`` (scikit-learn 1.9 or later) does that for each fit of the
-    search, a Pipeline or a classifier, in workers of every back end, and records the fold of each
-    fit.  With k folds, each record is in only k-1 of the k fits of each candidate, and only these
-    are charged.  Without the callback, for splitters whose test folds may overlap, for searches
-    that are not scikit-learn's and for fits that protect persons, every fit is charged as if it
-    read all records.  Labels or groups by which a splitter makes its folds are assumed to be
-    public.
+    search, a Pipeline or a classifier, in workers of every back end.
+
+    Every fit is charged as if it read all records, also the fits of folds.
 
     A fit is recorded as planned before it starts, and with its actual releases when it ends, with
     or without an error.  A killed fit stays charged as planned.  Data sets are identified by name,
@@ -229,21 +225,8 @@ class PrivacyLedger:
         self._deactivate_for(context.root_uuid, set(self._open[context.root_uuid]))
 
     def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
-        """Activate this ledger for a task, and record how a search splits the records."""
+        """Activate this ledger for a task."""
         self._activate_for(context)
-        if context.task_name == "search" and hasattr(estimator, "n_splits_"):
-            splits, cv = estimator.n_splits_, estimator.cv
-            # whose folds are those of its cv
-            known = type(estimator).__module__.startswith("sklearn.model_selection.")
-            self._append(
-                {
-                    "search": search_position(context)["path"],
-                    "splits": splits,
-                    "data": self.data,
-                    "folds": folds_of(cv, splits) if known else None,
-                    "public": takes_as_public(cv) if known else None,
-                }
-            )
 
     def on_fit_task_end(self, estimator: Any, context: Any) -> None:
         """Deactivate this ledger after a task."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from skdpfair.privacy.statement import rounded_up
+from skdpfair.privacy.statement import PROTECTED, rounded_up
 
 UNKNOWN = "the estimators around the fits were not checked: use ledger.fit(model, X, y)"
 
@@ -23,19 +23,18 @@ class Spending:
     Parameters
     ----------
     epsilon, delta, accountant
-        Cost of all private fits together, for the record with the largest cost.
+        Cost of all private fits together, as if each read all records.
     epsilon_total : float
         Cost of everything, including scores, reference models and other steps that learn from the
         records; infinite if no bound is known.
     reasons : tuple of str
         Why ``epsilon_total`` exceeds ``epsilon``.
-    n_fits, n_fits_per_record, n_private : int
-        Number of fits, the largest number of them that read the same record, and the number of
-        private ones.
-    assumptions, notes : tuple of str
-        Facts that must be public for the numbers to hold, and what was taken on trust.
+    n_fits, n_private : int
+        Number of fits, and of the private ones.
+    notes : tuple of str
+        What was taken on trust.
     unit : {"record", "person"}, default="record"
-        What the fits protect.  If persons, a record in these lines is all records of a person.
+        What the fits protect.
     """
 
     epsilon: float
@@ -44,8 +43,6 @@ class Spending:
     accountant: str
     reasons: tuple[str, ...]
     n_fits: int
-    n_fits_per_record: int
-    assumptions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     unit: str = "record"
     n_private: int = 0
@@ -68,7 +65,7 @@ class Spending:
 
         Examples
         --------
-        >>> spent = Spending(0.5, float("inf"), 1e-5, "pld", (REFERENCE,), 3, 3, n_private=2)
+        >>> spent = Spending(0.5, float("inf"), 1e-5, "pld", (REFERENCE,), 3, n_private=2)
         >>> for sentence in spent.sentences("loans.jsonl"):
         ...     print(sentence)
         The 2 private fits in loans.jsonl together cost at most epsilon 0.5, at delta 1e-05.
@@ -96,13 +93,12 @@ class Spending:
         n_fits = self.n_fits
         total = f"epsilon={rounded_up(self.epsilon_total)}" if self.known else "unknown"
         lines = [
-            f"{type(self).__name__}: {n_fits} fit{'s' * (n_fits != 1)}, at most "
-            f"{self.n_fits_per_record} per {self.unit}",
+            f"{type(self).__name__}: {n_fits} fit{'s' * (n_fits != 1)}, protecting "
+            f"{PROTECTED[self.unit]}",
             f"  private fits   epsilon={rounded_up(self.epsilon)} at delta={self.delta:g} "
             f"({self.accountant})",
             f"  as a whole     {total}",
             *(f"    - {reason}" for reason in self.reasons),
-            *(f"  taken as public: {what}" for what in self.assumptions),
             *(f"  note: {note}" for note in self.notes),
         ]
         return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -21,9 +22,8 @@ from sklearn.pipeline import Pipeline
 
 from skdpfair._utils.validate import flag, integer, one_of, safe_repr
 from skdpfair.budget.charging import entry_of
-from skdpfair.budget.folds import fits_seen_by_record, folds_of, takes_as_public
 from skdpfair.budget.journal import History, releases_of
-from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE, Spending
+from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE, SCORES, Spending
 from skdpfair.estimators.base import DPEstimator
 from skdpfair.estimators.classifier import DPFairClassifier, classifier_of
 from skdpfair.inputs.persons import Persons
@@ -36,7 +36,8 @@ from skdpfair.training import plan as _planning
 from skdpfair.training.callbacks import recorders
 from skdpfair.training.spec import FitSpec
 
-_CALL = "plan"  # name of the search, and of the call around it, in the lines of a dry run
+_CALL = "plan"  # name of the call around the lines of a dry run
+_BY_GROUPS = GroupKFold, StratifiedGroupKFold
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,6 @@ class PlannedFit:
     stage: str  # "fold", "refit" or "fit"
     n_samples: int  # that each fit reads
     n_fits: int
-    n_fits_per_record: int  # of these, for the record that most of them read
     private: bool
     releases: tuple[Release, ...]  # of one fit
 
@@ -60,7 +60,7 @@ class SearchPlan(Spending):
     ----------
     epsilon, epsilon_total, delta, accountant, reasons
         As in :class:`~skdpfair.budget.spending.Spending`.
-    n_fits, n_fits_per_record, assumptions, notes, unit, n_private
+    n_fits, notes, unit, n_private
         As in :class:`~skdpfair.budget.spending.Spending`.
     fits : tuple of PlannedFit
         All fits.
@@ -70,9 +70,9 @@ class SearchPlan(Spending):
     >>> import pandas as pd
     >>> from skdpfair import DPFairClassifier
     >>> planned = plan(DPFairClassifier("dpsgd", epsilon=1.0), 10_000, cv=5)
-    >>> pd.DataFrame(planned.fits)[["stage", "n_fits", "n_fits_per_record"]]
-      stage  n_fits  n_fits_per_record
-    0  fold       5                  4
+    >>> pd.DataFrame(planned.fits)[["stage", "n_samples", "n_fits"]]
+      stage  n_samples  n_fits
+    0  fold       8000       5
     >>> 1.0 < planned.epsilon < planned.epsilon_total  # which includes the scores: infinite
     True
     """
@@ -118,10 +118,8 @@ def plan(
 
     Notes
     -----
-    With k folds, each record is in k-1 fits of each candidate and in the refit. The candidate of
-    the refit is not known, so the one with the largest total is charged. If a splitter may use a
-    record in every fit, or the fits protect persons, every fit is charged. Stratified and grouped
-    folds assume that labels and groups are public and that all folds have the same size.
+    Every fit is charged as if it read all records. The candidate of the refit is not known, so
+    the one with the largest total is charged. Grouped folds are assumed to have the same size.
 
     A DPQuantileScaler in a pipeline is charged with each fit. No epsilon covers the findings of
     :func:`~skdpfair.preprocessing.check_pipeline`, so each of them is a reason.
@@ -132,11 +130,10 @@ def plan(
     >>> from skdpfair import DPFairClassifier
     >>> grid = {"epsilon": [0.5, 1.0]}
     >>> print(plan(GridSearchCV(DPFairClassifier(), grid, cv=3), 10_000))
-    SearchPlan: 7 fits, at most 5 per record
-      private fits   epsilon=1.9... at delta=1e-05 (pld)
+    SearchPlan: 7 fits, protecting one record
+      private fits   epsilon=2... at delta=1e-05 (pld)
       as a whole     epsilon=inf
         - scores on private records are not private: select with DPRandomizedSearch instead
-      taken as public: the labels or groups by which StratifiedKFold makes its folds
     """
     n_samples, n_groups = integer("n_samples", n_samples), integer("n_groups", n_groups)
     one_of("accountant", accountant, ACCOUNTANTS)
@@ -162,31 +159,23 @@ def plan(
     def line(i, stage, size):
         fit = _planned_line(candidates[i], size, n_groups, unit)
         about = {"candidate": i, "stage": stage, "n_samples": size}
-        return fit | about | {"around": _CALL, "place": None}
+        return fit | about | {"around": _CALL}
 
     every = range(len(candidates))
-    fits, searches, public = [], {}, []
     if cv is None:
         fits = [line(i, "fit", n_samples) for i in every]
     else:
-        sizes, searches[_CALL] = _folds(cv, n_samples)
-        for i in every:
-            # equal sizes have equal lines, of which each is made once
-            of_size = {size: line(i, "fold", size) for size in set(sizes)}
-            for j, size in enumerate(sizes):
-                place = {"search": _CALL, "round": "", "index": i * len(sizes) + j}
-                fits.append(of_size[size] | {"place": place})
-        if isinstance(cv, (GroupKFold, StratifiedGroupKFold)):
-            public.append("that its folds are of equal size")
-    around = {_CALL: {"outermost": True, "reasons": leaks, "notes": []}}
+        # equal sizes have equal lines, of which each is made once
+        sizes = Counter(_training_sizes(cv, n_samples))
+        fits = [fit for i in every for s, n in sizes.items() for fit in [line(i, "fold", s)] * n]
+        leaks = [*leaks, SCORES]
     last = _costliest([line(i, "refit", n_samples) for i in every]) if refit else []
     ways = [[*fits, fit] for fit in last] or [fits]
-    dry_runs = [History(way, searches, around) for way in ways]
+    around = {_CALL: {"outermost": True, "reasons": leaks, "notes": []}}
+    dry_runs = [History(way, around) for way in ways]
     spendings = [run.spending(delta, accountant) for run in dry_runs]
     worst = max(range(len(ways)), key=lambda i: spendings[i].epsilon)
-    assumptions = (*spendings[worst].assumptions, *public)
-    facts = vars(spendings[worst]) | {"assumptions": assumptions}
-    return SearchPlan(**facts, fits=tuple(_planned_fits(dry_runs[worst])))
+    return SearchPlan(**vars(spendings[worst]), fits=tuple(_planned_fits(ways[worst])))
 
 
 def _planned_line(estimator, n_samples, n_groups, unit):
@@ -200,18 +189,14 @@ def _planned_line(estimator, n_samples, n_groups, unit):
     return entry_of((*steps, *releases), private=private, reasons=reasons, unit=unit)
 
 
-def _planned_fits(history):
-    """Yield the fits of a history, equal ones together."""
-    seen = {id(fit) for fit in max(fits_seen_by_record(history.fits, history.searches), key=len)}
+def _planned_fits(lines):
+    """Yield the fits of lines, equal ones together."""
     alike = {}
-    for fit in history.fits:
+    for fit in lines:
         alike.setdefault((fit["candidate"], fit["stage"], fit["n_samples"]), []).append(fit)
     for (candidate, stage, n_samples), fits in alike.items():
-        releases = tuple(releases_of(fits[0]))
-        n_seen = sum(id(fit) in seen for fit in fits)
-        yield PlannedFit(
-            candidate, stage, n_samples, len(fits), n_seen, fits[0]["private"], releases
-        )
+        private, releases = fits[0]["private"], tuple(releases_of(fits[0]))
+        yield PlannedFit(candidate, stage, n_samples, len(fits), private, releases)
 
 
 def unit_of(classifiers, units=None):
@@ -248,7 +233,7 @@ def _refuse_no_sum(candidates, cv):
             "classifier that protects each person: there is no sum of both. Use BoundedScaler, "
             "with public bounds, in place of DPQuantileScaler."
         )
-    if cv is not None and not isinstance(cv, (GroupKFold, StratifiedGroupKFold)):
+    if cv is not None and not isinstance(cv, _BY_GROUPS):
         raise ValueError(
             f"cv={safe_repr(cv)} may put records of one person into several folds, whose numbers "
             "of persons are not known. Use GroupKFold or StratifiedGroupKFold."
@@ -367,14 +352,11 @@ def _candidates_of(search, cv):
     return every, cv, refit
 
 
-def _folds(cv, n_samples):
-    """Return the number of records in the training part of each split, and a ledger's search."""
+def _training_sizes(cv, n_samples):
+    """Return the number of records in the training part of each split."""
     rows, y = np.zeros((n_samples, 1)), np.arange(n_samples) % 2
     splitter = check_cv(cv, y=y, classifier=True)
-    n_splits = splitter.get_n_splits(rows)
-    k = folds_of(splitter, n_splits)
-    if k is None:
-        sizes = [len(np.arange(n_samples)[train]) for train, _ in splitter.split(rows, y)]
-    else:
-        sizes = [n_samples - n_samples // k - (j % k < n_samples % k) for j in range(n_splits)]
-    return sizes, {"splits": n_splits, "folds": k, "public": takes_as_public(cv)}
+    if isinstance(splitter, _BY_GROUPS):
+        k = splitter.n_splits
+        return [n_samples - n_samples // k - (j < n_samples % k) for j in range(k)]
+    return [len(np.arange(n_samples)[train]) for train, _ in splitter.split(rows, y)]

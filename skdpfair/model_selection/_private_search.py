@@ -21,6 +21,7 @@ from sklearn.utils.validation import (
 
 from skdpfair._utils.validate import integer, number, safe_repr
 from skdpfair.budget.charging import charged
+from skdpfair.budget.spending import SCORES
 from skdpfair.estimators.classifier import DPFairClassifier, classifier_of, persons_of, routed
 from skdpfair.exceptions import InfeasibleBudgetError, InsecureSeedWarning
 from skdpfair.inputs import labels as _labels
@@ -161,7 +162,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
     >>> from skdpfair import DPFairClassifier
     >>> search = DPRandomizedSearch(DPFairClassifier("dpsgd"), {"lr": [0.1, 1.0]}, shape=1.0)
     >>> search.forecast(20_000)
-    SearchPlan: 1 fit, at most 1 per record
+    SearchPlan: 1 fit, protecting one record
       private fits   epsilon=1.08... at delta=1e-06 (rdp)
       as a whole     epsilon=2.14...
         - the best of 10 trials on average is released
@@ -226,7 +227,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         )
         spent = curve_epsilon(selection.curve, delta), curve_epsilon(selection.whole, delta)
         fits = (selection.trial,)
-        return SearchPlan(*spent, delta, "rdp", why, 1, 1, unit=unit, n_private=1, fits=fits)
+        return SearchPlan(*spent, delta, "rdp", why, 1, unit=unit, n_private=1, fits=fits)
 
     @_tasks.with_callbacks
     def fit(self, X, y, *, sensitive_features=None, units=None):
@@ -293,7 +294,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             Ledger(),
             curve=selection.whole,
             ledger=context.ledger,
-            place=context.place,
+            call=context.call,
+            reasons=[SCORES] * context.is_in_search,
             what="private selection",
             unit="record" if unit is None else "person",
             persons=persons,
@@ -513,7 +515,7 @@ def selection_of(search, pool, n_samples, n_groups=1) -> _Selection:
             curves[releases] = rdp_curve(releases)
     curve = np.max(list(curves.values()), axis=0)
     worst = max(curves, key=lambda releases: curves[releases][_MIDDLE])
-    trial = PlannedFit(0, "fit", n_train, 1, 1, True, worst)
+    trial = PlannedFit(0, "fit", n_train, 1, True, worst)
     whole = selection_curve(curve, search.mean_trials, search.shape)
     return _Selection(pool, classifiers, trial, curve, free_score_noise(curve), whole)
 

@@ -18,7 +18,7 @@ from skdpfair.budget.spending import (
 from skdpfair.privacy.accounting import ACCOUNTANTS
 from skdpfair.privacy.statement import UNITS, rounded_up
 
-HOLDS = "{ledger} holds {n} {fits}{own}, at most {most} on one {unit}."
+HOLDS = "{ledger} holds {n} {fits}{own}."
 LEDGERS = "The ledger of these records", "The given ledger, which may be of other records,"
 OWN = {  # by whether the fits of a model are in the ledger
     "all": ", that of this model among them",
@@ -37,7 +37,7 @@ OTHER_DATA = (
     "The ledger also holds fits under other names of data sets, which declare that no person is in "
     "both; they are not counted here."
 )
-ASSUMED = "The whole rests on facts that are taken as public, or on trust: the ledger lists them."
+TRUST = "The whole rests on what is taken on trust: the ledger lists it."
 NO_ALARM = (
     "What is not counted, or has no privacy, does not weaken the guarantee of this model, which "
     "holds as stated above."
@@ -80,11 +80,10 @@ def beside(ledger, privacy, fits):
     reasons = {_fixed(reason) for reason in spent.reasons}
     facts = numbers | {
         "reasons": [reason for reason in REASONS if reason in reasons],
-        "assumptions": [],
         "notes": [],
         "has_own_delta": ledger.delta not in (None, privacy.delta),
         "has_other_data": ledger.holds_other_data,
-        "has_assumptions": bool(spent.assumptions or spent.notes),
+        "has_notes": bool(spent.notes),
     }
     numbers, facts = (
         {k: "inf" if v == np.inf else v for k, v in part.items()} for part in (numbers, facts)
@@ -104,7 +103,7 @@ def sentences_of(facts, privacy) -> list[str]:
         IN_ADDITION.format(own=cost if privacy.is_private else no_bound): held != "all",
         DELTAS: facts["has_own_delta"] and privacy.is_private,
         OTHER_DATA: facts["has_other_data"],
-        ASSUMED: facts["has_assumptions"],
+        TRUST: facts["has_notes"],
         NO_ALARM: np.isinf(spent.epsilon_total) and privacy.is_private,
     }
     return [
@@ -117,13 +116,12 @@ def sentences_of(facts, privacy) -> list[str]:
 def are_ledger_facts(facts) -> bool:
     """Return whether facts of a ledger are numbers and fixed reasons, and no more."""
     words = {"accountant": ACCOUNTANTS, "unit": UNITS.values(), "holds_this_model": OWN}
-    flags = {"has_own_delta", "has_other_data", "has_assumptions"}
-    lists = {"reasons", "assumptions", "notes"}
-    numbers = [v for k, v in facts.items() if k not in {*words, *flags, *lists}]
+    flags = {"has_own_delta", "has_other_data", "has_notes"}
+    numbers = [v for k, v in facts.items() if k not in {*words, *flags, "reasons", "notes"}]
     return (
         set(facts) == {f.name for f in fields(Spending)} | {*words, *flags, "budget"}
         and facts["reasons"] == [reason for reason in REASONS if reason in facts["reasons"]]
-        and facts["assumptions"] == facts["notes"] == []
+        and facts["notes"] == []
         and all(facts[name] in known for name, known in words.items())
         and all(v in (None, "inf") or 0 <= v < _MAX_NUMBER for v in numbers)
         and all(isinstance(facts[name], bool) for name in flags)
@@ -144,8 +142,6 @@ def holds(spent, own="", is_theirs=True):
         n=f"{spent.n_fits:,}",
         fits="fit" if spent.n_fits == 1 else "fits",
         own=own,
-        most=f"{spent.n_fits_per_record:,}",
-        unit=spent.unit,
     )
 
 

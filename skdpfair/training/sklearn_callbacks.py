@@ -9,7 +9,6 @@ from typing import Any, Self
 from sklearn.utils.metaestimators import available_if
 
 from skdpfair.budget import active_ledger
-from skdpfair.budget.folds import ancestors, is_in_search, search_position, steps_before
 from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.exceptions import UnaccountedWarning
 
@@ -27,6 +26,8 @@ except ImportError:  # before scikit-learn 1.9
 
 # a mark on the estimators themselves would go into pickles and releases
 _CLONES: weakref.WeakSet[Any] = weakref.WeakSet()
+# scikit-learn's names of one fit and test of a search, and of its last fit
+_SEARCH_TASKS = {"candidate-split-evaluation", "refit-with-best-params"}
 
 
 class Counted(CallbackSupportMixin):
@@ -68,7 +69,8 @@ class FitContext:
     """The place of a fit within the fit that called it."""
 
     ledger: PrivacyLedger | None = None  # that was set as a callback, here or above
-    place: dict[str, Any] | None = None  # see `search_position`
+    call: str | None = None  # name of the outermost fit
+    is_in_search: bool = False
     epoch: Callable[[], None] | None = None  # tells the callbacks; None if there are none
     end: Callable[[], None] | None = None
     steps: tuple[str, ...] = ()  # of pipelines around the fit, fitted before it
@@ -85,14 +87,20 @@ def begin(estimator: Any, X: Any, y: Any, n_epochs: int) -> FitContext:
         return FitContext(is_called=is_called)
     context = estimator._init_callback_context(max_subtasks=n_epochs)
     # a ledger is set on the outermost estimator only, and travels with the tasks
-    above = [c for task in ancestors(context) for c in getattr(task, "_callbacks", ())]
+    above = [c for task in _ancestors(context) for c in getattr(task, "_callbacks", ())]
     ledger = next((c for c in above if isinstance(c, PrivacyLedger)), None)
     _remember(estimator, ledger)
+    is_in_search = any(
+        name in _SEARCH_TASKS
+        for task in _ancestors(context)
+        for name in (task.task_name, task.source_task_name)
+    )
     fit = FitContext(
         ledger,
-        search_position(context),
-        steps=steps_before(context),
-        is_called=is_called or is_in_search(context),
+        str(context.root_uuid),
+        is_in_search,
+        steps=_steps_before(context),
+        is_called=is_called or is_in_search,
     )
     if not getattr(estimator, "_skl_callbacks", ()):
         return fit
@@ -123,3 +131,22 @@ def _remember(estimator: Any, ledger: PrivacyLedger | None) -> None:
             UnaccountedWarning,
             stacklevel=5,
         )
+
+
+def _ancestors(context: Any) -> list[Any]:
+    """Return a task of scikit-learn's, the task around it, and so on."""
+    chain = [context]
+    while chain[-1].parent is not None:
+        chain.append(chain[-1].parent)
+    return chain
+
+
+def _steps_before(context: Any) -> tuple[str, ...]:
+    """Return the names of the steps that pipelines around a task have fitted before it."""
+    prefix = "fit-transform-"
+    names: list[str] = []
+    for task in _ancestors(context):
+        if (task.source_task_name or "").startswith("fit-"):  # a step of a Pipeline
+            siblings = [t for t in task.parent if t.parent is task.parent and t is not task]
+            names[:0] = [t.source_task_name or t.task_name for t in siblings]
+    return tuple(name.removeprefix(prefix) for name in names if name.startswith(prefix))

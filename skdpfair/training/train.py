@@ -17,7 +17,7 @@ from skorch.helper import predefined_split
 from skdpfair._utils.validate import safe_repr
 from skdpfair.augmentations import check_inputs
 from skdpfair.budget.charging import charged
-from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE
+from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE, SCORES
 from skdpfair.engine.losses import REGRESSION, CrossEntropy
 from skdpfair.engine.memory import used_device
 from skdpfair.exceptions import InsecureSeedWarning, InterruptedWarning
@@ -95,15 +95,20 @@ def _charged(run: Run, plan: Plan, table: Table) -> Iterator[str | None]:
         run.processes.barrier()
         yield None
         return
+    reasons = {
+        DIAGNOSTICS: run.spec.recorders,
+        REFERENCE: run.spec.keep_reference,
+        SCORES: run.context.is_in_search,
+    }
     with charged(
         plan.releases if plan.is_accounted else (),
         run.ledger,
         private=plan.is_accounted,
-        reasons=[DIAGNOSTICS] * bool(run.spec.recorders) + [REFERENCE] * run.spec.keep_reference,
+        reasons=[reason for reason, is_true in reasons.items() if is_true],
         unit=UNITS[table.adjacency],
         persons=table.persons,
         ledger=run.context.ledger,
-        place=run.context.place,
+        call=run.context.call,
     ) as ledger_fit:
         run.processes.barrier()
         yield ledger_fit

@@ -431,14 +431,6 @@ MUTANTS = (
         "tests/test_units.py::"
         "test_a_private_search_holds_out_whole_persons_each_of_whom_counts_once",
     ),
-    Mutant(
-        "folds that split persons",
-        "a ledger lets a person miss a fold whose other records are in other folds",
-        "budget/folds.py",
-        'if fit.get("unit") == "person" or folds is None',
-        "if folds is None",
-        "tests/test_units.py::test_every_fit_of_a_search_counts_for_every_person[by record]",
-    ),
     # accounting
     Mutant(
         "count composed apart",
@@ -522,15 +514,6 @@ MUTANTS = (
         "ledger = Ledger(() if previous is None else previous.privacy.ledger.entries)",
         "ledger = Ledger(())",
         "tests/test_methods_in_fits.py::TestWarmStart::test_goes_on_from_the_weights_and_composes",
-    ),
-    Mutant(
-        "one fold for all",
-        "the ledger charges one of k fold fits, not k - 1",
-        "budget/folds.py",
-        "    return [_joined(folds[:i] + folds[i + 1 :]) for i in sorted(kinds.values())]",
-        "    return [folds[i] for i in sorted(kinds.values())]",
-        "tests/model_selection/test_ledger_callback.py::"
-        "test_until_all_folds_are_fitted_somebody_was_in_all_of_them",
     ),
     Mutant(
         "best of K as one fit",
@@ -673,14 +656,6 @@ MUTANTS = (
         "            lock(handle)\n",
         "",
         "tests/model_selection/test_budget.py::test_the_file_is_locked_from_the_check_to_the_entry",
-    ),
-    Mutant(
-        "the first view of a search",
-        "of the possible records the first is charged, not the worst-off one",
-        "budget/journal.py",
-        "max(_composed(view, delta, accountant) for view in views)",
-        "_composed(views[0], delta, accountant)",
-        "tests/privacy/test_folds.py::test_the_costliest_view_is_charged_wherever_it_comes",
     ),
     Mutant(
         "a last line forgotten",
