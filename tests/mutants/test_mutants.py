@@ -18,7 +18,7 @@ REASONS = {"AssertionError", "Failed", "PrivacyAccountingError", "ExceptionGroup
 REASONS |= {"InterruptedWarning"}  # as errors: a fit that took fewer steps says so
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def run():
     """Return a function that runs a mutant's tests: the kinds of failures, and what they say."""
     if not hasattr(os, "fork"):
