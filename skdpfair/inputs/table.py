@@ -47,7 +47,7 @@ _NOT_NUMBERS = (
     "X has values that are not numbers. Encode text with public categories, for instance "
     "OneHotEncoder(categories=[...]), and dates as numbers."
 )
-_SCANNED = 2**19  # numbers looked at in one go
+_SCANNED = 2**16  # numbers looked at in one go, which stay in the cache
 
 
 @dataclass(frozen=True)
@@ -354,15 +354,18 @@ def _as_float32(X: Any) -> np.ndarray:
         # what is too large becomes infinite, and is refused as such
         with np.errstate(over="ignore"):
             if isinstance(X, pd.DataFrame) and all(map(_is_plain, X.dtypes)):
-                # columns are interleaved once
-                return np.require(X.to_numpy(np.float32), requirements=["C", "W"])
+                # rows that fit into the cache, however pandas keeps their columns
+                numbers: np.ndarray = np.empty(X.shape, np.float32)
+                for rows in _parts(numbers):
+                    numbers[rows] = X.iloc[rows].to_numpy(np.float32)
+                return numbers
             x = check_array(X, dtype=np.float32, order="C", allow_nd=True, ensure_all_finite=False)
     except (ValueError, OverflowError):
         # their messages would print a cell of the data
         raise ValueError(_NOT_NUMBERS) from None
     except Exception:  # of an object's own making
         raise TypeError(f"{_NOT_NUMBERS} (argument must be a string or a number)") from None
-    numbers: np.ndarray = np.require(x, requirements=["C", "W"])
+    numbers = np.require(x, requirements=["C", "W"])
     return numbers / np.float32(BYTES) if are_bytes(np.asarray(X)) else numbers
 
 
