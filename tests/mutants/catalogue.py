@@ -776,6 +776,14 @@ MUTANTS = (
         "*[SCORES] * False",
         AROUND + "test_where_there_are_no_folds_scores_are_seen_all_the_same",
     ),
+    Mutant(
+        "folds that cost nothing",
+        "a search in the block of a ledger has a whole that is not said to be infinite",
+        "training/train.py",
+        "        SCORES: run.context.is_in_search,\n",
+        "        SCORES: False,\n",
+        AROUND + "test_a_fit_inside_a_search_knows_that_it_is_scored",
+    ),
     # batches
     Mutant(
         "the same batches each fit",

@@ -40,6 +40,7 @@ from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.model_selection import DPRandomizedSearch, plan
 from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, check_pipeline
 from skdpfair.privacy.statement import NOT_ACCOUNTED
+from skdpfair.training import sklearn_callbacks
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),
@@ -305,7 +306,15 @@ def test_where_there_are_no_folds_scores_are_seen_all_the_same(ledger, data, mon
     for kind in GridSearchCV.__mro__:
         if "set_callbacks" in vars(kind):
             monkeypatch.delattr(kind, "set_callbacks")
+    monkeypatch.setattr(sklearn_callbacks, "_SEARCH_TASKS", set())
     ledger.fit(GridSearchCV(quick(), {"lr": [0.1]}, cv=2), *data)
+    assert ledger.report().reasons == (SCORES,) and ledger.report().epsilon_total == math.inf
+
+
+@callbacks
+def test_a_fit_inside_a_search_knows_that_it_is_scored(ledger, data):
+    with ledger:
+        GridSearchCV(quick(), {"lr": [0.1]}, cv=2).fit(*data)
     assert ledger.report().reasons == (SCORES,) and ledger.report().epsilon_total == math.inf
 
 
