@@ -80,7 +80,7 @@ def same_steps(module, pair, method, chunk_size=None):
             step = private_step(strategy, batch, mechanism, state, noise, chunk_size=chunk_size)
             assert step.sound
             taken.append(step.gradient.clone())
-    torch.testing.assert_close(taken[0], taken[1], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(taken[0], taken[1], rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("chunk_size", [None, 7])
@@ -105,7 +105,7 @@ def test_persons_on_sparse_rows_are_those_on_dense_ones(module, sizes):
     for batch in pair:
         with select_strategy(seeded(module), pair[1].x[:1], 3) as strategy:
             norms.append(strategy.per_sample_gradients(batch).norm)
-    torch.testing.assert_close(*norms, rtol=1e-5, atol=1e-7)
+    torch.testing.assert_close(*norms, rtol=1e-6, atol=1e-6)
 
 
 def test_persons_whose_records_cancel_are_measured():
@@ -189,7 +189,7 @@ def test_rows_are_selected_and_split_as_dense_ones(seed, n, density):
     torch.testing.assert_close(rows.linear(weight, None), dense @ weight.T)
     b = torch.from_numpy(rng.normal(size=(n, 4)).astype(np.float32))
     rows.add_outer_(b, out := weight.clone())
-    torch.testing.assert_close(out, weight + b.T @ dense, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(out, weight + b.T @ dense, rtol=1e-6, atol=1e-6)
 
 
 def test_a_record_without_a_finite_gradient_counts_for_nothing():
@@ -219,7 +219,7 @@ def test_a_regression_takes_sparse_rows():
             found = strategy.per_sample_gradients(Batch(batch.x, targets))
             found.weighted_sum(torch.ones(20), total := strategy.flat())
             gradients.append((total, found.norm))
-    torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(*gradients, rtol=1e-6, atol=1e-6)
 
 
 def chain():
@@ -245,7 +245,7 @@ def test_fits_and_predictions_are_those_of_dense_rows(module, persons):
         model.fit(X, y, units=units)
         found += [model.predict_proba(matrix), model.predict_proba(matrix.toarray())]
     for other in found[1:]:
-        np.testing.assert_allclose(found[0], other, atol=1e-5)
+        np.testing.assert_allclose(found[0], other, atol=1e-6)
     assert np.ptp(found[0]) > 0.01
 
 
