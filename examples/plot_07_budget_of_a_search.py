@@ -11,8 +11,7 @@ Tag: reference.
 
 # %%
 # Three learning rates in three folds are nine fits and the refit, each at epsilon 1. ``plan``
-# does not fit. Each record is left out in one of the three folds, so seven of the ten fits read
-# it.
+# does not fit. Every fit is charged as if it read all records.
 
 import tempfile
 from pathlib import Path
@@ -35,12 +34,11 @@ print(plan(search, n_samples=len(y), accountant="rdp"))
 # The epsilon of the whole search is infinite. The scores of the folds are computed on private
 # records without noise, they determine the choice, and the selected model reveals the choice.
 #
-# The ledger is a file. Every fit is recorded there before it reads a record. With scikit-learn
-# 1.9 or later, the ledger knows the folds of a search, and charges the cost that ``plan``
-# computed.
+# The ledger is a file. Every fit is recorded there before it reads a record. The whole search
+# costs what ``plan`` computed.
 
 path = Path(tempfile.mkdtemp()) / "budget.jsonl"
-ledger = PrivacyLedger(path, epsilon=3.0, delta=1e-5, accountant="rdp")
+ledger = PrivacyLedger(path, epsilon=3.6, delta=1e-5, accountant="rdp")
 ledger.fit(search, X, y)
 print(ledger.report())
 
