@@ -30,26 +30,22 @@ def fetch(digests, subfolder, data_home, source=""):
                 f"or {name}.gz, of sha256 {sha256}.{source} Name its folder by data_home= or by "
                 "the environment variable SKDPFAIR_DATA."
             )
-        contents[name] = read_checked(path, sha256, "sha256")
+        contents[name] = _checked(path, sha256)
     return contents
 
 
-def read_checked(path, expected, algorithm, remedy="Replace it by the original."):
+def _checked(path, expected):
     """Return the content of a file, unpacked if its name ends with ``.gz``, once it is checked."""
-    wanted = f"expected content of {algorithm} {expected}. {remedy}"
+    content = path.read_bytes()
     try:
-        content = path.read_bytes()
-        if path.suffix == ".gz":
-            content = gzip.decompress(content)
-    except FileNotFoundError:
-        raise DataIntegrityError(f"{path} is missing, {wanted}") from None
+        content = gzip.decompress(content) if path.suffix == ".gz" else content
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataIntegrityError(f"{path} is not a whole gzip file ({error}), {wanted}") from None
-    # integrity, not security: FIPS builds of OpenSSL refuse md5 otherwise
-    digest = hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
+        raise DataIntegrityError(f"{path} is not a whole gzip file: {error}.") from None
+    digest = hashlib.sha256(content).hexdigest()
     if digest != expected:
         raise DataIntegrityError(
-            f"{path}: its {algorithm} is {digest}, {wanted} The file is damaged or another version."
+            f"{path}: its sha256 is {digest}, expected {expected}. The file is damaged or another "
+            "version: replace it by the original."
         )
     return content
 
