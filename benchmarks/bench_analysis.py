@@ -20,7 +20,7 @@ from benchmarks.papers.clipping import problem_of
 from benchmarks.workloads import WORKLOADS, Workload
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.analysis import GroupRecorder
-from skdpfair.analysis._step_risk import products as hessian_products
+from skdpfair.analysis._curvature import products as hessian_products
 
 warnings.simplefilter("ignore")
 

@@ -12,9 +12,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 matplotlib.use("Agg")
 
+from methods_table import methods_table, references
+
 import skdpfair
 from skdpfair.methods import METHODS
-from skdpfair.methods._methods_table import methods_table, references
 
 project = "skdpfair"
 copyright = "the skdpfair developers"

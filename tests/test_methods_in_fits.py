@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 from torch import nn
 
+from docs.methods_table import methods_table
 from skdpfair import MLP, DPFairClassifier, get_method
 from skdpfair.analysis import GroupRecorder
 from skdpfair.datasets import make_two_groups
 from skdpfair.methods import METHODS
-from skdpfair.methods._methods_table import methods_table
 from skdpfair.privacy import Release
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.training import train as _training

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import torch
 
+from skdpfair.analysis._clipped_step import noiseless, weighed
 from skdpfair.analysis._problem import of_tensors
-from skdpfair.analysis._step_risk import noiseless, weighed
 from skdpfair.engine import Batch, PoissonSampler, Streams
 from skdpfair.engine.flat import split
 from skdpfair.engine.mechanism import Mechanism, Task

@@ -9,8 +9,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from benchmarks.papers.clipping import problem_of
+from skdpfair.analysis._curvature import largest_eigenvalues, products, traces
 from skdpfair.analysis._problem import of_tensors
-from skdpfair.analysis._step_risk import largest_eigenvalues, products, traces
 from skdpfair.engine import Batch
 from skdpfair.networks import small_cnn
 

@@ -16,13 +16,13 @@ from scipy import stats
 from sklearn.base import clone
 from torch import nn
 
+from docs.methods_table import paper, references
 from skdpfair import get_method
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine import step as engine_step
 from skdpfair.engine.mechanism import Mechanism
 from skdpfair.engine.step import noisy_sums
 from skdpfair.methods import METHODS
-from skdpfair.methods._methods_table import paper, references
 from skdpfair.testing import check_method, per_sample, released, task
 
 BIBLIOGRAPHY = Path(__file__).parents[2] / "docs" / "references.bib"

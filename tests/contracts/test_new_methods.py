@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from docs.methods_table import methods_table, sensitivities
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.budget import PrivacyLedger
 from skdpfair.datasets import make_two_groups
@@ -15,7 +16,6 @@ from skdpfair.engine import Batch, private_step, select_strategy
 from skdpfair.engine.mechanism import Clip, Mechanism, Method, Query
 from skdpfair.exceptions import InsecureSeedWarning
 from skdpfair.methods import METHODS
-from skdpfair.methods._methods_table import methods_table, sensitivities
 from skdpfair.testing import check_method, task
 
 NAME = "normalised"
