@@ -5,40 +5,25 @@ import functools
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
-from skdpfair._utils.validate import error_context_without_data, outline, safe_repr
+from skdpfair._utils.validate import error_context_without_data, safe_repr
 from skdpfair.inputs.columns import refuse_masked
 from skdpfair.inputs.labels import kinds, plain
 
-_ONE_EACH = "must hold one number or text for each record"
+_WEIGHTS = "must hold one finite number >= 0 for each record, at least one of them above 0"
 
 
 def as_vector(name, values, like):
     """Return ``values`` as an array of shape (n_samples,), one per record of ``like``."""
     with error_context_without_data("y_true", "must have one entry for each record"):
         n_records = len(like)
-    if values is None:
-        raise ValueError(
-            f"{name} must have one entry for each of the {n_records} records of y_true, got None. "
-            f"Pass {name}=."
-        )
     refuse_masked(name, values)
-    if isinstance(values, (str, bytes, dict, set, frozenset)):
-        raise TypeError(f"{name} must be of shape (n_samples,), got {outline(values)}.")
-    with error_context_without_data(name, "must be of shape (n_samples,)"):
-        shape = np.shape(values)
-    if len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] != 1):
-        raise ValueError(f"{name} must be of shape (n_samples,), got shape {shape}.")
-    if shape[0] != n_records:
-        raise ValueError(
-            f"{name} must have one entry for each of the {n_records} records of y_true, "
-            f"got {shape[0]}."
-        )
-    if shape[0] == 0:
-        raise ValueError("y_true must have at least one record, got none.")
-    with error_context_without_data(name, _ONE_EACH):
+    with error_context_without_data(name, "must hold one number or text for each record"):
         values = plain(column_or_1d(values))
-    if values.dtype.kind in "cSV":
-        raise ValueError(f"{name} {_ONE_EACH}, got complex numbers, bytes or records.")
+    if len(values) != n_records or not n_records:
+        raise ValueError(
+            f"{name} must have one entry for each of the {n_records} records of y_true, at least "
+            f"one, got {len(values)}."
+        )
     return values
 
 
@@ -46,16 +31,10 @@ def as_weights(values, like):
     """Return weights as an array of floats >= 0, not all zero; None stays None."""
     if values is None:
         return None
-    weights = as_vector("sample_weight", values, like)
-    wanted = "must hold one number >= 0 for each record"
-    if weights.dtype.kind not in "biufO":
-        raise TypeError(f"sample_weight {wanted}, got values that are not numbers.")
-    with error_context_without_data("sample_weight", f"{wanted}, got values that are not numbers"):
-        weights = weights.astype(float)
+    with error_context_without_data("sample_weight", _WEIGHTS):
+        weights = as_vector("sample_weight", values, like).astype(float)
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
-        raise ValueError(
-            f"sample_weight {wanted}: all must be finite, and at least one must be above 0."
-        )
+        raise ValueError(f"sample_weight {_WEIGHTS}.")
     return weights
 
 
@@ -74,15 +53,12 @@ def weighted(metric, sample_weight):
 
 def metric_of(metric, default, name="metric"):
     """Return a metric of labels and predictions, ``default`` for None, else raise."""
-    if metric is None:
-        return default
-    if not callable(metric):
+    if metric is not None and not callable(metric):
         raise TypeError(
             f"{name} must be a function {name}(y_true, y_pred) or None, got {safe_repr(metric)}. "
-            "Pass the function itself, such as sklearn.metrics.accuracy_score: only scorers take "
-            "names."
+            "Pass the function itself: only scorers take names."
         )
-    return metric
+    return default if metric is None else metric
 
 
 def check_reference(name, values):
@@ -123,11 +99,9 @@ def hits(y_true, y_pred, name="y_pred"):
 
 
 def check_probabilities(name, values, remedy):
-    """Refuse what is no number, numbers outside [0, 1], and NaN."""
-    numbers = values.dtype.kind in "biuf"
-    wrong = values[~((values >= 0) & (values <= 1))] if numbers else values
-    if wrong.size:
-        kind = "values that are not numbers" if not numbers else "values outside this range"
-        if numbers and np.isnan(wrong).all():
-            kind = "NaN, as from a model that diverged"
-        raise ValueError(f"{name} must hold probabilities in [0, 1], got {kind}. {remedy}")
+    """Refuse what is no number, numbers outside [0, 1], and NaN, as of a model that diverged."""
+    if values.dtype.kind not in "biuf" or not ((values >= 0) & (values <= 1)).all():
+        raise ValueError(
+            f"{name} must hold probabilities in [0, 1], but some are not, or NaN, as from a model "
+            f"that diverged. {remedy}"
+        )

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skdpfair._utils.validate import error_context_without_data, listed, safe_repr
+from skdpfair._utils.validate import error_context_without_data, safe_repr
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.labels import positions
 from skdpfair.metrics._arguments import (
@@ -187,8 +187,7 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, loss=None, 
     if loss is not None:
         of = weighted(metric_of(loss, None, name="loss"), as_weights(sample_weight, y_true))
         private, reference = (
-            of(y_true, _finite(name, as_vector(name, values, y_true)))
-            for name, values in models.items()
+            of(y_true, as_vector(name, values, y_true)) for name, values in models.items()
         )
         return float(private - reference)
     losses = []
@@ -198,16 +197,6 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, loss=None, 
         # clipped as in `sklearn.metrics.log_loss`
         losses.append(-np.log(np.maximum(own, np.finfo(own.dtype).eps), dtype=float))
     return float(np.average(losses[0] - losses[1], weights=as_weights(sample_weight, y_true)))
-
-
-def _finite(name, values):
-    """Return predictions of a regression, else raise for NaN and infinities."""
-    if not np.isfinite(values.astype(float)).all():
-        raise ValueError(
-            f"{name} must hold the finite number predicted for each record, got NaN or infinities, "
-            "as from a model that diverged."
-        )
-    return values
 
 
 def _own_class(name, values, y_true, classes):
@@ -222,11 +211,6 @@ def _own_class(name, values, y_true, classes):
                 "classes=model.classes_."
             )
         return values[np.arange(len(codes)), codes]
-    if np.ndim(values) != 1:
-        raise ValueError(
-            f"{name} must be of shape (n_samples, n_classes) or (n_samples,), got shape "
-            f"{np.shape(values)}. Pass predict_proba(X)."
-        )
     values = as_vector(name, values, y_true)
     check_probabilities(name, values, "Pass predict_proba(X).")
     return values
@@ -236,10 +220,7 @@ def check_distributions(name, values, y_true, classes=None):
     """Return a matrix of probabilities, and the labels of its columns, else raise."""
     with error_context_without_data(name, "must hold probabilities"):
         values = np.asarray(values)
-    if classes is None:
-        with error_context_without_data("y_true", "has labels that cannot be sorted"):
-            classes = np.unique(y_true)
-    classes = np.asarray(listed("classes", classes, "the labels"))
+    classes = np.unique(y_true) if classes is None else np.asarray(classes)
     if values.shape != (len(y_true), len(classes)):
         raise ValueError(
             f"{name} must be of shape (n_samples, n_classes) = {(len(y_true), len(classes))}, got "
@@ -249,8 +230,7 @@ def check_distributions(name, values, y_true, classes=None):
     check_probabilities(name, values, remedy)
     sums = values.sum(axis=1, dtype=float)
     # 1e-3: room for float16, none for scores or logits
-    wrong = np.flatnonzero(np.abs(sums - 1) > 1e-3)
-    if wrong.size:
+    if (np.abs(sums - 1) > 1e-3).any():
         raise ValueError(
             f"{name} must hold probabilities that sum to 1 in every row, but some rows do not. "
             f"{remedy}"

@@ -1,14 +1,14 @@
 """Tables of the groups' measures, exact or differentially private."""
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from skdpfair._utils.validate import error_context_without_data, number, outline, safe_repr
+from skdpfair._utils.validate import number, outline, safe_repr
 from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.groups import encode_features, group_names
@@ -28,7 +28,7 @@ from skdpfair.metrics._measures import (
 from skdpfair.privacy.one_time_noise import below_of, discrete_laplace, generator_of
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, UNITS, rounded_up
 
-_SMALLEST = 1e-6
+_SMALLEST, _LARGEST = 1e-6, 1e3
 _NOT_ACCOUNTED = (
     "the training of the model, if it used any of these {}s: add its epsilon",
     "other tables and scores of the same {}s: their epsilons add up",
@@ -114,10 +114,9 @@ def group_table(
     if not isinstance(predictions, Mapping):
         raise TypeError(
             "predictions must be a dict from the model's name to its predicted labels, got "
-            f"{type(predictions).__name__}. Pass {{'reference': ..., 'dpsgd': ...}}, "
-            "and reference='reference'."
+            f"{type(predictions).__name__}. Pass {{'reference': ..., 'dpsgd': ...}}."
         )
-    if not isinstance(reference, Hashable) or reference not in predictions:
+    if reference not in predictions:
         raise ValueError(
             f"reference must name one of predictions, {safe_repr(list(predictions))}, got "
             f"{safe_repr(reference)}. Add the predictions of the model without clipping and noise."
@@ -132,8 +131,7 @@ def group_table(
     for y_pred in checked.values():
         check_kind("predictions", y_pred, y_true)
     if classes is None:
-        with error_context_without_data("y_true", "has labels that cannot be sorted"):
-            classes = np.unique(np.concatenate([y_true, *checked.values()]))
+        classes = np.unique(np.concatenate([y_true, *checked.values()]))
     likely = _probabilities(probabilities, checked, y_true, classes)
     encoded = encode_features(sensitive_features, len(y_true))
     assert encoded.levels is not None
@@ -212,7 +210,7 @@ def release_group_table(
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
         The groups; several columns make intersections.
     epsilon : float
-        The epsilon that the table spends, at least 1e-6; its delta is 0.
+        The epsilon that the table spends, in [1e-6, 1000]; its delta is 0.
     groups : list or None, default=None
         All possible groups, in the order of the table; intersections are tuples. None uses the
         groups that occur, and lists this as an assumption.
@@ -273,11 +271,7 @@ def release_group_table(
     check_indexes(y_true=y_true, y_pred=y_pred, **features)
     y_true = as_vector("y_true", y_true, y_true)
     right = hits(y_true, y_pred)
-    epsilon = number("epsilon", epsilon, low=_SMALLEST)
-    if math.isinf(epsilon):
-        raise ValueError(
-            "epsilon must be finite, got inf, which gives no privacy. Give a number such as 1.0."
-        )
+    epsilon = number("epsilon", epsilon, low=_SMALLEST, high=_LARGEST)
     unit = _persons.encode(None, len(y_true), at=[], units=units)
     counted = np.arange(len(y_true))
     if unit is not None:
@@ -293,19 +287,12 @@ def release_group_table(
     # a record is in one count, so that the sensitivity of all is 1
     counts += [discrete_laplace(Fraction(epsilon), below) for _ in counts]
     correct, incorrect = counts.reshape(-1, 2).T
-    deviation = 1 / (math.sqrt(2) * math.sinh(min(epsilon, 1e3) / 2))
+    deviation = 1 / (math.sqrt(2) * math.sinh(epsilon / 2))
     quantile = math.log(1 / (1 - LEVEL)) / math.sqrt(2)  # of Laplace's law, in deviations
     accuracy, low, high = accuracy_interval(correct, incorrect, deviation, LEVEL, quantile)
-    table = pd.DataFrame(
-        {
-            "correct": correct,
-            "incorrect": incorrect,
-            "accuracy": accuracy,
-            "low": low,
-            "high": high,
-        },
-        index=pd.Index(labels(levels), name="group"),
-    )
+    columns = {"correct": correct, "incorrect": incorrect, "accuracy": accuracy}
+    index = pd.Index(labels(levels), name="group")
+    table = pd.DataFrame(columns | {"low": low, "high": high}, index=index)
     table.attrs["privacy"] = _privacy(epsilon, random_state, groups, units)
     return table
 

@@ -1,9 +1,6 @@
-from itertools import pairwise
-
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
@@ -50,8 +47,6 @@ def test_the_cells_are_the_measures(case):
 def test_an_unknown_reference_and_a_short_prediction_are_named():
     with pytest.raises(ValueError, match=r"reference must name one of .*'dpsgd'.*got 'sgd'"):
         group_table([1], {"dpsgd": [1]}, reference="sgd", sensitive_features=["a"])
-    with pytest.raises(ValueError, match=r"reference must name one of .* got ndarray"):
-        group_table([1], {"dpsgd": [1]}, reference=np.array([1]), sensitive_features=["a"])
     with pytest.raises(TypeError, match=r"predictions must be a dict .* got list.*'reference'"):
         group_table([1], [1], reference="sgd", sensitive_features=["a"])
     with pytest.raises(ValueError, match=r"predictions\['dpsgd'\] must have one entry"):
@@ -248,18 +243,10 @@ def test_arguments_of_other_rows_are_refused(measure):
         other = {name: in_pandas(given[name], np.arange(8))}
         with pytest.raises(ValueError, match=rf"^{name}.* another index than {first}.*to_numpy"):
             measure(**alike | other, **options)
-    for name, beside in pairwise(others):
-        two = {name: alike[name], beside: in_pandas(given[beside], np.arange(8))}
-        with pytest.raises(ValueError, match=rf"^{beside}.* another index than {name}"):
-            measure(**given | two, **options)
 
 
 LABELS = {
-    "flags": lambda labels: labels.astype(bool),
-    "flags as objects": lambda labels: labels.astype(bool).astype(object),
     "flags of pandas": lambda labels: pd.Series(labels.astype(bool), dtype="boolean"),
-    "numbers of pandas": lambda labels: pd.Series(labels, dtype="Int64"),
-    "floats": lambda labels: labels.astype(float),
     "categories": lambda labels: pd.Series(labels, dtype="category"),
     "several": lambda labels: np.array([0, True, 1.0, 0, 1, False, np.True_, 0.0], dtype=object),
 }
@@ -273,10 +260,6 @@ def test_true_is_one_in_every_measure(measure, kind):
     expected = measure(**PARALLEL[measure], **options)
     found = measure(**PARALLEL[measure] | {"y_true": LABELS[kind](TRUE)}, **options)
     assert str(found) == str(expected)
-    if measure is group_table and kind != "several":
-        turned = {"r": LABELS[kind](TRUE), "p": LABELS[kind](PRIVATE)}
-        again = measure(**PARALLEL[measure] | {"predictions": turned}, **options)
-        pd.testing.assert_frame_equal(again, expected)
 
 
 @pytest.mark.parametrize("measure", PARALLEL, ids=lambda measure: measure.__name__)
@@ -287,52 +270,17 @@ def test_texts_are_never_compared_with_numbers(measure):
         measure(**PARALLEL[measure] | texts, **OPTIONS.get(measure, {}), **classes)
 
 
-def test_groups_that_print_alike_are_told_apart():
-    mixed = np.array([1 if g == "a" else "1" for g in GROUPS], dtype=object)
-    given = PARALLEL[group_table] | {"sensitive_features": mixed}
-    table = group_table(**given, reference="r", measures=["accuracy"])
-    expected = group_table(**PARALLEL[group_table], reference="r", measures=["accuracy"])
-    assert list(table)[1:3] == ["accuracy[1]", "accuracy['1']"]
-    np.testing.assert_array_equal(table, expected)
-    assert table.columns.is_unique
-    crossed = pd.DataFrame({"p": np.where(GROUPS == "a", "x, y", "x"),
-                            "q": np.where(GROUPS == "a", "z", "y, z")})  # fmt: skip
-    again = group_table(**given | {"sensitive_features": crossed}, reference="r")
-    assert again.columns.is_unique
-
-
-@pytest.mark.parametrize(
-    "groups",
-    [
-        np.zeros((4, 1, 1)),
-        np.zeros((4, 0)),
-        scipy.sparse.eye_array(4).tocsr(),
-        [{"a": 1}] * 4,
-        np.ma.masked_equal([0, 1, 0, 1], 1),
-        {},
-        np.random.default_rng(0).normal(size=(120, 3)),
-        ["a"],
-        list("abcab"),
-        "a",
-        None,
-        ["a", None, "a", "b"],
-        [float("nan"), 1.0, 1.0, 2.0],
-    ],
-)
+@pytest.mark.parametrize("groups", [None, ["a"], ["a", None, "a", "b"]])
 def test_groups_that_are_no_groups_are_refused_by_name(groups):
-    y = [0, 1] * (60 if np.shape(groups) == (120, 3) else 2)
-    with pytest.raises((ValueError, TypeError), match=r"^sensitive_features "):
-        group_table(y, {"m": y}, reference="m", sensitive_features=groups)
+    with pytest.raises(ValueError, match=r"^sensitive_features "):
+        group_table([0] * 4, {"m": [0] * 4}, reference="m", sensitive_features=groups)
 
 
 @pytest.mark.parametrize(
     ("groups", "names"),
     [
         ({"sex": list("FFMM"), "race": list("wbww")}, ["F, b", "F, w", "M, w"]),
-        (pd.DataFrame({0: list("FFMM"), 1: list("wbww")}).set_axis(["a"] * 2, axis=1),
-         ["F, b", "F, w", "M, w"]),
         (pd.Series(list("FFMM"), dtype=pd.CategoricalDtype(["F", "M", "nobody"])), ["F", "M"]),
-        (np.array([["F", "w"], ["F", "b"], ["M", "w"], ["M", "w"]]), ["F, b", "F, w", "M, w"]),
     ],
 )  # fmt: skip
 def test_the_groups_that_occur_are_named(groups, names):

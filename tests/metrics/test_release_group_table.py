@@ -43,16 +43,16 @@ def test_almost_without_noise_the_counts_are_exact():
     np.testing.assert_allclose(ends, np.tile([wilson.low, wilson.high], (2, 1)), atol=1e-5)
 
 
-# chance of a false alarm: 1e-4 for each of these laws, and the seed is fixed
-LAWS = [(discrete_laplace, Fraction(e), stats.dlaplace(e).pmf) for e in (0.1, 1.0, 5.0)]
-
-
-@pytest.mark.parametrize(("draw", "exact", "pmf"), LAWS)
-def test_the_noise_follows_its_law(draw, exact, pmf):
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
+def test_the_noise_follows_its_law(epsilon):
+    """Chance of a false alarm: 1e-4 for each epsilon, and the seed is fixed."""
     n, below = 20_000, random.Random(0).randrange
-    noise = np.array([draw(exact, below) for _ in range(n)])
+    noise = np.array([discrete_laplace(Fraction(epsilon), below) for _ in range(n)])
     bins = np.arange(-200, 201)
-    expected, seen = n * pmf(bins), np.array([(noise == k).sum() for k in bins])
+    expected, seen = (
+        n * stats.dlaplace(epsilon).pmf(bins),
+        np.array([(noise == k).sum() for k in bins]),
+    )
     usable = expected > 5
     expected = np.append(expected[usable], n - expected[usable].sum())
     seen = np.append(seen[usable], n - seen[usable].sum())
@@ -101,35 +101,20 @@ def test_one_record_changes_one_count_by_one(rows):
     assert np.abs(with_it - without).sum() == 1
 
 
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("n", [30, 300, 10_000])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 @pytest.mark.parametrize("truth", [0.5, 0.85, 0.98])
-def test_intervals_cover_with_the_noise_in_them(truth, epsilon, n, delta):
+def test_intervals_cover_with_the_noise_in_them(truth, epsilon, n):
     runs, rng = 20_000, np.random.default_rng(7)
-    if delta:
-        deviation, quantile = stats.norm.isf(delta) / epsilon, 0.0
-        noise = deviation * rng.standard_normal((2, runs))
-    else:
-        p = -math.expm1(-epsilon)
-        noise = rng.geometric(p, (2, runs)) - rng.geometric(p, (2, runs))
-        deviation, quantile = stats.dlaplace(epsilon).std(), math.log(20) / math.sqrt(2)
+    p = -math.expm1(-epsilon)
+    noise = rng.geometric(p, (2, runs)) - rng.geometric(p, (2, runs))
+    deviation, quantile = stats.dlaplace(epsilon).std(), math.log(20) / math.sqrt(2)
     right = rng.binomial(n, truth, runs)
     _, low, high = accuracy_interval(
         right + noise[0], n - right + noise[1], deviation, 0.95, quantile
     )
     assert (low <= high).all()
     assert np.mean((low <= truth) & (truth <= high)) >= 0.94
-
-
-def test_a_thousand_whole_releases_cover():
-    rng, covered = np.random.default_rng(3), []
-    y_true, groups = np.zeros(400, int), np.tile(["F", "M"], 200)
-    for _ in range(1000):
-        y_pred = (rng.random(400) > np.where(groups == "F", 0.9, 0.7)).astype(int)
-        table = release(y_true=y_true, y_pred=y_pred, sensitive_features=groups, epsilon=0.2)
-        covered.append((table["low"] <= [0.9, 0.7]) & (table["high"] >= [0.9, 0.7]))
-    assert 0.93 <= np.mean(covered) <= 0.98
 
 
 @settings(deadline=None, max_examples=100)
@@ -190,16 +175,10 @@ def test_intersections_are_declared_by_tuples():
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"epsilon": 0.0}, ValueError, "epsilon must be a number >= 1e-06, got 0.0"),
-        ({"epsilon": -1}, ValueError, "epsilon must be a number >= 1e-06, got -1"),
-        ({"epsilon": math.inf}, ValueError, "epsilon must be finite"),
-        ({"epsilon": None}, TypeError, "epsilon must be a number"),
+        ({"epsilon": 0.0}, ValueError, "epsilon must be a number >= 1e-06 and <= 1000, got 0.0"),
+        ({"epsilon": math.inf}, ValueError, "epsilon must be a number .* got inf"),
         ({"y_pred": [1]}, ValueError, "y_pred must have one entry for each of the 6"),
-        ({"sensitive_features": SEX[:2]}, ValueError, "sensitive_features must have one entry"),
-        ({"sensitive_features": None}, ValueError, "sensitive_features must hold one group"),
         ({"groups": ["F"]}, ValueError, "sensitive_features has values outside groups=.*Declare"),
-        ({"groups": ["F", "M", "F"]}, ValueError, "groups names a level twice"),
-        ({"groups": []}, ValueError, "at least one"),
         ({"random_state": "x"}, TypeError, "random_state must be an integer >= 0"),
     ],
 )
