@@ -1,11 +1,12 @@
 """The algorithms, one per file; a new file here is found, tested and documented unasked."""
 
-from copy import deepcopy
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
-from skdpfair._utils.validate import error_context, one_of, safe_repr
+from sklearn.base import clone
+
+from skdpfair._utils.validate import one_of, safe_repr
 from skdpfair.engine.mechanism import METHODS, Clip, Method, Query
 
 for _module in iter_modules(__path__):
@@ -50,18 +51,9 @@ def get_method(method: str | Method, **params: Any) -> Method:
     if isinstance(method, type) and issubclass(method, Method):
         return method(**params)
     if isinstance(method, Method):
-        copy: Method = type(method)(**_copied(method)).set_params(**params)
+        copy: Method = clone(method).set_params(**params)
         return copy
     raise TypeError(
         f"method must be a name among {sorted(METHODS)} or a Method object, got "
         f"{safe_repr(method)}."
     )
-
-
-def _copied(method: Method) -> dict[str, Any]:
-    """Return copies of a method's parameters; what has none is refused by name."""
-    copies = {}
-    for name, value in method.get_params(deep=False).items():
-        with error_context(name, f"of method {method.name!r} cannot be copied"):
-            copies[name] = deepcopy(value)
-    return copies

@@ -22,15 +22,11 @@ class GDRO(UnclippedMethod, name="gdro", reference="sagawa2020distributionally")
     ----------
     group_lr : float >= 0, default=0.01
         :math:`\eta`.
-    adjustment : float >= 0, default=0.0
-        The constant c of group adjustments: :math:`L_k + c / \sqrt{n_k}` raises u instead of
-        :math:`L_k`, where :math:`n_k` is the size of group k in the training data, so that small
-        groups, which overfit more, weigh more.
 
     References
     ----------
     Sagawa et al., "Distributionally Robust Neural Networks for Group Shifts", ICLR 2020,
-    Algorithm 1 and section 3.3; Kulynych et al., NeurIPS 2022.
+    Algorithm 1; Kulynych et al., NeurIPS 2022.
 
     Examples
     --------
@@ -43,25 +39,14 @@ class GDRO(UnclippedMethod, name="gdro", reference="sagawa2020distributionally")
     """
 
     group_lr: float = 0.01
-    adjustment: float = 0.0
 
     private_alternative = "dp_is_sgd"
     needs_groups = True
-    _parameter_constraints = {
-        "group_lr": NOT_NEGATIVE,
-        "adjustment": NOT_NEGATIVE,
-    }
+    _parameter_constraints = {"group_lr": NOT_NEGATIVE}
 
-    @property
-    def needs_group_fractions(self) -> bool:  # type: ignore[override]  # follows from a parameter
-        """Whether the sizes of the groups are used."""
-        return self.adjustment > 0
-
-    def start(self, task: Task) -> tuple[Tensor, Tensor, Tensor]:
+    def start(self, task: Task) -> tuple[Tensor, Tensor]:
         weight = torch.full((task.n_groups,), 1.0 / task.n_groups)
-        shares = weight if task.group_fractions is None else task.group_fractions
-        sizes = (task.n_samples * shares).round().clamp(min=1.0)
-        return weight, torch.tensor(task.n_samples * task.sample_rate), sizes
+        return weight, torch.tensor(task.n_samples * task.sample_rate)
 
     def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
         def rows(sample: PerSample, state: State) -> GroupRows:
@@ -69,15 +54,15 @@ class GDRO(UnclippedMethod, name="gdro", reference="sagawa2020distributionally")
 
         return (Query("groups", rows, inf, 0.0),)
 
-    def _raised(self, state: tuple[Tensor, ...], release: NoisySums) -> tuple[Tensor, Tensor]:
+    def _raised(self, state: tuple[Tensor, Tensor], release: NoisySums) -> tuple[Tensor, Tensor]:
         count, loss = release["groups"].view(2, -1)
-        adjusted = loss / count.clamp(min=1.0) + self.adjustment * state[2].to(loss).rsqrt()
-        return torch.softmax(torch.log(state[0]) + self.group_lr * adjusted, dim=0), count
+        mean = loss / count.clamp(min=1.0)
+        return torch.softmax(torch.log(state[0]) + self.group_lr * mean, dim=0), count
 
-    def weight(self, sample: PerSample, state: tuple[Tensor, ...], release: NoisySums) -> Tensor:
+    def weight(self, sample: PerSample, state: tuple[Tensor, Tensor], release: NoisySums) -> Tensor:
         weight, count = self._raised(state, release)
         each = (weight * state[1] / count.clamp(min=1.0)).to(sample.norm.dtype)
         return each.index_select(0, sample.group)
 
-    def update(self, state: tuple[Tensor, ...], release: NoisySums) -> tuple[Tensor, ...]:
-        return self._raised(state, release)[0], *state[1:]
+    def update(self, state: tuple[Tensor, Tensor], release: NoisySums) -> tuple[Tensor, Tensor]:
+        return self._raised(state, release)[0], state[1]

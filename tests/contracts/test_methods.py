@@ -55,7 +55,6 @@ def test_contract(name, n_groups):
         ("fairlens_dp", {"gamma1": 1.0}),
         ("global_adapt", {"threshold": 0.7}),
         ("global_adapt", {"count_noise_multiplier": 10.0}),
-        ("bam", {"exact": True}),
     ],
 )
 def test_contract_of_other_settings(name, settings):
