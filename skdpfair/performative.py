@@ -12,7 +12,6 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_consistent_length, has_fit_parameter
 
 from skdpfair._utils.validate import (
-    error_context,
     error_context_without_data,
     generator,
     integer,
@@ -46,8 +45,8 @@ class StrategicResponse:
         Labels of two classes; the larger one is the favourable decision.
     sensitive_features : array-like of n_samples rows or None, default=None
         The groups.
-    budget : float >= 0, or array-like of shape (n_samples,)
-        Largest L2 distance that a record moves, for all records or for each record.
+    budget : float >= 0
+        Largest L2 distance that a record moves.
     changeable : list of column names or positions, or None, default=None
         The numeric columns that people can change; None is all.
     step : float > 0, default=0.01
@@ -56,7 +55,7 @@ class StrategicResponse:
     Notes
     -----
     Let s be the model's score (``decision_function``, else log-odds), g its gradient in the
-    changeable columns at the record's base features, and B the record's budget.  A record with
+    changeable columns at the record's base features, and B the budget.  A record with
     :math:`s(x) \le 0` moves to :math:`x + t g / \lVert g \rVert` for the least t in [0, B] with
     s > 0, found by bisection, or t = B if no such t exists.  This is the best response to a
     linear model, and one gradient step for other models.  If g = 0, as in trees, no record moves.
@@ -91,10 +90,7 @@ class StrategicResponse:
         with error_context_without_data("changeable", "must name columns of numbers"):
             self._base = self._frame[self.columns].to_numpy(dtype=float)
         self.step = number("step", step, low=0, low_open=True)
-        with error_context("budget", f"must be a number >= 0, or one per row of X ({len(X)})"):
-            self.budget = np.broadcast_to(np.asarray(budget, dtype=float), len(X))
-        if not (self.budget >= 0).all():
-            raise ValueError("budget must be >= 0 for every record.")
+        self.budget = number("budget", budget, low=0)
 
     def sample(self, model, rng):
         """Return X after the reaction to a model, or before any for None, y and the groups.
@@ -120,7 +116,7 @@ class StrategicResponse:
             return self._score(model, at(distance), denied) > 0
 
         # high: granted, or all that can be afforded; low: denied
-        low, high = np.zeros(len(denied)), self.budget[denied]
+        low, high = np.zeros(len(denied)), np.full(len(denied), self.budget)
         can_gain = is_granted(high)
         # by bisection, because a score need not be linear along the way
         for _ in range(_N_HALVINGS):
@@ -139,18 +135,13 @@ class StrategicResponse:
 
     def _score(self, model, values, rows=slice(None)):
         """Return the score of rows, above 0 where the model predicts ``classes_[1]``."""
-        has_score = hasattr(model, "decision_function")
-        if not has_score and not hasattr(model, "predict_proba"):
-            raise ValueError(
-                f"model must have decision_function or predict_proba, got {type(model).__name__}."
-            )
         if len(model.classes_) != 2:
             raise ValueError(
                 "model must have two classes, the second one favourable, got "
                 f"{len(model.classes_)}."
             )
         X = self._replaced(values, rows)
-        if has_score:
+        if hasattr(model, "decision_function"):
             return np.asarray(model.decision_function(X), dtype=float)
         return logit(model.predict_proba(X)[:, 1].clip(_MIN_PROBABILITY, 1 - _MIN_PROBABILITY))
 

@@ -92,14 +92,6 @@ def test_frames_stay_frames_and_the_base_is_never_changed():
     np.testing.assert_allclose(moved[["a", "b"]], array, atol=1e-9)
 
 
-def test_budgets_may_differ_by_record():
-    X = np.array([[-3.0], [-3.0], [-3.0]])
-    moved = StrategicResponse(X, [0, 0, 1], budget=[0.0, 1.0, 9.0]).sample(
-        linear([2.0], 0.0), None
-    )[0]
-    np.testing.assert_allclose(moved.ravel(), [-3.0, -2.0, 0.0], atol=1e-4)
-
-
 def test_a_private_classifier_is_reacted_to():
     X, y = people(200)
     clf = DPFairClassifier(
@@ -114,34 +106,18 @@ X, Y = people()
 JOBS = pd.DataFrame({"job": ["clerk", "cook"], "age": [30, 40]})
 
 
-def test_people_start_from_the_base():
-    start = StrategicResponse(X, Y, Y, budget=1).sample(None, RNG)
-    assert start[0] is X and start[1] is Y and start[2] is Y
-
-
 REACT = StrategicResponse(X, Y, budget=1.0)
 REFUSED = [
-    ("budget must be >= 0 for every record", lambda: StrategicResponse(X, Y, budget=-1.0)),
-    (
-        r"budget must be .* one per row of X \(60\)",
-        lambda: StrategicResponse(X, Y, budget=[1.0, 2.0]),
-    ),
-    ("budget must be a number", lambda: StrategicResponse(X, Y, budget="all")),
+    ("budget must be a number >= 0, got -1.0", lambda: StrategicResponse(X, Y, budget=-1.0)),
     (
         r"got \['age'\], X has \[0, 1, 2\]",
         lambda: StrategicResponse(X, Y, budget=1, changeable=["age"]),
     ),
-    ("must name at least one", lambda: StrategicResponse(X, Y, budget=1, changeable=[])),
-    ("step must be a number > 0, got 0.0", lambda: StrategicResponse(X, Y, budget=1, step=0)),
     (r"samples: \[60, 60, 1\]", lambda: StrategicResponse(X, Y, ["F"], budget=1)),
     ("must name columns of numbers", lambda: StrategicResponse(JOBS, [0, 1], budget=1.0)),
     (
         "two classes, the second one favourable, got 3",
         lambda: REACT.sample(GaussianNB().fit(X, np.arange(60) % 3), None),
-    ),
-    (
-        "decision_function or predict_proba, got object",
-        lambda: REACT.sample(object(), None),
     ),
 ]
 
