@@ -68,6 +68,12 @@ def test_a_wrong_file_is_refused_with_both_digests(folder, name, tmp_path):
     assert all(part in str(caught.value) for part in (found, _dutch._SHA256[PLAIN], str(path)))
 
 
+def test_a_cut_off_gzip_file_is_refused(tmp_path):
+    (tmp_path / PACKED).write_bytes(gzip.compress(b"x" * 99)[:-9])
+    with pytest.raises(DataIntegrityError, match=f"{PACKED} is not a whole gzip file"):
+        fetch_dutch(data_home=tmp_path)
+
+
 def test_a_missing_file_is_refused_and_leaves_no_trace(tmp_path):
     with pytest.raises(DataIntegrityError) as caught:
         fetch_dutch(data_home=tmp_path / "none")

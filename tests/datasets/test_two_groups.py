@@ -68,14 +68,3 @@ def test_no_group_is_ever_empty(minority):
 def test_parameters_are_checked(name, value):
     with pytest.raises(ValueError, match=name):
         make_two_groups(**{name: value})
-
-
-@pytest.mark.parametrize("seed", [-1, np.nan, "a", True])
-def test_what_is_no_seed_is_refused_by_name(seed):
-    with pytest.raises((ValueError, TypeError), match=r"^random_state must be None"):
-        make_two_groups(50, random_state=seed)
-
-
-def test_as_frame_is_a_flag():
-    with pytest.raises(TypeError, match=r"^as_frame must be True or False"):
-        make_two_groups(50, as_frame="no")

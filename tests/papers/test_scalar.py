@@ -177,31 +177,3 @@ def test_the_table_by_beta_agrees_with_the_closed_form():
 def test_unusable_problems_are_refused(params, message):
     with pytest.raises(ValueError, match=message):
         ScalarProblem(**params)
-
-
-def test_unusable_runs_are_refused():
-    with pytest.raises(ValueError, match=r"checkpoints must lie in 0..n_steps=5, got \[6\]"):
-        simulate(ScalarProblem(), 5, noise_multiplier=0, checkpoints=[6])
-    with pytest.raises(ValueError, match=r"noise_multiplier must be a number >= 0, got -1\.0"):
-        simulate(ScalarProblem(), 5, noise_multiplier=-1)
-    with pytest.raises(ValueError, match="n_steps must be an integer >= 1, got 0"):
-        expected_path(ScalarProblem(), 0)
-
-
-@pytest.mark.parametrize("seed", [-1, np.nan, "a", [], (1, 0), True, 0.5, np.timedelta64(1)])
-def test_what_is_no_seed_is_refused_by_name(seed):
-    with pytest.raises((ValueError, TypeError), match=r"^random_state must be None"):
-        simulate(ScalarProblem(), 1, noise_multiplier=1.0, random_state=seed)
-    ring = []
-    ring.append(ring)
-    with pytest.raises(TypeError, match=r"^random_state must be None"):
-        simulate(ScalarProblem(), 1, noise_multiplier=1.0, random_state=ring)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"schedule": None}, {"schedule": (1.0,)}, {"start": np.nan}, {"start": "1"}, {"start": None}],
-)
-def test_a_problem_names_what_is_wrong(wrong):
-    with pytest.raises((ValueError, TypeError), match=f"^{next(iter(wrong))} must be"):
-        ScalarProblem(**wrong)
