@@ -1,6 +1,7 @@
 """Shares of the groups in the population, and sampling rates that balance them."""
 
 import abc
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,25 +11,20 @@ from torch import Tensor
 from skdpfair._utils.validate import listed, number, safe_repr
 from skdpfair.engine.mechanism import Method, Task
 
-SUM_TOLERANCE = 1e-6
-
 
 def declared(probabilities: Any, n_groups: int) -> Tensor | None:
     """Return ``group_probabilities`` as a tensor, shape (n_groups,), or None if not given."""
     if probabilities is None:
         return None
-    values = listed("group_probabilities", probabilities, "one share for each group")
-    if len(values) != n_groups:
+    values = [
+        number("group_probabilities", v, low=0, high=1, low_open=True)
+        for v in listed("group_probabilities", probabilities, "one share for each group")
+    ]
+    if len(values) != n_groups or not math.isclose(sum(values), 1.0, abs_tol=1e-6):
         raise ValueError(
-            f"group_probabilities={safe_repr(probabilities)} has {len(values)} values for "
-            f"{n_groups} groups. Give one for each group, in the order of groups_ (sorted, or as "
-            "declared by Groups)."
-        )
-    values = [number("group_probabilities", v, low=0, high=1, low_open=True) for v in values]
-    if abs(sum(values) - 1.0) > SUM_TOLERANCE:
-        raise ValueError(
-            f"group_probabilities={safe_repr(probabilities)} sum to {sum(values):.6g}; they are "
-            "shares of the population and must sum to 1."
+            f"group_probabilities={safe_repr(probabilities)} must be one share for each of the "
+            f"{n_groups} groups, in the order of groups_ (sorted, or as declared by Groups), and "
+            "sum to 1."
         )
     return torch.tensor(values, dtype=torch.float64)
 
