@@ -1,6 +1,7 @@
 """Tables of the groups' measures, exact or differentially private."""
 
 import math
+import secrets
 from collections.abc import Mapping
 from fractions import Fraction
 
@@ -25,7 +26,7 @@ from skdpfair.metrics._measures import (
     leading_measures,
     values_by_group,
 )
-from skdpfair.privacy.one_time_noise import below_of, discrete_laplace, generator_of
+from skdpfair.privacy.one_time_noise import discrete_laplace
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, UNITS, rounded_up
 
 _SMALLEST, _LARGEST = 1e-6, 1e3
@@ -198,7 +199,6 @@ def release_group_table(
     sensitive_features,
     epsilon,
     groups=None,
-    random_state=None,
     units=None,
 ):
     """Release a private count of the correct and incorrect predictions in each group.
@@ -214,9 +214,6 @@ def release_group_table(
     groups : list or None, default=None
         All possible groups, in the order of the table; intersections are tuples. None uses the
         groups that occur, and lists this as an assumption.
-    random_state : int or None, default=None
-        None draws the noise from the operating system's entropy. An int makes it reproducible
-        and raises a warning, because whoever knows the seed can remove the noise.
     units : array-like of shape (n_samples,) or None, default=None
         The person of each record, if persons have several. One record of each person, drawn at
         random, is counted.
@@ -230,12 +227,7 @@ def release_group_table(
         the level 95 %.
         ``attrs["privacy"]`` is a dict that can be written as JSON, with the keys ``statement``,
         ``epsilon``, ``delta``, ``adjacency``, ``mechanism``, ``sensitivity``, ``noise_scale``,
-        ``seeded``, ``assumptions`` and ``not_accounted``.
-
-    Warns
-    -----
-    InsecureSeedWarning
-        If ``random_state`` is given.
+        ``assumptions`` and ``not_accounted``.
 
     Notes
     -----
@@ -249,7 +241,8 @@ def release_group_table(
 
     The noise has discrete Laplace's law and is drawn by exact sampling of integers (Canonne,
     Kamath, Steinke, "The Discrete Gaussian for Differential Privacy", NeurIPS 2020), so that
-    rounding of floating point numbers neither limits its tails nor reveals the count.
+    rounding of floating point numbers neither limits its tails nor reveals the count; its bits come
+    from the operating system.
 
     Examples
     --------
@@ -275,17 +268,14 @@ def release_group_table(
     unit = _persons.encode(None, len(y_true), at=[], units=units)
     counted = np.arange(len(y_true))
     if unit is not None:
-        source = np.random.default_rng(random_state)
-        counted = np.flatnonzero(_persons.thinned(unit, 1, source) >= 0)
+        counted = np.flatnonzero(_persons.thinned(unit, 1, np.random.default_rng()) >= 0)
     encoded = encode_features(sensitive_features, len(y_true), groups)
     assert encoded.levels is not None
     levels = list(encoded.levels)
     codes = (2 * encoded.code + ~right)[counted]
-    generator = generator_of(random_state, codes, (epsilon, levels))
-    below = below_of(None if random_state is None else generator)
     counts = np.bincount(codes, minlength=2 * len(levels)).astype(float)
     # a record is in one count, so that the sensitivity of all is 1
-    counts += [discrete_laplace(Fraction(epsilon), below) for _ in counts]
+    counts += [discrete_laplace(Fraction(epsilon), secrets.randbelow) for _ in counts]
     correct, incorrect = counts.reshape(-1, 2).T
     deviation = 1 / (math.sqrt(2) * math.sinh(epsilon / 2))
     quantile = math.log(1 / (1 - LEVEL)) / math.sqrt(2)  # of Laplace's law, in deviations
@@ -293,7 +283,7 @@ def release_group_table(
     columns = {"correct": correct, "incorrect": incorrect, "accuracy": accuracy}
     index = pd.Index(labels(levels), name="group")
     table = pd.DataFrame(columns | {"low": low, "high": high}, index=index)
-    table.attrs["privacy"] = _privacy(epsilon, random_state, groups, units)
+    table.attrs["privacy"] = _privacy(epsilon, groups, units)
     return table
 
 
@@ -330,8 +320,7 @@ def _lower_end(hits, misses, squared_z, v):
         return np.where(c <= 0, 0.0, 2 * c / (np.sqrt(np.maximum(b**2 - 4 * a * c, 0.0)) - b))
 
 
-def _privacy(epsilon, random_state, groups, units):
-    seeded = random_state is not None
+def _privacy(epsilon, groups, units):
     adjacency = "zero_out" if units is None else "zero_out_unit"
     assumptions = ["each person has one record", "the number of records is public"]
     if units is not None:
@@ -345,8 +334,6 @@ def _privacy(epsilon, random_state, groups, units):
     )
     if units is not None:
         statement += " One record of each person, drawn at random, was counted."
-    if seeded:
-        statement += " The noise was seeded: whoever knows the seed can remove it."
     return {
         "statement": statement,
         "epsilon": epsilon,
@@ -355,7 +342,6 @@ def _privacy(epsilon, random_state, groups, units):
         "mechanism": "discrete Laplace",
         "sensitivity": 1.0,
         "noise_scale": 1 / epsilon,
-        "seeded": seeded,
         "assumptions": assumptions,
         "not_accounted": [text.format(UNITS[adjacency]) for text in _NOT_ACCOUNTED],
     }

@@ -1,8 +1,6 @@
 """Noise of releases that are made once, on all records."""
 
 import hashlib
-import random
-import secrets
 import warnings
 from collections.abc import Callable
 from fractions import Fraction
@@ -73,21 +71,12 @@ def noisy(
     return values + sensitivity * noise_multiplier * noise
 
 
-def below_of(generator: np.random.Generator | None) -> Callable[[int], int]:
-    """Return a function that draws an integer from 0 to n-1, all exactly alike.
-
-    Without a generator, each bit comes from the operating system.
-    """
-    if generator is None:
-        return secrets.randbelow
-    return random.Random(int.from_bytes(generator.bytes(32), "little")).randrange
-
-
 def discrete_laplace(epsilon: Fraction, below: Callable[[int], int]) -> int:
     """Draw an integer k with a probability proportional to exp(-epsilon abs(k)), exactly.
 
-    ``below`` is that of :func:`below_of`.  Algorithm 2 of [canonne2020]_ computes with integers
-    only, so that every integer can be drawn; a float is a fraction and needs no rounding.
+    ``below(n)`` draws an integer from 0 to n-1, all exactly alike, as :func:`secrets.randbelow`.
+    Algorithm 2 of [canonne2020]_ computes with integers only, so that every integer can be drawn;
+    a float is a fraction and needs no rounding.
 
     References
     ----------

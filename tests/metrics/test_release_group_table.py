@@ -11,14 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from skdpfair.exceptions import InsecureSeedWarning
 from skdpfair.metrics import release_group_table
 from skdpfair.metrics._group_tables import accuracy_interval
 from skdpfair.privacy.one_time_noise import discrete_laplace
 
 SEX = ["F", "F", "F", "M", "M", "M"]
 PRIVACY = {"statement", "epsilon", "delta", "adjacency", "mechanism", "sensitivity"}
-PRIVACY |= {"noise_scale", "seeded", "assumptions", "not_accounted"}
+PRIVACY |= {"noise_scale", "assumptions", "not_accounted"}
 TRUE, PRED = [1, 0, 1, 0, 1, 0], [1, 0, 0, 0, 1, 1]
 
 
@@ -143,25 +142,9 @@ def test_the_statement_says_what_was_spent_and_assumed():
     assert (privacy["epsilon"], privacy["delta"], privacy["adjacency"]) == (1.0, 0.0, "zero_out")
     assert privacy["sensitivity"] == privacy["noise_scale"] == 1.0
     assert "null record" in privacy["statement"]
-    assert not privacy["seeded"]
     assert not any("groups" in a for a in privacy["assumptions"])
     assumed = release(groups=None).attrs["privacy"]["assumptions"]
     assert "the groups were taken from the data and are public" in assumed
-
-
-def test_fresh_noise_differs_and_a_seed_repeats_it_with_a_warning():
-    groups = list(range(50))
-    extra = {"sensitive_features": [0] * 6, "groups": groups}
-    assert not release(**extra).equals(release(**extra))
-    with pytest.warns(InsecureSeedWarning, match="random_state=1 makes the noise reproducible"):
-        first = release(**extra, random_state=1)
-    with pytest.warns(InsecureSeedWarning):
-        assert first.equals(release(**extra, random_state=1))
-    with pytest.warns(InsecureSeedWarning):
-        other = release(**extra, random_state=1, y_pred=[1, 0, 0, 0, 1, 0])
-    assert (first["correct"] - other["correct"])[1:].any()  # the noise does not cancel
-    assert first.attrs["privacy"]["seeded"]
-    assert "seeded" in first.attrs["privacy"]["statement"]
 
 
 def test_intersections_are_declared_by_tuples():
@@ -179,7 +162,6 @@ def test_intersections_are_declared_by_tuples():
         ({"epsilon": math.inf}, ValueError, "epsilon must be a number .* got inf"),
         ({"y_pred": [1]}, ValueError, "y_pred must have one entry for each of the 6"),
         ({"groups": ["F"]}, ValueError, "sensitive_features has values outside groups=.*Declare"),
-        ({"random_state": "x"}, TypeError, "random_state must be an integer >= 0"),
     ],
 )
 def test_bad_input_is_named(change, error, message):
