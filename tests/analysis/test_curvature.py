@@ -145,8 +145,7 @@ def test_a_loss_without_curvature_has_none():
     x, y = torch.from_numpy(rng.normal(size=(60, 20))), torch.arange(60) % 2
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        layers = torch.nn.Linear(20, 5), torch.nn.Tanh(), torch.nn.Linear(5, 2)
-        module = torch.nn.Sequential(*layers).double()
+        module = nn.Sequential(nn.Linear(20, 5), nn.Tanh(), nn.Linear(5, 2)).double()
     problem = of_tensors(module, Batch(x, y, y), 2, [0.0, 1.0], [0, 1])
     found = largest_eigenvalues(problem, np.random.default_rng(0))
     assert found[0] == 0.0 and np.isfinite(found[1])

@@ -16,11 +16,7 @@ from torch.nn.functional import cross_entropy
 from benchmarks.papers.bounds import pair_bounds
 from benchmarks.papers.clipping import problem_of
 from skdpfair import get_method
-from skdpfair.analysis._step_risk import (
-    noise_term,
-    step_risk,
-    step_terms,
-)
+from skdpfair.analysis._step_risk import noise_term, step_risk, step_terms
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.mechanism import Mechanism, Task
 from skdpfair.methods import METHODS

@@ -13,7 +13,6 @@ from benchmarks.papers import (
     Study,
     __main__,
     compare,
-    data,
     documentation,
     rendering,
 )
@@ -37,18 +36,16 @@ from benchmarks.papers.study import LOSS, POINTS, cell, claim, less_apart
         ([0.5, 0.5], 0.561, 0.0, LOSS, "differs"),
         ([70.0], 70.4, np.nan, POINTS, "same"),
         ([70.0, 71.0], np.nan, np.nan, POINTS, "not in print"),
+        ([np.nan, 1.0], 1.0, 0.1, POINTS, "not measured"),
     ],
 )
 def test_verdicts(values, paper, paper_se, rule, verdict):
     found = cell("row", "measure", values, rule, paper, paper_se)
     assert found["verdict"] == verdict
-    assert found["ours"] == np.mean(values) and found["n_seeds"] == len(values)
-    if len(values) > 1:
+    if not np.isnan(values).any():
+        assert found["ours"] == np.mean(values) and found["n_seeds"] == len(values)
+    if len(values) > 1 and verdict != "not measured":
         assert found["ours_se"] == pytest.approx(np.std(values, ddof=1) / len(values) ** 0.5)
-
-
-def test_gaps_are_absolute_values_of_means():
-    assert cell("row", "gap", [-2.0, 1.0], POINTS, 0.5, 0.0, absolute=True)["ours"] == 0.5
 
 
 @pytest.mark.parametrize(
@@ -171,12 +168,9 @@ def test_a_folder_holds_one_study(study):
     ("change", "words"),
     [
         ({"name": "esipova-table9"}, "name must be one of .*Did you mean"),
-        ({"seeds": 0}, "seeds"),
         ({"seeds": [1, 1]}, "each once"),
-        ({"epochs": 0}, "epochs"),
         ({"rows": "three"}, "rows must be one of"),
         ({"name": "li-figures", "epochs": 3}, "li-figures counts no epochs"),
-        ({"sound": "no"}, "sound"),
     ],
 )
 def test_what_cannot_be_used_is_named(tmp_path, change, words):
@@ -198,22 +192,6 @@ def test_the_command(study, capsys):
     with pytest.raises(SystemExit) as caught:
         __main__.main(["toyy"])
     assert caught.value.code == 2 and "Did you mean 'toy'" in capsys.readouterr().err
-
-
-def test_an_interrupted_command_says_so(study, capsys):
-    (study / "stop-two-0").write_text("")
-    with pytest.warns(UserWarning, match="toy was interrupted after 1 of 2 runs"):
-        assert __main__.main(["toy", "--seeds", "1", "--jobs", "1", "-o", str(study / "out")]) == 0
-    assert "1 of 1 cells are as printed" in capsys.readouterr().out
-
-
-def test_missing_data_are_named(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("SKDPFAIR_DATA", str(tmp_path))
-    data.dutch_table.cache_clear()  # other tests may have read it
-    arguments = ["esipova-table5", "--seeds", "1", "--jobs", "1", "-o", str(tmp_path / "out")]
-    with pytest.raises(SystemExit) as caught:
-        __main__.main(arguments)
-    assert caught.value.code == 2 and "dutch_census_2001.arff" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -261,7 +239,3 @@ def test_an_incomplete_table_is_drawn():
 def test_gaps_shrink_by_the_absolute_values_of_their_means():
     plain, other = pd.Series([3.0, -1.0, 4.0]), pd.Series([-2.0, 1.0, -0.5])
     assert less_apart(plain, other).mean() == pytest.approx(abs(plain.mean()) - abs(other.mean()))
-
-
-def test_what_was_not_measured_is_not_judged():
-    assert cell("row", "m", [np.nan, 1.0], POINTS, 1.0, 0.1)["verdict"] == "not measured"
