@@ -61,16 +61,6 @@ def metric_of(metric, default, name="metric"):
     return default if metric is None else metric
 
 
-def check_reference(name, values):
-    """Refuse to measure against a reference model without its predictions."""
-    if values is None:
-        raise TypeError(
-            f"{name} is missing. Pass {name}=..., the predictions of the reference model, trained "
-            "without clipping and noise, for the same records; to MetricFrame pass "
-            f'sample_params={{"{name}": ...}}.'
-        )
-
-
 def check_labels(name, values, y_true):
     """Refuse predictions that can equal no label: text beside numbers, or probabilities."""
     check_kind(name, values, y_true)

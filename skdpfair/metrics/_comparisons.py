@@ -11,14 +11,13 @@ from skdpfair.metrics._arguments import (
     as_weights,
     check_labels,
     check_probabilities,
-    check_reference,
     metric_of,
     weighted,
 )
 from skdpfair.metrics._compare_groups import warn_undefined
 
 
-def privacy_cost(y_true, y_pred, *, y_ref=None, metric=None, sample_weight=None):
+def privacy_cost(y_true, y_pred, *, y_ref, metric=None, sample_weight=None):
     """Measure the score of the reference model minus the score of the private model.
 
     The reference model is trained without clipping and noise, but with the same architecture,
@@ -31,7 +30,7 @@ def privacy_cost(y_true, y_pred, *, y_ref=None, metric=None, sample_weight=None)
     y_pred : array-like of shape (n_samples,)
         The private model's predicted labels.
     y_ref : array-like of shape (n_samples,)
-        The reference model's predicted labels; required.
+        The reference model's predicted labels.
     metric : callable or None, default=None
         A score ``metric(y_true, y_pred)``, larger is better; None is accuracy.
     sample_weight : array-like of shape (n_samples,) or None, default=None
@@ -54,7 +53,6 @@ def privacy_cost(y_true, y_pred, *, y_ref=None, metric=None, sample_weight=None)
     >>> privacy_cost(y_true, private, y_ref=reference)
     0.25
     """
-    check_reference("y_ref", y_ref)
     check_indexes(y_true=y_true, y_pred=y_pred, y_ref=y_ref, sample_weight=sample_weight)
     y_pred, y_ref = as_vector("y_pred", y_pred, y_true), as_vector("y_ref", y_ref, y_true)
     y_true = as_vector("y_true", y_true, y_true)
@@ -128,7 +126,7 @@ def dg_gap(y_true, y_pred, *, is_train, metric=None, sample_weight=None):
     return scores[0] - scores[1]
 
 
-def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, loss=None, sample_weight=None):
+def excessive_risk(y_true, y_prob, *, y_prob_ref, classes=None, loss=None, sample_weight=None):
     """Measure how much larger the loss is than that of a reference model.
 
     The loss is log loss, or that of a regression.
@@ -143,7 +141,7 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, loss=None, 
         ``predict_proba(X)[:, 1]``, the probability of class 1: the result would be meaningless, and
         this error cannot be detected. With ``loss``, its ``predict(X)``.
     y_prob_ref : array-like of shape (n_samples, n_classes) or (n_samples,)
-        The same for the reference model; required.
+        The same for the reference model.
     classes : array-like of shape (n_classes,) or None, default=None
         The label of each column: ``model.classes_``. None means the sorted labels of ``y_true``.
     loss : callable or None, default=None
@@ -181,7 +179,6 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, loss=None, 
     >>> excessive_risk(ages, private, y_prob_ref=reference, loss=mean_absolute_error)
     2.0
     """
-    check_reference("y_prob_ref", y_prob_ref)
     check_indexes(y_true=y_true, y_prob=y_prob, y_prob_ref=y_prob_ref, sample_weight=sample_weight)
     models = {"y_prob": y_prob, "y_prob_ref": y_prob_ref}
     if loss is not None:

@@ -176,7 +176,6 @@ def test_bad_input_is_named(measure, name, value):
 @pytest.mark.parametrize(
     ("measure", "change", "message"),
     [
-        (privacy_cost, {"y_ref": None}, r"y_ref is missing.*sample_params=\{\"y_ref\""),
         (privacy_cost, {"y_ref": ["no"] * 4}, r"same labels as y_true, but one"),
         (privacy_cost, {"y_true": [], "y_pred": [], "y_ref": []}, "at least one"),
         (excessive_risk, {"y_prob": [np.nan] * 4}, r"diverged.*predict_proba"),
