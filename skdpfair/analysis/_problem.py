@@ -119,16 +119,13 @@ class Problem:
         }
 
 
-def of_tensors(
-    module, batch, n_classes, class_weight, levels, chunk=None, criterion=None
-) -> Problem:
+def of_tensors(module, batch, n_classes, class_weight, levels, criterion=None) -> Problem:
     """Return the problem of a module that may be kept, and tensors that fit it."""
     like = next(module.parameters())
     if class_weight is not None:
         class_weight = torch.as_tensor(class_weight, dtype=like.dtype, device=like.device)
-    if chunk is None:
-        chunk = affordable_batch(module, batch.x[:1])
-        if like.device.type == "cpu":
-            chunk = min(chunk, max(_MIN_CHUNK, chunk * _CACHED // ACTIVATION_BUDGET))
+    chunk = affordable_batch(module, batch.x[:1])
+    if like.device.type == "cpu":
+        chunk = min(chunk, max(_MIN_CHUNK, chunk * _CACHED // ACTIVATION_BUDGET))
     names = ["all"] if levels is None else list(levels)
     return Problem(module, batch, names, n_classes, class_weight, chunk, criterion)

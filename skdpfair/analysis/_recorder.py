@@ -115,13 +115,10 @@ class GroupRecorder(Callback):
 
     def initialize(self):
         """Check the parameters before the first step."""
-        validate.integer("every", self.every)
-        validate.flag("terms", self.terms)
-        validate.integer("n_batches", self.n_batches)
-        validate.integer("n_vectors", self.n_vectors, low=0)
+        for name, low in {"every": 1, "n_batches": 1, "n_vectors": 0}.items():
+            validate.integer(name, getattr(self, name), low=low)
         if self.curvature_records is not None:
             validate.integer("curvature_records", self.curvature_records)
-        validate.flag("eigenvalues", self.eigenvalues)
         self.rng_ = validate.generator("random_state", self.random_state)
         return self
 

@@ -10,8 +10,6 @@ import warnings
 import pandas as pd
 from sklearn.exceptions import UndefinedMetricWarning
 
-from skdpfair.inputs.groups import group_names
-
 # a difference between groups of which fewer than two have a value
 NOT_COMPARED = "not compared"
 
@@ -48,11 +46,6 @@ def _reduced(values, how):
     if isinstance(values, pd.DataFrame):
         return values.agg(how, axis=1)
     return float(pd.Series(values, dtype=float).agg(how))
-
-
-def labels(groups):
-    """Return the names of groups in brackets; intersections are joined by commas."""
-    return [f"[{name}]" for name in group_names(groups)]
 
 
 def warn_undefined(message):

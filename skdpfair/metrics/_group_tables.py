@@ -14,7 +14,7 @@ from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.groups import encode_features, group_names
 from skdpfair.metrics._arguments import as_vector, check_kind, hits
-from skdpfair.metrics._compare_groups import labels, warn_undefined
+from skdpfair.metrics._compare_groups import warn_undefined
 from skdpfair.metrics._comparisons import check_distributions
 from skdpfair.metrics._measures import (
     COST,
@@ -281,7 +281,7 @@ def release_group_table(
     quantile = math.log(1 / (1 - LEVEL)) / math.sqrt(2)  # of Laplace's law, in deviations
     accuracy, low, high = accuracy_interval(correct, incorrect, deviation, LEVEL, quantile)
     columns = {"correct": correct, "incorrect": incorrect, "accuracy": accuracy}
-    index = pd.Index(labels(levels), name="group")
+    index = pd.Index([f"[{name}]" for name in group_names(levels)], name="group")
     table = pd.DataFrame(columns | {"low": low, "high": high}, index=index)
     table.attrs["privacy"] = _privacy(epsilon, groups, units)
     return table

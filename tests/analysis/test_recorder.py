@@ -119,7 +119,7 @@ def test_nothing_of_it_gets_out(two_groups):
 
 @pytest.mark.parametrize(
     "params",
-    [{"every": 0}, {"n_batches": 0}, {"n_vectors": -1}, {"terms": "yes"}, {"random_state": "a"}],
+    [{"every": 0}, {"n_batches": 0}, {"n_vectors": -1}, {"random_state": "a"}],
 )
 def test_bad_parameters_are_named_before_a_step(two_groups, params):
     with pytest.raises((ValueError, TypeError), match=next(iter(params))):
