@@ -94,7 +94,6 @@ _HARMLESS = {
 }
 # parameters with which a step learns nothing itself; one that a subclass hides counts as absent
 _HARMLESS_IF: dict[str, Callable[[dict[str, Any]], bool]] = {
-    "sklearn.SplineTransformer": lambda params: _is_value(params.get("knots")),
     "sklearn.RBFSampler": lambda params: _is_value(params.get("gamma")),
     "sklearn.OneHotEncoder": _has_public_categories,
     "sklearn.OrdinalEncoder": _has_public_categories,
@@ -107,7 +106,6 @@ _HARMLESS_IF: dict[str, Callable[[dict[str, Any]], bool]] = {
         and bool(params.get("keep_empty_features"))
         and not params.get("add_indicator")
     ),
-    "sklearn.MissingIndicator": lambda params: params.get("features") == "all",
     # a record that a bootstrap draws several times is charged once
     "sklearn.BaggingClassifier": lambda params: (
         not params.get("bootstrap") and _is_value(params.get("estimator"))
@@ -115,8 +113,6 @@ _HARMLESS_IF: dict[str, Callable[[dict[str, Any]], bool]] = {
     "sklearn.StackingClassifier": lambda params: _is_value(params.get("final_estimator")),
     "sklearn.StackingRegressor": lambda params: _is_value(params.get("final_estimator")),
     "sklearn.TransformedTargetRegressor": lambda params: _is_value(params.get("regressor")),
-    "sklearn.DummyClassifier": lambda params: params.get("strategy") in ("uniform", "constant"),
-    "sklearn.DummyRegressor": lambda params: params.get("strategy") == "constant",
     "skdpfair.DPFairClassifier": _pays,
     "skdpfair.DPFairRegressor": _pays,
 }
@@ -142,7 +138,7 @@ _LEARNS = {
     "sklearn.impute": Verdict(
         "values to fill in, or which columns miss values or are empty",
         'SimpleImputer(strategy="constant", keep_empty_features=True) with a public fill_value and '
-        'no add_indicator, MissingIndicator(features="all"), or missing="middle"',
+        'no add_indicator, or missing="middle"',
     ),
     "sklearn.feature_extraction": Verdict(
         "the words that occur, or how many rows hold each",
