@@ -1,10 +1,10 @@
-"""Projected clipped SGD: DP-SGD whose parameters never leave a ball."""
+"""Projected clipped SGD: DP-SGD whose parameters never leave a ball or a box."""
 
 from dataclasses import dataclass
 from numbers import Real
 
 import torch
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from skdpfair._utils.validate import number, safe_repr
 from skdpfair.engine.mechanism import Params, State
@@ -15,7 +15,7 @@ from skdpfair.methods._clipping import ClippedMethod, clip_to
 class PCSGD(ClippedMethod, name="pcsgd", reference="li2024pcsgd"):
     r"""Clip to C, step, then project: :math:`\theta \gets P(\theta - \gamma_t \tilde g_t)`.
 
-    P maps all trainable parameters jointly to the nearest point of a ball around 0, and the
+    P maps all trainable parameters jointly to the nearest point of the feasible set, and the
     learning rate is multiplied by :math:`c_0 / (c_1 + t)` at step t = 1, 2, ...  Projection and
     schedule see released values only, so they cost no privacy.  Released each step: the gradient
     sum, of sensitivity C, with noise ``noise_multiplier`` C.
@@ -23,7 +23,9 @@ class PCSGD(ClippedMethod, name="pcsgd", reference="li2024pcsgd"):
     Parameters
     ----------
     radius : float > 0, default=100.0
-        Largest L2 norm of the parameters.
+        L2 norm that the ball allows, or absolute value that the box allows each parameter.
+    feasible_set : {"ball", "box"}, default="ball"
+        Both are centred at 0.
     schedule : tuple (c0, c1) of numbers > 0, or None, default=None
         Of the learning rate; None keeps it constant.
 
@@ -45,10 +47,12 @@ class PCSGD(ClippedMethod, name="pcsgd", reference="li2024pcsgd"):
     """
 
     radius: float = 100.0
+    feasible_set: str = "ball"
     schedule: tuple[float, float] | None = None
 
     _parameter_constraints = {
         "radius": [Interval(Real, 0, None, closed="neither")],
+        "feasible_set": [StrOptions({"ball", "box"})],
         "schedule": [tuple, None],
     }
 
@@ -62,6 +66,8 @@ class PCSGD(ClippedMethod, name="pcsgd", reference="li2024pcsgd"):
             number("schedule's c0 and c1", value, low=0, low_open=True)
 
     def project(self, params: Params, state: State) -> Params:
+        if self.feasible_set == "box":
+            return {name: p.clamp(-self.radius, self.radius) for name, p in params.items()}
         norm = torch.stack([p.norm() for p in params.values()]).norm()
         factor = clip_to(norm.new_full((), self.radius), norm)
         return {name: p * factor for name, p in params.items()}

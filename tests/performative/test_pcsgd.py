@@ -1,10 +1,24 @@
-"""The method pcsgd, beyond its trajectory: published schedule, refusals."""
+"""The method pcsgd, beyond its trajectory: projection on a box, published schedule, refusals."""
 
 import numpy as np
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from benchmarks.papers.scalar import ScalarProblem
 from skdpfair import DPFairClassifier, get_method
+
+values = st.lists(st.floats(-1e3, 1e3, width=32), min_size=1, max_size=6)
+
+
+@given(first=values, second=values, radius=st.floats(0.1, 100))
+def test_the_box_is_of_each_parameter(first, second, radius):
+    params = {"weight": torch.tensor(first)[:, None], "bias": torch.tensor(second)}
+    projected = get_method("pcsgd", radius=radius, feasible_set="box").project(params, None)
+    for name, before in params.items():
+        expected = np.clip(before.numpy(), -radius, radius)
+        np.testing.assert_allclose(projected[name].numpy(), expected, rtol=1e-6)
 
 
 def test_the_schedule_multiplies_the_learning_rate():
@@ -18,6 +32,7 @@ def test_the_schedule_multiplies_the_learning_rate():
     "params, message",
     [
         ({"radius": 0.0}, r"radius of method 'pcsgd' .* got 0.0"),
+        ({"feasible_set": "cube"}, r"feasible_set of method 'pcsgd' .* got 'cube'"),
         ({"schedule": "constant"}, r"schedule of method 'pcsgd' .* got 'constant'"),
         ({"schedule": (1.0,)}, r"schedule must be a pair \(c0, c1\) .* got \(1.0,\)"),
         ({"schedule": (1.0, -2.0)}, r"schedule's c0 and c1 must be a number > 0, got -2.0"),
