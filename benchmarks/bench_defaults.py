@@ -11,13 +11,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.metrics import balanced_accuracy_score, roc_auc_score
+from sklearn.metrics import balanced_accuracy_score, log_loss, roc_auc_score
 from sklearn.model_selection import train_test_split
 
 from benchmarks import pages
-from skdpfair import DPFairClassifier
+from skdpfair import MLP, DPFairClassifier
 from skdpfair.datasets import fetch_dutch, load_adult, public_facts
 from skdpfair.preprocessing import public_preprocessor
+
+MEASURES = {"accuracy": 2, "balanced": 2, "AUC": 2, "calibration": 2, "log loss": 4}  # digits
 
 
 def adult(encoding, n_samples=None, seed=0, **how):
@@ -33,12 +35,12 @@ def adult(encoding, n_samples=None, seed=0, **how):
 def _arrays(features, data, rows):
     columns = data.data, data.target, data.sensitive_features["sex"]
     x, y, group = (column.iloc[rows] for column in columns)
-    return features.transform(x).to_numpy(np.float32), y.to_numpy(), group.to_numpy()
+    return features.transform(x), y.to_numpy(), group.to_numpy()
 
 
 def dutch(seed):
     data = fetch_dutch()
-    x = public_preprocessor(**public_facts("dutch")).fit_transform(data.data).to_numpy(np.float32)
+    x = public_preprocessor(**public_facts("dutch")).fit_transform(data.data)
     arrays = x, data.target.to_numpy(), data.sensitive_features["sex"].to_numpy()
     parts = train_test_split(*arrays, test_size=0.2, random_state=seed)
     return parts[::2], parts[1::2]
@@ -71,15 +73,24 @@ def measure(splits, epsilon, method, module="auto"):
         start = time.process_time()
         predicted = model.fit(x, y, sensitive_features=group).predict(x_test)
         seconds = time.process_time() - start
-        right = predicted == y_test
+        right, probability = predicted == y_test, model.predict_proba(x_test)[:, 1]
         row = {
             "accuracy": right.mean(),
             "balanced": balanced_accuracy_score(y_test, predicted),
             "AUC": roc_auc_score(y_test, model.decision_function(x_test)),
+            "calibration": calibration_error(probability, y_test == model.classes_[1]),
             **{str(g): right[group_test == g].mean() for g in np.unique(group_test)},
         }
-        rows.append({k: 100 * v for k, v in row.items()} | {"s": seconds})
+        loss = log_loss(y_test, probability)
+        rows.append({k: 100 * v for k, v in row.items()} | {"log loss": loss, "s": seconds})
     return pd.DataFrame(rows).mean()
+
+
+def calibration_error(probability, codes, n_bins=15):
+    """Return the mean distance of the probability of class 1 and its share, in bins."""
+    bins = np.minimum((probability * n_bins).astype(int), n_bins - 1)
+    gaps = np.bincount(bins, probability - codes, minlength=n_bins)
+    return np.abs(gaps).sum() / len(codes)
 
 
 def intervals(n_seeds):
@@ -134,25 +145,27 @@ def main():
     if options.intervals:
         lines = intervals(options.seeds)
         return (options.output / "intervals.md").write_text("\n".join([*lines, ""]))
-    heads = ["data", "method", "epsilon", "accuracy", "balanced", "AUC"]
+    heads = ["data", "method", "epsilon", *MEASURES]
     heads, lines = [*heads, "accuracy by group", "cost by group", "s"], []
     for name, splits, epsilons in cases(options.seeds):
         public = splits(None)
-        references = [measure(public, None, "sgd", module) for module in ("logistic", "auto")]
+        networks = "logistic", MLP((32,), zero_output=True)
+        references = [measure(public, None, "sgd", module) for module in networks]
         reference = max(references, key=lambda t: t["accuracy"])
-        groups = [c for c in reference.index if c not in ("accuracy", "balanced", "AUC", "s")]
+        groups = [c for c in reference.index if c not in (*MEASURES, "s")]
         for epsilon in epsilons:
             for method in ("global_adapt", "dpsgd") if epsilon else ("better reference",):
                 row = measure(splits(epsilon), epsilon, method) if epsilon else reference
                 by_group = ", ".join(f"{g} {row[g]:.1f}" for g in groups)
                 cost = ", ".join(f"{g} {reference[g] - row[g]:+.2f}" for g in groups)
-                figures = [f"{row[k]:.2f}" for k in ("accuracy", "balanced", "AUC")]
+                figures = [f"{row[k]:.{digits}f}" for k, digits in MEASURES.items()]
                 end = by_group, cost if epsilon else "", f"{row['s']:.1f}"
                 lines.append([name, method, epsilon or "none", *figures, *end])
                 print(*lines[-1], sep=" | ", flush=True)
     (options.output / "defaults.md").write_text(
-        "\n".join([*pages.table(heads, lines, left=(0, 1, 6, 7)), ""])
+        "\n".join([*(lines := pages.table(heads, lines, left=(0, 1, 8, 9))), ""])
     )
+    pages.put("evidence/defaults.md", "defaults", lines)
 
 
 if __name__ == "__main__":

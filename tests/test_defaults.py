@@ -1,11 +1,17 @@
 """The rule sees public facts only, and gives the settings that were published with it."""
 
 import math
+import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.special import softmax
+from torch import nn
 
 from skdpfair import MLP, DPFairClassifier
+from skdpfair.estimators.classifier import private_logits
+from skdpfair.preprocessing import public_preprocessor
 from skdpfair.privacy.gdp import auto_delta
 from skdpfair.training import defaults
 from skdpfair.training.spec import FitSpec
@@ -55,6 +61,51 @@ def test_steps_follow_from_the_signal():
 def test_iterates_are_averaged_unless_they_are_mostly_noise(epsilon, given, share):
     settings = resolve(n_samples=1000, epsilon=epsilon, delta=1e-5, **given)
     assert settings.averaged == share
+
+
+@pytest.mark.parametrize(
+    "method, given, scale",
+    [
+        ("dpsgd", {}, 0.85),
+        ("auto_s", {}, 0.25),
+        ("global", {}, 1.0),
+        ("dpsgd", {"lr": 0.1}, 1.0),
+        ("dpsgd", {"max_steps": 50}, 1.0),
+        ("dpsgd", {"max_epochs": 5}, 1.0),
+        ("dpsgd", {"lr": 0.1, "logit_scale": 0.5}, 0.5),
+        ("dpsgd", {"epsilon": None}, 1.0),
+        ("dpsgd", {"epsilon": None, "noise_multiplier": 2.0}, 0.85),
+    ],
+)
+def test_the_logits_of_default_fits_are_shortened(method, given, scale):
+    spec = FitSpec.of(DPFairClassifier(method, **{"epsilon": 1.0} | given))
+    assert defaults.resolve(spec, 10_000, 1e-6).logit_scale == scale
+
+
+@pytest.mark.parametrize("scale", [0.5, 2.0])
+def test_all_predictions_have_the_scale(scale):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 4)).astype(np.float32), rng.integers(0, 3, 300)
+    model = DPFairClassifier("dpsgd", epsilon=8.0, logit_scale=scale, keep_reference=True).fit(X, y)
+    raw = model.net_.logits(X)
+    for other in (model, model.release(), pickle.loads(pickle.dumps(model))):
+        assert other.logit_scale_ == scale
+        np.testing.assert_array_equal(other.decision_function(X), scale * raw)
+        np.testing.assert_allclose(other.predict_proba(X), softmax(scale * raw, axis=1))
+        np.testing.assert_array_equal(other.predict(X), raw.argmax(axis=1))
+    np.testing.assert_allclose(private_logits(model, X), scale * raw, rtol=1e-6)
+    assert model.reference_.logit_scale_ == 1.0
+
+
+def test_columns_that_were_encoded_as_curves_get_a_linear_model():
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"age": rng.uniform(18, 80, 4000), "ward": rng.choice(["A", "B"], 4000)})
+    y = rng.integers(0, 2, 4000)
+    facts = {"bounds": {"age": (18, 80)}, "categories": {"ward": ["A", "B"]}}
+    for encoding, kind in (("auto", nn.Linear), ("linear", nn.Sequential)):
+        X = public_preprocessor(**facts, encoding=encoding, epsilon=None).fit_transform(rows)
+        model = DPFairClassifier("sgd", epsilon=None, max_steps=3).fit(X, y)
+        assert type(model.net_.module_) is kind
 
 
 def settings_of(model):

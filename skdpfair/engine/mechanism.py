@@ -300,6 +300,9 @@ class Method(BaseEstimator, abc.ABC):
         fit begins with a warm-up that releases the gradient scale.
     needs_gradient_scale : bool
         Whether ``lr="auto"`` needs that warm-up for all parameters; default False.
+    logit_scale : float
+        Factor of the logits of a default fit in predictions, as clipping makes them too long;
+        default 0.85.
     gradient_noise : float
         Standard deviation of the noise on the mean gradient, for methods without other noise;
         default 0.
@@ -341,6 +344,7 @@ class Method(BaseEstimator, abc.ABC):
     sees_gradients: ClassVar[bool] = False
     changes_gradients: ClassVar[bool] = False
     scale_fields: ClassVar[tuple[str, ...]] = ("max_grad_norm",)
+    logit_scale: ClassVar[float] = 0.85
     needs_gradient_scale: ClassVar[bool] = False
     private_alternative: ClassVar[str] = "dpsgd"
     gradient_noise: float = 0.0

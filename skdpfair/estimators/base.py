@@ -157,6 +157,9 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             data = table.read(fresh, spec, X, y, *columns)
             spec.check_data(data)
             spec, features = pictures.features_of(spec, data.x.shape[1:])
+            if spec.loss is None and is_auto(spec.module):
+                named = getattr(fresh, "feature_names_in_", ())
+                spec = replace(spec, module=defaults.network_for(named))
             defaults.check_network(spec.module, data.x.shape[1:], data.n_outputs)
             previous = previous_fit(self, fresh, data, features) if spec.warm_start else None
             check_parts(processes, fresh, spec, data, previous)
@@ -374,7 +377,8 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             "_day": datetime.now(UTC).date().isoformat(),
             "_group_positions": data.group_positions,
         }
-        fitted |= {} if data.classes is None else {"classes_": data.classes}
+        if data.classes is not None:
+            fitted |= {"classes_": data.classes, "logit_scale_": settings.logit_scale}
         if persons := data.persons or (previous and previous.persons):
             fitted["_persons"] = persons
         for recorder in recorders(self.callbacks):

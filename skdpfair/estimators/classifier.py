@@ -78,6 +78,11 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     iterate_average : float in [0, 1] or "auto", default="auto"
         Share of the last steps whose weights are averaged.  "auto": one half while ``lr`` is
         "auto" and ``signal_to_noise_`` is at least 500, else none.
+    logit_scale : float > 0 or "auto", default="auto"
+        Public factor of the logits in predictions, which leaves the predicted classes as they are;
+        1 leaves all as trained.  Clipping makes logits too long, so that probabilities are too
+        sure.  "auto" is that of the method while ``lr`` and the number of steps are left at their
+        defaults, else 1.
     max_physical_batch_size : int or "auto", default="auto"
         Records held in memory at once, views of records counted one by one; never changes the
         result's distribution.
@@ -152,6 +157,8 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     signal_to_noise_ : float
         Number of records, or of persons, times mu, the privacy parameter of Gaussian DP; infinite
         without noise.
+    logit_scale_ : float
+        Factor of the logits in predictions.
     diagnostics_ : DataFrame with columns step, group, n_samples, loss, gradient_norm, ...
         That of a recorder among ``callbacks``; never pickled.
     reference_ : DPFairClassifier
@@ -189,6 +196,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         max_epochs: int | str = "auto",
         max_steps: int | None = None,
         iterate_average: float | str = "auto",
+        logit_scale: float | str = "auto",
         max_physical_batch_size: int | str = "auto",
         attack: Attack | None = None,
         augment: Augment | Views | None = None,
@@ -219,6 +227,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         self.max_epochs = max_epochs
         self.max_steps = max_steps
         self.iterate_average = iterate_average
+        self.logit_scale = logit_scale
         self.max_physical_batch_size = max_physical_batch_size
         self.attack = attack
         self.augment = augment
@@ -278,7 +287,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         ndarray of shape (n_samples, n_classes)
             Probabilities in [0, 1], columns in the order of ``classes_``.
         """
-        probabilities: np.ndarray = softmax(self._outputs(X), axis=1)
+        probabilities: np.ndarray = softmax(self._logits(X), axis=1)
         return probabilities
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -294,7 +303,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         ndarray of shape (n_samples,) or (n_samples, n_classes)
             For two classes, the logit of ``classes_[1]`` minus that of ``classes_[0]``.
         """
-        logits = self._outputs(X)
+        logits = self._logits(X)
         return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -317,6 +326,11 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         check_indexes(X=X, y=y, sample_weight=sample_weight)
         check_consistent_length(X, y, sample_weight)
         return float(accuracy(labels.read(y), self.predict(X), sample_weight=sample_weight))
+
+    def _logits(self, X: Any) -> np.ndarray:
+        outputs = self._outputs(X)  # raises NotFittedError
+        logits: np.ndarray = self.logit_scale_ * outputs
+        return logits
 
     def _read_target(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
         y = labels.read(y)
@@ -355,6 +369,7 @@ def private_logits(model: Any, X: Any) -> np.ndarray:
         X = model[:-1].transform(X) if len(model.steps) > 1 else X
         model = model.steps[-1][1]
     logits: np.ndarray = model.net_.private_logits(table.read_for_prediction(model, X))
+    logits *= model.logit_scale_
     return logits
 
 

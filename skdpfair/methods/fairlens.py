@@ -172,6 +172,8 @@ class FairLensDP(
     group_max_grad_norm: float | str = "auto"
     gamma1: float = 0.0
 
+    logit_scale = 0.7
+
     @property
     def sees_gradients(self) -> bool:  # type: ignore[override]  # follows from a parameter
         """Whether noisy gradient sums of the groups are needed."""

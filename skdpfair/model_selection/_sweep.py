@@ -173,6 +173,9 @@ def sweep(
     base.set_params(group_col=declared.set_params(levels=levels), classes=classes.tolist())
     unit = _persons.encode(X, len(y), at=[], units=units)
     base, features = pictures.head_of(base, np.shape(X)[1:])
+    # the fits of cells read an array, without names
+    if validate.is_auto(base.module):
+        base.set_params(module=defaults.network_for(getattr(X, "columns", ())))
     data = {"X": digest_of(X), "y": digest_of(y), "groups": digest_of(encoded.code)}
     data |= {} if features is None else {"features": features.described}
     data |= {} if unit is None else {"units": digest_of(unit)}

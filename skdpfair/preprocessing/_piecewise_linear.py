@@ -1,5 +1,10 @@
 """Piecewise-linear encodings of numeric columns on public knots."""
 
+import math
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
 import numpy as np
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
@@ -204,6 +209,25 @@ class _Axis:
 
     def _scaled(self, x):
         return x if self.unit is None else np.sign(x) * np.log1p(np.abs(x) / self.unit)
+
+
+def has_curves(names: Iterable[Any]) -> bool:
+    """Return whether columns are, by their names, those of encoded ones with knots.
+
+    Examples
+    --------
+    >>> has_curves(["age", "age_at_20", "age_at_40", "ward_A"]), has_curves(["price", "look_at_me"])
+    (True, False)
+    """
+    columns = set(names)
+    at_knots = (str(name).rpartition("_at_") for name in columns)
+    return any(column in columns and _is_number(knot) for column, _, knot in at_knots)
+
+
+def _is_number(text: str) -> bool:
+    with suppress(ValueError):
+        return math.isfinite(float(text))
+    return False
 
 
 def log_columns_of(chosen, bounds):

@@ -308,7 +308,7 @@ FITTED: dict[str, Callable[[Any, Any], bool]] = {
     "method_": _is_method,
     "privacy_": lambda v, e: is_report(v, e.groups_, e._n_fits),
     "features_": _is_scattering,
-    **dict.fromkeys(("lr_", "batch_size_", "n_steps_", "n_iter_"), _is_scalar),
+    **dict.fromkeys(("lr_", "batch_size_", "n_steps_", "n_iter_", "logit_scale_"), _is_scalar),
     **dict.fromkeys(("signal_to_noise_", "_settled", "_charged"), _is_scalar),
     "_n_fits": lambda v, e: is_whole(v) and v <= _MAX_FITS,
     "_group_positions": _are_positions,
@@ -320,4 +320,5 @@ FITTED: dict[str, Callable[[Any, Any], bool]] = {
     "_cut": lambda v, e: len(e.classes_) == 2 and _is_cut(v),
 }
 # what only some estimators have
-OPTIONAL = {"feature_names_in_", "_charged", "classes_", "y_range_", "_persons", "_schema", "_cut"}
+OPTIONAL = {"feature_names_in_", "_charged", "classes_", "logit_scale_", "y_range_"}
+OPTIONAL |= {"_persons", "_schema", "_cut"}

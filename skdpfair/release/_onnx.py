@@ -25,12 +25,12 @@ _OUTPUTS = ["logits", "probabilities", "label_code"]
 class _Classifier(nn.Module):
     """A module with the outputs of a classifier; the code of a label is its position."""
 
-    def __init__(self, module):
+    def __init__(self, module, scale):
         super().__init__()
-        self.module = module
+        self.module, self.scale = module, scale
 
     def forward(self, features):
-        logits = self.module(features).float()
+        logits = self.module(features).float() * self.scale
         return logits, logits.softmax(1), logits.argmax(1)
 
 
@@ -64,7 +64,7 @@ def content(estimator, statement, version) -> bytes:
     else:
         facts["classes"] = estimator.classes_.tolist()
         labels = _labels(onnx, estimator.classes_)
-        graph, opset = _exported(_Classifier(module), shape, _OUTPUTS)
+        graph, opset = _exported(_Classifier(module, estimator.logit_scale_), shape, _OUTPUTS)
         graph.initializer.append(labels)
         inputs = ["classes", graph.output.pop().name]
         graph.node.append(onnx.helper.make_node("Gather", inputs, ["label"], axis=0))

@@ -576,6 +576,7 @@ def _facts(classifier, file=None):
         ("steps", f"{classifier.n_steps_:,}"),
         ("expected batch size", size),
         ("learning rate", f"{classifier.lr_:.4g}"),
+        ("logit scale", f"{classifier.logit_scale_:.4g}"),
         ("written by", f"skdpfair {skdpfair.__version__}"),
     ]
     return rows

@@ -7,7 +7,7 @@ from skdpfair.report._charts import tradeoff
 
 FEATURES, THRESHOLD = "public features", "threshold of the probability"
 _FACTS = {FEATURES, "method", "classes", "features", "groups", "records of a person", "steps"}
-_FACTS |= {"expected batch size", "learning rate", "written by", THRESHOLD}
+_FACTS |= {"expected batch size", "learning rate", "logit scale", "written by", THRESHOLD}
 _FACTS |= {f"{unit}s{done}" for unit in UNITS.values() for done in ("", " trained on")}
 FILE, SIZE, DAY = "SHA-256 of the file", "size of the file", "day of training"
 _STRICT = {

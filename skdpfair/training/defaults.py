@@ -4,7 +4,7 @@ The rules were chosen on about 7,000 fits; ``docs/evidence/defaults.md`` explain
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any
@@ -16,6 +16,7 @@ from skdpfair._utils.validate import is_auto, safe_repr
 from skdpfair.engine.losses import HUBER_THRESHOLD
 from skdpfair.engine.memory import used_device
 from skdpfair.networks import CNN, MLP, module_factory
+from skdpfair.preprocessing._piecewise_linear import has_curves
 from skdpfair.privacy.gdp import gdp_parameter
 from skdpfair.training.spec import FitSpec
 
@@ -105,6 +106,7 @@ class Settings:
     averaged: float  # share of the last steps whose weights are averaged
     norm_growth: float  # of gradients to expect, from the initial weights on
     weight_decay: float
+    logit_scale: float  # of predictions
 
     @property
     def sample_rate(self) -> float:
@@ -153,6 +155,11 @@ def resolve(
     total = steps + warm_up
     limit = None if isinstance(spec.max_epochs, str) else spec.max_epochs * per_epoch
     limit = limit if spec.max_steps is None else spec.max_steps
+    logit_scale = spec.logit_scale
+    if isinstance(logit_scale, str):
+        # found for the lengths of walks that "auto" takes
+        is_default = limit is None and is_auto(spec.lr) and math.isfinite(mu)
+        logit_scale = spec.method.logit_scale if is_default else 1.0
     if limit is not None:
         # a number of the user's counts every step on the data, the warm-up among them
         total = limit
@@ -168,7 +175,16 @@ def resolve(
         averaged=averaged,
         norm_growth=1.0 if module == "logistic" else objective(spec.loss).norm_growth,
         weight_decay=0.0 if spec.is_private else decay / n_samples,
+        logit_scale=logit_scale,
     )
+
+
+def network_for(columns: Iterable[Any]) -> str:
+    """Return "logistic" for columns that were encoded as curves, which are bent already, or "auto".
+
+    Their names, which are public, say so.
+    """
+    return "logistic" if has_curves(columns) else "auto"
 
 
 def _steps_per_epoch(n_samples: int, mu: float, steps: float, batch_size: int | str) -> int:

@@ -203,6 +203,7 @@ def _warn_of_low_signal(
 def reference_estimator(estimator: BaseEstimator, module: Any) -> BaseEstimator:
     """Return the unfitted non-private reference model of a network; "auto" is its own affair."""
     reference: BaseEstimator = clone(estimator)
+    scale = {"logit_scale": "auto"} if hasattr(estimator, "logit_scale") else {}
     return reference.set_params(
-        epsilon=None, noise_multiplier=None, keep_reference=False, module=module
+        epsilon=None, noise_multiplier=None, keep_reference=False, module=module, **scale
     )

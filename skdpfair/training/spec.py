@@ -74,6 +74,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "max_epochs": [_STEPS, _AUTO],
     "max_steps": [_STEPS, None],
     "iterate_average": [Interval(Real, 0, 1, closed="both"), _AUTO],
+    "logit_scale": [Interval(Real, 0, LARGE, closed="right"), _AUTO],
     "max_physical_batch_size": [_COUNT, _AUTO],
     "attack": [callable, None],
     "augment": [callable, Views, None],
@@ -139,6 +140,7 @@ class FitSpec:
     attack: Callable[..., Any] | None = None
     class_weight: Mapping[Any, float] | None = None
     validation_data: tuple[Any, Any] | None = None
+    logit_scale: float | str = 1.0
     distributed: str | None = None
     y_range: tuple[float, float] | None = None
     loss: str | None = None  # of a regression; None for cross-entropy
