@@ -212,6 +212,7 @@ TABLE = [
     ("max_epochs", {"max_steps": None}, not_a_count()),
     ("max_steps", {}, not_a_count()),
     ("iterate_average", {}, below_zero() | st.floats(min_value=1, exclude_min=True)),
+    ("logit_scale", {}, not_positive()),
     ("max_physical_batch_size", {}, not_a_count()),
     ("attack", {}, NOT_A_CALLABLE | among(NOT_AN_ATTACK)),
     ("augment", {}, NOT_A_CALLABLE | among(NOT_AN_AUGMENT)),

@@ -335,7 +335,8 @@ def test_correct_fits_pass_when_watched(name, data):
     assert audit.n_correct > 0.59 * audit.n_guesses, str(audit)
 
 
-@pytest.mark.parametrize(("name", "least"), [("naive", 2.5), ("dp_is_sgd", 1.5)])
+# over six seeds 1.9 to 3.1, and 1.5 to 2.6; with canaries of all groups, at most 1.6 and 0.9
+@pytest.mark.parametrize(("name", "least"), [("naive", 1.7), ("dp_is_sgd", 1.2)])
 def test_canaries_are_of_the_group_that_pays_most(name, least):
     data, group = make_two_groups(5000, random_state=0), np.arange(5000) % 3 == 0
     clf = strong(name, epsilon=4.0, batch_size=250, max_steps=200)
