@@ -16,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score
 
 from benchmarks import pages
+from benchmarks.bench_defaults import calibration_error
 from skdpfair import DPFairClassifier
 from skdpfair.datasets import load_adult, public_facts
 from skdpfair.model_selection import DPThresholdClassifier
@@ -24,13 +25,14 @@ from skdpfair.preprocessing import public_preprocessor
 FEMALE = "Female"
 
 
-def rows_of(rare, seed):
-    """Return the positions of the training rows: all, or with women cut to 1 %."""
+def rows_of(percent, seed):
+    """Return the positions of the training rows: all, or with women cut to some per cent."""
     sex = load_adult(subset="train").sensitive_features["sex"].to_numpy()
-    if not rare:
+    if percent is None:
         return np.arange(len(sex))
     women, men = np.flatnonzero(sex == FEMALE), np.flatnonzero(sex != FEMALE)
-    kept = np.random.default_rng(seed).choice(women, len(men) // 99, replace=False)
+    n_women = round(len(men) * percent / (100 - percent))
+    kept = np.random.default_rng(seed).choice(women, n_women, replace=False)
     return np.sort(np.append(men, kept))
 
 
@@ -41,16 +43,9 @@ def arrays(epsilon, rows):
         train.data.iloc[rows]
     )
     for data, chosen in ((train, rows), (test, np.arange(len(test.target)))):
-        x = features.transform(data.data.iloc[chosen]).to_numpy(np.float32)
+        x = features.transform(data.data.iloc[chosen])
         y = data.target.iloc[chosen].to_numpy() == ">50K"
         yield x, y, data.sensitive_features["sex"].iloc[chosen].to_numpy()
-
-
-def calibration_error(y, probability, n_bins=15):
-    """Return the expected calibration error over bins of equal width."""
-    bins = np.minimum((probability * n_bins).astype(int), n_bins - 1)
-    sums = [np.abs((y - probability)[bins == i].sum()) for i in range(n_bins)]
-    return sum(sums) / len(y)
 
 
 def measured(y, group, predicted, probability):
@@ -62,14 +57,14 @@ def measured(y, group, predicted, probability):
         "balanced, women": balanced_accuracy_score(y[women], predicted[women]),
         "recall, women": predicted[women & y].mean(),
         "odds difference": equalized_odds_difference(y, predicted, sensitive_features=group),
-        "calibration error": np.nan if probability is None else calibration_error(y, probability),
+        "calibration error": np.nan if probability is None else calibration_error(probability, y),
     }
     return {name: 100 * value for name, value in found.items()}
 
 
-def private(epsilon, rare, seed, **params):
+def private(epsilon, percent, seed, **params):
     """Return the measures of one private fit, with a threshold if ``params`` ask for one."""
-    (x, y, group), (x_test, y_test, group_test) = arrays(epsilon, rows_of(rare, seed))
+    (x, y, group), (x_test, y_test, group_test) = arrays(epsilon, rows_of(percent, seed))
     model = DPFairClassifier(epsilon=epsilon, random_state=seed)
     given = {}
     if params:
@@ -82,9 +77,9 @@ def private(epsilon, rare, seed, **params):
     return measured(y_test, group_test, predicted, model.predict_proba(x_test)[:, 1])
 
 
-def optimizer(epsilon, rare, seed):
+def optimizer(epsilon, percent, seed):
     """Return the measures of fairlearn's optimizer of thresholds, without privacy."""
-    (x, y, group), (x_test, y_test, group_test) = arrays(epsilon, rows_of(rare, seed))
+    (x, y, group), (x_test, y_test, group_test) = arrays(epsilon, rows_of(percent, seed))
     model = ThresholdOptimizer(
         estimator=LogisticRegression(max_iter=2000),
         constraints="equalized_odds",
@@ -98,19 +93,22 @@ def optimizer(epsilon, rare, seed):
 
 
 CASES = {
-    "threshold .5": (private, False, {}),
-    "balanced accuracy": (private, False, {"objective": "balanced_accuracy"}),
-    "balanced accuracy, by group": (private, False, {"by_group": True}),
+    "threshold .5": (private, None, {}),
+    "balanced accuracy": (private, None, {"objective": "balanced_accuracy"}),
+    "balanced accuracy, by group": (private, None, {"by_group": True}),
     "demographic parity": (
         private,
-        False,
+        None,
         {"objective": "accuracy", "constraint": "demographic_parity"},
     ),
-    "equalized odds": (private, False, {"objective": "accuracy", "constraint": "equalized_odds"}),
-    "equalized odds, fairlearn, not private": (optimizer, False, {}),
-    "1 % women, threshold .5": (private, True, {}),
-    "1 % women, balanced accuracy": (private, True, {"objective": "balanced_accuracy"}),
-    "1 % women, selection rate": (private, True, {"objective": "selection_rate"}),
+    "equalized odds": (private, None, {"objective": "accuracy", "constraint": "equalized_odds"}),
+    "equalized odds, fairlearn, not private": (optimizer, None, {}),
+    "1 % women, threshold .5": (private, 1, {}),
+    "1 % women, balanced accuracy": (private, 1, {"objective": "balanced_accuracy"}),
+    "1 % women, balanced accuracy, by group": (private, 1, {"by_group": True}),
+    "5 % women, balanced accuracy": (private, 5, {"objective": "balanced_accuracy"}),
+    "5 % women, balanced accuracy, by group": (private, 5, {"by_group": True}),
+    "1 % women, selection rate": (private, 1, {"objective": "selection_rate"}),
 }
 
 
@@ -123,14 +121,15 @@ def main():
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     lines = []
-    for name, (run, rare, params) in CASES.items():
-        rows = [run(options.epsilon, rare, seed, **params) for seed in range(options.seeds)]
+    for name, (run, percent, params) in CASES.items():
+        rows = [run(options.epsilon, percent, seed, **params) for seed in range(options.seeds)]
         means = pd.DataFrame(rows).mean()
         lines.append([name, *("" if np.isnan(v) else f"{v:.1f}" for v in means)])
         print(*lines[-1], sep=" | ", flush=True)
     options.output.mkdir(parents=True, exist_ok=True)
     page = pages.table(["threshold", *means.index], lines, left=(0,))
     (options.output / "thresholds.md").write_text("\n".join([*page, ""]))
+    pages.put("evidence/measurements.md", "thresholds", page)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Thresholds and parity between groups, paid for together with the fit."""
 
+import warnings
 from copy import copy
 from dataclasses import replace
 
@@ -39,7 +40,10 @@ OBJECTIVES = ("balanced_accuracy", "accuracy", "true_positive_rate", "selection_
 CONSTRAINTS = ("demographic_parity", "equal_opportunity", "equalized_odds")
 # edges to which a parabola is fitted
 _SMOOTHED = 31
+_LARGE_LOSS = 0.1  # of accuracy, from which it is reported
 _FEWEST = 1e-6  # records of a class that has none, so that rates exist
+# standard deviation of a rate over groups, from which that of one group is told in spite of noise
+_BETWEEN_GROUPS = 0.1
 
 
 def best_cut(counts, objective, target=None):
@@ -63,6 +67,27 @@ def best_cut(counts, objective, target=None):
     if least_positives:
         return int(np.flatnonzero(counts[1] >= least_positives)[-1])
     return int(savgol_filter(gains @ counts, _SMOOTHED, 2, mode="nearest").argmax())
+
+
+def pooled(counts, deviation):
+    """Return the counts of groups, nearer to those that the rates of all records would give.
+
+    ``counts`` (n_groups, 2, n_edges) are those of `score_counts`, and ``deviation`` is the standard
+    deviation of the noise in each.  The rates of a group are the mean of its own and of those of
+    all records, weighted as in empirical Bayes by the variance of its own rates, by noise and by
+    chance, and by that of rates between groups: a group too small to be seen has the rates of all.
+
+    Examples
+    --------
+    >>> counts = np.array([[[900.0, 90.0], [900.0, 720.0]], [[9.0, 5.0], [9.0, 2.0]]])
+    >>> pooled(counts, 0.0).round(1).tolist()
+    [[[900.0, 90.2], [900.0, 719.7]], [[9.0, 1.7], [9.0, 6.5]]]
+    """
+    totals, every = np.maximum(counts[:, :, :1], _FEWEST), counts.sum(axis=0)
+    own, of_all = counts / totals, every / np.maximum(every[:, :1], _FEWEST)
+    variance = (deviation / totals) ** 2 + of_all * (1 - of_all) / totals
+    weight = _BETWEEN_GROUPS**2 / (_BETWEEN_GROUPS**2 + variance)
+    return totals * (of_all + weight * (own - of_all))
 
 
 def best_mixtures(counts, objective, target, constraint, tolerance):
@@ -189,9 +214,8 @@ def released(histograms, noise_multiplier, generator, kind="standard"):
     >>> released(histogram, 0.0, np.random.default_rng(0))[0, :4]
     array([0. , 0. , 5. , 2.5])
     """
-    root = square_root(N_BINS)
-    sensitivity = float(np.linalg.norm(root[:, 0]))
-    return noisy(histograms @ root.T, sensitivity, noise_multiplier, generator, kind)
+    sums = histograms @ square_root(N_BINS).T
+    return noisy(sums, _SENSITIVITY, noise_multiplier, generator, kind)
 
 
 def square_root(n):
@@ -209,6 +233,8 @@ def square_root(n):
     return toeplitz(np.cumprod([1.0, *(1 - 0.5 / k)]), np.zeros(n))
 
 
+# of the vectors of `released`; the noise of a cumulative sum is at most so many times theirs
+_SENSITIVITY = float(np.linalg.norm(square_root(N_BINS)[:, 0]))
 _SHARE, _SHARE_BY_GROUP = 0.05, 0.2
 # name of the records where thresholds do not depend on the group
 ALL = "all"
@@ -238,7 +264,8 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
     tolerance : float in [0, 1], default=0.0
         Largest difference between groups in the noisy rates that ``constraint`` compares.
     by_group : bool, default=False
-        Whether each group has a threshold that serves the objective within the group. With a
+        Whether each group has a threshold that serves the objective within the group, by its own
+        rates as far as noise and chance let them be seen, and else by those of all groups. With a
         ``constraint``, thresholds always depend on the group.
     budget_share : float in (0, 1) or "auto", default="auto"
         Share of the budget for the counts, in terms of mu squared of Gaussian DP. "auto" is .05,
@@ -383,7 +410,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             generator = generator_of(self.random_state, scores, settings, stacklevel=3)
         records = scores, codes, groups.code, groups.n_groups
         counts = score_counts(*records, noise, generator, classifier.noise, share)
-        thresholds = self._thresholds(objective, counts, groups.levels)
+        thresholds = self._thresholds(objective, counts, groups.levels, noise)
         classifier.privacy_ = report
         kept = {"estimator_": estimator, "classes_": classes, "privacy_": report}
         kept |= {"thresholds_": thresholds}
@@ -537,7 +564,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             X, y, group_col=names or None, levels=levels, sensitive_features=sensitive_features
         )
 
-    def _thresholds(self, objective, counts, levels):
+    def _thresholds(self, objective, counts, levels, noise):
         cuts = expit(EDGES)
         if self.constraint is not None:
             mixed = best_mixtures(counts, objective, self.target, self.constraint, self.tolerance)
@@ -545,12 +572,12 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
                 level: [(float(cuts[i]), float(row[i])) for i in np.flatnonzero(row)]
                 for level, row in zip(levels.tolist(), mixed, strict=True)
             }
-        names = levels.tolist() if self.by_group else [ALL]
-        parts = counts if self.by_group else counts.sum(axis=0, keepdims=True)
-        return {
-            name: [(float(cuts[best_cut(part, objective, self.target)]), 1.0)]
-            for name, part in zip(names, parts, strict=True)
-        }
+        names, parts = [ALL], counts.sum(axis=0, keepdims=True)
+        if self.by_group:
+            names, parts = levels.tolist(), pooled(counts, noise * _SENSITIVITY**2)
+        best = [best_cut(part, objective, self.target) for part in parts]
+        _warn_of_losses(names, parts, best)
+        return {name: [(float(cuts[i]), 1.0)] for name, i in zip(names, best, strict=True)}
 
     def __getstate__(self):
         """Drop seeds, and records that the classifier was given."""
@@ -569,6 +596,23 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         tags.input_tags.sparse = True
         tags.non_deterministic = True
         return tags
+
+
+def _warn_of_losses(names, parts, cuts):
+    """Warn of the groups whose accuracy, by noisy counts, a threshold lowers by much."""
+    losses = []
+    for name, (negatives, positives), cut in zip(names, parts, cuts, strict=True):
+        n = max(negatives[0] + positives[0], 1.0)
+        right = (negatives[0] - negatives + positives)[[N_BINS // 2, cut]] / n
+        if right[0] - right[1] > _LARGE_LOSS:
+            losses.append(f"{name}: {100 * right[0]:.0f} % to {100 * right[1]:.0f} %")
+    if losses:
+        warnings.warn(
+            "The chosen thresholds lower the accuracy, relative to a threshold of 0.5 and by noisy "
+            f"counts, for {'; '.join(losses)}. objective='accuracy' does not.",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def _cuts_of(thresholds):

@@ -1,6 +1,7 @@
 """Thresholds that are paid for: sensitivity and noise of the counts, the budget, and the rates."""
 
 import pickle
+import warnings
 from unittest import mock
 
 import numpy as np
@@ -36,6 +37,7 @@ from skdpfair.model_selection._threshold import (
     OBJECTIVES,
     best_cut,
     best_mixtures,
+    pooled,
     score_counts,
     square_root,
 )
@@ -525,3 +527,40 @@ def test_a_file_keeps_thresholds_beyond_all_scores(end, tmp_path):
     far = 1e4 * data.data
     predicted = load_release(tmp_path / "m.safetensors").predict(far)
     assert (predicted == model.predict(far)).all() and len(set(predicted)) == 1
+
+
+def curves(n, shift, share, rng):
+    """Return exact counts of a group: scores of its classes are shifted normal."""
+    classes = (rng.random(n) < share).astype(int)
+    scores = rng.normal(2 * classes - 1 + shift)
+    return score_counts(scores, classes, np.zeros(n, int), 1, 0.0, rng)[0]
+
+
+def test_a_small_group_has_the_common_threshold_and_a_large_one_its_own():
+    rng = np.random.default_rng(0)
+    rest, other = curves(20_000, 0.0, 0.3, rng), curves(20_000, 3.0, 0.1, rng)
+    common = best_cut(rest, "balanced_accuracy")
+    own = best_cut(other, "balanced_accuracy")
+    assert own - common > 15  # 8 for each unit of the logit
+    for size, nearest in ((20_000, own), (5, common)):
+        counts = np.array([rest, other * size / 20_000])
+        noisy = counts + rng.normal(0, 20.0, counts.shape)
+        noisy[..., -1] = 0
+        cut = best_cut(pooled(noisy, 20.0)[1], "balanced_accuracy")
+        assert abs(cut - nearest) <= 6, size
+    counts = np.array([rest, other])
+    np.testing.assert_allclose(pooled(counts, 0.0)[..., 0], counts[..., 0])  # sizes stay
+
+
+def test_a_threshold_that_costs_a_group_much_accuracy_is_reported():
+    rng = np.random.default_rng(0)
+    n = 6000
+    group = np.where(rng.random(n) < 0.5, "many", "few")
+    y = (rng.random(n) < np.where(group == "few", 0.05, 0.5)).astype(int)
+    X = np.column_stack([np.clip(rng.normal(0.7 * (2 * y - 1)), -3, 3), group == "few"])
+    model = DPThresholdClassifier(DPFairClassifier(epsilon=8.0), by_group=True)
+    with pytest.warns(UserWarning, match=r"for few: 9\d % to [78]\d %\. objective"):
+        model.fit(X.astype(np.float32), y, sensitive_features=group)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.set_params(objective="accuracy").fit(X, y, sensitive_features=group)
