@@ -1,9 +1,11 @@
 """A linter of pipelines: the steps that learn from private rows outside the budget."""
 
+import pickle
 import re
 import textwrap
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from numbers import Number
 
@@ -228,6 +230,7 @@ class _Walk:
     def __init__(self):
         self.findings, self.notes, self.spending, self.searches = [], [], [], []
         self.by_row = False  # whether some classifier takes each row for a person
+        self.verdicts = {}  # of trials, which many candidates of a search share
 
     def into(self, estimator, path, declared, pays=True, columns=None):
         name, params = type(estimator).__name__, params_of(estimator)
@@ -290,16 +293,24 @@ class _Walk:
         is_ufunc = isinstance(function, np.ufunc) and function.nargs == 2
         if not callable(function) or (is_ufunc and function.signature is None and not keywords):
             return HARMLESS
-        try:
-            if reads_other_rows(function, keywords, kinds):
-                return READS
-        except NotTried as error:
-            return replace(UNTRIED, learns=UNTRIED.learns.format(error))
-        self.notes.append(
-            f"{step} is assumed to work row by row: on made-up rows, its results did not "
-            "depend on other rows"
-        )
-        return HARMLESS
+        # a key that no other trial has
+        key: object = object()
+        with suppress(Exception):  # of an object that cannot be pickled
+            key = id(function), pickle.dumps((keywords, kinds))
+        if key not in self.verdicts:
+            try:
+                outcome = READS if reads_other_rows(function, keywords, kinds) else HARMLESS
+            except NotTried as error:
+                outcome = replace(UNTRIED, learns=UNTRIED.learns.format(error))
+            # the function is kept, so that no other gets its id
+            self.verdicts[key] = outcome, function
+        outcome = self.verdicts[key][0]
+        if not outcome.learns:
+            self.notes.append(
+                f"{step} is assumed to work row by row: on made-up rows, its results did not "
+                "depend on other rows"
+            )
+        return outcome
 
 
 def grids_of(estimator) -> list | None:
