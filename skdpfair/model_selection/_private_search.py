@@ -44,7 +44,6 @@ from skdpfair.preprocessing._learners import refuse_resamplers
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.ledger import Ledger
 from skdpfair.privacy.renyi import (
-    check_law,
     curve_epsilon,
     free_score_noise,
     rdp_curve,
@@ -104,10 +103,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
     param_distributions : dict or list of dict
         Lists of values, or distributions with ``rvs``, as in RandomizedSearchCV.
     mean_trials : float >= 1, default=10.0
-        Mean of K.
-    shape : float >= 0, default=inf
-        Distribution of K: infinity is Poisson, which stays near its mean; 1 (geometric) and 0
-        (logarithmic) cost less but often draw few trials; others are truncated negative binomial.
+        Mean of K, which is a Poisson number.
     holdout : float in (0, 1), default=0.2
         Share of the records, or of the persons, that are held out to score all trials.
     n_candidates : int, default=100
@@ -140,7 +136,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
     of all configurations.  A record is either trained on or held out, so the noise of the score,
     whose curve is no larger, costs nothing.  Where persons are given, all records of a person are
     on one side, and she counts by the share of her records that are predicted correctly.  The
-    Poisson distribution may draw K = 0, with probability ``exp(-mean_trials)``; the search then
+    search may draw K = 0, with probability ``exp(-mean_trials)``; the search then
     returns a model that depends on no record and predicts all classes with equal probability, as
     the theorem requires.
 
@@ -160,13 +156,13 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
     Examples
     --------
     >>> from skdpfair import DPFairClassifier
-    >>> search = DPRandomizedSearch(DPFairClassifier("dpsgd"), {"lr": [0.1, 1.0]}, shape=1.0)
+    >>> search = DPRandomizedSearch(DPFairClassifier("dpsgd"), {"lr": [0.1, 1.0]})
     >>> search.forecast(20_000)
     SearchPlan: 1 fit, protecting one record
       private fits   epsilon=1.08... at delta=1e-06 (rdp)
-      as a whole     epsilon=2.14...
+      as a whole     epsilon=2.33...
         - the best of 10 trials on average is released
-        - a guess whether a record was used is right in at most 81.8 % of equally likely cases...
+        - a guess whether a record was used is right in at most 77.5 % of equally likely cases...
     >>> search.set_params(epsilon=1.0).forecast(20_000).epsilon_total
     0.99...
     """
@@ -181,7 +177,6 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         param_distributions,
         *,
         mean_trials=10.0,
-        shape=math.inf,
         holdout=0.2,
         n_candidates=100,
         delta="auto",
@@ -191,7 +186,6 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         self.estimator = estimator
         self.param_distributions = param_distributions
         self.mean_trials = mean_trials
-        self.shape = shape
         self.holdout = holdout
         self.n_candidates = n_candidates
         self.delta = delta
@@ -355,7 +349,6 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
                 "param_distributions must be a dict or a list of dicts, got "
                 f"{safe_repr(self.param_distributions)}."
             )
-        check_law(self.mean_trials, self.shape)
         integer("n_candidates", self.n_candidates)
         number("holdout", self.holdout, low=0, high=1, low_open=True, high_open=True)
         if self.epsilon is not None:
@@ -425,7 +418,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         of_trial = selection.trial.n_samples, selection.curve, rng, seeded, public
         train = _trials.trainer(self.estimator, data, routing, *of_trial)
         score = _trials.scorer(rows, labels, selection.noise, rng, share)
-        return _trials.run(rng, (self.mean_trials, self.shape), selection.pool, train, score)
+        return _trials.run(rng, self.mean_trials, selection.pool, train, score)
 
     def _split(self, rng, n_samples, unit):
         """Return the positions of held-out records and of the others; no person has both."""
@@ -516,7 +509,7 @@ def selection_of(search, pool, n_samples, n_groups=1) -> _Selection:
     curve = np.max(list(curves.values()), axis=0)
     worst = max(curves, key=lambda releases: curves[releases][_MIDDLE])
     trial = PlannedFit(0, "fit", n_train, 1, True, worst)
-    whole = selection_curve(curve, search.mean_trials, search.shape)
+    whole = selection_curve(curve, search.mean_trials)
     return _Selection(pool, classifiers, trial, curve, free_score_noise(curve), whole)
 
 

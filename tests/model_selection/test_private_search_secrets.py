@@ -38,7 +38,7 @@ def searching(estimator=None, space=None, **params):
     estimator = estimator or base()
     name = "" if isinstance(estimator, DPFairClassifier) else NAME
     space = {name + "lr": [0.1, 1.0]} if space is None else space
-    return DPRandomizedSearch(estimator, space, **{"mean_trials": 3.0, "shape": 1.0} | params)
+    return DPRandomizedSearch(estimator, space, **{"mean_trials": 3.0} | params)
 
 
 @pytest.fixture
@@ -48,9 +48,15 @@ def data():
     return X, (X[:, 0] > 0).astype(int)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def trials(monkeypatch):
-    return lambda count: monkeypatch.setattr(_trials, "draw_count", lambda *law: count)
+    """Return a function that sets the number of trials, which is 2 until it is called."""
+
+    def set_count(count):
+        monkeypatch.setattr(_trials, "draw_count", lambda *_: count)
+
+    set_count(2)
+    return set_count
 
 
 class Predicts:
