@@ -16,7 +16,7 @@ from skdpfair.engine import step as engine
 from skdpfair.estimators import base
 from skdpfair.inputs import persons
 from skdpfair.metrics import release_group_table
-from skdpfair.model_selection import DPThresholdClassifier, _threshold, _trials
+from skdpfair.model_selection import DPThresholdClassifier, _score_counts, _trials
 from skdpfair.preprocessing import DPQuantileScaler, _quantile_scaler
 from skdpfair.training import loop, train
 from skdpfair.training.processes import Processes
@@ -135,8 +135,8 @@ def test_group_counts(mode, monkeypatch):
 
 @pytest.mark.parametrize("mode", ["one", "persons"])
 def test_score_counts(mode, monkeypatch):
-    noise, plain = [], _threshold.released
-    one_column = np.eye(1, _threshold.N_BINS)
+    noise, plain = [], _score_counts.released
+    one_column = np.eye(1, _score_counts.N_BINS)
 
     def released(histograms, *rest):
         assert histograms.sum() == pytest.approx(N)  # a person adds as much as a record
@@ -144,7 +144,7 @@ def test_score_counts(mode, monkeypatch):
         noise.append(plain(histograms, *rest) - exact)
         return exact + noise[-1]
 
-    monkeypatch.setattr(_threshold, "released", released)
+    monkeypatch.setattr(_score_counts, "released", released)
     X, y = table(mode == "persons")
     X = X if mode == "persons" else X.drop(columns="person")
     clf = model("dpsgd", mode == "persons", max_steps=2, epsilon=3.0, noise_multiplier=None)

@@ -39,7 +39,7 @@ from skdpfair.model_selection import (
     sweep,
 )
 from skdpfair.model_selection._cells import splits
-from skdpfair.model_selection._threshold import released
+from skdpfair.model_selection._score_counts import released
 from skdpfair.preprocessing import DPQuantileScaler
 from skdpfair.testing import audit_fit, task
 from skdpfair.training.batches import PersonRows
@@ -417,7 +417,7 @@ def test_one_person_moves_the_counts_of_scores_by_one_record(visits, monkeypatch
     X, y = visits
     seen = []
     monkeypatch.setattr(
-        "skdpfair.model_selection._threshold.released",
+        "skdpfair.model_selection._score_counts.released",
         lambda histograms, *rest: seen.append(histograms) or released(histograms, *rest),
     )
     DPThresholdClassifier(quick()).fit(X, y)

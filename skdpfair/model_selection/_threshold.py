@@ -5,12 +5,8 @@ from copy import copy
 from dataclasses import replace
 
 import numpy as np
-from scipy.linalg import toeplitz
-from scipy.optimize import linprog
-from scipy.signal import savgol_filter
 from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.isotonic import isotonic_regression
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
@@ -30,211 +26,21 @@ from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
 from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import check_indexes
+from skdpfair.model_selection._score_counts import EDGES, N_BINS, SENSITIVITY, score_counts
+from skdpfair.model_selection._threshold_choice import (
+    CONSTRAINTS,
+    OBJECTIVES,
+    best_cut,
+    best_mixtures,
+    pooled,
+)
 from skdpfair.preprocessing._learners import refuse_resamplers
-from skdpfair.privacy.one_time_noise import generator_of, noisy
+from skdpfair.privacy.one_time_noise import generator_of
 from skdpfair.training import sklearn_callbacks as _tasks
 from skdpfair.training.plan import SCORE_COUNTS
 from skdpfair.training.spec import SCORE_SHARES
 
-OBJECTIVES = ("balanced_accuracy", "accuracy", "true_positive_rate", "selection_rate")
-CONSTRAINTS = ("demographic_parity", "equal_opportunity", "equalized_odds")
-# edges to which a parabola is fitted
-_SMOOTHED = 31
 _LARGE_LOSS = 0.1  # of accuracy, from which it is reported
-_FEWEST = 1e-6  # records of a class that has none, so that rates exist
-# standard deviation of a rate over groups, from which that of one group is told in spite of noise
-_BETWEEN_GROUPS = 0.1
-
-
-def best_cut(counts, objective, target=None):
-    """Return the position of the edge that serves an objective best.
-
-    ``counts`` (2, n_edges) are numbers of negative and positive records whose score is at least
-    each edge, ``objective`` one of ``OBJECTIVES`` or the costs by true and predicted class, and
-    ``target`` the smallest true-positive rate, or the selection rate (None: the share of
-    positives).  Gains are smoothed by local parabolas, as the largest of many noisy numbers would
-    be one with much noise.
-
-    Examples
-    --------
-    >>> counts = np.array([[8.0, 2.0, 1.0, 0.0], [4.0, 4.0, 2.0, 0.0]])
-    >>> best_cut(counts, "selection_rate"), best_cut(counts, "true_positive_rate", 0.5)
-    (2, 2)
-    """
-    gains, least_positives, selected = _terms(counts[:, 0], objective, target)
-    if selected is not None:
-        return int(np.abs(counts.sum(axis=0) - selected).argmin())
-    if least_positives:
-        return int(np.flatnonzero(counts[1] >= least_positives)[-1])
-    return int(savgol_filter(gains @ counts, _SMOOTHED, 2, mode="nearest").argmax())
-
-
-def pooled(counts, deviation):
-    """Return the counts of groups, nearer to those that the rates of all records would give.
-
-    ``counts`` (n_groups, 2, n_edges) are those of `score_counts`, and ``deviation`` is the standard
-    deviation of the noise in each.  The rates of a group are the mean of its own and of those of
-    all records, weighted as in empirical Bayes by the variance of its own rates, by noise and by
-    chance, and by that of rates between groups: a group too small to be seen has the rates of all.
-
-    Examples
-    --------
-    >>> counts = np.array([[[900.0, 90.0], [900.0, 720.0]], [[9.0, 5.0], [9.0, 2.0]]])
-    >>> pooled(counts, 0.0).round(1).tolist()
-    [[[900.0, 90.2], [900.0, 719.7]], [[9.0, 1.7], [9.0, 6.5]]]
-    """
-    totals, every = np.maximum(counts[:, :, :1], _FEWEST), counts.sum(axis=0)
-    own, of_all = counts / totals, every / np.maximum(every[:, :1], _FEWEST)
-    variance = (deviation / totals) ** 2 + of_all * (1 - of_all) / totals
-    weight = _BETWEEN_GROUPS**2 / (_BETWEEN_GROUPS**2 + variance)
-    return totals * (of_all + weight * (own - of_all))
-
-
-def best_mixtures(counts, objective, target, constraint, tolerance):
-    """Return each edge's probability (n_groups, n_edges) that serves an objective under parity.
-
-    The rates of two groups, by ``counts`` (n_groups, 2, n_edges), differ by at most ``tolerance``;
-    the objective is that of all groups together.  A linear programme over mixtures of thresholds:
-    all rates are linear in their probabilities.  The solution exists, since a group can be selected
-    at any rate at random.
-
-    Examples
-    --------
-    >>> counts = np.array([[[4.0, 1.0, 0.0], [4.0, 4.0, 0.0]], [[6.0, 3.0, 0.0], [2.0, 1.0, 0.0]]])
-    >>> best_mixtures(counts, "accuracy", None, "demographic_parity", 0.0)
-    array([[0.   , 1.   , 0.   ],
-           [0.625, 0.   , 0.375]])
-    """
-    n_groups, _, n_edges = counts.shape
-    totals = np.maximum(counts[:, :, :1], _FEWEST)
-    if constraint == "demographic_parity":
-        rates = (counts.sum(axis=1) / totals.sum(axis=1))[None]
-    else:
-        rates = (counts / totals).transpose(1, 0, 2)
-        rates = rates[1:] if constraint == "equal_opportunity" else rates
-    gains, least_positives, selected = _terms(counts[:, :, 0].sum(axis=0), objective, target)
-    n_rates, n_weights = len(rates), n_groups * n_edges
-    # after the weights, the lowest rate of all groups for each measure; none exceeds it by more
-    bounded = np.zeros((2, n_rates, n_groups, n_weights + n_rates))
-    for k in range(n_rates):
-        for g in range(n_groups):
-            # with less, the group has no records of the class, and no rate
-            if rates[k, g, 0] > 0.5:
-                of_group = slice(g * n_edges, (g + 1) * n_edges)
-                bounded[0, k, g, of_group], bounded[0, k, g, n_weights + k] = rates[k, g], -1
-                bounded[1, k, g] = -bounded[0, k, g]
-    limits = np.repeat([tolerance, 0.0], n_rates * n_groups) + 1e-9
-    positives = np.pad(counts[:, 1].ravel(), (0, n_rates))
-    above = np.vstack([bounded.reshape(-1, n_weights + n_rates), -positives])
-    sums = np.pad(np.kron(np.eye(n_groups), np.ones(n_edges)), ((0, 0), (0, n_rates)))
-    equal = np.ones(n_groups)
-    if selected is not None:
-        sums = np.vstack([sums, np.pad(counts.sum(axis=1).ravel(), (0, n_rates))])
-        equal = np.append(equal, selected)
-    found = linprog(
-        -np.pad(np.einsum("c,gce->ge", gains, counts).ravel(), (0, n_rates)),
-        A_ub=above,
-        b_ub=np.append(limits, -least_positives),
-        A_eq=sums,
-        b_eq=equal,
-        bounds=(0, None),
-    )
-    weights = np.where(found.x[:n_weights] > 1e-9, found.x[:n_weights], 0.0)
-    weights = weights.reshape(n_groups, n_edges)
-    return weights / weights.sum(axis=1, keepdims=True)
-
-
-def _terms(totals, objective, target):
-    """Return gains of a false and of a true positive, fewest true positives, number selected."""
-    negatives, positives = np.maximum(totals, _FEWEST)
-    gains, least_positives, selected = np.array([-1.0, 1.0]), 0.0, None
-    if not isinstance(objective, str):
-        (as_0, fp), (fn, as_1) = objective
-        gains = np.array([as_0 - fp, fn - as_1], dtype=np.float64)
-    elif objective == "balanced_accuracy":
-        gains = gains / (negatives, positives)
-    elif objective == "true_positive_rate":
-        gains, least_positives = np.array([-1.0, 0.0]), target * totals[1]
-    elif objective == "selection_rate":
-        selected = positives if target is None else target * (negatives + positives)
-    return gains, least_positives, selected
-
-
-LARGEST_LOGIT = 8.0
-N_BINS = 128
-EDGES = np.linspace(-LARGEST_LOGIT, LARGEST_LOGIT, N_BINS + 1)
-
-
-def score_counts(
-    logits, classes, groups, n_groups, noise_multiplier, generator, kind="standard", share=None
-):
-    """Return noisy numbers (n_groups, 2, N_BINS + 1) of records whose score is at least each edge.
-
-    ``logits``, ``classes`` (0 or 1), ``groups`` and ``share`` (one over the number of records of
-    each record's person; None if each record is a person) have one entry per record; the scores are
-    those of a model that is released or public.  A ``noise_multiplier`` of 0 is for public records.
-    The numbers are cumulative sums of histograms that `released` makes private.  An isotonic
-    regression removes increases, which is post-processing; the last number is 0.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> scores, classes = np.array([-9.0, 2.0, 3.0]), np.array([0, 1, 1])
-    >>> counts = score_counts(scores, classes, np.zeros(3, dtype=int), 1, 0.0, rng)
-    >>> counts[0, :, 0], counts[0, :, 80]
-    (array([1., 2.]), array([0., 2.]))
-    """
-    bins = np.searchsorted(EDGES[1:-1], np.nan_to_num(logits), side="right")
-    cells = np.ravel_multi_index(
-        (np.asarray(groups), np.asarray(classes), N_BINS - 1 - bins), (n_groups, 2, N_BINS)
-    )
-    histograms = np.bincount(cells, share, minlength=n_groups * 2 * N_BINS).reshape(-1, N_BINS)
-    sums = released(histograms, noise_multiplier, generator, kind) @ square_root(N_BINS).T
-    from_above = np.array([isotonic_regression(row, y_min=0.0) for row in sums])
-    counts = np.zeros((n_groups, 2, N_BINS + 1))
-    counts[..., :-1] = from_above.reshape(n_groups, 2, N_BINS)[..., ::-1]
-    return counts
-
-
-def released(histograms, noise_multiplier, generator, kind="standard"):
-    """Return R h plus noise for each histogram h (N_BINS,), where R R h are its cumulative sums.
-
-    R is the square root of the lower triangular matrix of ones (H. Fichtenberger, M. Henzinger,
-    J. Upadhyay, "Constant Matters: Fine-grained Error Bound on Differentially Private Continual
-    Observation", ICML 2023).  Each record is in one bin of one histogram: it adds one column of R
-    to one vector, and a person the mean of her records' columns.  The first column is the longest,
-    so its norm is the L2 sensitivity of all vectors together: 1.62 for 128 bins.  A cumulative sum
-    R (R h + noise) has noise of at most 2.6 times ``noise_multiplier``; sums of 128 noisy bins
-    have 11 times.
-
-    Examples
-    --------
-    >>> histogram = np.zeros((1, N_BINS))
-    >>> histogram[0, 2] = 5.0
-    >>> released(histogram, 0.0, np.random.default_rng(0))[0, :4]
-    array([0. , 0. , 5. , 2.5])
-    """
-    sums = histograms @ square_root(N_BINS).T
-    return noisy(sums, _SENSITIVITY, noise_multiplier, generator, kind)
-
-
-def square_root(n):
-    """Return the lower triangular matrix whose square is the lower triangular matrix of ones.
-
-    Examples
-    --------
-    >>> root = square_root(3)
-    >>> root @ root
-    array([[1., 0., 0.],
-           [1., 1., 0.],
-           [1., 1., 1.]])
-    """
-    k = np.arange(1, n)
-    return toeplitz(np.cumprod([1.0, *(1 - 0.5 / k)]), np.zeros(n))
-
-
-# of the vectors of `released`; the noise of a cumulative sum is at most so many times theirs
-_SENSITIVITY = float(np.linalg.norm(square_root(N_BINS)[:, 0]))
 _SHARE, _SHARE_BY_GROUP = 0.05, 0.2
 # name of the records where thresholds do not depend on the group
 ALL = "all"
@@ -292,7 +98,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
     The score of a record depends on the record and on released weights only. Under zero-out
     adjacency a record therefore changes one cell of the histogram by one, and a person with several
     records changes some cells by one together. The release, its
-    sensitivity and its error are described in ``released`` of this module.
+    sensitivity and its error are described in ``released`` of ``_score_counts``.
 
     Thresholds under a ``constraint`` are mixtures that a linear programme finds on the noisy
     counts [1]_. Where a group has two thresholds, predictions are drawn at random.
@@ -574,7 +380,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             }
         names, parts = [ALL], counts.sum(axis=0, keepdims=True)
         if self.by_group:
-            names, parts = levels.tolist(), pooled(counts, noise * _SENSITIVITY**2)
+            names, parts = levels.tolist(), pooled(counts, noise * SENSITIVITY**2)
         best = [best_cut(part, objective, self.target) for part in parts]
         _warn_of_losses(names, parts, best)
         return {name: [(float(cuts[i]), 1.0)] for name, i in zip(names, best, strict=True)}

@@ -29,17 +29,14 @@ from skdpfair.budget import PrivacyLedger
 from skdpfair.datasets import make_two_groups
 from skdpfair.estimators.classifier import private_logits
 from skdpfair.exceptions import BudgetExceeded, PrivacyAccountingError, UnsupportedModuleError
-from skdpfair.model_selection import DPThresholdClassifier, GroupScorer, _threshold
-from skdpfair.model_selection._threshold import (
+from skdpfair.model_selection import DPThresholdClassifier, GroupScorer, _score_counts, _threshold
+from skdpfair.model_selection._score_counts import EDGES, N_BINS, score_counts, square_root
+from skdpfair.model_selection._threshold_choice import (
     CONSTRAINTS,
-    EDGES,
-    N_BINS,
     OBJECTIVES,
     best_cut,
     best_mixtures,
     pooled,
-    score_counts,
-    square_root,
 )
 from skdpfair.preprocessing import BoundedScaler, check_pipeline, public_preprocessor
 from skdpfair.privacy import epsilon as epsilon_of
@@ -66,7 +63,7 @@ def table(n=3000, seed=0):
 
 def released(scores, classes, groups, n_groups):
     """Return what gets noise, and its sensitivity."""
-    with mock.patch.object(_threshold, "noisy", side_effect=lambda v, *_: v) as noisy:
+    with mock.patch.object(_score_counts, "noisy", side_effect=lambda v, *_: v) as noisy:
         rng = np.random.default_rng(0)
         score_counts(np.array(scores), np.array(classes), np.array(groups), n_groups, 1.0, rng)
     return noisy.call_args.args[:2]
@@ -118,7 +115,7 @@ def test_counts_without_noise_are_those_of_the_records():
 def test_all_groups_and_classes_carry_fresh_noise_of_the_claimed_scale():
     n_histograms, draws, noise = 4, 200, 3.0
     empty, rng = np.zeros((n_histograms, N_BINS)), np.random.default_rng(0)
-    found = np.array([_threshold.released(empty, noise, rng) for _ in range(draws)])
+    found = np.array([_score_counts.released(empty, noise, rng) for _ in range(draws)])
     sd = noise * np.linalg.norm(square_root(N_BINS)[:, 0])
     statistic = ((found / sd) ** 2).sum(axis=(0, 2))
     tail = ALPHA / 2 / (n_histograms + 1)
@@ -153,7 +150,7 @@ def test_fit_and_counts_cost_the_epsilon_of_the_estimator(method, accountant):
 def test_the_counts_have_the_noise_that_the_ledger_holds(by_group, kind):
     x, y, group = table()
     model = DPThresholdClassifier(DPFairClassifier(max_steps=50, noise=kind), by_group=by_group)
-    with mock.patch.object(_threshold, "noisy", wraps=_threshold.noisy) as noisy:
+    with mock.patch.object(_score_counts, "noisy", wraps=_score_counts.noisy) as noisy:
         model.fit(x, y, sensitive_features=group)
     (call,) = noisy.call_args_list
     paid = [e.noise_multipliers for e in model.privacy_.ledger.entries if e.what == "score counts"]
@@ -168,7 +165,7 @@ def test_two_fits_share_no_noise_and_a_seed_is_bound_to_the_records():
     inner = DPFairClassifier(max_steps=50, random_state=0)
 
     def noise_of(labels, seed):
-        with mock.patch.object(_threshold, "noisy", wraps=_threshold.noisy) as noisy:
+        with mock.patch.object(_score_counts, "noisy", wraps=_score_counts.noisy) as noisy:
             DPThresholdClassifier(inner, random_state=seed).fit(x, labels)
         return noisy.call_args.args[3].bit_generator.state["state"]["state"]
 
