@@ -45,9 +45,9 @@ class _ByGroupScorer(BaseEstimator):
     __metadata_request__score = {"sensitive_features": True, "estimator": metadata_routing.UNUSED}
     _public_name = "GroupScorer"  # in messages
 
-    def __call__(self, estimator, X, y, sensitive_features=None, **per_record):
+    def __call__(self, estimator, X, y, sensitive_features=None):
         """Return the scores by name, or the one that ``only`` names."""
-        check_indexes(X=X, y=y, sensitive_features=sensitive_features, **per_record)
+        check_indexes(X=X, y=y, sensitive_features=sensitive_features)
         y = as_vector("y", y, y)
         parts = self._parts(estimator, X, y, sensitive_features)
         if sensitive_features is not None and _takes_groups(estimator):
@@ -59,7 +59,7 @@ class _ByGroupScorer(BaseEstimator):
                 UndefinedMetricWarning,
                 stacklevel=2,
             )
-        scores = self._scores(estimator, X, y, parts, **per_record)
+        scores = self._scores(estimator, X, y, parts)
         return scores if self.only is None else scores[one_of("only", self.only, scores)]
 
     def score(self, estimator, X, y, sensitive_features=None):
@@ -128,8 +128,8 @@ class GroupScorer(_ByGroupScorer):
     measures : list of str or None, default=None
         Names of measures of `skdpfair.metrics.group_table` that need one model only, such as
         ``["balanced_accuracy", "rarest_class_recall", "log_loss", "calibration_error"]``. Losses
-        are negated and named so: ``neg_log_loss``. They take no sample weights. The rarest class is
-        that of the scored records.
+        are negated and named so: ``neg_log_loss``. The rarest class is that of the scored
+        records.
     group_col : str, int, "target", list of these, or None, default=None
         Column(s) of the scored X, before any pipeline transforms it. None uses
         ``sensitive_features`` by metadata routing, or else the ``group_col`` of the final step.
@@ -151,11 +151,10 @@ class GroupScorer(_ByGroupScorer):
     Larger is better for all scores except differences. A group without records in a fold has the
     score NaN, with a warning. So does a group with only one class if the metric needs both (ROC
     AUC). The least score and the difference leave such groups out. If predictions make a metric
-    ill-defined, scikit-learn's value is kept (precision without predicted positives is 0). After
-    ``set_score_request(sample_weight=True)``, metadata routing passes ``sample_weight`` to all
-    metrics. Scores on private records are not private. Besides the scores there is ``n_weights``,
-    the number of weights of the network, 0 without one: by it `TradeoffResults.from_search` finds
-    the reference model of the same network.
+    ill-defined, scikit-learn's value is kept (precision without predicted positives is 0). Scores
+    on private records are not private. Besides the scores there is ``n_weights``, the number of
+    weights of the network, 0 without one: by it `TradeoffResults.from_search` finds the reference
+    model of the same network.
 
     Examples
     --------
@@ -185,34 +184,10 @@ class GroupScorer(_ByGroupScorer):
         self.groups = groups
         self.only = only
 
-    def score(self, estimator, X, y, sensitive_features=None, sample_weight=None):
-        """Return the scores; scikit-learn derives the routing of metadata from this signature.
-
-        Parameters
-        ----------
-        estimator : classifier
-            The fitted model.
-        X : array-like of n_samples rows
-            The records that are scored.
-        y : array-like of shape (n_samples,)
-            Their labels.
-        sensitive_features : array, Series or DataFrame of n_samples rows, or None, default=None
-            The groups, unless a column of X holds them.
-        sample_weight : array-like of shape (n_samples,) or None, default=None
-            Sample weights for all metrics.
-
-        Returns
-        -------
-        dict of str to float, or float
-            The scores by name, or the one that ``only`` names.
-        """
-        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-        return self(estimator, X, y, sensitive_features=sensitive_features, **weights)
-
-    def _scores(self, estimator, X, y, parts, **per_record):
+    def _scores(self, estimator, X, y, parts):
         everyone, answers, scores, scorers = np.full(len(y), True), {}, {}, {}
         if self.measures is not None:
-            scores |= self._measured(estimator, X, y, parts, per_record)
+            scores |= self._measured(estimator, X, y, parts)
         if self.metrics is not None or self.measures is None:
             scorers = _scorers(self.metrics)
         for name, scorer in scorers.items():
@@ -220,20 +195,15 @@ class GroupScorer(_ByGroupScorer):
             # else they would silently find no positive label among texts
             if _is_fairlearns(scorer) and kinds(y) == {"texts"}:
                 labels, answer = (positions(estimator.classes_, v) for v in (y, answer))
-            score = partial(_score, scorer, estimator, X, labels, answer, per_record)
+            score = partial(_score, scorer, estimator, X, labels, answer)
             results = {g: score(rows) for g, rows in parts.items()}
             _warn_one_class(name, [g for g, (_, defined) in results.items() if not defined])
             by_group = {g: value for g, (value, _) in results.items()}
             scores |= _named(name, score(everyone)[0], by_group)
         return scores | {"n_weights": _n_weights(estimator)}
 
-    def _measured(self, estimator, X, y, parts, per_record):
+    def _measured(self, estimator, X, y, parts):
         """Return the scores of the named measures."""
-        if per_record:
-            raise ValueError(
-                f"measures={self.measures!r} take no sample weights, but sample_weight was passed. "
-                "Name scorers in metrics= instead, or do not request sample_weight."
-            )
         names = chosen_measures(self.measures, simple_measures(len(estimator.classes_)), ())
         table, scores = _values(estimator, X, y, parts, names), {}
         for name in names:
@@ -487,12 +457,11 @@ def _answer(scorer, estimator, X, answers):
     return answers[key]
 
 
-def _score(scorer, estimator, X, y, answer, per_record, rows):
+def _score(scorer, estimator, X, y, answer, rows):
     """Return the score of some rows, NaN of none, and whether their classes define it."""
     if not rows.any():
         return np.nan, True
-    params = {name: np.asarray(values)[rows] for name, values in per_record.items()}
-    one_class = False
+    params, one_class = {}, False
     if scorer._response_method != _PREDICT:
         one_class = len(np.unique(y[rows])) < 2
         labels = signature(scorer._score_func).parameters.get("labels")
@@ -530,8 +499,8 @@ def _scorer_of(name, metric):
         )
     if hasattr(metric, "_metadata_request"):
         raise TypeError(
-            f"metrics[{safe_repr(name)}] requests metadata itself. Request it for all metrics: "
-            "GroupScorer(...).set_score_request(sample_weight=True)."
+            f"metrics[{safe_repr(name)}] requests metadata, which GroupScorer does not pass on. "
+            "Remove its set_score_request."
         )
     return metric
 
