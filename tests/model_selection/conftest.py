@@ -4,6 +4,7 @@ import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from skdpfair import DPFairClassifier
+from skdpfair.model_selection import _trials
 
 
 @pytest.fixture
@@ -51,3 +52,14 @@ class FromFirstColumn(ClassifierMixin, BaseEstimator):
 @pytest.fixture
 def from_first_column():
     return FromFirstColumn
+
+
+@pytest.fixture
+def trials(monkeypatch):
+    """Return a function that sets the number of trials, which is 2 until it is called."""
+
+    def set_count(count):
+        monkeypatch.setattr(_trials, "draw_count", lambda *_: count)
+
+    set_count(2)
+    return set_count

@@ -40,7 +40,10 @@ from skdpfair.privacy.statement import ASSUMPTIONS
 from skdpfair.privacy.tradeoff import trade_off_from_epsilon
 from skdpfair.training.plan import Plan
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+pytestmark = [
+    pytest.mark.usefixtures("trials"),
+    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),
+]
 SECRET = 98765432.125  # a score
 PIPED = {"dpfairclassifier__lr": [0.1, 1.0]}
 
@@ -69,17 +72,6 @@ def searching(estimator=None, space=None, **params):
 
 def breaks(X):
     raise ValueError(f"({len(X)} rows)")
-
-
-@pytest.fixture(autouse=True)
-def trials(monkeypatch):
-    """Return a function that sets the number of trials, which is 2 until it is called."""
-
-    def set_count(count):
-        monkeypatch.setattr(_trials, "draw_count", lambda *_: count)
-
-    set_count(2)
-    return set_count
 
 
 @pytest.fixture
@@ -303,11 +295,12 @@ def test_groups_and_pipelines(data):
     assert search.best_estimator_[-1].privacy_ is search.privacy_
 
 
-def test_a_ledger_is_charged_once_for_the_whole_search(data, tmp_path):
+def test_a_ledger_is_charged_once_for_the_whole_search(data, tmp_path, monkeypatch):
     with PrivacyLedger(tmp_path / "ledger", epsilon=100.0, delta=1e-4) as ledger:
         search = searching().fit(*data)
     assert list(ledger.frame().what) == ["private selection"]
     assert ledger.epsilon() == pytest.approx(search.privacy_.epsilon)
+    monkeypatch.setattr(_trials, "run", lambda *_: pytest.fail("trained"))
     with (
         PrivacyLedger(tmp_path / "tight", epsilon=0.1, delta=1e-4),
         pytest.raises(BudgetExceeded),

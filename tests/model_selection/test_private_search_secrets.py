@@ -16,7 +16,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpfair import DPFairClassifier
-from skdpfair.exceptions import BudgetExceeded
 from skdpfair.model_selection import (
     DPRandomizedSearch,
     PrivacyLedger,
@@ -25,7 +24,10 @@ from skdpfair.model_selection import (
 )
 from skdpfair.preprocessing import DPQuantileScaler
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+pytestmark = [
+    pytest.mark.usefixtures("trials"),
+    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),
+]
 NAME = "dpfairclassifier__"
 
 
@@ -46,17 +48,6 @@ def data():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 3))
     return X, (X[:, 0] > 0).astype(int)
-
-
-@pytest.fixture(autouse=True)
-def trials(monkeypatch):
-    """Return a function that sets the number of trials, which is 2 until it is called."""
-
-    def set_count(count):
-        monkeypatch.setattr(_trials, "draw_count", lambda *_: count)
-
-    set_count(2)
-    return set_count
 
 
 class Predicts:
@@ -183,13 +174,6 @@ def test_a_grid_of_private_searches_is_charged(data, tmp_path, n_jobs):
     grid.set_callbacks(ledger).fit(*data)
     assert ledger.report().n_fits == 5
     assert set(ledger.frame().what) == {"private selection"}
-
-
-def test_a_search_beyond_the_budget_trains_nothing(data, tmp_path, monkeypatch):
-    pytest.importorskip("sklearn.callback")
-    monkeypatch.setattr(_trials, "run", lambda *args: pytest.fail("trained"))
-    with pytest.raises(BudgetExceeded):
-        searching().set_callbacks(books(tmp_path, epsilon=0.1)).fit(*data)
 
 
 # private fits beside the last step

@@ -229,28 +229,6 @@ def test_a_scorer_that_asks_for_metadata_is_refused(routed):
         GroupScorer({"acc": asking})
 
 
-def test_a_search_takes_the_model_whose_worst_group_loses_least(scored):
-    _, X, y, group = scored
-    X = X.assign(group=group)
-    model = make_pipeline(
-        ColumnTransformer([("x", "passthrough", ["x", "z"])]), LogisticRegression()
-    )
-    scorer = GroupScorer({"loss": "neg_log_loss"}, group_col="group", groups=["a", "b"])
-    search = GridSearchCV(
-        model,
-        {"logisticregression__C": [1e-4, 1.0]},
-        scoring=scorer,
-        refit="loss_group_min",
-        cv=3,
-    ).fit(X, y)
-    assert search.best_params_ == {"logisticregression__C": 1.0}
-    train, test = next(iter(StratifiedKFold(3).split(X, y)))
-    fold = clone(model).set_params(logisticregression__C=1.0).fit(X.iloc[train], y[train])
-    likely, y, group = fold.predict_proba(X.iloc[test]), y[test], group[test]
-    expected = min(-log_loss(y[group == g], likely[group == g]) for g in "ab")
-    assert search.cv_results_["split0_test_loss_group_min"][1] == pytest.approx(expected)
-
-
 def test_groups_of_another_column_must_be_named(from_first_column):
     model = from_first_column(["a", "b"])
     model.group_col = "sex"
