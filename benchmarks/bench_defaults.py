@@ -38,11 +38,13 @@ def _arrays(features, data, rows):
     return features.transform(x), y.to_numpy(), group.to_numpy()
 
 
-def dutch(seed):
+def dutch(seed, n_samples=None):
+    """Return training and test rows: all, or some of the training rows."""
     data = fetch_dutch()
     x = public_preprocessor(**public_facts("dutch")).fit_transform(data.data)
     arrays = x, data.target.to_numpy(), data.sensitive_features["sex"].to_numpy()
-    parts = train_test_split(*arrays, test_size=0.2, random_state=seed)
+    sizes = {"test_size": 0.2, "train_size": n_samples, "random_state": seed}
+    parts = train_test_split(*arrays, **sizes)
     return parts[::2], parts[1::2]
 
 
@@ -116,17 +118,21 @@ def intervals(n_seeds):
 
 
 def by_records(n_seeds):
-    """Return a table: accuracy by the number of records, at two budgets."""
+    """Return a table: accuracy by the number of records, on Adult and Dutch, at two budgets."""
     names, lines = ("accuracy", "balanced"), []
-    for n_samples in (100, 300, 1000, 3000, 10_000, 32_561):
+    for n_samples in (100, 300, 700, 1000, 1500, 3000, 10_000, 32_561):
         row = [f"{n_samples:,}"]
         for epsilon in (1.0, 3.0):
             splits = [adult("auto", n_samples, seed, epsilon=epsilon) for seed in range(n_seeds)]
             means = measure(splits, epsilon, "global_adapt")
             row += [f"{means[name]:.1f}" for name in names]
+        for epsilon in (1.0, 3.0):
+            splits = [dutch(seed, n_samples) for seed in range(n_seeds)]
+            row.append(f"{measure(splits, epsilon, 'global_adapt')['balanced']:.1f}")
         print(*row, sep=" | ", flush=True)
         lines.append(row)
     heads = [f"{name}, epsilon {epsilon}" for epsilon in (1, 3) for name in names]
+    heads += [f"Dutch, balanced, epsilon {epsilon}" for epsilon in (1, 3)]
     return pages.table(["records", *heads], lines, left=())
 
 
