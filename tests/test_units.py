@@ -425,7 +425,7 @@ def test_one_person_moves_the_counts_of_scores_by_one_record(visits, monkeypatch
 
 
 def private_search(estimator, **params):
-    given = {"mean_trials": 2.0, "random_state": 0}
+    given = {"mean_trials": 2.0, "shape": 1.0, "random_state": 0}
     return DPRandomizedSearch(estimator, {"lr": [0.1, 1.0]}, **(given | params))
 
 
@@ -445,7 +445,7 @@ def test_a_private_search_protects_persons(visits, tmp_path):
     declared = private_search(declared).fit(X, y).privacy_
     assert not any("declare" in text for text in declared.assumptions)
     pipe = make_pipeline(FunctionTransformer(), quick(persons__column=None, group_col=None))
-    searching = DPRandomizedSearch(pipe, {"dpfairclassifier__lr": [1.0]})
+    searching = DPRandomizedSearch(pipe, {"dpfairclassifier__lr": [1.0]}, shape=1.0)
     searching.fit(X[list("abc")], y, units=X["person"])
     assert searching.privacy_.adjacency == "zero_out_unit"
     with PrivacyLedger(tmp_path / "ledger") as ledger, pytest.raises(ValueError, match="another"):
@@ -857,7 +857,9 @@ PLACES = {
     "fit": _fit,
     "pipeline": _fit_pipeline,
     "threshold": _fit_others(lambda pipe: DPThresholdClassifier(pipe, objective="accuracy")),
-    "search": _fit_others(lambda pipe: DPRandomizedSearch(pipe, {"dpfairclassifier__lr": [1.0]})),
+    "search": _fit_others(
+        lambda pipe: DPRandomizedSearch(pipe, {"dpfairclassifier__lr": [1.0]}, shape=1.0)
+    ),
     "sweep": lambda X, y, g, u: sweep(["dpsgd"], [3.0], 1, X, y, g, units=u),
     "audit": lambda X, y, g, u: audit_fit(quick(), X, y, 20, sensitive_features=g, units=u),
     "score": lambda X, y, g, u: quick().score(X, y, sample_weight=g),

@@ -44,6 +44,7 @@ from skdpfair.preprocessing._learners import refuse_resamplers
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.ledger import Ledger
 from skdpfair.privacy.renyi import (
+    check_law,
     curve_epsilon,
     free_score_noise,
     rdp_curve,
@@ -103,7 +104,10 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
     param_distributions : dict or list of dict
         Lists of values, or distributions with ``rvs``, as in RandomizedSearchCV.
     mean_trials : float >= 1, default=10.0
-        Mean of K, which is a Poisson number.
+        Mean of K.
+    shape : float >= 0, default=inf
+        Distribution of K: infinity is Poisson, which stays near its mean; 1 (geometric) and 0
+        (logarithmic) cost less but often draw few trials; others are truncated negative binomial.
     holdout : float in (0, 1), default=0.2
         Share of the records, or of the persons, that are held out to score all trials.
     n_candidates : int, default=100
@@ -136,7 +140,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
     of all configurations.  A record is either trained on or held out, so the noise of the score,
     whose curve is no larger, costs nothing.  Where persons are given, all records of a person are
     on one side, and she counts by the share of her records that are predicted correctly.  The
-    search may draw K = 0, with probability ``exp(-mean_trials)``; the search then
+    Poisson distribution may draw K = 0, with probability ``exp(-mean_trials)``; the search then
     returns a model that depends on no record and predicts all classes with equal probability, as
     the theorem requires.
 
@@ -156,13 +160,13 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
     Examples
     --------
     >>> from skdpfair import DPFairClassifier
-    >>> search = DPRandomizedSearch(DPFairClassifier("dpsgd"), {"lr": [0.1, 1.0]})
+    >>> search = DPRandomizedSearch(DPFairClassifier("dpsgd"), {"lr": [0.1, 1.0]}, shape=1.0)
     >>> search.forecast(20_000)
     SearchPlan: 1 fit, protecting one record
       private fits   epsilon=1.08... at delta=1e-06 (rdp)
-      as a whole     epsilon=2.33...
+      as a whole     epsilon=2.14...
         - the best of 10 trials on average is released
-        - a guess whether a record was used is right in at most 77.5 % of equally likely cases...
+        - a guess whether a record was used is right in at most 81.8 % of equally likely cases...
     >>> search.set_params(epsilon=1.0).forecast(20_000).epsilon_total
     0.99...
     """
@@ -177,6 +181,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         param_distributions,
         *,
         mean_trials=10.0,
+        shape=math.inf,
         holdout=0.2,
         n_candidates=100,
         delta="auto",
@@ -186,6 +191,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         self.estimator = estimator
         self.param_distributions = param_distributions
         self.mean_trials = mean_trials
+        self.shape = shape
         self.holdout = holdout
         self.n_candidates = n_candidates
         self.delta = delta
@@ -349,6 +355,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
                 "param_distributions must be a dict or a list of dicts, got "
                 f"{safe_repr(self.param_distributions)}."
             )
+        check_law(self.mean_trials, self.shape)
         integer("n_candidates", self.n_candidates)
         number("holdout", self.holdout, low=0, high=1, low_open=True, high_open=True)
         if self.epsilon is not None:
@@ -418,7 +425,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         of_trial = selection.trial.n_samples, selection.curve, rng, seeded, public
         train = _trials.trainer(self.estimator, data, routing, *of_trial)
         score = _trials.scorer(rows, labels, selection.noise, rng, share)
-        return _trials.run(rng, self.mean_trials, selection.pool, train, score)
+        return _trials.run(rng, (self.mean_trials, self.shape), selection.pool, train, score)
 
     def _split(self, rng, n_samples, unit):
         """Return the positions of held-out records and of the others; no person has both."""
@@ -509,7 +516,7 @@ def selection_of(search, pool, n_samples, n_groups=1) -> _Selection:
     curve = np.max(list(curves.values()), axis=0)
     worst = max(curves, key=lambda releases: curves[releases][_MIDDLE])
     trial = PlannedFit(0, "fit", n_train, 1, True, worst)
-    whole = selection_curve(curve, search.mean_trials)
+    whole = selection_curve(curve, search.mean_trials, search.shape)
     return _Selection(pool, classifiers, trial, curve, free_score_noise(curve), whole)
 
 

@@ -18,7 +18,9 @@ from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
 from skdpfair.model_selection._forecast import configured, planned_fit
 from skdpfair.privacy.one_time_noise import noisy
-from skdpfair.privacy.renyi import rdp_curve
+from skdpfair.privacy.renyi import rdp_curve, stop_parameter
+
+_DRAWS = 1000
 
 
 def generator_of(search, pool, records):
@@ -37,15 +39,32 @@ def generator_of(search, pool, records):
     return np.random.default_rng([int(search.random_state), int.from_bytes(mixed, "little")])
 
 
-def draw_count(rng, mean_trials: float) -> int:
-    """Draw the number of trials."""
-    return int(rng.poisson(mean_trials))
+def draw_count(rng, mean_trials: float, shape: float) -> int:
+    """Draw the number of trials.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> counts = [draw_count(rng, 10.0, 0.0) for _ in range(2000)]
+    >>> min(counts), 9 < sum(counts) / 2000 < 11
+    (1, True)
+    """
+    if shape == math.inf:
+        return int(rng.poisson(mean_trials))
+    stop = stop_parameter(mean_trials, shape)
+    if shape == 0:
+        return int(rng.logseries(1 - stop))
+    # the negative binomial law, but for its zeros
+    while True:
+        drawn = rng.negative_binomial(shape, stop, size=_DRAWS)
+        if drawn.any():
+            return int(drawn[drawn > 0][0])
 
 
-def best_of(rng, mean_trials, pool, train, score):
+def best_of(rng, law, pool, train, score):
     """Return the configuration and the model of the best trial; None, None without any."""
     best, winner = -math.inf, (None, None)
-    for _ in range(draw_count(rng, mean_trials)):
+    for _ in range(draw_count(rng, *law)):
         params = pool[rng.integers(len(pool))]
         model = train(params)
         value = score(model)
@@ -54,13 +73,13 @@ def best_of(rng, mean_trials, pool, train, score):
     return winner
 
 
-def run(rng, mean_trials, pool, train, score):
+def run(rng, law, pool, train, score):
     """Return ``best_of(...)`` and None, or None and an error that tells nothing of the trials."""
     try:
         with suspended(), warnings.catch_warnings():
             # warnings name the configurations that were drawn
             warnings.simplefilter("ignore")
-            return best_of(rng, mean_trials, pool, train, score), None
+            return best_of(rng, law, pool, train, score), None
     except KeyboardInterrupt:
         text = "the search ended without a model, and its cost stays charged"
         return None, KeyboardInterrupt(text)

@@ -1,6 +1,6 @@
 """Renyi divergence curves: composition, epsilon, and the cost of private selection.
 
-The selection theorem is that of Papernot and Steinke, "Hyperparameter Tuning with Renyi
+The selection theorems are those of Papernot and Steinke, "Hyperparameter Tuning with Renyi
 Differential Privacy", 2022.
 """
 
@@ -17,11 +17,13 @@ from dp_accounting.rdp.rdp_privacy_accountant import (
     compute_delta,
     compute_epsilon,
 )
+from scipy.optimize import brentq
 
 from skdpfair._utils.validate import number
 from skdpfair.privacy.releases import Release, Run, merged
 
 ORDERS = np.asarray(DEFAULT_RDP_ORDERS, dtype=np.float64)
+_MAX_TRIALS, _MIN_SHAPE, _MAX_SHAPE = 1e6, 1e-3, 1e3  # drawn from in time
 
 
 def rdp_curve(releases: Iterable[Release]) -> np.ndarray:
@@ -89,21 +91,61 @@ def rdp_floor(delta: float) -> float:
 logging.getLogger("absl").addFilter(lambda note: note.module != "rdp_privacy_accountant")
 
 
-def selection_curve(curve: np.ndarray, mean_trials: float) -> np.ndarray:
-    """Return the Renyi curve of releasing the best of a Poisson number of independent trials.
+def check_law(mean_trials: float, shape: float) -> tuple[float, float]:
+    """Return the law of the number of trials as floats, or refuse it."""
+    mean = number("mean_trials", mean_trials, low=1, high=_MAX_TRIALS)
+    shape = number("shape", shape, low=0)
+    if shape not in (0, math.inf) and not _MIN_SHAPE <= shape <= _MAX_SHAPE:
+        raise ValueError(
+            f"shape must be 0, infinite, or a number from {_MIN_SHAPE:g} to {_MAX_SHAPE:g}, "
+            f"got {shape!r}. Outside this range, use 0 or infinity, which are almost the same."
+        )
+    if mean == 1 and shape < math.inf:
+        raise ValueError(
+            "mean_trials must be > 1 unless shape is infinite, got 1.0: exactly one trial needs "
+            "no selection. Fit the estimator alone, or raise mean_trials."
+        )
+    return mean, shape
 
-    ``curve`` is that of one trial, its score included.  With e(a) this curve, Theorem 6 of the
-    paper gives ``e(a) + mean * d(a) + log(mean) / (a - 1)``, where a trial is
-    (log(1 + 1/(a-1)), d(a))-DP.  A Renyi divergence grows with its order, so that the least value
-    at any larger order holds as well.
+
+def selection_curve(curve: np.ndarray, mean_trials: float, shape: float) -> np.ndarray:
+    """Return the Renyi curve of releasing the best of K independent trials.
+
+    ``curve`` is that of one trial, its score included; ``mean_trials`` the mean of K; ``shape`` the
+    kind of its law: infinity is Poisson, 1 geometric, 0 logarithmic, others truncated negative
+    binomial.
+
+    With e(a) the curve of a trial, Theorem 6 of the paper gives for the Poisson law
+    ``e(a) + mean * d(a) + log(mean) / (a - 1)``, where a trial is (log(1 + 1/(a-1)), d(a))-DP.
+    Theorem 2 gives for the others ``e(a) + log(mean) / (a - 1) + (1 + shape) min_b
+    ((1 - 1/b) e(b) + log(1/gamma) / b)``.  A Renyi divergence grows with its order, so that the
+    least value at any larger order holds as well.
     """
-    # more could not be drawn in time
-    mean = number("mean_trials", mean_trials, low=1, high=1e6)
+    mean, shape = check_law(mean_trials, shape)
     if not np.isfinite(curve).any():
         return np.full_like(ORDERS, np.inf)
-    deltas = [curve_delta(curve, math.log1p(1 / (a - 1))) for a in ORDERS]
-    whole = curve + mean * np.array(deltas) + math.log(mean) / (ORDERS - 1)
+    if shape == math.inf:
+        deltas = [curve_delta(curve, math.log1p(1 / (a - 1))) for a in ORDERS]
+        whole = curve + mean * np.array(deltas) + math.log(mean) / (ORDERS - 1)
+    else:
+        stop = math.log(1 / stop_parameter(mean, shape))
+        constant = (1 + shape) * np.min((1 - 1 / ORDERS) * curve + stop / ORDERS)
+        whole = curve + math.log(mean) / (ORDERS - 1) + constant
     return np.minimum.accumulate(whole[::-1])[::-1]
+
+
+def stop_parameter(mean_trials: float, shape: float) -> float:
+    """Return gamma in (0, 1) at which the truncated negative binomial law has that mean."""
+
+    def excess(log_gamma: float) -> float:  # in logs; the mean falls as gamma grows
+        odds = math.expm1(-log_gamma)
+        scale = -log_gamma if shape == 0 else -math.expm1(shape * log_gamma) / shape
+        return math.log(odds / scale / mean_trials)
+
+    low, high = -700.0, -1e-9  # where float64 ends
+    root = high if excess(high) >= 0 else brentq(excess, low, high, xtol=1e-12)
+    # the last factor outweighs the tolerance: a smaller gamma errs towards a larger epsilon
+    return math.exp(root) * (1 - 1e-9)
 
 
 def free_score_noise(curve: np.ndarray) -> float:

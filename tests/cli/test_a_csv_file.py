@@ -215,7 +215,7 @@ def test_an_interrupted_fit_says_so_and_keeps_what_was_paid_for(folder, monkeypa
 def test_a_choice_without_a_model_says_what_was_spent(folder, monkeypatch):
     from skdpfair.model_selection import _trials
 
-    monkeypatch.setattr(_trials, "draw_count", lambda rng, mean: 0)
+    monkeypatch.setattr(_trials, "draw_count", lambda rng, mean, shape: 0)
     assert "Its cost is spent" in refused(*FIT, *SHORT, *TRY)
 
     def stops(*args):

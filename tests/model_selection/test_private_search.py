@@ -32,7 +32,6 @@ from skdpfair.model_selection import (
     plan,
 )
 from skdpfair.model_selection._private_search import pool_of, selection_of
-from skdpfair.model_selection._trials import draw_count
 from skdpfair.preprocessing import DPQuantileScaler
 from skdpfair.privacy import Release
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve, selection_curve
@@ -82,7 +81,7 @@ def data():
 
 
 def test_the_winner_is_kept_and_predicts(data):
-    search = searching().fit(*data)
+    search = searching(shape=1.0).fit(*data)
     assert search.best_params_["lr"] in (0.1, 1.0)
     assert search.best_estimator_.lr == search.best_params_["lr"]
     assert search.score(*data) == np.mean(search.predict(data[0]) == data[1])
@@ -93,15 +92,16 @@ def test_the_winner_is_kept_and_predicts(data):
     assert search.n_features_in_ == 3
 
 
-def test_epsilon_is_that_of_the_selection(data):
-    search = searching().fit(*data)
+@pytest.mark.parametrize("shape", [0.0, 1.0, math.inf])
+def test_epsilon_is_that_of_the_selection(data, shape):
+    search = searching(shape=shape).fit(*data)
     foreseen = plan(search, 300)
     (fit,) = foreseen.fits
     report = search.privacy_
     assert fit.n_samples == 240
     assert report.epsilon == foreseen.epsilon_total
     assert report.epsilon == pytest.approx(
-        curve_epsilon(selection_curve(rdp_curve(fit.releases), 3.0), report.delta),
+        curve_epsilon(selection_curve(rdp_curve(fit.releases), 3.0, shape), report.delta),
         rel=1e-12,
     )
     assert foreseen.epsilon == pytest.approx(curve_epsilon(rdp_curve(fit.releases), 1e-4))
@@ -123,9 +123,10 @@ def test_the_worst_configuration_is_charged_whichever_wins(data):
 
 @pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
 @pytest.mark.parametrize("estimator", [private(), make_pipeline(FunctionTransformer(), private())])
-def test_a_budget_of_the_whole_search_is_met_from_below(data, estimator):
+@pytest.mark.parametrize("shape", [0.0, 1.0, math.inf])
+def test_a_budget_of_the_whole_search_is_met_from_below(data, estimator, shape):
     name = "lr" if isinstance(estimator, DPFairClassifier) else "dpfairclassifier__lr"
-    search = searching(estimator, {name: [0.1, 1.0]}, epsilon=2.0, random_state=1)
+    search = searching(estimator, {name: [0.1, 1.0]}, epsilon=2.0, shape=shape, random_state=1)
     assert 1.99 < search.forecast(300).epsilon_total <= 2.0
     found = search.fit(*data)
     trial = found.best_params_[name.replace("lr", "epsilon")]
@@ -172,7 +173,7 @@ def test_the_report_has_the_public_facts_of_the_released_trial(data):
 
 def test_a_small_budget_that_some_trial_can_meet_is_met():
     """Where the smallest epsilon that is tried is infeasible, larger ones are not given up."""
-    search = searching(private(), epsilon=0.05)
+    search = searching(private(), epsilon=0.05, shape=1.0)
     assert 0.045 < search.forecast(3000).epsilon_total <= 0.05
 
 
@@ -203,23 +204,25 @@ def test_the_score_has_the_noise_that_is_charged(data, monkeypatch):
     assert np.std(drawn) == pytest.approx(5.0, rel=0.05)
 
 
-def test_the_number_of_trials_is_a_poisson_number():
+@pytest.mark.parametrize("shape", [0.0, 0.5, 1.0, math.inf])
+def test_the_number_of_trials_follows_its_law(shape):
     rng = np.random.default_rng(0)
-    counts = np.array([draw_count(rng, 6.0) for _ in range(4000)])
+    counts = np.array([_trials.draw_count(rng, 6.0, shape) for _ in range(4000)])
     assert counts.mean() == pytest.approx(6.0, rel=0.1)
-    assert counts.var() == pytest.approx(6.0, rel=0.25)
-    assert counts.min() == 0
+    spread = {0.0: None, 0.5: None, 1.0: 30.0, math.inf: 6.0}[shape]
+    assert spread is None or counts.var() == pytest.approx(spread, rel=0.25)
+    assert (counts.min() == 0) == (shape == math.inf)
 
 
-def test_each_trial_is_one_of_the_pool_and_the_best_is_kept(trials):
-    trials(50)
+def test_each_trial_is_one_of_the_pool_and_the_best_is_kept(monkeypatch):
+    monkeypatch.setattr(_trials, "draw_count", lambda *law: 50)
     rng = np.random.default_rng(0)
-    found = _trials.best_of(rng, 50.0, [3, 1, 2], lambda p: -p, lambda model: model)
+    found = _trials.best_of(rng, (50.0, 1.0), [3, 1, 2], lambda p: -p, lambda model: model)
     assert found == (1, -1)
 
 
-def test_no_trial_leaves_a_model_that_knows_nothing(data, trials):
-    trials(0)
+def test_no_trial_leaves_a_model_that_knows_nothing(data, monkeypatch):
+    monkeypatch.setattr(_trials, "draw_count", lambda *law: 0)
     search = searching().fit(*data)
     assert isinstance(search.best_estimator_, DummyClassifier)
     assert (search.predict_proba(data[0]) == 0.5).all()
@@ -227,9 +230,9 @@ def test_no_trial_leaves_a_model_that_knows_nothing(data, trials):
     assert search.privacy_.epsilon == plan(search, 300).epsilon_total
 
 
-def test_neither_the_trials_nor_their_scores_are_kept(data, trials, monkeypatch, capfd, caplog):
+def test_neither_the_trials_nor_their_scores_are_kept(data, monkeypatch, capfd, caplog):
     """K and the scores are of classes whose names would show in a pickle, and in no other way."""
-    trials(TellTaleCount(3))
+    monkeypatch.setattr(_trials, "draw_count", lambda *law: TellTaleCount(3))
     monkeypatch.setattr(_trials, "scorer", lambda *args: lambda model: TellTaleScore(SECRET))
     assert b"TellTaleScore" in pickle.dumps([TellTaleCount(3), TellTaleScore(SECRET)])
     search = searching().fit(*data)
@@ -242,7 +245,8 @@ def test_neither_the_trials_nor_their_scores_are_kept(data, trials, monkeypatch,
     assert capfd.readouterr() == ("", "") and caplog.text == ""
 
 
-def test_an_error_tells_nothing_of_the_trials(data):
+def test_an_error_tells_nothing_of_the_trials(data, monkeypatch):
+    monkeypatch.setattr(_trials, "draw_count", lambda *law: 3)
     pipe = make_pipeline(FunctionTransformer(breaks), base())
     with pytest.raises(
         ValueError, match=r"param_distributions cannot be fitted: \(240 rows"
@@ -287,17 +291,17 @@ def test_the_estimators_seed_is_not_shared_by_the_trials(data):
 def test_groups_and_pipelines(data):
     X, y = data
     sex = np.where(X[:, 1] > 0, "F", "M")
-    search = searching(base("dpsgd_f")).fit(X, y, sensitive_features=sex)
+    search = searching(base("dpsgd_f"), shape=1.0).fit(X, y, sensitive_features=sex)
     assert list(search.best_estimator_.groups_) == ["F", "M"]
     pipe = make_pipeline(FunctionTransformer(), base("dpsgd_f"))
     space = {"dpfairclassifier__lr": [0.1]}
-    search = searching(pipe, space).fit(X, y, sensitive_features=sex)
+    search = searching(pipe, space, shape=1.0).fit(X, y, sensitive_features=sex)
     assert search.best_estimator_[-1].privacy_ is search.privacy_
 
 
 def test_a_ledger_is_charged_once_for_the_whole_search(data, tmp_path, monkeypatch):
     with PrivacyLedger(tmp_path / "ledger", epsilon=100.0, delta=1e-4) as ledger:
-        search = searching().fit(*data)
+        search = searching(shape=1.0).fit(*data)
     assert list(ledger.frame().what) == ["private selection"]
     assert ledger.epsilon() == pytest.approx(search.privacy_.epsilon)
     monkeypatch.setattr(_trials, "run", lambda *_: pytest.fail("trained"))
@@ -305,13 +309,14 @@ def test_a_ledger_is_charged_once_for_the_whole_search(data, tmp_path, monkeypat
         PrivacyLedger(tmp_path / "tight", epsilon=0.1, delta=1e-4),
         pytest.raises(BudgetExceeded),
     ):
-        searching().fit(*data)
+        searching(shape=1.0).fit(*data)
 
 
 @pytest.mark.parametrize(
     ("params", "says"),
     [
         ({"mean_trials": 0.0}, "mean_trials"),
+        ({"shape": -1.0}, "shape"),
         ({"holdout": 1.0}, "holdout"),
         ({"delta": 0.5}, "delta"),
         ({"n_candidates": 0}, "n_candidates"),
@@ -352,10 +357,16 @@ def test_a_trial_that_released_more_than_planned_ends_the_search(data, monkeypat
         train({})
 
 
-def test_the_winner_cannot_be_trained_further(data):
+def test_the_winner_cannot_be_trained_further(data, monkeypatch):
+    monkeypatch.setattr(_trials, "draw_count", lambda *law: 1)
     winner = searching().fit(*data).best_estimator_
     with pytest.raises(ValueError, match="warm_start=True composes"):
         winner.set_params(warm_start=True).fit(*data)
+
+
+@pytest.fixture
+def trials(monkeypatch):
+    return lambda count: monkeypatch.setattr(_trials, "draw_count", lambda *law: count)
 
 
 class FitsOnTheWay(TransformerMixin, BaseEstimator):
@@ -391,6 +402,7 @@ class FitsOnTheWay(TransformerMixin, BaseEstimator):
     [(kind, "fit") for kind in ("private", "as planned", "quantiles")] + [("private", "score")],
 )
 def test_a_step_that_fits_a_model_of_its_own_is_refused(data, trials, kind, where, swallows):
+    trials(1)
     search = searching(make_pipeline(FitsOnTheWay(kind, where, swallows), base()), PIPED)
     if swallows and where == "score":
         winner = search.fit(*data).best_estimator_
@@ -429,6 +441,7 @@ class FitsElsewhere(FunctionTransformer):
 def test_a_step_that_fits_in_a_thread_or_process_is_refused(data, trials, place):
     if place == "loky":  # a pool that lived before knows of no search
         Parallel(2, backend="loky")([delayed(len)("") for _ in range(2)])
+    trials(1)
     search = searching(make_pipeline(FitsElsewhere(place), base()), PIPED)
     with pytest.raises(RuntimeError, match="in any thread or process"):
         search.fit(*data)

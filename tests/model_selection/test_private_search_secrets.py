@@ -40,7 +40,7 @@ def searching(estimator=None, space=None, **params):
     estimator = estimator or base()
     name = "" if isinstance(estimator, DPFairClassifier) else NAME
     space = {name + "lr": [0.1, 1.0]} if space is None else space
-    return DPRandomizedSearch(estimator, space, **{"mean_trials": 3.0} | params)
+    return DPRandomizedSearch(estimator, space, **{"mean_trials": 3.0, "shape": 1.0} | params)
 
 
 @pytest.fixture

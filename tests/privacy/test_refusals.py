@@ -9,7 +9,7 @@ from skdpfair.exceptions import InfeasibleBudgetError
 from skdpfair.privacy import Release, calibrated, epsilon
 from skdpfair.privacy.gdp import gdp_epsilon
 from skdpfair.privacy.ledger import Ledger
-from skdpfair.privacy.renyi import rdp_curve, selection_curve
+from skdpfair.privacy.renyi import check_law
 from skdpfair.privacy.tradeoff import trade_off_from_epsilon
 
 from .reports import report
@@ -90,8 +90,11 @@ CALLS = [
         + [("delta", 1, d) for d in (0, math.inf, math.nan, -1, None)]
     ],
     *[
-        ("^mean_trials must be", lambda m=mean: selection_curve(rdp_curve([RUN]), m))
-        for mean in (0.5, 1e308, 10**30)
+        (f"^{name} must be", lambda m=mean, s=shape: check_law(m, s))
+        for name, mean, shape in [("mean_trials", 0.5, 1.0), ("mean_trials", 1.0, 1.0)]
+        # laws that cannot be drawn from in time
+        + [("mean_trials", 1e308, 1.0), ("mean_trials", 10**30, math.inf)]
+        + [("shape", 3.0, s) for s in (-1.0, 5e-324, 2**63, 1e308)]
     ],
     ("epsilon must be a number >= 0", lambda: trade_off_from_epsilon(-1.0, 0.0)),
     ("delta must be a number >= 0 and <= 1", lambda: trade_off_from_epsilon(1.0, 2.0)),

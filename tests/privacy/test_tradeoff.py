@@ -46,7 +46,7 @@ def test_a_rate_of_1_has_the_curve_of_two_gaussians(sigma, steps):
 @pytest.mark.parametrize("mu", [0.1, 0.5, 2.0])
 def test_the_curve_of_a_selection_bounds_its_attackers(mean, mu):
     """The largest of K normal numbers is released, K a Poisson number: its law is known."""
-    whole = selection_curve(rdp_curve([Release("steps", 1.0, (1 / mu,), 1)]), mean)
+    whole = selection_curve(rdp_curve([Release("steps", 1.0, (1 / mu,), 1)]), mean, math.inf)
     curve = trade_off_from_curve(tuple(whole), 1e-5)
     at = np.linspace(-6, 8, 400)
     laws = [np.exp(-mean * norm.sf(at, shift)) for shift in (0.0, mu)]

@@ -295,7 +295,7 @@ def test_a_private_search_tells_what_it_released(of_persons, fitted):
     clf.set_params(classes=[0, 1], accountant="rdp")
     given = {"units": np.arange(3000) // 2} if of_persons else {}
     clf.set_params(persons__max_records=2 if of_persons else None)
-    search = DPRandomizedSearch(clf, {"lr": [0.1]}, mean_trials=20.0)
+    search = DPRandomizedSearch(clf, {"lr": [0.1]}, mean_trials=2.0, shape=1.0)
     search.fit(data.data, data.target, **given)
     page = model_page(search)
     assert "It follows from the Rényi curve of the private search." in page
@@ -736,7 +736,7 @@ def test_a_model_that_was_trained_twice_and_recorded_once_is_not_all_in_the_ledg
 def test_a_search_and_thresholds_are_found_in_the_ledger(spent, tmp_path):
     data = spent[3]
     clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=5, accountant="rdp", classes=[0, 1])
-    search = DPRandomizedSearch(clf, {"lr": [0.1]}, mean_trials=20.0)
+    search = DPRandomizedSearch(clf, {"lr": [0.1]}, mean_trials=2.0, shape=1.0)
     for i, model in enumerate([search, DPThresholdClassifier(clf)]):
         ledger = PrivacyLedger(tmp_path / f"{i}.jsonl", delta=1e-6)
         with ledger:

@@ -53,7 +53,7 @@ def crossed(**params):
 
 def chosen():
     choices = {"lr": [0.1, 0.2], "module__hidden_layer_sizes": [(4,), (8, 4)]}
-    search = DPRandomizedSearch(classifier(), choices, mean_trials=20)
+    search = DPRandomizedSearch(classifier(), choices, mean_trials=2, shape=1.0)
     return search.fit(X, y).best_estimator_
 
 
