@@ -364,11 +364,6 @@ def test_the_winner_cannot_be_trained_further(data, monkeypatch):
         winner.set_params(warm_start=True).fit(*data)
 
 
-@pytest.fixture
-def trials(monkeypatch):
-    return lambda count: monkeypatch.setattr(_trials, "draw_count", lambda *law: count)
-
-
 class FitsOnTheWay(TransformerMixin, BaseEstimator):
     """A step whose parameters do not show that it fits a model of its own."""
 
