@@ -32,6 +32,7 @@ from skdpfair.model_selection import (
     plan,
 )
 from skdpfair.model_selection._private_search import pool_of, selection_of
+from skdpfair.model_selection._trials import draw_count
 from skdpfair.preprocessing import DPQuantileScaler
 from skdpfair.privacy import Release
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve, selection_curve
@@ -207,7 +208,7 @@ def test_the_score_has_the_noise_that_is_charged(data, monkeypatch):
 @pytest.mark.parametrize("shape", [0.0, 0.5, 1.0, math.inf])
 def test_the_number_of_trials_follows_its_law(shape):
     rng = np.random.default_rng(0)
-    counts = np.array([_trials.draw_count(rng, 6.0, shape) for _ in range(4000)])
+    counts = np.array([draw_count(rng, 6.0, shape) for _ in range(4000)])
     assert counts.mean() == pytest.approx(6.0, rel=0.1)
     spread = {0.0: None, 0.5: None, 1.0: 30.0, math.inf: 6.0}[shape]
     assert spread is None or counts.var() == pytest.approx(spread, rel=0.25)
