@@ -1,10 +1,12 @@
 """Fits on several processes, and fits of more and more records: time and memory.
 
-    python -m benchmarks.bench_scale [--parts steps growth] [--sizes 4 5 6 7] [--write]
+    python -m benchmarks.bench_scale [--parts steps growth limits] [--sizes 4 5 6 7] [--write]
 
 "steps" compares the time of a step on two processes of one machine with that on one, for the same
 batch; it is the median of several runs.  "growth" fits memory maps of 10^4 to 10^7 records of 50
-numbers; ``--sizes 8`` adds 10^8, and takes 20 GB of disk.  Other work on the machine spoils both.
+numbers; ``--sizes 8`` adds 10^8, and takes 20 GB of disk.  "limits"
+plays each part of a step of one of many workers on this machine, and adds the time that a network
+takes to sum what they send.  Other work on the machine spoils all three.
 """
 
 import argparse
@@ -27,6 +29,9 @@ RESULTS = Path(__file__).parent / "results" / "scale.json"
 STEPS = {"Adult MLP": (4096, 60), "MNIST CNN": (512, 12)}  # batch, steps
 FEATURES = 50
 PROCESSES = (1, 2, 4)
+WORKERS = ((10**6, 1), (10**8, 64), (10**9, 64), (10**9, 256))  # records, workers
+LARGE = 10**8  # parameters
+BITS_A_SECOND, LATENCY = 1e10, 5e-5  # of the network between machines
 
 
 def launched(n_processes, *command):
@@ -150,6 +155,45 @@ def growth(powers):
     return out
 
 
+def limits():
+    """Return milliseconds of each part of a worker's step, by records, workers and parameters."""
+    import torch
+
+    from benchmarks.bench_training import interleave
+    from benchmarks.engines import BASELINES
+    from benchmarks.workloads import Workload
+    from skdpfair.engine import PoissonSampler, Streams
+
+    torch.set_num_threads(1)
+    batch, out = STEPS["Adult MLP"][0], {}
+    noise = Streams.fresh().noise()
+    rows = torch.rand(400_000, 98)
+
+    def ms(function):
+        return interleave({"it": function}, 5, clock=time.perf_counter)["it"]["ms"]
+
+    for n, workers in WORKERS:
+        own = -(-batch // workers)
+        work = Workload.named("Adult MLP", batch=own)
+        sampler = PoissonSampler(batch / n, n // workers, np.random.default_rng(0))
+        times = {
+            "sampling": ms(lambda s=sampler: s.draw(50)) / 50,
+            "reading": ms(lambda k=own: rows[torch.randint(len(rows), (k,))]),
+            "gradients": ms(BASELINES["dpsgd"](work)),
+        }
+        for d, parts in ((work.n_parameters, times), (LARGE, times | {"gradients": None})):
+            flat, other = torch.zeros(d), torch.ones(d)
+            share = (workers - 1) / workers
+            sent = 2 * share * 32 * d / BITS_A_SECOND + 2 * np.log2(workers) * LATENCY
+            out[f"{n:.0e}, {workers}, {d}"] = parts | {
+                "sum": 1e3 * sent + (ms(lambda a=flat, b=other: a.add_(b)) if share else 0.0),
+                "noise": ms(lambda a=flat: noise.fill_(a, 1.0, 1.0)),
+                "update": ms(lambda a=flat, b=other: a.add_(b, alpha=-0.1)),
+            }
+            print(n, workers, d, out[f"{n:.0e}, {workers}, {d}"], flush=True)
+    return out
+
+
 def tables(found):
     """Return the tables of the documentation by name."""
     out = {}
@@ -167,12 +211,24 @@ def tables(found):
             rows.append((power, *(f"{r['seconds']:.1f} s, {r['MiB']:,.0f} MiB" for r in own)))
         heads = ("records", *(f"{n} process{'es' * (n > 1)}" for n in PROCESSES))
         out["growth"] = pages.table(heads, rows)
+    if "limits" in found:
+        rows = []
+        for key, parts in found["limits"].items():
+            power, workers, d = key.split(", ")
+            most = max(ms or 0.0 for ms in parts.values())
+            cells = ["-" if ms is None else f"{ms:.3g}" for ms in parts.values()]
+            marked = [
+                f"**{c}**" if ms == most else c for c, ms in zip(cells, parts.values(), strict=True)
+            ]
+            rows.append((f"10^{power[-1]}, {workers}", f"{int(d):,}", *marked))
+        heads = ("records, workers", "parameters", *next(iter(found["limits"].values())))
+        out["limits"] = pages.table(heads, rows)
     return out
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--parts", nargs="*", default=["steps", "growth"])
+    parser.add_argument("--parts", nargs="*", default=["steps", "growth", "limits"])
     parser.add_argument("--sizes", type=int, nargs="*", default=[4, 5, 6, 7])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--write", action="store_true", help="put the tables into the pages")
@@ -187,6 +243,8 @@ def main():
         found["steps"] = steps(args.rounds)
     if "growth" in args.parts:
         found["growth"] = found.get("growth", {}) | growth(args.sizes)
+    if "limits" in args.parts:
+        found["limits"] = limits()
     RESULTS.write_text(json.dumps(found, indent=1) + "\n")
     for name, lines in tables(found).items():
         print(f"\n{name}\n", *lines, sep="\n")

@@ -45,8 +45,10 @@ class Workload:
     @classmethod
     def named(cls, name, **changes):
         """Return one of ``WORKLOADS``."""
-        n, shape, batch, n_classes, module = WORKLOADS[name]
-        return cls(n, shape, batch, n_classes, module, **changes)
+        sizes = dict(
+            zip(("n", "shape", "batch", "n_classes", "module"), WORKLOADS[name], strict=True)
+        )
+        return cls(**sizes | changes)
 
     def tensors(self):
         """Return features, labels and groups."""

@@ -8,8 +8,8 @@ import json
 import math
 import os
 import uuid
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from io import FileIO
@@ -30,19 +30,76 @@ Line: TypeAlias = dict[str, Any]  # of a ledger's file, for instance a fit
 
 
 @dataclass
+class Totals:
+    """What fits add up to: a new one costs the same, however many there are.
+
+    ``releases`` counts equal releases, each as JSON; ``protected`` has the units and the columns of
+    persons.
+    """
+
+    releases: Counter[str] = field(default_factory=Counter)
+    curves: list[Any] = field(default_factory=list)
+    all_private: bool = True
+    protected: set[tuple[str, str | None]] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, fits: Iterable[Line]) -> Self:
+        """Return the totals of fits."""
+        totals = cls()
+        for fit in fits:
+            totals.add(fit)
+        return totals
+
+    def add(self, fit: Line) -> None:
+        """Add a fit."""
+        self.releases.update(map(json.dumps, fit["entries"]))
+        self.curves += [] if fit["curve"] is None else [fit["curve"]]
+        self.all_private &= fit["private"]
+        self.protected.add((fit["unit"], fit["persons"]))
+
+    def end(self, fit: Line, entries: list[Line]) -> None:
+        """Replace the planned releases of a fit by those that happened."""
+        self.releases.subtract(map(json.dumps, fit["entries"]))
+        self.releases.update(map(json.dumps, entries))
+
+    def cost(self, delta: float, accountant: str, more: Sequence[Line] = ()) -> float:
+        """Return the epsilon of the fits and of ``more``, as if each read all records."""
+        if not (self.all_private and all(fit["private"] for fit in more)):
+            return math.inf
+        new = Totals.of(more)
+        releases = _releases(self.releases + new.releases)
+        curves = [*self.curves, *new.curves]
+        if not all(np.array_equal(curve["orders"], ORDERS) for curve in curves):
+            raise ValueError(
+                "The ledger holds a private selection whose Renyi orders are not those of the "
+                "installed dp-accounting. Read it with the version that wrote it."
+            )
+        if curves:
+            selections = np.sum([curve["rdp"] for curve in curves], axis=0)
+            return curve_epsilon(selections + rdp_curve(releases), delta)
+        return epsilon_of(releases, delta, accountant)
+
+
+@dataclass
 class Events:
-    """Lines by what they are about, taken in as they come."""
+    """Lines by what they are about, taken in as they come; ``totals`` are by data set."""
 
     first: Line | None = None
     fits: dict[str, Line] = field(default_factory=dict)
     around: dict[str, Line] = field(default_factory=dict)
+    totals: defaultdict[str, Totals] = field(default_factory=lambda: defaultdict(Totals))
 
     def take(self, line: Line) -> None:
         """Take in a line."""
         if self.first is None:
             self.first = line
+        elif line.get("fit") in self.fits:
+            fit = self.fits[line["fit"]]
+            self.totals[fit["data"]].end(fit, line["entries"])
+            self.fits[line["fit"]] = fit | line
         elif "fit" in line:
-            self.fits[line["fit"]] = self.fits.get(line["fit"], {}) | line
+            self.totals[line["data"]].add(line)
+            self.fits[line["fit"]] = line
         elif "outermost" in line:
             self.around[line["around"]] = line
 
@@ -53,7 +110,8 @@ class _Seen:
 
     size: int
     digest: str
-    content: bytes = b""
+    content: bytearray = field(default_factory=bytearray)
+    state: tuple[int, ...] = ()  # of the file, when it had this content
     hash: Any = field(default_factory=hashlib.blake2b)  # of the content
     events: Events = field(default_factory=Events)
 
@@ -73,7 +131,7 @@ class _Seen:
     def begins(self, content: bytes) -> bool:
         """Return whether a file begins with what was seen of it."""
         if self.content:
-            return content.startswith(self.content)
+            return content[: len(self.content)] == self.content
         return len(content) >= self.size and _digest(content[: self.size]) == self.digest
 
 
@@ -127,7 +185,11 @@ class Journal:
             ) from None
         with opened as handle:
             lock(handle)
-            self._read(handle.read(), _SEEN[self._name])
+            seen = _SEEN[self._name]
+            # only this process has written since: its own lines need not be read again
+            if _state(handle) != seen.state:
+                self._read(handle.read(), seen)
+                seen.state = _state(handle)
             self._handle = handle
             try:
                 yield
@@ -168,15 +230,22 @@ class Journal:
             handle.truncate(end)
             raise
         _SEEN[self._name].take(text)
+        _SEEN[self._name].state = _state(handle)
 
     def history(self, data: str | None = None) -> History:
         """Return the history of a data set, or of all."""
         with self.locked():
-            return self.history_so_far(data)
+            return History.of(_SEEN[self._name].events, data)
 
-    def history_so_far(self, data: str | None = None) -> History:
-        """Return the same; only inside :meth:`locked`."""
-        return History.of(_SEEN[self._name].events, data)
+    def totals(self, data: str) -> Totals:
+        """Return what the fits on a data set add up to; only inside :meth:`locked`."""
+        return _SEEN[self._name].events.totals[data]
+
+
+def _state(handle: FileIO) -> tuple[int, ...]:
+    """Return what changes with the content of a file, whoever writes."""
+    about = os.fstat(handle.fileno())
+    return about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
 
 
 def _digest(text: bytes) -> str:
@@ -208,17 +277,10 @@ class History:
         known: bool = self.around.get(fit.get("around", ""), {}).get("outermost", False)
         return known
 
-    def cost(self, delta: float, accountant: str, more: Sequence[Line] = ()) -> float:
-        """Return the epsilon of the fits and of ``more``, as if each read all records."""
-        fits = [*self.fits, *more]
-        if not all(fit["private"] for fit in fits):
-            return math.inf
-        return _composed(fits, delta, accountant)
-
     def spending(self, delta: float, accountant: str) -> Spending:
         """Return the cost of the fits, and of the estimators around them."""
         fits, around = self.fits, self.around.values()
-        private = replace(self, fits=[fit for fit in fits if fit["private"]])
+        private = Totals.of(fit for fit in fits if fit["private"])
         reasons = dict.fromkeys(why for line in (*fits, *around) for why in line["reasons"])
         if reasons.pop(SCORES, False) is None:
             reasons[SCORES] = None  # comes last
@@ -233,12 +295,12 @@ class History:
             epsilon=spent,
             epsilon_total=math.inf if reasons else spent,
             delta=delta,
-            accountant="rdp" if any(fit["curve"] for fit in private.fits) else accountant,
+            accountant="rdp" if private.curves else accountant,
             reasons=tuple(reasons),
             n_fits=len(fits),
             notes=tuple(dict.fromkeys(notes)),
             unit=unit,
-            n_private=len(private.fits),
+            n_private=sum(fit["private"] for fit in fits),
         )
 
     def frame(self, delta: float | None, accountant: str) -> pd.DataFrame:
@@ -248,7 +310,6 @@ class History:
             releases = releases_of(fit)
             what = "; ".join(dict.fromkeys(r.what for r in releases)) or fit["what"]
             leaks = self.around.get(fit.get("around", ""), {"reasons": ()})["reasons"]
-            alone = History([fit], {})
             rows.append(
                 {
                     "data": fit["data"],
@@ -259,7 +320,7 @@ class History:
                     "noise_multiplier": min(
                         (r.joint_noise_multiplier for r in releases), default=math.nan
                     ),
-                    "epsilon": alone.cost(delta, accountant) if delta else math.nan,
+                    "epsilon": Totals.of([fit]).cost(delta, accountant) if delta else math.nan,
                     "around": "; ".join(leaks) or ("nothing" if self.is_known(fit) else "unknown"),
                 }
             )
@@ -269,28 +330,15 @@ class History:
 
 def releases_of(*fits: Line) -> list[Release]:
     """Return what fits released; equal releases are one of so many steps."""
-    entries = [entry for fit in fits for entry in fit["entries"]]
-    texts = list(map(repr, entries))
-    times, distinct = Counter(texts), dict(zip(texts, entries, strict=True))
+    return _releases(Totals.of(fits).releases)
+
+
+def _releases(counts: Counter[str]) -> list[Release]:
     with error_context("The ledger's file", "has a line that this version cannot read"):
-        releases = [(Release(**entry), times[text]) for text, entry in distinct.items()]
+        releases = [(Release(**json.loads(text)), n) for text, n in counts.items() if n]
     return [replace(release, steps=n * release.steps) for release, n in releases]
 
 
 def stored(curve: np.ndarray | None) -> dict[str, list[float]] | None:
     """Return a Renyi curve as a line holds it, with the orders that it is taken at."""
     return None if curve is None else {"orders": ORDERS.tolist(), "rdp": curve.tolist()}
-
-
-def _composed(fits: Sequence[Line], delta: float, accountant: str) -> float:
-    releases = releases_of(*fits)
-    curves = [fit["curve"] for fit in fits if fit["curve"] is not None]
-    if not all(np.array_equal(curve["orders"], ORDERS) for curve in curves):
-        raise ValueError(
-            "The ledger holds a private selection whose Renyi orders are not those of the "
-            "installed dp-accounting. Read it with the version that wrote it."
-        )
-    if curves:
-        selections = np.sum([curve["rdp"] for curve in curves], axis=0)
-        return curve_epsilon(selections + rdp_curve(releases), delta)
-    return epsilon_of(releases, delta, accountant)

@@ -13,7 +13,7 @@ import pandas as pd
 
 from skdpfair._utils.validate import number, one_of, safe_repr
 from skdpfair.budget import active_ledger
-from skdpfair.budget.journal import History, Journal, Line
+from skdpfair.budget.journal import History, Journal, Line, Totals
 from skdpfair.budget.spending import REFERENCE, Spending
 from skdpfair.exceptions import BudgetExceeded
 from skdpfair.privacy.accounting import ACCOUNTANTS
@@ -253,7 +253,9 @@ class PrivacyLedger:
         It is that of the fits alone, and infinite if one was not private; :meth:`report` includes
         the estimators around them.
         """
-        return self._history().cost(self._delta(delta), self.accountant)
+        delta = self._delta(delta)
+        with self._journal.locked():
+            return self._journal.totals(self.data).cost(delta, self.accountant)
 
     def report(self, delta: float | None = None) -> Spending:
         """Return the cost of the private fits on the data set, and the total cost with reasons.
@@ -290,7 +292,8 @@ class PrivacyLedger:
         Each is as :func:`skdpfair.budget.charging.entry_of` returns it.
         """
         if self.budget is not None and (planned := list(fits)):
-            self._check(self._history(), planned)
+            with self._journal.locked():
+                self._check(self._journal.totals(self.data), planned)
 
     def n_unrecorded(self, calls: Iterable[str | None]) -> int:
         """Return how many calls or fits are not in this ledger, on its data set.
@@ -314,25 +317,25 @@ class PrivacyLedger:
         """
         # nobody else spends what is left meanwhile
         with self._journal.locked():
-            history = self._journal.history_so_far(self.data)
-            _refuse_other_unit(fit, history.fits)
+            totals = self._journal.totals(self.data)
+            _refuse_other_unit(fit, totals.protected)
             if self.budget is not None:
-                self._check(history, [fit])
+                self._check(totals, [fit])
             self._journal.append(fit)
 
     def _end(self, name: str, entries: list[Line]) -> None:
         """Record the actual releases of a fit."""
         self._append({"fit": name, "state": "done", "entries": entries})
 
-    def _check(self, history: History, fits: Sequence[Line]) -> None:
+    def _check(self, totals: Totals, fits: Sequence[Line]) -> None:
         assert self.budget is not None and self.delta is not None  # which a budget has
         no_privacy = any(REFERENCE in f["reasons"] for f in fits)  # of the fit or its reference
-        after = math.inf if no_privacy else history.cost(self.delta, "rdp", fits)
+        after = math.inf if no_privacy else totals.cost(self.delta, "rdp", fits)
         # the fast bound may be loose
         if self.budget < after < math.inf:
-            after = min(after, history.cost(self.delta, self.accountant, fits))
+            after = min(after, totals.cost(self.delta, self.accountant, fits))
         if after > self.budget:
-            now = history.cost(self.delta, self.accountant)
+            now = totals.cost(self.delta, self.accountant)
             remedy = "Lower epsilon, or fit less often: no other ledger undoes earlier releases."
             if no_privacy:
                 remedy = (
@@ -348,10 +351,10 @@ class PrivacyLedger:
             )
 
 
-def _refuse_other_unit(fit: Line, before: Sequence[Line]) -> None:
+def _refuse_other_unit(fit: Line, before: Iterable[tuple[str, str | None]]) -> None:
     unit, persons = fit["unit"], fit["persons"]
-    others = sorted({e["persons"] for e in before if e["persons"]} - {persons})
-    if any(e["unit"] != unit for e in before):
+    others = sorted({name for _, name in before if name} - {persons})
+    if any(other != unit for other, _ in before):
         what, other = f"each {unit}", "another unit"
     elif persons and others:
         what, other = f"the persons of the column {persons!r}", f"those of {others[0]!r}"
