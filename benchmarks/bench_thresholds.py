@@ -77,6 +77,18 @@ def private(epsilon, percent, seed, **params):
     return measured(y_test, group_test, predicted, model.predict_proba(x_test)[:, 1])
 
 
+def weighted(epsilon, percent, seed, of_women=1.0, of_rare=1.0):
+    """Return the measures of one private fit with weights of women, or of the rare class."""
+    (x, y, group), (x_test, y_test, group_test) = arrays(epsilon, rows_of(percent, seed))
+    weights = {True: of_rare, False: 1.0}
+    model = DPFairClassifier(
+        epsilon=epsilon, class_weight=weights, max_sample_weight=of_women, random_state=seed
+    )
+    model.fit(x, y, sample_weight=np.where(group == FEMALE, of_women, 1.0))
+    predicted = model.predict(x_test)
+    return measured(y_test, group_test, predicted, model.predict_proba(x_test)[:, 1])
+
+
 def optimizer(epsilon, percent, seed):
     """Return the measures of fairlearn's optimizer of thresholds, without privacy."""
     (x, y, group), (x_test, y_test, group_test) = arrays(epsilon, rows_of(percent, seed))
@@ -103,12 +115,16 @@ CASES = {
     ),
     "equalized odds": (private, None, {"objective": "accuracy", "constraint": "equalized_odds"}),
     "equalized odds, fairlearn, not private": (optimizer, None, {}),
+    "weight 3 of the rare class": (weighted, None, {"of_rare": 3.0}),
     "1 % women, threshold .5": (private, 1, {}),
     "1 % women, balanced accuracy": (private, 1, {"objective": "balanced_accuracy"}),
     "1 % women, balanced accuracy, by group": (private, 1, {"by_group": True}),
     "5 % women, balanced accuracy": (private, 5, {"objective": "balanced_accuracy"}),
     "5 % women, balanced accuracy, by group": (private, 5, {"by_group": True}),
     "1 % women, selection rate": (private, 1, {"objective": "selection_rate"}),
+    "3 % women, threshold .5": (private, 3, {}),
+    "3 % women, weight 4 of women": (weighted, 3, {"of_women": 4.0}),
+    "3 % women, weight 32 of women": (weighted, 3, {"of_women": 32.0}),
 }
 
 

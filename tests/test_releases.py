@@ -50,6 +50,7 @@ def model(method, persons=False, levels=GROUPS, **params):
         "classes": [0, 1],
         "random_state": 1,
         "accountant": "rdp",
+        "max_sample_weight": 1.0,
     }
     return DPFairClassifier(method, **(given | unit | params))
 
@@ -107,7 +108,9 @@ def test_steps(mode, monkeypatch):
 
     monkeypatch.setattr(loop, "private_step", private_step)
     monkeypatch.setattr(engine, "noisy_sums", noisy_sums)
-    clf = model(get_method("global_adapt", max_grad_norm=BOUND), mode == "persons")
+    # no gradient is above the threshold, so that the counts are noise, too
+    high = {"strict_max_grad_norm": 1e3, "min_strict_max_grad_norm": 1e3}
+    clf = model(get_method("global_adapt", max_grad_norm=BOUND, **high), mode == "persons")
     report = fitted(clf, mode, monkeypatch).privacy_
     gradient_noise, count_noise = report.ledger.entries[-1].noise_multipliers
     assert gradient_noise == NOISE

@@ -44,7 +44,7 @@ def problem_of(module, x, y, groups=None):
     with torch.no_grad():
         n_classes = module(x[:1]).shape[1]
     group = torch.from_numpy(code).to(like.device)
-    return of_tensors(module, Batch(x, y, group), n_classes, None, levels)
+    return of_tensors(module, Batch(x, y, group), n_classes, levels)
 
 
 def gradient_bias(module, x, y, method, *, state=None, reference="batch") -> GradientBias:

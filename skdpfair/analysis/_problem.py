@@ -24,7 +24,6 @@ class Problem:
     batch: Batch  # all records
     levels: list  # the groups, by code
     n_classes: int
-    class_weight: Tensor | None  # factors of the loss, shape (n_classes,)
     chunk: int  # records held in memory at once
     criterion: Loss | None = None  # of a regression
 
@@ -73,9 +72,7 @@ class Problem:
     def strategy(self):
         """Return the context in which per-record gradients are taken."""
         like = self.batch.x[:1]
-        return select_strategy(
-            self.module, like, self.n_classes, self.class_weight, loss=self.criterion
-        )
+        return select_strategy(self.module, like, self.n_classes, loss=self.criterion)
 
     def chunks(self) -> list[Batch]:
         """Return the records in parts that fit in memory."""
@@ -83,8 +80,7 @@ class Problem:
 
     def loss(self, batch: Batch) -> Tensor:
         """Return each record's loss, shape (batch,), with its graph."""
-        loss = nn.functional.cross_entropy(self.module(batch.x), batch.y, reduction="none")
-        return loss if self.class_weight is None else loss * self.class_weight[batch.y]
+        return nn.functional.cross_entropy(self.module(batch.x), batch.y, reduction="none")
 
     def of_each_group(self, n: int | None, rng) -> "Problem":
         """Return the problem on at most ``n`` records of each group, drawn at random."""
@@ -119,13 +115,11 @@ class Problem:
         }
 
 
-def of_tensors(module, batch, n_classes, class_weight, levels, criterion=None) -> Problem:
+def of_tensors(module, batch, n_classes, levels, criterion=None) -> Problem:
     """Return the problem of a module that may be kept, and tensors that fit it."""
     like = next(module.parameters())
-    if class_weight is not None:
-        class_weight = torch.as_tensor(class_weight, dtype=like.dtype, device=like.device)
     chunk = affordable_batch(module, batch.x[:1])
     if like.device.type == "cpu":
         chunk = min(chunk, max(_MIN_CHUNK, chunk * _CACHED // ACTIVATION_BUDGET))
     names = ["all"] if levels is None else list(levels)
-    return Problem(module, batch, names, n_classes, class_weight, chunk, criterion)
+    return Problem(module, batch, names, n_classes, chunk, criterion)

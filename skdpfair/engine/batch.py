@@ -160,8 +160,8 @@ class Batch:
     ``x`` is a tensor or a `SparseBatch`, which only the first Linear layer of a chain takes as it
     is.  ``y`` is of class codes, int64, or of the
     targets of a regression, float32 in [-1, 1].  ``group`` is of codes, equal within an example; by
-    default 0.  ``weight`` >= 0 is a factor of each record's loss before anything is measured or
-    clipped, and ``logit_gradient`` (n_rows, n_outputs) is added to its gradient in the outputs.
+    default 0.  ``weight`` in [0, 1] multiplies each record's gradient once it is clipped, and
+    ``logit_gradient`` (n_rows, n_outputs) is added to its gradient in the outputs.
     ``examples`` stand one after the other: persons, or records with several views; the loss of one
     is the mean over its rows.  By default each row is one.
 
@@ -203,6 +203,20 @@ class Batch:
         if self.examples.each is not None:
             return self.group if self.examples.each == 1 else self.group[:: self.examples.each]
         return self.group.index_select(0, self.examples.first)
+
+    @property
+    def example_weight(self) -> Tensor | None:
+        """Factor of each example's clipped gradient, the mean over its rows; None for 1."""
+        # none above 1 could move the sum by more than the bound
+        return None if self.weight is None else self.examples.mean(self.weight.clamp(0.0, 1.0))
+
+    @property
+    def weight_in_example(self) -> Tensor | None:
+        """Factor of each row's loss, of mean 1 within an example; None for 1."""
+        if self.weight is None or self.examples.each == 1:
+            return None
+        mean = self.examples.spread(self.examples.mean(self.weight))
+        return torch.where(mean > 0, self.weight / mean, 1.0)
 
     def repeated(self, n: int) -> Batch:
         """Return the batch with ``n`` copies of each record, which are rows of its example."""

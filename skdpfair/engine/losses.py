@@ -25,13 +25,8 @@ class Loss(abc.ABC):
         """Return the loss of each record, (batch,); autograd may pass."""
 
     @abc.abstractmethod
-    def terms(
-        self, outputs: Tensor, y: Tensor, factor: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return loss, predictions and the gradient of the loss in the outputs, without autograd.
-
-        ``factor`` (batch,) multiplies loss and gradient.
-        """
+    def terms(self, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return loss, predictions and the gradient in the outputs, without autograd."""
 
     @abc.abstractmethod
     def predicted(self, outputs: Tensor) -> Tensor:
@@ -45,29 +40,19 @@ class Loss(abc.ABC):
         """Return the targets with which the scale of the gradients is measured."""
         return y
 
-    def factor(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
-        """Return the factor of each record's loss; None for 1.
-
-        It multiplies the loss before norms are taken and gradients are clipped.  So the clipping
-        bound holds for every factor, and the sensitivity of no release depends on it.
-        """
-        return weight
-
 
 class CrossEntropy(Loss):
-    """Cross-entropy of logits (batch, n_outputs) and class codes, with fixed public factors."""
+    """Cross-entropy of logits (batch, n_outputs) and class codes."""
 
-    def __init__(self, n_classes: int, class_weight: Tensor | None = None) -> None:
-        self.n_outputs, self.class_weight = n_classes, class_weight
+    def __init__(self, n_classes: int) -> None:
+        self.n_outputs = n_classes
         self._identity: Tensor | None = None
 
     def each(self, outputs: Tensor, y: Tensor) -> Tensor:
         """Return the loss of each record, (batch,); autograd may pass."""
         return cross_entropy(outputs, y, reduction="none")
 
-    def terms(
-        self, outputs: Tensor, y: Tensor, factor: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def terms(self, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return loss, probabilities and the gradient in the logits."""
         log_p = log_softmax(outputs.detach(), dim=1)
         probability = log_p.exp()
@@ -77,10 +62,6 @@ class CrossEntropy(Loss):
         else:
             ones = torch.ones_like(loss)[:, None]
             slope = (probability + MIN_SLOPE).scatter_add_(1, y[:, None], -ones)
-        if factor is not None:
-            # a small factor must not make the squares of the slopes underflow, either
-            least = torch.where(factor > 0, MIN_SLOPE, 0.0)
-            loss, slope = loss * factor, slope * factor[:, None] + least[:, None]
         return loss, probability, slope
 
     def predicted(self, outputs: Tensor) -> Tensor:
@@ -90,13 +71,6 @@ class CrossEntropy(Loss):
     def probe_targets(self, n: int, device: torch.device) -> Tensor:
         """Return codes of all classes in turn."""
         return torch.arange(n, device=device) % self.n_outputs
-
-    def factor(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
-        """Return the class weight of each record times its own; None for 1."""
-        if self.class_weight is None:
-            return weight
-        factor = self.class_weight[y]
-        return factor if weight is None else factor * weight
 
     def _one_hot(self, like: Tensor) -> Tensor:
         if self._identity is None or self._identity.dtype != like.dtype:
@@ -118,18 +92,12 @@ class Regression(Loss):
         """Return the loss of each record, (batch,); autograd may pass."""
         return _OF_ERROR[self.name][0](outputs[:, 0] - y)
 
-    def terms(
-        self, outputs: Tensor, y: Tensor, factor: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def terms(self, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return loss, predictions and the gradient in the output."""
         outputs = outputs.detach()
         error = outputs[:, 0] - y
         loss, slope = (function(error) for function in _OF_ERROR[self.name])
-        least = torch.full_like(slope, MIN_SLOPE)
-        if factor is not None:
-            loss, slope = loss * factor, slope * factor
-            least = torch.where(factor > 0, least, 0.0)
-        slope = torch.where(slope.abs() < MIN_SLOPE, least, slope)
+        slope = torch.where(slope.abs() < MIN_SLOPE, MIN_SLOPE, slope)
         return loss, outputs, slope[:, None]
 
     def predicted(self, outputs: Tensor) -> Tensor:

@@ -162,6 +162,8 @@ def weigh(
     release |= noisy_sums(mechanism.queries, sample, finite, state, generator, early=False)
     clip = method.clip(sample, state, release)
     weight = clip.weight if finite is None else torch.where(finite, clip.weight, 0.0)
+    if (of_example := batch.example_weight) is not None:
+        weight = weight * of_example  # at most 1
     return Weighed(sample, release, clip, weight, add_weighted)
 
 

@@ -95,8 +95,9 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
         sensitive_features : array, Series or DataFrame of n_samples rows, optional
             The groups, if they are not columns of X.
         sample_weight : array of shape (n_samples,), optional
-            Factors of the loss of each row, from 0 to ``max_sample_weight`` if declared, applied
-            before clipping.  Epsilon assumes that each follows from its own row and public facts.
+            Weight of each row, from 0 to ``max_sample_weight`` if declared.  It multiplies the
+            clipped gradient, relative to the declared or else the largest weight.  Epsilon assumes
+            that each follows from its own row and public facts.
         units : array of shape (n_samples,), optional
             The person of each record, if ``persons`` names no column.
 
@@ -164,11 +165,19 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             previous = previous_fit(self, fresh, data, features) if spec.warm_start else None
             check_parts(processes, fresh, spec, data, previous)
             if data.weight is not None:
-                data = replace(data, most_weight=max(processes.sum((data.most_weight or 0.0,))))
+                largest = max(processes.sum((data.most_weight or 0.0,)))
+                # it is public, or else this would tell the weight of one record
+                if largest == 0 and spec.max_sample_weight is None:
+                    raise ValueError(
+                        "sample_weight must hold a weight above zero, got none. Declare "
+                        "max_sample_weight= if that may happen."
+                    )
+                data = replace(data, most_weight=largest)
             # plan
             n_units, n_groups = processes.sum(data.n_units), data.groups.n_groups
             is_wide = pictures.is_wide(data, features)
-            plan = make_plan(spec, n_units, n_groups, previous, UNITS[data.adjacency], is_wide)
+            unit, most = UNITS[data.adjacency], data.most_weight
+            plan = make_plan(spec, n_units, n_groups, previous, unit, is_wide, most)
             # train
             context = sklearn_callbacks.begin(self, X, y, plan.n_training_epochs)
             inputs = pictures.extracted(data, features, extracted)

@@ -96,7 +96,8 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         :class:`skdpfair.augmentations.Views`.  Records that are predicted, in ``validation_data``
         or seen by recorders are left as they are.
     class_weight : dict or None, default=None
-        Fixed public factors of the loss per class, applied before clipping.
+        Fixed public weights of the classes, 1 by default.  They multiply clipped gradients,
+        relative to the largest.
     max_sample_weight : float > 0 or None, default=None
         Public bound on the weights that ``fit`` takes as ``sample_weight``; None takes the largest
         of them as public, which ``privacy_.assumptions`` say.

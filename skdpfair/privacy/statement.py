@@ -84,8 +84,9 @@ WEIGHTS_FROM_OTHERS = (
     "and Fairlearn's ExponentiatedGradient and GridSearch do: fit without them"
 )
 _WEIGHTS = (
-    " Sample weights multiply the loss before clipping; each must be a function of its own record "
-    "and of public facts: epsilon does not cover weights computed from other records."
+    " Sample weights, over max_sample_weight, multiply clipped gradients; each must be a function "
+    "of its own record and of public facts: epsilon does not cover weights computed from other "
+    "records."
 )
 _OF_PERSONS = {  # what a report on persons says instead; "" for nothing
     SEVERAL_RECORDS: "",
@@ -155,7 +156,7 @@ class PrivacyReport:
     max_grad_norm : float or None
         Sensitivity of the gradient sum; None if it changed with released values, or does not exist.
     max_sample_weight : float or None
-        Bound on the sample weights, which multiply the loss before clipping.
+        Bound on the sample weights, which multiply clipped gradients relative to it.
     n_samples, max_records_per_unit : int or None
         Number of records, or of persons; and the bound on the records of a person that take part.
     records_per_person : int or None

@@ -4,15 +4,14 @@ The rules were chosen on about 7,000 fits; ``docs/evidence/defaults.md`` explain
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
-import numpy as np
 import torch
 
-from skdpfair._utils.validate import is_auto, safe_repr
+from skdpfair._utils.validate import is_auto
 from skdpfair.engine.losses import HUBER_THRESHOLD
 from skdpfair.engine.memory import used_device
 from skdpfair.networks import CNN, MLP, module_factory
@@ -52,9 +51,6 @@ GROUP_COUNT_NOISE = 5.0  # over 1/mu of the budget: takes 1/25 of mu squared
 RESIDUAL = 0.25  # of a typical record: there, gradients of the squared loss are clipped
 # stable with momentum, whatever the features
 REGRESSION_LR = 0.5
-# class weights
-# a class of weight 0 starts at these odds
-MIN_ODDS = 1e-7
 
 
 @dataclass(frozen=True)
@@ -246,38 +242,3 @@ def optimizer(spec: FitSpec, settings: Settings) -> tuple[dict[str, Any], float,
         params = {"lr": signature(factory.make).parameters["lr"].default} | params
     rest = {key: value for key, value in params.items() if key != "lr"}
     return rest, params.get("lr", 1.0), lr_scale
-
-
-def loss_weights(
-    class_weight: Mapping[Any, float] | None, classes: np.ndarray | None, *, rescaled: bool
-) -> tuple[list[float] | None, tuple[float, ...] | None]:
-    """Return the factors of the loss, and the logits at which a zero output layer starts.
-
-    Started at the odds that the weights state, all classes pull alike on the first step; left
-    at even odds, the heaviest class would take up the whole clipping bound.  ``rescaled``, they
-    have a common factor, which is free where the scale of the gradients is searched for, and
-    gives these the size they have without weights.  All from public numbers.
-    """
-    if classes is None or class_weight is None:
-        return None, None
-    unknown = [label for label in class_weight if label not in set(classes)]
-    if unknown:
-        raise ValueError(
-            f"class_weight names {safe_repr(unknown)}, which are not among the classes of y. Spell "
-            "them as in y."
-        )
-    weights = [float(class_weight.get(label, 1.0)) for label in classes]
-    if max(weights) == 0:
-        return weights, None
-    logits = np.log(np.maximum(np.array(weights) / max(weights), MIN_ODDS))
-    if rescaled:
-        even = _pull(0 * logits, np.ones(len(classes)))
-        weights = list(np.array(weights) * even / _pull(logits, np.array(weights)))
-    return weights, tuple(logits.tolist())
-
-
-def _pull(logits: np.ndarray, weights: np.ndarray) -> float:
-    """Return the mean length, over the classes, of the loss's gradient in the logits."""
-    odds = np.exp(logits - logits.max())
-    slopes = odds / odds.sum() - np.eye(len(logits))
-    return float(np.mean(weights * np.linalg.norm(slopes, axis=1)))

@@ -76,11 +76,12 @@ def plan(
     previous: PreviousFit | None = None,
     unit: str = "record",
     is_wide: bool = False,
+    most_weight: float | None = None,
 ) -> Plan:
     """Resolve every "auto" and calibrate the noise, from public facts alone.
 
     ``unit`` is what is counted, a "record" or a "person"; ``is_wide`` says that the network takes
-    many numbers of each.
+    many numbers of each; ``most_weight`` is the largest sample weight.
     """
     method, noise = spec.method, spec.noise_multiplier
     settled_lr = None if previous is None else previous.lr
@@ -103,7 +104,7 @@ def plan(
     once = _one_time_noise(mechanism, settings, spec.score_share)
     if spec.epsilon is not None:
         mechanism = _calibrated(mechanism, settings, spec.epsilon, delta, spec.accountant, once)
-    _warn_of_low_signal(mechanism, settings, unit, objective)
+    _warn_of_low_signal(mechanism, settings, unit, objective, most_weight)
     optimizer_params, lr, lr_scale = defaults.optimizer(spec, settings)
     lr_scale = None if lr_scale is None else lr_scale * objective.lr
     if settled_lr is not None and spec.lr == "auto":
@@ -177,19 +178,29 @@ def _calibrated(
 
 
 def _warn_of_low_signal(
-    mechanism: Mechanism, settings: defaults.Settings, unit: str, objective: defaults.Objective
+    mechanism: Mechanism,
+    settings: defaults.Settings,
+    unit: str,
+    objective: defaults.Objective,
+    most_weight: float | None,
 ) -> None:
     noisiest = max(mechanism.release.noise_multipliers[1:], default=0.0)
     is_coarse = noisiest > 0.2 * mechanism.expected_batch_size
-    signal, enough = settings.signal_to_noise, defaults.LOW_SIGNAL_TO_NOISE
+    # what is left of it for a record of weight 1
+    weight = max(most_weight or 0.0, 1.0)
+    signal, enough = settings.signal_to_noise / weight, defaults.LOW_SIGNAL_TO_NOISE
     if mechanism.noise_multiplier == 0 or not (signal < enough or is_coarse):
         return
     is_lost = signal < defaults.NO_SIGNAL_TO_NOISE
     expect = objective.no_signal if is_lost else objective.low_signal
+    among, share, remedy = "", "n*mu", ""
+    if weight > 1:
+        among = f" and sample weights up to {weight:g}, if most are about 1"
+        share, remedy = f"n*mu / {weight:g}", ", or smaller weights,"
     few = (
-        f"n = {mechanism.task.n_samples} {unit}s are few for this privacy budget (signal to noise "
-        f"n*mu = {signal:.0f}; {enough:.0f} would be comfortable): expect to be {expect}. More "
-        f"{unit}s or a larger epsilon help."
+        f"n = {mechanism.task.n_samples} {unit}s are few for this privacy budget{among} (signal to "
+        f"noise {share} = {signal:.0f}; {enough:.0f} would be comfortable): expect to be {expect}. "
+        f"More {unit}s or a larger epsilon{remedy} help."
     )
     coarse = (
         f"What the method releases about groups has a noise multiplier of {noisiest:.0f}, for "

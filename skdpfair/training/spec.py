@@ -297,9 +297,9 @@ CONFLICTS: list[Conflict] = [
         "drop the callback.",
     ),
     (
-        lambda s: s.recorders and s.has_weights,
-        "callbacks holds {recorder}, which measures losses without sample weights. Fit without "
-        "sample_weight, or drop the callback.",
+        lambda s: s.recorders and (s.has_weights or s.class_weight is not None),
+        "callbacks holds {recorder}, which measures losses without weights. Leave out class_weight "
+        "and sample_weight, or drop the callback.",
     ),
     (
         lambda s: s.is_regression and any(getattr(r, "terms", False) for r in s.recorders),

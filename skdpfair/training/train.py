@@ -26,7 +26,7 @@ from skdpfair.inputs.table import Table
 from skdpfair.networks import Factory, module_factory
 from skdpfair.privacy.one_time_noise import noisy_counts
 from skdpfair.privacy.statement import UNITS
-from skdpfair.training import defaults
+from skdpfair.training import weights
 from skdpfair.training.callbacks import Epochs, Progress, noticed_interrupts
 from skdpfair.training.inference import record_by_record, tensors_of
 from skdpfair.training.net import PrivateNet
@@ -172,7 +172,7 @@ def _trained(run: Run, plan: Plan, table: Table) -> tuple[PrivateNet, Plan]:
     for tensor in tensors_of(net.module_).values():
         run.processes.broadcast_(tensor.detach())
     records = {"x": table.x, "group": table.groups.code}
-    more = {"weight": table.weight, "unit": table.unit}
+    more = {"weight": weights.of_records(run.spec, table), "unit": table.unit}
     net.partial_fit(records | {k: v for k, v in more.items() if v is not None}, table.y)
     return net, plan
 
@@ -229,13 +229,8 @@ def _callbacks(run: Run, plan: Plan) -> list[Any] | None:
 def _net(run: Run, plan: Plan, table: Table) -> PrivateNet:
     """Return the net of a plan, not yet initialized."""
     spec, settings, device = run.spec, plan.settings, used_device(run.spec.device)
-    class_weight, initial_logits = defaults.loss_weights(
-        spec.class_weight, table.classes, rescaled=bool(settings.warm_up)
-    )
-    weight = None
-    if class_weight is not None:
-        weight = torch.tensor(class_weight, dtype=torch.float32, device=device)
-    classes, split = CrossEntropy(table.n_outputs, weight), None
+    initial_logits = weights.initial_logits(weights.of_classes(spec, table))
+    classes, split = CrossEntropy(table.n_outputs), None
     if table.validation is not None:
         x, codes = table.validation
         split = predefined_split(Dataset({"x": x, "group": np.zeros(len(x), np.int64)}, codes))

@@ -202,28 +202,26 @@ MODULES = OTHERS | {
 }
 
 
-def gradient(module, x, y, factor):
+def gradient(module, x, y):
     """The gradients of one record."""
     trained = [p for p in module.parameters() if p.requires_grad]
     loss = cross_entropy(module(x[None]), y[None], reduction="sum")
-    grads = torch.autograd.grad(factor * loss, trained, allow_unused=True)
+    grads = torch.autograd.grad(loss, trained, allow_unused=True)
     return [p * 0 if g is None else g for p, g in zip(trained, grads, strict=True)]
 
 
-def loop(module, x, y, class_weight, scale=None, own=None):
+def loop(module, x, y, scale=None):
     """Per-record gradients, one backward each; where ``scale`` times each one leads, if given."""
-    rows, factors = [], torch.ones(len(x), dtype=x.dtype) if own is None else own
-    if class_weight is not None:
-        factors = factors * class_weight[y]
+    rows = []
     trained = [p for p in module.parameters() if p.requires_grad]
     for i in range(len(x)):
         before = [p.detach().clone() for p in trained]
-        grads = gradient(module, x[i], y[i], factors[i])
+        grads = gradient(module, x[i], y[i])
         if scale is not None:
             with torch.no_grad():
                 for p, g in zip(trained, grads, strict=True):
                     p.add_(scale[i] * g)
-            grads = gradient(module, x[i], y[i], factors[i])
+            grads = gradient(module, x[i], y[i])
             with torch.no_grad():
                 for p, b in zip(trained, before, strict=True):
                     p.copy_(b)
@@ -244,7 +242,7 @@ TOLERANCES = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 @pytest.fixture(scope="module")
 def problem(request):
-    """A module with its strategy, traced once for all statements; in float64 with class weights."""
+    """A module with its strategy, traced once for all statements."""
     case, dtype = request.param
     make, shape, expected = MODULES[case]
     with torch.random.fork_rng():
@@ -252,8 +250,7 @@ def problem(request):
         module = make().to(dtype)
         x, y = torch.randn(37, *shape, dtype=dtype), torch.randint(0, 3, (37,))
         own, weight = torch.rand(37, dtype=dtype), torch.rand(37, dtype=dtype)
-    weights = None if dtype is torch.float32 else torch.tensor([1.0, 0.3, 2.0], dtype=dtype)
-    with select_strategy(module, x, 3, weights) as strategy:
+    with select_strategy(module, x, 3) as strategy:
         assert strategy.name == expected and strategy.reason
         yield SimpleNamespace(**{k: v for k, v in locals().items() if k != "request"})
     assert all(type(p) is nn.Parameter for p in module.parameters())
@@ -271,9 +268,8 @@ def problems(*dtypes):
 @problems(torch.float32, torch.float64)
 def test_norms_and_sums_equal_a_loop(problem):
     p, tolerance = problem, TOLERANCES[problem.dtype]
-    own = None if p.weights is None else 3.0 * p.own.round(decimals=1)
-    rows = loop(p.module, p.x, p.y, p.weights, own=own)
-    records = p.strategy.per_sample_gradients(Batch(p.x, p.y, weight=own))
+    rows = loop(p.module, p.x, p.y)
+    records = p.strategy.per_sample_gradients(Batch(p.x, p.y, weight=p.own))
     records.weighted_sum(p.weight, total := p.strategy.flat())
     close(records, total, rows, p.weight, tolerance)
     odds = p.module(p.x).softmax(1)
@@ -283,9 +279,9 @@ def test_norms_and_sums_equal_a_loop(problem):
 @problems(torch.float64)
 def test_gradients_ahead_equal_a_loop(problem):
     p, scale = problem, torch.linspace(1.0, 0.1, 5, dtype=torch.float64)
-    x, y, own, weight = (values[:5] for values in (p.x, p.y, p.own, p.weight))
-    rows = loop(p.module, x, y, p.weights, scale, own)
-    records = p.strategy.per_sample_gradients(Batch(x, y, weight=own)).ahead(scale)
+    x, y, weight = (values[:5] for values in (p.x, p.y, p.weight))
+    rows = loop(p.module, x, y, scale)
+    records = p.strategy.per_sample_gradients(Batch(x, y)).ahead(scale)
     records.weighted_sum(weight, total := p.strategy.flat())
     close(records, total, rows, weight, 1e-9)
 
@@ -293,22 +289,22 @@ def test_gradients_ahead_equal_a_loop(problem):
 @pytest.mark.parametrize("sizes", [[1, 3, 2], [2, 2]], ids=["unequal", "equal"])
 @problems(torch.float64)
 def test_persons_equal_a_loop(problem, sizes):
-    """Norms and sums of the mean gradients of each person, here and ahead."""
+    """Norms and sums of the weighted mean gradients of each person, here and ahead."""
     p, dtype, tolerance = problem, problem.dtype, TOLERANCES[problem.dtype]
     n, of_each = sum(sizes), torch.tensor(sizes)
     x, y, own = p.x[:n], p.y[:n], p.own[:n]
     scale, weight = p.weight[: 2 * len(sizes)].view(2, -1)
     persons = torch.eye(len(sizes), dtype=dtype).repeat_interleave(of_each, 0).t()
-    persons = persons / of_each[:, None]
-    here = persons @ loop(p.module, x, y, p.weights, own=own)
+    persons = persons * own / (persons @ own)[:, None]
+    here = persons @ loop(p.module, x, y)
     ahead = []
     for u, (step, part) in enumerate(zip(scale, persons, strict=True)):
-        moved, of = copy.deepcopy(p.module), part.bool()
+        moved, of = copy.deepcopy(p.module), part > 0
         trained = [parameter for parameter in moved.parameters() if parameter.requires_grad]
         with torch.no_grad():
             for parameter, g in zip(trained, split(here[u], trained), strict=True):
                 parameter.add_(step * g)
-        ahead.append(loop(moved, x[of], y[of], p.weights, own=own[of]).mean(0))
+        ahead.append(part[of] @ loop(moved, x[of], y[of]))
     examples = Examples(sizes[0] if len(set(sizes)) == 1 else of_each, n)
     records = p.strategy.per_sample_gradients(Batch(x, y, weight=own, examples=examples))
     for found, rows in ((records, here), (records.ahead(scale), torch.stack(ahead))):
@@ -363,21 +359,8 @@ def test_long_gradients_of_one_person_that_cancel_stay_within_the_bound(case):
     assert total.norm() <= 1 + 1e-5
 
 
-@pytest.mark.parametrize("factor", [0.0, 1e-30, 1e-12])
-def test_a_small_weight_does_not_hide_a_large_input(factor):
-    """Squares of the slopes would underflow, and the norm that clipping needs with them."""
-    x, y = torch.full((1, 1), 1e16), torch.zeros(1, dtype=torch.int64)
-    for layers in (nn.Linear(1, 2), nn.Sequential(nn.Linear(1, 1), nn.Tanh(), nn.Linear(1, 2))):
-        with select_strategy(layers, x, 2) as strategy:
-            batch, total = Batch(x, y, weight=torch.tensor([factor])), strategy.flat()
-            records = strategy.per_sample_gradients(batch)
-            records.weighted_sum(torch.ones(1), total)
-        assert total.norm() <= records.norm[0] * (1 + 1e-5)
-        assert factor > 0 or not total.any()
-
-
 def check_random(module, x, y, w, atol, strategy_name=None):
-    rows = loop(module, x, y, None)
+    rows = loop(module, x, y)
     with select_strategy(module, x, 3) as strategy:
         assert strategy_name in (None, strategy.name)
         records, total = strategy.per_sample_gradients(Batch(x, y)), strategy.flat()
@@ -660,8 +643,21 @@ def test_norms_of_long_records_equal_a_loop(layer, length):
     with select_strategy(module, x, 3) as strategy:
         assert strategy.name == "bookkeeping"
         found = strategy.per_sample_gradients(Batch(x, y)).norm.double()
-    exact = loop(module.double(), x.double(), y, None).norm(dim=1)
+    exact = loop(module.double(), x.double(), y).norm(dim=1)
     assert bool((found >= exact * (1 - 1e-5)).all() and (found <= exact * 1.01).all())
+
+
+@pytest.mark.parametrize("factor", [0.0, 1e-30, 1e-12])
+def test_a_small_weight_in_a_person_does_not_hide_a_large_input(factor):
+    """Squares of the slopes would underflow, and the norm that clipping needs with them."""
+    x, y = torch.tensor([[1e16], [0.0]]), torch.zeros(2, dtype=torch.int64)
+    for layers in (nn.Linear(1, 2), nn.Sequential(nn.Linear(1, 1), nn.Tanh(), nn.Linear(1, 2))):
+        with select_strategy(layers, x, 2) as strategy:
+            batch = Batch(x, y, weight=torch.tensor([factor, 1.0]), examples=Examples(2, 2))
+            records = strategy.per_sample_gradients(batch)
+            records.weighted_sum(torch.ones(1), total := strategy.flat())
+        assert total.norm() <= records.norm[0] * (1 + 1e-5)
+        assert factor > 0 or total.norm() < 10
 
 
 @pytest.mark.parametrize("gated", [False, True])

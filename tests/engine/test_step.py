@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from skdpfair import get_method
 from skdpfair.engine import Batch, Noise, Streams, private_step, select_strategy
+from skdpfair.engine.batch import Examples
 from skdpfair.engine.losses import CrossEntropy
 from skdpfair.engine.mechanism import Clip, GradientTerm, Mechanism, Method, Query, Task
 from skdpfair.exceptions import PrivacyAccountingError
@@ -113,18 +114,23 @@ def test_a_method_that_adds_nothing_keeps_its_gradients(chunk_size):
     torch.testing.assert_close(found, autograd(module, batch), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("size", [1, 2])
 @pytest.mark.parametrize("chunk_size", [None, 7])
 @pytest.mark.parametrize("name", list(MODULES))
-def test_weights_multiply_losses_before_clipping(name, chunk_size):
+def test_weights_multiply_clipped_gradients(name, chunk_size, size):
+    """That of a person is the weighted mean of her rows' gradients; her weight is their mean."""
     module, batch = problem(name)
-    batch = replace(batch, weight=4.0 * torch.arange(N).double() / N)
+    n, weight = N // size, torch.arange(N).double() / N
     each = [autograd(module, batch.select(torch.tensor([i]))) for i in range(N)]
-    rows = torch.stack([w * g for w, g in zip(batch.weight, each, strict=True)])
+    weighted = (torch.stack(each) * weight[:, None]).view(n, size, -1).sum(1)
+    rows = weighted / weight.view(n, size).sum(1, keepdim=True).clamp(min=1e-9)
     bound = float(rows.norm(dim=1).median())
     clipped = rows * (bound / rows.norm(dim=1).clamp(min=1e-9)).clamp(max=1.0)[:, None]
+    clipped *= weight.view(n, size).mean(1, keepdim=True)
     method = get_method("dpsgd", max_grad_norm=bound)
+    batch = replace(batch, weight=weight, examples=Examples(size, N))
     found = total(module, batch, method, chunk_size=chunk_size)
-    torch.testing.assert_close(found, clipped.mean(0), rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(found, clipped.sum(0) / N, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("chunk_size", [None, 7])
@@ -206,7 +212,7 @@ def test_slopes_of_the_logits_are_autograds_whatever_the_number_of_classes(n_cla
     logits = torch.randn((5, n_classes), generator=generator).requires_grad_()
     y = torch.randint(0, n_classes, (5,), generator=generator)
     expected = torch.autograd.grad(cross_entropy(logits, y, reduction="sum"), logits)[0]
-    loss, probability, slope = CrossEntropy(n_classes).terms(logits, y, None)
+    loss, probability, slope = CrossEntropy(n_classes).terms(logits, y)
     torch.testing.assert_close(slope, expected)
     torch.testing.assert_close(probability, logits.softmax(1))
     assert (slope != 0).all() and loss.shape == (5,)

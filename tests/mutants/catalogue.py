@@ -239,23 +239,11 @@ MUTANTS = (
         CONTRACT + "test_a_record_without_a_finite_gradient_contributes_nothing[dpsgd-nan]",
     ),
     Mutant(
-        "class weights after clipping",
-        "the weights of the classes multiply clipped gradients, beyond the bound",
-        "engine/step.py",
-        "    size = mechanism.expected_batch_size\n",
-        "    size = mechanism.expected_batch_size\n"
-        "    if model.loss.class_weight is not None and len(batch):\n"
-        "        weight = weight * model.loss.class_weight[batch.y]\n",
-        FIT + "test_class_weights_leave_the_bound_as_it_is[dpsgd]",
-    ),
-    Mutant(
-        "sample weights after clipping",
-        "the weights of the records multiply clipped gradients, beyond the bound",
-        "engine/step.py",
-        "    size = mechanism.expected_batch_size\n",
-        "    size = mechanism.expected_batch_size\n"
-        "    if batch.weight is not None:\n"
-        "        weight = weight * batch.weight\n",
+        "weights above 1",
+        "weights of records or classes multiply clipped gradients, beyond the bound",
+        "engine/batch.py",
+        "self.examples.mean(self.weight.clamp(0.0, 1.0))",
+        "self.examples.mean(self.weight)",
         CONTRACT + "test_a_record_moves_the_sum_by_at_most_the_bound_whatever_its_weight[dpsgd]",
     ),
     Mutant(

@@ -35,16 +35,14 @@ def select_strategy(
     module: nn.Module,
     example: Tensor,
     n_classes: int,
-    class_weight: Tensor | None = None,
     *,
     loss: Loss | None = None,
 ) -> Strategy:
     """Return the cheapest strategy that is exact for ``module``, or refuse with the reason.
 
     The module maps inputs (batch, ...), like ``example`` in shape, dtype and device, to outputs
-    (batch, n_classes).  The loss is cross-entropy by default, with fixed public factors
-    ``class_weight``.  The strategy is a context manager: what it keeps of a batch is gone at the
-    end.
+    (batch, n_classes).  The loss is cross-entropy by default.  The strategy is a context manager:
+    what it keeps of a batch is gone at the end.
 
     Examples
     --------
@@ -55,7 +53,7 @@ def select_strategy(
     ...     print(model.name, model.per_sample_gradients(batch).norm.shape)
     closed_form torch.Size([3])
     """
-    loss = CrossEntropy(n_classes, class_weight) if loss is None else loss
+    loss = CrossEntropy(n_classes) if loss is None else loss
     # checks draw random numbers, too
     devices = [example.device] if example.is_cuda else []
     with torch.random.fork_rng(devices), full_precision(example.device):

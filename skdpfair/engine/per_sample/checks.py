@@ -224,8 +224,6 @@ def _gradient(
     """Return autograd's gradient of the loss of record ``i``."""
     with torch.enable_grad():
         value = loss.each(module(x)[i : i + 1], y[i : i + 1]).sum()
-    factor = loss.factor(y[i : i + 1], None)
-    value = value if factor is None else value * factor[0]
     gradients = torch.autograd.grad(value, parameters, materialize_grads=True)
     return torch.cat([g.flatten() for g in gradients])
 

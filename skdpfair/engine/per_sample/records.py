@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from skdpfair.engine.batch import Batch, Examples
 from skdpfair.engine.flat import split
-from skdpfair.engine.losses import Loss
+from skdpfair.engine.losses import MIN_SLOPE, Loss
 from skdpfair.engine.per_sample.layers.grad_sampler import GradSampler, sum_of
 from skdpfair.engine.per_sample.module_code import ModuleCode
 from skdpfair.engine.precision import without_grad
@@ -140,7 +140,7 @@ class Strategy(abc.ABC):
         _, gradients = code.gradients(self.generator, self._values(), x, slope=slope)
         rows = torch.cat([g.flatten(1) for g in gradients], dim=1)
         if hvp_vectors is not None:
-            factor = self.loss.factor(batch.y, batch.weight)
+            factor = batch.weight_in_example
             factor = slope.loss.new_ones(len(x)) if factor is None else factor
             columns = x, batch.y, factor, hvp_vectors
             products = code.hessian_products(None, self._values(), *columns)
@@ -237,11 +237,15 @@ class Strategy(abc.ABC):
         self, outputs: Tensor, batch: Batch, rows: slice | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return loss, predictions and the gradient in the outputs, of some rows of a batch."""
-        y, weight, extra = batch.y, batch.weight, batch.logit_gradient
+        y, weight, extra = batch.y, batch.weight_in_example, batch.logit_gradient
         if rows is not None:
             y = y[rows]
             weight, extra = (None if c is None else c[rows] for c in (weight, extra))
-        loss, predicted, slope = self.loss.terms(outputs, y, self.loss.factor(y, weight))
+        loss, predicted, slope = self.loss.terms(outputs, y)
+        if weight is not None:
+            # a small weight must not make the squares of the slopes underflow
+            least = torch.where(weight > 0, MIN_SLOPE, 0.0)
+            loss, slope = loss * weight, slope * weight[:, None] + least[:, None]
         return loss, predicted, slope if extra is None else slope + extra
 
 
