@@ -41,6 +41,7 @@ from skdpfair.training.plan import SCORE_COUNTS
 from skdpfair.training.spec import SCORE_SHARES
 
 _LARGE_LOSS = 0.1  # of accuracy, from which it is reported
+_MOST_REPORTED = 8  # groups under one threshold: counts of more would add too much noise to it
 _SHARE, _SHARE_BY_GROUP = 0.05, 0.2
 # name of the records where thresholds do not depend on the group
 ALL = "all"
@@ -49,8 +50,8 @@ ALL = "all"
 class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """Binary classifier whose decision threshold is chosen within the privacy budget.
 
-    The estimator is fitted, and the records are counted once by class, score and, if needed,
-    group, with Gaussian noise. Thresholds follow from these counts. The fit and the counts are
+    The estimator is fitted, and the records are counted once by class, score and group, if it has
+    groups, with Gaussian noise. Thresholds follow from these counts. The fit and the counts are
     calibrated together: both cost the ``epsilon`` of the estimator.
 
     Parameters
@@ -183,6 +184,11 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             If a parameter or the data cannot be used; nothing has been fitted then.
         BudgetExceeded
             If an open `PrivacyLedger` has no room for fit and counts together.
+
+        Warns
+        -----
+        UserWarning
+            If a threshold lowers the accuracy of a group, of at most 8, by more than 10 points.
         """
         objective = self._check()
         refuse_resamplers(self.estimator)
@@ -199,7 +205,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
                 f"Only binary classification is supported, but y has {len(classes)} classes. Use "
                 "the estimator without thresholds."
             )
-        groups = self._groups_of(classifier, X, labels, sensitive_features)
+        groups = self._counted_groups(classifier, X, labels, sensitive_features)
         share = _persons.share_of(persons_of(estimator, X, len(labels), units))
         context = _tasks.begin(self, X, y, 0)
         if context.ledger is not None:
@@ -342,10 +348,21 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
     def _is_by_group(self):
         return self.by_group or self.constraint is not None
 
-    def _groups_of(self, classifier, X, y, sensitive_features, levels=None):
-        """Return the groups of labelled rows, one group if thresholds depend on none."""
+    def _counted_groups(self, classifier, X, y, sensitive_features):
+        """Return the groups of labelled rows: if thresholds depend on none, few that are known."""
         if not self._is_by_group:
-            return _groups.GroupCodes(np.zeros(len(y), dtype=np.int64), None, True)
+            one = _groups.GroupCodes(np.zeros(len(y), dtype=np.int64), np.array([ALL]), True)
+            names = _groups.as_columns(classifier.group_col)
+            of_rows = [name for name in names if isinstance(name, str) and name != _groups.TARGET]
+            are_columns = names and set(of_rows) == set(names) <= set(getattr(X, "columns", ()))
+            if sensitive_features is None and not are_columns:
+                return one
+            groups = self._groups_of(classifier, X, y, sensitive_features)
+            return groups if groups.n_groups <= _MOST_REPORTED else one
+        return self._groups_of(classifier, X, y, sensitive_features)
+
+    def _groups_of(self, classifier, X, y, sensitive_features, levels=None):
+        """Return the groups of rows."""
         column = classifier.group_col if sensitive_features is None else None
         in_pipeline = classifier is not self.estimator and hasattr(self.estimator, "steps")
         names = _groups.as_columns(column)
@@ -382,7 +399,8 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         if self.by_group:
             names, parts = levels.tolist(), pooled(counts, noise * SENSITIVITY**2)
         best = [best_cut(part, objective, self.target) for part in parts]
-        _warn_of_losses(names, parts, best)
+        reported = parts if self.by_group else pooled(counts, noise * SENSITIVITY**2)
+        _warn_of_losses(levels.tolist(), reported, np.broadcast_to(best, len(reported)))
         return {name: [(float(cuts[i]), 1.0)] for name, i in zip(names, best, strict=True)}
 
     def __getstate__(self):

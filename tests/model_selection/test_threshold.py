@@ -549,15 +549,24 @@ def test_a_small_group_has_the_common_threshold_and_a_large_one_its_own():
     np.testing.assert_allclose(pooled(counts, 0.0)[..., 0], counts[..., 0])  # sizes stay
 
 
-def test_a_threshold_that_costs_a_group_much_accuracy_is_reported():
+@pytest.mark.parametrize("by_group", [False, True])
+def test_a_threshold_that_costs_a_group_much_accuracy_is_reported(by_group):
     rng = np.random.default_rng(0)
     n = 6000
     group = np.where(rng.random(n) < 0.5, "many", "few")
     y = (rng.random(n) < np.where(group == "few", 0.05, 0.5)).astype(int)
-    X = np.column_stack([np.clip(rng.normal(0.7 * (2 * y - 1)), -3, 3), group == "few"])
-    model = DPThresholdClassifier(DPFairClassifier(epsilon=8.0), by_group=True)
-    with pytest.warns(UserWarning, match=r"for few: 9\d % to [78]\d %\. objective"):
+    x = np.clip(rng.normal(0.7 * (2 * y - 1)), -3, 3)
+    X = np.column_stack([x, (group == "few") * by_group])
+    model = DPThresholdClassifier(DPFairClassifier(epsilon=8.0), by_group=by_group)
+    with pytest.warns(UserWarning, match=r"for few: [89]\d % to [78]\d %\. objective"):
         model.fit(X.astype(np.float32), y, sensitive_features=group)
+    frame = pd.DataFrame(X, columns=["x", "few"]).assign(group=group)
+    named = DPThresholdClassifier(
+        DPFairClassifier(epsilon=8.0, group_col="group"), by_group=by_group
+    )
+    with pytest.warns(UserWarning, match="for few: [89]"):
+        named.fit(frame, y)
+    assert list(named.thresholds_) == (["few", "many"] if by_group else ["all"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.set_params(objective="accuracy").fit(X, y, sensitive_features=group)
