@@ -69,7 +69,7 @@ _CLASSIFICATION = Objective(
     1.0,
     4.0,
     "several points below a non-private model, the smaller class first",
-    "no better than guessing the larger class",
+    "no better than predicting one class for all",
 )
 _OF_REGRESSION = (
     2.0,
