@@ -67,6 +67,7 @@ ASSUMPTIONS = {
     "counts": "group_epsilons depend on sampling rates chosen from the noisy group counts: before "
     "the fit, only the overall epsilon holds for all groups",
     "validation": "validation_data holds public records only",
+    "module": "the code and the initial weights of the module are public",
     "weights": "the sample weight of each record is a function of that record and of public facts, "
     "and max_sample_weight is public",
     "largest weight": "max_sample_weight is public (it was taken from sample_weight; declare "

@@ -11,6 +11,7 @@ import numpy as np
 from skdpfair.engine.mechanism import Method
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs.table import Table
+from skdpfair.networks import Factory
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.ledger import Ledger
 from skdpfair.privacy.statement import (
@@ -146,6 +147,7 @@ def _assumptions(
         "groups": spec.groups.levels is None,
         "counts": counts_groups,
         "validation": spec.validation_data is not None,
+        "module": isinstance(spec.module, Factory),
         "weights": table.most_weight is not None,
         "largest weight": table.most_weight is not None and spec.max_sample_weight is None,
     }
