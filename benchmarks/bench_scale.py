@@ -4,9 +4,9 @@
 
 "steps" compares the time of a step on two processes of one machine with that on one, for the same
 batch; it is the median of several runs.  "growth" fits memory maps of 10^4 to 10^7 records of 50
-numbers; ``--sizes 8`` adds 10^8, and takes 20 GB of disk.  "limits"
-plays each part of a step of one of many workers on this machine, and adds the time that a network
-takes to sum what they send.  Other work on the machine spoils all three.
+numbers; ``--sizes 8`` adds 10^8, and takes 20 GB of disk.  "limits" plays each part of a step of
+one of many workers on this machine, and adds the time that a network takes to sum what they send.
+Other work on the machine spoils all three.
 """
 
 import argparse

@@ -208,7 +208,7 @@ class Journal:
             if content and not content.endswith(b"\n"):
                 raise ValueError
             seen.take(content[len(seen.content) :])
-        except ValueError:
+        except (ValueError, KeyError):
             raise ValueError(
                 f"path={str(self.path)!r} is not a ledger, or a line was edited or cut off by a "
                 "crash or a copy. Restore the file, or name a new one. No fit starts before its "
@@ -245,7 +245,7 @@ class Journal:
 def _state(handle: FileIO) -> tuple[int, ...]:
     """Return what changes with the content of a file, whoever writes."""
     about = os.fstat(handle.fileno())
-    return about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
+    return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
 
 
 def _digest(text: bytes) -> str:

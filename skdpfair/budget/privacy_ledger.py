@@ -253,9 +253,7 @@ class PrivacyLedger:
         It is that of the fits alone, and infinite if one was not private; :meth:`report` includes
         the estimators around them.
         """
-        delta = self._delta(delta)
-        with self._journal.locked():
-            return self._journal.totals(self.data).cost(delta, self.accountant)
+        return Totals.of(self._history().fits).cost(self._delta(delta), self.accountant)
 
     def report(self, delta: float | None = None) -> Spending:
         """Return the cost of the private fits on the data set, and the total cost with reasons.
@@ -292,8 +290,7 @@ class PrivacyLedger:
         Each is as :func:`skdpfair.budget.charging.entry_of` returns it.
         """
         if self.budget is not None and (planned := list(fits)):
-            with self._journal.locked():
-                self._check(self._journal.totals(self.data), planned)
+            self._check(Totals.of(self._history().fits), planned)
 
     def n_unrecorded(self, calls: Iterable[str | None]) -> int:
         """Return how many calls or fits are not in this ledger, on its data set.

@@ -41,7 +41,9 @@ from skdpfair.training.plan import SCORE_COUNTS
 from skdpfair.training.spec import SCORE_SHARES
 
 _LARGE_LOSS = 0.1  # of accuracy, from which it is reported
-_MOST_REPORTED = 8  # groups under one threshold: counts of more would add too much noise to it
+# groups that are counted under one threshold, which has the noise of all their counts: with 8, it
+# is as good on Adult as without groups, by paired fits to 3,000 and to all records
+_MOST_REPORTED = 8
 _SHARE, _SHARE_BY_GROUP = 0.05, 0.2
 # name of the records where thresholds do not depend on the group
 ALL = "all"
@@ -349,17 +351,18 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         return self.by_group or self.constraint is not None
 
     def _counted_groups(self, classifier, X, y, sensitive_features):
-        """Return the groups of labelled rows: if thresholds depend on none, few that are known."""
-        if not self._is_by_group:
-            one = _groups.GroupCodes(np.zeros(len(y), dtype=np.int64), np.array([ALL]), True)
-            names = _groups.as_columns(classifier.group_col)
-            of_rows = [name for name in names if isinstance(name, str) and name != _groups.TARGET]
-            are_columns = names and set(of_rows) == set(names) <= set(getattr(X, "columns", ()))
-            if sensitive_features is None and not are_columns:
-                return one
+        """Return the groups of labelled rows; one, where thresholds need none and no few are given.
+
+        ``group_col`` gives them if it names columns of X itself, before the steps of a pipeline.
+        """
+        names = _groups.as_columns(classifier.group_col)
+        of_rows = {name for name in names if isinstance(name, str)} - {_groups.TARGET}
+        is_given = bool(names) and of_rows == set(names) <= set(getattr(X, "columns", ()))
+        if self._is_by_group or sensitive_features is not None or is_given:
             groups = self._groups_of(classifier, X, y, sensitive_features)
-            return groups if groups.n_groups <= _MOST_REPORTED else one
-        return self._groups_of(classifier, X, y, sensitive_features)
+            if self._is_by_group or groups.n_groups <= _MOST_REPORTED:
+                return groups
+        return _groups.GroupCodes(np.zeros(len(y), dtype=np.int64), np.array([ALL]), True)
 
     def _groups_of(self, classifier, X, y, sensitive_features, levels=None):
         """Return the groups of rows."""
