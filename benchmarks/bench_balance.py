@@ -23,6 +23,7 @@ METHODS = {
     "dpsgd": ("dpsgd", {}),
     "dp_is_sgd, public shares": ("dp_is_sgd", {"group_probabilities": SHARES}),
     "dp_is_sgd, counted with noise": ("dp_is_sgd", {"max_sample_rate": 0.5}),
+    "asc, counted with noise": ("asc", {}),
     "reference, not private": ("sgd", {}),
     "is_sgd, not private": ("is_sgd", {}),
     "iw_sgd, not private": ("iw_sgd", {}),

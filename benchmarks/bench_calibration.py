@@ -13,7 +13,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import torch
-from scipy.special import expit, log_softmax
+from scipy import special
 from sklearn.datasets import make_classification
 
 from benchmarks import pages
@@ -69,8 +69,8 @@ def of_fit(case, method, epsilon, seed):
         about
         | {
             "factor": factor,
-            LOSS: -log_softmax(factor * logits, axis=1)[range(len(codes)), codes].mean(),
-            ERROR: 100 * calibration_error(expit(factor * logit), codes),
+            LOSS: -special.log_softmax(factor * logits, axis=1)[range(len(codes)), codes].mean(),
+            ERROR: 100 * calibration_error(special.expit(factor * logit), codes),
         }
         for factor in FACTORS
     ]

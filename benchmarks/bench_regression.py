@@ -66,6 +66,8 @@ def run(task, epsilons, seeds, losses=LOSSES, method="dpsgd", **params):
                 "seed": seed,
                 "MAE": mean_absolute_error(y_test, predicted),
                 "R2": r2_score(y_test, predicted),
+                # the factor of predictions, about their mean, that would be best
+                "slope": np.polyfit(predicted, y_test, 1)[0],
             }
 
         for name, model in {

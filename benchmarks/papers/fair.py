@@ -29,6 +29,7 @@ _METHODS = {
     "dpsgd_f": ("max_grad_norm", {}),
     "naive": ("max_grad_norm", {}),
     "dp_is_sgd": ("max_grad_norm", {}),
+    "asc": ("max_grad_norm", {}),
     "bam": ("max_grad_norm", {}),
     "dp_sat": ("max_grad_norm", {}),
     "pcsgd": ("max_grad_norm", {"radius": 20.0}),

@@ -72,7 +72,7 @@ def step_risk(
 def _batch_steps(problem: Problem, strategy, mechanism, state, n_batches, rng):
     """Return the steps of Poisson batches without noise on the gradient, and the batches' sizes."""
     records = problem.batch
-    rates = record_rates(mechanism, records.group.cpu().numpy())
+    rates = record_rates(mechanism.rates_at(state), records.group.cpu().numpy())
     index = PoissonSampler(rates, len(records), rng).draw(n_batches)
     device = records.y.device
     noise = Streams.seeded(int(rng.integers(2**63)), digest=bytes(32)).noise(device)

@@ -61,6 +61,9 @@ class Task:
         Probability, in (0, 1], that a record is in a batch.
     group_fractions : Tensor of shape (n_groups,) or None
         Share of each group, declared by the user or released with noise, never an exact count.
+    strata : tuple of (float, float), default=()
+        For each of :meth:`Method.rate_choices`, the rate and the factor of all sensitivities at
+        which a step has the same cost, largest factor 1.
 
     Examples
     --------
@@ -73,6 +76,7 @@ class Task:
     n_groups: int
     sample_rate: float
     group_fractions: Tensor | None = None
+    strata: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -141,6 +145,8 @@ class GroupRows:
     values : Tensor of shape (batch,) or None
         Numbers of the records.  The sum has the count of each code, and then, if they are given,
         the sum of each code's numbers.
+    counts : bool, default=True
+        Whether it has the counts.
 
     Examples
     --------
@@ -154,6 +160,7 @@ class GroupRows:
     code: Tensor
     n_codes: int
     values: Tensor | None = None
+    counts: bool = True
 
     def sum(self, weight: Tensor) -> Tensor:
         """Return the weighted sum of the rows; rows of weight 0 may hold any values."""
@@ -161,13 +168,17 @@ class GroupRows:
         if self.values is None:
             return total
         values = torch.where(weight != 0, weight * self.values, 0.0)
-        return torch.cat([total, torch.zeros_like(total).index_add_(0, self.code, values)])
+        sums = torch.zeros_like(total).index_add_(0, self.code, values)
+        return torch.cat([total, sums]) if self.counts else sums
 
     def dense(self, weight: Tensor) -> Tensor:
-        """Return the weighted rows, (batch, n_codes) or (batch, 2 n_codes)."""
+        """Return the weighted rows, shape (batch, length of the sum)."""
         rows = weight.new_zeros((len(weight), self.n_codes))
         rows.scatter_(1, self.code[:, None], weight[:, None])
-        return rows if self.values is None else torch.cat([rows, rows * self.values[:, None]], 1)
+        if self.values is None:
+            return rows
+        numbers = rows * self.values[:, None]
+        return torch.cat([rows, numbers], 1) if self.counts else numbers
 
 
 @dataclass(frozen=True)
@@ -384,9 +395,23 @@ class Method(BaseEstimator, abc.ABC):
     def rates(self, task: Task) -> Tensor:
         """Return the Poisson sampling rate of each group, shape (n_groups,), float64, in (0, 1].
 
-        The accountant uses the largest.
+        The accountant uses the largest.  Where there are `rate_choices`, it only sets the
+        expected batch size.
         """
         return torch.full((task.n_groups,), task.sample_rate, dtype=torch.float64)
+
+    def rate_choices(self, task: Task) -> tuple[float, ...]:
+        """Return the sampling rates among which groups move from step to step; () for none.
+
+        In its stratum, one of ``task.strata``, a group has a rate and a factor.  Weighted gradients
+        of its records are at most as long as that factor times the bound of the `Clip`, and rows
+        of queries as the factor times their sensitivity.
+        """
+        return ()
+
+    def stratum(self, state: State) -> Tensor:
+        """Return the position of each group's stratum in the next step, (n_groups,), int64."""
+        raise NotImplementedError
 
     def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
         """Return the statistics to release in each step in addition to the gradient.
@@ -545,7 +570,19 @@ class Mechanism:
     @property
     def max_sample_rate(self) -> float:
         """Largest sampling rate of any record, in (0, 1], which the accountant uses."""
-        return float(self.rates.max())
+        return max((rate for rate, _ in self.task.strata), default=float(self.rates.max()))
+
+    def rates_at(self, state: State) -> Tensor:
+        """Return the sampling rate of each group in the next step, shape (n_groups,)."""
+        return self._of_strata(state, 0) if self.task.strata else self.rates
+
+    def factors_at(self, state: State) -> Tensor | None:
+        """Return the factor of each group's sensitivities in the next step; None for all 1."""
+        return self._of_strata(state, 1) if self.task.strata else None
+
+    def _of_strata(self, state: State, column: int) -> Tensor:
+        values = torch.tensor(self.task.strata, dtype=torch.float64)[:, column]
+        return values[self.method.stratum(state).cpu()]
 
     @cached_property
     def expected_batch_size(self) -> float:
@@ -560,4 +597,5 @@ class Mechanism:
     def release(self) -> Release:
         """What one step releases: the gradient and each query, in this order."""
         noise = (self.noise_multiplier, *(q.noise_multiplier for q in self.queries))
-        return Release("gradient sum", self.max_sample_rate, noise)
+        rate, strata = self.max_sample_rate, self.task.strata or None
+        return Release("gradient sum", rate, noise, strata=strata)

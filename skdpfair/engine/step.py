@@ -236,9 +236,10 @@ def _step(
     clip, weight = weighed.clip, weighed.weight
     max_bound_ratio: Tensor | None = None
     if len(batch):
-        max_bound_ratio = (
-            torch.linalg.vector_norm(weight * weighed.sample.norm, math.inf) / clip.bound
-        )
+        lengths = weight * weighed.sample.norm
+        if (factors := mechanism.factors_at(state)) is not None:
+            lengths = lengths / factors.to(lengths).index_select(0, weighed.sample.group)
+        max_bound_ratio = torch.linalg.vector_norm(lengths, math.inf) / clip.bound
     size = mechanism.expected_batch_size
     gradient = model.flat() if out is None else out
     if mechanism.noise_multiplier > 0:

@@ -11,7 +11,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 from skdpfair._utils.validate import number, one_of
 from skdpfair.privacy.gdp import MIN_DELTA, clt_parameter, gdp_epsilon
-from skdpfair.privacy.mixture import loss_bounds, mixture_distribution
+from skdpfair.privacy.mixture import loss_bounds, worst_mixture
 from skdpfair.privacy.releases import Release, Run, merged
 from skdpfair.privacy.renyi import curve_epsilon, curve_of
 
@@ -70,10 +70,17 @@ def epsilon(
     dominates it (Corollary 4.7 of [choquette2024]_).  ``"rdp"`` counts all k records whenever any
     is sampled.
 
+    Of a step with strata, delta at every epsilon is at most the largest of theirs.  As a maximum
+    of curves that fall and are convex in exp(epsilon), this is the curve of a pair of
+    distributions, which dominates the step whichever stratum earlier releases chose for a record;
+    such pairs compose adaptively (Theorem 10 of [zhu2022]_).
+
     References
     ----------
     .. [choquette2024] C. A. Choquette-Choo et al., "Privacy Amplification for Matrix Mechanisms",
        ICLR 2024.
+    .. [zhu2022] Y. Zhu, J. Dong, Y.-X. Wang, "Optimal Accounting of Differential Privacy via
+       Characteristic Function", AISTATS 2022.
 
     Examples
     --------
@@ -114,7 +121,9 @@ def effective_accountant(accountant: str, delta: float, runs: tuple[Run, ...]) -
 def _pld(runs: tuple[Run, ...], delta: float) -> float:
     if joint_mu(runs) <= MAX_MU:
         with suppress(OverflowError):  # of an exponential, where there is hardly any noise
-            return min(until_settled(runs, lambda level: pld_epsilon(runs, delta, level)))
+            bounds = until_settled(runs, lambda level: pld_epsilon(runs, delta, level))
+            # the worst of Renyi curves may be tighter than that of deltas
+            return min(*bounds, _rdp(runs, delta) if any(r.strata for r in runs) else math.inf)
     return _rdp(runs, delta)
 
 
@@ -148,12 +157,12 @@ def _composed_distribution(runs: tuple[Run, ...], level: int) -> pld.PrivacyLoss
 
 
 def _distribution(run: Run, width: float) -> pld.PrivacyLossDistribution:
-    q, sigma, steps, records = run
+    q, sigma, steps, records, strata = run
     # plain Gaussians compose exactly, before anything is discretised
-    if q == 1:
+    if q == 1 and not strata:
         sigma, steps, records = sigma / (records * math.sqrt(steps)), 1, 1
-    if records > 1:
-        step = mixture_distribution(q, sigma, records, width)
+    if records > 1 or strata:
+        step = worst_mixture([v[:2] for v in run.variants], records, width)
     else:
         step = pld.from_gaussian_mechanism(
             sigma, value_discretization_interval=width, sampling_prob=q
@@ -197,7 +206,9 @@ def interval(runs: tuple[Run, ...], level: int) -> float:
 
 def _loss_range(run: Run) -> float:
     """Width of the privacy loss that the library discretises, noise cut at 10 deviations."""
-    q, sigma, steps, records = run
+    if run.strata:
+        return max(_loss_range(variant) for variant in run.variants)
+    q, sigma, steps, records, _ = run
     if q < 1 < records:
         return loss_bounds(q, sigma, records)[1] + records * min(10 / sigma, -math.log1p(-q))
     if q == 1:
@@ -212,7 +223,7 @@ def _loss_range(run: Run) -> float:
 
 def joint_mu(runs: tuple[Run, ...]) -> float:
     """Return the Gaussian parameter of a composition by the central limit theorem."""
-    return math.hypot(*(clt_parameter(*run) for run in runs))
+    return math.hypot(*(max(clt_parameter(*v[:4]) for v in run.variants) for run in runs))
 
 
 def _rdp(runs: tuple[Run, ...], delta: float) -> float:
@@ -224,7 +235,8 @@ def _prv(runs: tuple[Run, ...], delta: float) -> float:
     # and is more than an epsilon below it
     rough = gdp_epsilon(joint_mu(runs), delta)
     too_many = sum(run.steps for run in runs) > _MAX_PRV_STEPS
-    if not PRV_ERROR < rough <= _MAX_PRV or too_many or any(run.records > 1 for run in runs):
+    others = any(run.records > 1 or run.strata for run in runs)
+    if not PRV_ERROR < rough <= _MAX_PRV or too_many or others:
         return _pld(runs, delta)
     from opacus.accountants import PRVAccountant  # imports torch: here only
 

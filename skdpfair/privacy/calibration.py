@@ -135,7 +135,7 @@ def _least_noise(
     accountant = effective_accountant(accountant, delta, (*kept, run))
     whole = gdp_parameter(target, delta)
     left = math.sqrt(max(whole**2 - joint_mu(kept) ** 2, 0.0))  # in mu
-    q, _, steps, records = run
+    q, steps, records = run.lowest_rate, run.steps, run.records
     _refuse_in_advance(run, target, delta, accountant, left)
 
     def noise_at(log_mu: float) -> float:
@@ -183,7 +183,7 @@ def _refuse_in_advance(run: Run, target: float, delta: float, accountant: str, l
     if target <= floor:
         what = f"is below the {floor:.3g} that {accountant!r} can certify at this delta"
         raise _infeasible(run, target, delta, accountant, what)
-    if clt_noise_multiplier(run.sample_rate, left, run.steps, run.records) > MAX_NOISE_MULTIPLIER:
+    if clt_noise_multiplier(run.lowest_rate, left, run.steps, run.records) > MAX_NOISE_MULTIPLIER:
         raise _infeasible(run, target, delta, accountant, _TOO_NOISY)
 
 

@@ -1,5 +1,6 @@
 """Privacy loss of a sampled step about all records of a person: a mixture of Gaussians."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -86,18 +87,22 @@ def loss_bounds(sample_rate: float, noise_multiplier: float, records: int) -> tu
     return Mixture(sample_rate, noise_multiplier, records).bounds
 
 
-def mixture_distribution(
-    sample_rate: float, noise_multiplier: float, records: int, width: float
+def worst_mixture(
+    variants: Sequence[tuple[float, float]], records: int, width: float
 ) -> pld.PrivacyLossDistribution:
     """Return a pessimistic privacy loss distribution of a step, on intervals of this width.
+
+    Of several ``variants``, each a sampling rate and a noise multiplier, it dominates all: its
+    delta is the largest of theirs at every epsilon.
 
     The library's ``from_mixture_gaussian_mechanism`` takes a second, a hundred times as long, and
     finds thresholds to 1e-6 only, which understates delta by up to 1e-12.
     """
-    low, high = loss_bounds(sample_rate, noise_multiplier, records)
-    first, last = int(np.floor(low / width)), int(np.ceil(high / width))
+    low, high = zip(*(loss_bounds(*v, records) for v in variants), strict=True)
+    first, last = int(np.floor(min(low) / width)), int(np.ceil(max(high) / width))
     ratios = width * np.arange(first, last + 1)
-    removed, added = Mixture(sample_rate, noise_multiplier, records).deltas(ratios)
+    deltas = [Mixture(*v, records).deltas(ratios) for v in variants]
+    removed, added = np.max(deltas, axis=0)
     connect = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap
     return pld.PrivacyLossDistribution(
         connect(width, first, last, _falling(removed)),

@@ -1,5 +1,7 @@
 """A release: the unit of accounting, of which plans, ledgers and statements are views."""
 
+from __future__ import annotations
+
 import math
 from collections import Counter
 from collections.abc import Iterable
@@ -33,6 +35,10 @@ class Release:
         Whether it is made once, on all records, beside the steps of the training.
     group_rates : tuple of float or None, default=None
         Sampling rate of each group, at most ``sample_rate``, if the rates differ.
+    strata : tuple of (float, float) or None, default=None
+        If a step treats records differently: all pairs of a sampling rate, at most
+        ``sample_rate``, and a factor in (0, 1] of the sensitivities that a record may meet in it.
+        Which one may follow from earlier releases: a step is accounted for as the worst of all.
 
     Examples
     --------
@@ -49,6 +55,7 @@ class Release:
     steps: int = 1
     is_one_time: bool = False
     group_rates: tuple[float, ...] | None = None
+    strata: tuple[tuple[float, float], ...] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.what, str):
@@ -67,7 +74,23 @@ class Release:
         if self.group_rates is not None:
             rates = listed("group_rates", self.group_rates, "the groups' sampling rates")
             numbers["group_rates"] = tuple(number("group_rates", q, low=0, high=1) for q in rates)
+        if self.strata is not None:
+            strata = listed("strata", self.strata, "pairs of a sampling rate and a factor")
+            numbers["strata"] = tuple(map(self._stratum, strata))
         vars(self).update(numbers)
+
+    def _stratum(self, pair: object) -> tuple[float, float]:
+        values = listed("strata", pair, "pairs of a sampling rate and a factor")
+        if len(values) != 2:
+            raise ValueError(
+                f"strata must be pairs of a sampling rate and a factor, got {safe_repr(pair)}."
+            )
+        rate, factor = (number("strata", v, low=0, high=1, low_open=True) for v in values)
+        if rate > self.sample_rate:
+            raise ValueError(
+                f"strata must have rates of at most sample_rate={self.sample_rate:g}, got {rate:g}."
+            )
+        return rate, factor
 
     @property
     def joint_noise_multiplier(self) -> float:
@@ -93,13 +116,27 @@ class Run(NamedTuple):
     """What accountants read of equal releases: see `merged`.
 
     ``records`` is the number of records of a person, in which neighbouring data sets differ at
-    most; each is sampled on its own.
+    most; each is sampled on its own.  With ``strata``, rate and noise are those of no stratum, but
+    bounds of all.
     """
 
     sample_rate: float
     noise_multiplier: float
     steps: int
     records: int = 1
+    strata: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def variants(self) -> tuple[Run, ...]:
+        """The run without strata, or one for each: a step costs at most the worst of them."""
+        rate_noise = [(max(q, _MIN_RATE), self.noise_multiplier / f) for q, f in self.strata]
+        own = (self.sample_rate, self.noise_multiplier)
+        return tuple(Run(*pair, self.steps, self.records) for pair in rate_noise or [own])
+
+    @property
+    def lowest_rate(self) -> float:
+        """The lowest sampling rate that a record may have."""
+        return min(variant.sample_rate for variant in self.variants)
 
 
 def merged(releases: Iterable[Release], records_per_person: int = 1) -> tuple[Run, ...]:
@@ -108,16 +145,18 @@ def merged(releases: Iterable[Release], records_per_person: int = 1) -> tuple[Ru
     What releases nothing (no steps, infinite noise) is left out.
     """
     # one run whatever their order, which is faster and hits the caches
-    total: Counter[tuple[float, float]] = Counter()
+    total: Counter[tuple[float, float, tuple[tuple[float, float], ...]]] = Counter()
     records = integer("records_per_person", records_per_person, high=MAX_RECORDS)
     for release in all_releases(releases):
         noise = release.joint_noise_multiplier
         if noise < math.inf:
-            total[max(release.sample_rate, _MIN_RATE), in_40_bits(noise)] += release.steps
+            # records of a person may be in several strata at a time
+            strata = (release.strata or ()) if records == 1 else ()
+            total[max(release.sample_rate, _MIN_RATE), in_40_bits(noise), strata] += release.steps
     for steps in total.values():
         integer("steps", steps, low=0, high=_MAX_STEPS)
-    runs = (Run(rate, noise, steps, records) for (rate, noise), steps in sorted(total.items()))
-    return tuple(run for run in runs if run.steps)
+    runs = (Run(q, s, n, records, strata) for (q, s, strata), n in total.items() if n)
+    return tuple(sorted(runs))
 
 
 def in_40_bits(noise: float) -> float:

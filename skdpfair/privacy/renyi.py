@@ -40,12 +40,16 @@ def curve_of(runs: Iterable[Run]) -> np.ndarray:
 
     Of several records of a person, all count whenever any is sampled, an upper bound.
     """
-    total = np.zeros_like(ORDERS)
-    for rate, noise_multiplier, steps, records in runs:
-        if records > 1 and rate < 1:
-            rate = -math.expm1(records * math.log1p(-rate))
-        total = total + steps * _step_curve(rate, noise_multiplier / records)
-    return total
+    curves = (run.steps * np.max([_curve(v) for v in run.variants], axis=0) for run in runs)
+    return sum(curves, np.zeros_like(ORDERS))
+
+
+def _curve(run: Run) -> np.ndarray:
+    """Return the curve of one step of a run without strata."""
+    rate, records = run.sample_rate, run.records
+    if records > 1 and rate < 1:
+        rate = -math.expm1(records * math.log1p(-rate))
+    return _step_curve(rate, run.noise_multiplier / records)
 
 
 @lru_cache(maxsize=1024)  # the trials of a search differ in little else than learning rates

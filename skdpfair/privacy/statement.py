@@ -317,11 +317,12 @@ class PrivacyReport:
             return f"All {unit}s took part in every step ({self.steps:,} in all)."
         every = sum(e.steps for e in entries if e.sample_rate == 1)
         trial = "" if entries else " of the costliest trial"
-        most = "at most " if any(e.group_rates is not None for e in entries) else ""
         more = f"; {every:,} more releases read all {unit}s" if every else ""
+        if any(e.strata for e in entries):
+            more += f"; the higher its probability, the less effect a {unit} could have"
         return (
             f"Poisson sampling by this library: in each of {self.steps:,} steps{trial}, every "
-            f"{unit} took part with a probability of {most}{rounded_up(self.sample_rate)}, "
+            f"{unit} took part with a probability of {self._most}{rounded_up(self.sample_rate)}, "
             f"independently of all others{more}."
         )
 
@@ -394,7 +395,6 @@ class PrivacyReport:
             return {"epsilon": "infinite: NOT differentially private", "method": self._method}
         n, unit = self.records_per_person or 1, self.unit
         of_person = f"; {rounded_up(self.epsilon_for(n))} for {n} records of a person"
-        most = "at most " if any(e.group_rates is not None for e in self.ledger.entries) else ""
         noise = f"{self.noise_multiplier:.4g} times the largest effect of one {unit}"
         return {
             "epsilon": f"{rounded_up(self.epsilon)} at delta {rounded_up(self.delta, 3)} "
@@ -404,11 +404,16 @@ class PrivacyReport:
             f"at {percent(FALSE_ALARMS)} % false alarms",
             "mu": rounded_up(self.mu),
             "method": self._method,
-            "sampling": f"Poisson, rate {most}{rounded_up(self.sample_rate)}",
+            "sampling": f"Poisson, rate {self._most}{rounded_up(self.sample_rate)}",
             "noise": noise + ", SEEDED: the seed removes it" * self.seeded,
             "assumed": f"{len(self.assumptions)} facts to be public",
             "not covered": f"{len(self.not_accounted)} points to check",
         }
+
+    @property
+    def _most(self) -> str:
+        entries = self.ledger.entries
+        return "at most " if any(e.group_rates or e.strata for e in entries) else ""
 
     @property
     def _method(self) -> str:

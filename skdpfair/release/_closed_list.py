@@ -65,6 +65,7 @@ _FEATURES = re.compile(
 _NUMBER = re.compile(r"\s*[-+]?\d*\.\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
 MAX_LEVELS = 1000
 _MAX_FITS, _MAX_SIZES, _MAX_ENTRIES, _MAX_NAME = 64, 16, 4, 100  # fits of a warm start
+_MAX_STRATA = 8
 
 
 def passes(test, *values) -> bool:
@@ -189,6 +190,7 @@ def is_report(report, groups=None, n_fits=1) -> bool:
 def _is_entry(entry, groups) -> bool:
     n_rates, n_groups = len(entry.group_rates or ()), 0 if groups is None else len(groups)
     is_small = len(entry.noise_multipliers) <= 8 and n_rates in (0, n_groups)
+    is_small = is_small and len(entry.strata or ()) <= _MAX_STRATA
     return is_small and bool(_RELEASES.fullmatch(entry.what))
 
 

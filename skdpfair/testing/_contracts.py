@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy, normalize
 
 from skdpfair.engine import Batch, Streams, select_strategy
 from skdpfair.engine.mechanism import (
+    Mechanism,
     Method,
     NoisySums,
     PerSample,
@@ -51,7 +52,7 @@ def task(n_samples: int = 1000, n_groups: int = 2, sample_rate: float = 0.1) -> 
     Examples
     --------
     >>> task(sample_rate=0.5)
-    Task(n_samples=1000, n_groups=2, sample_rate=0.5, group_fractions=None)
+    Task(n_samples=1000, n_groups=2, sample_rate=0.5, group_fractions=None, strata=())
     """
     return Task(n_samples, n_groups, sample_rate)
 
@@ -156,8 +157,10 @@ def check_method(method: Method, *, n_groups: int = 3) -> None:
     -----
     For batches with random and extreme norms, batches without some groups, and empty batches:
 
-    * no weighted gradient is longer than the declared bound;
-    * a row of a query is at most as long as its sensitivity, and depends only on its own record;
+    * no weighted gradient is longer than the declared bound, times the factor of its stratum if
+      the method has strata;
+    * a row of a query is at most as long as its sensitivity, times that factor, and depends only
+      on its own record;
     * given the release, the weight of a record does not depend on other records;
     * given the release, removing a record changes the gradient sum by at most the bound;
     * given the release, the addition to a record's gradient does not depend on other records;
@@ -170,6 +173,8 @@ def check_method(method: Method, *, n_groups: int = 3) -> None:
     """
     assert method.private, f"{method.name} is not private, so it has no bound to keep"
     small = task(n_groups=2 if method.binary else n_groups)
+    rates = method.rate_choices(small)
+    small = replace(small, strata=tuple((rate, min(rates) / rate) for rate in rates))
     for sample in _batches(small.n_groups):
         if method.sees_gradients:
             sample = with_gradients(sample)
@@ -177,12 +182,14 @@ def check_method(method: Method, *, n_groups: int = 3) -> None:
         for _ in range(3):
             later = method.update(later, _release(method, sample, small, later))
         for state in (first, later):
-            _check_queries(method, sample, small, state)
+            factors = Mechanism(method, small, 1.0).factors_at(state)
+            factor = torch.ones(len(sample.norm)) if factors is None else factors[sample.group]
+            _check_queries(method, sample, small, state, factor)
             exact = _release(method, sample, small, state)
             noisy = {k: v + torch.linspace(-9.0, 9.0, len(v)) for k, v in exact.items()}
             for release in (exact, noisy):
                 _check_addition(method, sample, state, release)
-                _check_clip(method, sample, state, release)
+                _check_clip(method, sample, state, release, factor)
 
 
 def check_engine(module: nn.Module, example: Tensor, n_classes: int) -> str:
@@ -273,10 +280,12 @@ def _check_apart(
         assert is_same, f"{what} of a record depends on other records"
 
 
-def _check_queries(method: Method, sample: PerSample, task: Task, state: State) -> None:
+def _check_queries(
+    method: Method, sample: PerSample, task: Task, state: State, factor: Tensor
+) -> None:
     for query in method.queries(task, 1.0):
-        rows = query.matrix(sample, state)
-        is_bounded = bool((rows.norm(dim=1) <= query.sensitivity * (1 + 1e-5)).all())
+        lengths = query.matrix(sample, state).norm(dim=1) / factor
+        is_bounded = bool((lengths <= query.sensitivity * (1 + 1e-5)).all())
         assert is_bounded, f"{query.name}: a row beyond the sensitivity"
 
         def of(batch: PerSample, query: Query = query) -> Tensor:
@@ -301,13 +310,15 @@ def _check_addition(method: Method, sample: PerSample, state: State, release: No
             _check_apart(part, of, sample, rtol=1e-5, atol=1e-6)
 
 
-def _check_clip(method: Method, sample: PerSample, state: State, release: NoisySums) -> None:
+def _check_clip(
+    method: Method, sample: PerSample, state: State, release: NoisySums, factor: Tensor
+) -> None:
     clip = method.clip(sample, state, release)
     bound = float(clip.bound)
     assert math.isfinite(bound) and bound >= 0, f"bound {bound} is not a sensitivity"
     assert clip.weight.shape == sample.norm.shape, "one weight per record"
     assert bool((clip.weight >= 0).all()), "a negative weight"
-    lengths = clip.weight.double() * sample.norm.double()
+    lengths = clip.weight.double() * sample.norm.double() / factor
     assert bool((lengths <= bound * (1 + 1e-5)).all()), f"a weighted gradient exceeds {bound}"
     _check_apart("weight", lambda b: method.clip(b, state, release).weight, sample, rtol=1e-6)
     for rows in (slice(0), *(slice(i, i + 1) for i in range(_N_ROWS))):

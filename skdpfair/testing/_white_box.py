@@ -73,7 +73,7 @@ class Canaries(Callback):
         sample = per_sample([norm] * len(groups), group=groups)
         weighed = mechanism.method.clip(sample, state, releases)
         r = (weighed.weight * norm / weighed.bound).double()[self.group].numpy()
-        q = np.minimum(mechanism.rates[self.group].numpy(), 1 - 1e-12)
+        q = np.minimum(mechanism.rates_at(state)[self.group].numpy(), 1 - 1e-12)
         variance = max(np.mean(blank**2), _LEAST_VARIANCE)
         exponent = np.clip((r * x - r**2 / 2) / variance, -_MOST, _MOST)
         self.score += np.logaddexp(np.log1p(-q), np.log(q) + exponent)

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from skdpfair.engine import Batch, PoissonSampler
 from skdpfair.engine.batch import Examples
-from skdpfair.engine.mechanism import Mechanism
 from skdpfair.engine.sparse_rows import SparseBatch
 from skdpfair.inputs.streaming import BYTES, SparseRows, are_bytes, as_rows, is_streamed
 from skdpfair.inputs.table import Rows
@@ -88,11 +87,19 @@ AnyRows: TypeAlias = Batch | StreamedRows | PersonRows
 class PoissonBatches:
     """The data and its sampler; iterating draws the batches of one epoch, afresh each time.
 
-    What it yields is for :meth:`select`.  ``steps()`` returns how many steps the epoch has.
+    What it yields is for :meth:`select`.  ``steps()`` returns how many steps the epoch has, and
+    ``shares(index)`` the probabilities with which those drawn take part in the next step; None is
+    1 for all.
     """
 
-    def __init__(self, data: AnyRows, sampler: PoissonSampler, steps: Callable[[], int]) -> None:
-        self.data, self.sampler, self.steps = data, sampler, steps
+    def __init__(
+        self,
+        data: AnyRows,
+        sampler: PoissonSampler,
+        steps: Callable[[], int],
+        shares: Callable[[np.ndarray], np.ndarray] | None = None,
+    ) -> None:
+        self.data, self.sampler, self.steps, self.shares = data, sampler, steps, shares
         self._memory: Tensor | None = None
         self._reuses = _is_plain(data)
 
@@ -102,12 +109,21 @@ class PoissonBatches:
         while left > 0:
             indices = self.sampler.draw(min(left, most))
             left -= len(indices)
-            if isinstance(self.data, Batch):
+            if self.shares is not None:
+                yield from map(self._thinned, indices)
+            elif isinstance(self.data, Batch):
                 # they go to the device at once
                 sizes = [len(index) for index in indices]
                 yield from torch.cat(indices).to(self.data.x.device).split(sizes)
             else:
                 yield from indices
+
+    def _thinned(self, index: Tensor) -> Tensor:
+        """Return a Poisson sample at the rates of the next step, drawn when it is asked for."""
+        assert self.shares is not None
+        kept = self.sampler.generator.random(len(index)) < self.shares(index.numpy())
+        index = index[torch.from_numpy(kept)]
+        return index.to(self.data.x.device) if isinstance(self.data, Batch) else index
 
     def in_order(self, index: Tensor) -> Tensor:
         """Return the positions of records or persons in the order of their batch."""
@@ -158,9 +174,8 @@ def rows_on(
     return rows if unit is None else PersonRows(rows, unit)
 
 
-def record_rates(mechanism: Mechanism, group: np.ndarray) -> float | np.ndarray:
-    """Return the sampling rate of every record, or one number if all are equal."""
-    rates = mechanism.rates
+def record_rates(rates: Tensor, group: np.ndarray) -> float | np.ndarray:
+    """Return the sampling rate of every record, or one number if all groups have the same."""
     if bool((rates == rates[0]).all()):
         return float(rates[0])
     return rates[torch.as_tensor(group)].numpy()

@@ -88,6 +88,15 @@ class TrainingLoop:
         """Whether no weight moves yet."""
         return self.taken < self.plan.settings.warm_up
 
+    @property
+    def rates(self) -> Tensor:
+        """Sampling rate of each group in the next step; a warm-up takes the lowest for all."""
+        mechanism = self.settled
+        if self.is_warming_up and mechanism.task.strata:
+            lowest = min(rate for rate, _ in mechanism.task.strata)
+            return torch.full_like(mechanism.rates, lowest)
+        return mechanism.rates_at(self.state)
+
     def begin_epoch(self, batches: PoissonBatches) -> None:
         """Start an epoch: take over changes of the weights by callbacks."""
         self._batches = batches
@@ -110,7 +119,10 @@ class TrainingLoop:
     def _warm_up_step(self, index: Tensor) -> None:
         batch = self._rows(index)
         batch = replace(batch, y=self.engine.loss.of_warm_up(batch.y))
-        search, size = self._search, self.plan.mechanism.expected_batch_size
+        mechanism = self.plan.mechanism
+        # what is released here has no factor: it is of the stratum that has the largest, 1
+        size = mechanism.expected_batch_size * float(self.rates[0] / mechanism.rates[0])
+        search = self._search
         assert search is not None  # a warm-up has one
         self._account("gradient scale (warm-up)")
         self.scale = self._in_memory(

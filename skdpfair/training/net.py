@@ -145,10 +145,19 @@ class PrivateNet(NeuralNetClassifier):
         x, group, unit = (dataset.X.get(name) for name in ("x", "group", "unit"))
         data = rows_on(self.device, x, dataset.y, group, dataset.X.get("weight"), unit)
         groups = unit_groups(group, unit)
-        rates = record_rates(self.plan.mechanism, groups)
+        mechanism = self.plan.mechanism
+        # groups that move among rates are drawn at the largest, and thinned
+        moves = bool(mechanism.task.strata)
+        rates = mechanism.max_sample_rate if moves else record_rates(mechanism.rates, groups)
         assert self.run is not None
         sampler = PoissonSampler(rates, len(groups), self.run.streams.sampling())
-        return PoissonBatches(data, sampler, self._running.next_epoch)
+        loop = self._running
+
+        def shares(index: np.ndarray) -> np.ndarray:
+            of_records: np.ndarray = (loop.rates / sampler.rate).numpy()[groups[index]]
+            return of_records
+
+        return PoissonBatches(data, sampler, loop.next_epoch, shares if moves else None)
 
     def check_data(self, X: Any, y: Any) -> None:
         """Note the classes, which are public; the estimator has checked the data."""

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from sklearn.base import BaseEstimator, clone
 
-from skdpfair.engine.mechanism import Mechanism, Task
+from skdpfair.engine.mechanism import Mechanism, Method, Task
 from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
 from skdpfair.methods import get_method
 from skdpfair.methods._fractions import declared
 from skdpfair.privacy import Release, calibrated
-from skdpfair.privacy.gdp import clt_parameter, delta_for
+from skdpfair.privacy.gdp import clt_noise_multiplier, clt_parameter, delta_for
 from skdpfair.training import defaults
 from skdpfair.training.spec import FitSpec
 from skdpfair.training.warm_start import PreviousFit
@@ -100,6 +100,7 @@ def plan(
     method = method.planned(defaults.TARGET_QUANTILE)
     shares = declared(getattr(method, "group_probabilities", None), n_groups)
     task = Task(n_samples, n_groups, settings.sample_rate, shares)
+    task = replace(task, strata=_strata(method, task, settings, noise))
     mechanism = Mechanism(method, task, 0.0 if noise is None else float(noise))
     once = _one_time_noise(mechanism, settings, spec.score_share)
     if spec.epsilon is not None:
@@ -149,6 +150,23 @@ def _one_time_noise(
             mu = clt_parameter(mechanism.max_sample_rate, joint, settings.n_steps)
         once[SCORE_COUNTS] = 1 / (mu * sqrt(score_share))
     return {what: Release(what, 1.0, (s,), is_one_time=True) for what, s in once.items()}
+
+
+def _strata(
+    method: Method, task: Task, settings: defaults.Settings, noise: float | None
+) -> tuple[tuple[float, float], ...]:
+    """Return the rates that a method moves among, with factors at which all cost about the same.
+
+    They follow from the central limit theorem; what a step costs is for the accountant to say.
+    """
+    rates = sorted(set(method.rate_choices(task)))
+    if not rates or noise == 0:
+        return tuple((rate, 1.0) for rate in rates)
+    mu, n_steps = settings.signal_to_noise / task.n_samples, settings.n_steps
+    if noise is not None:
+        mu = clt_parameter(rates[0], noise, n_steps)
+    least, *more = (clt_noise_multiplier(rate, mu, n_steps) for rate in rates)
+    return tuple(zip(rates, (1.0, *(least / s for s in more)), strict=True))
 
 
 def _steps_of(mechanism: Mechanism, settings: defaults.Settings) -> Release:

@@ -50,7 +50,9 @@ def account(run: Run, trained: Trained, table: Table, is_known: bool = False) ->
     group_epsilons = _group_epsilons(plan, delta, ledger, table.groups.levels)
     seeded = run.is_seeded
     most, most_records = table.most_weight, spec.persons.max_records
-    assumptions = _assumptions(spec, net.method_, GROUP_COUNTS in plan.one_time, table)
+    # where groups move among strata, all have the same epsilon
+    has_own_rates = GROUP_COUNTS in plan.one_time and not plan.mechanism.task.strata
+    assumptions = _assumptions(spec, net.method_, has_own_rates, table)
     if run.processes.size > 1:
         assumptions += ASSUMPTIONS["processes"], ASSUMPTIONS["parts"]
     if plan.is_accounted:
@@ -136,7 +138,7 @@ def _group_epsilons(
 
 
 def _assumptions(
-    spec: FitSpec, method: Method, counts_groups: bool, table: Table
+    spec: FitSpec, method: Method, has_own_rates: bool, table: Table
 ) -> tuple[str, ...]:
     taken = {
         "n": True,
@@ -145,7 +147,7 @@ def _assumptions(
         "y_range": table.classes is None,
         "limits": table.classes is None and spec.y_range is None,
         "groups": spec.groups.levels is None,
-        "counts": counts_groups,
+        "counts": has_own_rates,
         "validation": spec.validation_data is not None,
         "module": isinstance(spec.module, Factory),
         "weights": table.most_weight is not None,

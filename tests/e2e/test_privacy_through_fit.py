@@ -5,6 +5,7 @@ weights; records with one feature each show in their own weights whether they we
 """
 
 import math
+from dataclasses import dataclass
 from unittest import mock
 
 import numpy as np
@@ -15,7 +16,8 @@ from skorch.callbacks import Callback
 from torch import nn
 
 from skdpfair import DPFairClassifier, Factory, get_method
-from skdpfair.methods import METHODS
+from skdpfair.exceptions import PrivacyAccountingError
+from skdpfair.methods import METHODS, Clip, Method
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.LowSignalWarning",
@@ -192,24 +194,68 @@ def test_unseeded_fits_share_no_batches():
     assert correlated(drawn(), drawn())  # equal seeds draw equal batches: the test can see it
 
 
-def test_groups_are_sampled_at_their_own_rates():
-    method = get_method("dp_is_sgd", max_grad_norm=1.0, group_probabilities=(0.8, 0.2))
+def fitted_by_groups(method, **params):
+    """Return a fit to 300 records, a fifth of them a group, and which were in each batch."""
     kept, n = [], 300
     X, group = np.eye(n, dtype=np.float32), (np.arange(n) % 5 == 4).astype(int)
-    settings = {"epsilon": None, "noise_multiplier": 0.0, "batch_size": 12, "lr": 1e-3}
-    model = DPFairClassifier(
-        method,
-        module=Softmax,
-        callbacks=[Weights(kept)],
-        max_steps=1500,
-        random_state=0,
-        **settings,
-    ).fit(X, np.arange(n) % 2, sensitive_features=group)
-    moves = torch.stack([torch.zeros_like(kept[0]), *kept]).diff(dim=0).view(1500, 2, n)
+    settings = {"epsilon": None, "noise_multiplier": 0.0, "batch_size": 12, "max_steps": 1500}
+    settings |= {"lr": 1e-3, "random_state": 0} | params
+    model = DPFairClassifier(method, module=Softmax, callbacks=[Weights(kept)], **settings)
+    model.fit(X, np.arange(n) % 2, sensitive_features=group)
+    moves = torch.stack([torch.zeros_like(kept[0]), *kept]).diff(dim=0).view(len(kept), 2, n)
+    return model, group, (moves.abs().sum(1) > 0).numpy()
+
+
+def test_groups_are_sampled_at_their_own_rates():
+    method = get_method("dp_is_sgd", max_grad_norm=1.0, group_probabilities=(0.8, 0.2))
+    model, group, included = fitted_by_groups(method)
     rates = np.array([0.025, 0.1])[group]  # q / (K q_k)
     assert model.privacy_.sample_rate == pytest.approx(0.1)
-    included = (moves.abs().sum(1) > 0).numpy()
     assert min(sampling_p_values(included, rates).values()) > ALPHA
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class Swapping(Method):
+    """Two groups whose rates change places in every step."""
+
+    bounds_all_alike: bool = False
+
+    needs_groups = True
+    _parameter_constraints = {"bounds_all_alike": ["boolean"]}
+
+    def rate_choices(self, task):
+        return 0.5 * task.sample_rate, 2 * task.sample_rate
+
+    def start(self, task):
+        return torch.tensor([0, 1]), torch.tensor(task.strata)[:, 1]
+
+    def stratum(self, state):
+        return state[0]
+
+    def clip(self, sample, state, release):
+        bound = 1.0 if self.bounds_all_alike else state[1][state[0]][sample.group]
+        return Clip(bound / sample.norm.clamp(min=1e-30), 1.0)
+
+    def update(self, state, release):
+        return 1 - state[0], state[1]
+
+
+def test_rates_follow_what_was_released():
+    model, group, included = fitted_by_groups(Swapping())
+    rates = np.array([0.02, 0.08])[(group + np.arange(1500)[:, None]) % 2]
+    assert model.privacy_.sample_rate == pytest.approx(0.08)
+    assert min(sampling_p_values(included, rates).values()) > ALPHA
+    assert min(sampling_p_values(included, np.roll(rates, 1, axis=0)).values()) < ALPHA
+
+
+def test_a_method_keeps_the_bound_of_each_stratum():
+    settings = {"epsilon": 0.1, "noise_multiplier": None, "max_steps": 20}
+    model, *_ = fitted_by_groups(Swapping(), **settings)
+    (entry,) = model.privacy_.ledger.entries
+    assert entry.strata[0] == (0.02, 1.0) and entry.strata[1][0] == 0.08
+    assert 0.2 < entry.strata[1][1] < 0.3  # nearly as the ratio of the rates, at high noise
+    with pytest.raises(PrivacyAccountingError, match="beyond its declared bound"):
+        fitted_by_groups(Swapping(bounds_all_alike=True), **settings)
 
 
 def check_bound(name, **params):

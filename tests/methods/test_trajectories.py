@@ -235,6 +235,38 @@ class dp_is_sgd(Reference):
         return self.noisy_sum(clip(self.p.gradient(theta, i), 0.8) for i in batch)
 
 
+class asc(Reference):
+    shares, strata = (0.5, 0.3, 0.2), ((RATE / 2, 1.0), (RATE, 0.5), (2 * RATE, 0.25))
+    params = {
+        "max_grad_norm": 0.8,
+        "group_probabilities": shares,
+        "group_lr": 0.5,
+        "max_loss": 1.0,
+        "count_noise_multiplier": 0.3,
+    }
+
+    def step(self, theta, batch, t):
+        u, chosen = self.kept.get("u", self.shares), []
+        for weight, share in zip(u, self.shares, strict=True):
+            wanted = math.log(RATE * weight / share)
+            chosen.append(min(self.strata, key=lambda s: abs(math.log(s[0]) - wanted)))
+        losses, rows = draw(self.noise, 3, 0.3), []
+        for i in batch:
+            k = int(self.p.group[i])
+            losses[k] += chosen[k][1] * min(1.0, float(self.p.loss(theta, i)))
+            rows.append(clip(self.p.gradient(theta, i), 1.6 * chosen[k][1]))
+        means = [
+            float(total) / (rate * factor * N * share)
+            for total, (rate, factor), share in zip(losses, chosen, self.shares, strict=True)
+        ]
+        mean = sum(m * share for m, share in zip(means, self.shares, strict=True))
+        grown = [
+            w * math.exp(0.5 * min(1, max(-1, m - mean))) for w, m in zip(u, means, strict=True)
+        ]
+        self.kept["u"] = [w / sum(grown) for w in grown]
+        return self.noisy_sum(rows, bound=1.6)
+
+
 class sgd(Reference):
     params = {"gradient_noise": 0.05}
 
@@ -355,7 +387,8 @@ def mechanism_of(name, params, problem):
     method, fractions = get_method(name, **params), None
     if method.needs_group_fractions:
         fractions = torch.tensor((0.5, 0.3, 0.2), dtype=torch.float64)
-    task = Task(N, problem.n_groups, RATE, fractions)
+    strata = getattr(REFERENCES.get(name), "strata", ())
+    task = Task(N, problem.n_groups, RATE, fractions, strata)
     return Mechanism(method, task, SIGMA if method.takes_noise else 0.0)
 
 

@@ -27,6 +27,7 @@ FIELDS = {
     "what": [math.nan, Shy()],
     "is_one_time": ["x"],
     "group_rates": [math.nan, (0.1, 2.0)],
+    "strata": [math.nan, [(0.1,)], [(0.0, 1.0)], [(1e-3, 1.5)], [(0.9, 1.0)]],
     "steps": [-1, -100, 0.5, 10**30, math.nan, "1", True, np.ones(2)],
     "sample_rate": [0.0, 1.5, None, "a", 10**400],
     "noise_multipliers": [(), (-1.0,), 1.0, Shy()],

@@ -1,0 +1,92 @@
+"""Steps in which a record has one of several rates and sensitivities, by earlier releases."""
+
+from dataclasses import replace
+from itertools import combinations_with_replacement
+
+import numpy as np
+import pytest
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+from dp_accounting.pld import PLDAccountant
+from scipy.stats import norm
+
+from skdpfair.privacy import Release, calibrated, epsilon
+from skdpfair.privacy.accounting import delta_curve
+from skdpfair.privacy.releases import merged
+
+RARE, OFTEN = (0.05, 1.0), (0.2, 0.28)
+STEP = Release("steps", 0.2, (1.2,), strata=(RARE, OFTEN))
+DELTA = 1e-5
+
+
+def plain(stratum, steps=1):
+    rate, factor = stratum
+    return Release("steps", rate, (1.2 / factor,), steps)
+
+
+def test_one_step_costs_what_its_worst_stratum_costs():
+    epsilons = np.linspace(0, 2, 9)
+    worst, *each = (
+        delta_curve(merged([release]), epsilons, 1) for release in (STEP, plain(RARE), plain(OFTEN))
+    )
+    np.testing.assert_allclose(worst, np.max(each, axis=0), rtol=2e-3, atol=1e-13)
+    assert (each[0] > 1.1 * each[1]).any() and (each[1] > 1.1 * each[0]).any()
+
+
+@pytest.mark.parametrize("accountant", ["pld", "prv", "rdp"])
+def test_every_order_of_strata_costs_at_most_the_claim(accountant):
+    claimed = epsilon([replace(STEP, steps=6)], DELTA, accountant)
+    for sequence in combinations_with_replacement((RARE, OFTEN), 6):
+        spent = PLDAccountant(value_discretization_interval=1e-3)
+        for rate, factor in sequence:
+            spent.compose(PoissonSampledDpEvent(rate, GaussianDpEvent(1.2 / factor)))
+        assert spent.get_epsilon(DELTA) <= claimed * 1.001
+
+
+def test_a_stratum_that_an_earlier_release_chooses_costs_at_most_the_claim():
+    """Two steps by quadrature; the second one's stratum is the worse, given the first output."""
+    x, y = np.linspace(-12, 13, 1501), np.linspace(-30, 31, 3001)
+    cell = (x[1] - x[0]) * (y[1] - y[0])
+
+    def densities(stratum, at):
+        rate, factor = stratum
+        without = norm.pdf(at, 0, 1.2 / factor)
+        return rate * norm.pdf(at, 1, 1.2 / factor) + (1 - rate) * without, without
+
+    first, second = densities(RARE, x), [densities(s, y) for s in (RARE, OFTEN)]
+    for level in (0.05, 0.2, 0.5):
+        spent = []
+        for p in (0, 1):  # the record is removed, or added
+            likely, unlikely = (np.outer(first[i], [1.0]) for i in (p, 1 - p))
+            by_output = [
+                np.maximum(likely * s[p] - np.exp(level) * unlikely * s[1 - p], 0).sum(1)
+                for s in second
+            ]
+            spent.append(cell * np.max(by_output, axis=0).sum())
+        (bound,) = delta_curve(merged([replace(STEP, steps=2)]), np.array([level]), 1)
+        assert 0.7 * bound < max(spent) <= 1.001 * bound
+
+
+def test_persons_with_several_records_have_them_in_any_strata():
+    whole = replace(STEP, strata=None)
+    for accountant in ("pld", "rdp"):
+        ours, bound = (epsilon([r], DELTA, accountant, 3) for r in (STEP, whole))
+        assert ours == bound
+
+
+@pytest.mark.parametrize("target", [0.5, 3.0, 8.0])
+def test_noise_is_calibrated_for_all_strata(target):
+    counts = Release("counts", 1.0, (40.0,), is_one_time=True)
+    steps = replace(STEP, steps=300, noise_multipliers=(1.0, 5.0))
+    _, steps = calibrated([counts, steps], target, DELTA)
+    assert 0.998 * target <= epsilon([counts, steps], DELTA) <= target
+    for rate, factor in steps.strata:
+        noise = tuple(s / factor for s in steps.noise_multipliers)
+        alone = Release("steps", rate, noise, 300)
+        assert 0.6 * target < epsilon([counts, alone], DELTA) < target
+
+
+def test_a_rate_of_one_is_a_stratum_like_others():
+    full, rare = (1.0, 0.2), (0.1, 1.0)
+    claimed = epsilon([Release("steps", 1.0, (2.0,), 20, strata=(rare, full))], DELTA)
+    alone = [epsilon([Release("steps", q, (2.0 / f,), 20)], DELTA) for q, f in (rare, full)]
+    assert max(alone) <= claimed <= 1.5 * max(alone)
