@@ -40,7 +40,7 @@ class GDRO(UnclippedMethod, name="gdro", reference="sagawa2020distributionally")
 
     group_lr: float = 0.01
 
-    private_alternative = "dp_is_sgd"
+    private_alternative = "asc"
     needs_groups = True
     _parameter_constraints = {"group_lr": NOT_NEGATIVE}
 

@@ -147,7 +147,8 @@ def _one_time_noise(
         # the noise is given, and the steps may be given, too
         if mechanism.noise_multiplier:
             joint = mechanism.release.joint_noise_multiplier
-            mu = clt_parameter(mechanism.max_sample_rate, joint, settings.n_steps)
+            rates = [rate for rate, _ in mechanism.task.strata] or [mechanism.max_sample_rate]
+            mu = clt_parameter(min(rates), joint, settings.n_steps)
         once[SCORE_COUNTS] = 1 / (mu * sqrt(score_share))
     return {what: Release(what, 1.0, (s,), is_one_time=True) for what, s in once.items()}
 
