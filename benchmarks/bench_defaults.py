@@ -19,6 +19,7 @@ from skdpfair import MLP, DPFairClassifier
 from skdpfair.datasets import fetch_dutch, load_adult, public_facts
 from skdpfair.preprocessing import public_preprocessor
 
+INTERVALS = 0, 2, 4, 8, 128, 512
 MEASURES = {"accuracy": 2, "balanced": 2, "AUC": 2, "calibration": 2, "log loss": 4}  # digits
 
 
@@ -101,7 +102,7 @@ def intervals(n_seeds):
     for n_samples in (300, 1000, 3000, 32_561):
         for epsilon in (0.3, 1.0, 3.0):
             row = [f"{n_samples:,}", epsilon]
-            encodings = [{"encoding": "linear"}] + [{"n_intervals": k} for k in (0, 2, 4, 8, 128)]
+            encodings = [{"encoding": "linear"}] + [{"n_intervals": k} for k in INTERVALS]
             for how in encodings:
                 given = {"encoding": "auto"} | how
                 splits = [adult(n_samples=n_samples, seed=s, **given) for s in range(n_seeds)]
@@ -113,7 +114,7 @@ def intervals(n_seeds):
             row.append(features.named_transformers_["numeric"].n_intervals_)
             print(*row, sep=" | ", flush=True)
             lines.append(row)
-    heads = ["records", "epsilon", "scaled", *(f"K = {k}" for k in (0, 2, 4, 8, 128)), '"auto"']
+    heads = ["records", "epsilon", "scaled", *(f"K = {k}" for k in INTERVALS), '"auto"']
     return pages.table(heads, lines, left=())
 
 

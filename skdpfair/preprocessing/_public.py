@@ -134,6 +134,7 @@ def public_preprocessor(
         Number of intervals between knots on each axis; above 8, only logarithmic axes have so many.
         ``"auto"``: 8; fewer where budget and records are few for the columns, and 128 where they
         are many. It depends on the number of rows: fit on training rows, and only transform others.
+        A larger number, such as 512, pays where amounts are known to matter by their exact value.
     log_columns : list of str or "auto", default="auto"
         Columns that also get a logarithmic axis. ``"auto"``: those with a bound of at least 1,000
         in absolute value and with ``low <= 0`` or ``high >= 1000 * low``. (Years have none.)
