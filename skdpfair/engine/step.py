@@ -375,11 +375,11 @@ def screened(
 ) -> tuple[PerSample, Tensor | None]:
     """Return the sample, and which examples count (None for all).
 
-    Examples without a finite gradient contribute zero to every sum.
+    Examples without a finite gradient or loss contribute zero to every sum.
     """
-    if norm.device.type == "cpu" and math.isfinite(norm.sum().item()):
+    if norm.device.type == "cpu" and math.isfinite((norm.sum() + loss.sum()).item()):
         return PerSample(norm, loss, batch.example_group, probability), None
-    finite = torch.isfinite(norm)
+    finite = torch.isfinite(norm) & torch.isfinite(loss)
     norm, loss = torch.where(finite, norm, 0.0), torch.where(finite, loss, 0.0)
     probability = torch.where(finite[:, None], probability, 0.0)
     return PerSample(norm, loss, batch.example_group, probability), finite

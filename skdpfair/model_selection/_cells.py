@@ -247,12 +247,13 @@ def predictions_of(cells, levels, classes):
 def releases_of(cells):
     """Return the releases of all private cells, one row per cell and kind of release."""
     rows = [
-        (*_key(cell), r.sample_rate, r.joint_noise_multiplier, r.steps)
+        (*_key(cell), r.sample_rate, r.joint_noise_multiplier, r.steps, r.strata)
         for cell in cells
         for r in (Release(**release) for release in cell.get("releases", ()))
         if cell["epsilon"] is not None
     ]
     columns = ["method", "epsilon", "seed", "fold", "sample_rate", "noise_multiplier", "steps"]
+    columns += ["strata"]
     return pd.DataFrame(rows, columns=columns)
 
 

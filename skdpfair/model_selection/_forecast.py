@@ -244,14 +244,15 @@ def _costliest(lines):
     """Return the refits of which one may cost most, whatever they are composed with."""
     # by their numbers: fits that differ in names only would each outdo the other
     private = {
-        tuple((r.sample_rate, -r.joint_noise_multiplier, r.steps) for r in releases_of(line)): line
-        for line in lines
-        if line["private"]
+        tuple((r.sample_rate, -r.joint_noise_multiplier, r.steps, r.strata) for r in releases): line
+        for line, releases in ((line, releases_of(line)) for line in lines if line["private"])
     }
 
     def is_outdone(cost):
+        # a release with strata costs less than its largest rate and least noise say
         alike = (o for o in private if o != cost and len(o) == len(cost))
-        return any(np.less_equal(cost, other).all() for other in alike)
+        plain = ([r[:3] for r in other] for other in alike if all(r[3] is None for r in other))
+        return any(np.less_equal([r[:3] for r in cost], other).all() for other in plain)
 
     return [line for cost, line in private.items() if not is_outdone(cost)] or lines[:1]
 

@@ -64,7 +64,7 @@ class TradeoffResults:
         ``classes``, ``groups`` and so on; None if it is not known.
     releases : pandas.DataFrame or None, default=None
         One row per cell and kind of release: method, epsilon, seed, fold, sample_rate,
-        noise_multiplier, steps.
+        noise_multiplier, steps, strata.
 
     Attributes
     ----------

@@ -13,7 +13,7 @@ from skdpfair._utils.validate import error_context, flag, integer, listed, numbe
 MAX_RECORDS = 1000  # of a person: a minute of work at most
 _MAX_STEPS = 10**9
 # float64 and time end here: a larger rate or less noise costs more, so that bounds stay bounds
-_MIN_RATE, _MAX_NOISE = 1e-9, 1e6
+_MIN_RATE, _MIN_FACTOR, _MAX_NOISE = 1e-9, 1e-9, 1e6
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Release:
         Sampling rate of each group, at most ``sample_rate``, if the rates differ.
     strata : tuple of (float, float) or None, default=None
         If a step treats records differently: all pairs of a sampling rate, at most
-        ``sample_rate``, and a factor in (0, 1] of the sensitivities that a record may meet in it.
+        ``sample_rate``, and a factor in [1e-9, 1] of the sensitivities that a record may meet.
         Which one may follow from earlier releases: a step is accounted for as the worst of all.
 
     Examples
@@ -85,7 +85,8 @@ class Release:
             raise ValueError(
                 f"strata must be pairs of a sampling rate and a factor, got {safe_repr(pair)}."
             )
-        rate, factor = (number("strata", v, low=0, high=1, low_open=True) for v in values)
+        rate = number("strata", values[0], low=0, high=1, low_open=True)
+        factor = number("strata", values[1], low=_MIN_FACTOR, high=1)
         if rate > self.sample_rate:
             raise ValueError(
                 f"strata must have rates of at most sample_rate={self.sample_rate:g}, got {rate:g}."

@@ -413,7 +413,9 @@ class PrivacyReport:
     @property
     def _most(self) -> str:
         entries = self.ledger.entries
-        return "at most " if any(e.group_rates or e.strata for e in entries) else ""
+        # the trials of a search have no entries, and rates up to that of the costliest
+        largest = not entries or any(e.group_rates or e.strata for e in entries)
+        return "at most " if largest else ""
 
     @property
     def _method(self) -> str:

@@ -416,9 +416,9 @@ def _total(results):
 
 
 def _runs(releases):
-    columns = ["sample_rate", "noise_multiplier", "steps"]
+    columns = ["sample_rate", "noise_multiplier", "steps", "strata"]
     rows = releases[columns].itertuples(index=False)
-    return [Release("steps", q, (noise,), int(steps)) for q, noise, steps in rows]
+    return [Release("steps", q, (s,), int(steps), strata=strata) for q, s, steps, strata in rows]
 
 
 def _attackers(results):

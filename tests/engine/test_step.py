@@ -13,6 +13,7 @@ from skdpfair.engine import Batch, Noise, Streams, private_step, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.losses import CrossEntropy
 from skdpfair.engine.mechanism import Clip, GradientTerm, Mechanism, Method, Query, Task
+from skdpfair.engine.step import screened
 from skdpfair.exceptions import PrivacyAccountingError
 
 N = 24
@@ -169,6 +170,14 @@ def test_records_that_are_not_finite_count_for_nothing_in_any_sum(name):
         rest = batch.select(kept)
         expected = total(module, rest, method)
         torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("loss", [np.nan, np.inf])
+def test_a_record_whose_loss_overflows_counts_for_nothing(loss):
+    batch = Batch(torch.zeros(2, 1), torch.zeros(2, dtype=torch.int64), torch.tensor([0, 1]))
+    columns = torch.ones(2), torch.tensor([loss, 1.0]), torch.ones(2, 1)
+    sample, finite = screened(*columns, batch)
+    assert finite.tolist() == [False, True] and sample.loss.tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("method", ["dpsgd_f", "bam"])

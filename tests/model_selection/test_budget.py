@@ -26,7 +26,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skdpfair import DPFairClassifier, Groups
+from skdpfair import DPFairClassifier, Groups, get_method
 from skdpfair.analysis import GroupRecorder
 from skdpfair.budget import journal
 from skdpfair.budget.active_ledger import VARIABLE
@@ -441,6 +441,14 @@ def test_the_refit_is_charged_as_the_costliest_candidate():
     assert foreseen.epsilon_total == math.inf
     assert [s.startswith("scores") for s in foreseen.reasons] == [True]
     assert [f.stage for f in foreseen.fits for _ in f.releases] == ["fold"] * 3 + ["refit"]
+
+
+def test_a_refit_with_strata_replaces_no_dearer_one():
+    asc = get_method("asc", group_probabilities=(0.5, 0.5))
+    space = [{"noise_multiplier": [2.0]}, {"method": [asc], "noise_multiplier": [1.9]}]
+    foreseen = forecast(GridSearchCV(quick(), space, cv=2), n_groups=2)
+    assert foreseen.fits[-1].candidate == 0
+    assert foreseen.fits[-2].releases[-1].strata is not None  # a higher rate, and less noise
 
 
 def test_a_reference_makes_the_search_as_a_whole_not_private():

@@ -319,8 +319,9 @@ def test_the_page_states_what_an_attacker_finds(swept):
     found, _ = swept
     page, worst = found.to_html(), {}
     for (_, epsilon, *_), rows in found.releases.groupby(["method", "epsilon", "seed", "fold"]):
-        steps = zip(rows["sample_rate"], rows["noise_multiplier"], rows["steps"], strict=True)
-        curve = trade_off([Release("step", rate, (noise,), n) for rate, noise, n in steps])
+        columns = ("sample_rate", "noise_multiplier", "steps", "strata")
+        steps = rows[list(columns)].itertuples(index=False)
+        curve = trade_off([Release("step", q, (s,), n, strata=strata) for q, s, n, strata in steps])
         numbers = [curve.mu, float(curve.true_positive_rate(0.01)), 0.5 + curve.total_variation / 2]
         worst[epsilon] = np.maximum(worst.get(epsilon, 0.0), numbers)
     for epsilon, (mu, rate, guess) in worst.items():

@@ -269,6 +269,13 @@ def test_nothing_can_be_planted_in_a_release(name, tmp_path):
     assert len(str(error.value)) < 700
 
 
+def test_a_release_whose_first_byte_is_that_of_a_page_is_no_page(tmp_path):
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(b"<" + planted(path, lambda facts, weights: None).read_bytes()[1:])
+    with pytest.raises(ValueError, match=r"model\.safetensors"):
+        verify_release(path)
+
+
 def test_a_release_written_again_is_verified(tmp_path):
     verify_release(planted(tmp_path / "model.safetensors", lambda facts, weights: None))
 

@@ -245,7 +245,9 @@ class Strategy(abc.ABC):
         if weight is not None:
             # a small weight must not make the squares of the slopes underflow
             least = torch.where(weight > 0, MIN_SLOPE, 0.0)
-            loss, slope = loss * weight, slope * weight[:, None] + least[:, None]
+            # a row that counts for nothing may have a loss that overflows
+            loss = torch.where(weight > 0, loss * weight, 0.0)
+            slope = slope * weight[:, None] + least[:, None]
         return loss, predicted, slope if extra is None else slope + extra
 
 
