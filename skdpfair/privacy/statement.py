@@ -313,9 +313,10 @@ class PrivacyReport:
         entries, unit = self.ledger.entries, self.unit
         if not self.is_private or not self.steps:
             return "No guarantee depends on how batches were drawn."
-        if self.sample_rate == 1:
+        mixed = [e for e in entries if e.group_rates or e.strata]  # of several rates
+        if self.sample_rate == 1 and not mixed:
             return f"All {unit}s took part in every step ({self.steps:,} in all)."
-        every = sum(e.steps for e in entries if e.sample_rate == 1)
+        every = sum(e.steps for e in entries if e.sample_rate == 1 and e not in mixed)
         trial = "" if entries else " of the costliest trial"
         more = f"; {every:,} more releases read all {unit}s" if every else ""
         if any(e.strata for e in entries):

@@ -9,6 +9,7 @@ from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 from dp_accounting.pld import PLDAccountant
 from scipy.stats import norm
 
+from skdpfair import DPFairClassifier
 from skdpfair.privacy import Release, calibrated, epsilon
 from skdpfair.privacy.accounting import delta_curve
 from skdpfair.privacy.releases import merged
@@ -90,3 +91,12 @@ def test_a_rate_of_one_is_a_stratum_like_others():
     claimed = epsilon([Release("steps", 1.0, (2.0,), 20, strata=(rare, full))], DELTA)
     alone = [epsilon([Release("steps", q, (2.0 / f,), 20)], DELTA) for q, f in (rare, full)]
     assert max(alone) <= claimed <= 1.5 * max(alone)
+
+
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+def test_a_largest_rate_of_one_is_not_said_of_all_records():
+    x, group = np.random.default_rng(0).random((600, 2)), np.arange(600) % 2
+    model = DPFairClassifier("asc", epsilon=3.0, batch_size=300, max_steps=12)
+    report = model.fit(x, group, sensitive_features=group).privacy_
+    assert report.sample_rate == 1.0
+    assert "a probability of at most 1" in report.sampling and "1 more release" in report.sampling
