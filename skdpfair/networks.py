@@ -4,7 +4,7 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Self
 
 import torch
@@ -144,6 +144,39 @@ class CNN(_Network):
         self.channels = channels
 
 
+class Curves(_Network):
+    """Logistic regression whose curves of some amounts are fine, as the ``module`` of an estimator.
+
+    ``module="auto"`` takes it for the columns that `public_preprocessor` makes of amounts.
+
+    Parameters
+    ----------
+    amounts : tuple of int
+        Positions of the columns, scaled to [-1, 1], whose curves may be fine.
+    fine : tuple of int or None, default=None
+        Those whose curves are; None lets the fit choose them by noisy counts.
+
+    Examples
+    --------
+    >>> Curves((3, 7), fine=(7,))
+    Curves(amounts=(3, 7), fine=(7,))
+    """
+
+    _sizes = "amounts"
+    _parameter_constraints = {
+        "amounts": ["array-like"],
+        "fine": ["array-like", None],
+    }
+
+    def __init__(self, amounts: Sequence[int], fine: Sequence[int] | None = None) -> None:
+        self.amounts = amounts
+        self.fine = fine
+
+    def with_fine(self, fine: Sequence[int]) -> Any:
+        """Return the network with chosen fine curves, or "logistic" for none."""
+        return type(self)(self.amounts, tuple(fine)) if fine else "logistic"
+
+
 @dataclass(frozen=True)
 class ModuleFactory:
     """Makes the module of a fit, repeatedly and in any process."""
@@ -203,12 +236,18 @@ def module_factory(
     shape = tuple(in_shape)
     if isinstance(network, Factory):
         return ModuleFactory(network.make, network.params, shape)
-    make: Any = {CNN: small_cnn, MLP: mlp}.get(type(network), logistic)
+    make: Any = {CNN: small_cnn, MLP: mlp, Curves: curves}.get(type(network), logistic)
     params = {"in_shape": shape, "n_classes": n_classes}
     if make is not small_cnn:
         params["initial_logits"] = initial_logits
-    arguments = network.get_params() if isinstance(network, (CNN, MLP)) else {}
+    arguments = network.get_params() if isinstance(network, _Network) else {}
+    arguments.pop("amounts", None)  # of which some are fine
     return ModuleFactory(make, params | arguments, shape)
+
+
+def is_linear(network: Any) -> bool:
+    """Return whether a network, as `network_of` returns it, is a logistic regression."""
+    return isinstance(network, Curves) or (isinstance(network, str) and network == "logistic")
 
 
 def logistic(
@@ -218,6 +257,60 @@ def logistic(
     layer = nn.Linear(math.prod(in_shape), n_classes)
     _zero(layer, initial_logits)
     return layer if len(in_shape) == 1 else nn.Sequential(nn.Flatten(), layer)
+
+
+def curves(
+    in_shape: Sequence[int],
+    n_classes: int,
+    fine: Sequence[int],
+    initial_logits: Sequence[float] | None = None,
+) -> nn.Module:
+    """Return a `logistic` regression, of the `FineKnots` of the columns ``fine`` too."""
+    knots = FineKnots(fine, in_shape[0])
+    return nn.Sequential(knots, logistic((knots.width,), n_classes, initial_logits))
+
+
+class FineKnots(nn.Module):
+    """Append columns for many knots on some columns u, scaled to [-1, 1].
+
+    For J = 16, 32, ..., 512 and odd j < J, they are J^(1/4) max(0, 1 - ``|J(u + 1)/2 - j|``), of
+    which one at most is not zero for each J.
+    """
+
+    columns: torch.Tensor
+    n_intervals: torch.Tensor
+    first: torch.Tensor  # knot of each column and J
+
+    def __init__(self, columns: Sequence[int], n_features: int) -> None:
+        super().__init__()
+        n_intervals = [16.0, 32.0, 64.0, 128.0, 256.0, 512.0]
+        each = [int(j / 2) for j in n_intervals] * len(columns)
+        *first, self.n_knots = accumulate(each, initial=0)
+        self.width = n_features + self.n_knots
+        constants = {"columns": columns, "n_intervals": n_intervals, "first": first}
+        for name, numbers in constants.items():
+            self.register_buffer(name, torch.tensor(numbers), persistent=False)
+
+    def stored(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return which of the columns, counted from 0, may not be zero, and their values."""
+        position = (x[:, self.columns, None] + 1).clamp(0, 2) / 2 * self.n_intervals
+        knot = (position / 2).floor().minimum(self.n_intervals / 2 - 1)
+        values = self.n_intervals**0.25 * (1 - (position - 2 * knot - 1).abs())
+        return knot.flatten(1).long() + self.first, values.flatten(1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return records (batch, width); those that have the columns stay as they are."""
+        if x.shape[1] == self.width:
+            return x
+        # of the shape, so that exporters see batches of any size
+        knots = x.new_zeros(x.shape[0], self.n_knots).scatter(1, *self.stored(x))
+        return torch.cat([x, knots], 1)
+
+
+def knots_of(module: nn.Module) -> FineKnots | None:
+    """Return the `FineKnots` that a module begins with, or None."""
+    first = next(module.children(), None) if isinstance(module, nn.Sequential) else None
+    return first if isinstance(first, FineKnots) else None
 
 
 def mlp(

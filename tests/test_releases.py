@@ -18,7 +18,7 @@ from skdpfair.inputs import persons
 from skdpfair.metrics import release_group_table
 from skdpfair.model_selection import DPThresholdClassifier, _score_counts, _trials
 from skdpfair.preprocessing import DPQuantileScaler, _quantile_scaler
-from skdpfair.training import loop, train
+from skdpfair.training import amounts, defaults, loop, train
 from skdpfair.training.processes import Processes
 
 pytestmark = pytest.mark.filterwarnings(
@@ -27,6 +27,7 @@ pytestmark = pytest.mark.filterwarnings(
 )
 N, STEPS, NOISE, BOUND = 60, 300, 40.0, 2.0
 GROUPS = [f"g{i}" for i in range(10)]
+AMOUNTS = ["pay", "pay_log", "pay_log_at_1", "rent", "rent_log", "rent_log_at_1"]
 FITS = ["one", "persons", "processes", "continued"]
 
 
@@ -134,6 +135,31 @@ def test_group_counts(mode, monkeypatch):
     report = fitted(clf, mode, monkeypatch).privacy_
     assert report.ledger.entries[0].noise_multipliers == (3.0,)
     has_scale(noise, 3.0)
+
+
+@pytest.mark.parametrize("mode", ["one", "persons", "processes"])
+def test_amount_counts(mode, monkeypatch):
+    noise, plain = [], amounts.noisy
+
+    def noisy(counts, *rest):
+        assert counts.sum() == pytest.approx(2 * N)  # a person adds as much as a record
+        found = plain(counts, *rest)
+        noise.append(found - counts)
+        return found
+
+    monkeypatch.setattr(amounts, "noisy", noisy)
+    monkeypatch.setattr(defaults, "FINE_SIGNAL_TO_NOISE", 0.0)
+    clf = model("dpsgd", mode == "persons", max_steps=1, epsilon=3.0, noise_multiplier=None)
+    X, y = table(mode == "persons")
+    X = X if mode == "persons" else X.drop(columns="person")
+    # as of two amounts, inside of their bounds
+    X = X.rename(columns={f"x{i}": name for i, name in enumerate(AMOUNTS)})
+    X[AMOUNTS] = np.tanh(X[AMOUNTS])
+    if mode == "processes":
+        monkeypatch.setattr(base, "process_group", lambda _: nullcontext(First()))
+    report = clf.set_params(module="auto").fit(X, y).privacy_
+    (paid,) = report.ledger.entries[0].noise_multipliers
+    has_scale(noise, paid * math.sqrt(2))
 
 
 @pytest.mark.parametrize("mode", ["one", "persons"])

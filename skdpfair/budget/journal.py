@@ -135,6 +135,7 @@ class _Seen:
         return len(content) >= self.size and _digest(content[: self.size]) == self.digest
 
 
+_BEFORE_STEPS = "group counts", "amount counts"  # of fits
 _SEEN: dict[str, _Seen] = {}  # by name of a journal and of all its copies
 
 
@@ -315,7 +316,7 @@ class History:
                     "data": fit["data"],
                     "what": what if fit["private"] else "not private",
                     "state": fit["state"],
-                    "steps": sum(r.steps for r in releases if r.what != "group counts"),
+                    "steps": sum(r.steps for r in releases if r.what not in _BEFORE_STEPS),
                     "sample_rate": max((r.sample_rate for r in releases), default=math.nan),
                     "noise_multiplier": min(
                         (r.joint_noise_multiplier for r in releases), default=math.nan

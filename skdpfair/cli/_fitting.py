@@ -62,7 +62,8 @@ class Job:
     def classifier(self, method, params):
         """Return the unfitted classifier of these records."""
         # a memory map of Parquet files has no names
-        params = {"module": defaults.network_for(self.schema.feature_names)} | params
+        if isinstance(self.source, Parquet):
+            params = {"module": defaults.network_for(self.schema.feature_names)} | params
         return DPFairClassifier(
             method,
             classes=self.schema.classes,

@@ -62,9 +62,9 @@ class Streams:
         """Return the source of the noise of the steps, at the beginning of its stream."""
         return Noise(self._sequence(1), device, kind)
 
-    def releases(self) -> np.random.Generator:
-        """Return the generator of one-time releases, before the first step."""
-        return self._generator(3)
+    def releases(self, what: str) -> np.random.Generator:
+        """Return the generator of a one-time release, each of which has noise of its own."""
+        return self._generator(3, *what.encode())
 
     def thinning(self) -> np.random.Generator:
         """Return the generator that draws which records of a person take part."""
@@ -75,8 +75,8 @@ class Streams:
         sequence = np.random.SeedSequence(self.init_entropy, pool_size=8, spawn_key=(2,))
         return int(sequence.generate_state(1, np.uint64)[0] >> 1)
 
-    def _generator(self, key: int) -> np.random.Generator:
-        return np.random.Generator(np.random.PCG64DXSM(self._sequence(key)))
+    def _generator(self, *key: int) -> np.random.Generator:
+        return np.random.Generator(np.random.PCG64DXSM(self._sequence(*key)))
 
-    def _sequence(self, key: int) -> np.random.SeedSequence:
-        return np.random.SeedSequence(self.entropy, pool_size=8, spawn_key=(key,))
+    def _sequence(self, *key: int) -> np.random.SeedSequence:
+        return np.random.SeedSequence(self.entropy, pool_size=8, spawn_key=key)

@@ -28,13 +28,14 @@ from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.persons import Persons
 from skdpfair.inputs.streaming import is_streamed
 from skdpfair.methods import get_method
-from skdpfair.networks import MLP, Factory, network_of
+from skdpfair.networks import MLP, Curves, Factory, network_of
 from skdpfair.preprocessing._schema import TableSchema, encoded
 from skdpfair.privacy.statement import UNITS, PrivacyReport
 from skdpfair.release._facts import packed, unpacked
 from skdpfair.release._read_statement import statement
 from skdpfair.release._release import export_onnx, release, save_release
 from skdpfair.training import defaults, pictures, sklearn_callbacks
+from skdpfair.training.amounts import can_be_fine
 from skdpfair.training.callbacks import recorders
 from skdpfair.training.plan import plan as make_plan
 from skdpfair.training.plan import reference_estimator
@@ -159,8 +160,11 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             spec.check_data(data)
             spec, features = pictures.features_of(spec, data.x.shape[1:])
             if spec.loss is None and is_auto(spec.module):
-                named = getattr(fresh, "feature_names_in_", ())
+                named = getattr(fresh, "feature_names_in_", np.empty(0))
+                named = np.delete(named, data.group_positions if len(named) else [])
                 spec = replace(spec, module=defaults.network_for(named))
+            if isinstance(spec.module, Curves) and not can_be_fine(spec, data):
+                spec = replace(spec, module="logistic")
             defaults.check_network(spec.module, data.x.shape[1:], data.n_outputs)
             previous = previous_fit(self, fresh, data, features) if spec.warm_start else None
             check_parts(processes, fresh, spec, data, previous)
@@ -188,7 +192,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             # keep
             self._keep(fresh, data, features, trained, report, previous)
         if spec.keep_reference and not trained.is_interrupted:
-            reference = reference_estimator(self, features or plan.settings.module)
+            reference = reference_estimator(self, features or trained.plan.settings.module)
             same = run.streams.init_entropy, None if features is None else inputs
             self.reference_ = reference._fit(X, y, columns, *same)
         if context.end is not None:

@@ -60,8 +60,10 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         one, with its arguments in a :class:`skdpfair.Factory`, which maps (batch, ...) to logits
         (batch, n_classes).  "scattering" is a linear model on the public features
         :class:`skdpfair.features.Scattering2D` of pictures.  "auto" chooses it for records of 2 or
-        3 axes, of 8 x 8 pixels or more; for others, a linear model or a small MLP.  "cnn" takes
-        (height, width), or a channel axis first or, if of length 1 or 3, last.  What is frozen
+        3 axes, of 8 x 8 pixels or more; for others, a linear model or a small MLP.  Of columns of
+        `public_preprocessor`, it is linear, and amounts get curves with many knots where noisy
+        counts, a part of epsilon, say that their exact values matter.  "cnn" takes (height, width),
+        or a channel axis first or, if of length 1 or 3, last.  What is frozen
         in a module (``requires_grad=False``) is public by declaration, batch normalisation too.
     optimizer : torch.optim class, its name, Factory, or "auto", default="auto"
         "auto" is SGD: with damped momentum 0.9 while ``lr`` is "auto", plain once it is given.

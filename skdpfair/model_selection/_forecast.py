@@ -20,7 +20,7 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import Pipeline
 
-from skdpfair._utils.validate import flag, integer, one_of, safe_repr
+from skdpfair._utils.validate import flag, integer, is_auto, one_of, safe_repr
 from skdpfair.budget.charging import entry_of
 from skdpfair.budget.journal import History, releases_of
 from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE, SCORES, Spending
@@ -29,11 +29,13 @@ from skdpfair.estimators.classifier import DPFairClassifier, classifier_of
 from skdpfair.inputs.persons import Persons
 from skdpfair.preprocessing import DPQuantileScaler, check_pipeline
 from skdpfair.preprocessing._linter import reasons_of
+from skdpfair.preprocessing._piecewise_linear import PiecewiseLinearEncoder
 from skdpfair.privacy import Release
 from skdpfair.privacy.accounting import ACCOUNTANTS
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.training import plan as _planning
 from skdpfair.training.callbacks import recorders
+from skdpfair.training.defaults import network_for
 from skdpfair.training.spec import FitSpec
 
 _CALL = "plan"  # name of the call around the lines of a dry run
@@ -121,7 +123,8 @@ def plan(
     Every fit is charged as if it read all records. The candidate of the refit is not known, so
     the one with the largest total is charged. Grouped folds are assumed to have the same size.
 
-    A DPQuantileScaler in a pipeline is charged with each fit. No epsilon covers the findings of
+    A DPQuantileScaler in a pipeline is charged with each fit, and so are the counts of amounts that
+    `public_preprocessor` encodes there. No epsilon covers the findings of
     :func:`~skdpfair.preprocessing.check_pipeline`, so each of them is a reason.
 
     Examples
@@ -181,7 +184,7 @@ def plan(
 def _planned_line(estimator, n_samples, n_groups, unit):
     """Return the line that a fit of a candidate would have in a ledger."""
     classifier = classifier_of(estimator)
-    private, releases = planned_fit(classifier, n_samples, n_groups)
+    private, releases = planned_fit(estimator, n_samples, n_groups)
     paying = [step for step in check_pipeline(estimator).spending if hasattr(step, "planned")]
     steps = (replace(step.planned(n_samples), what=type(step).__name__) for step in paying)
     reasons = [REFERENCE] * bool(classifier.keep_reference)
@@ -257,9 +260,20 @@ def _costliest(lines):
     return [line for cost, line in private.items() if not is_outdone(cost)] or lines[:1]
 
 
-def planned_fit(classifier, n_samples, n_groups=1):
-    """Return whether a fit of a classifier is private, and what it will release."""
+def planned_fit(estimator, n_samples, n_groups=1, X=None):
+    """Return whether a fit of a classifier or pipeline is private, and what it will release.
+
+    The names of the columns may say which network it takes: they are those of X, or those that
+    `public_preprocessor` in a pipeline makes of so many rows.
+    """
+    classifier, names = classifier_of(estimator), getattr(X, "columns", ())
+    if classifier is not estimator:
+        encoders = (p for p in parts_within(estimator) if isinstance(p, PiecewiseLinearEncoder))
+        by_name = [p for p in encoders if isinstance(p.bounds, Mapping)]
+        names = by_name[0].names_for(n_samples) if by_name else ()
     spec = FitSpec.of(classifier)
+    if is_auto(spec.module):
+        spec = replace(spec, module=network_for(names))
     shares = getattr(spec.method, "group_probabilities", None)
     declared = shares if shares is not None else spec.groups.levels
     n_groups = n_groups if declared is None else max(len(declared), 1)

@@ -265,7 +265,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         persons = _persons.name_of(X, at, units)
         n_units = n_samples if unit is None else 1 + int(unit.max())
         delta = delta_for(self.delta, n_units)
-        selection = self._selection(n_units, 1, delta)
+        selection = self._selection(n_units, 1, delta, X)
         own = classifier_of(self.estimator)
         most_records = _most_records([own, *selection.classifiers], unit)
         seeded = self.random_state is not None
@@ -363,11 +363,11 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         if self.random_state is not None:
             integer("random_state", self.random_state, low=0)
 
-    def _selection(self, n_samples, n_groups, delta) -> _Selection:
+    def _selection(self, n_samples, n_groups, delta, X=None) -> _Selection:
         """Return what the search chooses among, at its budget if it has one."""
         pool = pool_of(self)
         if self.epsilon is None:
-            return selection_of(self, pool, n_samples, n_groups)
+            return selection_of(self, pool, n_samples, n_groups, X)
         name, last = "epsilon", self.estimator
         while isinstance(last, Pipeline):
             step, last = last.steps[-1]
@@ -386,7 +386,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
 
         def at(epsilon):
             trials = [params | {name: epsilon} for params in pool]
-            return selection_of(self, trials, n_samples, n_groups)
+            return selection_of(self, trials, n_samples, n_groups, X)
 
         def cost(epsilon):
             try:
@@ -498,13 +498,13 @@ def pool_of(search):
     return pool
 
 
-def selection_of(search, pool, n_samples, n_groups=1) -> _Selection:
+def selection_of(search, pool, n_samples, n_groups=1, X=None) -> _Selection:
     """Return what a search of these configurations chooses among."""
     n_train = n_samples - n_scored(search, n_samples)
-    classifiers = [classifier_of(configured(search.estimator, params)) for params in pool]
+    every = [configured(search.estimator, params) for params in pool]
     curves = {}
-    for params, classifier in zip(pool, classifiers, strict=True):
-        private, releases = planned_fit(classifier, n_train, n_groups)
+    for params, candidate in zip(pool, every, strict=True):
+        private, releases = planned_fit(candidate, n_train, n_groups, X)
         if not private:
             raise ValueError(
                 f"{safe_repr(params)} trains without privacy, so the search has no privacy. "
@@ -517,6 +517,7 @@ def selection_of(search, pool, n_samples, n_groups=1) -> _Selection:
     worst = max(curves, key=lambda releases: curves[releases][_MIDDLE])
     trial = PlannedFit(0, "fit", n_train, 1, True, worst)
     whole = selection_curve(curve, search.mean_trials, search.shape)
+    classifiers = [classifier_of(candidate) for candidate in every]
     return _Selection(pool, classifiers, trial, curve, free_score_noise(curve), whole)
 
 

@@ -103,7 +103,7 @@ def trainer(estimator, data, routing, n_samples, curve, rng, seeded, public):
         classifier = classifier_of(model)
         sets = {name: v for name, v in public.items() if getattr(classifier, name) is None}
         classifier.set_params(random_state=seed, **sets)
-        _, planned = planned_fit(classifier, n_samples)
+        _, planned = planned_fit(model, n_samples, X=data[0])
         with paid_for(curve):
             model.fit(*data, **routing)
         classifier = classifier_of(model)

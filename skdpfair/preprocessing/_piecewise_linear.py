@@ -6,15 +6,15 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from sklearn.base import clone
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from skdpfair._utils.validate import integer, is_auto, listed, number, safe_repr
 from skdpfair.preprocessing._public_bounds import PublicBounds
 from skdpfair.privacy.gdp import delta_for, gdp_parameter
 
-MAX_INTERVALS, FINEST = 8, 128  # on linear and on logarithmic axes
-CHOICES = 0, 2, 4, MAX_INTERVALS, FINEST  # of n_intervals="auto"
-FINE_SIGNAL, RECORDS_PER_COLUMN = 1000.0, 80  # from which logarithmic axes are cut finest
+CHOICES = 0, 2, 4, 8  # of n_intervals="auto"
 MAX_MU = 8.0  # a budget so large, or none, that noise no longer matters
 MIN_SIGNAL = 4.0  # signal-to-noise ratio for each interval of each axis
 _ROWS = 1024  # at a time
@@ -46,15 +46,9 @@ class PiecewiseLinearEncoder(PublicBounds):
     sign(x) log(1 + ``|x|`` / c), where c is 1, or a thousandth of the largest bound in absolute
     value if that is less.
 
-    If ``n_intervals`` is above 8, K is ``n_intervals`` halved until it is at most 8 or odd. On
-    logarithmic axes, each halving back adds the columns of the new knots: J^(1/4) max(0, 1 -
-    ``|Ju - j|``) for J = 2K, 4K, ..., ``n_intervals`` and odd j < J. The amounts of forms and
-    tariffs are seldom smooth.
-
     ``n_intervals="auto"`` is the largest K of 8, 4 and 2 with n mu / p >= 4 K, or 0 if there is
     none. Here n is the number of rows, p that of the axes, and mu <= 8 the parameter of Gaussian
-    DP for ``epsilon`` and ``delta="auto"``. It is 128 if there are logarithmic axes, n mu / p >=
-    1000, and n is at least 80 times the number of the columns that this adds.
+    DP for ``epsilon`` and ``delta="auto"``.
 
     Examples
     --------
@@ -102,14 +96,11 @@ class PiecewiseLinearEncoder(PublicBounds):
         """Return the columns that `get_feature_names_out` names, as float32."""
         X, n_columns = self._numbers(X), len(self.get_feature_names_out())
         encoded = np.zeros((len(X), n_columns), np.float32)
-        columns = [
-            (column in self.missing, [(axis, self._levels(axis)) for axis in axes])
-            for column, axes in self.axes()
-        ]
+        columns = [(column in self.missing, axes) for column, axes in self.axes()]
         # in a cache
         for start in range(0, len(X), _ROWS):
             rows = slice(start, start + _ROWS)
-            _encode(X[rows].astype(np.float64), columns, encoded[rows])
+            _encode(X[rows].astype(np.float64), columns, self.n_intervals_, encoded[rows])
         return encoded
 
     def get_feature_names_out(self, input_features=None):
@@ -120,25 +111,21 @@ class PiecewiseLinearEncoder(PublicBounds):
         """
         check_is_fitted(self, self._fitted)
         names, columns = [], _check_feature_names_in(self, input_features)
+        knots = knots_of(self.n_intervals_)
         for name, (column, axes) in zip(columns, self.axes(), strict=True):
             for axis in axes:
                 label = f"{name}_log" if axis.unit else str(name)
-                knots = np.concatenate([knots for knots, *_ in self._levels(axis)])
                 names += [label, *(f"{label}_at_{knot:.12g}" for knot in axis.values(knots))]
             names += [f"{name}_missing"] * (column in self.missing)
         return np.asarray(names, dtype=object)
 
-    def _levels(self, axis):
-        """Return the positions of the hats of each level, their steepness and their height."""
-        k = self.n_intervals_
-        # linear axes and the coarsest level of logarithmic ones have few intervals
-        while k > MAX_INTERVALS and k % 2 == 0:
-            k //= 2
-        levels = [(np.arange(k + 1) / k, k, 1.0)] if k else [(np.empty(0), 0, 1.0)]
-        while axis.unit is not None and k < self.n_intervals_:
-            k *= 2
-            levels.append((np.arange(1, k, 2) / k, k, k**0.25))
-        return levels
+    def names_for(self, n_samples):
+        """Return the names of the columns that a fit to so many rows makes; bounds are a dict."""
+        k = self.n_intervals
+        if is_auto(k):
+            k = n_intervals_for(n_samples, len(self.bounds), len(self.log_columns), self.epsilon)
+        row = pd.DataFrame({column: [0.0] for column in self.bounds})
+        return clone(self).set_params(n_intervals=k).fit(row).get_feature_names_out()
 
     def axes(self):
         """Return each column with its axes: a linear one, and for some a logarithmic one."""
@@ -158,34 +145,33 @@ class PiecewiseLinearEncoder(PublicBounds):
         return tags
 
 
-def _encode(X, columns, out):
+def _encode(X, columns, n_intervals, out):
     """Write some rows of numbers, encoded, to ``out``, which is zero."""
-    at, rows = 0, np.arange(len(X))
+    at, knots = 0, knots_of(n_intervals)
     for x, (has_missing, axes) in zip(X.T, columns, strict=True):
         is_missing, start = np.isnan(x), at
         # a public value, also where a further column says that it is missing
-        x = np.where(is_missing, axes[0][0].values(0.5), x)
-        for axis, ((coarse, steepness, _), *finer) in axes:
+        x = np.where(is_missing, axes[0].values(0.5), x)
+        for axis in axes:
             u = axis.position(x)
             out[:, at] = 2 * u - 1
-            at += 1
-            out[:, at : at + len(coarse)] = _hats(u[:, None], coarse, steepness)
-            at += len(coarse)
-            for knots, steepness, height in finer:
-                nearest = np.floor(u * len(knots)).astype(np.intp)
-                # all others are zero, and these two may be, by rounding, other than zero
-                for neighbour in (-1, 0, 1):
-                    i = np.clip(nearest + neighbour, 0, len(knots) - 1)
-                    out[rows, at + i] = height * _hats(u, knots[i], steepness)
-                at += len(knots)
+            out[:, at + 1 : at + 1 + len(knots)] = hats(u, n_intervals)
+            at += 1 + len(knots)
         if has_missing:
             out[is_missing, start:at] = 0
             out[:, at] = is_missing
             at += 1
 
 
-def _hats(u, knots, steepness):
-    return np.maximum(1 - steepness * np.abs(u - knots), 0)
+def knots_of(n_intervals: int) -> np.ndarray:
+    """Return the knots between equal intervals of [0, 1]; none if there are no intervals."""
+    return np.arange(n_intervals + 1) / n_intervals if n_intervals else np.empty(0)
+
+
+def hats(u: np.ndarray, n_intervals: int) -> np.ndarray:
+    """Return the linear B-splines on the knots at u in [0, 1], of shape (len(u), n_knots)."""
+    values: np.ndarray = np.maximum(1 - n_intervals * np.abs(u[:, None] - knots_of(n_intervals)), 0)
+    return values
 
 
 class _Axis:
@@ -224,6 +210,21 @@ def has_curves(names: Iterable[Any]) -> bool:
     return any(column in columns and _is_number(knot) for column, _, knot in at_knots)
 
 
+def amounts_among(names: Iterable[Any]) -> tuple[int, ...]:
+    """Return the positions of the logarithmic axes among encoded columns, by their names.
+
+    Examples
+    --------
+    >>> amounts_among(["gain", "gain_at_0", "gain_at_9", "gain_log", "gain_log_at_0"])
+    (3,)
+    """
+    columns = list(map(str, names))
+    pairs = (name.rpartition("_at_") for name in columns)
+    curved = {column for column, _, knot in pairs if _is_number(knot)}
+    axes = {f"{column}_log" for column in columns} & curved
+    return tuple(i for i, column in enumerate(columns) if column in axes)
+
+
 def _is_number(text: str) -> bool:
     with suppress(ValueError):
         return math.isfinite(float(text))
@@ -246,8 +247,4 @@ def n_intervals_for(n_samples, n_linear, n_log, epsilon):
     delta = delta_for("auto", n_samples)
     mu = MAX_MU if epsilon is None else min(gdp_parameter(epsilon, delta), MAX_MU)
     signal = n_samples * mu / max(n_linear + n_log, 1)
-    n_added = n_log * (FINEST - MAX_INTERVALS)
-    if n_log and signal >= FINE_SIGNAL and n_samples >= RECORDS_PER_COLUMN * n_added:
-        return FINEST
-    allowed = [k for k in CHOICES if k <= MAX_INTERVALS and signal >= MIN_SIGNAL * k]
-    return max(allowed)
+    return max(k for k in CHOICES if signal >= MIN_SIGNAL * k)

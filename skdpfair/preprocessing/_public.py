@@ -131,10 +131,9 @@ def public_preprocessor(
         Budget of the fit that uses the columns; None for a fit without privacy. It affects
         ``n_intervals="auto"`` only. Nothing is spent.
     n_intervals : int >= 0 or "auto", default="auto"
-        Number of intervals between knots on each axis; above 8, only logarithmic axes have so many.
-        ``"auto"``: 8; fewer where budget and records are few for the columns, and 128 where they
-        are many. It depends on the number of rows: fit on training rows, and only transform others.
-        A larger number, such as 512, pays where amounts are known to matter by their exact value.
+        Number of intervals between knots on each axis. ``"auto"``: 8, or fewer where budget and
+        records are few for the columns. It depends on the number of rows: fit on training rows, and
+        only transform others.
     log_columns : list of str or "auto", default="auto"
         Columns that also get a logarithmic axis. ``"auto"``: those with a bound of at least 1,000
         in absolute value and with ``low <= 0`` or ``high >= 1000 * low``. (Years have none.)

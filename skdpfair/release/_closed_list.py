@@ -23,15 +23,16 @@ from skdpfair.engine.per_sample.records import Strategy
 from skdpfair.features import Scattering2D
 from skdpfair.inputs.groups import Groups, group_names
 from skdpfair.inputs.targets import range_of
-from skdpfair.networks import CNN, MLP, Factory
+from skdpfair.networks import CNN, MLP, Curves, Factory
 from skdpfair.preprocessing import TableSchema
+from skdpfair.preprocessing._piecewise_linear import amounts_among
 from skdpfair.privacy import statement as words
 from skdpfair.privacy.accounting import ACCOUNTANTS
 from skdpfair.privacy.renyi import ORDERS
 from skdpfair.privacy.statement import PrivacyReport
 from skdpfair.release._objects import CLASSES, NETWORKS
 from skdpfair.release._read_statement import are_ledger_fits, is_day
-from skdpfair.training.plan import GROUP_COUNTS, SCORE_COUNTS
+from skdpfair.training.plan import AMOUNT_COUNTS, GROUP_COUNTS, SCORE_COUNTS
 from skdpfair.training.privacy_report import STEPS_BEFORE
 from skdpfair.training.spec import optimizer_of
 
@@ -56,7 +57,7 @@ _STOP = re.compile(
 )
 _RELEASES = re.compile(  # of steps, with the queries of a method of one's own; and on all records
     r"gradient sum( \+ [^\W\d]\w{0,40}){0,8}|gradient scale \(warm-up\)|steps planned, not taken"
-    f"|{GROUP_COUNTS}|{SCORE_COUNTS}"
+    f"|{GROUP_COUNTS}|{AMOUNT_COUNTS}|{SCORE_COUNTS}"
 )
 _FEATURES = re.compile(
     r"Scattering2D\([\w=, '()]{0,120}\), which learns nothing"
@@ -64,7 +65,7 @@ _FEATURES = re.compile(
 )
 _NUMBER = re.compile(r"\s*[-+]?\d*\.\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
 MAX_LEVELS = 1000
-_MAX_FITS, _MAX_SIZES, _MAX_ENTRIES, _MAX_NAME = 64, 16, 4, 100  # fits of a warm start
+_MAX_FITS, _MAX_SIZES, _MAX_ENTRIES, _MAX_NAME = 64, 16, 6, 100  # fits of a warm start
 _MAX_STRATA = 8
 
 
@@ -211,13 +212,20 @@ def are_network_params(params) -> bool:
     """Return whether the arguments of a built-in network are settings, and a number for a class."""
     logits, n_classes = params.get("initial_logits") or (), params.get("n_classes")
     is_logits = len(logits) in (0, n_classes) and all(isinstance(v, float) for v in logits)
-    return is_logits and all(is_setting(v) for k, v in params.items() if k != "initial_logits")
+    fine = list(params.get("fine", ()))  # columns of `Curves`
+    are_columns = set(fine) <= set(range(params["in_shape"][0])) and fine == sorted(set(fine))
+    settings = [v for k, v in params.items() if k not in ("initial_logits", "fine")]
+    return is_logits and are_columns and all(map(is_setting, settings))
 
 
 def _is_module(value, estimator) -> bool:
     """Return whether a parameter names the module, or holds what the module was made with."""
+    params = estimator.net_.module.params
+    if isinstance(value, Curves):
+        names = np.delete(estimator.feature_names_in_, estimator._group_positions)
+        is_made_with = value.fine is None or value.fine == params["fine"]
+        return value.amounts == amounts_among(names) and is_made_with
     if isinstance(value, (MLP, CNN)):
-        params = estimator.net_.module.params
         named = value.get_params().items()
         return is_setting(value) and all(np.array_equal(v, params.get(k, ())) for k, v in named)
     return value in NETWORKS.values() or is_setting(value)

@@ -8,10 +8,15 @@ from skdpfair.engine.mechanism import METHODS, Method
 from skdpfair.features import Scattering2D
 from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.persons import Persons
-from skdpfair.networks import CNN, MLP, Factory
+from skdpfair.networks import CNN, MLP, Curves, Factory
 
-CLASSES = {c.__name__: c for c in (PGD, FlipAndShift, Views, Groups, Persons, MLP, CNN)}
-NETWORKS = {"logistic": networks.logistic, "mlp": networks.mlp, "cnn": networks.small_cnn}
+CLASSES = {c.__name__: c for c in (PGD, FlipAndShift, Views, Groups, Persons, MLP, CNN, Curves)}
+NETWORKS = {
+    "logistic": networks.logistic,
+    "curves": networks.curves,
+    "mlp": networks.mlp,
+    "cnn": networks.small_cnn,
+}
 
 
 def _method(parts):

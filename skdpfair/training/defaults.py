@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
-from skdpfair._utils.validate import is_auto
+from skdpfair._utils.validate import is_auto, safe_repr
 from skdpfair.engine.losses import HUBER_THRESHOLD
 from skdpfair.engine.memory import used_device
-from skdpfair.networks import CNN, MLP, module_factory
-from skdpfair.preprocessing._piecewise_linear import has_curves
+from skdpfair.networks import CNN, MLP, Curves, is_linear, module_factory
+from skdpfair.preprocessing._piecewise_linear import amounts_among, has_curves
 from skdpfair.privacy.gdp import gdp_parameter
 from skdpfair.training.spec import FitSpec
 
@@ -46,7 +46,9 @@ PLAIN_LR_SCALE = 8.0
 ITERATE_AVERAGE = 0.5  # share of the last steps whose weights are averaged; none at low signal
 # clipping bounds and what is released about groups
 TARGET_QUANTILE = 0.1  # share of the gradients that are longer than the clipping threshold
-GROUP_COUNT_NOISE = 5.0  # over 1/mu of the budget: takes 1/25 of mu squared
+COUNT_NOISE = 5.0  # of groups, of amounts; over 1/mu of the budget: takes 1/25 of mu squared
+# below it no curve can be fine
+FINE_SIGNAL_TO_NOISE = 1000.0
 # regression: targets are scaled to [-1, 1]
 RESIDUAL = 0.25  # of a typical record: there, gradients of the squared loss are clipped
 # stable with momentum, whatever the features
@@ -94,7 +96,7 @@ class Settings:
     """The settings of training, resolved from public facts."""
 
     signal_to_noise: float  # number of records times mu, the privacy parameter of Gaussian DP
-    module: Any  # "logistic", MLP, CNN or Factory
+    module: Any  # "logistic", Curves, MLP, CNN or Factory
     steps_per_epoch: int  # ceil(n / batch size); the sampling rate is its inverse
     n_steps: int  # on the data, warm-up included
     warm_up: int  # first steps that release the gradient scale only
@@ -134,14 +136,20 @@ def resolve(
     learnable = n_samples * min(mu, ENOUGH_MU)
     if is_auto(module):
         module = "logistic" if learnable < HIDDEN_LAYER_FROM else AUTO_MLP
-    decay = WEIGHT_DECAY if module == "logistic" else HIDDEN_WEIGHT_DECAY
+    chooses = isinstance(module, Curves) and module.fine is None
+    # what is released for the choice is a part of epsilon
+    if chooses and (
+        n_samples * min(mu, 1.0) < FINE_SIGNAL_TO_NOISE or (spec.is_private and not spec.epsilon)
+    ):
+        module = "logistic"
+    decay = WEIGHT_DECAY if is_linear(module) else HIDDEN_WEIGHT_DECAY
     most = MAX_STEPS if math.isfinite(mu) else NOISELESS_STEPS
-    steps = math.floor(_clip(learnable / (18 if module == "logistic" else 12), MIN_STEPS, most))
+    steps = math.floor(_clip(learnable / (18 if is_linear(module) else 12), MIN_STEPS, most))
     if isinstance(averaged, str):
         # where weights are mostly noise, a shorter walk has less of it than a mean
         is_clear = is_auto(spec.lr) and n_samples * mu >= LOW_SIGNAL_TO_NOISE
         averaged = ITERATE_AVERAGE if is_clear else 0.0
-    lr_scale, is_wide = LR_SCALE, is_wide and module == "logistic"
+    lr_scale, is_wide = LR_SCALE, is_wide and is_linear(module)
     if is_wide:
         lr_scale = WIDE_LR_SCALE
         enough = math.ceil(learnable / (1 - averaged / 2) / lr_scale)
@@ -169,18 +177,20 @@ def resolve(
         # so that the mean of the last weights has learned for a time proportional to the signal
         lr_scale=min(learnable / (1 - averaged / 2) / max(total - warm_up, 1), lr_scale),
         averaged=averaged,
-        norm_growth=1.0 if module == "logistic" else objective(spec.loss).norm_growth,
+        norm_growth=1.0 if is_linear(module) else objective(spec.loss).norm_growth,
         weight_decay=0.0 if spec.is_private else decay / n_samples,
         logit_scale=logit_scale,
     )
 
 
-def network_for(columns: Iterable[Any]) -> str:
-    """Return "logistic" for columns that were encoded as curves, which are bent already, or "auto".
+def network_for(columns: Iterable[Any]) -> Any:
+    """Return a linear network for columns that were encoded as curves, which are bent already.
 
-    Their names, which are public, say so.
+    Their names, which are public, say so. "auto" is returned for others.
     """
-    return "logistic" if has_curves(columns) else "auto"
+    columns = list(columns)
+    amounts = amounts_among(columns)
+    return Curves(amounts) if amounts else "logistic" if has_curves(columns) else "auto"
 
 
 def _steps_per_epoch(n_samples: int, mu: float, steps: float, batch_size: int | str) -> int:
@@ -213,9 +223,14 @@ def _clip(value: float, low: float, high: float) -> float:
 
 def check_network(network: Any, in_shape: Sequence[int], n_outputs: int) -> None:
     """Raise, before anything is spent, if a built-in network cannot be made as asked."""
-    if network == "logistic" or isinstance(network, (MLP, CNN)):
+    if isinstance(network, Curves) and not set(network.amounts) <= set(range(in_shape[0])):
+        raise ValueError(
+            f"module={safe_repr(network)} names columns that records of shape {in_shape} lack. "
+            'Leave module="auto", which finds them.'
+        )
+    if is_linear(network) or isinstance(network, (MLP, CNN)):
         with torch.device("meta"):  # takes no memory
-            module_factory(network, in_shape, n_outputs)()
+            module_factory("logistic" if is_linear(network) else network, in_shape, n_outputs)()
 
 
 def device_in_turn(device: str | torch.device, place: int) -> str | torch.device:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import nn
 from torch.nn.functional import softmax
 
@@ -20,8 +21,10 @@ from skdpfair.engine.precision import full_precision
 from skdpfair.engine.sparse_rows import SparseBatch
 from skdpfair.inputs.streaming import SparseRows, as_rows
 from skdpfair.inputs.table import Rows
+from skdpfair.networks import knots_of
 
 _MAX_NUMBERS = 2**26  # in a batch
+_ROWS = 2**16  # with knots, made at a time
 
 
 def logits(
@@ -53,6 +56,8 @@ def record_by_record(
     module for prediction, so that no record can leave traces in weights or buffers.  A module that
     mixes records when it predicts is refused.
     """
+    knots = knots_of(module)
+    in_shape = in_shape if knots is None else (knots.width,)
     example = torch.zeros((1, *in_shape), dtype=torch.float32, device=device)
     module = copy.deepcopy(module).eval()
     return select_strategy(module, example, n_classes)
@@ -62,9 +67,30 @@ def private_logits(
     module: nn.Module, x: Rows, n_classes: int, device: str | torch.device = "cpu"
 ) -> np.ndarray:
     """Return logits (n, n_classes), float64, of private records, see `record_by_record`."""
+    x = with_knots(module, x)
     with record_by_record(module, x.shape[1:], n_classes, device) as strategy:
         stays_sparse = isinstance(x, SparseRows) and isinstance(strategy, ClosedForm)
         return _in_batches(strategy.forward, x, device, stays_sparse=stays_sparse)
+
+
+def with_knots(module: nn.Module, x: Any) -> Any:
+    """Return rows with the columns of the fine knots of a module, few of whose numbers are stored.
+
+    Rows are returned as they are if it has none.
+    """
+    knots = knots_of(module)
+    if knots is None:
+        return x
+    knots, parts = copy.deepcopy(knots).cpu(), []
+    for start in range(0, len(x), _ROWS):
+        rows = as_rows(x, slice(start, start + _ROWS))
+        at, values = (part.numpy() for part in knots.stored(torch.from_numpy(rows)))
+        n, each = at.shape
+        first = np.arange(0, n * each + 1, each)
+        more = sparse.csr_array((values.ravel(), at.ravel(), first), shape=(n, knots.n_knots))
+        more.eliminate_zeros()
+        parts.append(sparse.hstack([sparse.csr_array(rows), more], format="csr"))
+    return SparseRows(sparse.vstack(parts))
 
 
 def _in_batches(

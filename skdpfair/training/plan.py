@@ -15,6 +15,7 @@ from skdpfair.engine.mechanism import Mechanism, Method, Task
 from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
 from skdpfair.methods import get_method
 from skdpfair.methods._fractions import declared
+from skdpfair.networks import Curves
 from skdpfair.privacy import Release, calibrated
 from skdpfair.privacy.gdp import clt_noise_multiplier, clt_parameter, delta_for
 from skdpfair.training import defaults
@@ -23,6 +24,7 @@ from skdpfair.training.warm_start import PreviousFit
 
 GROUP_COUNTS = "group counts"
 SCORE_COUNTS = "score counts"
+AMOUNT_COUNTS = "amount counts"
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ def plan(
     settled_lr = None if previous is None else previous.lr
     if previous is not None and settled_lr is not None:
         method = method.filled(**previous.method.get_params())
+    if previous is not None and isinstance(spec.module, Curves):
+        spec = replace(spec, module=spec.module.with_fine(previous.fine))
     if spec.epsilon is None and noise is None and method.private:
         # the non-private reference model
         method = get_method("sgd")
@@ -141,8 +145,11 @@ def _one_time_noise(
     method, once = mechanism.method, {}
     mu = settings.signal_to_noise / mechanism.task.n_samples
     if method.private and method.needs_group_fractions and method.group_probabilities is None:
-        noise = method.number("group_count_noise_multiplier", defaults.GROUP_COUNT_NOISE / mu)
+        noise = method.number("group_count_noise_multiplier", defaults.COUNT_NOISE / mu)
         once[GROUP_COUNTS] = float(noise)
+    network = settings.module
+    if method.private and isinstance(network, Curves) and network.fine is None:
+        once[AMOUNT_COUNTS] = defaults.COUNT_NOISE / mu
     if method.private and score_share:
         # the noise is given, and the steps may be given, too
         if mechanism.noise_multiplier:

@@ -27,8 +27,9 @@ from skdpfair.networks import Factory, module_factory
 from skdpfair.privacy.one_time_noise import noisy_counts
 from skdpfair.privacy.statement import UNITS
 from skdpfair.training import weights
+from skdpfair.training.amounts import with_fine_curves
 from skdpfair.training.callbacks import Epochs, Progress, noticed_interrupts
-from skdpfair.training.inference import record_by_record, tensors_of
+from skdpfair.training.inference import record_by_record, tensors_of, with_knots
 from skdpfair.training.net import PrivateNet
 from skdpfair.training.plan import GROUP_COUNTS, SCORE_COUNTS, Plan
 from skdpfair.training.processes import check_ledgers
@@ -158,6 +159,7 @@ def _account_for_the_plan(run: Run, n_steps: int) -> None:
 
 def _trained(run: Run, plan: Plan, table: Table) -> tuple[PrivateNet, Plan]:
     plan = _with_group_fractions(run, plan, unit_groups(table.groups.code, table.unit))
+    plan = with_fine_curves(run, plan, table)
     net = _net(run, plan, table)
     with _INIT_LOCK, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(run.streams.init_seed())
@@ -171,7 +173,7 @@ def _trained(run: Run, plan: Plan, table: Table) -> tuple[PrivateNet, Plan]:
         _load_weights(net, run.previous)
     for tensor in tensors_of(net.module_).values():
         run.processes.broadcast_(tensor.detach())
-    records = {"x": table.x, "group": table.groups.code}
+    records = {"x": with_knots(net.module_, table.x), "group": table.groups.code}
     more = {"weight": weights.of_records(run.spec, table), "unit": table.unit}
     net.partial_fit(records | {k: v for k, v in more.items() if v is not None}, table.y)
     return net, plan
@@ -198,7 +200,8 @@ def _with_group_fractions(run: Run, plan: Plan, groups: np.ndarray) -> Plan:
     release = plan.one_time.get(GROUP_COUNTS)
     noise = 0.0 if release is None or run.processes.rank else release.joint_noise_multiplier
     _record_once(run, plan, GROUP_COUNTS)
-    counts = noisy_counts(groups, task.n_groups, noise, run.streams.releases(), run.spec.noise)
+    generator = run.streams.releases(GROUP_COUNTS)
+    counts = noisy_counts(groups, task.n_groups, noise, generator, run.spec.noise)
     # what noise took below one record still has a share
     counts = np.maximum(run.processes.sum(counts), 1.0)
     task = replace(task, group_fractions=torch.from_numpy(counts / counts.sum()))

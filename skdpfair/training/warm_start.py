@@ -13,6 +13,7 @@ from skdpfair.engine.mechanism import Method
 from skdpfair.features import Scattering2D
 from skdpfair.inputs.table import Table
 from skdpfair.methods import get_method
+from skdpfair.networks import curves
 from skdpfair.privacy.statement import UNITS, PrivacyReport
 
 
@@ -28,6 +29,7 @@ class PreviousFit:
     n_steps: int
     ledger_fits: tuple[str | None, ...]  # names in ledgers; None for a fit that none recorded
     persons: str | None = None  # name of the column of the persons, if one had it
+    fine: tuple[int, ...] = ()  # of `Curves`
 
 
 def previous_fit(
@@ -51,6 +53,7 @@ def previous_fit(
         )
     _check_same_form(estimator, fresh, table, features)
     is_same_method = type(get_method(estimator.method)) is type(estimator.method_)
+    factory = estimator.net_.module
     n_steps = getattr(estimator.net_, "steps_before_", 0) + estimator.n_steps_
     return PreviousFit(
         module=estimator.net_.module_,
@@ -61,6 +64,7 @@ def previous_fit(
         n_steps=report.steps if report.ledger.entries else n_steps,
         ledger_fits=getattr(estimator, "_ledger_fits", (None,) * estimator._n_fits),
         persons=getattr(estimator, "_persons", None),
+        fine=factory.params["fine"] if factory.make is curves else (),
     )
 
 

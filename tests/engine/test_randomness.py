@@ -91,7 +91,7 @@ def test_streams_differ_wherever_their_seed_does():
     made = [Streams.seeded(s, digest=b"d") for s in seeds] + [Streams.seeded(0, digest=b"e")]
     made += [Streams.fresh(), Streams.fresh()]
     draws = [tuple(first(s)) for s in made] + [tuple(s.sampling().random(8)) for s in made]
-    draws += [tuple(s.releases().random(8)) for s in made]
+    draws += [tuple(s.releases(what).random(8)) for s in made for what in ("a", "b", "ab")]
     assert len(set(draws)) == len(draws)
     assert first(made[0]) == first(Streams.seeded(0, digest=b"d"))
     assert first(made[0]) != first(copy.deepcopy(made[0]))  # a copy draws anew

@@ -39,33 +39,6 @@ def test_a_logarithmic_axis_is_linear_between_its_knots():
     assert frame.loc[1, f"x_log_at_{at:.12g}"] == pytest.approx(share)
 
 
-def test_logarithmic_axes_alone_are_cut_finer_than_eight(rows):
-    encoders = [
-        PiecewiseLinearEncoder(BOUNDS, n_intervals=k, log_columns=["gain"]).fit(rows)
-        for k in (8, 32)
-    ]
-    names, finer = (list(encoder.get_feature_names_out()) for encoder in encoders)
-    added = [name for name in finer if name not in names]
-    assert len(added) == 32 - 8 and all(name.startswith("gain_log_at_") for name in added)
-    encoded = pd.DataFrame(encoders[1].transform(rows), columns=finer)
-    np.testing.assert_allclose(encoded[names], encoders[0].transform(rows), atol=1e-6)
-    u = np.log1p(rows["gain"].clip(0, 99999)) / np.log1p(99999)
-    at = np.expm1(3 / 16 * np.log1p(99999))  # a knot between two of the eight intervals
-    hat = 16**0.25 * np.maximum(0, 1 - np.abs(16 * u - 3))
-    np.testing.assert_allclose(encoded[f"gain_log_at_{at:.12g}"], hat, atol=1e-6)
-
-
-def test_many_records_get_finer_logarithmic_axes():
-    table = pd.DataFrame(np.zeros((20_000, 2)), columns=list(BOUNDS))
-
-    def chosen(n, epsilon, log_columns=("gain",)):
-        encoder = PiecewiseLinearEncoder(BOUNDS, epsilon=epsilon, log_columns=log_columns)
-        return encoder.fit(table[:n]).n_intervals_
-
-    assert [chosen(n, e) for n in (5_000, 20_000) for e in (0.1, 8.0)] == [8, 8, 8, 128]
-    assert chosen(20_000, 8.0, ()) == 8
-
-
 def test_which_columns_get_a_logarithmic_axis():
     def names(bounds, **given):
         frame = pd.DataFrame({"x": [bounds["x"][0]]})

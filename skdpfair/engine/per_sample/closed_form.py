@@ -17,6 +17,7 @@ from skdpfair.engine.per_sample.records import Gradients, Strategy
 from skdpfair.engine.per_sample.vmap import gradients_ahead
 from skdpfair.engine.precision import without_grad
 from skdpfair.engine.sparse_rows import SparseBatch
+from skdpfair.networks import FineKnots
 
 _aten = torch.ops.aten
 
@@ -175,7 +176,7 @@ def linear_layers(module: nn.Module, x: Tensor) -> Chain:
             chain.append((part, None))
         elif kind in ACTIVATIONS and chain and chain[-1][1] is None:
             chain[-1] = chain[-1][0], ACTIVATIONS[kind]
-        elif kind is not nn.Identity:
+        elif not (kind is nn.Identity or (kind is FineKnots and x.shape[1] == part.width)):
             raise TraceError(f"{kind.__name__} is not one that the closed form covers here")
     if not chain:
         raise TraceError("there is no Linear layer")

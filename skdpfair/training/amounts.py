@@ -1,0 +1,101 @@
+"""Which amounts get fine curves: a choice by noisy counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from skdpfair.inputs.persons import share_of
+from skdpfair.inputs.table import Table
+from skdpfair.networks import Curves
+from skdpfair.preprocessing._piecewise_linear import CHOICES, hats
+from skdpfair.privacy.one_time_noise import noisy
+from skdpfair.training.plan import AMOUNT_COUNTS, Plan
+from skdpfair.training.run import Run
+from skdpfair.training.spec import FitSpec
+
+_MAX_NUMBERS = 2**28  # of rows, which may be a memory map
+N_CELLS = 256  # of equal width on the axis of an amount
+# standard deviations by which cells differ from a coarse curve, where the fine one pays
+SIGNIFICANT = 4.0
+
+
+def can_be_fine(spec: FitSpec, table: Table) -> bool:
+    """Return whether a fit has classes, and rows that it can take with fine knots."""
+    as_they_are = spec.attack is None and spec.views is None
+    in_memory = isinstance(table.x, np.ndarray) and table.x.size <= _MAX_NUMBERS
+    return spec.loss is None and as_they_are and in_memory
+
+
+def with_fine_curves(run: Run, plan: Plan, table: Table) -> Plan:
+    """Return the plan with the amounts that get fine curves, where the fit is to choose them.
+
+    The counts are those of all processes, the first of which draws the noise.
+    """
+    network = plan.settings.module
+    if not (isinstance(network, Curves) and network.fine is None):
+        return plan
+    counts, noise = counted(table, network.amounts), 0.0
+    if AMOUNT_COUNTS in plan.one_time:
+        release = plan.one_time[AMOUNT_COUNTS]
+        run.ledger.record(release)
+        sensitivity = np.sqrt(len(network.amounts))
+        noise = sensitivity * release.joint_noise_multiplier
+        multiplier = 0.0 if run.processes.rank else release.joint_noise_multiplier
+        generator = run.streams.releases(AMOUNT_COUNTS)
+        counts = noisy(counts, sensitivity, multiplier, generator, run.spec.noise)
+    counts = run.processes.sum(counts)
+    fine = tuple(i for i, n in zip(network.amounts, counts, strict=True) if is_rough(n, noise))
+    # which computes on its own machine
+    fine = run.processes.broadcast(fine)
+    return replace(plan, settings=replace(plan.settings, module=network.with_fine(fine)))
+
+
+def counted(table: Table, amounts: Sequence[int]) -> np.ndarray:
+    """Return how many records lie in each cell, of shape (n_amounts, n_classes, N_CELLS).
+
+    A record counts in one cell of each amount, and the records of a person as one record together:
+    without one of them, the L2 norm of all counts changes by at most the root of ``n_amounts``.
+    In the middle of an axis, where missing amounts are, fine knots are zero, and nothing counts.
+    """
+    x: Any = table.x
+    share = np.ones(len(table.y))
+    if table.unit is not None:
+        # -1 stands for records that take no part
+        of_person: Any = share_of(table.unit + 1)
+        share = of_person * (table.unit >= 0)
+    counts = np.zeros((len(amounts), table.n_outputs, N_CELLS))
+    for place, column in enumerate(amounts):
+        position = (np.clip(x[:, column], -1, 1) + 1) / 2
+        is_middle = position == 0.5
+        cell = np.minimum((position * N_CELLS).astype(np.intp), N_CELLS - 1)
+        np.add.at(counts[place], (table.y, cell), share * ~is_middle)
+    return counts
+
+
+def is_rough(counts: np.ndarray, noise: float) -> bool:
+    """Return whether classes change from cell to cell more than a coarse curve can follow.
+
+    ``counts`` (n_classes, N_CELLS) have noise of the standard deviation ``noise``. The test is that
+    of Pearson: what the coarse curve of a class leaves of each count, squared, over its variance.
+    """
+    size = counts.sum(0)
+    if size.sum() <= 0:
+        return False
+    shares = counts.sum(1) / size.sum()
+    coarse = CHOICES[-1]
+    design = hats((np.arange(N_CELLS) + 0.5) / N_CELLS, coarse)
+    # where there are few records, the share of all
+    ridge = 3 * noise * np.sqrt(len(counts) * N_CELLS / coarse) * np.eye(design.shape[1])
+    moments = design.T @ (counts.T - size[:, None] * shares)
+    bends = np.linalg.lstsq((design.T * size) @ design + ridge, moments)[0]
+    expected = np.clip(shares + design @ bends, 0, 1)
+    left = counts.T - size[:, None] * expected
+    variance = noise**2 * ((1 - expected) ** 2 + (len(counts) - 1) * expected**2)
+    variance += np.maximum(size, 0)[:, None] * expected * (1 - expected)
+    tested = (size > 0)[:, None] & (variance > 0)
+    excess = np.divide(left**2, variance, out=np.ones_like(left), where=tested) - 1
+    return bool((excess.sum(0) > SIGNIFICANT * np.sqrt(2 * tested.sum(0))).any())
