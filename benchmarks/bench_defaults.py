@@ -1,6 +1,6 @@
 """Accuracy of the untuned defaults: Adult, Dutch (needs SKDPFAIR_DATA), small Adult.
 
-python -m benchmarks.bench_defaults [--seeds 4] [--intervals | --records]
+python -m benchmarks.bench_defaults [--seeds 4] [--intervals | --amounts | --records]
 """
 
 import argparse
@@ -17,9 +17,17 @@ from sklearn.model_selection import train_test_split
 from benchmarks import pages
 from skdpfair import MLP, DPFairClassifier
 from skdpfair.datasets import fetch_dutch, load_adult, public_facts
+from skdpfair.networks import Curves
 from skdpfair.preprocessing import public_preprocessor
+from skdpfair.preprocessing._piecewise_linear import amounts_among
 
-INTERVALS = 0, 2, 4, 8, 128, 512
+INTERVALS = 0, 2, 4, 8
+AMOUNTS = {  # made-up tables with two columns of amounts
+    "smooth": "two that act smoothly",
+    "round": "the same, rounded to hundreds and tens",
+    "sparse": "the same, mostly zero",
+    "exact": "50 popular amounts each, which act by their exact value",
+}
 MEASURES = {"accuracy": 2, "balanced": 2, "AUC": 2, "calibration": 2, "log loss": 4}  # digits
 
 
@@ -102,20 +110,72 @@ def intervals(n_seeds):
     for n_samples in (300, 1000, 3000, 32_561):
         for epsilon in (0.3, 1.0, 3.0):
             row = [f"{n_samples:,}", epsilon]
-            encodings = [{"encoding": "linear"}] + [{"n_intervals": k} for k in INTERVALS]
-            for how in encodings:
+            ways = [
+                ({"encoding": "linear"}, "coarse"),
+                *(({"n_intervals": k}, "coarse") for k in INTERVALS),
+            ]
+            for how, curves in [
+                *ways,
+                ({"n_intervals": 8}, "fine"),
+                ({"epsilon": epsilon}, "auto"),
+            ]:
                 given = {"encoding": "auto"} | how
                 splits = [adult(n_samples=n_samples, seed=s, **given) for s in range(n_seeds)]
-                row.append(f"{measure(splits, epsilon, 'global_adapt', 'logistic')['AUC']:.1f}")
-            features = public_preprocessor(public_facts("adult")["bounds"], epsilon=epsilon)
-            features.fit(
-                pd.DataFrame(public_facts("adult")["bounds"]).iloc[np.zeros(n_samples, int)]
-            )
-            row.append(features.named_transformers_["numeric"].n_intervals_)
+                module = curved(curves, splits[0][0][0].columns)
+                row.append(f"{measure(splits, epsilon, 'global_adapt', module)['AUC']:.1f}")
             print(*row, sep=" | ", flush=True)
             lines.append(row)
-    heads = ["records", "epsilon", "scaled", *(f"K = {k}" for k in INTERVALS), '"auto"']
+    heads = ["records", "epsilon", "scaled", *(f"K = {k}" for k in INTERVALS), "all fine", '"auto"']
     return pages.table(heads, lines, left=())
+
+
+def curved(curves, columns):
+    """Return the network with coarse curves only, with all curves of amounts fine, or "auto"."""
+    fine = amounts_among(columns)
+    return {"coarse": "logistic", "fine": Curves(fine, fine), "auto": "auto"}[curves]
+
+
+def amounts(n_seeds):
+    """Return a table: AUC with coarse, fine and chosen curves, on made-up amounts."""
+    lines = []
+    for kind, what in AMOUNTS.items():
+        for n_samples in (10_000, 32_000):
+            for epsilon in (0.5, 1.0, 3.0):
+                splits = [made_up(kind, n_samples, seed, epsilon) for seed in range(n_seeds)]
+                row = []
+                for curves in ("coarse", "fine", "auto"):
+                    module = curved(curves, splits[0][0][0].columns)
+                    row.append(f"{measure(splits, epsilon, 'global_adapt', module)['AUC']:.1f}")
+                lines.append([what, f"{n_samples:,}", epsilon, *row])
+                print(*lines[-1], sep=" | ", flush=True)
+    return pages.table(["amounts", "records", "epsilon", "coarse", "all fine", '"auto"'], lines)
+
+
+def made_up(kind, n_samples, seed, epsilon):
+    """Return training and test rows with two amounts, of a kind of `AMOUNTS`, and three others."""
+    rng, n = np.random.default_rng(seed), n_samples + 20_000
+    pay, rent = np.exp(rng.normal((8, 5), (1.5, 2), (n, 2))).clip(0, 1e6).T
+    if kind == "round":
+        pay, rent = np.round(pay, -2), np.round(rent, -1)
+    if kind == "sparse":
+        pay, rent = pay * (rng.random(n) < 0.15), rent * (rng.random(n) < 0.3)
+    score = 0.9 * (np.log1p(pay) - 8) / 1.5 + 0.5 * np.sin(np.log1p(rent) / 1.5)
+    if kind == "exact":
+        which, effects = rng.integers(50, size=(2, n)), rng.normal(size=(2, 50))
+        pay, rent = np.round(np.exp(rng.normal((8, 5), (1.5, 2), (50, 2)))).T
+        score = effects[0][which[0]] + effects[1][which[1]]
+        pay, rent = pay[which[0]], rent[which[1]]
+    age, job, town = rng.uniform(20, 90, n), rng.integers(12, size=n), rng.integers(5, size=n)
+    score += 0.03 * (age - 55) + 0.3 * rng.normal(size=12)[job] + 0.3 * rng.normal(size=5)[town]
+    y = (rng.logistic(size=n) < 1.5 * score - 1.5).astype(int)
+    X = pd.DataFrame({"pay": pay, "rent": rent, "age": age, "job": job, "town": town})
+    bounds = {"pay": (0, 1e6), "rent": (0, 1e6), "age": (20, 90)}
+    categories = {"job": range(12), "town": range(5)}
+    features = public_preprocessor(bounds, categories, epsilon=epsilon).fit(X[:n_samples])
+    parts = features.transform(X), y, town
+    return tuple(
+        tuple(part[rows] for part in parts) for rows in (slice(n_samples), slice(n_samples, n))
+    )
 
 
 def by_records(n_seeds):
@@ -142,6 +202,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
     parser.add_argument("--intervals", action="store_true", help="compare encodings instead")
+    parser.add_argument("--amounts", action="store_true", help="compare curves of amounts")
     parser.add_argument("--records", action="store_true", help="put a table into docs/choosing.md")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -149,14 +210,14 @@ def main():
     options.output.mkdir(parents=True, exist_ok=True)
     if options.records:
         return pages.put("choosing.md", "records", by_records(options.seeds))
-    if options.intervals:
-        lines = intervals(options.seeds)
-        return (options.output / "intervals.md").write_text("\n".join([*lines, ""]))
+    for name in ("intervals", "amounts"):
+        if getattr(options, name):
+            return pages.put("evidence/defaults.md", name, globals()[name](options.seeds))
     heads = ["data", "method", "epsilon", *MEASURES]
     heads, lines = [*heads, "accuracy by group", "cost by group", "s"], []
     for name, splits, epsilons in cases(options.seeds):
         public = splits(None)
-        networks = "logistic", MLP((32,), zero_output=True)
+        networks = "auto", "logistic", MLP((32,), zero_output=True)
         references = [measure(public, None, "sgd", module) for module in networks]
         reference = max(references, key=lambda t: t["accuracy"])
         groups = [c for c in reference.index if c not in (*MEASURES, "s")]

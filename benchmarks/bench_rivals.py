@@ -60,9 +60,7 @@ def write_splits(folder):
             )
             for epsilon in EPSILONS:
                 encode = public_preprocessor(bounds, categories, encoding="auto", epsilon=epsilon)
-                x, x_test = (
-                    encode.fit(parts[0][0]).transform(x).to_numpy(np.float32) for x, _ in parts
-                )
+                x, x_test = (encode.fit(parts[0][0]).transform(x) for x, _ in parts)
                 model = DPFairClassifier(epsilon=epsilon, random_state=seed).fit(x, parts[0][1])
                 score = model.predict_proba(x_test)[:, 1]
                 rows.append([name, epsilon, "skdpfair", *measured(parts[1][1], score, 0.5)])
