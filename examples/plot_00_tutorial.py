@@ -106,7 +106,6 @@ classifier = DPFairClassifier(
     group_col=Groups(levels=["Female", "Male"]),
     classes=["<=50K", ">50K"],
     persons=Persons(max_records=5),
-    module="logistic",
 )
 print(check_pipeline(make_pipeline(StandardScaler(), classifier)))
 
@@ -133,7 +132,7 @@ model.privacy_
 # would refuse it, because no budget covers such a fit: this model, and every number below that is
 # computed from records, must not leave the bank.
 
-reference = DPFairClassifier(epsilon=None, module="logistic", classes=classifier.classes)
+reference = DPFairClassifier(epsilon=None, classes=classifier.classes)
 reference.fit(X_train, y_train)
 predicted = {
     "reference": pd.Series(reference.predict(X_test), index=X_test.index),

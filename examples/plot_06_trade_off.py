@@ -37,7 +37,6 @@ results = sweep(
     X,
     adult["income"],
     adult["sex"],
-    module="logistic",
     accountant="rdp",
     max_steps=100,
     progress=False,

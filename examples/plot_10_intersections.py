@@ -35,7 +35,6 @@ clf = DPFairClassifier(
     epsilon=1.0,
     group_col=Groups(columns, levels=groups),
     classes=["<=50K", ">50K"],
-    module="logistic",
     keep_reference=True,
 )
 clf.fit(X, train["income"])

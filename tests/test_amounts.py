@@ -14,7 +14,7 @@ from torch import nn
 
 from skdpfair import DPFairClassifier, load_release
 from skdpfair.engine import Streams
-from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier, plan
+from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier, GroupScorer, plan
 from skdpfair.networks import FineKnots
 from skdpfair.preprocessing import TableSchema, public_preprocessor
 from skdpfair.privacy import epsilon as epsilon_of
@@ -90,6 +90,12 @@ def test_the_fit_chooses_the_amounts_whose_exact_values_matter(encoded, fitted, 
     plain = DPFairClassifier("dpsgd", epsilon=3.0, module="logistic", random_state=0).fit(X, y)
     X_test, y_test, _ = FIXED.split(made(N + 2000).tail(2000))
     assert fitted.score(X_test, y_test) > plain.score(X_test, y_test) + 0.05
+    # one network, of which a search may compare private fits with and without fine curves
+    sizes = [
+        GroupScorer(groups=[False, True])(clf, X, y, sensitive_features=X["age"] > 0)["n_weights"]
+        for clf in (fitted, plain)
+    ]
+    assert sizes == [102, 102]
 
 
 def test_the_counts_are_in_the_ledger_and_in_epsilon(fitted):

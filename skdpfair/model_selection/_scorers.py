@@ -32,6 +32,7 @@ from skdpfair.metrics._measures import (
     simple_measures,
     values_by_group,
 )
+from skdpfair.networks import knots_of
 
 _PREDICT = "predict"
 
@@ -153,8 +154,8 @@ class GroupScorer(_ByGroupScorer):
     AUC). The least score and the difference leave such groups out. If predictions make a metric
     ill-defined, scikit-learn's value is kept (precision without predicted positives is 0). Scores
     on private records are not private. Besides the scores there is ``n_weights``, the number of
-    weights of the network, 0 without one: by it `TradeoffResults.from_search` finds the reference
-    model of the same network.
+    weights of the network but for fine curves of amounts, 0 without one: by it
+    `TradeoffResults.from_search` finds the reference model of the same network.
 
     Examples
     --------
@@ -435,7 +436,11 @@ def _takes_groups(estimator):
 def _n_weights(estimator):
     """Return the number of weights of the network at the end of an estimator, 0 without one."""
     net = getattr(_classifier_of(getattr(estimator, "model", estimator)), "net_", None)
-    return float(sum(p.numel() for p in net.module_.parameters())) if net is not None else 0.0
+    if net is None:
+        return 0.0
+    knots, n_weights = knots_of(net.module_), sum(p.numel() for p in net.module_.parameters())
+    # each fit chooses its own, of one network
+    return float(n_weights - (0 if knots is None else knots.n_knots * net.module_[1].out_features))
 
 
 def _is_fairlearns(scorer):
