@@ -41,7 +41,7 @@ def test_the_demo(tmp_path):
     table = pd.read_csv(output / "group_table.csv", index_col="method")
     assert list(table.index) == ["reference", "dpsgd", "global_adapt"]
     assert np.isinf(table.loc["reference", "epsilon"]) and (table["epsilon"][1:] <= 1.0).all()
-    assert table["accuracy"].between(0.83, 0.87).all()
+    assert table["accuracy"].between(0.855, 0.88).all()
     statements = json.loads((output / "privacy.json").read_text())
     assert statements["dpsgd"]["is_private"] and not statements["reference"]["is_private"]
     assert all((output / n).read_bytes()[:4] == b"\x89PNG" for n in names if n.endswith("png"))
