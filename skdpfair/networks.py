@@ -295,6 +295,7 @@ class FineKnots(nn.Module):
         """Return which of the columns, counted from 0, may not be zero, and their values."""
         position = (x[:, self.columns, None] + 1).clamp(0, 2) / 2 * self.n_intervals
         knot = (position / 2).floor().minimum(self.n_intervals / 2 - 1)
+        # flat ones, J^0, learn half as much in the same steps
         values = self.n_intervals**0.25 * (1 - (position - 2 * knot - 1).abs())
         return knot.flatten(1).long() + self.first, values.flatten(1)
 

@@ -8,11 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from skorch.callbacks import Callback
 from torch import nn
 
 from skdpfair import DPFairClassifier, load_release
+from skdpfair.augmentations import PGD
 from skdpfair.engine import Streams
 from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier, GroupScorer, plan
 from skdpfair.networks import FineKnots
@@ -236,6 +238,9 @@ def test_forecasts_know_the_counts_by_the_encoder(rows):
     entries = model.fit(X, y)[-1].privacy_.ledger.entries
     assert [r.what for r in forecast.fits[0].releases][:1] == [entries[0].what] == ["amount counts"]
     assert forecast.epsilon == pytest.approx(model[-1].privacy_.epsilon, rel=1e-6)
+    # under attack, rows are not those that were counted
+    attacked = clone(model).set_params(dpfairclassifier__attack=PGD(0.1, 0.1, 1))
+    assert plan(attacked, len(X)).fits[0].releases[0].what != "amount counts"
     for searched, prefix in ((model, "dpfairclassifier__"), (clf, "")):
         search = DPRandomizedSearch(searched, {f"{prefix}lr": [1.0, 2.0]}, mean_trials=2.0)
         rows_of = X if prefix else model[:-1].transform(X)

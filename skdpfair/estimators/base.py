@@ -163,7 +163,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
                 named = getattr(fresh, "feature_names_in_", np.empty(0))
                 named = np.delete(named, data.group_positions if len(named) else [])
                 spec = replace(spec, module=defaults.network_for(named))
-            if isinstance(spec.module, Curves) and not can_be_fine(spec, data):
+            if isinstance(spec.module, Curves) and not can_be_fine(data.x):
                 spec = replace(spec, module="logistic")
             defaults.check_network(spec.module, data.x.shape[1:], data.n_outputs)
             previous = previous_fit(self, fresh, data, features) if spec.warm_start else None

@@ -9,25 +9,24 @@ from typing import Any
 import numpy as np
 
 from skdpfair.inputs.persons import share_of
-from skdpfair.inputs.table import Table
+from skdpfair.inputs.table import Rows, Table
 from skdpfair.networks import Curves
 from skdpfair.preprocessing._piecewise_linear import CHOICES, hats
 from skdpfair.privacy.one_time_noise import noisy
 from skdpfair.training.plan import AMOUNT_COUNTS, Plan
 from skdpfair.training.run import Run
-from skdpfair.training.spec import FitSpec
 
-_MAX_NUMBERS = 2**28  # of rows, which may be a memory map
+_MAX_NUMBERS = 2**28  # of a memory map: one GiB
 N_CELLS = 256  # of equal width on the axis of an amount
 # standard deviations by which cells differ from a coarse curve, where the fine one pays
 SIGNIFICANT = 4.0
 
 
-def can_be_fine(spec: FitSpec, table: Table) -> bool:
-    """Return whether a fit has classes, and rows that it can take with fine knots."""
-    as_they_are = spec.attack is None and spec.views is None
-    in_memory = isinstance(table.x, np.ndarray) and table.x.size <= _MAX_NUMBERS
-    return spec.loss is None and as_they_are and in_memory
+def can_be_fine(rows: Rows) -> bool:
+    """Return whether rows can be held in memory with fine knots."""
+    return isinstance(rows, np.ndarray) and (
+        not isinstance(rows, np.memmap) or rows.size <= _MAX_NUMBERS
+    )
 
 
 def with_fine_curves(run: Run, plan: Plan, table: Table) -> Plan:

@@ -136,12 +136,13 @@ def resolve(
     learnable = n_samples * min(mu, ENOUGH_MU)
     if is_auto(module):
         module = "logistic" if learnable < HIDDEN_LAYER_FROM else AUTO_MLP
-    chooses = isinstance(module, Curves) and module.fine is None
-    # what is released for the choice is a part of epsilon
-    if chooses and (
-        n_samples * min(mu, 1.0) < FINE_SIGNAL_TO_NOISE or (spec.is_private and not spec.epsilon)
-    ):
-        module = "logistic"
+    if isinstance(module, Curves) and module.fine is None:
+        few = n_samples * min(mu, 1.0) < FINE_SIGNAL_TO_NOISE
+        # what is released for the choice is a part of epsilon
+        has_no_epsilon = spec.is_private and spec.epsilon is None
+        # knots are those of the rows as they are read, and counts those of classes
+        changes = (spec.attack, spec.views, spec.loss) != (None, None, None)
+        module = "logistic" if few or has_no_epsilon or changes else module
     decay = WEIGHT_DECAY if is_linear(module) else HIDDEN_WEIGHT_DECAY
     most = MAX_STEPS if math.isfinite(mu) else NOISELESS_STEPS
     steps = math.floor(_clip(learnable / (18 if is_linear(module) else 12), MIN_STEPS, most))
