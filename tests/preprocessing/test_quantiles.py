@@ -200,6 +200,7 @@ def test_quantiles_are_ordered_within_the_range_and_apart(leaves, shares):
     assert (np.diff(found) >= 1 / 16 - 1e-12).all()
 
 
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
 @pytest.mark.parametrize("shares", [(0.01, 0.99), (0.25, 0.75)])
 def test_quantiles_at_epsilon_1_are_close_to_those_of_numpy(shares):
     """Six columns, 10,000 records: 0.02 of the rows lie between the two, or one leaf does.
