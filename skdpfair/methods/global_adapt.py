@@ -16,6 +16,8 @@ from skdpfair.methods._clipping import (
 
 # where the estimator chooses the rate of the threshold
 PLANNED_GAIN = 0.15
+# over the first one: a lower threshold, of a majority that is learned well, clips rare classes away
+LOWEST_THRESHOLD = 0.7
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -28,7 +30,8 @@ class GlobalAdapt(CountingMethod, name="global_adapt", reference="esipova2023dis
     Parameters
     ----------
     max_grad_norm : float > 0 or "auto", default="auto"
-        Clipping bound C.  ``"auto"``: :math:`1 / \max(Z, Z_0/2)`, for steps free of scale.
+        Clipping bound C.  ``"auto"``: :math:`1 / Z` with Z at least
+        :math:`0.7 Z_0`, for steps free of scale.
     strict_max_grad_norm : float > 0 or "auto", default="auto"
         First threshold :math:`Z_0`.  ``"auto"``: found in a private warm-up; 1 elsewhere.
     min_strict_max_grad_norm : float >= 0, default=0.0
@@ -77,13 +80,14 @@ class GlobalAdapt(CountingMethod, name="global_adapt", reference="esipova2023dis
 
     def clip(self, sample: PerSample, state: Threshold, release: NoisySums) -> Clip:
         z, c = state.z.to(sample.norm.dtype), self.max_grad_norm
-        lowest = self.number("strict_max_grad_norm", 1.0) / 2
-        is_auto = isinstance(c, str)
-        bound = z.clamp(min=lowest).reciprocal_() if is_auto else torch.full_like(z, float(c))
+        bound = z.reciprocal() if isinstance(c, str) else torch.full_like(z, float(c))
         return Clip(bound / torch.maximum(sample.norm, z), bound)
 
     def update(self, state: Threshold, release: NoisySums) -> Threshold:
-        return moved(state, release, self.min_strict_max_grad_norm)
+        lowest = 0.0
+        if isinstance(self.max_grad_norm, str):
+            lowest = LOWEST_THRESHOLD * self.number("strict_max_grad_norm", 1.0)
+        return moved(state, release, max(lowest, self.min_strict_max_grad_norm))
 
     def at_scale(self, scale: float, norm_growth: float) -> tuple[Method, float]:
         method, c = self.filled(strict_max_grad_norm=scale), self.max_grad_norm
