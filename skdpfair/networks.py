@@ -72,10 +72,13 @@ class _Network(ParameterObject):
     """A built-in network with an activation and the sizes of its layers."""
 
     _sizes: ClassVar[str]  # the parameter that holds them
+    _least = 1
     _parameter_constraints = {
         "activation": [StrOptions(set(ACTIVATIONS))],
         "hidden_layer_sizes": ["array-like"],
         "channels": ["array-like"],
+        "amounts": ["array-like"],
+        "fine": ["array-like", None],
         "zero_output": ["boolean"],
     }
 
@@ -83,7 +86,7 @@ class _Network(ParameterObject):
         """Return a copy whose values are Python's own; raise if one breaks its constraint."""
         network, name = super().checked(), self._sizes
         sizes = listed(name, getattr(self, name), "integers")
-        setattr(network, name, tuple(integer(name, size) for size in sizes))
+        setattr(network, name, tuple(integer(name, size, low=self._least) for size in sizes))
         return network
 
 
@@ -162,11 +165,7 @@ class Curves(_Network):
     Curves(amounts=(3, 7), fine=(7,))
     """
 
-    _sizes = "amounts"
-    _parameter_constraints = {
-        "amounts": ["array-like"],
-        "fine": ["array-like", None],
-    }
+    _sizes, _least = "amounts", 0
 
     def __init__(self, amounts: Sequence[int], fine: Sequence[int] | None = None) -> None:
         self.amounts = amounts

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 from skorch.callbacks import Callback
 from torch import nn
@@ -16,12 +17,19 @@ from torch import nn
 from skdpfair import DPFairClassifier, load_release
 from skdpfair.augmentations import PGD
 from skdpfair.engine import Streams
-from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier, GroupScorer, plan
+from skdpfair.model_selection import (
+    DPRandomizedSearch,
+    DPThresholdClassifier,
+    GroupScorer,
+    plan,
+    sweep,
+)
 from skdpfair.networks import FineKnots
 from skdpfair.preprocessing import TableSchema, public_preprocessor
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.gdp import gdp_parameter
 from skdpfair.release import _file
+from skdpfair.report import ShapeDisplay
 from skdpfair.testing import verify_release
 from skdpfair.training import amounts
 from skdpfair.training.defaults import network_for
@@ -241,11 +249,53 @@ def test_forecasts_know_the_counts_by_the_encoder(rows):
     # under attack, rows are not those that were counted
     attacked = clone(model).set_params(dpfairclassifier__attack=PGD(0.1, 0.1, 1))
     assert plan(attacked, len(X)).fits[0].releases[0].what != "amount counts"
-    for searched, prefix in ((model, "dpfairclassifier__"), (clf, "")):
+    frozen = make_pipeline(FrozenEstimator(model[0]), clf)
+    assert plan(frozen, len(X)).epsilon == forecast.epsilon
+    # only the fit sees the names of columns that other steps pass on
+    passing = make_pipeline("passthrough", clf)
+    for searched in (model, frozen, passing, clf):
+        prefix = "" if searched is clf else "dpfairclassifier__"
         search = DPRandomizedSearch(searched, {f"{prefix}lr": [1.0, 2.0]}, mean_trials=2.0)
-        rows_of = X if prefix else model[:-1].transform(X)
+        rows_of = X if searched in (model, frozen) else model[:-1].transform(X)
         found = search.fit(rows_of, y, sensitive_features=None)
         assert found.privacy_.epsilon > 3.0
+
+
+def test_an_attack_moves_amounts_and_their_knots_follow(encoded, fitted):
+    X, y = encoded
+    widths = set()
+
+    class Watched(PGD):
+        def __call__(self, forward, x, *args):
+            widths.add(x.shape[1])
+            return super().__call__(forward, x, *args)
+
+    clf = pickle.loads(pickle.dumps(fitted))
+    attack = Watched(0.1, 0.1, 1, input_range=None)
+    clf.set_params(warm_start=True, attack=attack, max_steps=2).fit(X, y)
+    assert clf.net_.module.params["fine"] and widths == {X.shape[1]}
+
+
+def test_an_amount_may_be_the_first_column(encoded):
+    X, y = encoded
+    X = X[["pay_log", *X.columns.drop("pay_log")]]
+    found = sweep(["dpsgd"], [3.0], 1, X, y, np.arange(len(y)) % 2, max_steps=2, progress=False)
+    assert {*found.frame["method"]} == {"reference", "dpsgd"}
+
+
+@pytest.mark.filterwarnings("ignore:More than 20 figures:RuntimeWarning")
+def test_the_shape_of_a_fine_curve_is_the_models(rows):
+    X, y = rows.drop(columns="y"), rows["y"]
+    preprocessor = public_preprocessor(SCHEMA.bounds, epsilon=3.0)
+    model = make_pipeline(preprocessor, DPFairClassifier("dpsgd", epsilon=3.0)).fit(X, y)
+    shape = (
+        ShapeDisplay.from_estimator(model).frame.query("column == 'pay'").astype({"value": float})
+    )
+    pay = np.unique(X["pay"])
+    expected = model.decision_function(X.iloc[[0] * len(pay)].assign(pay=pay))
+    difference = np.interp(pay, shape["value"], shape["logit"]) - expected
+    # log-linear pieces are drawn as straight ones
+    assert np.ptp(difference) < 0.05 < np.ptp(expected)
 
 
 class Watching(Callback):

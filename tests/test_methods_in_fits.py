@@ -17,7 +17,7 @@ from skdpfair.datasets import make_two_groups
 from skdpfair.methods import METHODS
 from skdpfair.privacy import Release
 from skdpfair.privacy import epsilon as epsilon_of
-from skdpfair.training import train as _training
+from skdpfair.training import run as _run
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 CHEAP = {"epsilon": None, "noise_multiplier": 3.0, "accountant": "rdp", "max_steps": 3}
@@ -106,13 +106,13 @@ class TestGroupRates:
 
     @pytest.mark.parametrize("kind", ["standard", "gaussian_sum"])
     def test_the_counts_carry_the_noise_that_is_booked(self, data, kind, monkeypatch):
-        made, count = [], _training.noisy_counts
+        made, noisy = [], _run.noisy
 
-        def counts(codes, n_codes, noise, generator, kind):
-            made.append((noise, kind))
-            return count(codes, n_codes, noise, generator, kind)
+        def counts(counted, sensitivity, noise, generator, kind):
+            made.append((sensitivity * noise, kind))
+            return noisy(counted, sensitivity, noise, generator, kind)
 
-        monkeypatch.setattr(_training, "noisy_counts", counts)
+        monkeypatch.setattr(_run, "noisy", counts)
         report = fitted(data, "dp_is_sgd", three(data), noise=kind, **CHEAP).privacy_
         (booked,) = report.ledger.entries[0].noise_multipliers
         assert made == [(booked, kind)] and booked > 0

@@ -18,7 +18,7 @@ from skdpfair.inputs import persons
 from skdpfair.metrics import release_group_table
 from skdpfair.model_selection import DPThresholdClassifier, _score_counts, _trials
 from skdpfair.preprocessing import DPQuantileScaler, _quantile_scaler
-from skdpfair.training import amounts, defaults, loop, train
+from skdpfair.training import defaults, loop, run
 from skdpfair.training.processes import Processes
 
 pytestmark = pytest.mark.filterwarnings(
@@ -119,17 +119,23 @@ def test_steps(mode, monkeypatch):
     has_scale(counts[-STEPS:], count_noise)
 
 
+def watched(monkeypatch, total):
+    """Return a list of the noise of counts, of which a person adds as much as a record."""
+    noise, plain = [], run.noisy
+
+    def noisy(counts, *rest):
+        assert counts.sum() == pytest.approx(total)
+        found = plain(counts, *rest)
+        noise.append(found - counts)
+        return found
+
+    monkeypatch.setattr(run, "noisy", noisy)
+    return noise
+
+
 @pytest.mark.parametrize("mode", ["one", "persons", "processes"])
 def test_group_counts(mode, monkeypatch):
-    noise, plain = [], train.noisy_counts
-
-    def noisy_counts(codes, n_codes, *rest):
-        noisy = plain(codes, n_codes, *rest)
-        assert len(codes) == N
-        noise.append(noisy - np.bincount(codes, minlength=n_codes))
-        return noisy
-
-    monkeypatch.setattr(train, "noisy_counts", noisy_counts)
+    noise = watched(monkeypatch, N)
     method = get_method("dp_is_sgd", group_count_noise_multiplier=3.0)
     clf = model(method, mode == "persons", max_steps=1, levels=[*GROUPS, *map(str, range(500))])
     report = fitted(clf, mode, monkeypatch).privacy_
@@ -139,15 +145,7 @@ def test_group_counts(mode, monkeypatch):
 
 @pytest.mark.parametrize("mode", ["one", "persons", "processes"])
 def test_amount_counts(mode, monkeypatch):
-    noise, plain = [], amounts.noisy
-
-    def noisy(counts, *rest):
-        assert counts.sum() == pytest.approx(2 * N)  # a person adds as much as a record
-        found = plain(counts, *rest)
-        noise.append(found - counts)
-        return found
-
-    monkeypatch.setattr(amounts, "noisy", noisy)
+    noise = watched(monkeypatch, 2 * N)
     monkeypatch.setattr(defaults, "FINE_SIGNAL_TO_NOISE", 0.0)
     clf = model("dpsgd", mode == "persons", max_steps=1, epsilon=3.0, noise_multiplier=None)
     X, y = table(mode == "persons")

@@ -16,7 +16,7 @@ from skdpfair.methods._clipping import (
 
 # where the estimator chooses the rate of the threshold
 PLANNED_GAIN = 0.15
-# over the first one: a lower threshold, of a majority that is learned well, clips rare classes away
+# over the norm to expect: a lower one, of a majority that is learned well, clips rare classes away
 LOWEST_THRESHOLD = 0.7
 
 
@@ -30,8 +30,9 @@ class GlobalAdapt(CountingMethod, name="global_adapt", reference="esipova2023dis
     Parameters
     ----------
     max_grad_norm : float > 0 or "auto", default="auto"
-        Clipping bound C.  ``"auto"``: :math:`1 / Z` with Z at least
-        :math:`0.7 Z_0`, for steps free of scale.
+        Clipping bound C.  ``"auto"``: :math:`1 / Z`, for steps free of scale; the estimator then
+        raises the floor of Z to 0.7 of the norm to expect, which is :math:`Z_0`, times 4 where
+        there are hidden layers.
     strict_max_grad_norm : float > 0 or "auto", default="auto"
         First threshold :math:`Z_0`.  ``"auto"``: found in a private warm-up; 1 elsewhere.
     min_strict_max_grad_norm : float >= 0, default=0.0
@@ -84,12 +85,12 @@ class GlobalAdapt(CountingMethod, name="global_adapt", reference="esipova2023dis
         return Clip(bound / torch.maximum(sample.norm, z), bound)
 
     def update(self, state: Threshold, release: NoisySums) -> Threshold:
-        lowest = 0.0
-        if isinstance(self.max_grad_norm, str):
-            lowest = LOWEST_THRESHOLD * self.number("strict_max_grad_norm", 1.0)
-        return moved(state, release, max(lowest, self.min_strict_max_grad_norm))
+        return moved(state, release, self.min_strict_max_grad_norm)
 
     def at_scale(self, scale: float, norm_growth: float) -> tuple[Method, float]:
         method, c = self.filled(strict_max_grad_norm=scale), self.max_grad_norm
         z = method.number("strict_max_grad_norm", 1.0)
-        return method, 1.0 if isinstance(c, str) else 1.0 / (c * z)
+        if not isinstance(c, str):
+            return method, 1.0 / (c * z)
+        lowest = max(LOWEST_THRESHOLD * norm_growth * z, self.min_strict_max_grad_norm)
+        return method.set_params(min_strict_max_grad_norm=lowest), 1.0

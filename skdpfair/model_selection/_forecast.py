@@ -260,20 +260,21 @@ def _costliest(lines):
     return [line for cost, line in private.items() if not is_outdone(cost)] or lines[:1]
 
 
-def planned_fit(estimator, n_samples, n_groups=1, X=None):
+def planned_fit(estimator, n_samples, n_groups=1, network=None):
     """Return whether a fit of a classifier or pipeline is private, and what it will release.
 
-    The names of the columns may say which network it takes: they are those of X, or those that
+    "auto" takes a ``network``, or by None that for the names of the columns that
     `public_preprocessor` in a pipeline makes of so many rows.
     """
-    classifier, names = classifier_of(estimator), getattr(X, "columns", ())
+    classifier, names = classifier_of(estimator), ()
     if classifier is not estimator:
-        encoders = (p for p in parts_within(estimator) if isinstance(p, PiecewiseLinearEncoder))
+        parts = parts_within(estimator, is_frozen_too=True)
+        encoders = (p for p in parts if isinstance(p, PiecewiseLinearEncoder))
         by_name = [p for p in encoders if isinstance(p.bounds, Mapping)]
         names = by_name[0].names_for(n_samples) if by_name else ()
     spec = FitSpec.of(classifier)
     if is_auto(spec.module):
-        spec = replace(spec, module=network_for(names))
+        spec = replace(spec, module=network_for(names) if network is None else network)
     shares = getattr(spec.method, "group_probabilities", None)
     declared = shares if shares is not None else spec.groups.levels
     n_groups = n_groups if declared is None else max(len(declared), 1)
@@ -284,8 +285,8 @@ def planned_fit(estimator, n_samples, n_groups=1, X=None):
     return private, run.releases
 
 
-def parts_within(value):
-    """Yield the estimators that a fit of ``value`` may fit, itself among them.
+def parts_within(value, *, is_frozen_too=False):
+    """Yield the estimators that a fit of ``value`` may fit, itself among them, or all it holds.
 
     Examples
     --------
@@ -295,7 +296,7 @@ def parts_within(value):
     >>> [type(part).__name__ for part in parts_within(Pipeline([("select", select)]))]
     ['Pipeline', 'SelectFromModel', 'LogisticRegression']
     """
-    if isinstance(value, (type, FrozenEstimator)):
+    if isinstance(value, type) or (isinstance(value, FrozenEstimator) and not is_frozen_too):
         return
     if hasattr(value, "get_params"):
         yield value
@@ -304,7 +305,7 @@ def parts_within(value):
         value = list(value.values())
     if isinstance(value, (list, tuple, set, frozenset)):
         for inner in value:
-            yield from parts_within(inner)
+            yield from parts_within(inner, is_frozen_too=is_frozen_too)
 
 
 def refuse_other_fits(estimator, counted=()):

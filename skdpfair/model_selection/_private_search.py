@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import product
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
@@ -39,7 +40,7 @@ from skdpfair.model_selection._forecast import (
     refuse_other_fits,
     unit_of,
 )
-from skdpfair.networks import network_of
+from skdpfair.networks import Curves, network_of
 from skdpfair.preprocessing._learners import refuse_resamplers
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.ledger import Ledger
@@ -77,6 +78,8 @@ _LEAST_SHARE = 64
 _TIGHT = 1.002
 # position of an order near 7, by which curves are ranked for display
 _MIDDLE = 60
+# which of them "auto" takes, names of columns say, which only the fit sees
+_AUTO_NETWORKS = "auto", "logistic", Curves((1,))
 
 
 @dataclass(frozen=True)
@@ -265,7 +268,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         persons = _persons.name_of(X, at, units)
         n_units = n_samples if unit is None else 1 + int(unit.max())
         delta = delta_for(self.delta, n_units)
-        selection = self._selection(n_units, 1, delta, X)
+        selection = self._selection(n_units, 1, delta)
         own = classifier_of(self.estimator)
         most_records = _most_records([own, *selection.classifiers], unit)
         seeded = self.random_state is not None
@@ -363,11 +366,11 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         if self.random_state is not None:
             integer("random_state", self.random_state, low=0)
 
-    def _selection(self, n_samples, n_groups, delta, X=None) -> _Selection:
+    def _selection(self, n_samples, n_groups, delta) -> _Selection:
         """Return what the search chooses among, at its budget if it has one."""
         pool = pool_of(self)
         if self.epsilon is None:
-            return selection_of(self, pool, n_samples, n_groups, X)
+            return selection_of(self, pool, n_samples, n_groups)
         name, last = "epsilon", self.estimator
         while isinstance(last, Pipeline):
             step, last = last.steps[-1]
@@ -386,7 +389,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
 
         def at(epsilon):
             trials = [params | {name: epsilon} for params in pool]
-            return selection_of(self, trials, n_samples, n_groups, X)
+            return selection_of(self, trials, n_samples, n_groups)
 
         def cost(epsilon):
             try:
@@ -498,13 +501,13 @@ def pool_of(search):
     return pool
 
 
-def selection_of(search, pool, n_samples, n_groups=1, X=None) -> _Selection:
+def selection_of(search, pool, n_samples, n_groups=1) -> _Selection:
     """Return what a search of these configurations chooses among."""
     n_train = n_samples - n_scored(search, n_samples)
     every = [configured(search.estimator, params) for params in pool]
     curves = {}
-    for params, candidate in zip(pool, every, strict=True):
-        private, releases = planned_fit(candidate, n_train, n_groups, X)
+    for (params, candidate), network in product(zip(pool, every, strict=True), _AUTO_NETWORKS):
+        private, releases = planned_fit(candidate, n_train, n_groups, network)
         if not private:
             raise ValueError(
                 f"{safe_repr(params)} trains without privacy, so the search has no privacy. "

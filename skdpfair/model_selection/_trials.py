@@ -16,7 +16,7 @@ from skdpfair.estimators.classifier import classifier_of, private_logits
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
-from skdpfair.model_selection._forecast import configured, planned_fit
+from skdpfair.model_selection._forecast import configured
 from skdpfair.privacy.one_time_noise import noisy
 from skdpfair.privacy.renyi import rdp_curve, stop_parameter
 
@@ -103,11 +103,10 @@ def trainer(estimator, data, routing, n_samples, curve, rng, seeded, public):
         classifier = classifier_of(model)
         sets = {name: v for name, v in public.items() if getattr(classifier, name) is None}
         classifier.set_params(random_state=seed, **sets)
-        _, planned = planned_fit(model, n_samples, X=data[0])
         with paid_for(curve):
             model.fit(*data, **routing)
         classifier = classifier_of(model)
-        if classifier.n_steps_ < planned[-1].steps:
+        if not classifier.privacy_.stop.startswith("after all"):
             # the classifier took Ctrl-C for the end of this fit
             raise KeyboardInterrupt
         spent = rdp_curve(classifier.privacy_.ledger.entries)

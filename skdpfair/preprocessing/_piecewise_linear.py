@@ -197,32 +197,23 @@ class _Axis:
         return x if self.unit is None else np.sign(x) * np.log1p(np.abs(x) / self.unit)
 
 
-def has_curves(names: Iterable[Any]) -> bool:
-    """Return whether columns are, by their names, those of encoded ones with knots.
-
-    Examples
-    --------
-    >>> has_curves(["age", "age_at_20", "age_at_40", "ward_A"]), has_curves(["price", "look_at_me"])
-    (True, False)
-    """
-    columns = set(names)
-    at_knots = (str(name).rpartition("_at_") for name in columns)
-    return any(column in columns and _is_number(knot) for column, _, knot in at_knots)
-
-
-def amounts_among(names: Iterable[Any]) -> tuple[int, ...]:
+def amounts_among(names: Iterable[Any]) -> tuple[int, ...] | None:
     """Return the positions of the logarithmic axes among encoded columns, by their names.
+
+    None if no column is encoded with knots.
 
     Examples
     --------
     >>> amounts_among(["gain", "gain_at_0", "gain_at_9", "gain_log", "gain_log_at_0"])
     (3,)
+    >>> amounts_among(["age", "age_at_20", "ward_A"]), amounts_among(["price", "look_at_me"])
+    ((), None)
     """
     columns = list(map(str, names))
     pairs = (name.rpartition("_at_") for name in columns)
-    curved = {column for column, _, knot in pairs if _is_number(knot)}
+    curved = {column for column, _, knot in pairs if _is_number(knot)}.intersection(columns)
     axes = {f"{column}_log" for column in columns} & curved
-    return tuple(i for i, column in enumerate(columns) if column in axes)
+    return tuple(i for i, name in enumerate(columns) if name in axes) if curved else None
 
 
 def _is_number(text: str) -> bool:

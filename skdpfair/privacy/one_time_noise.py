@@ -35,21 +35,6 @@ def generator_of(
     return np.random.default_rng([seed, int.from_bytes(mixed, "little")])
 
 
-def noisy_counts(
-    codes: np.ndarray,
-    n_codes: int,
-    noise_multiplier: float,
-    generator: np.random.Generator,
-    kind: str = "standard",
-) -> np.ndarray:
-    """Return the number of records per code (0..n_codes-1) plus Gaussian noise.
-
-    The L2 sensitivity is 1; the noise has the standard deviation ``noise_multiplier``.
-    """
-    counts = np.bincount(codes, minlength=n_codes).astype(np.float64)
-    return noisy(counts, 1.0, noise_multiplier, generator, kind)
-
-
 def noisy(
     values: np.ndarray,
     sensitivity: float,

@@ -213,7 +213,7 @@ def are_network_params(params) -> bool:
     logits, n_classes = params.get("initial_logits") or (), params.get("n_classes")
     is_logits = len(logits) in (0, n_classes) and all(isinstance(v, float) for v in logits)
     fine = list(params.get("fine", ()))  # columns of `Curves`
-    are_columns = set(fine) <= set(range(params["in_shape"][0])) and fine == sorted(set(fine))
+    are_columns = fine == sorted({*fine} & {*range(params["in_shape"][0])})
     settings = [v for k, v in params.items() if k not in ("initial_logits", "fine")]
     return is_logits and are_columns and all(map(is_setting, settings))
 

@@ -451,8 +451,12 @@ def _public_facts(estimator, n_points):
         )
     values, log_columns = {}, []
     for column, axes in [] if numeric is None else numeric.axes():
-        values[column] = np.unique([axis.values(np.linspace(0, 1, n_points)) for axis in axes])
-        log_columns += [column] * (len(axes) > 1)
+        is_amount = len(axes) > 1
+        # a curve of fine knots has 512 straight pieces
+        n_knots = 513 if is_amount else 2
+        points = np.union1d(np.linspace(0, 1, n_points), np.linspace(0, 1, n_knots))
+        values[column] = np.unique([axis.values(points) for axis in axes])
+        log_columns += [column] * is_amount
     return values | {c: list(map(str, listed)) for c, listed in categories.items()}, log_columns
 
 

@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from skdpfair.inputs.persons import share_of
 from skdpfair.inputs.table import Rows, Table
 from skdpfair.networks import Curves
 from skdpfair.preprocessing._piecewise_linear import CHOICES, hats
-from skdpfair.privacy.one_time_noise import noisy
 from skdpfair.training.plan import AMOUNT_COUNTS, Plan
 from skdpfair.training.run import Run
 
@@ -30,23 +28,13 @@ def can_be_fine(rows: Rows) -> bool:
 
 
 def with_fine_curves(run: Run, plan: Plan, table: Table) -> Plan:
-    """Return the plan with the amounts that get fine curves, where the fit is to choose them.
-
-    The counts are those of all processes, the first of which draws the noise.
-    """
+    """Return the plan with the amounts that get fine curves, where the fit is to choose them."""
     network = plan.settings.module
     if not (isinstance(network, Curves) and network.fine is None):
         return plan
-    counts, noise = counted(table, network.amounts), 0.0
-    if AMOUNT_COUNTS in plan.one_time:
-        release = plan.one_time[AMOUNT_COUNTS]
-        run.ledger.record(release)
-        sensitivity = np.sqrt(len(network.amounts))
-        noise = sensitivity * release.joint_noise_multiplier
-        multiplier = 0.0 if run.processes.rank else release.joint_noise_multiplier
-        generator = run.streams.releases(AMOUNT_COUNTS)
-        counts = noisy(counts, sensitivity, multiplier, generator, run.spec.noise)
-    counts = run.processes.sum(counts)
+    release, sensitivity = plan.one_time.get(AMOUNT_COUNTS), np.sqrt(len(network.amounts))
+    counts = run.released(counted(table, network.amounts), release, sensitivity)
+    noise = 0.0 if release is None else sensitivity * release.joint_noise_multiplier
     fine = tuple(i for i, n in zip(network.amounts, counts, strict=True) if is_rough(n, noise))
     # which computes on its own machine
     fine = run.processes.broadcast(fine)
@@ -64,8 +52,7 @@ def counted(table: Table, amounts: Sequence[int]) -> np.ndarray:
     share = np.ones(len(table.y))
     if table.unit is not None:
         # -1 stands for records that take no part
-        of_person: Any = share_of(table.unit + 1)
-        share = of_person * (table.unit >= 0)
+        share = (table.unit >= 0) / np.bincount(table.unit + 1)[table.unit + 1]
     counts = np.zeros((len(amounts), table.n_outputs, N_CELLS))
     for place, column in enumerate(amounts):
         position = (np.clip(x[:, column], -1, 1) + 1) / 2

@@ -15,7 +15,7 @@ from skdpfair._utils.validate import is_auto, safe_repr
 from skdpfair.engine.losses import HUBER_THRESHOLD
 from skdpfair.engine.memory import used_device
 from skdpfair.networks import CNN, MLP, Curves, is_linear, module_factory
-from skdpfair.preprocessing._piecewise_linear import amounts_among, has_curves
+from skdpfair.preprocessing._piecewise_linear import amounts_among
 from skdpfair.privacy.gdp import gdp_parameter
 from skdpfair.training.spec import FitSpec
 
@@ -189,9 +189,8 @@ def network_for(columns: Iterable[Any]) -> Any:
 
     Their names, which are public, say so. "auto" is returned for others.
     """
-    columns = list(columns)
     amounts = amounts_among(columns)
-    return Curves(amounts) if amounts else "logistic" if has_curves(columns) else "auto"
+    return Curves(amounts) if amounts else "auto" if amounts is None else "logistic"
 
 
 def _steps_per_epoch(n_samples: int, mu: float, steps: float, batch_size: int | str) -> int:
@@ -229,9 +228,9 @@ def check_network(network: Any, in_shape: Sequence[int], n_outputs: int) -> None
             f"module={safe_repr(network)} names columns that records of shape {in_shape} lack. "
             'Leave module="auto", which finds them.'
         )
-    if is_linear(network) or isinstance(network, (MLP, CNN)):
+    if isinstance(network, (MLP, CNN)):
         with torch.device("meta"):  # takes no memory
-            module_factory("logistic" if is_linear(network) else network, in_shape, n_outputs)()
+            module_factory(network, in_shape, n_outputs)()
 
 
 def device_in_turn(device: str | torch.device, place: int) -> str | torch.device:

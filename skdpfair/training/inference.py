@@ -56,8 +56,6 @@ def record_by_record(
     module for prediction, so that no record can leave traces in weights or buffers.  A module that
     mixes records when it predicts is refused.
     """
-    knots = knots_of(module)
-    in_shape = in_shape if knots is None else (knots.width,)
     example = torch.zeros((1, *in_shape), dtype=torch.float32, device=device)
     module = copy.deepcopy(module).eval()
     return select_strategy(module, example, n_classes)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from skdpfair.engine import Streams
 from skdpfair.inputs.table import Table
+from skdpfair.privacy import Release
 from skdpfair.privacy.ledger import Ledger
+from skdpfair.privacy.one_time_noise import noisy
 from skdpfair.training.processes import Processes
 from skdpfair.training.seeds import streams_of
 from skdpfair.training.sklearn_callbacks import FitContext
@@ -50,6 +54,18 @@ class Run:
         ledger = Ledger(() if previous is None else previous.privacy.ledger.entries)
         streams = streams.of_process(processes.rank)
         return cls(spec, processes, context, previous, streams, is_seeded, ledger)
+
+    def released(
+        self, counts: np.ndarray, release: Release | None, sensitivity: float = 1.0
+    ) -> np.ndarray:
+        """Return the counts of all processes, the first of which draws the noise of a release."""
+        if release is not None:
+            self.ledger.record(release)
+            noise = 0.0 if self.processes.rank else release.joint_noise_multiplier
+            generator = self.streams.releases(release.what)
+            counts = noisy(counts, sensitivity, noise, generator, self.spec.noise)
+        total: np.ndarray = self.processes.sum(counts)
+        return total
 
     def check_process(self) -> None:
         """Raise RuntimeError in a copy of the process, which would draw the same noise again."""

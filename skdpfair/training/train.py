@@ -24,7 +24,6 @@ from skdpfair.exceptions import InsecureSeedWarning, InterruptedWarning
 from skdpfair.inputs.persons import unit_groups
 from skdpfair.inputs.table import Table
 from skdpfair.networks import Factory, module_factory
-from skdpfair.privacy.one_time_noise import noisy_counts
 from skdpfair.privacy.statement import UNITS
 from skdpfair.training import weights
 from skdpfair.training.amounts import with_fine_curves
@@ -82,7 +81,8 @@ def train(run: Run, plan: Plan, table: Table) -> Trained:
         is_called = run.processes.size > 1 or (not is_ended and run.context.is_called)
         stop = _stop(net.steps_, n_steps, by_values, is_called, is_ended)
         # whoever reserved them makes them next
-        _record_once(run, plan, SCORE_COUNTS)
+        if SCORE_COUNTS in plan.one_time:
+            run.ledger.record(plan.one_time[SCORE_COUNTS])
     # whoever gets the net must not get the seeds
     net.run = None
     return Trained(net, plan, stop, net.steps_ < n_steps and not is_ended, ledger_fit)
@@ -164,16 +164,19 @@ def _trained(run: Run, plan: Plan, table: Table) -> tuple[PrivateNet, Plan]:
     with _INIT_LOCK, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(run.streams.init_seed())
         net.initialize()
+    # what changes rows changes their knots, too
+    is_changed = (run.spec.attack, run.spec.views) != (None, None)
+    x = table.x if is_changed else with_knots(net.module_, table.x)
     # refused here, nothing has been spent
     if SCORE_COUNTS in plan.one_time:
-        record_by_record(net.module_, net.module.in_shape, net.loss.n_outputs, net.device)
+        record_by_record(net.module_, x.shape[1:], net.loss.n_outputs, net.device)
     net.group_levels_ = table.groups.levels
     if run.previous is not None:
         net.steps_before_ = run.previous.n_steps
         _load_weights(net, run.previous)
     for tensor in tensors_of(net.module_).values():
         run.processes.broadcast_(tensor.detach())
-    records = {"x": with_knots(net.module_, table.x), "group": table.groups.code}
+    records = {"x": x, "group": table.groups.code}
     more = {"weight": weights.of_records(run.spec, table), "unit": table.unit}
     net.partial_fit(records | {k: v for k, v in more.items() if v is not None}, table.y)
     return net, plan
@@ -190,28 +193,15 @@ def _load_weights(net: PrivateNet, previous: PreviousFit) -> None:
 
 
 def _with_group_fractions(run: Run, plan: Plan, groups: np.ndarray) -> Plan:
-    """Return the plan with noisy group shares, where the method needs undeclared ones.
-
-    They are of the records of all processes, the first of which draws the noise.
-    """
+    """Return the plan with noisy group shares, where the method needs undeclared ones."""
     method, task = plan.mechanism.method, plan.mechanism.task
     if not method.needs_group_fractions or task.group_fractions is not None:
         return plan
-    release = plan.one_time.get(GROUP_COUNTS)
-    noise = 0.0 if release is None or run.processes.rank else release.joint_noise_multiplier
-    _record_once(run, plan, GROUP_COUNTS)
-    generator = run.streams.releases(GROUP_COUNTS)
-    counts = noisy_counts(groups, task.n_groups, noise, generator, run.spec.noise)
+    counts = np.bincount(groups, minlength=task.n_groups)
     # what noise took below one record still has a share
-    counts = np.maximum(run.processes.sum(counts), 1.0)
+    counts = np.maximum(run.released(counts, plan.one_time.get(GROUP_COUNTS)), 1.0)
     task = replace(task, group_fractions=torch.from_numpy(counts / counts.sum()))
     return replace(plan, mechanism=replace(plan.mechanism, task=task))
-
-
-def _record_once(run: Run, plan: Plan, what: str) -> None:
-    """Record a planned release on all records."""
-    if what in plan.one_time:
-        run.ledger.record(plan.one_time[what])
 
 
 def _callbacks(run: Run, plan: Plan) -> list[Any] | None:
