@@ -12,6 +12,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import torch
+from scipy.special import expit
 from sklearn.metrics import balanced_accuracy_score, log_loss, roc_auc_score
 
 from benchmarks import pages
@@ -40,6 +41,15 @@ def small_group(seed, epsilon):
     return [(x, y, (rng.random(len(y)) < 0.1).astype(int)) for x, y, _ in parts]
 
 
+def rare_class(seed, n_samples):
+    """Return made-up rows of which 4 % are positive, with the groups of `small_group`."""
+    rng, n = np.random.default_rng(seed), n_samples + 10_000
+    x = rng.normal(size=(n, 5)).astype(np.float32)
+    y = (rng.random(n) < expit(x[:, 0] + x[:, 1] - 4)).astype(int)
+    group = (rng.random(n) < 0.1).astype(int)
+    return [(x[part], y[part], group[part]) for part in np.split(np.arange(n), [n_samples])]
+
+
 CASES = {
     "Adult, epsilon 1": (lambda seed: adult("auto", epsilon=1.0), 1.0),
     "Adult, epsilon 3": (lambda seed: adult("auto", epsilon=3.0), 3.0),
@@ -47,6 +57,8 @@ CASES = {
     "Adult, 5 % women, epsilon 1": (lambda seed: few_women(seed, 1.0), 1.0),
     "Dutch, epsilon 1": (dutch, 1.0),
     "made up, epsilon 1": (lambda seed: small_group(seed, 1.0), 1.0),
+    "made up, 4 % positive, epsilon 1": (lambda seed: rare_class(seed, 10_000), 1.0),
+    "made up, 4 % positive, epsilon 3, MLP": (lambda seed: rare_class(seed, 20_000), 3.0),
     "Dutch, epsilon 3, MLP": (dutch, 3.0),
     "Adult, scaled columns, epsilon 3, MLP": (lambda seed: adult("linear", epsilon=3.0), 3.0),
     "made up, epsilon 8, MLP": (lambda seed: small_group(seed, 8.0), 8.0),
