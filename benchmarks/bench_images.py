@@ -111,7 +111,7 @@ def run(names, n_seeds):
     loaded = {}
     for name, kind, params, seed in jobs(names, n_seeds):
         key = {"data": name, "features": kind, "seed": seed} | params
-        key = json.loads(json.dumps(key))
+        key = json.loads(json.dumps(key, default=repr))  # of networks
         if any(key.items() <= row.items() for row in held):
             continue
         at = name, kind, seed if name == "rare" else 0
