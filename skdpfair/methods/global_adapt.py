@@ -31,8 +31,8 @@ class GlobalAdapt(CountingMethod, name="global_adapt", reference="esipova2023dis
     ----------
     max_grad_norm : float > 0 or "auto", default="auto"
         Clipping bound C.  ``"auto"``: :math:`1 / Z`, for steps free of scale; the estimator then
-        raises the floor of Z to 0.7 of the norm to expect, which is :math:`Z_0`, times 4 where
-        there are hidden layers.
+        raises the floor of Z to 0.7 of the norm to expect, which is :math:`Z_0`, or a multiple
+        of it where there are hidden layers.
     strict_max_grad_norm : float > 0 or "auto", default="auto"
         First threshold :math:`Z_0`.  ``"auto"``: found in a private warm-up; 1 elsewhere.
     min_strict_max_grad_norm : float >= 0, default=0.0

@@ -211,8 +211,6 @@ class TrainingLoop:
     def _settle(self) -> None:
         """Set the bounds and the learning rate from the gradient scale, a released number."""
         settings, lr_scale = self.plan.settings, self.plan.lr_scale
-        if not settings.warm_up and lr_scale is None:
-            return
         scale = float(self.scale) * self._clip_slope
         method, unit_lr = self.plan.mechanism.method.at_scale(scale, settings.norm_growth)
         self._restart_method(method)

@@ -167,7 +167,7 @@ def _trained(run: Run, plan: Plan, table: Table) -> tuple[PrivateNet, Plan]:
     # what changes rows changes their knots, too
     is_changed = (run.spec.attack, run.spec.views) != (None, None)
     x = table.x if is_changed else with_knots(net.module_, table.x)
-    # refused here, nothing has been spent
+    # refused here, no step has been taken
     if SCORE_COUNTS in plan.one_time:
         record_by_record(net.module_, x.shape[1:], net.loss.n_outputs, net.device)
     net.group_levels_ = table.groups.levels
