@@ -58,7 +58,10 @@ class Run:
     def released(
         self, counts: np.ndarray, release: Release | None, sensitivity: float = 1.0
     ) -> np.ndarray:
-        """Return the counts of all processes, the first of which draws the noise of a release."""
+        """Return the counts of all processes, the first of which draws the noise of a release.
+
+        ``sensitivity`` is by how much one record, or person, moves them, as an L2 norm.
+        """
         if release is not None:
             self.ledger.record(release)
             noise = 0.0 if self.processes.rank else release.joint_noise_multiplier
