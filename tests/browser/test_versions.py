@@ -4,7 +4,6 @@ from pathlib import Path
 from shutil import copy
 
 import pytest
-from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -22,10 +21,11 @@ def page(tmp_path):
 
 
 def _links(browser):
-    browser.driver.execute_script(
-        "for (const menu of document.querySelectorAll('details')) menu.open = true"
+    """Open the menus and return their links, in one script: no menu can come in between."""
+    return browser.driver.execute_script(
+        "for (const menu of document.querySelectorAll('details')) menu.open = true;"
+        "return [...document.querySelectorAll('.versions a')]"
     )
-    return browser.driver.find_elements(By.CSS_SELECTOR, ".versions a")
 
 
 def test_the_menu_leads_to_the_other_versions_and_marks_this_one(browser, page, tmp_path):
