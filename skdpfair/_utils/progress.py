@@ -49,10 +49,6 @@ class ProgressBar:
             self._bar.set_postfix_str(spent, refresh=False)
         self._bar.update(done - self._bar.n)
 
-    def refresh(self) -> None:
-        """Draw the bar now."""
-        self._bar.refresh()
-
     def close(self) -> None:
         """Take the bar away, or leave it as it is."""
         self._bar.close()

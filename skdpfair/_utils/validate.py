@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import islice
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, TypeGuard
@@ -212,11 +213,12 @@ def _is_hidden(character: str) -> bool:
 
 
 @contextmanager
-def error_context(name: str, what: str = "cannot be used") -> Iterator[None]:
+def error_context(
+    name: str, what: str = "cannot be used", *, quotes: bool = True
+) -> Iterator[None]:
     """Raise errors of the block as ValueError or TypeError that name the parameter.
 
-    The message quotes what went wrong.  For data, labels and groups, use
-    `error_context_without_data`.
+    The message quotes what went wrong; ``quotes=False`` is for data, labels and groups.
     """
     try:
         yield
@@ -224,25 +226,17 @@ def error_context(name: str, what: str = "cannot be used") -> Iterator[None]:
         # made an error by the user's filters
         raise
     except Exception as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        if not quotes:
+            raise kind(f"{name} {what} ({type(error).__name__}).") from None
         if isinstance(error, (ValueError, TypeError)) and str(error).startswith(name):
             raise
-        kind = TypeError if isinstance(error, TypeError) else ValueError
         says = isinstance(error, (ValueError, TypeError, RuntimeError, AssertionError))
         reason = str(error) if says and str(error) else safe_repr(error)
         raise kind(f"{name} {what}: {reason[: 5 * MAX_TEXT]}") from error
 
 
-@contextmanager
-def error_context_without_data(name: str, what: str) -> Iterator[None]:
-    """Raise errors of the block as ValueError or TypeError that do not quote data."""
-    try:
-        yield
-    except Warning:
-        # made an error by the user's filters
-        raise
-    except Exception as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"{name} {what} ({type(error).__name__}).") from None
+error_context_without_data = partial(error_context, quotes=False)
 
 
 def _interval(low: float, high: float, low_open: bool, high_open: bool) -> str:

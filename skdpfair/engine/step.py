@@ -157,7 +157,7 @@ def weigh(
         term = method.gradient_term(early, state, release) if len(batch) else None
         if term is not None:
             changed = _with_term(model, batch, mechanism, early, finite, term)
-    measured = _measure(model, changed, batch, chunk_size, method.per_sample_perturbation_radius())
+    measured = measure(model, changed, batch, chunk_size, method.per_sample_perturbation_radius())
     sample, finite, add_weighted = measured
     release |= noisy_sums(mechanism.queries, sample, finite, state, generator, early=False)
     clip = method.clip(sample, state, release)
@@ -299,14 +299,6 @@ def noisy_sums(
 
 
 def measure(
-    model: Strategy, batch: Batch, chunk_size: int | None = None
-) -> tuple[PerSample, Tensor | None]:
-    """Return the batch's :class:`PerSample`, and which examples count (None for all)."""
-    sample, finite, _ = _measure(model, batch, batch, chunk_size, 0.0)
-    return sample, finite
-
-
-def _measure(
     model: Strategy,
     changed: GradientMatrix | Batch,
     batch: Batch,

@@ -57,7 +57,7 @@ class ScaleSearch:
     ) -> Tensor:
         """Return the next Z, 0-d, from a Poisson sample of expected size ``size``."""
         batch = attacked(model, batch, attack, chunk)
-        sample, finite = measure(model, batch, chunk)
+        sample, finite, _ = measure(model, batch, batch, chunk, 0.0)
         query = Query("above_z", _rows_above, 1.0, self.noise_multiplier)
         count = noisy_sums((query,), sample, finite, z, noise)["above_z"][0]
         # a noisy count may be far outside of [0, size] where batches are small

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import abc
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from math import ceil
 from os import PathLike
 from typing import Any, Self
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
+from torch import nn
 
 from skdpfair._utils.validate import is_auto
-from skdpfair.augmentations import Views
+from skdpfair.augmentations import Augment, Views
+from skdpfair.engine.mechanism import Method
 from skdpfair.engine.memory import used_device
 from skdpfair.engine.precision import full_precision
 from skdpfair.features import Scattering2D
@@ -62,11 +65,38 @@ def _features_or_network(module: Any) -> Any:
     return Scattering2D() if is_scattering else network_of(module)
 
 
+@dataclass(repr=False, eq=False)
 class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
     """An estimator trained by a private, group-aware gradient method.
 
     A subclass says how targets are read and predicted.
     """
+
+    method: str | Method = "global_adapt"
+    _: KW_ONLY
+    epsilon: float | None = 1.0
+    delta: float | str = "auto"
+    noise_multiplier: float | None = None
+    group_col: str | int | list[str | int] | Groups | None = None
+    persons: Persons | None = None
+    module: str | Callable[..., nn.Module] | Any = "auto"
+    optimizer: str | Callable[..., torch.optim.Optimizer] | Factory = "auto"
+    lr: float | str = "auto"
+    batch_size: int | str = "auto"
+    max_epochs: int | str = "auto"
+    max_steps: int | None = None
+    iterate_average: float | str = "auto"
+    max_physical_batch_size: int | str = "auto"
+    augment: Augment | Views | None = None
+    max_sample_weight: float | None = None
+    warm_start: bool = False
+    accountant: str = "pld"
+    noise: str = "standard"
+    keep_reference: bool = False
+    callbacks: Sequence[Any] | None = None
+    device: str = "auto"
+    random_state: int | np.random.RandomState | np.random.Generator | None = None
+    verbose: int = 0
 
     __metadata_request__fit = {"sensitive_features": True, "units": True}
 

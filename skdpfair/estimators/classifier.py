@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.special import softmax
 from sklearn import get_config
 from sklearn.base import ClassifierMixin
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_consistent_length
-from torch import nn
 
 from skdpfair._utils import validate
-from skdpfair.augmentations import Augment, Views
-from skdpfair.engine.mechanism import Method
 from skdpfair.engine.step import Attack
 from skdpfair.estimators.base import DPEstimator
 from skdpfair.inputs import labels, persons, table
 from skdpfair.inputs.columns import check_indexes
-from skdpfair.inputs.groups import Groups
-from skdpfair.inputs.persons import Persons
 from skdpfair.methods import get_method
 from skdpfair.metrics._arguments import accuracy
-from skdpfair.networks import Factory
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class DPFairClassifier(ClassifierMixin, DPEstimator):
     """Classifier trained by a differentially private, group-aware gradient method.
 
@@ -49,8 +44,6 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         Column(s) of X that hold the groups; several make intersections; "target" takes the
         class labels.  The columns are not features.  :class:`skdpfair.Groups` declares the public
         set of groups, too, which is else read off the data, an assumption on record.
-    classes : list or None, default=None
-        The public set of classes, likewise.
     persons : Persons or None, default=None
         :class:`skdpfair.Persons` names the person of each record and bounds the records of one:
         the guarantee is then for all records of a person.
@@ -80,31 +73,18 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     iterate_average : float in [0, 1] or "auto", default="auto"
         Share of the last steps whose weights are averaged.  "auto": one half while ``lr`` is
         "auto" and ``signal_to_noise_`` is at least 500, else none.
-    logit_scale : float > 0 or "auto", default="auto"
-        Public factor of the logits in predictions, which leaves the predicted classes as they are;
-        1 leaves all as trained.  Clipping makes logits too long, so that probabilities are too
-        sure.  "auto" is that of the method while ``lr`` and the number of steps are left at their
-        defaults, else 1.
     max_physical_batch_size : int or "auto", default="auto"
         Records held in memory at once, views of records counted one by one; never changes the
         result's distribution.
-    attack : callable or None, default=None
-        Adversarial training: :class:`skdpfair.augmentations.PGD`, or any
-        ``attack(module, x, y)`` that returns the inputs to train on, each made from its own record.
     augment : callable, Views or None, default=None
         Random views of the records: :class:`skdpfair.augmentations.FlipAndShift`, or any
         ``augment(x)`` that returns records of the same shape, each made from its own record.  In
         every step, each record is replaced by new views of it, before ``attack``; by several with
         :class:`skdpfair.augmentations.Views`.  Records that are predicted, in ``validation_data``
         or seen by recorders are left as they are.
-    class_weight : dict or None, default=None
-        Fixed public weights of the classes, 1 by default.  They multiply clipped gradients,
-        relative to the largest.
     max_sample_weight : float > 0 or None, default=None
         Public bound on the weights that ``fit`` takes as ``sample_weight``; None takes the largest
         of them as public, which ``privacy_.assumptions`` say.
-    validation_data : tuple (X, y) or None, default=None
-        PUBLIC records to score after each epoch.
     warm_start : bool, default=False
         Whether a second ``fit`` continues from the weights, bounds and learning rate of the first.
         Each fit spends ``epsilon`` again, and ``privacy_`` composes them all.
@@ -122,14 +102,29 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         ``privacy_`` says so.
     device : str or "auto", default="auto"
         "auto" is "cuda" if there is one, else "cpu".
-    distributed : "auto" or None, default=None
-        "auto": the processes of `torch.distributed`, as torchrun starts them, train one model
-        together.  Each calls ``fit`` with its own records, and all end with the same model.
     random_state : int, RandomState or None, default=None
         None draws noise and batches from fresh OS entropy.  A seed makes the fit reproducible
         on one device and version, and the noise predictable: for research only.
     verbose : int, default=0
         1 shows a progress bar.
+    classes : list or None, default=None
+        The public set of classes, likewise.
+    logit_scale : float > 0 or "auto", default="auto"
+        Public factor of the logits in predictions, which leaves the predicted classes as they are;
+        1 leaves all as trained.  Clipping makes logits too long, so that probabilities are too
+        sure.  "auto" is that of the method while ``lr`` and the number of steps are left at their
+        defaults, else 1.
+    attack : callable or None, default=None
+        Adversarial training: :class:`skdpfair.augmentations.PGD`, or any
+        ``attack(module, x, y)`` that returns the inputs to train on, each made from its own record.
+    class_weight : dict or None, default=None
+        Fixed public weights of the classes, 1 by default.  They multiply clipped gradients,
+        relative to the largest.
+    validation_data : tuple (X, y) or None, default=None
+        PUBLIC records to score after each epoch.
+    distributed : "auto" or None, default=None
+        "auto": the processes of `torch.distributed`, as torchrun starts them, train one model
+        together.  Each calls ``fit`` with its own records, and all end with the same model.
 
     Attributes
     ----------
@@ -182,70 +177,12 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     True
     """
 
-    def __init__(
-        self,
-        method: str | Method = "global_adapt",
-        *,
-        epsilon: float | None = 1.0,
-        delta: float | str = "auto",
-        noise_multiplier: float | None = None,
-        group_col: str | int | list[str | int] | Groups | None = None,
-        classes: Sequence[Any] | None = None,
-        persons: Persons | None = None,
-        module: str | Callable[..., nn.Module] | Any = "auto",
-        optimizer: str | Callable[..., torch.optim.Optimizer] | Factory = "auto",
-        lr: float | str = "auto",
-        batch_size: int | str = "auto",
-        max_epochs: int | str = "auto",
-        max_steps: int | None = None,
-        iterate_average: float | str = "auto",
-        logit_scale: float | str = "auto",
-        max_physical_batch_size: int | str = "auto",
-        attack: Attack | None = None,
-        augment: Augment | Views | None = None,
-        class_weight: Mapping[Any, float] | None = None,
-        max_sample_weight: float | None = None,
-        validation_data: tuple[Any, Any] | None = None,
-        warm_start: bool = False,
-        accountant: str = "pld",
-        noise: str = "standard",
-        keep_reference: bool = False,
-        callbacks: Sequence[Any] | None = None,
-        device: str = "auto",
-        distributed: str | None = None,
-        random_state: int | np.random.RandomState | np.random.Generator | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.method = method
-        self.epsilon = epsilon
-        self.delta = delta
-        self.noise_multiplier = noise_multiplier
-        self.group_col = group_col
-        self.classes = classes
-        self.persons = persons
-        self.module = module
-        self.optimizer = optimizer
-        self.lr = lr
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.max_steps = max_steps
-        self.iterate_average = iterate_average
-        self.logit_scale = logit_scale
-        self.max_physical_batch_size = max_physical_batch_size
-        self.attack = attack
-        self.augment = augment
-        self.class_weight = class_weight
-        self.max_sample_weight = max_sample_weight
-        self.validation_data = validation_data
-        self.warm_start = warm_start
-        self.accountant = accountant
-        self.noise = noise
-        self.keep_reference = keep_reference
-        self.callbacks = callbacks
-        self.device = device
-        self.distributed = distributed
-        self.random_state = random_state
-        self.verbose = verbose
+    classes: Sequence[Any] | None = None
+    logit_scale: float | str = "auto"
+    attack: Attack | None = None
+    class_weight: Mapping[Any, float] | None = None
+    validation_data: tuple[Any, Any] | None = None
+    distributed: str | None = None
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable class of each row.

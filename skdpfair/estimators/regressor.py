@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
-from torch import nn
 
-from skdpfair.augmentations import Augment, Views
-from skdpfair.engine.mechanism import Method
 from skdpfair.estimators.base import DPEstimator
 from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.inputs import targets
 from skdpfair.inputs.columns import by_index
-from skdpfair.inputs.groups import Groups
-from skdpfair.inputs.persons import Persons
-from skdpfair.networks import Factory
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class DPFairRegressor(RegressorMixin, DPEstimator):
     """Regressor trained by a differentially private, group-aware gradient method.
 
@@ -36,14 +30,6 @@ class DPFairRegressor(RegressorMixin, DPEstimator):
     epsilon : float > 0 or None, default=1.0
         Privacy budget of one fit.  None without ``noise_multiplier`` trains the non-private
         reference model.
-    y_range : tuple (low, high) or None, default=None
-        PUBLIC limits of the target.  Targets outside are clipped to them, each by itself and
-        silently, and predictions lie between them.  Narrow limits reduce the noise.  None takes
-        the smallest and the largest target as public, which ``privacy_.assumptions`` say.
-    loss : {"squared", "absolute", "huber"}, default="squared"
-        Loss of a record.  Half the squared error, the absolute error, or Huber's loss, which is
-        squared up to an eighth of the width of ``y_range``, and linear beyond.  In private fits,
-        clipping limits the effect of large errors with all of them.
     delta, noise_multiplier, accountant, noise, persons : see `DPFairClassifier`
         The budget, how epsilon is computed, and whom it protects.
     group_col : see `DPFairClassifier`
@@ -57,6 +43,14 @@ class DPFairRegressor(RegressorMixin, DPEstimator):
         Memory, random views of the records, weights, and fits in a row.
     keep_reference, callbacks, device, random_state, verbose : see `DPFairClassifier`
         The non-private reference model, what is recorded, and where and how a fit runs.
+    y_range : tuple (low, high) or None, default=None
+        PUBLIC limits of the target.  Targets outside are clipped to them, each by itself and
+        silently, and predictions lie between them.  Narrow limits reduce the noise.  None takes
+        the smallest and the largest target as public, which ``privacy_.assumptions`` say.
+    loss : {"squared", "absolute", "huber"}, default="squared"
+        Loss of a record.  Half the squared error, the absolute error, or Huber's loss, which is
+        squared up to an eighth of the width of ``y_range``, and linear beyond.  In private fits,
+        clipping limits the effect of large errors with all of them.
 
     Attributes
     ----------
@@ -80,62 +74,8 @@ batch_size_, n_steps_, n_iter_, signal_to_noise_, diagnostics_, reference_
 
     score = by_index(RegressorMixin.score)
 
-    def __init__(
-        self,
-        method: str | Method = "global_adapt",
-        *,
-        epsilon: float | None = 1.0,
-        y_range: tuple[float, float] | None = None,
-        loss: str = "squared",
-        delta: float | str = "auto",
-        noise_multiplier: float | None = None,
-        group_col: str | int | list[str | int] | Groups | None = None,
-        persons: Persons | None = None,
-        module: str | Callable[..., nn.Module] | Any = "auto",
-        optimizer: str | Callable[..., torch.optim.Optimizer] | Factory = "auto",
-        lr: float | str = "auto",
-        batch_size: int | str = "auto",
-        max_epochs: int | str = "auto",
-        max_steps: int | None = None,
-        iterate_average: float | str = "auto",
-        max_physical_batch_size: int | str = "auto",
-        augment: Augment | Views | None = None,
-        max_sample_weight: float | None = None,
-        warm_start: bool = False,
-        accountant: str = "pld",
-        noise: str = "standard",
-        keep_reference: bool = False,
-        callbacks: Sequence[Any] | None = None,
-        device: str = "auto",
-        random_state: int | np.random.RandomState | np.random.Generator | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.method = method
-        self.epsilon = epsilon
-        self.y_range = y_range
-        self.loss = loss
-        self.delta = delta
-        self.noise_multiplier = noise_multiplier
-        self.group_col = group_col
-        self.persons = persons
-        self.module = module
-        self.optimizer = optimizer
-        self.lr = lr
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.max_steps = max_steps
-        self.iterate_average = iterate_average
-        self.max_physical_batch_size = max_physical_batch_size
-        self.augment = augment
-        self.max_sample_weight = max_sample_weight
-        self.warm_start = warm_start
-        self.accountant = accountant
-        self.noise = noise
-        self.keep_reference = keep_reference
-        self.callbacks = callbacks
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    y_range: tuple[float, float] | None = None
+    loss: str = "squared"
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted target of each row.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,7 @@ from skdpfair.features._base import Extract, PublicFeatures
 _N_PROBE = 4  # made-up records that must not meet
 
 
+@dataclass(repr=False, eq=False)
 class FrozenFeatures(PublicFeatures):
     """Features that a public network computes; nothing is learned from the records.
 
@@ -61,18 +63,11 @@ class FrozenFeatures(PublicFeatures):
     'FrozenFeatures(Sequential), sha256 ..., public by declaration'
     """
 
-    def __init__(
-        self,
-        module: nn.Module,
-        *,
-        image_shape: tuple[int, ...] | None = None,
-        device: str | torch.device = "auto",
-        verbose: int = 0,
-    ) -> None:
-        self.module = module
-        self.image_shape = image_shape
-        self.device = device
-        self.verbose = verbose
+    module: nn.Module
+    _: KW_ONLY
+    image_shape: tuple[int, ...] | None = None
+    device: str | torch.device = "auto"
+    verbose: int = 0
 
     @property
     def digest(self) -> str:

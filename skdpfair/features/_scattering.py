@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -23,6 +24,7 @@ _GREY = 3  # paths in a group of a grey picture: 27 groups for J=2 and L=8, as i
 CHANNELS = ("auto", "first", "last", "none")
 
 
+@dataclass(repr=False, eq=False)
 class Scattering2D(PublicFeatures):
     r"""Scattering features of pictures: wavelets, moduli and local means; nothing is learned.
 
@@ -86,26 +88,15 @@ class Scattering2D(PublicFeatures):
     (5, 3969)
     """
 
-    def __init__(
-        self,
-        J: int = 2,
-        L: int = 8,
-        *,
-        max_order: int = 2,
-        mirror: bool | str = "auto",
-        channels: str = "auto",
-        image_shape: tuple[int, ...] | None = None,
-        device: str | torch.device = "auto",
-        verbose: int = 0,
-    ) -> None:
-        self.J = J
-        self.L = L
-        self.max_order = max_order
-        self.mirror = mirror
-        self.channels = channels
-        self.image_shape = image_shape
-        self.device = device
-        self.verbose = verbose
+    J: int = 2
+    L: int = 8
+    _: KW_ONLY
+    max_order: int = 2
+    mirror: bool | str = "auto"
+    channels: str = "auto"
+    image_shape: tuple[int, ...] | None = None
+    device: str | torch.device = "auto"
+    verbose: int = 0
 
     @property
     def described(self) -> str:

@@ -3,9 +3,10 @@
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from itertools import product
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
@@ -94,6 +95,7 @@ class _Selection:
     whole: np.ndarray  # the Renyi curve of the search
 
 
+@dataclass(repr=False, eq=False)
 class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """Random search that releases only the best of a random number of private trials.
 
@@ -178,28 +180,16 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
 
     score = by_index(ClassifierMixin.score)
 
-    def __init__(
-        self,
-        estimator,
-        param_distributions,
-        *,
-        mean_trials=10.0,
-        shape=math.inf,
-        holdout=0.2,
-        n_candidates=100,
-        delta="auto",
-        epsilon=None,
-        random_state=None,
-    ):
-        self.estimator = estimator
-        self.param_distributions = param_distributions
-        self.mean_trials = mean_trials
-        self.shape = shape
-        self.holdout = holdout
-        self.n_candidates = n_candidates
-        self.delta = delta
-        self.epsilon = epsilon
-        self.random_state = random_state
+    estimator: Any
+    param_distributions: Any
+    _: KW_ONLY
+    mean_trials: float = 10.0
+    shape: float = math.inf
+    holdout: float = 0.2
+    n_candidates: int = 100
+    delta: float | str = "auto"
+    epsilon: float | None = None
+    random_state: Any = None
 
     def forecast(self, n_samples, *, n_groups=1, delta=None) -> SearchPlan:
         """Forecast the cost of the search, without fitting anything.

@@ -2,7 +2,8 @@
 
 import warnings
 from copy import copy
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.special import expit, logit
@@ -49,6 +50,7 @@ _SHARE, _SHARE_BY_GROUP = 0.05, 0.2
 ALL = "all"
 
 
+@dataclass(repr=False, eq=False)
 class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """Binary classifier whose decision threshold is chosen within the privacy budget.
 
@@ -131,26 +133,15 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
     __metadata_request__predict = {"sensitive_features": True}
     __metadata_request__score = {"sensitive_features": True}
 
-    def __init__(
-        self,
-        estimator,
-        objective="balanced_accuracy",
-        *,
-        target=None,
-        constraint=None,
-        tolerance=0.0,
-        by_group=False,
-        budget_share="auto",
-        random_state=None,
-    ):
-        self.estimator = estimator
-        self.objective = objective
-        self.target = target
-        self.constraint = constraint
-        self.tolerance = tolerance
-        self.by_group = by_group
-        self.budget_share = budget_share
-        self.random_state = random_state
+    estimator: Any
+    objective: str = "balanced_accuracy"
+    _: KW_ONLY
+    target: float | None = None
+    constraint: str | None = None
+    tolerance: float = 0.0
+    by_group: bool = False
+    budget_share: float | str = "auto"
+    random_state: Any = None
 
     def planned_estimator(self):
         """Return the unfitted estimator that `fit` trains, with the counts' share set aside."""

@@ -1,7 +1,9 @@
 """A scaler by quantiles that are estimated under differential privacy."""
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from sklearn.isotonic import isotonic_regression
@@ -18,6 +20,7 @@ from skdpfair.privacy.statement import ASSUMPTIONS, NOT_ACCOUNTED, PrivacyReport
 _ACCOUNTANT = "pld"
 
 
+@dataclass(repr=False, eq=False)
 class DPQuantileScaler(ColumnScaler):
     """Scale each column by two of its quantiles, estimated under differential privacy.
 
@@ -95,26 +98,15 @@ class DPQuantileScaler(ColumnScaler):
 
     _fitted = "quantiles_"
 
-    def __init__(
-        self,
-        bounds=(-1.0, 1.0),
-        *,
-        epsilon=1.0,
-        delta="auto",
-        noise_multiplier=None,
-        quantiles=(0.01, 0.99),
-        levels=10,
-        noise="standard",
-        random_state=None,
-    ):
-        self.bounds = bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.noise_multiplier = noise_multiplier
-        self.quantiles = quantiles
-        self.levels = levels
-        self.noise = noise
-        self.random_state = random_state
+    bounds: Any = (-1.0, 1.0)
+    _: KW_ONLY
+    epsilon: float | None = 1.0
+    delta: float | str = "auto"
+    noise_multiplier: float | None = None
+    quantiles: tuple[float, float] = (0.01, 0.99)
+    levels: int = 10
+    noise: str = "standard"
+    random_state: Any = None
 
     def fit(self, X, y=None):
         """Release noisy counts of the rows once, and estimate the quantiles from them.

@@ -112,7 +112,7 @@ def test_clipped_sums_are_those_of_a_loop_over_records(name, kind):
     batch = Batch(x, y, group, weight=weight)
     mechanism = Mechanism(get_method("dpsgd", max_grad_norm=bound), task(12, 1, 1.0), 0.0)
     with select_strategy(module, x[:1], 1, loss=REGRESSION[name]()) as engine:
-        sample, _ = measure(engine, batch)
+        sample = measure(engine, batch, batch, None, 0.0)[0]
         step = private_step(engine, batch, mechanism, None, Streams.fresh().noise())
     assert step.sound
     torch.testing.assert_close(
@@ -135,7 +135,7 @@ def test_one_record_moves_the_sum_by_no_more_than_the_bound(name, x, y, weight):
     batch = Batch(torch.tensor([[x]]), torch.tensor([y]), torch.zeros(1).long(), **given)
     mechanism = Mechanism(get_method("dpsgd", max_grad_norm=0.5), task(1, 1, 1.0), 0.0)
     with select_strategy(module, batch.x, 1, loss=REGRESSION[name]()) as engine:
-        sample, _ = measure(engine, batch)
+        sample = measure(engine, batch, batch, None, 0.0)[0]
         step = private_step(engine, batch, mechanism, None, Streams.fresh().noise())
     moved = float(step.gradient.double().norm())
     assert moved <= 0.5
