@@ -1,9 +1,10 @@
 """Log loss and calibration error of default fits, by a public factor of their logits.
 
-    SKDPFAIR_DATA=folder python -m benchmarks.bench_calibration [--methods dpsgd ...] [--seeds 2]
+    SKDPFAIR_DATA=folder python -m benchmarks.bench_calibration [--classes] [--methods dpsgd ...]
 
-It writes a table into docs/evidence/defaults.md: for each method its ``logit_scale``, the factor of
-the least log loss, and means over all cases; log loss is above the least of each case.
+It writes a table into docs/evidence/defaults.md: for each method its factor, that of the least log
+loss, and means over all cases; log loss is above the least of each case.  With ``--classes``, cases
+have 3 to 10 classes instead of two.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from skdpfair.methods import METHODS
 FACTORS = np.round(np.arange(0.05, 1.11, 0.05), 2)
 LOSS, ERROR = "log loss", "calibration error, %"
 HEADS = ["best", "log loss at 1", "at the scale", "calibration error at 1, %", "at the scale"]
+CLASSES = {f"{k} classes": k for k in (3, 5, 10)}
 PERSONS, MLPS = "Adult, persons of 3 records", "Adult, MLP"
 
 
@@ -35,6 +37,15 @@ def made_up(seed, epsilon):
     x = np.clip(x / 4, -1, 1).astype(np.float32)
     group = np.random.default_rng(seed).integers(0, 2, len(y))
     return (x[:8000], y[:8000], group[:8000]), (x[8000:], y[8000:], group[8000:])
+
+
+def several(n_classes, seed):
+    """Return rows of several classes that a softmax regression draws."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (30_000, 12)).astype(np.float32)
+    logits = x @ rng.normal(scale=1.5, size=(12, n_classes)) + rng.gumbel(size=(len(x), n_classes))
+    parts = x, logits.argmax(axis=1), rng.integers(0, 2, len(x))
+    return tuple(part[:20_000] for part in parts), tuple(part[20_000:] for part in parts)
 
 
 CASES = {
@@ -54,7 +65,8 @@ def of_fit(case, method, epsilon, seed):
     """Return log loss and calibration error by the factor of one default fit."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    (x, y, group), (x_test, y_test, _) = CASES[case](seed, epsilon)
+    parts = several(CLASSES[case], seed) if case in CLASSES else CASES[case](seed, epsilon)
+    (x, y, group), (x_test, y_test, _) = parts
     params = {"epsilon": epsilon, "logit_scale": 1.0, "random_state": seed}
     model = DPFairClassifier(method, **params, **PARAMS.get(case, {}))
     units = np.arange(len(y)) // 3 if case == PERSONS else None
@@ -62,24 +74,32 @@ def of_fit(case, method, epsilon, seed):
         model.fit(x, y, sensitive_features=group, units=units)
     except ValueError as error:
         return [{"method": method, "case": case, "error": str(error)}]
-    logit = model.decision_function(x_test)
-    logits, codes = np.stack([0 * logit, logit], 1), np.searchsorted(model.classes_, y_test)
+    logits, codes = model.decision_function(x_test), np.searchsorted(model.classes_, y_test)
+    logits = np.stack([0 * logits, logits], 1) if logits.ndim == 1 else logits
     about = {"method": method, "case": case, "epsilon": epsilon, "seed": seed}
     return [
         about
         | {
             "factor": factor,
             LOSS: -special.log_softmax(factor * logits, axis=1)[range(len(codes)), codes].mean(),
-            ERROR: 100 * calibration_error(special.expit(factor * logit), codes),
+            ERROR: 100 * _error(special.softmax(factor * logits, axis=1), codes),
         }
         for factor in FACTORS
     ]
+
+
+def _error(probability, codes):
+    """Return the calibration error of class 1, or of the predicted one of several."""
+    if probability.shape[1] == 2:
+        return calibration_error(probability[:, 1], codes)
+    return calibration_error(probability.max(axis=1), probability.argmax(axis=1) == codes)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     private = sorted(name for name, method in METHODS.items() if method.private)
     parser.add_argument("--methods", nargs="*", choices=private, default=private)
+    parser.add_argument("--classes", action="store_true")
     parser.add_argument("--cases", nargs="*", choices=CASES, default=list(CASES))
     parser.add_argument("--epsilons", nargs="*", type=float, default=EPSILONS)
     parser.add_argument("--seeds", type=int, default=2)
@@ -88,7 +108,7 @@ def main():
     jobs = [
         joblib.delayed(of_fit)(case, method, epsilon, seed)
         for method in args.methods
-        for case in args.cases
+        for case in (CLASSES if args.classes else args.cases)
         for epsilon in args.epsilons
         for seed in range(args.seeds)
     ]
@@ -99,16 +119,17 @@ def main():
         frame = frame[frame["error"].isna()]
     cells = frame.groupby(["method", "case", "epsilon", "factor"]).mean(numeric_only=True)
     losses, errors = (cells[name].unstack("factor") for name in (LOSS, ERROR))
-    lines = pages.table(["method", "scale", *HEADS], [*_rows(losses, errors)])
+    lines = pages.table(["method", "scale", *HEADS], [*_rows(losses, errors, args.classes)])
     print(losses.round(4).to_string(), errors.round(2).to_string(), *lines, sep="\n\n")
-    pages.put("evidence/defaults.md", "calibration", lines)
+    name = "calibration of classes" if args.classes else "calibration"
+    pages.put("evidence/defaults.md", name, lines)
 
 
-def _rows(losses, errors):
+def _rows(losses, errors, are_several):
     """Yield, for each method, its factor, the best one, and means over all cases."""
     for method, loss in losses.groupby("method"):
         excess, error = loss.sub(loss.min(axis=1), axis=0).mean(), errors.loc[method].mean()
-        scale = METHODS[method].logit_scale
+        scale = METHODS[method].logit_scales[are_several]
         values = [f"{excess[1.0]:.4f}", f"{excess[scale]:.4f}", f"{error[1.0]:.2f}"]
         yield [method, f"{scale:g}", f"{excess.idxmin():g}", *values, f"{error[scale]:.2f}"]
 

@@ -64,22 +64,25 @@ def test_iterates_are_averaged_unless_they_are_mostly_noise(epsilon, given, shar
 
 
 @pytest.mark.parametrize(
-    "method, given, scale",
+    "method, given, n_classes, scale",
     [
-        ("dpsgd", {}, 0.85),
-        ("auto_s", {}, 0.25),
-        ("global", {}, 1.0),
-        ("dpsgd", {"lr": 0.1}, 1.0),
-        ("dpsgd", {"max_steps": 50}, 1.0),
-        ("dpsgd", {"max_epochs": 5}, 1.0),
-        ("dpsgd", {"lr": 0.1, "logit_scale": 0.5}, 0.5),
-        ("dpsgd", {"epsilon": None}, 1.0),
-        ("dpsgd", {"epsilon": None, "noise_multiplier": 2.0}, 0.85),
+        ("dpsgd", {}, 2, 0.85),
+        ("dpsgd", {}, 3, 1.0),
+        ("auto_s", {}, 2, 0.25),
+        ("auto_s", {}, 10, 0.3),
+        ("global", {}, 2, 1.0),
+        ("sgd", {"epsilon": None}, 2, 1.0),
+        ("dpsgd", {"lr": 0.1}, 2, 1.0),
+        ("dpsgd", {"max_steps": 50}, 2, 1.0),
+        ("dpsgd", {"max_epochs": 5}, 2, 1.0),
+        ("dpsgd", {"lr": 0.1, "logit_scale": 0.5}, 3, 0.5),
+        ("dpsgd", {"epsilon": None}, 2, 1.0),
+        ("dpsgd", {"epsilon": None, "noise_multiplier": 2.0}, 2, 0.85),
     ],
 )
-def test_the_logits_of_default_fits_are_shortened(method, given, scale):
+def test_the_logits_of_default_fits_to_two_classes_are_shortened(method, given, n_classes, scale):
     spec = FitSpec.of(DPFairClassifier(method, **{"epsilon": 1.0} | given))
-    assert defaults.resolve(spec, 10_000, 1e-6).logit_scale == scale
+    assert defaults.logit_scale(spec, n_classes) == scale
 
 
 @pytest.mark.parametrize("scale", [0.5, 2.0])

@@ -112,6 +112,8 @@ def test_weights_multiply_what_is_clipped_relative_to_the_largest(data):
         (of_record, {"max_sample_weight": 4.0}, of_record / 4),
         (of_record, {"class_weight": of_class}, of_record / 2 * np.where(y, 1, 0.2)),
         (np.where(y, 5, 1), {}, np.where(y, 1, 0.2)),
+        (np.where(y, 5e-100, 1e-100), {}, np.where(y, 1, 0.2)),
+        (None, {"class_weight": {0: 1e-100, 1: 5e-100}}, np.where(y, 1, 0.2)),
     ]:
         model = exact(method=clip, module=Zero, **(one | params)).fit(X, y, sample_weight=given)
         expected = (factor[:, None] * rows).sum(0) / N
@@ -244,6 +246,9 @@ def test_a_fit_says_what_large_weights_leave_of_the_signal(data):
         LowSignalWarning, match=r"weights up to 40.*n\*mu / 40 = \d+;.*smaller weights"
     ):
         model.fit(X, y, sample_weight=np.ones(len(y)))
+    by_class = quick(epsilon=2.0, max_sample_weight=None, class_weight={0: 0.05, 1: 2.0})
+    with pytest.warns(LowSignalWarning, match="weights up to 40"):
+        by_class.fit(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error", LowSignalWarning)
         model.set_params(max_sample_weight=2.0).fit(X, y, sample_weight=np.ones(len(y)))

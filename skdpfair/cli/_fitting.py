@@ -18,7 +18,7 @@ from skdpfair.cli._study import Study, person_question
 from skdpfair.methods import METHODS
 from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier
 from skdpfair.release._file import require_safetensors
-from skdpfair.training import defaults, plan
+from skdpfair.training import plan
 from skdpfair.training.processes import launched
 
 _RESERVED = {  # parameters of the classifier that options, the schema or the launcher set
@@ -61,9 +61,6 @@ class Job:
 
     def classifier(self, method, params):
         """Return the unfitted classifier of these records."""
-        # a memory map of Parquet files has no names
-        if isinstance(self.source, Parquet):
-            params = {"module": defaults.network_for(self.schema.feature_names)} | params
         return DPFairClassifier(
             method,
             classes=self.schema.classes,

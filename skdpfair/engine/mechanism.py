@@ -311,9 +311,9 @@ class Method(BaseEstimator, abc.ABC):
         fit begins with a warm-up that releases the gradient scale.
     needs_gradient_scale : bool
         Whether ``lr="auto"`` needs that warm-up for all parameters; default False.
-    logit_scale : float
-        Factor of the logits of a default fit in predictions, as clipping makes them too long;
-        default 0.85.
+    logit_scales : tuple of two floats
+        Factors of the logits of a default fit in predictions, for two classes and for more, as
+        clipping makes the logits of two classes too long; default (0.85, 1).
     gradient_noise : float
         Standard deviation of the noise on the mean gradient, for methods without other noise;
         default 0.
@@ -355,7 +355,7 @@ class Method(BaseEstimator, abc.ABC):
     sees_gradients: ClassVar[bool] = False
     changes_gradients: ClassVar[bool] = False
     scale_fields: ClassVar[tuple[str, ...]] = ("max_grad_norm",)
-    logit_scale: ClassVar[float] = 0.85
+    logit_scales: ClassVar[tuple[float, float]] = 0.85, 1.0
     needs_gradient_scale: ClassVar[bool] = False
     private_alternative: ClassVar[str] = "dpsgd"
     gradient_noise: float = 0.0

@@ -29,6 +29,7 @@ from skdpfair.inputs import fitted_rows, table
 from skdpfair.inputs.columns import in_pandas
 from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.persons import Persons
+from skdpfair.inputs.provenance import noted
 from skdpfair.inputs.streaming import is_streamed
 from skdpfair.methods import get_method
 from skdpfair.networks import MLP, Curves, Factory, network_of
@@ -37,7 +38,7 @@ from skdpfair.privacy.statement import UNITS, PrivacyReport
 from skdpfair.release._facts import packed, unpacked
 from skdpfair.release._read_statement import statement
 from skdpfair.release._release import export_onnx, release, save_release
-from skdpfair.training import defaults, pictures, sklearn_callbacks
+from skdpfair.training import defaults, pictures, sklearn_callbacks, weights
 from skdpfair.training.amounts import can_be_fine
 from skdpfair.training.callbacks import recorders
 from skdpfair.training.plan import plan as make_plan
@@ -190,7 +191,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             spec.check_data(data)
             spec, features = pictures.features_of(spec, data.x.shape[1:])
             if spec.loss is None and is_auto(spec.module):
-                named = getattr(fresh, "feature_names_in_", np.empty(0))
+                named = getattr(fresh, "feature_names_in_", noted(X).columns)
                 named = np.delete(named, data.group_positions if len(named) else [])
                 spec = replace(spec, module=defaults.network_for(named))
             if isinstance(spec.module, Curves) and not can_be_fine(data.x):
@@ -210,8 +211,8 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             # plan
             n_units, n_groups = processes.sum(data.n_units), data.groups.n_groups
             is_wide = pictures.is_wide(data, features)
-            unit, most = UNITS[data.adjacency], data.most_weight
-            plan = make_plan(spec, n_units, n_groups, previous, unit, is_wide, most)
+            unit, contrast = UNITS[data.adjacency], weights.contrast(spec, data)
+            plan = make_plan(spec, n_units, n_groups, previous, unit, is_wide, contrast)
             # train
             context = sklearn_callbacks.begin(self, X, y, plan.n_training_epochs)
             inputs = pictures.extracted(data, features, extracted)
@@ -220,7 +221,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             # account
             report = account(run, trained, inputs, data.features is not None)
             # keep
-            self._keep(fresh, data, features, trained, report, previous)
+            self._keep(fresh, spec, data, features, trained, report, previous)
         if spec.keep_reference and not trained.is_interrupted:
             reference = reference_estimator(self, features or trained.plan.settings.module)
             same = run.streams.init_entropy, None if features is None else inputs
@@ -392,6 +393,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
     def _keep(
         self,
         fresh: Self,
+        spec: FitSpec,
         data: table.Table,
         features: Scattering2D | None,
         trained: Trained,
@@ -421,7 +423,8 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             "_group_positions": data.group_positions,
         }
         if data.classes is not None:
-            fitted |= {"classes_": data.classes, "logit_scale_": settings.logit_scale}
+            scale = defaults.logit_scale(spec, data.n_outputs)
+            fitted |= {"classes_": data.classes, "logit_scale_": scale}
         if persons := data.persons or (previous and previous.persons):
             fitted["_persons"] = persons
         for recorder in recorders(self.callbacks):

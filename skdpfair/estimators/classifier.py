@@ -53,9 +53,10 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         one, with its arguments in a :class:`skdpfair.Factory`, which maps (batch, ...) to logits
         (batch, n_classes).  "scattering" is a linear model on the public features
         :class:`skdpfair.features.Scattering2D` of pictures.  "auto" chooses it for records of 2 or
-        3 axes, of 8 x 8 pixels or more; for others, a linear model or a small MLP.  Of columns of
-        `public_preprocessor`, it is linear, and amounts get curves with many knots where noisy
-        counts, a part of epsilon, say that their exact values matter.  "cnn" takes (height, width),
+        3 axes, of 8 x 8 pixels or more; for others, a linear model or a small MLP.  Where
+        `public_preprocessor` encoded numbers as curves, which the names of the columns say, it is
+        linear, and amounts get curves with many knots where noisy counts, a part of epsilon, say
+        that their exact values matter.  "cnn" takes (height, width),
         or a channel axis first or, if of length 1 or 3, last.  What is frozen
         in a module (``requires_grad=False``) is public by declaration, batch normalisation too.
     optimizer : torch.optim class, its name, Factory, or "auto", default="auto"
@@ -111,9 +112,9 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         The public set of classes, likewise.
     logit_scale : float > 0 or "auto", default="auto"
         Public factor of the logits in predictions, which leaves the predicted classes as they are;
-        1 leaves all as trained.  Clipping makes logits too long, so that probabilities are too
-        sure.  "auto" is that of the method while ``lr`` and the number of steps are left at their
-        defaults, else 1.
+        1 leaves all as trained.  Clipping makes the logits of two classes too long, so that
+        probabilities are too sure.  "auto" is that of the method for two classes while ``lr`` and
+        the number of steps are left at their defaults, else 1.
     attack : callable or None, default=None
         Adversarial training: :class:`skdpfair.augmentations.PGD`, or any
         ``attack(module, x, y)`` that returns the inputs to train on, each made from its own record.

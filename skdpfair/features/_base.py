@@ -16,7 +16,7 @@ from skdpfair._utils.validate import error_context, safe_repr
 from skdpfair.engine.memory import used_device
 from skdpfair.engine.precision import full_precision
 from skdpfair.inputs.columns import refuse_different_shapes
-from skdpfair.inputs.provenance import note
+from skdpfair.inputs.provenance import Origin, note
 
 BATCH_SIZE = 256
 _NOT_NUMBERS = "must hold numbers: an array of pictures, or rows of their pixels"
@@ -70,7 +70,7 @@ or (n_samples, height, width, channels)
                 batch = slice(start, start + BATCH_SIZE)
                 features[batch] = self._features(extract, X[batch])
                 bar.move_to(min(batch.stop, n))
-        noted: np.ndarray = note(features, self.described)
+        noted: np.ndarray = note(features, Origin(self.described))
         return noted
 
     @property

@@ -1,35 +1,43 @@
-"""What computed an array of features, for the privacy report of a fit on it."""
+"""What computed an array of features, for a fit on it and its privacy report."""
 
 from __future__ import annotations
 
 import weakref
 import zlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+
+class Origin(NamedTuple):
+    """What is known of an array from the code that computed it, and not from its numbers."""
+
+    features: str | None = None  # what computed them
+    columns: tuple[str, ...] = ()  # their names
+
+
 # by identity, as arrays have no hash; with a checksum, as arrays may be changed in place
-_NOTES: dict[int, tuple[weakref.ref[Any], int | None, str]] = {}
+_NOTES: dict[int, tuple[weakref.ref[Any], int | None, Origin]] = {}
 
 
-def note(array: np.ndarray, features: str) -> np.ndarray:
+def note(array: np.ndarray, origin: Origin) -> np.ndarray:
     """Note what computed an array, as long as it lives unchanged, and return the array.
 
     Copies and parts of the array are other arrays, of which nothing is known.
     """
     key = id(array)
     alive = weakref.ref(array, lambda _: _NOTES.pop(key, None))
-    _NOTES[key] = alive, _checksum(array), features
+    _NOTES[key] = alive, _checksum(array), origin
     return array
 
 
-def noted(array: Any) -> str | None:
-    """Return the note on an array, or None if there is none."""
+def noted(array: Any) -> Origin:
+    """Return the note on an array, or an empty one if there is none."""
     if not isinstance(array, np.ndarray) or id(array) not in _NOTES:
-        return None
-    alive, checksum, features = _NOTES[id(array)]
+        return Origin()
+    alive, checksum, origin = _NOTES[id(array)]
     same = checksum == _checksum(array) and alive() is array
-    return features if same else None
+    return origin if same else Origin()
 
 
 def _checksum(array: np.ndarray) -> int | None:

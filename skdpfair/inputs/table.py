@@ -60,7 +60,7 @@ class Table:
     groups: _groups.GroupCodes
     group_positions: list[int]  # in X, of the group columns, which are no features
     validation: tuple[np.ndarray, np.ndarray] | None = None  # public records (x, y), likewise
-    weight: np.ndarray | None = None  # float32
+    weight: np.ndarray | None = None  # float64
     most_weight: float | None = None  # the public bound of weights: declared, or the largest
     # number of each record's person, int64, -1 for records that take no part; None if each record
     # is a person
@@ -113,7 +113,7 @@ def read(
     The estimator reads y, and gets ``n_features_in_`` and ``feature_names_in_``; its ``spec`` names
     the columns of groups and persons.
     """
-    features = noted(X)
+    features = noted(X).features
     X, named = _container(X), y
     # scikit-learn compares a text with texts of its own
     if isinstance(y, str):
@@ -171,7 +171,7 @@ def _weights(
             f"sample_weight must hold {wanted}, but some are outside or NaN. Declare a larger "
             "max_sample_weight, or clip them: np.clip(sample_weight, 0, max_sample_weight)."
         )
-    return weight.astype(np.float32), float(weight.max()) if declared is None else declared
+    return weight, float(weight.max()) if declared is None else declared
 
 
 def read_for_prediction(estimator: Any, X: Any) -> Rows:

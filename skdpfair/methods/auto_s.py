@@ -34,7 +34,7 @@ class AutoS(Method, name="auto_s"):
     gamma: float = 0.01
 
     needs_gradient_scale = True
-    logit_scale = 0.25
+    logit_scales = 0.25, 0.3
 
     def clip(self, sample: PerSample, state: State, release: NoisySums) -> Clip:
         return Clip(1.0 / (sample.norm + self.gamma), sample.norm.new_ones(()))

@@ -48,7 +48,7 @@ class DPISSGD(MethodByShares, ClippedMethod, name="dp_is_sgd", reference="kulyny
     group_count_noise_multiplier: float | str = "auto"
     max_sample_rate: float | str = "auto"
 
-    logit_scale = 0.7
+    logit_scales = 0.7, 1.0
     _parameter_constraints = {
         "max_sample_rate": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})],
     }

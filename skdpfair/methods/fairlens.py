@@ -172,7 +172,7 @@ class FairLensDP(
     group_max_grad_norm: float | str = "auto"
     gamma1: float = 0.0
 
-    logit_scale = 0.7
+    logit_scales = 0.7, 1.0
 
     @property
     def sees_gradients(self) -> bool:  # type: ignore[override]  # follows from a parameter

@@ -40,7 +40,7 @@ class Global(Method, name="global", reference="bu2021convergence"):
     strict_max_grad_norm: float | str = "auto"
 
     scale_fields = ("strict_max_grad_norm",)
-    logit_scale = 1.0
+    logit_scales = 1.0, 1.0
     # what lies above Z is lost, so Z must lie above nearly all norms to come
     Z_MARGIN = 2.0
 

@@ -175,7 +175,7 @@ def sweep(
     base, features = pictures.head_of(base, np.shape(X)[1:])
     # the fits of cells read an array, without names
     if validate.is_auto(base.module):
-        base.set_params(module=defaults.network_for(getattr(X, "columns", ())))
+        base.set_params(module=defaults.network_for(getattr(X, "columns", noted(X).columns)))
     data = {"X": digest_of(X), "y": digest_of(y), "groups": digest_of(encoded.code)}
     data |= {} if features is None else {"features": features.described}
     data |= {} if unit is None else {"units": digest_of(unit)}
@@ -206,7 +206,7 @@ def sweep(
         groups=levels,
         rarest_class=str(classes[rarest_class(label, len(classes))]),
         counts=_counts(encoded.code, len(levels), label, len(classes)),
-        features=noted(X) if features is None else features.described,
+        features=noted(X).features if features is None else features.described,
         skdpfair=skdpfair.__version__,
         torch=torch.__version__,
     )

@@ -42,6 +42,7 @@ from skdpfair.training.plan import SCORE_COUNTS
 from skdpfair.training.spec import SCORE_SHARES
 
 _LARGE_LOSS = 0.1  # of accuracy, from which it is reported
+_SEEN = 2.0  # standard deviations of noise, from which numbers of records tell rates of a group
 # groups that are counted under one threshold, which has the noise of all their counts: with 8, it
 # is as good on Adult as without groups, by paired fits to 3,000 and to all records
 _MOST_REPORTED = 8
@@ -181,7 +182,8 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         Warns
         -----
         UserWarning
-            If a threshold lowers the accuracy of a group, of at most 8, by more than 10 points.
+            If thresholds lower the accuracy of a group by more than 10 points (under one threshold
+            for all, of at most 8 groups), or a group is too small to be held to the constraint.
         """
         objective = self._check()
         refuse_resamplers(self.estimator)
@@ -383,19 +385,34 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
 
     def _thresholds(self, objective, counts, levels, noise):
         cuts = expit(EDGES)
+        deviation = noise * SENSITIVITY**2
+        names, groups = levels.tolist(), pooled(counts, deviation)
         if self.constraint is not None:
-            mixed = best_mixtures(counts, objective, self.target, self.constraint, self.tolerance)
-            return {
-                level: [(float(cuts[i]), float(row[i])) for i in np.flatnonzero(row)]
-                for level, row in zip(levels.tolist(), mixed, strict=True)
-            }
-        names, parts = [ALL], counts.sum(axis=0, keepdims=True)
-        if self.by_group:
-            names, parts = levels.tolist(), pooled(counts, noise * SENSITIVITY**2)
-        best = [best_cut(part, objective, self.target) for part in parts]
-        reported = parts if self.by_group else pooled(counts, noise * SENSITIVITY**2)
-        _warn_of_losses(levels.tolist(), reported, np.broadcast_to(best, len(reported)))
-        return {name: [(float(cuts[i]), 1.0)] for name, i in zip(names, best, strict=True)}
+            # a group of noise must not bind all others, and gets the rates of all
+            is_seen = counts[:, :, 0].min(axis=1) > _SEEN * deviation
+            parts = np.where(is_seen[:, None, None], counts, groups)
+            limits = self.constraint, self.tolerance, is_seen
+            mixed = best_mixtures(parts, objective, self.target, *limits)
+            if deviation > 0 and not is_seen.all():
+                hidden = ", ".join(map(str, levels[~is_seen]))
+                warnings.warn(
+                    f"{self.constraint} does not bind the group(s) {hidden}: by noisy counts, they "
+                    "have too few records of a class to tell their rates.",
+                    UserWarning,
+                    stacklevel=3,
+                )
+        elif self.by_group:
+            mixed = np.eye(len(cuts))[[best_cut(g, objective, self.target) for g in groups]]
+        else:
+            best = best_cut(counts.sum(axis=0), objective, self.target)
+            names, mixed = [ALL], np.eye(len(cuts))[[best]]
+        remedy = "A larger tolerance costs" if self.constraint else "objective='accuracy' costs"
+        mixtures = np.broadcast_to(mixed, (len(groups), len(cuts)))
+        _warn_of_losses(levels.tolist(), groups, mixtures, f"{remedy} less.")
+        return {
+            name: [(float(cuts[i]), float(row[i])) for i in np.flatnonzero(row)]
+            for name, row in zip(names, mixed, strict=True)
+        }
 
     def __getstate__(self):
         """Drop seeds, and records that the classifier was given."""
@@ -416,18 +433,21 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         return tags
 
 
-def _warn_of_losses(names, parts, cuts):
-    """Warn of the groups whose accuracy, by noisy counts, a threshold lowers by much."""
+def _warn_of_losses(names, parts, mixed, remedy):
+    """Warn of the groups whose accuracy, by noisy counts, thresholds lower by much.
+
+    ``mixed`` (n_groups, n_edges) is the probability with which each edge is the threshold.
+    """
     losses = []
-    for name, (negatives, positives), cut in zip(names, parts, cuts, strict=True):
-        n = max(negatives[0] + positives[0], 1.0)
-        right = (negatives[0] - negatives + positives)[[N_BINS // 2, cut]] / n
-        if right[0] - right[1] > _LARGE_LOSS:
-            losses.append(f"{name}: {100 * right[0]:.0f} % to {100 * right[1]:.0f} %")
+    for name, (negatives, positives), row in zip(names, parts, mixed, strict=True):
+        right = (negatives[0] - negatives + positives) / max(negatives[0] + positives[0], 1.0)
+        before, after = right[N_BINS // 2], right @ row
+        if before - after > _LARGE_LOSS:
+            losses.append(f"{name}: {100 * before:.0f} % to {100 * after:.0f} %")
     if losses:
         warnings.warn(
             "The chosen thresholds lower the accuracy, relative to a threshold of 0.5 and by noisy "
-            f"counts, for {'; '.join(losses)}. objective='accuracy' does not.",
+            f"counts, for {'; '.join(losses)}. {remedy}",
             UserWarning,
             stacklevel=4,
         )

@@ -57,13 +57,13 @@ def pooled(counts, deviation):
     return totals * (of_all + weight * (own - of_all))
 
 
-def best_mixtures(counts, objective, target, constraint, tolerance):
+def best_mixtures(counts, objective, target, constraint, tolerance, binds=None):
     """Return each edge's probability (n_groups, n_edges) that serves an objective under parity.
 
-    The rates of two groups, by ``counts`` (n_groups, 2, n_edges), differ by at most ``tolerance``;
-    the objective is that of all groups together.  A linear programme over mixtures of thresholds:
-    all rates are linear in their probabilities.  The solution exists, since a group can be selected
-    at any rate at random.
+    The rates of two groups, by ``counts`` (n_groups, 2, n_edges), differ by at most ``tolerance``,
+    if ``binds`` (n_groups,), by default all true, says so of both; the objective is that of all
+    groups together.  A linear programme over mixtures of thresholds: all rates are linear in their
+    probabilities.  The solution exists, since a group can be selected at any rate at random.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def best_mixtures(counts, objective, target, constraint, tolerance):
     for k in range(n_rates):
         for g in range(n_groups):
             # with less, the group has no records of the class, and no rate
-            if rates[k, g, 0] > 0.5:
+            if rates[k, g, 0] > 0.5 and (binds is None or binds[g]):
                 of_group = slice(g * n_edges, (g + 1) * n_edges)
                 bounded[0, k, g, of_group], bounded[0, k, g, n_weights + k] = rates[k, g], -1
                 bounded[1, k, g] = -bounded[0, k, g]

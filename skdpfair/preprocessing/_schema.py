@@ -26,6 +26,7 @@ from skdpfair._utils.validate import (
     safe_repr,
 )
 from skdpfair.inputs import persons
+from skdpfair.inputs.provenance import Origin, note
 from skdpfair.preprocessing import _files
 from skdpfair.preprocessing._files import read_columns
 from skdpfair.preprocessing._piecewise_linear import CHOICES, log_columns_of, n_intervals_for
@@ -396,7 +397,7 @@ class TableSchema:
         sensitive_features = pd.concat(groups, ignore_index=True) if with_groups else None
         return Bunch(
             schema=schema,
-            X=np.load(path_of(path), mmap_mode="r"),
+            X=note(np.load(path_of(path), mmap_mode="r"), Origin(columns=(*schema.feature_names,))),
             y=np.concatenate(y) if labelled else None,
             sensitive_features=sensitive_features,
             units=units,

@@ -28,7 +28,7 @@ ENOUGH_MU = 8.0
 # below it accuracy suffers by several points
 LOW_SIGNAL_TO_NOISE = 500.0
 # below it a model learns next to nothing
-NO_SIGNAL_TO_NOISE = 50.0
+NO_SIGNAL_TO_NOISE = 100.0
 MIN_STEPS, MAX_STEPS = 100, 600
 MIN_BATCH_SIZE, MAX_BATCH_SIZE = 512, 4096
 # without noise more steps pay, on the smallest batches
@@ -71,12 +71,12 @@ _CLASSIFICATION = Objective(
     1.0,
     4.0,
     "several points below a non-private model, the smaller class first",
-    "no better than predicting one class for all",
+    "hardly better than predicting one class for all, unless classes are easy to tell apart",
 )
 _OF_REGRESSION = (
     2.0,
     "clearly worse than a non-private model",
-    "no better than predicting one number",
+    "hardly better than predicting one number",
 )
 # a warm-up measures slopes of 1; the learning rate follows from the curvature of the loss
 _OBJECTIVES = {
@@ -104,7 +104,6 @@ class Settings:
     averaged: float  # share of the last steps whose weights are averaged
     norm_growth: float  # of gradients to expect, from the initial weights on
     weight_decay: float
-    logit_scale: float  # of predictions
 
     @property
     def sample_rate(self) -> float:
@@ -160,11 +159,6 @@ def resolve(
     total = steps + warm_up
     limit = None if isinstance(spec.max_epochs, str) else spec.max_epochs * per_epoch
     limit = limit if spec.max_steps is None else spec.max_steps
-    logit_scale = spec.logit_scale
-    if isinstance(logit_scale, str):
-        # found for the lengths of walks that "auto" takes
-        is_default = limit is None and is_auto(spec.lr) and math.isfinite(mu)
-        logit_scale = spec.method.logit_scale if is_default else 1.0
     if limit is not None:
         # a number of the user's counts every step on the data, the warm-up among them
         total = limit
@@ -180,8 +174,18 @@ def resolve(
         averaged=averaged,
         norm_growth=1.0 if is_linear(module) else objective(spec.loss).norm_growth,
         weight_decay=0.0 if spec.is_private else decay / n_samples,
-        logit_scale=logit_scale,
     )
+
+
+def logit_scale(spec: FitSpec, n_classes: int) -> float:
+    """Return the factor of the logits in predictions."""
+    if not isinstance(spec.logit_scale, str):
+        return spec.logit_scale
+    # found for the lengths of walks that "auto" takes
+    is_default = is_auto(spec.lr) and is_auto(spec.max_epochs) and spec.max_steps is None
+    is_noisy = spec.is_private and spec.noise_multiplier != 0
+    of_two, of_more = spec.method.logit_scales if is_default and is_noisy else (1.0, 1.0)
+    return of_two if n_classes == 2 else of_more
 
 
 def network_for(columns: Iterable[Any]) -> Any:

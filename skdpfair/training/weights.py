@@ -26,7 +26,7 @@ def of_classes(spec: FitSpec, table: Table) -> np.ndarray | None:
             f"class_weight names {safe_repr(unknown)}, which are not among the classes of y. Spell "
             "them as in y."
         )
-    weight = np.array([spec.class_weight.get(label, 1.0) for label in table.classes], np.float32)
+    weight = np.array([spec.class_weight.get(label, 1.0) for label in table.classes])
     return _over(weight, float(weight.max()))
 
 
@@ -41,6 +41,17 @@ def of_records(spec: FitSpec, table: Table) -> np.ndarray | None:
     return both
 
 
+def contrast(spec: FitSpec, table: Table) -> float:
+    """Return how many times less than the largest weight a record has, by public numbers.
+
+    Its sample weight is 1, which most should have, and its class that of the least weight above 0.
+    """
+    of_class, largest = of_classes(spec, table), max(table.most_weight or 0.0, 1.0)
+    if of_class is not None and of_class.any():
+        largest /= float(of_class[of_class > 0].min())
+    return largest
+
+
 def initial_logits(class_weight: np.ndarray | None) -> tuple[float, ...] | None:
     """Return the logits at which a zero output layer starts: the odds that class weights state."""
     if class_weight is None or not class_weight.any():
@@ -49,5 +60,6 @@ def initial_logits(class_weight: np.ndarray | None) -> tuple[float, ...] | None:
 
 
 def _over(weight: np.ndarray, largest: float) -> np.ndarray:
-    share: np.ndarray = weight / np.float32(largest or 1.0)
+    # in float64, where numbers as small as 1e-300 have ratios
+    share: np.ndarray = (weight / (largest or 1.0)).astype(np.float32)
     return share

@@ -30,7 +30,13 @@ from skdpfair.datasets import make_two_groups
 from skdpfair.estimators.classifier import private_logits
 from skdpfair.exceptions import BudgetExceeded, PrivacyAccountingError, UnsupportedModuleError
 from skdpfair.model_selection import DPThresholdClassifier, GroupScorer, _score_counts, _threshold
-from skdpfair.model_selection._score_counts import EDGES, N_BINS, score_counts, square_root
+from skdpfair.model_selection._score_counts import (
+    EDGES,
+    N_BINS,
+    SENSITIVITY,
+    score_counts,
+    square_root,
+)
 from skdpfair.model_selection._threshold_choice import (
     CONSTRAINTS,
     OBJECTIVES,
@@ -549,24 +555,45 @@ def test_a_small_group_has_the_common_threshold_and_a_large_one_its_own():
     np.testing.assert_allclose(pooled(counts, 0.0)[..., 0], counts[..., 0])  # sizes stay
 
 
-@pytest.mark.parametrize("by_group", [False, True])
-def test_a_threshold_that_costs_a_group_much_accuracy_is_reported(by_group):
+def test_a_group_of_noise_binds_no_other_group():
+    exact_counts, noise = exact(*made_scores()), 30.0 / SENSITIVITY**2
+    for constraint in CONSTRAINTS:
+        chooser = DPThresholdClassifier(DPFairClassifier(), constraint=constraint)
+        alone = chooser._thresholds("balanced_accuracy", exact_counts, np.array(["a", "b"]), noise)
+        for seed in range(5):
+            empty = np.random.default_rng(seed).normal(0, 30.0, (1, *exact_counts.shape[1:]))
+            counts, levels = np.concatenate([exact_counts, empty]), np.array(["a", "b", "c"])
+            with pytest.warns(UserWarning, match=rf"{constraint} does not bind the group\(s\) c:"):
+                found = chooser._thresholds("balanced_accuracy", counts, levels, noise)
+            for name, mixture in alone.items():
+                # the objective counts the records of c, too
+                assert mean(found[name]) == pytest.approx(mean(mixture), abs=0.1)
+
+
+def mean(mixture):
+    return sum(threshold * weight for threshold, weight in mixture)
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"by_group": True}, {"constraint": "demographic_parity"}], ids=str
+)
+def test_a_threshold_that_costs_a_group_much_accuracy_is_reported(how):
+    by_group = bool(how)
     rng = np.random.default_rng(0)
     n = 6000
     group = np.where(rng.random(n) < 0.5, "many", "few")
     y = (rng.random(n) < np.where(group == "few", 0.05, 0.5)).astype(int)
     x = np.clip(rng.normal(0.7 * (2 * y - 1)), -3, 3)
     X = np.column_stack([x, (group == "few") * by_group])
-    model = DPThresholdClassifier(DPFairClassifier(epsilon=8.0), by_group=by_group)
-    with pytest.warns(UserWarning, match=r"for few: [89]\d % to [78]\d %\. objective"):
+    model = DPThresholdClassifier(DPFairClassifier(epsilon=8.0), **how)
+    remedy = "A larger tol" if "constraint" in how else "objective='acc"
+    with pytest.warns(UserWarning, match=rf"for few: [89]\d % to [5678]\d %.*\. {remedy}"):
         model.fit(X.astype(np.float32), y, sensitive_features=group)
     frame = pd.DataFrame(X, columns=["x", "few"]).assign(group=group)
-    named = DPThresholdClassifier(
-        DPFairClassifier(epsilon=8.0, group_col="group"), by_group=by_group
-    )
+    named = DPThresholdClassifier(DPFairClassifier(epsilon=8.0, group_col="group"), **how)
     with pytest.warns(UserWarning, match="for few: [89]"):
         named.fit(frame, y)
     assert list(named.thresholds_) == (["few", "many"] if by_group else ["all"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model.set_params(objective="accuracy").fit(X, y, sensitive_features=group)
+        model.set_params(objective="accuracy", constraint=None).fit(X, y, sensitive_features=group)

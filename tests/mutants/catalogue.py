@@ -1256,8 +1256,8 @@ MUTANTS = (
         "copies of features",
         "a statement names features that were changed since",
         "inputs/provenance.py",
-        "return features if same else None",
-        "return features",
+        "return origin if same else Origin()",
+        "return origin",
         "tests/test_pictures.py::test_a_statement_names_features_only_while_they_are_as_computed",
     ),
     # one model by several processes

@@ -124,6 +124,19 @@ def test_a_fit_is_that_of_the_rows_in_memory(by_person, parts, tmp_path):
     assert chances.std() > 0.01
 
 
+def test_auto_takes_the_network_of_the_rows_in_memory(table, parts, tmp_path):
+    """A model without privacy learns enough from these rows for a hidden layer, or fine curves."""
+    data = SCHEMA.encode_parquet(parts, tmp_path / "x.npy")
+    rows = in_memory(table, tmp_path, SCHEMA)
+    one, other, unnamed = (
+        DPFairClassifier(epsilon=None, max_steps=3).fit(X, data.y)
+        for X in (data.X, rows[0], np.array(data.X))
+    )
+    makes = [model.net_.module.make for model in (one, other, unnamed)]
+    assert makes[0] is makes[1] is not makes[2]
+    assert one.net_.module.params["fine"] == other.net_.module.params["fine"] != ()
+
+
 def test_memory_is_that_of_a_row_group(tmp_path):
     rng, n = np.random.default_rng(0), 80_000
     schema = TableSchema(
