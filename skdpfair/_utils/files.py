@@ -15,18 +15,17 @@ from skdpfair._utils.validate import error_context, safe_repr
 try:
     import fcntl
 
-    def lock(file: BinaryIO, *, waits: bool = True) -> None:
+    def lock(file: BinaryIO) -> None:
         """Lock a file until it is closed, which the system does when its process dies."""
-        fcntl.flock(file, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX)
 except ImportError:  # Windows
     import msvcrt
 
-    def lock(file: BinaryIO, *, waits: bool = True) -> None:
+    def lock(file: BinaryIO) -> None:
         """Lock a file until it is closed."""
         # a byte that is never written, so that readers are not kept out
         file.seek(2**40)
-        modes = msvcrt.LK_LOCK, msvcrt.LK_NBLCK  # type: ignore[attr-defined]  # on Windows
-        msvcrt.locking(file.fileno(), modes[not waits], 1)  # type: ignore[attr-defined]
+        msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined]  # on Windows
 
 
 _TRIED = 2**20  # bytes that a folder must have room for

@@ -81,10 +81,10 @@ def check_kind(name, values, y_true, like="y_true"):
         )
 
 
-def hits(y_true, y_pred, name="y_pred"):
+def hits(y_true, y_pred):
     """Return which predictions are right; True is 1, as in scikit-learn."""
-    y_true, y_pred = as_vector("y_true", y_true, y_true), as_vector(name, y_pred, y_true)
-    check_kind(name, y_pred, y_true)
+    y_true, y_pred = as_vector("y_true", y_true, y_true), as_vector("y_pred", y_pred, y_true)
+    check_kind("y_pred", y_pred, y_true)
     return np.asarray(y_true == y_pred, dtype=bool)
 
 

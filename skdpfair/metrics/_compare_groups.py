@@ -17,15 +17,14 @@ NOT_COMPARED = "not compared"
 def group_min(values):
     """Return the smallest of the groups' values, NaN left out; NaN where no group has a value.
 
-    ``values`` has one value for each group: a Series, a dict or an array. A DataFrame has one
-    column for each group, and gives one number for each row.
+    ``values`` has one value for each group: a Series, a dict or an array.
     """
-    return _reduced(values, "min")
+    return float(pd.Series(values, dtype=float).min())
 
 
 def group_max(values):
     """Return the largest of the groups' values; see `group_min`."""
-    return _reduced(values, "max")
+    return float(pd.Series(values, dtype=float).max())
 
 
 def difference(values):
@@ -36,16 +35,8 @@ def difference(values):
     >>> difference({"F": 0.5, "M": 0.75, "X": float("nan")}), difference([0.5, float("nan")])
     (0.25, nan)
     """
-    compared = group_max(values) - group_min(values)
-    if isinstance(values, pd.DataFrame):
-        return compared.where((values.count(axis=1) > 1) | (values.shape[1] == 1))
-    return compared if len(values) == 1 or pd.Series(values).count() > 1 else float("nan")
-
-
-def _reduced(values, how):
-    if isinstance(values, pd.DataFrame):
-        return values.agg(how, axis=1)
-    return float(pd.Series(values, dtype=float).agg(how))
+    is_known = len(values) == 1 or pd.Series(values, dtype=float).count() > 1
+    return group_max(values) - group_min(values) if is_known else float("nan")
 
 
 def warn_undefined(message):

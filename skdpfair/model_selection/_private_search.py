@@ -415,7 +415,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         *data, groups, units = (r if r is None else _safe_indexing(r, inner) for r in records)
         routing = routed(self.estimator, groups, units)
         seeded = self.random_state is not None
-        of_trial = selection.trial.n_samples, selection.curve, rng, seeded, public
+        of_trial = selection.curve, rng, seeded, public
         train = _trials.trainer(self.estimator, data, routing, *of_trial)
         score = _trials.scorer(rows, labels, selection.noise, rng, share)
         return _trials.run(rng, (self.mean_trials, self.shape), selection.pool, train, score)

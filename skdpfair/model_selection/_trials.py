@@ -91,8 +91,8 @@ def run(rng, law, pool, train, score):
         return None, error
 
 
-def trainer(estimator, data, routing, n_samples, curve, rng, seeded, public):
-    """Return the function that trains one configuration on so many records or persons.
+def trainer(estimator, data, routing, curve, rng, seeded, public):
+    """Return the function that trains one configuration.
 
     ``routing`` holds further arguments of fit; ``public`` is as of `public_sets`.
     """

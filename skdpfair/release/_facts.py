@@ -86,20 +86,26 @@ def _parameters(estimator):
     params = _dropped(estimator.get_params(deep=False))
     if module_facts(estimator.net_.module)["name"] is None:
         del params["module"]
-    out, left_out = {}, []
-    for name, value in params.items():
-        try:
-            out[name] = encode(value)
-        except NotPlain:
-            left_out.append(name)
-    if left_out:
+    out, left = _encoded(params)
+    if left:
         warnings.warn(
-            f"The release leaves out the parameters {left_out}, whose values are code and which "
+            f"The release leaves out the parameters {[*left]}, whose values are code and which "
             "only training needs. Set them again before another fit.",
             UserWarning,
             stacklevel=5,
         )
     return out
+
+
+def _encoded(values):
+    """Return the values that files hold, encoded, and all others as they are."""
+    plain, others = {}, {}
+    for name, value in values.items():
+        try:
+            plain[name] = encode(value)
+        except NotPlain:
+            others[name] = value
+    return plain, others
 
 
 def _dropped(params):
@@ -110,19 +116,14 @@ def _dropped(params):
 def module_facts(factory):
     """Return how to build a net's module anew; ``name`` is None for a module of the user's."""
     name = next((n for n, known in NETWORKS.items() if factory.make is known), None)
-    plain, left_out = {}, []
-    for key, value in factory.params.items():
-        try:
-            plain[key] = encode(value)
-        except NotPlain:
-            left_out.append(key)
+    plain, left = _encoded(factory.params)
     facts = {"name": name, "params": plain, "in_shape": list(factory.in_shape)}
     if name is None:
         label = getattr(factory.make, "__qualname__", type(factory.make).__name__)
-        return facts | {"custom": label, "left_out": left_out}
-    if left_out:
+        return facts | {"custom": label, "left_out": [*left]}
+    if left:
         raise TypeError(
-            f"{safe_repr(left_out)} of module cannot be released. Use numbers and strings."
+            f"{safe_repr([*left])} of module cannot be released. Use numbers and strings."
         )
     return facts
 
@@ -198,13 +199,8 @@ def packed(state):
     left[FACTORY_KEY] = [net.module.make, net.module.params, net.module.in_shape]
     # the class of a method from elsewhere has to be imported, which pickle does
     out = {name: left.pop(name) for name in ("method", "method_") if _is_foreign(left[name])}
-    facts, out[WEIGHTS_KEY] = {}, weights_of(net)
-    for name, value in left.items():
-        try:
-            facts[name] = encode(value)
-        except NotPlain:
-            out[name] = value
-    return out | {FACTS_KEY: json.dumps(facts)}
+    facts, others = _encoded(left)
+    return out | others | {WEIGHTS_KEY: weights_of(net), FACTS_KEY: json.dumps(facts)}
 
 
 def _is_foreign(method):

@@ -47,13 +47,9 @@ def encode(value):
         return [encode(v) for v in value]
     for tag, is_of, parts, _ in _tags():
         if is_of(value):
-            return {tag: encode_parts(parts(value))}
+            text = parts(value)
+            return {tag: text if isinstance(text, str) else [encode(part) for part in text]}
     raise NotPlain(f"a release cannot hold {safe_repr(value)} ({type(value).__name__})")
-
-
-def encode_parts(parts):
-    """Return the parts of a tagged value: text as it is, all else encoded."""
-    return parts if isinstance(parts, str) else [encode(part) for part in parts]
 
 
 def decode(value):

@@ -117,7 +117,7 @@ def lines(curves, across, *, title, label, zero=False) -> dict:
             marks.append((round(x(b) + aside, 1), y(m), says, _whisker(y, *ends)))
         series.append(style(i) | {"name": name, "marks": marks})
     dashes = [_ACROSS[i % len(_ACROSS)] for i in range(len(across))]
-    return _plane(x, y, title, label, "privacy budget ε, log scale") | {
+    return _plane(y, title, label, "privacy budget ε, log scale") | {
         "kind": "lines",
         "x_marks": _spaced([(x(b), f"{b:.3g}") for b in budgets]),
         "series": series,
@@ -144,7 +144,7 @@ def scatter(points, front, *, title, label, x_label) -> dict:
     best = [(x(a), y(b)) for a, b in front]
     named = [(x(a), y(b), text) for a, b, text, _ in flat]
     named.sort(key=lambda spot: spot[:2] not in best)  # those on the front first
-    return _plane(x, y, title, label, x_label) | {
+    return _plane(y, title, label, x_label) | {
         "kind": "scatter",
         "x_marks": x.marks(),
         "series": series,
@@ -167,7 +167,7 @@ def tradeoff(found, *, unit) -> dict:
         series.append(style(i) | {"name": name, "marks": marks})
     series[1] |= {"dash": _DASHES[1], "colour": "var(--muted)"}
     title = f"How many of the {unit}s an attacker finds at most"
-    return _plane(x, y, title, "found, %", "false alarms, %") | {
+    return _plane(y, title, "found, %", "false alarms, %") | {
         "kind": "lines",
         "x_marks": x.marks(),
         "series": series,
@@ -202,7 +202,7 @@ def beside(spots) -> list[tuple[float, float, str, str]]:
     return placed
 
 
-def _plane(x, y, title, label, x_label):
+def _plane(y, title, label, x_label):
     return {
         "title": title,
         "label": label,

@@ -74,11 +74,6 @@ def sentence(name, /, **facts) -> str:
     return " ".join(getattr(_sentences(), name)(**facts).split())
 
 
-def _listed(names):
-    """Return names as a list in a sentence."""
-    return " and ".join([", ".join(names[:-1])] * (len(names) > 1) + [names[-1]])
-
-
 def _spanned(estimate, unit):
     """Return an estimate of shares with its interval."""
     least = max(estimate.low, 0.0) if unit == "%" else estimate.low  # NaN stays NaN

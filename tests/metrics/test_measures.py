@@ -134,8 +134,6 @@ def test_the_rule_is_that_of_fairlearn():
     assert difference(frame.by_group) == frame.difference() == 2.5
     assert group_min(frame.by_group) == frame.group_min() == 1.0
     assert group_max(frame.by_group) == frame.group_max() == 3.5
-    table = pd.DataFrame({"a": [1.0, np.nan], "b": [3.0, np.nan]})
-    np.testing.assert_array_equal(difference(table), [2.0, np.nan])
 
 
 LABELS = {"y_true": [0, 1, 0, 1], "y_pred": [0, 1, 1, 1], "y_ref": [0, 1, 0, 1]}

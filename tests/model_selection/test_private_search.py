@@ -349,7 +349,7 @@ def test_a_network_that_cannot_be_made_is_refused_before_any_trial(data, network
 
 def test_a_trial_that_released_more_than_planned_ends_the_search(data, monkeypatch):
     rng, low = np.random.default_rng(0), rdp_curve([Release("steps", 0.1, (100.0,), 1)])
-    train = _trials.trainer(base(), data, {}, len(data[0]), low, rng, False, {})
+    train = _trials.trainer(base(), data, {}, low, rng, False, {})
     with suspended(), pytest.raises(PrivacyAccountingError, match="covers one model each"):
         train({})
     less = property(lambda plan: (replace(plan.mechanism.release, steps=0),))  # than it releases
