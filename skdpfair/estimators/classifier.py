@@ -109,7 +109,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     verbose : int, default=0
         1 shows a progress bar.
     classes : list or None, default=None
-        The public set of classes, likewise.
+        The public set of classes, which is else read off the data, an assumption on record.
     logit_scale : float > 0 or "auto", default="auto"
         Public factor of the logits in predictions, which leaves the predicted classes as they are;
         1 leaves all as trained.  Clipping makes the logits of two classes too long, so that

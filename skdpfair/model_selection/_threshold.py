@@ -135,7 +135,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
     __metadata_request__score = {"sensitive_features": True}
 
     estimator: Any
-    objective: str = "balanced_accuracy"
+    objective: Any = "balanced_accuracy"
     _: KW_ONLY
     target: float | None = None
     constraint: str | None = None
