@@ -246,9 +246,6 @@ def test_a_fit_says_what_large_weights_leave_of_the_signal(data):
         LowSignalWarning, match=r"weights up to 40.*n\*mu / 40 = \d+;.*smaller weights"
     ):
         model.fit(X, y, sample_weight=np.ones(len(y)))
-    by_class = quick(epsilon=2.0, max_sample_weight=None, class_weight={0: 0.05, 1: 2.0})
-    with pytest.warns(LowSignalWarning, match="weights up to 40"):
-        by_class.fit(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error", LowSignalWarning)
         model.set_params(max_sample_weight=2.0).fit(X, y, sample_weight=np.ones(len(y)))

@@ -1,7 +1,5 @@
 """What the classifier and the regressor share: fit, releases, pickles and representations."""
 
-from __future__ import annotations
-
 import abc
 import tomllib
 from collections.abc import Callable, Sequence
@@ -38,7 +36,7 @@ from skdpfair.privacy.statement import UNITS, PrivacyReport
 from skdpfair.release._facts import packed, unpacked
 from skdpfair.release._read_statement import statement
 from skdpfair.release._release import export_onnx, release, save_release
-from skdpfair.training import defaults, pictures, sklearn_callbacks, weights
+from skdpfair.training import defaults, pictures, sklearn_callbacks
 from skdpfair.training.amounts import can_be_fine
 from skdpfair.training.callbacks import recorders
 from skdpfair.training.plan import plan as make_plan
@@ -197,6 +195,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             if isinstance(spec.module, Curves) and not can_be_fine(data.x):
                 spec = replace(spec, module="logistic")
             defaults.check_network(spec.module, data.x.shape[1:], data.n_outputs)
+            scale = defaults.logit_scale(spec, data.n_outputs)
             previous = previous_fit(self, fresh, data, features) if spec.warm_start else None
             check_parts(processes, fresh, spec, data, previous)
             if data.weight is not None:
@@ -211,8 +210,8 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             # plan
             n_units, n_groups = processes.sum(data.n_units), data.groups.n_groups
             is_wide = pictures.is_wide(data, features)
-            unit, contrast = UNITS[data.adjacency], weights.contrast(spec, data)
-            plan = make_plan(spec, n_units, n_groups, previous, unit, is_wide, contrast)
+            unit, most = UNITS[data.adjacency], data.most_weight
+            plan = make_plan(spec, n_units, n_groups, previous, unit, is_wide, most)
             # train
             context = sklearn_callbacks.begin(self, X, y, plan.n_training_epochs)
             inputs = pictures.extracted(data, features, extracted)
@@ -221,7 +220,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             # account
             report = account(run, trained, inputs, data.features is not None)
             # keep
-            self._keep(fresh, spec, data, features, trained, report, previous)
+            self._keep(fresh, scale, data, features, trained, report, previous)
         if spec.keep_reference and not trained.is_interrupted:
             reference = reference_estimator(self, features or trained.plan.settings.module)
             same = run.streams.init_entropy, None if features is None else inputs
@@ -393,7 +392,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
     def _keep(
         self,
         fresh: Self,
-        spec: FitSpec,
+        scale: float,
         data: table.Table,
         features: Scattering2D | None,
         trained: Trained,
@@ -423,7 +422,6 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             "_group_positions": data.group_positions,
         }
         if data.classes is not None:
-            scale = defaults.logit_scale(spec, data.n_outputs)
             fitted |= {"classes_": data.classes, "logit_scale_": scale}
         if persons := data.persons or (previous and previous.persons):
             fitted["_persons"] = persons

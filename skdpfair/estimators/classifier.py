@@ -1,7 +1,5 @@
 """The classifier DPFairClassifier, with the interface of scikit-learn."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The regressor DPFairRegressor, with the interface of scikit-learn."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from typing import Any

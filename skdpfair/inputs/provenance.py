@@ -7,6 +7,7 @@ import zlib
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.utils import _safe_indexing
 
 
 class Origin(NamedTuple):
@@ -23,7 +24,7 @@ _NOTES: dict[int, tuple[weakref.ref[Any], int | None, Origin]] = {}
 def note(array: np.ndarray, origin: Origin) -> np.ndarray:
     """Note what computed an array, as long as it lives unchanged, and return the array.
 
-    Copies and parts of the array are other arrays, of which nothing is known.
+    Copies and parts of the array are other arrays, of which nothing is known, but see `rows_of`.
     """
     key = id(array)
     alive = weakref.ref(array, lambda _: _NOTES.pop(key, None))
@@ -38,6 +39,12 @@ def noted(array: Any) -> Origin:
     alive, checksum, origin = _NOTES[id(array)]
     same = checksum == _checksum(array) and alive() is array
     return origin if same else Origin()
+
+
+def rows_of(array: Any, index: np.ndarray) -> Any:
+    """Return some rows of a table or array, which has the note of the whole."""
+    rows, origin = _safe_indexing(array, index), noted(array)
+    return rows if origin == Origin() else note(rows, origin)
 
 
 def _checksum(array: np.ndarray) -> int | None:

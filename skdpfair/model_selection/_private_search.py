@@ -31,6 +31,7 @@ from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import by_index, check_indexes
 from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.persons import Persons
+from skdpfair.inputs.provenance import rows_of
 from skdpfair.model_selection import _trials
 from skdpfair.model_selection._forecast import (
     PlannedFit,
@@ -412,7 +413,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         scored, inner = self._split(rng, _num_samples(records[0]), unit)
         share = None if unit is None else _persons.share_of(unit[scored])
         rows, labels = (_safe_indexing(part, scored) for part in records[:2])
-        *data, groups, units = (r if r is None else _safe_indexing(r, inner) for r in records)
+        *data, groups, units = (r if r is None else rows_of(r, inner) for r in records)
         routing = routed(self.estimator, groups, units)
         seeded = self.random_state is not None
         of_trial = selection.curve, rng, seeded, public

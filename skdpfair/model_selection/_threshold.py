@@ -33,6 +33,7 @@ from skdpfair.model_selection._threshold_choice import (
     OBJECTIVES,
     best_cut,
     best_mixtures,
+    bound,
     pooled,
 )
 from skdpfair.preprocessing._learners import refuse_resamplers
@@ -42,7 +43,6 @@ from skdpfair.training.plan import SCORE_COUNTS
 from skdpfair.training.spec import SCORE_SHARES
 
 _LARGE_LOSS = 0.1  # of accuracy, from which it is reported
-_SEEN = 2.0  # standard deviations of noise, from which numbers of records tell rates of a group
 # groups that are counted under one threshold, which has the noise of all their counts: with 8, it
 # is as good on Adult as without groups, by paired fits to 3,000 and to all records
 _MOST_REPORTED = 8
@@ -388,27 +388,27 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         deviation = noise * SENSITIVITY**2
         names, groups = levels.tolist(), pooled(counts, deviation)
         if self.constraint is not None:
-            # a group of noise must not bind all others, and gets the rates of all
-            is_seen = counts[:, :, 0].min(axis=1) > _SEEN * deviation
-            parts = np.where(is_seen[:, None, None], counts, groups)
-            limits = self.constraint, self.tolerance, is_seen
-            mixed = best_mixtures(parts, objective, self.target, *limits)
-            if deviation > 0 and not is_seen.all():
-                hidden = ", ".join(map(str, levels[~is_seen]))
+            limits = self.constraint, self.tolerance, deviation
+            mixed = best_mixtures(counts, objective, self.target, *limits)
+            is_bound = bound(counts, self.constraint, deviation).all(axis=0)
+            if deviation > 0 and not is_bound.all():
+                hidden = ", ".join(map(str, levels[~is_bound]))
                 warnings.warn(
-                    f"{self.constraint} does not bind the group(s) {hidden}: by noisy counts, they "
-                    "have too few records of a class to tell their rates.",
+                    f"{self.constraint} does not bind all rates of the group(s) {hidden}: by noisy "
+                    "counts, they have too few records to tell them.",
                     UserWarning,
-                    stacklevel=3,
+                    stacklevel=4,
                 )
         elif self.by_group:
             mixed = np.eye(len(cuts))[[best_cut(g, objective, self.target) for g in groups]]
         else:
             best = best_cut(counts.sum(axis=0), objective, self.target)
             names, mixed = [ALL], np.eye(len(cuts))[[best]]
-        remedy = "A larger tolerance costs" if self.constraint else "objective='accuracy' costs"
+        is_best = isinstance(objective, str) and objective == "accuracy"
+        remedy = " A larger tolerance costs less." if self.constraint else ""
+        remedy = remedy or " objective='accuracy' costs less." * (not is_best)
         mixtures = np.broadcast_to(mixed, (len(groups), len(cuts)))
-        _warn_of_losses(levels.tolist(), groups, mixtures, f"{remedy} less.")
+        _warn_of_losses(levels.tolist(), groups, mixtures, remedy)
         return {
             name: [(float(cuts[i]), float(row[i])) for i in np.flatnonzero(row)]
             for name, row in zip(names, mixed, strict=True)
@@ -447,9 +447,9 @@ def _warn_of_losses(names, parts, mixed, remedy):
     if losses:
         warnings.warn(
             "The chosen thresholds lower the accuracy, relative to a threshold of 0.5 and by noisy "
-            f"counts, for {'; '.join(losses)}. {remedy}",
+            f"counts, for {'; '.join(losses)}.{remedy}",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

@@ -11,6 +11,7 @@ _SMOOTHED = 31
 _FEWEST = 1e-6  # records of a class that has none, so that rates exist
 # standard deviation of a rate over groups, from which that of one group is told in spite of noise
 _BETWEEN_GROUPS = 0.1
+_SEEN = 2.0  # standard deviations of noise, from which numbers of records tell rates of a group
 
 
 def best_cut(counts, objective, target=None):
@@ -57,13 +58,33 @@ def pooled(counts, deviation):
     return totals * (of_all + weight * (own - of_all))
 
 
-def best_mixtures(counts, objective, target, constraint, tolerance, binds=None):
+def bound(counts, constraint, deviation):
+    """Return which rates of groups a constraint binds, (n_rates, n_groups).
+
+    Those of groups of which noise alone could make up the records, ``deviation`` as of `pooled`,
+    are free: else, one group that nobody is in would decide for all.
+
+    Examples
+    --------
+    >>> counts = np.array([[[90.0, 40.0], [9.0, 8.0]], [[3.0, 1.0], [80.0, 70.0]]])
+    >>> bound(counts, "equalized_odds", 10.0).tolist(), bound(counts, "demographic_parity", 10.0)
+    ([[True, False], [False, True]], array([[ True,  True]]))
+    """
+    records = counts[:, :, 0].T
+    if constraint == "demographic_parity":
+        records, deviation = records.sum(axis=0, keepdims=True), deviation * 2**0.5
+    elif constraint == "equal_opportunity":
+        records = records[1:]
+    return records > max(0.5, _SEEN * deviation)
+
+
+def best_mixtures(counts, objective, target, constraint, tolerance, deviation=0.0):
     """Return each edge's probability (n_groups, n_edges) that serves an objective under parity.
 
     The rates of two groups, by ``counts`` (n_groups, 2, n_edges), differ by at most ``tolerance``,
-    if ``binds`` (n_groups,), by default all true, says so of both; the objective is that of all
-    groups together.  A linear programme over mixtures of thresholds: all rates are linear in their
-    probabilities.  The solution exists, since a group can be selected at any rate at random.
+    if `bound`; the objective is that of all groups together.  A linear programme over mixtures of
+    thresholds: all rates are linear in their probabilities.  The solution exists, since a group can
+    be selected at any rate at random.
 
     Examples
     --------
@@ -73,6 +94,9 @@ def best_mixtures(counts, objective, target, constraint, tolerance, binds=None):
            [0.625, 0.   , 0.375]])
     """
     n_groups, _, n_edges = counts.shape
+    is_bound = bound(counts, constraint, deviation)
+    is_seen = counts[:, :, :1] > _SEEN * deviation
+    counts = np.where(is_seen, counts, pooled(counts, deviation))
     totals = np.maximum(counts[:, :, :1], _FEWEST)
     if constraint == "demographic_parity":
         rates = (counts.sum(axis=1) / totals.sum(axis=1))[None]
@@ -85,8 +109,7 @@ def best_mixtures(counts, objective, target, constraint, tolerance, binds=None):
     bounded = np.zeros((2, n_rates, n_groups, n_weights + n_rates))
     for k in range(n_rates):
         for g in range(n_groups):
-            # with less, the group has no records of the class, and no rate
-            if rates[k, g, 0] > 0.5 and (binds is None or binds[g]):
+            if is_bound[k, g]:
                 of_group = slice(g * n_edges, (g + 1) * n_edges)
                 bounded[0, k, g, of_group], bounded[0, k, g, n_weights + k] = rates[k, g], -1
                 bounded[1, k, g] = -bounded[0, k, g]

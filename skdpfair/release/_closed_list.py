@@ -222,9 +222,13 @@ def _is_module(value, estimator) -> bool:
     """Return whether a parameter names the module, or holds what the module was made with."""
     params = estimator.net_.module.params
     if isinstance(value, Curves):
-        names = np.delete(estimator.feature_names_in_, estimator._group_positions)
+        names = getattr(estimator, "feature_names_in_", ())
+        names = np.delete(names, estimator._group_positions if len(names) else [])
         is_made_with = value.fine is None or value.fine == params["fine"]
-        return value.amounts == amounts_among(names) and is_made_with
+        # the array of `encode_parquet` has names for a fit alone
+        known = value.amounts if len(names) == 0 else amounts_among(names)
+        are_columns = set(value.amounts) <= {*range(params["in_shape"][0])}
+        return value.amounts == known and are_columns and is_made_with
     if isinstance(value, (MLP, CNN)):
         named = value.get_params().items()
         return is_setting(value) and all(np.array_equal(v, params.get(k, ())) for k, v in named)

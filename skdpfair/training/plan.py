@@ -78,12 +78,12 @@ def plan(
     previous: PreviousFit | None = None,
     unit: str = "record",
     is_wide: bool = False,
-    contrast: float = 1.0,
+    most_weight: float | None = None,
 ) -> Plan:
     """Resolve every "auto" and calibrate the noise, from public facts alone.
 
     ``unit`` is what is counted, a "record" or a "person"; ``is_wide`` says that the network takes
-    many numbers of each; ``contrast`` is the largest weight over that of other records.
+    many numbers of each; ``most_weight`` is the largest sample weight.
     """
     method, noise = spec.method, spec.noise_multiplier
     settled_lr = None if previous is None else previous.lr
@@ -109,7 +109,7 @@ def plan(
     once = _one_time_noise(mechanism, settings, spec.score_share)
     if spec.epsilon is not None:
         mechanism = _calibrated(mechanism, settings, spec.epsilon, delta, spec.accountant, once)
-    _warn_of_low_signal(mechanism, settings, unit, objective, contrast)
+    _warn_of_low_signal(mechanism, settings, unit, objective, most_weight)
     optimizer_params, lr, lr_scale = defaults.optimizer(spec, settings)
     lr_scale = None if lr_scale is None else lr_scale * objective.lr
     if settled_lr is not None and spec.lr == "auto":
@@ -208,23 +208,21 @@ def _warn_of_low_signal(
     settings: defaults.Settings,
     unit: str,
     objective: defaults.Objective,
-    contrast: float,
+    most_weight: float | None,
 ) -> None:
     noisiest = max(mechanism.release.noise_multipliers[1:], default=0.0)
     is_coarse = noisiest > 0.2 * mechanism.expected_batch_size
-    # of records that have not the largest weight
-    signal, enough = settings.signal_to_noise / contrast, defaults.LOW_SIGNAL_TO_NOISE
+    # what is left of it for a record of weight 1
+    weight = max(most_weight or 0.0, 1.0)
+    signal, enough = settings.signal_to_noise / weight, defaults.LOW_SIGNAL_TO_NOISE
     if mechanism.noise_multiplier == 0 or not (signal < enough or is_coarse):
         return
     is_lost = signal < defaults.NO_SIGNAL_TO_NOISE
     expect = objective.no_signal if is_lost else objective.low_signal
     among, share, remedy = "", "n*mu", ""
-    if contrast > 1:
-        among = (
-            f" and weights up to {contrast:g}, over a sample weight of 1 in the class of the least "
-            "weight"
-        )
-        share, remedy = f"n*mu / {contrast:g}", ", or smaller weights,"
+    if weight > 1:
+        among = f" and sample weights up to {weight:g}, if most are about 1"
+        share, remedy = f"n*mu / {weight:g}", ", or smaller weights,"
     few = (
         f"n = {mechanism.task.n_samples} {unit}s are few for this privacy budget{among} (signal to "
         f"noise {share} = {signal:.0f}; {enough:.0f} would be comfortable): expect to be {expect}. "

@@ -41,17 +41,6 @@ def of_records(spec: FitSpec, table: Table) -> np.ndarray | None:
     return both
 
 
-def contrast(spec: FitSpec, table: Table) -> float:
-    """Return how many times less than the largest weight a record has, by public numbers.
-
-    Its sample weight is 1, which most should have, and its class that of the least weight above 0.
-    """
-    of_class, largest = of_classes(spec, table), max(table.most_weight or 0.0, 1.0)
-    if of_class is not None and of_class.any():
-        largest /= float(of_class[of_class > 0].min())
-    return largest
-
-
 def initial_logits(class_weight: np.ndarray | None) -> tuple[float, ...] | None:
     """Return the logits at which a zero output layer starts: the odds that class weights state."""
     if class_weight is None or not class_weight.any():

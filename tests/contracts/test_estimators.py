@@ -4,7 +4,9 @@ One is left out.  A weight of 2 is not two records, which may move the sum by tw
 record of weight 0 still counts in n; and fits to different records must not have the same noise.
 """
 
+import inspect
 import warnings
+from typing import get_type_hints
 
 import numpy as np
 import pytest
@@ -47,6 +49,14 @@ def test_scikit_learn_accepts(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few rows and fixed seeds are the checks' own choice
         check(estimator)
+
+
+@pytest.mark.parametrize(
+    "estimator", [DPFairClassifier, DPFairRegressor, DPThresholdClassifier, DPRandomizedSearch]
+)
+def test_constructors_have_types(estimator):
+    names = list(inspect.signature(estimator, eval_str=True).parameters)
+    assert [*get_type_hints(estimator.__init__)] == [*names, "return"]
 
 
 INNER = {

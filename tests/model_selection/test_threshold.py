@@ -42,6 +42,7 @@ from skdpfair.model_selection._threshold_choice import (
     OBJECTIVES,
     best_cut,
     best_mixtures,
+    bound,
     pooled,
 )
 from skdpfair.preprocessing import BoundedScaler, check_pipeline, public_preprocessor
@@ -563,11 +564,23 @@ def test_a_group_of_noise_binds_no_other_group():
         for seed in range(5):
             empty = np.random.default_rng(seed).normal(0, 30.0, (1, *exact_counts.shape[1:]))
             counts, levels = np.concatenate([exact_counts, empty]), np.array(["a", "b", "c"])
-            with pytest.warns(UserWarning, match=rf"{constraint} does not bind the group\(s\) c:"):
+            with pytest.warns(UserWarning, match=rf"{constraint} does not bind .* group\(s\) c:"):
                 found = chooser._thresholds("balanced_accuracy", counts, levels, noise)
             for name, mixture in alone.items():
                 # the objective counts the records of c, too
                 assert mean(found[name]) == pytest.approx(mean(mixture), abs=0.1)
+
+
+@pytest.mark.parametrize("noise", [0.0, 30.0])
+def test_a_rare_class_of_a_large_group_leaves_what_needs_the_other(noise):
+    """Selection rates need no class, and true-positive rates need positives only."""
+    counts = exact(*made_scores())
+    rare = counts * np.array([[[1.0], [1.0]], [[1.0], [0.01]]])
+    assert bound(rare, "demographic_parity", noise).all()
+    assert bound(rare, "equalized_odds", noise).tolist() == [[True] * 2, [True, noise == 0]]
+    weights = best_mixtures(rare, "accuracy", None, "demographic_parity", 0.0, noise)
+    rates = np.einsum("ge,gce->gc", weights, rare).sum(axis=1) / rare[..., 0].sum(axis=1)
+    assert rates[0] == pytest.approx(rates[1], abs=0.02)
 
 
 def mean(mixture):

@@ -12,6 +12,7 @@ import pytest
 
 from skdpfair import DPFairClassifier
 from skdpfair.datasets import load_adult, public_facts
+from skdpfair.inputs.provenance import noted, rows_of
 from skdpfair.preprocessing import TableSchema, _files
 
 pytestmark = [
@@ -135,6 +136,8 @@ def test_auto_takes_the_network_of_the_rows_in_memory(table, parts, tmp_path):
     makes = [model.net_.module.make for model in (one, other, unnamed)]
     assert makes[0] is makes[1] is not makes[2]
     assert one.net_.module.params["fine"] == other.net_.module.params["fine"] != ()
+    part = rows_of(data.X, np.arange(0, 2000))
+    assert noted(part) == noted(data.X) != noted(np.array(data.X)) == noted(data.X[:2000])
 
 
 def test_memory_is_that_of_a_row_group(tmp_path):
