@@ -225,9 +225,9 @@ def test_the_next_fit_and_thresholds_and_the_reference_have_the_same_curves(enco
 def test_a_release_may_say_which_curves_are_fine_and_nothing_else(encoded, fitted, tmp_path):
     X, y = encoded
     path = tmp_path / "model.safetensors"
-    # as the command line gives it for files whose rows have no names
-    given = DPFairClassifier("dpsgd", epsilon=3.0, module=network_for(X.columns)).fit(X, y)
-    for model in (given, fitted):
+    given = DPFairClassifier("dpsgd", epsilon=3.0, module=network_for(X.columns))
+    # the columns of an array have no names
+    for model in (clone(given).fit(X.to_numpy(), y), given.fit(X, y), fitted):
         model.save_release(path)
         verify_release(path)
     content, weights = _file.read(path)

@@ -75,6 +75,7 @@ def bound(counts, constraint, deviation):
         records, deviation = records.sum(axis=0, keepdims=True), deviation * 2**0.5
     elif constraint == "equal_opportunity":
         records = records[1:]
+    # exact counts of a group without records are 0, and it has no rate
     return records > max(0.5, _SEEN * deviation)
 
 
@@ -95,6 +96,7 @@ def best_mixtures(counts, objective, target, constraint, tolerance, deviation=0.
     """
     n_groups, _, n_edges = counts.shape
     is_bound = bound(counts, constraint, deviation)
+    # what noise alone could make up gets the rates of all records
     is_seen = counts[:, :, :1] > _SEEN * deviation
     counts = np.where(is_seen, counts, pooled(counts, deviation))
     totals = np.maximum(counts[:, :, :1], _FEWEST)

@@ -222,13 +222,12 @@ def _is_module(value, estimator) -> bool:
     """Return whether a parameter names the module, or holds what the module was made with."""
     params = estimator.net_.module.params
     if isinstance(value, Curves):
-        names = getattr(estimator, "feature_names_in_", ())
-        names = np.delete(names, estimator._group_positions if len(names) else [])
-        is_made_with = value.fine is None or value.fine == params["fine"]
-        # the array of `encode_parquet` has names for a fit alone
-        known = value.amounts if len(names) == 0 else amounts_among(names)
-        are_columns = set(value.amounts) <= {*range(params["in_shape"][0])}
-        return value.amounts == known and are_columns and is_made_with
+        names = getattr(estimator, "feature_names_in_", None)
+        if names is None:  # of an array: its amounts are a choice of the user's, like any setting
+            is_known = set(value.amounts) <= {*range(params["in_shape"][0])}
+        else:
+            is_known = value.amounts == amounts_among(np.delete(names, estimator._group_positions))
+        return is_known and (value.fine is None or value.fine == params["fine"])
     if isinstance(value, (MLP, CNN)):
         named = value.get_params().items()
         return is_setting(value) and all(np.array_equal(v, params.get(k, ())) for k, v in named)

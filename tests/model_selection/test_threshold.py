@@ -565,10 +565,10 @@ def test_a_group_of_noise_binds_no_other_group():
             empty = np.random.default_rng(seed).normal(0, 30.0, (1, *exact_counts.shape[1:]))
             counts, levels = np.concatenate([exact_counts, empty]), np.array(["a", "b", "c"])
             with pytest.warns(UserWarning, match=rf"{constraint} does not bind .* group\(s\) c:"):
-                found = chooser._thresholds("balanced_accuracy", counts, levels, noise)
+                thresholds = chooser._thresholds("balanced_accuracy", counts, levels, noise)
             for name, mixture in alone.items():
                 # the objective counts the records of c, too
-                assert mean(found[name]) == pytest.approx(mean(mixture), abs=0.1)
+                assert mean(thresholds[name]) == pytest.approx(mean(mixture), abs=0.1)
 
 
 @pytest.mark.parametrize("noise", [0.0, 30.0])
