@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from skdpfair.preprocessing._row_wise import WORDS
-
 SCALE = (
     "public_preprocessor with public bounds and categories, or DPQuantileScaler, whose quantiles "
     "are private"
@@ -34,15 +32,6 @@ UNKNOWN = Verdict(
     "possibly anything, as the step is unknown",
     "a step of scikit-learn, or FunctionTransformer of a function of each row; a step that was "
     "fitted on public rows, in FrozenEstimator",
-)
-READS = Verdict(
-    "statistics of all rows: the result of a row depends on the other rows",
-    "a function of each row alone, with axis=1 in calls; for scaling, " + SCALE,
-)
-UNTRIED = Verdict(
-    "possibly anything, as it could not be run on made-up rows ({})",
-    "a function that runs on a DataFrame or array of any rows; name its columns by a "
-    "ColumnTransformer",
 )
 MODEL = Verdict(
     "its parameters, without noise",
@@ -267,8 +256,8 @@ def declared_columns(estimator) -> dict:
 
 
 def _texts_of(listed):
-    """Return a list of categories as texts, or some words where there is none."""
-    return tuple(map(str, listed)) if isinstance(listed, (list, tuple, np.ndarray)) else WORDS
+    """Return a list of categories as texts, none where there is no list."""
+    return tuple(map(str, listed)) if isinstance(listed, (list, tuple, np.ndarray)) else ()
 
 
 def names_in(columns) -> list:

@@ -1,12 +1,10 @@
 """A linter of pipelines: the steps that learn from private rows outside the budget."""
 
-import pickle
 import re
 import textwrap
 import warnings
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from numbers import Number
 
 import numpy as np
@@ -18,21 +16,16 @@ from skdpfair.budget.spending import ELSEWHERE, LEAKS, SCORES
 from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.preprocessing._learners import (
     FROZEN,
-    HARMLESS,
-    READS,
     REFERENCE,
     SCALE,
-    UNTRIED,
     Verdict,
     declared_columns,
     is_estimator,
-    names_in,
     params_of,
     parts_of,
     verdict,
 )
 from skdpfair.preprocessing._quantile_scaler import DPQuantileScaler
-from skdpfair.preprocessing._row_wise import NotTried, reads_other_rows
 
 _GRIDS = ("param_grid", "param_distributions")
 _WIDTH = 96  # characters of a printed report
@@ -146,10 +139,9 @@ def check_pipeline(pipe) -> PipelineReport:
     Notes
     -----
     A step is a finding unless its class is known to learn nothing with its parameters; a subclass
-    that defines ``fit`` is unknown. The function of a FunctionTransformer runs on made-up rows with
-    the columns that the pipeline names: it is a finding if it cannot run, or if the result of a row
-    depends on other rows. A trial is no proof, which a note says. The check cannot detect bounds or
-    categories that were computed from the rows. If a column has a name such as "patient_id" and a
+    that defines ``fit`` is unknown. The function of a FunctionTransformer is noted: it must treat
+    each row by itself. The check cannot detect bounds or categories that were computed from the
+    rows. If a column has a name such as "patient_id" and a
     DPFairClassifier has no ``persons``, a note asks whether each row is a person.
 
     Examples
@@ -230,7 +222,6 @@ class _Walk:
     def __init__(self):
         self.findings, self.notes, self.spending, self.searches = [], [], [], []
         self.by_row = False  # whether some classifier takes each row for a person
-        self.verdicts = {}  # of trials, which many candidates of a search share
 
     def into(self, estimator, path, declared, pays=True, columns=None):
         name, params = type(estimator).__name__, params_of(estimator)
@@ -251,9 +242,7 @@ class _Walk:
                 learns = "with its own budget, which DPRandomizedSearch does not count"
                 outcome = Verdict(learns, SCALE.partition(",")[0])
         elif not outcome.learns:
-            names = names_in(columns) or list(getattr(estimator, "feature_names_in_", ()))
-            kinds = {name: declared.get(name, "numbers") for name in names} or declared
-            outcome = self._trial(params, step, kinds)
+            self._note_function(params, step)
         if outcome.learns:
             finding = PipelineFinding(".".join(path), name, outcome.learns, outcome.instead)
             self.findings.append(finding)
@@ -286,31 +275,13 @@ class _Walk:
                 "skdpfair.model_selection.plan and DPRandomizedSearch"
             )
 
-    def _trial(self, params, step, kinds):
-        """Run the function of a step, if it has one, and return its verdict."""
-        function, keywords = params.get("func"), params.get("kw_args")
+    def _note_function(self, params, step):
+        """Note a function of the user's, which nothing here can see into."""
+        function = params.get("func")
         # an elementwise function of numpy cannot see other rows
         is_ufunc = isinstance(function, np.ufunc) and function.nargs == 2
-        if not callable(function) or (is_ufunc and function.signature is None and not keywords):
-            return HARMLESS
-        # a key that no other trial has
-        key: object = object()
-        with suppress(Exception):  # of an object that cannot be pickled
-            key = id(function), pickle.dumps((keywords, kinds))
-        if key not in self.verdicts:
-            try:
-                outcome = READS if reads_other_rows(function, keywords, kinds) else HARMLESS
-            except NotTried as error:
-                outcome = replace(UNTRIED, learns=UNTRIED.learns.format(error))
-            # the function is kept, so that no other gets its id
-            self.verdicts[key] = outcome, function
-        outcome = self.verdicts[key][0]
-        if not outcome.learns:
-            self.notes.append(
-                f"{step} is assumed to work row by row: on made-up rows, its results did not "
-                "depend on other rows"
-            )
-        return outcome
+        if callable(function) and not (is_ufunc and function.signature is None):
+            self.notes.append(f"{step} was not checked: its function must treat each row by itself")
 
 
 def grids_of(estimator) -> list | None:

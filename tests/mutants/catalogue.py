@@ -720,15 +720,6 @@ MUTANTS = (
         "tests/preprocessing/test_linter.py::test_a_wrapper_whose_fits_tell_how_many_rows_a_class_has_is_found[OneVsOneClassifier]",
     ),
     Mutant(
-        "functions that are tried on one batch",
-        "a function that reads other rows passes, since no rows are exchanged around a row",
-        "preprocessing/_row_wise.py",
-        "        for kept in _KEPT if thorough else _KEPT[:4]:\n",
-        "        for kept in ():\n",
-        "tests/preprocessing/test_linter.py::"
-        "test_functions_that_look_at_other_rows_are_findings[bytes]",
-    ),
-    Mutant(
         "marks that outlive the model",
         "what a fit leaves for comparison_scorer stays in memory when the model is gone",
         "inputs/fitted_rows.py",

@@ -1,10 +1,8 @@
 """The linter against what steps really do, and against pipelines with planted leaks."""
 
-import sys
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 from fairlearn.postprocessing import ThresholdOptimizer
 from fairlearn.reductions import DemographicParity, ExponentiatedGradient
@@ -43,12 +41,11 @@ from sklearn.preprocessing import (
     OneHotEncoder,
     OrdinalEncoder,
     StandardScaler,
-    scale,
 )
 from sklearn.random_projection import GaussianRandomProjection
 from sklearn.utils import all_estimators
 
-from skdpfair import DPFairClassifier, DPFairRegressor, Persons
+from skdpfair import DPFairClassifier, Persons
 from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.model_selection import DPRandomizedSearch
 from skdpfair.preprocessing import (
@@ -138,7 +135,6 @@ LEAKS = [  # by their parameters; others are found by behaviour, above
     SimpleImputer(strategy="constant", keep_empty_features=True, add_indicator=True),
     OneHotEncoder(categories=[["F", "M"]], min_frequency=5),
     OrdinalEncoder(categories=[["F", "M"]], max_categories=1),
-    FunctionTransformer(scale),
 ]
 
 
@@ -154,9 +150,6 @@ def test_steps_that_learn_are_named(step):
     assert finding.learns and finding.instead
 
 
-# ------------------------------------------- functions, tried on made-up rows
-
-
 def centred(rows):
     return rows - rows.mean(axis=0)
 
@@ -165,122 +158,11 @@ def doubled(rows):
     return 2 * rows
 
 
-class Remembering:
-    largest = 1.0
-
-    def __call__(self, rows):
-        self.largest = max(self.largest, float(np.max(rows)))
-        return rows / self.largest
-
-
-EDGES, WEIGHTS = [0.0, 2.0, 40.0], np.arange(8.0).reshape(4, 2)
-LEAKING = {  # by what shows it: other rows, kinds of tables, columns, scales, lengths, runs
-    "all rows": lambda X: X - X.mean(axis=0),
-    "array": lambda X: X - np.mean(X.T, 1),
-    "sparse": lambda X: X.tocsr().multiply(1 / (1 + X.sum(axis=0))).tocsr(),
-    "texts": lambda texts: [sorted(texts).index(text) for text in texts],
-    "column": lambda X: pd.cut(X["a"], bins=5, labels=False).to_frame(),
-    "dates": lambda X: (X["day"].max() - X["day"]).dt.days.to_frame(),
-    "missing": lambda X: X.fillna(X.mean()),
-    "dummies": lambda X: pd.get_dummies(X),
-    "rows left out": lambda X: X.dropna(),
-    "bytes": lambda X: X / X.max() if X.max() > 255 else X,
-    "length": lambda X: X / len(X),
-    "random": lambda X: X + np.random.normal(size=X.shape),
-    "memory": Remembering(),
-}
-WITHIN = {
-    "turned back": lambda X: (X.T / X.sum(axis=1)).T,
-    "cut by edges": lambda X: pd.cut(X["a"], bins=EDGES, labels=False).to_frame(),
-    "row by row": lambda X: X.apply(lambda row: row - row.mean(), axis=1),
-    "weights": lambda X: X.to_numpy() @ WEIGHTS,
-    "kinds of columns": lambda X: X.assign(
-        age=X.age / 100, sex=X.sex.str.lower(), day=X.day.dt.year
-    ),
-    "text": lambda texts: [text.lower() for text in texts],
-    "pictures": lambda X: X.reshape(-1, 28, 28) / 255,
-    "dense": lambda X: X.toarray(),
-}
-UNUSABLE = {
-    "another number": lambda X: X.T @ X,
-    "exit": lambda X: sys.exit("planted"),
-    "error with a text": lambda X: {}["planted", "planted"],
-}
-
-
-@pytest.mark.parametrize("name", LEAKING)
-def test_functions_that_look_at_other_rows_are_findings(name):
-    findings = check_pipeline(FunctionTransformer(LEAKING[name])).findings
-    assert ["axis=1" in finding.instead for finding in findings] == [True]
-
-
-@pytest.mark.parametrize("name", WITHIN)
-def test_functions_of_each_row_alone_pass_with_a_note(name):
-    report = check_pipeline(FunctionTransformer(WITHIN[name]))
-    assert report.findings == [] and "row by row" in report.notes[0]
-
-
-@pytest.mark.parametrize("name", UNUSABLE)
-def test_a_function_that_made_up_rows_cannot_be_tried_on_is_a_finding(name):
-    (finding,) = check_pipeline(FunctionTransformer(UNUSABLE[name])).findings
-    assert "could not be run on made-up rows" in finding.learns
-    assert "planted" not in str(finding)  # an error of the function may quote anything
-
-
-@pytest.mark.parametrize(
-    ("function", "keywords", "leaks"),
-    [
-        (np.sum, {"axis": 1, "keepdims": True}, False),
-        (pd.cut, {"bins": 5}, True),
-        (doubled, {"f": centred}, True),
-    ],
-)
-def test_keywords_of_functions_count(function, keywords, leaks):
-    assert bool(steps(FunctionTransformer(function, kw_args=keywords))) == leaks
-
-
-def test_columns_that_the_pipeline_names_are_those_that_a_function_is_tried_on():
-    def coded(rows):
-        return rows.assign(sex=[{"F": 0, "M": 1}[sex] for sex in rows["sex"]])
-
-    def centred_ages(rows):
-        return coded(rows).assign(age=rows["age"] - rows["age"].mean())
-
-    columns = make_column_transformer(
-        (OneHotEncoder(categories=[["F", "M"]]), ["sex"]), (BoundedScaler((0, 120)), ["age"])
-    )
-    assert steps(FunctionTransformer(coded)) == ["FunctionTransformer"]  # not tried
-    for function, paths in ((coded, []), (centred_ages, ["functiontransformer"])):
-        pipe = make_pipeline(FunctionTransformer(function), columns)
-        assert [f.path for f in check_pipeline(pipe).findings] == paths
-
-
-def test_each_set_of_keywords_in_a_grid_is_tried():
-    pipe = make_pipeline(FunctionTransformer(np.sum), private())
-    grid = {"functiontransformer__kw_args": [{"axis": 1}, {"axis": 0, "keepdims": True}]}
-    assert steps(GridSearchCV(pipe, grid)) == ["estimator.functiontransformer: FunctionTransformer"]
-
-
-def test_the_function_of_a_target_is_tried_as_well():
-    def target(function):
-        return TransformedTargetRegressor(DPFairRegressor(), func=function)
-
-    assert steps(target(np.log1p)) == steps(target(lambda y: np.log1p(y))) == []
-    assert steps(target(lambda y: y - y.mean())) == ["TransformedTargetRegressor"]
-
-
-def test_a_trial_leaves_no_warning_print_or_random_number_behind(capsys):
-    def loud(rows):
-        print("rows")
-        warnings.warn("rows", stacklevel=1)
-        np.random.seed(0)
-        return np.log(np.asarray(rows, dtype=float) - 1)
-
-    np.random.seed(7)
-    expected = np.random.random()
-    np.random.seed(7)
-    assert steps(FunctionTransformer(loud)) == []  # warnings are errors here
-    assert np.random.random() == expected and capsys.readouterr().out == ""
+def test_functions_of_the_user_are_noted():
+    for function in (centred, doubled, lambda X: X.dropna()):
+        report = check_pipeline(FunctionTransformer(function))
+        assert report.findings == [] and "each row by itself" in report.notes[0]
+    assert check_pipeline(FunctionTransformer(np.log1p)).notes == []
 
 
 # ----------------------------------------------------------------------------------- nesting
