@@ -133,11 +133,6 @@ class CNN(_Network):
         Activation after each convolution.
     channels : tuple of int, default=(32, 16)
         Output channels of the convolutions.
-
-    Examples
-    --------
-    >>> CNN(channels=(8,)).get_params()
-    {'activation': 'tanh', 'channels': (8,)}
     """
 
     _sizes = "channels"
@@ -158,11 +153,6 @@ class Curves(_Network):
         Positions of the columns, scaled to [-1, 1], whose curves may be fine.
     fine : tuple of int or None, default=None
         Those whose curves are; None lets the fit choose them by noisy counts.
-
-    Examples
-    --------
-    >>> Curves((3, 7), fine=(7,))
-    Curves(amounts=(3, 7), fine=(7,))
     """
 
     _sizes, _least = "amounts", 0

@@ -54,15 +54,6 @@ def replace_file(
 
     A missing folder is made, because the content may have cost budget.
     If ``is_private``, only the owner may read it.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "a.txt"
-    >>> replace_file(path, b"one")
-    >>> replace_file(path, b"two")
-    >>> path.read_text(), len(list(path.parent.iterdir()))
-    ('two', 1)
     """
     path = path_of(path)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,13 +7,7 @@ from tqdm.auto import tqdm
 
 
 class ProgressBar:
-    """A bar over things that get done, on a terminal or in a notebook only, if it is ``visible``.
-
-    Examples
-    --------
-    >>> with ProgressBar("sweep", "cell", total=2, visible=False) as bar:
-    ...     bar.move_to(1, epsilon=0.5)
-    """
+    """A bar over things that get done, on a terminal or in a notebook, if it is ``visible``."""
 
     def __init__(
         self,

@@ -37,13 +37,7 @@ _TURNS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
 
 def invalid(name: str, problem: str, kind: type[Exception] = ValueError) -> Exception:
-    """Return the error of a parameter, which carries its name as ``parameter``.
-
-    Examples
-    --------
-    >>> invalid("delta", "must be > 0, got -1.").parameter
-    'delta'
-    """
+    """Return the error of a parameter, which carries its name as ``parameter``."""
     error = kind(f"{name} {problem}")
     vars(error).update(parameter=name)
     return error
@@ -155,11 +149,6 @@ def safe_repr(value: Any) -> str:
     """Return a parameter's value for a message: never too long, never data.
 
     Arrays, tables and tensors may be data, wherever they lie in the value: see `outline`.
-
-    Examples
-    --------
-    >>> safe_repr([np.float64(0.5), {"y": np.ones(3)}]), len(safe_repr("a" * 10_000))
-    ("[0.5, {'y': ndarray of shape (3,)}]", 203)
     """
     try:
         text = _spelt(value)
@@ -196,11 +185,6 @@ def visible(text: object) -> str:
 
     Control characters, overrides of the direction of writing, and what is no Unicode are escaped
     as in JSON; line breaks and tabs stay.
-
-    Examples
-    --------
-    >>> print(visible(chr(27) + "[2Jred"), visible("a" + chr(0x202E) + "b"))
-    \u001b[2Jred a\u202eb
     """
     return "".join(rf"\u{ord(c):04x}" if _is_hidden(c) else c for c in str(text))
 

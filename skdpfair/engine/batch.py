@@ -22,12 +22,6 @@ class Examples:
     and clipped as one: a sum over examples of what each contributes has the sensitivity of one
     contribution, and the number of rows scales none.  ``sizes``, at least 1, are numbers of rows:
     (n_examples,), int64, or an int if it is known to be the same for all.
-
-    Examples
-    --------
-    >>> examples = Examples(torch.tensor([1, 2]))
-    >>> examples.mean(torch.tensor([[1.0], [2.0], [3.0]])).tolist(), examples.of.tolist()
-    ([[1.0], [2.5]], [0, 1, 1])
     """
 
     def __init__(self, sizes: int | Tensor, n_rows: int | None = None) -> None:

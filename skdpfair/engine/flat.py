@@ -23,12 +23,6 @@ def fixed_places(module: nn.Module, output: Tensor) -> Tensor | None:
 
     They follow from how ``output`` was computed, not from values: parameters that it does not
     depend on, padding rows of embeddings, and what buffers mask.
-
-    Examples
-    --------
-    >>> module = nn.Sequential(nn.Embedding(3, 2, padding_idx=1), nn.Flatten())
-    >>> fixed_places(module, module(torch.tensor([[0, 2]])))
-    tensor([2, 3])
     """
     readers: dict[int, list[tuple[Any, int]]] = {}
     nodes, seen = [output.grad_fn], set()

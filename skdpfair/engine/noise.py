@@ -16,14 +16,6 @@ class Noise:
 
     ``kind="gaussian_sum"`` draws each number as half the sum of four float64 Gaussians, which hides
     the gaps that a single floating-point Gaussian leaves (Holohan and Braghin 2021).
-
-    Examples
-    --------
-    >>> from skdpfair.engine import Streams
-    >>> noise = Streams.fresh().noise()
-    >>> z = noise.fill_(torch.empty(10_000), sensitivity=0.5, noise_multiplier=2.0)
-    >>> bool(0.9 < z.std() < 1.1)
-    True
     """
 
     def __init__(

@@ -13,13 +13,6 @@ class PoissonSampler:
     The records of all steps are laid in one row of independent trials, and the gaps between
     successes are geometric: exact, and O(batch).  Records with a lower rate than the largest
     are thinned.  A batch may be empty; it is returned all the same, for its step is still taken.
-
-    Examples
-    --------
-    >>> sampler = PoissonSampler(0.01, 1000, np.random.default_rng(0))
-    >>> batches = sampler.draw(500)
-    >>> len(batches), 9.0 < sum(len(b) for b in batches) / 500 < 11.0
-    (500, True)
     """
 
     def __init__(

@@ -16,11 +16,6 @@ class SFC64:
     References
     ----------
     Doty-Humphrey, "PractRand", 2014, which SFC64 comes from; numpy publishes test vectors.
-
-    Examples
-    --------
-    >>> SFC64.from_bytes(b"seed", n_generators=4).words().shape
-    (4,)
     """
 
     def __init__(self, state: np.ndarray, counter: int = 1) -> None:

@@ -19,13 +19,6 @@ class SparseBatch:
 
     The numbers of row i are ``values[offsets[i] : offsets[i + 1]]``, float32, in ``columns``;
     ``norm2`` (n_rows,), float64, holds their sums of squares.
-
-    Examples
-    --------
-    >>> from scipy import sparse
-    >>> batch = SparseBatch.of(sparse.csr_array([[0.0, 3.0], [0.0, 0.0], [1.0, 2.0]]))
-    >>> batch.norm2.tolist(), batch.index_select(0, torch.tensor([2])).dense().tolist()
-    ([9.0, 0.0, 5.0], [[1.0, 2.0]])
     """
 
     offsets: Tensor

@@ -41,12 +41,6 @@ class Step:
     size, and the method's next ``state`` are released, and the declared sensitivity ``bound`` of
     the sum follows from released values.  ``max_bound_ratio``, the longest weighted gradient over
     the bound, None without a record, is private: it is checked against 1 and never released.
-
-    Examples
-    --------
-    >>> one = torch.tensor(1.0)
-    >>> Step(gradient=torch.zeros(4), state=None, max_bound_ratio=1.5 * one, bound=one).sound
-    False
     """
 
     gradient: Tensor

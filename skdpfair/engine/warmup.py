@@ -22,16 +22,6 @@ class ScaleSearch:
     A step is :math:`Z \leftarrow Z \exp(\kappa (\tilde b / B - \gamma))`, with the target
     ``share`` gamma of the norms above Z.  Sensitivity 1, noise ``noise_multiplier``; the parameters
     stand still.
-
-    Examples
-    --------
-    >>> from skdpfair.engine import Streams, select_strategy
-    >>> search, group = ScaleSearch(share=0.5, noise_multiplier=1.0), torch.zeros(1000).long()
-    >>> batch = Batch(torch.ones(1000, 5), y=group, group=group)  # all gradients are above 0.001
-    >>> with select_strategy(torch.nn.Linear(5, 2), batch.x, n_classes=2) as model:
-    ...     z = search.step(model, batch, torch.tensor(0.001), 1000, Streams.fresh().noise())
-    >>> bool(z > 0.001)
-    True
     """
 
     share: float

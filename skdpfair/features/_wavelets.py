@@ -25,11 +25,6 @@ class Scattering(nn.Module):
 
     ``mirrored`` says of each path which one the mirror image (left and right exchanged) has in its
     place, and ``group_sizes`` how many successive paths have one order and the same scales.
-
-    Examples
-    --------
-    >>> Scattering((28, 28), J=2, L=8, max_order=2)(torch.rand(3, 28, 28)).shape
-    torch.Size([3, 81, 7, 7])
     """
 
     def __init__(self, shape: Sequence[int], J: int, L: int, max_order: int) -> None:

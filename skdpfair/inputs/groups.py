@@ -379,13 +379,7 @@ def group_names(levels: Iterable[Any]) -> list[str]:
 
 
 def named(values: Iterable[Any], variables: Sequence[str] = ()) -> list[str]:
-    """Return groups or classes for readers, with the names of their variables as far as known.
-
-    Examples
-    --------
-    >>> named(["no", "yes"], ["deny"]), named([("F", ""), ("M", "A")], ["sex", "race"]), named([1])
-    (['deny = no', 'deny = yes'], ['sex = F, race = (missing)', 'sex = M, race = A'], ['1'])
-    """
+    """Return groups or classes for readers, with the names of their variables as far as known."""
     return [joined(parts, variables) for parts in _parts(values)]
 
 

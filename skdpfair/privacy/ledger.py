@@ -18,16 +18,6 @@ class Ledger:
     ----------
     releases : iterable of Release, default=()
         Earlier releases.
-
-    Examples
-    --------
-    >>> ledger, step = Ledger(), Release("gradient sum", 0.01, (1.0,))
-    >>> for _ in range(100):
-    ...     ledger.record(step)
-    >>> ledger
-    Ledger(100 x gradient sum [q=0.01, noise (1.0,)])
-    >>> print(f"{ledger.epsilon(1e-5):.2f}")
-    0.72
     """
 
     def __init__(self, releases: Iterable[Release] = ()) -> None:

@@ -122,13 +122,7 @@ def in_unit(texts: Iterable[str], unit: str) -> tuple[str, ...]:
 
 
 def rounded_up(value: float | Decimal, digits: int = 4) -> str:
-    """Return a number in few digits, never less than it is: a guarantee must not shrink in print.
-
-    Examples
-    --------
-    >>> rounded_up(75.7136), rounded_up(1.49e-4, 2), rounded_up(1.0), rounded_up(float("inf"))
-    ('75.72', '0.00015', '1', 'inf')
-    """
+    """Return a number in few digits, never less than it is, as a guarantee must not shrink."""
     exact = value if isinstance(value, Decimal) else repr(float(value))
     rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(exact)
     return f"{float(rounded):.{digits}g}"
