@@ -246,7 +246,11 @@ def record_by_record(
     """
     check_attack(attack, model.module, example, n_classes, name)
     if type(attack) is PGD:
-        return attack
+        limits = _limits(attack.input_range)
+        # X was checked; views of it may lie outside
+        return (
+            attack if limits is None else lambda module, x, y: attack(module, x.clamp(*limits), y)
+        )
     attacked = _Attacked(attack, hold_statistics(copy.deepcopy(model.module)))
     names = [f"module.{name}" for name, _ in model.module.named_parameters()]
     x = _two_records(example, _range_of(attack, example))[0]

@@ -121,7 +121,7 @@ class PerSampleGradients(PerSample):
 
     Examples
     --------
-    >>> from skdpfair.testing._contracts import per_sample, with_gradients
+    >>> from skdpfair.engine.contracts import per_sample, with_gradients
     >>> sample = with_gradients(per_sample(norm=[4.0, 0.5]), n_parameters=3)
     >>> sample.gradient.shape, torch.allclose(sample.gradient.norm(dim=1), sample.norm)
     (torch.Size([2, 3]), True)
@@ -566,6 +566,14 @@ class Mechanism:
     def queries(self) -> tuple[Query, ...]:
         """The statistics that each step releases in addition to the gradient."""
         return self.method.queries(self.task, self.noise_multiplier)
+
+    @cached_property
+    def hooks(self) -> Any:
+        """What of the method sees records, as `RecordHooks`."""
+        # tracing takes time to import
+        from skdpfair.engine.record_hooks import RecordHooks
+
+        return RecordHooks(self)
 
     @property
     def max_sample_rate(self) -> float:

@@ -141,20 +141,20 @@ def weigh(
     chunk_size: int | None,
 ) -> Weighed:
     """Return the weights of the examples, from their norms and the noisy queries."""
-    method = mechanism.method
+    method, hooks = mechanism.method, mechanism.hooks
     changed: GradientMatrix | Batch = batch
     release: dict[str, Tensor] = {}
     if method.changes_gradients:
         early, finite = _early_sample(model, batch, mechanism, chunk_size)
         args = early, finite, state, generator
-        release = noisy_sums(mechanism.queries, *args, early=True, examples=batch.examples)
-        term = method.gradient_term(early, state, release) if len(batch) else None
+        release = noisy_sums(hooks.queries, *args, early=True, examples=batch.examples)
+        term = hooks.gradient_term(early, state, release) if len(batch) else None
         if term is not None:
             changed = _with_term(model, batch, mechanism, early, finite, term)
     measured = measure(model, changed, batch, chunk_size, method.per_sample_perturbation_radius())
     sample, finite, add_weighted = measured
-    release |= noisy_sums(mechanism.queries, sample, finite, state, generator, early=False)
-    clip = method.clip(sample, state, release)
+    release |= noisy_sums(hooks.queries, sample, finite, state, generator, early=False)
+    clip = hooks.clip(sample, state, release)
     weight = clip.weight if finite is None else torch.where(finite, clip.weight, 0.0)
     if (of_example := batch.example_weight) is not None:
         weight = weight * of_example  # at most 1

@@ -68,6 +68,8 @@ ASSUMPTIONS = {
     "the fit, only the overall epsilon holds for all groups",
     "validation": "validation_data holds public records only",
     "module": "the code and the initial weights of the module are public",
+    "method": "what the method makes of a record depends on that record and on released values "
+    "only, as it does for made-up records (its code cannot be traced)",
     "weights": "the sample weight of each record is a function of that record and of public facts, "
     "and max_sample_weight is public",
     "largest weight": "max_sample_weight is public (it was taken from sample_weight; declare "

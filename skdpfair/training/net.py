@@ -227,6 +227,7 @@ class PrivateNet(NeuralNetClassifier):
         self._loop = self.flat_ = self.records_ = None
         self.steps_, self.method_, self.lr = loop.taken, loop.method, loop.lr
         self.state_ = loop.state  # made of released values
+        self.is_method_traced_ = loop.settled.hooks.are_traced
         self.settled_ = loop.taken > 0 and not loop.is_warming_up
         self.bound_ = loop.bound
         loop.finish()

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from skdpfair.engine.mechanism import Method
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs.table import Table
 from skdpfair.networks import Factory
@@ -52,7 +51,7 @@ def account(run: Run, trained: Trained, table: Table, is_known: bool = False) ->
     most, most_records = table.most_weight, spec.persons.max_records
     # where groups move among strata, all have the same epsilon
     has_own_rates = GROUP_COUNTS in plan.one_time and not plan.mechanism.task.strata
-    assumptions = _assumptions(spec, net.method_, has_own_rates, table)
+    assumptions = _assumptions(spec, net, has_own_rates, table)
     if run.processes.size > 1:
         assumptions += ASSUMPTIONS["processes"], ASSUMPTIONS["parts"]
     if plan.is_accounted:
@@ -138,11 +137,11 @@ def _group_epsilons(
 
 
 def _assumptions(
-    spec: FitSpec, method: Method, has_own_rates: bool, table: Table
+    spec: FitSpec, net: PrivateNet, has_own_rates: bool, table: Table
 ) -> tuple[str, ...]:
     taken = {
         "n": True,
-        "shares": getattr(method, "group_probabilities", None) is not None,
+        "shares": getattr(net.method_, "group_probabilities", None) is not None,
         "classes": table.classes is not None and spec.classes is None,
         "y_range": table.classes is None,
         "limits": table.classes is None and spec.y_range is None,
@@ -150,6 +149,7 @@ def _assumptions(
         "counts": has_own_rates,
         "validation": spec.validation_data is not None,
         "module": isinstance(spec.module, Factory),
+        "method": not net.is_method_traced_,
         "weights": table.most_weight is not None,
         "largest weight": table.most_weight is not None and spec.max_sample_weight is None,
     }

@@ -18,6 +18,7 @@ from skdpfair._utils.validate import safe_repr
 from skdpfair.augmentations import check_inputs
 from skdpfair.budget.charging import charged
 from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE, SCORES
+from skdpfair.engine.contracts import refuse_broken
 from skdpfair.engine.losses import REGRESSION, CrossEntropy
 from skdpfair.engine.memory import used_device
 from skdpfair.exceptions import InsecureSeedWarning, InterruptedWarning
@@ -57,6 +58,8 @@ def train(run: Run, plan: Plan, table: Table) -> Trained:
     """
     spec, n_steps = run.spec, plan.settings.n_steps
     check_inputs(spec.attack, table.x)
+    if plan.is_accounted:
+        refuse_broken(plan.mechanism.method, plan.mechanism.task, table.n_outputs)
     if run.is_seeded and plan.mechanism.noise_multiplier > 0:
         warnings.warn(
             f"random_state={safe_repr(spec.random_state)} makes the noise reproducible: "

@@ -33,7 +33,7 @@ class Shifted(Method):
         return self.radius
 
     def clip(self, sample, state, release):
-        return Clip(torch.ones_like(sample.norm), sample.norm.max())
+        return Clip(torch.ones_like(sample.norm), torch.inf)
 
 
 class Averaged(Method):

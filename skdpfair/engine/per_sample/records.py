@@ -260,23 +260,24 @@ class Slope:
 
     def __init__(self, model: Strategy, batch: Batch) -> None:
         self._model, self._batch = model, batch
-        self._terms: list[tuple[Tensor, Tensor]] = []
+        # by the first of the rows, as rows may be taken again
+        self._terms: dict[int, tuple[Tensor, Tensor]] = {}
 
     def __call__(self, outputs: Tensor, rows: slice) -> Tensor:
         """Return the gradients (batch, n_outputs) of some rows."""
         loss, probability, slope = self._model.loss_terms(outputs, self._batch, rows)
-        self._terms.append((loss, probability))
+        self._terms[rows.start] = loss, probability
         return slope
 
     @property
     def loss(self) -> Tensor:
         """The losses of all rows."""
-        return torch.cat([loss for loss, _ in self._terms])
+        return torch.cat([self._terms[start][0] for start in sorted(self._terms)])
 
     @property
     def probability(self) -> Tensor:
         """The predictions of all rows."""
-        return torch.cat([probability for _, probability in self._terms])
+        return torch.cat([self._terms[start][1] for start in sorted(self._terms)])
 
 
 def capped(weight: Tensor, norm_before: Tensor, norm: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -31,6 +32,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_only, tree_unflatten
 
+from skdpfair.engine.memory import is_out_of_memory
 from skdpfair.engine.per_sample.closed_list import (
     PLAIN_TENSORS,
     TraceError,
@@ -47,6 +49,7 @@ from skdpfair.engine.per_sample.graphs import (
     take_slope,
     tune,
 )
+from skdpfair.engine.per_sample.rounding import steady
 
 
 class Apart(Interpreter):
@@ -127,11 +130,45 @@ def _equal(together: Tensor, alone: Tensor) -> bool:
     return torch.allclose(together, alone, tolerance, tolerance, equal_nan=True)
 
 
+class InPlaceCheck(Interpreter):
+    """Runs operations and refuses one in place on memory that was not made in the same run.
+
+    Memory is what counts: schemas do not name all results that share it with an input.
+    """
+
+    def __init__(self, operations: GraphModule) -> None:
+        super().__init__(operations)
+        self.extra_traceback = False
+
+    def check(self, *args: Any) -> None:
+        """Run the operations, on copies of their arguments."""
+        constants = [getattr(self.module, n.target) for n in self.graph.nodes if n.op == "get_attr"]
+        self._kept = {*map(_memory, (*args, *constants))}
+        self.run(*args)
+
+    def run_node(self, n: Node) -> Any:
+        """Run an operation, if what it changes is of this run."""
+        schema = getattr(n.target, "_schema", None)
+        if schema is not None and schema.is_mutable:
+            values, _ = self.fetch_args_kwargs_from_env(n)
+            changed = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
+            for value in (v for v, is_changed in zip(values, changed, strict=False) if is_changed):
+                if not self._kept.isdisjoint(map(_memory, tree_leaves(value))):
+                    raise TraceError("it changes a tensor that is kept from call to call")
+        return super().run_node(n)
+
+
+def _memory(tensor: Tensor) -> int:
+    address: int = tensor.untyped_storage()._cdata
+    return address
+
+
 _OWN = Path(__file__).parents[2]
 _TORCH = Path(torch.__file__).parent
 # torch's tracer keeps a state of the whole process
 _TRACING = threading.Lock()
 N_ROWS = 32  # of batches where operations depend on the size
+N_ROWS_OF_LAYERS = 128  # where no gradients of single records take memory
 
 Slope: TypeAlias = Callable[[Tensor, slice], Tensor]
 
@@ -143,9 +180,9 @@ class RecordTrace:
     what all records share, such as parameters, and what each has of its own, without an axis for
     the batch.  The values are made up.  With ``slope``, the last tensor of a record is a function
     of the first result, see `__call__`.  Where operations depend on the size of a batch by more
-    than sizes of tensors, they are carried out on 32 records at a time, or refused if ``any_size``.
-    ``draws`` is whether they draw random numbers.  A `TraceError` says which operation is not known
-    to act on each record alone.
+    than sizes of tensors, they are carried out on 32 records at a time, or refused if ``any_size``;
+    so are those where rounding decides, see `steady`.  ``draws`` is whether they draw
+    random numbers.  A `TraceError` says which operation is not known to act on each record alone.
     """
 
     def __init__(
@@ -161,7 +198,10 @@ class RecordTrace:
         Apart(self.one, len(shared)).check(*shared, *record)
         simplify(self.one)
         axes = (*[None] * len(shared), *[0] * len(record))
-        self._n_rows: int | None = None  # of which the operations are; None for any
+        self._made_up = [column[None].clone() for column in record]
+        # the size of the batches that the operations run on; None for any
+        rows = N_ROWS_OF_LAYERS if any_size else N_ROWS
+        self._n_rows = None if steady(self.one, len(shared)) else rows
         try:
             batched, other = (_batched(self.one, axes, shared, record, n) for n in SIZES)
             graph = of_any_size(batched, other)
@@ -188,34 +228,79 @@ class RecordTrace:
         """Return the results of a batch, each with a row per record.
 
         ``columns`` (batch, ...) are what each record has of its own; ``slope(outputs, rows)`` makes
-        the last of them for some rows, a slice, of the first result.
+        the last of them for some rows, a slice, of the first result.  The results of a record on
+        which an operation fails, as where an embedding lacks its code, are NaN.
         """
-        n, size = len(columns[0]), self._n_rows or len(columns[0])
-
-        def run(rows: slice, *columns: Tensor) -> Any:
-            def last(outputs: Tensor) -> Tensor:
-                assert slope is not None
-                return _padded(slope(outputs[: rows.stop - rows.start], rows), size)
-
-            inputs = [_padded(column, size) for column in columns]
-            return self._run(generator, size, *shared, *inputs, *([last] if slope else []))
-
-        if self._n_rows is None:
-            return run(slice(0, n), *columns)
-        parts = []
-        for start in range(0, n, size):
-            rows = slice(start, min(start + size, n))
-            results = run(rows, *(column[rows] for column in columns))
-            parts.append(tree_map(itemgetter(slice(rows.stop - start)), results))
+        run = partial(self._run_rows, generator, shared)
+        n = len(columns[0])
+        size = self._n_rows or n
+        parts = [
+            part
+            for start in range(0, n, size)
+            for part in self._parts(run, columns, slope, start, min(start + size, n))
+        ]
         return parts[0] if len(parts) == 1 else tree_map(lambda *t: torch.cat(t), *parts)
 
+    def _parts(
+        self,
+        run: Callable[..., Any],
+        columns: Sequence[Tensor],
+        slope: Slope | None,
+        start: int,
+        stop: int,
+    ) -> list[Any]:
+        """Return the results of some records, in parts that leave out those on which they fail.
 
-def _padded(column: Tensor, size: int) -> Tensor:
+        No error is raised or shown: it would tell a record's values.
+        """
+        rows = slice(start, stop)
+        try:
+            return [run([column[rows] for column in columns], slope, rows)]
+        except (RuntimeError, LookupError, ValueError, ArithmeticError) as error:
+            if is_out_of_memory(error):
+                raise
+        if stop - start > 1:
+            middle = (start + stop) // 2
+            halves = (start, middle), (middle, stop)
+            return [part for half in halves for part in self._parts(run, columns, slope, *half)]
+        # made-up numbers fail only where the code does
+        made_up = None if slope is None else lambda outputs, rows: self._made_up[-1]
+        results = tree_map(_nan_like, run(self._made_up[: len(columns)], made_up, slice(0, 1)))
+        if slope is not None:
+            slope(results[0], rows)
+        return [results]
+
+    def _run_rows(
+        self,
+        generator: torch.Generator | None,
+        shared: Sequence[Tensor],
+        columns: Sequence[Tensor],
+        slope: Slope | None,
+        rows: slice,
+    ) -> Any:
+        n = rows.stop - rows.start
+        size = self._n_rows or n
+
+        def last(outputs: Tensor) -> Tensor:
+            assert slope is not None
+            return _padded(slope(outputs[:n], rows), self._made_up[-1], size)
+
+        inputs = [_padded(*pair, size) for pair in zip(columns, self._made_up, strict=False)]
+        results = self._run(generator, size, *shared, *inputs, *([] if slope is None else [last]))
+        return results if n == size else tree_map(itemgetter(slice(n)), results)
+
+
+def _padded(column: Tensor, made_up: Tensor, size: int) -> Tensor:
     """Return a column of as many rows as were traced, and laid out as that one."""
     missing = size - len(column)
     if missing:
-        column = torch.cat([column, column.new_zeros((missing, *column.shape[1:]))])
+        column = torch.cat([column, made_up.expand(missing, *made_up.shape[1:])])
     return column.contiguous()
+
+
+def _nan_like(result: Tensor) -> Tensor:
+    has_nan = result.is_floating_point() or result.is_complex()
+    return torch.full_like(result, torch.nan) if has_nan else result
 
 
 def trace(function: Callable[..., Any], args: Sequence[Tensor]) -> GraphModule:
@@ -247,13 +332,14 @@ def trace(function: Callable[..., Any], args: Sequence[Tensor]) -> GraphModule:
                 raise TraceError(reason)
             if node.kwargs.get("generator") is not None:
                 raise TraceError("it draws random numbers from a generator of its own")
-        constants = [getattr(traced, n.target) for n in traced.graph.nodes if n.op == "get_attr"]
-        if any(type(t) not in PLAIN_TENSORS or t.requires_grad for t in constants):
-            raise TraceError(_FOREIGN)
-        versions = [t._version for t in constants]
-        traced(*copies)
-        if versions != [t._version for t in constants]:
-            raise TraceError("it changes a tensor that is kept from call to call")
+        names = {node.target for node in traced.graph.nodes if node.op == "get_attr"}
+        for name in names:
+            constant = getattr(traced, name)
+            if type(constant) not in PLAIN_TENSORS or constant.requires_grad:
+                raise TraceError(_FOREIGN)
+            # of the trace alone, so that nobody changes it while a fit lasts
+            setattr(traced, name, constant.detach().clone())
+        InPlaceCheck(traced).check(*copies)
     return traced
 
 

@@ -1,0 +1,183 @@
+"""The hooks of a method that see records; those of a user's method act by their traces.
+
+What a trace of one record does cannot weigh a record by others of its batch, by their number or by
+what the method remembers, which code may do by mistake.  The methods of this package are proven by
+its tests.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from numbers import Number
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from skdpfair.engine.per_sample.closed_list import TraceError
+from skdpfair.engine.per_sample.tracing import RecordTrace, trace
+
+log = logging.getLogger("skdpfair")
+
+_MAX_TRACES = 4  # of one hook, each of which takes milliseconds
+_SHARED = "bound"  # of a result, what all records share; all else has a row per record
+
+
+class RecordHook:
+    """A hook of a method, ``hook(sample, *shared)``, carried out on each record by itself.
+
+    ``shared`` holds released values.  A record on which its operations fail counts for nothing.
+    Without a trace, ``reason`` says why, and the hook gets a copy of the sample.
+    """
+
+    def __init__(self, hook: Callable[..., Any]) -> None:
+        self._hook = hook
+        self._runs: dict[str, Callable[..., Any]] = {}
+        self.reason: str | None = None
+
+    def __call__(self, sample: Any, *shared: Any) -> Any:
+        """Return what the hook returns."""
+        columns = {field.name: getattr(sample, field.name) for field in fields(sample)}
+        leaves, spec = tree_flatten(shared)
+        kinds = [(v.shape, v.dtype) if isinstance(v, Tensor) else v for v in leaves]
+        kinds += [(column.shape[1:], column.dtype) for column in columns.values()]
+        key = repr((type(sample), spec, kinds))
+        if self.reason is None and key not in self._runs:
+            try:
+                self._runs[key] = self._trace(sample, columns, leaves, spec)
+            except TraceError as error:
+                self.reason = str(error).partition("\n")[0]
+                log.info("%s acts without a trace: %s", self._hook, self.reason)
+        if self.reason is not None:
+            copied = replace(sample, **{name: column.clone() for name, column in columns.items()})
+            return self._hook(copied, *shared)
+        return self._runs[key]([v for v in leaves if isinstance(v, Tensor)], [*columns.values()])
+
+    def _trace(
+        self, sample: Any, columns: dict[str, Tensor], leaves: list[Any], spec: Any
+    ) -> Callable[[list[Tensor], list[Tensor]], Any]:
+        """Return a function of the tensors among the leaves, and of the columns of a sample."""
+        if len(self._runs) == _MAX_TRACES:
+            raise TraceError("its state holds numbers of Python, or shapes, that change")
+        constants = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        if not all(leaf is None or isinstance(leaf, Number) for leaf in constants):
+            raise TraceError("its state holds what is neither a tensor nor a number")
+        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+        kind, titles, result, names = type(sample), [*columns], None, list[str]()
+
+        def parts(*args: Tensor) -> list[Tensor]:
+            nonlocal result
+            filled = dict(enumerate(constants)) | dict(zip(places, args, strict=False))
+            row = zip(titles, args[len(places) :], strict=True)
+            one = kind(**{title: column[None] for title, column in row})
+            result = self._hook(one, *tree_unflatten([*filled.values()], spec))
+            tensors = _tensors_of(result, one)
+            names[:] = sorted(tensors, key=_SHARED.__eq__)
+            if any(len(tensors[name]) != 1 for name in names if name != _SHARED):
+                raise TraceError("it does not return one row for a record")
+            return [tensors[name] if name == _SHARED else tensors[name][0] for name in names]
+
+        shared = [leaves[i] for i in places]
+        made_up = [_made_up(column) for column in columns.values()]
+        operations = trace(parts, (*shared, *made_up))
+        n_rows = sum(name != _SHARED for name in names)
+        if n_rows == 0:
+            return lambda shared, columns: result
+        of_record = RecordTrace(lambda *args: operations(*args)[:n_rows], shared, made_up)
+        # no record enters what all share
+        of_all = _without_first_results(operations, n_rows)
+
+        def run(shared: list[Tensor], columns: list[Tensor]) -> Any:
+            n = len(columns[0])
+            rows = of_record(None, shared, *(columns if n else [row[None] for row in made_up]))
+            values = [*(row[:n] for row in rows), *of_all(*shared, *made_up)]
+            return _with_tensors(result, dict(zip(names, values, strict=True)))
+
+        return run
+
+
+def _made_up(column: Tensor) -> Tensor:
+    return column.new_full(column.shape[1:], 0.5 if column.is_floating_point() else 0)
+
+
+def _tensors_of(result: Any, sample: Any) -> dict[str, Tensor]:
+    """Return the tensors of what a hook returned, by name."""
+    if isinstance(result, Tensor) or hasattr(result, "dense"):
+        ones = torch.ones_like(sample.norm)
+        rows = result if isinstance(result, Tensor) else result.dense(ones)
+        return {"rows": rows.to(ones.dtype)}
+    names = [field.name for field in fields(result)] if is_dataclass(result) else []
+    return {name: v for name in names if isinstance(v := getattr(result, name), Tensor)}
+
+
+def _with_tensors(result: Any, tensors: dict[str, Tensor]) -> Any:
+    return tensors["rows"] if "rows" in tensors else replace(result, **tensors)
+
+
+def _without_first_results(operations: GraphModule, n: int) -> GraphModule:
+    graph = copy.deepcopy(operations.graph)
+    output = graph.output_node()
+    output.args = (output.args[0][n:],)  # type: ignore[index]  # a list of nodes
+    graph.eliminate_dead_code()
+    return GraphModule(operations, graph)
+
+
+class RecordHooks:
+    """What of a mechanism sees records: ``clip``, ``gradient_term`` and the rows of its queries.
+
+    By a user's hooks, weighted gradients are no longer than the bound, and rows of a query no
+    longer than its sensitivity, times the factor of a record's stratum.
+    """
+
+    def __init__(self, mechanism: Any) -> None:
+        method = mechanism.method
+        self.clip, self.gradient_term = method.clip, method.gradient_term
+        self.queries, self._hooks = mechanism.queries, dict[str, RecordHook]()
+        if not method.private or is_shipped(method):
+            return
+        self._factors_at = mechanism.factors_at
+        self._hooks = {
+            name: RecordHook(getattr(method, name)) for name in ("clip", "gradient_term")
+        }
+        self.clip, self.gradient_term = self._clip, self._hooks["gradient_term"]
+        self.queries = tuple(replace(q, rows=self._rows_of(q)) for q in mechanism.queries)
+
+    @property
+    def are_traced(self) -> bool:
+        """Whether all hooks that were called act by their traces, or are this package's."""
+        return all(hook.reason is None for hook in self._hooks.values())
+
+    def _clip(self, sample: Any, state: Any, release: Any) -> Any:
+        clip = self._hooks["clip"](sample, state, dict(release))
+        limit = self._limits(clip.bound, sample, state) / sample.norm
+        weight = torch.where(clip.weight.isfinite(), clip.weight, 0.0).clamp(-limit, limit)
+        return replace(clip, weight=weight)
+
+    def _rows_of(self, query: Any) -> Callable[[Any, Any], Tensor]:
+        hook = self._hooks[f"rows of query {query.name!r}"] = RecordHook(query.rows)
+
+        def rows_of(sample: Any, state: Any) -> Tensor:
+            rows = _tensors_of(hook(sample, state), sample)["rows"]
+            lengths = torch.linalg.vector_norm(rows, dim=1)
+            factors = (self._limits(query.sensitivity, sample, state) / lengths).clamp(max=1.0)
+            return torch.where(lengths.isfinite()[:, None], rows * factors[:, None], 0.0)
+
+        return rows_of
+
+    def _limits(self, bound: Any, sample: Any, state: Any) -> Tensor:
+        limits: Tensor = torch.ones_like(sample.norm) * bound
+        if (factors := self._factors_at(state)) is not None:
+            limits *= factors.to(limits).index_select(0, sample.group)
+        return limits
+
+
+def is_shipped(method: Any) -> bool:
+    """Return whether all code of a method is this package's."""
+    owners = {base.__module__.partition(".")[0] for base in type(method).__mro__[:-1]}
+    own = vars(method).keys() <= method.get_params(deep=False).keys()
+    return own and owners <= {"skdpfair", "sklearn", "abc"}

@@ -1,0 +1,171 @@
+"""Hooks of methods act on each record by itself, whatever their code does."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from skdpfair import DPFairClassifier, get_method
+from skdpfair.engine import Batch, Streams, private_step, record_hooks, select_strategy
+from skdpfair.engine.contracts import with_gradients
+from skdpfair.engine.mechanism import Clip, GroupRows, Mechanism, Method, Query
+from skdpfair.engine.record_hooks import RecordHooks, is_shipped
+from skdpfair.methods import METHODS
+from skdpfair.model_selection import PrivacyLedger
+from skdpfair.testing import per_sample, released, task
+
+PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
+N = 1000
+DATA = np.eye(N, 4), np.arange(N) % 2
+
+
+def sample_of(n, n_groups):
+    draw = torch.Generator().manual_seed(0)
+    norm = torch.empty(n).log_normal_(0.0, 2.0, generator=draw)
+    group = torch.randint(0, n_groups, (n,), generator=draw)
+    columns = torch.rand(n, generator=draw), group, torch.rand(n, 2, generator=draw)
+    return per_sample(norm, *columns)
+
+
+def tensors_of(result):
+    parts = {} if result is None else vars(result)
+    return {name: part for name, part in parts.items() if isinstance(part, torch.Tensor)}
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_methods_of_the_package_are_what_their_traces_say(name, monkeypatch):
+    method = get_method(name)
+    assert is_shipped(method.planned(0.2).at_scale(1.0, 1.0)[0])
+    n_groups = 2 if method.binary else 3
+    rates = method.rate_choices(small := task(n_groups=n_groups))
+    strata = tuple((rate, min(rates) / rate) for rate in rates)
+    shares = torch.full((n_groups,), 1 / n_groups)
+    mechanism = Mechanism(method, replace(small, strata=strata, group_fractions=shares), 1.0)
+    own = mechanism.hooks
+    monkeypatch.setattr(record_hooks, "is_shipped", lambda method: False)
+    traced, state = RecordHooks(mechanism), method.start(mechanism.task)
+    sample = sample_of(20, n_groups)
+    sample = with_gradients(sample) if method.sees_gradients else sample
+    for _ in range(2):
+        release = released(method, sample, mechanism.task, state)
+        for query, other in zip(own.queries, traced.queries, strict=True):
+            rows = query.matrix(sample, state), other.matrix(sample, state)
+            torch.testing.assert_close(*rows)
+        for results in (
+            [hooks.gradient_term(sample, state, release) for hooks in (own, traced)],
+            [hooks.clip(sample, state, release) for hooks in (own, traced)],
+        ):
+            torch.testing.assert_close(*map(tensors_of, results))
+        gradient = torch.tensor([3.0, 0.0, -4.0])
+        state = method.update(state, {**release, "gradient": gradient})
+    assert traced.are_traced
+
+
+class Clipped(Method):
+    def clip(self, sample, state, release):
+        return Clip(1 / sample.norm.clamp(min=1.0), 1.0)
+
+
+class MeanOfTheBatch(Clipped):
+    def clip(self, sample, state, release):
+        mean = sample.norm.mean() if len(sample.norm) else sample.norm.sum()
+        return Clip(torch.minimum(1 / (sample.norm + 1e-6), 1 / (mean + 1e-6)), 1.0)
+
+
+class Ranked(Clipped):
+    def clip(self, sample, state, release):
+        return Clip(sample.norm.argsort().argsort() / (1 + sample.norm) / 1e3, 1.0)
+
+
+class Counted(Clipped):
+    def queries(self, task, noise_multiplier):
+        rows = lambda sample, state: sample.norm[:, None] > sample.norm.sum() / 3  # noqa: E731
+        return (Query("long", rows, 1.0, 5.0),)
+
+
+@pytest.mark.parametrize("method", [MeanOfTheBatch, Ranked, Counted])
+def test_a_method_that_weighs_a_record_by_others_is_refused_before_it_is_paid(method, tmp_path):
+    with PrivacyLedger(tmp_path / "ledger.jsonl", epsilon=5.0, delta=1e-4) as ledger:
+        with pytest.raises(ValueError, match=f"^method={method.__name__}.*depends on other record"):
+            DPFairClassifier(method(), epsilon=3.0, max_steps=2).fit(*DATA)
+        assert len(ledger.frame()) == 0
+
+
+class ByNumber(Clipped):
+    """Looks sound in small batches."""
+
+    def clip(self, sample, state, release):
+        sign = -1.0 if len(sample.norm) % 2 and len(sample.norm) > 64 else 1.0
+        return Clip(sign / sample.norm.clamp(min=1.0), 1.0)
+
+
+class Remembering(Clipped):
+    longest = 0.0
+
+    def clip(self, sample, state, release):
+        if len(sample.norm) > 64:
+            self.longest = max(self.longest, float(sample.norm.max()))
+        return Clip((self.longest < 50) / sample.norm.clamp(min=1.0), 1.0)
+
+
+class Overwriting(Clipped):
+    """Writes into what the engine measured, which no trace allows."""
+
+    def clip(self, sample, state, release):
+        sample.norm.clamp_(max=1.0)
+        return Clip(torch.ones_like(sample.norm), 1.0)
+
+
+class Unbounded(Clipped):
+    def clip(self, sample, state, release):
+        return Clip(torch.where(sample.norm > 1e2, torch.nan, 1 / sample.norm.clamp(min=1.0)), 1.0)
+
+    def queries(self, task, noise_multiplier):
+        rows = lambda sample, state: GroupRows((sample.norm > 1e2).long() * 7, 2)  # noqa: E731
+        return (Query("cells", rows, 1.0, 0.0), Query("norm", self.row, 1.0, 0.0))
+
+    def row(self, sample, state):
+        return sample.norm[:, None]
+
+
+@pytest.mark.parametrize("method", [Clipped, ByNumber, Remembering, Overwriting, Unbounded])
+def test_one_record_moves_a_step_by_its_bound_at_most(method):
+    x = torch.rand(N, 6, generator=torch.Generator().manual_seed(0))
+    x[0] *= 3e3
+    batch = Batch(x, torch.zeros(N, dtype=torch.int64))
+    mechanism = Mechanism(method(), task(n_samples=N, n_groups=1, sample_rate=1.0), 0.0)
+    others, noise = torch.arange(1, N), Streams.fresh().noise()
+    with select_strategy(nn.Linear(6, 2), x[:1], 2) as strategy:
+        steps = [
+            private_step(strategy, rows, mechanism, None, noise)
+            for rows in (batch, batch.select(others))
+        ]
+    assert (steps[0].gradient - steps[1].gradient).norm() * N <= 1.0001
+
+
+def test_rows_of_queries_are_no_longer_than_their_sensitivity():
+    hooks = Mechanism(Unbounded(), task(), 1.0).hooks
+    sample = per_sample([0.5, 3.0, 200.0, torch.inf, torch.nan])
+    cells, norm = (query.matrix(sample, None) for query in hooks.queries)
+    # a code beyond the cells, and what is not finite, count for nothing
+    assert cells.tolist() == [[1, 0], [1, 0], [0, 0], [0, 0], [1, 0]]
+    assert norm[:, 0].tolist() == [0.5, 1.0, 1.0, 0.0, 0.0]
+
+
+class Indexed(Clipped):
+    """What cannot be traced: the number of places depends on values."""
+
+    def clip(self, sample, state, release):
+        weight = torch.ones_like(sample.norm)
+        long = sample.norm > 1
+        weight[long] = 1 / sample.norm[long]
+        return Clip(weight, 1.0)
+
+
+@pytest.mark.parametrize(("method", "is_assumed"), [(Clipped, False), (Indexed, True)])
+def test_what_is_assumed_of_a_method_is_stated(method, is_assumed):
+    model = DPFairClassifier(method(), epsilon=3.0, max_steps=2, classes=[0, 1]).fit(*DATA)
+    assumptions = model.privacy_statement()["assumptions"]
+    assert any("what the method makes of a record" in a for a in assumptions) == is_assumed
