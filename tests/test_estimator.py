@@ -584,6 +584,7 @@ def test_the_reference_says_where_it_is(table):
 def test_arrays_on_disk_and_tensors_train_like_arrays_in_memory(table, tmp_path):
     X, y = table
     x = np.ascontiguousarray(X.drop(columns="group"), dtype=np.float32)
+    x[:, 0] = np.sign(x[:, 0])
     x.tofile(tmp_path / "x.bin")
     on_disk = np.memmap(tmp_path / "x.bin", np.float32, "r", shape=x.shape)
     memory = fast().fit(x, y)

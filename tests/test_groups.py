@@ -6,7 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpfair.inputs.groups import as_columns, encode, group_names
+from skdpfair import DPFairClassifier, DPFairRegressor, Groups
+from skdpfair.budget import PrivacyLedger
+from skdpfair.inputs.groups import MAX_READ, as_columns, encode, encode_features, group_names
+from skdpfair.metrics import release_group_table
+from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier, sweep
 
 
 def coded(column, **params):
@@ -108,3 +112,93 @@ def test_a_duration_is_no_column(wrong):
 def test_no_two_groups_have_one_name(levels, names):
     assert group_names(levels) == names and len(set(names)) == len(levels)
     assert group_names(levels[::-1]) == names[::-1]
+
+
+MANY = np.array([f"employer {k % (MAX_READ + 1)}" for k in range(400)])
+FAST = {"epsilon": 5.0, "module": "logistic", "max_steps": 1}
+X, Y = np.random.default_rng(0).random((400, 2)), np.resize(["no", "yes"], 400)
+TABLE = pd.DataFrame(X, columns=["a", "b"]).assign(job=MANY)
+
+
+def fast(**params):
+    return DPFairClassifier("dpsgd", **FAST, **params)
+
+
+READERS = {
+    "an array": lambda: fast().fit(X, Y, sensitive_features=MANY),
+    "columns": lambda: fast().fit(
+        X, Y, sensitive_features=pd.DataFrame({"a": MANY, "b": Y}).replace(MANY[0], MANY[1])
+    ),
+    "a column of X": lambda: fast(group_col="job").fit(TABLE, Y),
+    "Groups": lambda: fast(group_col=Groups("job")).fit(TABLE, Y),
+    "classes": lambda: fast().fit(X, MANY),
+    "the target": lambda: fast(group_col="target").fit(X, MANY),
+    "a regressor": lambda: DPFairRegressor("dpsgd", y_range=(0, 1), **FAST).fit(
+        X, X[:, 0], sensitive_features=MANY
+    ),
+    "thresholds": lambda: DPThresholdClassifier(fast()).fit(X, Y, sensitive_features=MANY),
+    "a search": lambda: DPRandomizedSearch(fast(), {"lr": [0.1]}).fit(
+        X, Y, sensitive_features=MANY
+    ),
+    "classes of a search": lambda: DPRandomizedSearch(fast(), {"lr": [0.1]}).fit(X, MANY),
+    "a sweep": lambda: sweep(["dpsgd"], [1.0], 1, X, Y, MANY, progress=False),
+    "classes of a sweep": lambda: sweep(["dpsgd"], [1.0], 1, X, MANY, Y, progress=False),
+    "a table": lambda: release_group_table(Y, Y, sensitive_features=MANY, epsilon=1.0),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_many_undeclared_values_are_refused_before_anything_is_spent(reader, tmp_path):
+    ledger = PrivacyLedger(tmp_path / "spent.jsonl", delta=1e-5)
+    with ledger, pytest.raises(ValueError, match=f"more than {MAX_READ}.*declare") as error:
+        READERS[reader]()
+    remedies = ("classes=",) if "classes" in str(error.value) else ("levels=", "persons=")
+    assert all(remedy in str(error.value) for remedy in remedies)
+    assert "employer" not in str(error.value) and ledger.frame().empty
+
+
+def test_declared_and_measured_groups_may_be_many():
+    levels, n = sorted(set(MANY)), MAX_READ + 1
+    declared = fast(group_col=Groups("job", levels=levels)).fit(TABLE, Y)
+    assert len(declared.groups_) == n
+    assert declared.privacy_.read_from_rows == (("classes", ("no", "yes")),)
+    by_class = fast(group_col="target", classes=levels).fit(X, MANY)
+    assert list(by_class.groups_) == levels and by_class.privacy_.read_from_rows == ()
+    assert encode_features(MANY, len(MANY)).n_groups == n
+
+
+def test_reports_name_the_values_that_were_read():
+    sex, area = np.resize(["F", "M", "M"], 400), np.resize(["A, B", "C"], 400)
+    named = pd.DataFrame({"sex": sex, "area": area})
+    y = pd.Series(Y, name="deny")
+    read = (("deny", ("no", "yes")), ("sex", ("F", "M")), ("area", ("A, B", "C")))
+    search = DPRandomizedSearch(fast(), {"lr": [0.1, 0.2]}, mean_trials=2, shape=1.0)
+    fits = [
+        fast().fit(X, y, sensitive_features=named),
+        fast(group_col=["sex", "area"]).fit(TABLE[["a", "b"]].join(named), y),
+        DPThresholdClassifier(fast()).fit(X, y, sensitive_features=named),
+        search.fit(X, y, sensitive_features=named),
+        fast(warm_start=True)
+        .fit(X, y, sensitive_features=named)
+        .fit(X, y, sensitive_features=named),
+    ]
+    for model in fits:
+        report = model.privacy_
+        assert report.read_from_rows == read
+        for text in ("deny = no, yes", "sex = F, M", 'area = "A, B", C'):
+            assert text in report.statement and text in " ".join(report.details().split())
+        assert "values of deny, sex, area" in str(report)
+    unnamed = fast(classes=["no", "yes"]).fit(X, Y, sensitive_features=named.to_numpy())
+    assert unnamed.privacy_.read_from_rows == (("groups", ("F", "M")), ("groups", ("A, B", "C")))
+    table = release_group_table(Y, Y, sensitive_features=named["sex"], epsilon=1.0)
+    assert "sex = F, M" in table.attrs["privacy"]["statement"]
+
+
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
+def test_trials_of_a_search_take_the_groups_of_all_records():
+    rare = np.where(np.arange(400) == 7, "rare", np.resize(["F", "M"], 400))
+    search = DPRandomizedSearch(fast(group_col="job"), {"lr": [0.1]}, mean_trials=2, shape=1.0)
+    for seed in range(6):  # the half that is held out has the rare one in some
+        fitted = search.set_params(random_state=seed, holdout=0.5).fit(TABLE.assign(job=rare), Y)
+        assert list(fitted.best_estimator_.groups_) == ["F", "M", "rare"]
+        assert fitted.privacy_.read_from_rows[1:] == (("job", ("F", "M", "rare")),)

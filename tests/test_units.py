@@ -13,11 +13,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse, stats
+from sklearn.compose import ColumnTransformer
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_validate
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.pipeline import Pipeline, make_pipeline, make_union
+from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures
 
-from skdpfair import DPFairClassifier, DPFairRegressor, get_method, load_release
+from skdpfair import DPFairClassifier, DPFairRegressor, Persons, get_method, load_release
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.mechanism import Mechanism
@@ -40,7 +41,7 @@ from skdpfair.model_selection import (
 )
 from skdpfair.model_selection._cells import splits
 from skdpfair.model_selection._score_counts import released
-from skdpfair.preprocessing import DPQuantileScaler
+from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, check_pipeline
 from skdpfair.testing import audit_fit, task
 from skdpfair.training.batches import PersonRows
 
@@ -904,3 +905,89 @@ def test_persons_of_a_part_come_with_the_index_of_their_records(visits):
     truth = pd.Series(labels, index=part.index)
     with pytest.raises(ValueError, match="another index than y_true"):
         release_group_table(truth, labels, units=persons, **given)
+
+
+def behind(*steps, column=None, last=DPFairClassifier):
+    persons, budget = Persons(column, max_records=3), {"epsilon": 5.0, "max_steps": 1}
+    ranges = {"y_range": (0, 1)} if last is DPFairRegressor else {}
+    clf = last("dpsgd", module="logistic", persons=persons, **budget, **ranges)
+    return Pipeline([*((f"s{i}", step) for i, step in enumerate(steps)), ("clf", clf)])
+
+
+PERSONS, ROWS = np.arange(300) // 3, np.random.default_rng(0).random((300, 2))
+BY_ROW = DPQuantileScaler((0, 1), epsilon=1.0)
+LABELS, UNITS_OF_CLF = np.resize([0, 1], 300), {"clf__units": PERSONS}
+
+
+def kept(n_jobs=None):
+    """Scale columns of a table, and keep that of the persons."""
+    parts = [("scaled", BY_ROW, ["a", "b"]), ("kept", "passthrough", ["pid"])]
+    columns = ColumnTransformer(parts, n_jobs=n_jobs, verbose_feature_names_out=False)
+    return behind(columns.set_output(transform="pandas"), column="pid")
+
+
+TABLE_OF_PERSONS = pd.DataFrame(ROWS, columns=["a", "b"]).assign(pid=PERSONS)
+MIXED = {  # fits of a pipeline, which may be those of a ledger
+    "a pipeline": lambda fit: fit(behind(BY_ROW), ROWS, LABELS, **UNITS_OF_CLF),
+    "steps between": lambda fit: fit(
+        behind(BY_ROW, PolynomialFeatures(2), BoundedScaler((0, 1))), ROWS, LABELS, **UNITS_OF_CLF
+    ),
+    "a union": lambda fit: fit(
+        behind(make_union(BY_ROW, FunctionTransformer())), ROWS, LABELS, **UNITS_OF_CLF
+    ),
+    "a column": lambda fit: fit(kept(), TABLE_OF_PERSONS, LABELS),
+    "no bound": lambda fit: fit(
+        behind(BY_ROW).set_params(clf__persons=None), ROWS, LABELS, **UNITS_OF_CLF
+    ),
+    "nested": lambda fit: fit(
+        Pipeline([("in", make_pipeline(BY_ROW)), ("out", behind())]),
+        ROWS,
+        LABELS,
+        out__clf__units=PERSONS,
+    ),
+    "a regressor": lambda fit: fit(
+        behind(BY_ROW, last=DPFairRegressor), ROWS, ROWS[:, 0], **UNITS_OF_CLF
+    ),
+    "a search": lambda fit: fit(
+        GridSearchCV(behind(BY_ROW), {"clf__lr": [0.1]}, cv=GroupKFold(2), error_score="raise"),
+        ROWS,
+        LABELS,
+        groups=PERSONS,
+        **UNITS_OF_CLF,
+    ),
+    "thresholds": lambda fit: fit(
+        DPThresholdClassifier(behind(BY_ROW)), ROWS, LABELS, units=PERSONS
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+@pytest.mark.parametrize("how", ["inside a ledger", "by a ledger"])
+def test_steps_for_records_are_refused_before_persons(name, how, tmp_path):
+    ledger = PrivacyLedger(tmp_path / "spent.jsonl", delta=1e-5)
+
+    def fit(model, *data, **params):
+        if how == "by a ledger":
+            return ledger.fit(model, *data, **params)
+        with ledger:
+            return model.fit(*data, **params)
+
+    with pytest.raises(ValueError, match=r"DPQuantileScaler .*persons.*BoundedScaler"):
+        MIXED[name](fit)
+    assert ledger.frame().empty  # the scaler has released nothing, either
+
+
+def test_steps_that_were_fitted_elsewhere_are_refused_by_the_classifier(tmp_path, monkeypatch):
+    monkeypatch.setattr("skdpfair.preprocessing._quantile_scaler.refuse_units_around", id)
+    with pytest.raises(ValueError, match=r"DPQuantileScaler .*persons.*BoundedScaler"):
+        behind(BY_ROW).fit(ROWS, LABELS, **UNITS_OF_CLF)
+
+
+def test_steps_and_classifier_for_the_same_unit_are_accepted():
+    records = behind(BY_ROW).fit(ROWS, LABELS)
+    assert records[-1].privacy_.unit == "record" and not check_pipeline(records).findings
+    persons = behind(BoundedScaler((0, 1))).fit(ROWS, LABELS, **UNITS_OF_CLF)
+    assert persons[-1].privacy_.unit == "person" and not check_pipeline(persons).findings
+    for model in (behind(BY_ROW), kept()):
+        (finding,) = check_pipeline(model).findings
+        assert finding.name == "DPQuantileScaler" and "persons" in finding.learns

@@ -12,7 +12,7 @@ import threading
 import uuid
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from multiprocessing import forkserver
@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 from skdpfair.budget.spending import LEAKS
 from skdpfair.exceptions import UnaccountedWarning
 
-Linter: TypeAlias = Callable[[Any], tuple[list[str], list[str]]]
+Linter: TypeAlias = Callable[[Any, Iterable[str]], tuple[list[str], list[str]]]
 
 VARIABLE = "SKDPFAIR_LEDGER"
 SEARCH = "SKDPFAIR_PRIVATE_SEARCH"
@@ -117,19 +117,19 @@ def _restart_workers() -> None:
 def linter(function: Linter) -> Linter:
     """Register the function that finds what an estimator learns outside the ledger.
 
-    It returns why a fit of the estimator reveals more than the private fits in it do, and what was
-    taken on trust.  A floor above sets it.
+    It takes the names of the keywords of a fit, too, and returns why the fit reveals more than the
+    private fits in it do, and what was taken on trust.  A floor above sets it.
     """
     _LINTERS[:] = [function]
     return function
 
 
-def findings_of(estimator: Any) -> dict[str, list[str]]:
+def findings_of(estimator: Any, params: Iterable[str] = ()) -> dict[str, list[str]]:
     """Return the findings of the linter, as a line of the ledger's file holds them."""
     # no estimator with a budget was imported, which brings the linter with it
     if not _LINTERS:
         return {"reasons": [LEAKS.format(type(estimator).__name__, "s")], "notes": []}
-    reasons, notes = _LINTERS[0](estimator)
+    reasons, notes = _LINTERS[0](estimator, params)
     return {"reasons": reasons, "notes": notes}
 
 

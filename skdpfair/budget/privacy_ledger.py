@@ -175,6 +175,8 @@ class PrivacyLedger:
         ------
         BudgetExceeded
             If a private fit would exceed the budget.
+        ValueError
+            If a step protects records and a classifier persons, before anything is fitted.
 
         Warns
         -----
@@ -183,7 +185,7 @@ class PrivacyLedger:
         """
         data = (X,) if y is None else (X, y)
         with active_ledger.call_of(estimator) as name, self, self._set_on(estimator):
-            self._check_around(name, estimator)
+            self._check_around(name, estimator, params)
             estimator.fit(*data, **params)
         return estimator
 
@@ -204,14 +206,14 @@ class PrivacyLedger:
         with self._journal.locked():
             self._journal.append(line)
 
-    def _check_around(self, name: str, estimator: Any) -> None:
+    def _check_around(self, name: str, estimator: Any, params: Iterable[str] = ()) -> None:
         """Enter what an estimator learns outside this ledger, and whether it is outermost."""
         line: Line = {
             "around": name,
             "data": self.data,
             "outermost": active_ledger.is_called(estimator),
         }
-        line |= active_ledger.findings_of(estimator)
+        line |= active_ledger.findings_of(estimator, params)
         if line["outermost"] or line["reasons"]:
             self._append(line)
 

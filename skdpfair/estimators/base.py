@@ -31,6 +31,7 @@ from skdpfair.inputs.provenance import noted
 from skdpfair.inputs.streaming import is_streamed
 from skdpfair.methods import get_method
 from skdpfair.networks import MLP, Curves, Factory, network_of
+from skdpfair.preprocessing._linter import refuse_units_around
 from skdpfair.preprocessing._schema import TableSchema, encoded
 from skdpfair.privacy.statement import UNITS, PrivacyReport
 from skdpfair.release._facts import packed, unpacked
@@ -187,6 +188,8 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             fresh = type(self)(**self.get_params(deep=False))
             data = table.read(fresh, spec, X, y, *columns)
             spec.check_data(data)
+            if data.unit is not None:
+                refuse_units_around("person")
             spec, features = pictures.features_of(spec, data.x.shape[1:])
             if spec.loss is None and is_auto(spec.module):
                 named = getattr(fresh, "feature_names_in_", noted(X).columns)

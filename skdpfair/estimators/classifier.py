@@ -41,7 +41,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     group_col : str, int, "target", list of these, Groups or None, default=None
         Column(s) of X that hold the groups; several make intersections; "target" takes the
         class labels.  The columns are not features.  :class:`skdpfair.Groups` declares the public
-        set of groups, too, which is else read off the data, an assumption on record.
+        set of groups, too; else at most 30 are read from the rows, which statements name.
     persons : Persons or None, default=None
         :class:`skdpfair.Persons` names the person of each record and bounds the records of one:
         the guarantee is then for all records of a person.
@@ -107,7 +107,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     verbose : int, default=0
         1 shows a progress bar.
     classes : list or None, default=None
-        The public set of classes, which is else read off the data, an assumption on record.
+        The public set of classes; else at most 30 are read from y, which statements name.
     logit_scale : float > 0 or "auto", default="auto"
         Public factor of the logits in predictions, which leaves the predicted classes as they are;
         1 leaves all as trained.  Clipping makes the logits of two classes too long, so that

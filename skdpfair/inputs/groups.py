@@ -1,5 +1,6 @@
 """Groups of records: codes and levels, from columns of a table or from sensitive features."""
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +26,9 @@ from skdpfair.inputs.columns import in_pandas, refuse_masked
 
 TARGET = "target"
 MAX_NAME = 100  # characters
-MAX_GROUPS = 10_000  # of the data; a column of numbers makes as many as there are rows
+MAX_READ = 30  # groups, or classes, that a fit reads from the rows, and so publishes
+MAX_GROUPS = 10_000  # of rows that are measured; numbers make as many as there are rows
+_DECIMAL = re.compile(r"\s*[-+]?\d*\.\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
 _KINDS = {"group_col": ("group", "sensitive_features"), "persons": ("person", "units")}
 _NO_NAMES = "has values that cannot name groups"
 
@@ -39,7 +42,7 @@ class Groups(ParameterObject):
         Column(s) of X that hold the groups; several make intersections; "target" takes the class
         labels.  None where ``fit`` is given ``sensitive_features``.
     levels : list or None, default=None
-        The public set of groups.  None reads them off the data, an assumption on record.
+        The public set of groups.  None reads at most 30 from the rows, which statements name.
     as_feature : bool, default=False
         Whether the model sees the columns, which must then be numbers.
 
@@ -87,11 +90,18 @@ class GroupCodes:
 
 
 def encode(
-    X: Any, y: np.ndarray, *, group_col: Any, sensitive_features: Any, levels: Any = None
+    X: Any,
+    y: np.ndarray,
+    *,
+    group_col: Any,
+    sensitive_features: Any,
+    levels: Any = None,
+    most: int = MAX_READ,
 ) -> GroupCodes:
     """Return the groups of the rows of X, two or more, or one for all where none are given.
 
-    ``levels`` are all groups, in place of those that ``group_col`` declares.
+    ``levels`` are all groups, in place of those that ``group_col`` declares; without either, at
+    most ``most`` are read from the rows.
     """
     groups = Groups.of(group_col)
     levels = groups.levels if levels is None else levels
@@ -112,7 +122,7 @@ def encode(
         columns = [_objects(y if c == TARGET else table[:, next(at)]) for c in as_columns(groups)]
     if len(columns[0]) != len(y):
         raise ValueError(f"sensitive_features has {len(columns[0])} rows, but y has {len(y)}.")
-    codes = _coded(columns, levels, source)
+    codes = _coded(columns, levels, source, most)
     if (codes.n_groups if codes.declared else len(np.unique(codes.code))) < 2:
         raise ValueError(
             f"{source} puts all rows in one group, so there is nothing to compare. Choose a "
@@ -122,7 +132,10 @@ def encode(
 
 
 def encode_features(
-    sensitive_features: Any, n_samples: int, groups: Sequence[Any] | None = None
+    sensitive_features: Any,
+    n_samples: int,
+    groups: Sequence[Any] | None = None,
+    most: int = MAX_GROUPS,
 ) -> GroupCodes:
     """Return the groups of records that are measured: those declared, or those that occur.
 
@@ -145,7 +158,7 @@ def encode_features(
             f"{name} must have one entry for each of the {n_samples} records of y_true, got "
             f"{' and '.join(map(str, sorted(lengths))) or 'no column'}."
         )
-    codes = _coded(columns, groups, name)
+    codes = _coded(columns, groups, name, most)
     if groups is not None:
         return codes
     assert codes.levels is not None
@@ -189,7 +202,7 @@ def _columns_of(values: Any) -> list[np.ndarray]:
     return columns
 
 
-def _coded(columns: list[np.ndarray], groups: Any, source: str) -> GroupCodes:
+def _coded(columns: list[np.ndarray], groups: Any, source: str, most: int) -> GroupCodes:
     """Return the groups of rows, declared or read off them, whose columns are arrays of objects."""
     missing = np.logical_or.reduce([np.asarray(pd.isna(column)) for column in columns])
     if groups is not None:
@@ -200,7 +213,7 @@ def _coded(columns: list[np.ndarray], groups: Any, source: str) -> GroupCodes:
             "fillna('unknown'), or declare one: groups=[..., None] (levels= of Groups)."
         )
     else:
-        levels = _occurring(columns, source)
+        levels = _occurring(columns, source, most)
     with error_context_without_data(source, _NO_NAMES):
         rows = columns[0] if len(columns) == 1 else _array(list(zip(*columns, strict=True)))
         each, distinct = pd.factorize(rows, use_na_sentinel=False)
@@ -217,14 +230,15 @@ def _coded(columns: list[np.ndarray], groups: Any, source: str) -> GroupCodes:
     return GroupCodes(code, levels, groups is not None)
 
 
-def _occurring(columns: list[np.ndarray], source: str) -> np.ndarray:
-    """Return the sorted values of a column, of several their product."""
+def _occurring(columns: list[np.ndarray], source: str, most: int) -> np.ndarray:
+    """Return the sorted values of a column, of several their product, at most ``most``."""
     with error_context_without_data(source, _NO_NAMES):
         distinct = [_sorted(pd.unique(column)) for column in columns]
-    if prod(map(len, distinct)) > MAX_GROUPS:
+    if prod(map(len, distinct)) > most:
         raise ValueError(
-            f"{source} makes more than {MAX_GROUPS} groups. Choose columns of few values, cut "
-            "numbers into ranges, or declare the intersections by groups= (levels= of Groups)."
+            f"{source} makes more than {most} groups that nobody declared. Choose columns of few "
+            "values, cut numbers into ranges, or declare all groups: Groups(..., levels=[...]), or "
+            "groups= of metrics. A column that names persons belongs in persons= or units=."
         )
     return _array(distinct[0] if len(distinct) == 1 else list(product(*distinct)))
 
@@ -366,7 +380,35 @@ def variables_of(y: Any, X: Any, group_col: Any, sensitive_features: Any) -> tup
     if columns := as_columns(group_col):
         names = _names(X) or [""] * X.shape[1]
         groups = [target or TARGET if c == TARGET else names[position(X, c)] for c in columns]
-    return tuple(str(name)[:MAX_NAME] for name in (target, *groups))
+    texts = (str(name)[:MAX_NAME] for name in (target, *groups))
+    return tuple(text if is_name(text) else "" for text in texts)
+
+
+def is_word(value: Any) -> bool:
+    """Return whether a value is a text short enough for a name."""
+    return isinstance(value, str) and len(value) <= MAX_NAME
+
+
+def is_name(value: Any) -> bool:
+    """Return whether a value is a short text that is no measurement."""
+    return is_word(value) and not _DECIMAL.fullmatch(value)
+
+
+def read_from_rows(
+    variables: Sequence[str], classes: Iterable[Any] | None, groups: GroupCodes | None
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the name of each column that classes or undeclared groups were read from, and these.
+
+    ``variables`` are as of `variables_of`; ``classes`` is None where they were declared.
+    """
+    target, *names = variables
+    read = [] if classes is None else [(target or "classes", classes)]
+    if groups is not None and groups.levels is not None and not groups.declared:
+        rows = [v if isinstance(v, tuple) else (v,) for v in groups.levels]
+        columns = list(zip(*rows, strict=True))
+        known = names if len(names) == len(columns) else [""] * len(columns)
+        read += [(n or "groups", dict.fromkeys(c)) for n, c in zip(known, columns, strict=True)]
+    return tuple(dict.fromkeys((name, tuple(_texts(values, "\0"))) for name, values in read))
 
 
 def group_names(levels: Iterable[Any]) -> list[str]:

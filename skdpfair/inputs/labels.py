@@ -10,6 +10,7 @@ from sklearn.utils.validation import column_or_1d
 
 from skdpfair._utils.validate import error_context, error_context_without_data, safe_repr
 from skdpfair.inputs.columns import one_column
+from skdpfair.inputs.groups import MAX_READ
 
 _NOT_LABELS = "cannot be read as class labels"
 _KINDS = ("binary", "multiclass")
@@ -67,6 +68,11 @@ def classes_of(y: np.ndarray, declared: Any) -> tuple[np.ndarray, np.ndarray]:
     if len(y) == 0:
         raise ValueError("X and y have 0 samples, and a classifier needs two classes or more.")
     classes = distinct(y) if declared is None else _declared(declared)
+    if declared is None and len(classes) > MAX_READ:
+        raise ValueError(
+            f"y has more than {MAX_READ} classes that nobody declared. Declare all of them: "
+            "classes=[...]; numbers are for DPFairRegressor."
+        )
     if len(classes) < 2:
         raise ValueError("y has one class only, and a classifier needs two or more.")
     return classes, codes_in(classes, y)

@@ -132,7 +132,10 @@ def read(
             "the groups as fit(..., sensitive_features=...), or let a ColumnTransformer return a "
             'dense table: sparse_threshold=0, sparse_output=False, set_output(transform="pandas").'
         )
-    groups = _groups.encode(X, y, group_col=spec.groups, sensitive_features=sensitive_features)
+    levels, given = spec.groups.levels, sensitive_features
+    if levels is None and spec.classes is not None and group_col == [_groups.TARGET]:
+        levels = classes
+    groups = _groups.encode(X, y, group_col=group_col, sensitive_features=given, levels=levels)
     at = _persons.columns(X, spec.persons, spec.groups)
     hidden = at if spec.groups.as_feature else [*_groups.positions(X, group_col), *at]
     # before a column of persons is a feature

@@ -12,7 +12,13 @@ from scipy import stats
 from skdpfair._utils.validate import number, outline, safe_repr
 from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import check_indexes
-from skdpfair.inputs.groups import encode_features, group_names
+from skdpfair.inputs.groups import (
+    MAX_READ,
+    encode_features,
+    group_names,
+    read_from_rows,
+    variables_of,
+)
 from skdpfair.metrics._arguments import as_vector, check_kind, hits
 from skdpfair.metrics._compare_groups import warn_undefined
 from skdpfair.metrics._comparisons import check_distributions
@@ -27,7 +33,7 @@ from skdpfair.metrics._measures import (
     values_by_group,
 )
 from skdpfair.privacy.one_time_noise import discrete_laplace
-from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, UNITS, rounded_up
+from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, UNITS, read_in_words, rounded_up
 
 _SMALLEST, _LARGEST = 1e-6, 1e3
 _NOT_ACCOUNTED = (
@@ -213,7 +219,7 @@ def release_group_table(
         The epsilon that the table spends, in [1e-6, 1000]; its delta is 0.
     groups : list or None, default=None
         All possible groups, in the order of the table; intersections are tuples. None uses the
-        groups that occur, and lists this as an assumption.
+        groups that occur, at most 30, and lists them as an assumption.
     units : array-like of shape (n_samples,) or None, default=None
         The person of each record, if persons have several. One record of each person, drawn at
         random, is counted.
@@ -269,7 +275,7 @@ def release_group_table(
     counted = np.arange(len(y_true))
     if unit is not None:
         counted = np.flatnonzero(_persons.thinned(unit, 1, np.random.default_rng()) >= 0)
-    encoded = encode_features(sensitive_features, len(y_true), groups)
+    encoded = encode_features(sensitive_features, len(y_true), groups, MAX_READ)
     assert encoded.levels is not None
     levels = list(encoded.levels)
     codes = (2 * encoded.code + ~right)[counted]
@@ -283,7 +289,9 @@ def release_group_table(
     columns = {"correct": correct, "incorrect": incorrect, "accuracy": accuracy}
     index = pd.Index([f"[{name}]" for name in group_names(levels)], name="group")
     table = pd.DataFrame(columns | {"low": low, "high": high}, index=index)
-    table.attrs["privacy"] = _privacy(epsilon, groups, units)
+    variables = variables_of(None, None, None, sensitive_features)
+    read = read_in_words(read_from_rows(variables, None, encoded))
+    table.attrs["privacy"] = _privacy(epsilon, units, read)
     return table
 
 
@@ -320,13 +328,12 @@ def _lower_end(hits, misses, squared_z, v):
         return np.where(c <= 0, 0.0, 2 * c / (np.sqrt(np.maximum(b**2 - 4 * a * c, 0.0)) - b))
 
 
-def _privacy(epsilon, groups, units):
+def _privacy(epsilon, units, read):
     adjacency = "zero_out" if units is None else "zero_out_unit"
     assumptions = ["each person has one record", "the number of records is public"]
     if units is not None:
         assumptions = ["each record names its person", "the number of persons is public"]
-    if groups is None:
-        assumptions.append("the groups were taken from the data and are public")
+    assumptions += [read] * bool(read)
     statement = (
         f"The counts are ({rounded_up(epsilon)}, 0)-differentially private (discrete Laplace noise "
         f"of scale {1 / epsilon:.4g}, sensitivity 1), where "
@@ -334,6 +341,7 @@ def _privacy(epsilon, groups, units):
     )
     if units is not None:
         statement += " One record of each person, drawn at random, was counted."
+    statement += f" {read}" * bool(read)
     return {
         "statement": statement,
         "epsilon": epsilon,

@@ -28,7 +28,7 @@ from skdpfair.estimators.base import DPEstimator
 from skdpfair.estimators.classifier import DPFairClassifier, classifier_of
 from skdpfair.inputs.persons import Persons
 from skdpfair.preprocessing import DPQuantileScaler, check_pipeline
-from skdpfair.preprocessing._linter import reasons_of
+from skdpfair.preprocessing._linter import reasons_of, refuse_other_units
 from skdpfair.preprocessing._piecewise_linear import PiecewiseLinearEncoder
 from skdpfair.privacy import Release
 from skdpfair.privacy.accounting import ACCOUNTANTS
@@ -230,12 +230,8 @@ def unit_of(classifiers, units=None):
 
 def _refuse_no_sum(candidates, cv):
     """Refuse a search whose costs to a person do not add up."""
-    if any(check_pipeline(c).spending for c in candidates):
-        raise ValueError(
-            "search has a step with a budget of its own, which protects each record, and a "
-            "classifier that protects each person: there is no sum of both. Use BoundedScaler, "
-            "with public bounds, in place of DPQuantileScaler."
-        )
+    for candidate in candidates:
+        refuse_other_units(candidate, has_units=True)
     if cv is not None and not isinstance(cv, _BY_GROUPS):
         raise ValueError(
             f"cv={safe_repr(cv)} may put records of one person into several folds, whose numbers "

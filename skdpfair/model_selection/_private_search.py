@@ -273,9 +273,9 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             )
         # number and names of the columns
         validate_data(self, X, skip_check_array=True)
-        y = _labels.read(y)
+        named, y = y, _labels.read(y)
         check_consistent_length(X, y, sensitive_features)
-        public = _trials.public_sets(self.estimator, X, y, sensitive_features)
+        public, read = _trials.public_sets(self.estimator, X, y, sensitive_features, named)
         if isinstance(self.estimator, DPFairClassifier):
             for classifier in selection.classifiers:
                 network = network_of(classifier.module)
@@ -300,6 +300,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         if error is not None:
             raise error
         report = report_of(self, selection, delta, most_records, n_units)
+        report = replace(report, read_from_rows=read)
         origin = {"_day": day, "_ledger_fits": (charge,)}
         self._keep(best, public["classes"], report, origin)
         if context.end is not None:
@@ -544,8 +545,10 @@ def _with_public_facts(report, trial):
     replaced = {t for name in _OWN for t in in_unit([ASSUMPTIONS[name]], trial.unit)}
     assumptions = [*report.assumptions, *(t for t in trial.assumptions if t not in replaced)]
     not_accounted = [*report.not_accounted, *trial.not_accounted]
+    read = [*report.read_from_rows, *trial.read_from_rows]
     return replace(
         report,
+        read_from_rows=tuple(dict.fromkeys(read)),
         assumptions=tuple(dict.fromkeys(assumptions)),
         not_accounted=tuple(dict.fromkeys(not_accounted)),
         features=trial.features,

@@ -96,12 +96,15 @@ def trainer(estimator, data, routing, curve, rng, seeded, public):
 
     ``routing`` holds further arguments of fit; ``public`` is as of `public_sets`.
     """
+    # what of a candidate leaves its sets to those of all records
+    unset = {"classes": None, "group_col": classifier_of(estimator).group_col}
 
     def train(params):
         model = configured(estimator, params)
         seed = int(rng.integers(2**31)) if seeded else None
         classifier = classifier_of(model)
-        sets = {name: v for name, v in public.items() if getattr(classifier, name) is None}
+        values = {name: getattr(classifier, name) for name in public}
+        sets = {n: public[n] for n, v in values.items() if v is None or repr(v) == repr(unset[n])}
         classifier.set_params(random_state=seed, **sets)
         with paid_for(curve):
             model.fit(*data, **routing)
@@ -117,21 +120,25 @@ def trainer(estimator, data, routing, curve, rng, seeded, public):
     return train
 
 
-def public_sets(estimator, X, y, sensitive_features):
-    """Return the classes and, unless they come out of a pipeline, the groups of all records.
+def public_sets(estimator, X, y, sensitive_features, named):
+    """Return classes and, unless they come out of a pipeline, groups; and what of them was read.
 
-    A trial must not find them itself: whether it met a rare one would depend on the split.
+    They are of all records: whether a trial met a rare one would depend on the split. ``named`` is
+    y as it was given.
     """
     last = classifier_of(estimator)
     classes, _ = _labels.classes_of(y, last.classes)
     column = last.group_col if last is estimator else None
     declared = _groups.Groups.of(last.group_col)
     is_unnamed = not _groups.as_columns(column) and sensitive_features is None
-    if declared.levels is not None or is_unnamed:
-        return {"classes": classes}
+    public, encoded = {"classes": classes}, None
     rows = X if hasattr(X, "iloc") else np.asarray(X)
-    encoded = _groups.encode(rows, y, group_col=column, sensitive_features=sensitive_features)
-    return {"classes": classes, "group_col": declared.set_params(levels=encoded.levels)}
+    if declared.levels is None and not is_unnamed:
+        encoded = _groups.encode(rows, y, group_col=column, sensitive_features=sensitive_features)
+        public["group_col"] = declared.set_params(levels=encoded.levels)
+    variables = _groups.variables_of(named, rows, column, sensitive_features)
+    undeclared = classes if last.classes is None else None
+    return public, _groups.read_from_rows(variables, undeclared, encoded)
 
 
 def scorer(X, y, noise, rng, share=None):

@@ -28,6 +28,11 @@ class Verdict:
 
 
 HARMLESS = Verdict()
+OTHER_UNIT = Verdict(
+    "from single records, which its own budget protects, and the classifier protects persons: "
+    "there is no sum of both",
+    "public_preprocessor or BoundedScaler with public bounds, or a fit without persons= and units=",
+)
 UNKNOWN = Verdict(
     "possibly anything, as the step is unknown",
     "a step of scikit-learn, or FunctionTransformer of a function of each row; a step that was "

@@ -5,6 +5,7 @@ import textwrap
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from inspect import currentframe
 from numbers import Number
 
 import numpy as np
@@ -16,6 +17,7 @@ from skdpfair.budget.spending import ELSEWHERE, LEAKS, SCORES
 from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.preprocessing._learners import (
     FROZEN,
+    OTHER_UNIT,
     REFERENCE,
     SCALE,
     Verdict,
@@ -25,7 +27,6 @@ from skdpfair.preprocessing._learners import (
     parts_of,
     verdict,
 )
-from skdpfair.preprocessing._quantile_scaler import DPQuantileScaler
 
 _GRIDS = ("param_grid", "param_distributions")
 _WIDTH = 96  # characters of a printed report
@@ -168,8 +169,8 @@ def check_pipeline(pipe) -> PipelineReport:
             f"pipe must be an estimator, got {pipe!r}. Pass an object that has fit: a Pipeline, "
             "a search, or a single step."
         )
-    walk = _Walk()
-    walk.into(pipe, (), declared_columns(pipe))
+    walk = _walked(pipe)
+    walk.findings += walk.payers if walk.has_persons else []
     findings, notes, searches = (
         list(dict.fromkeys(every)) for every in (walk.findings, walk.notes, walk.searches)
     )
@@ -181,6 +182,12 @@ def check_pipeline(pipe) -> PipelineReport:
     return PipelineReport(findings, notes, walk.spending, searches)
 
 
+def _walked(estimator):
+    walk = _Walk()
+    walk.into(estimator, (), declared_columns(estimator))
+    return walk
+
+
 def column_of_persons(names) -> str | None:
     """Return the first name of a column that suggests that it names persons."""
     texts = (name for name in names if isinstance(name, str))
@@ -188,8 +195,12 @@ def column_of_persons(names) -> str | None:
 
 
 @linter
-def around(estimator) -> tuple[list[str], list[str]]:
-    """Return why a fit reveals more than the private fits in it, and what is taken on trust."""
+def around(estimator, params=()) -> tuple[list[str], list[str]]:
+    """Return why a fit reveals more than the private fits in it, and what is taken on trust.
+
+    ``params`` are the keywords of the fit.
+    """
+    refuse_other_units(estimator, _have_units(params))
     report = check_pipeline(estimator)
     # a fit names its reference model itself; the stack level is that of the call of `fit`
     PipelineReport(_leaks(report)).warn(stacklevel=6)
@@ -198,7 +209,8 @@ def around(estimator) -> tuple[list[str], list[str]]:
 
 def reasons_of(report: PipelineReport) -> list[str]:
     """Return why steps reveal more than the private fits, which name their own reference models."""
-    others = [s for s in report.spending if not isinstance(s, DPQuantileScaler)]
+    # whose budget the open ledger counts
+    others = [s for s in report.spending if not _is(s, "DPQuantileScaler")]
     named = {LEAKS: [f.step for f in _leaks(report)]}
     named |= {ELSEWHERE: [type(s).__name__ for s in others]}
     return [
@@ -209,7 +221,39 @@ def reasons_of(report: PipelineReport) -> list[str]:
 
 
 def _leaks(report):
-    return [f for f in report.findings if f.learns != REFERENCE]
+    return [f for f in report.findings if f.learns not in (REFERENCE, OTHER_UNIT.learns)]
+
+
+def _is(estimator, name):
+    return any(c.__name__ == name for c in type(estimator).__mro__)
+
+
+def refuse_other_units(estimator, has_units: bool) -> None:
+    """Raise ValueError if steps protect records, and a classifier, or ``units``, persons."""
+    walk = _walked(estimator)
+    if walk.spending and (has_units or walk.has_column):
+        raise ValueError(f"{walk.payers[0]}. Nothing more was fitted.")
+
+
+def _have_units(params):
+    return any(name.split("__")[-1] == "units" for name in params)
+
+
+def refuse_units_around(unit: str) -> None:
+    """Raise ValueError if a fit of ``unit`` is part of one that protects records and persons.
+
+    A pipeline tells a step nothing of the others; the frames of the fits that run in this thread
+    do.  A step in another thread or process finds none, and the classifier refuses.
+    """
+    frame = currentframe()
+    while frame is not None:
+        if frame.f_code.co_name.startswith(("fit", "_fit")):
+            around, params = frame.f_locals.get("self"), frame.f_locals.get("params")
+            # a search fits other candidates, too
+            if hasattr(around, "get_params") and grids_of(around) is None:
+                has_units = unit == "person" or (isinstance(params, dict) and _have_units(params))
+                refuse_other_units(around, has_units)
+        frame = frame.f_back
 
 
 class _Walk:
@@ -221,7 +265,9 @@ class _Walk:
 
     def __init__(self):
         self.findings, self.notes, self.spending, self.searches = [], [], [], []
+        self.payers = []  # findings on the steps with a budget, if the classifier protects persons
         self.by_row = False  # whether some classifier takes each row for a person
+        self.has_persons = self.has_column = False  # whether one names persons, and in a column
 
     def into(self, estimator, path, declared, pays=True, columns=None):
         name, params = type(estimator).__name__, params_of(estimator)
@@ -232,10 +278,16 @@ class _Walk:
         # a classifier without such a parameter says nothing of persons
         persons = params.get("persons", "no such parameter")
         limits = getattr(persons, "column", None), getattr(persons, "max_records", None)
+        unit = getattr(getattr(estimator, "privacy_", None), "unit", None)  # once fitted
+        self.has_column |= limits[0] is not None
+        is_bounded = limits[1] is not None and unit is None  # with units, the fit protects persons
+        self.has_persons |= limits[0] is not None or is_bounded or unit == "person"
         self.by_row |= persons is None or (not isinstance(persons, str) and limits == (None, None))
         outcome = verdict(estimator)
         if outcome.spends:
             self.spending.append(estimator)
+            texts = OTHER_UNIT.learns, OTHER_UNIT.instead
+            self.payers.append(PipelineFinding(".".join(path), name, *texts))
             if pays:
                 self.notes.append(f"{step} spends its own epsilon in addition to the classifier's")
             else:

@@ -10,6 +10,7 @@ from sklearn.isotonic import isotonic_regression
 
 from skdpfair._utils.validate import integer, number, one_of, safe_repr
 from skdpfair.budget.charging import charged
+from skdpfair.preprocessing._linter import refuse_units_around
 from skdpfair.preprocessing._public_bounds import ColumnScaler, shares_of
 from skdpfair.privacy import Release, calibrated
 from skdpfair.privacy.gdp import delta_for
@@ -112,10 +113,12 @@ class DPQuantileScaler(ColumnScaler):
         """Release noisy counts of the rows once, and estimate the quantiles from them.
 
         Raises `BudgetExceeded`, before anything is counted, if a privacy ledger is open and the
-        release would exceed its budget, and `InfeasibleBudgetError` if no supported noise meets
-        epsilon and delta. Warns with `InsecureSeedWarning` if ``random_state`` is given.
+        release would exceed its budget, `InfeasibleBudgetError` if no supported noise meets epsilon
+        and delta, and ValueError in front of a classifier that protects persons. Warns with
+        `InsecureSeedWarning` if ``random_state`` is given.
         """
         self._check()
+        refuse_units_around("record")
         X = self._fit_columns(X)
         limits = self._pairs()
         # before anything is counted: a value beyond the bounds must not fall out of the tree

@@ -1,6 +1,7 @@
 """The privacy report of a fit: its cost, its assumptions and its limits."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from decimal import ROUND_CEILING, Context, Decimal
@@ -81,6 +82,7 @@ ASSUMPTIONS = {
     "held out": "the size of the held-out part is public",
     "trials": "the number of trials and their scores stay secret; the steps above are of one trial",
 }
+_LISTED = re.compile(r"[,;]|^\s*$")  # what does not look like one value of a list
 FROZEN = "frozen: {:,} numbers of the module (sha256 {:.16}) are public by declaration"
 WEIGHTS_FROM_OTHERS = (
     "sample weights computed from other private records, or from predictions on them, as AdaBoost "
@@ -116,6 +118,13 @@ _SEEDED = " The noise was seeded: whoever knows the seed can remove it."
 def are_names(columns: Iterable[str | None]) -> bool:
     """Return whether columns of persons have names: positions do not tell what they hold."""
     return all(column is not None and not column.isdecimal() for column in columns)
+
+
+def read_in_words(read: Iterable[tuple[str, Sequence[str]]]) -> str:
+    """Return a sentence on values that were read from rows, by column; "" without any."""
+    quoted = ((name, [f'"{v}"' if _LISTED.search(v) else v for v in vs]) for name, vs in read)
+    text = "; ".join(f"{name} = {', '.join(values)}" for name, values in quoted)
+    return text and f"These values were read from the rows and taken as public: {text}."
 
 
 def in_unit(texts: Iterable[str], unit: str) -> tuple[str, ...]:
@@ -169,6 +178,8 @@ class PrivacyReport:
         Epsilon of each group, if rates differ by group.
     assumptions, not_accounted : tuple of str
         Facts assumed to be public, and risks that epsilon does not cover.
+    read_from_rows : tuple of (str, tuple of str)
+        Columns whose values the fit read from the rows, as groups or classes, and these values.
     ledger : Ledger
         The releases, step by step.
     selection_curve : tuple of float or None
@@ -216,6 +227,7 @@ class PrivacyReport:
     group_epsilons: dict[Any, float] | None = None
     assumptions: tuple[str, ...] = ()
     not_accounted: tuple[str, ...] = NOT_ACCOUNTED
+    read_from_rows: tuple[tuple[str, tuple[str, ...]], ...] = ()
     ledger: Ledger = field(default_factory=Ledger)
     selection_curve: tuple[float, ...] | None = None
 
@@ -345,10 +357,16 @@ class PrivacyReport:
             self.stop and f" Training stopped {self.stop}.",
             self.proof and f" Gradients are {self.proof}.",
             self.features and f" Features are those of {self.features}.",
+            self.values_read and f" {self.values_read}",
             self.seeded and _SEEDED,
             self._parts,
         ]
         return "".join(text for text in texts if text)
+
+    @property
+    def values_read(self) -> str:
+        """The values that the fit read from the rows, in one sentence; "" if it read none."""
+        return read_in_words(self.read_from_rows)
 
     @property
     def _parts(self) -> str:
@@ -393,6 +411,7 @@ class PrivacyReport:
         n, unit = self.records_per_person or 1, self.unit
         of_person = f"; {rounded_up(self.epsilon_for(n))} for {n} records of a person"
         noise = f"{self.noise_multiplier:.4g} times the largest effect of one {unit}"
+        read = ", ".join(dict.fromkeys(name for name, _ in self.read_from_rows))
         return {
             "epsilon": f"{rounded_up(self.epsilon)} at delta {rounded_up(self.delta, 3)} "
             f"({self.accountant} accountant){of_person * (n > 1)}",
@@ -403,7 +422,8 @@ class PrivacyReport:
             "method": self._method,
             "sampling": f"Poisson, rate {self._most}{rounded_up(self.sample_rate)}",
             "noise": noise + ", SEEDED: the seed removes it" * self.seeded,
-            "assumed": f"{len(self.assumptions)} facts to be public",
+            "assumed": f"{len(self.assumptions)} facts to be public"
+            + f", and the values of {read}, read from the rows" * bool(read),
             "not covered": f"{len(self.not_accounted)} points to check",
         }
 

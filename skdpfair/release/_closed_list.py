@@ -21,7 +21,15 @@ from skdpfair.engine.mechanism import Method
 from skdpfair.engine.per_sample.closed_form import ClosedForm
 from skdpfair.engine.per_sample.records import Strategy
 from skdpfair.features import Scattering2D
-from skdpfair.inputs.groups import Groups, group_names
+from skdpfair.inputs.groups import (
+    MAX_READ,
+    GroupCodes,
+    Groups,
+    group_names,
+    is_name,
+    is_word,
+    read_from_rows,
+)
 from skdpfair.inputs.targets import range_of
 from skdpfair.networks import CNN, MLP, Curves, Factory
 from skdpfair.preprocessing import TableSchema
@@ -63,10 +71,10 @@ _FEATURES = re.compile(
     r"Scattering2D\([\w=, '()]{0,120}\), which learns nothing"
     r"|FrozenFeatures\([\w. -]{1,80}\), sha256 [0-9a-f]{16}, public by declaration"
 )
-_NUMBER = re.compile(r"\s*[-+]?\d*\.\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
+_VERSION = re.compile(r"[\w.+!-]{1,40}")
 MAX_LEVELS = 1000
-_MAX_FITS, _MAX_SIZES, _MAX_ENTRIES, _MAX_NAME = 64, 16, 6, 100  # fits of a warm start
-_MAX_STRATA = 8
+_MAX_FITS, _MAX_SIZES, _MAX_ENTRIES = 64, 16, 6  # fits of a warm start
+_MAX_STRATA, _MAX_VARIABLES = 8, 9
 
 
 def passes(test, *values) -> bool:
@@ -82,16 +90,6 @@ def is_whole(value) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
 
 
-def is_word(value) -> bool:
-    """Return whether a value is a text short enough for a name."""
-    return isinstance(value, str) and len(value) <= _MAX_NAME
-
-
-def is_name(value) -> bool:
-    """Return whether a value is a short text that is no measurement."""
-    return is_word(value) and not _NUMBER.fullmatch(value)
-
-
 def is_scalar(value) -> bool:
     """Return whether a value is None, a number, a word or a class."""
     plain = value is None or isinstance(value, (float, type)) or is_word(value)
@@ -100,6 +98,7 @@ def is_scalar(value) -> bool:
 
 def is_setting(value) -> bool:
     """Return whether a value is a scalar, a few sizes or words, or an object of settings."""
+    value = value.tolist() if isinstance(value, np.ndarray) else value
     if isinstance(value, (list, tuple)):
         few = len(value) <= 2 or not any(isinstance(v, float) for v in value)
         return few and len(value) <= _MAX_SIZES and all(map(is_scalar, value))
@@ -134,6 +133,26 @@ def are_levels(values) -> bool:
         return 2 <= len(sizes) <= 8 and bool(crossed) and each
     intervals = [v for v in values if isinstance(v, pd.Interval)]
     return all(map(is_level, values)) and len(intervals) <= 4 * _MAX_SIZES
+
+
+def are_texts_of_levels(texts) -> bool:
+    """Return whether texts may be those of values of a public set; 1.0 is a whole number."""
+    return all(is_level(text.removesuffix(".0")) for text in texts)
+
+
+def _are_read(columns, n_fits) -> bool:
+    """Return whether values that fits read from rows are as many, and as short, as they may be."""
+    return len(columns) <= _MAX_VARIABLES * n_fits and all(
+        is_name(name) and len(set(texts)) == len(texts) <= MAX_READ and are_texts_of_levels(texts)
+        for name, texts in columns
+    )
+
+
+def _are_of(estimator, columns) -> bool:
+    """Return whether values that fits read from rows are classes or groups of an estimator."""
+    groups = GroupCodes(np.empty(0), estimator.groups_, declared=False)
+    known = read_from_rows(("",), getattr(estimator, "classes_", None), groups)
+    return {v for _, texts in columns for v in texts} <= {v for _, texts in known for v in texts}
 
 
 def is_features(text) -> bool:
@@ -181,6 +200,7 @@ def is_report(report, groups=None, n_fits=1) -> bool:
         and all(map(_FROZEN.fullmatch, frozen))
         and len(steps_before) <= n_fits
         and all(map(_STEPS_BEFORE.fullmatch, steps_before))
+        and _are_read(report.read_from_rows, n_fits)
         # texts that come again could be counted
         and all(len(set(t)) == len(t) for t in (report.assumptions, report.not_accounted))
         and len(entries) <= _MAX_ENTRIES * n_fits
@@ -204,7 +224,7 @@ def _is_method(value, estimator) -> bool:
     if not isinstance(value, Method):
         return False
     value._validate_params()
-    arrays = [v for v in value.get_params(deep=False).values() if np.ndim(v)]
+    arrays = [v for v in value.get_params(deep=False).values() if not is_setting(v)]
     return all(np.size(v) <= MAX_LEVELS and np.min(v) >= 0 and np.max(v) <= 1 for v in arrays)
 
 
@@ -319,7 +339,7 @@ FITTED: dict[str, Callable[[Any, Any], bool]] = {
     "n_features_in_": _is_n_features,
     "feature_names_in_": _are_names,
     "method_": _is_method,
-    "privacy_": lambda v, e: is_report(v, e.groups_, e._n_fits),
+    "privacy_": lambda v, e: is_report(v, e.groups_, e._n_fits) and _are_of(e, v.read_from_rows),
     "features_": _is_scattering,
     **dict.fromkeys(("lr_", "batch_size_", "n_steps_", "n_iter_", "logit_scale_"), _is_scalar),
     **dict.fromkeys(("signal_to_noise_", "_settled", "_charged"), _is_scalar),
@@ -328,10 +348,36 @@ FITTED: dict[str, Callable[[Any, Any], bool]] = {
     "_ledger_fits": lambda v, e: len(v) == e._n_fits and are_ledger_fits(v),
     "_day": lambda v, e: is_day(v),
     "_persons": _is_scalar,
-    "_variables": lambda v, e: len(v) <= 9 and all(map(is_name, v)),
+    "_variables": lambda v, e: len(v) <= _MAX_VARIABLES and all(map(is_name, v)),
     "_schema": _is_schema,
     "_cut": lambda v, e: len(e.classes_) == 2 and _is_cut(v),
 }
+
+
+def unlisted(estimator, facts) -> list[str]:
+    """Return the names of the facts, of which an estimator was rebuilt, that no release has."""
+    tests = {name: PARAMETERS.get(name, _is_setting) for name in facts["parameters"]}
+    tests |= {name: FITTED.get(name) for name in facts["fitted"]}
+    wrong = [name for name, test in tests.items() if not _is_listed(name, test, estimator)]
+    is_own = facts["module"]["name"] is None  # of which only its code tells
+    if not is_own and not passes(are_network_params, estimator.net_.module.params):
+        wrong.append("module")
+    if not _VERSION.fullmatch(str(facts.get("skdpfair_version"))):
+        wrong.append("skdpfair_version")
+    if "schema" in facts and not passes(FITTED["_schema"], facts["schema"], estimator):
+        wrong.append("schema")
+    return wrong
+
+
+def _is_listed(name, test, estimator) -> bool:
+    value = getattr(estimator, name, None)
+    return test is not None and (value is None or passes(test, value, estimator))
+
+
+def _is_setting(value, estimator) -> bool:
+    return is_setting(value)
+
+
 # what only some estimators have
 OPTIONAL = {"feature_names_in_", "_charged", "classes_", "logit_scale_", "y_range_"}
 OPTIONAL |= {"_persons", "_schema", "_cut"}

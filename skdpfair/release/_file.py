@@ -40,7 +40,7 @@ def encode(value):
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, str):
-        return str(value)
+        return str.__str__(value)  # of an enumeration, too
     if isinstance(value, float):
         return value if math.isfinite(value) else {"float": repr(value)}
     if isinstance(value, (list, range)):

@@ -9,9 +9,11 @@ from torch import nn
 
 from skdpfair._utils.files import replace_file
 from skdpfair._utils.validate import error_context, one_of, safe_repr
+from skdpfair.inputs.groups import MAX_NAME
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._schema import with_features
 from skdpfair.release import _file, _onnx
+from skdpfair.release._closed_list import unlisted
 from skdpfair.release._facts import check_loaded, factory_of, facts_of, rebuilt, record_shape
 from skdpfair.release._file import encode
 from skdpfair.release._read_statement import CLASSIFIER, REGRESSOR
@@ -38,7 +40,16 @@ def save_release(estimator, path, schema=None) -> None:
         facts["fitted"]["_variables"] = encode((schema.target, *schema.all_groups))
     if text is not None:
         extra["schema"] = text
-    _file.write(path, facts | extra, weights)
+    facts |= extra
+    copy = rebuilt(type(estimator), facts, weights, _if_custom(facts, estimator.net_.module))
+    check_loaded(copy, facts)
+    if wrong := unlisted(copy, facts):
+        raise ValueError(
+            f"{safe_repr(wrong)} of this fit hold values that verify_release would refuse, as they "
+            f"may be records, so that nothing was written to {path}. Columns, groups and classes "
+            f"must be texts of at most {MAX_NAME} characters, no decimals, or whole numbers."
+        )
+    _file.write(path, facts, weights)
 
 
 def schema_in(facts, path):

@@ -239,7 +239,8 @@ def _named(values, variables):
 def _answers(privacy, facts):
     """Return what the forms ask for, by name, as Markdown takes it; None if it is not known."""
     of_person = page._of_person(privacy)
-    assumed = [plain(str(text)) for text in privacy.assumptions]
+    taken = (*privacy.assumptions, privacy.values_read.rstrip("."))
+    assumed = [plain(str(text)) for text in taken if text]
     not_covered = [plain(str(text)) for text in page._not_accounted(privacy, of_person)]
     features = [f"features are those of {plain(text)}" for text in (privacy.features,) if text]
     by_group = page.named_epsilons(privacy, facts.get("columns", ()))

@@ -20,7 +20,7 @@ from skdpfair._utils.validate import safe_repr
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels
 from skdpfair.inputs.columns import check_indexes
-from skdpfair.inputs.groups import apart, as_columns, named, variables_of
+from skdpfair.inputs.groups import apart, as_columns, is_word, named, variables_of
 from skdpfair.metrics._arguments import check_kind
 from skdpfair.metrics._compare_groups import NOT_COMPARED, difference
 from skdpfair.metrics._intervals import wilson
@@ -43,10 +43,9 @@ from skdpfair.privacy.statement import (
 )
 from skdpfair.release._closed_list import (
     MAX_LEVELS,
+    are_texts_of_levels,
     is_features,
-    is_level,
     is_report,
-    is_word,
     passes,
 )
 from skdpfair.release._facts import record_shape
@@ -89,6 +88,7 @@ _ERRORS = ("false_positive_rate", "false_negative_rate")
 _HAS_FIGURES = "<strong>This page contains non-private figures"
 _EMBEDDED = re.compile(r'<data hidden value="(.*?)">')
 _EMBEDDED_FACTS = {"title", "rows", "privacy", "before", "findings", "version"}
+_NO_FINDINGS = (None, {"steps": [], "notes": []})  # others have names and texts of any kind
 _MAX_FITS = 16  # of the ledger of a page
 
 
@@ -175,7 +175,14 @@ def model_page(
             "classes": classes,
             "differences": _differences(table, names, classes),
         }
-    return _page_of(json.dumps(facts), figures)
+    page = _page_of(json.dumps(facts), figures)
+    if not figures and facts["findings"] in _NO_FINDINGS and not is_page(page):
+        raise ValueError(
+            "title, or names of groups, classes or methods, cannot stand on a page to publish: "
+            "they are longer than 100 characters or may be values of records, such as decimal "
+            "numbers, so that verify_release would refuse the page. Use short names."
+        )
+    return page
 
 
 @dataclass(frozen=True)
@@ -248,6 +255,7 @@ def _context(facts):
     privacy, before = decode(facts["privacy"]), facts["before"]
     return {
         **{name: facts[name] for name in ("title", "findings", "version")},
+        "has_findings": facts["findings"] not in _NO_FINDINGS,
         "facts": facts["rows"],
         "privacy": privacy,
         "epsilon": rounded_up(privacy.epsilon),
@@ -308,9 +316,9 @@ def _holds_its_facts(text) -> bool:
         and are_facts(facts["rows"])
         and all(map(is_word, [facts["title"], facts["version"], *rows.values()]))
         and len(levels) <= MAX_LEVELS
-        and all(map(is_level, levels))
+        and are_texts_of_levels(levels)
         and (facts["before"] is None or are_ledger_facts(facts["before"]))
-        and found in (None, {"steps": [], "notes": []})
+        and found in _NO_FINDINGS
         and _page_of(embedded) == text
     )
 
@@ -450,6 +458,7 @@ def tested(model, classifier, X, y, sensitive_features, measures):
             group_col=by,
             levels=None if classifier.groups_ is None else list(classifier.groups_),
             sensitive_features=sensitive_features,
+            most=_groups.MAX_GROUPS,
         )
         assert found.levels is not None
         code, levels = found.code, apart(named(found.levels, columns), [_ALL])

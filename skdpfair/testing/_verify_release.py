@@ -1,6 +1,5 @@
 """Verification of a release file: read, held against the closed list, and written again."""
 
-import re
 from hashlib import sha256
 
 from sklearn.base import is_regressor
@@ -8,13 +7,7 @@ from sklearn.base import is_regressor
 from skdpfair._utils.files import path_of
 from skdpfair._utils.validate import safe_repr
 from skdpfair.release import _file
-from skdpfair.release._closed_list import (
-    FITTED,
-    PARAMETERS,
-    are_network_params,
-    is_setting,
-    passes,
-)
+from skdpfair.release._closed_list import unlisted
 from skdpfair.release._facts import module_facts
 from skdpfair.release._file import encode
 from skdpfair.release._read_statement import REGRESSOR, statement
@@ -70,9 +63,6 @@ def verify_release(path) -> None:
         check_release(path)
 
 
-_VERSION = re.compile(r"[\w.+!-]{1,40}")
-
-
 def check_release(path) -> None:
     """Raise ValueError if a file holds more than `save_release` writes of a private fit."""
     facts = _file.read(path)[0]
@@ -83,16 +73,7 @@ def check_release(path) -> None:
         )
     estimator, content = loaded(path)
     facts, privacy = content.facts, estimator.privacy_
-    tests = {name: PARAMETERS.get(name, _is_setting) for name in facts["parameters"]}
-    tests |= {name: FITTED.get(name) for name in facts["fitted"]}
-    wrong = [name for name, test in tests.items() if not _is_listed(name, test, estimator)]
-    if not passes(are_network_params, estimator.net_.module.params):
-        wrong.append("module")
-    if not _VERSION.fullmatch(str(facts.get("skdpfair_version"))):
-        wrong.append("skdpfair_version")
-    if "schema" in facts and not passes(FITTED["_schema"], facts["schema"], estimator):
-        wrong.append("schema")
-    if wrong:
+    if wrong := unlisted(estimator, facts):
         raise ValueError(
             f"{path} holds values that no release has, in {safe_repr(wrong)}: they may be records. "
             "Do not share it; write it again by save_release."
@@ -117,12 +98,3 @@ def check_release(path) -> None:
             f"other bytes for them. Do not share it; write it again, or verify it with skdpfair "
             f"{facts['skdpfair_version']}, which it names."
         )
-
-
-def _is_listed(name, test, estimator) -> bool:
-    value = getattr(estimator, name, None)
-    return test is not None and (value is None or passes(test, value, estimator))
-
-
-def _is_setting(value, estimator) -> bool:
-    return is_setting(value)

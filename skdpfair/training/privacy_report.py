@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from skdpfair.exceptions import PrivacyAccountingError
+from skdpfair.inputs.groups import read_from_rows
 from skdpfair.inputs.table import Table
 from skdpfair.networks import Factory
 from skdpfair.privacy import epsilon as epsilon_of
@@ -56,6 +58,8 @@ def account(run: Run, trained: Trained, table: Table, is_known: bool = False) ->
         assumptions += ASSUMPTIONS["processes"], ASSUMPTIONS["parts"]
     if plan.is_accounted:
         assumptions += _frozen(net)
+    classes = table.classes if spec.classes is None else None
+    read = read_from_rows(table.variables, classes, table.groups)
     # what no ledger holds: fits without privacy, seeds
     if previous is not None:
         before = previous.privacy
@@ -63,6 +67,7 @@ def account(run: Run, trained: Trained, table: Table, is_known: bool = False) ->
         if table.unit is not None and not are_names((previous.persons, table.persons)):
             assumptions += (ASSUMPTIONS["persons"],)
         assumptions = tuple(dict.fromkeys((*before.assumptions, *assumptions)))
+        read = tuple(dict.fromkeys((*before.read_from_rows, *read)))
         weights = most, before.max_sample_weight  # 0 if all are
         most = max((bound for bound in weights if bound is not None), default=None)
         bounds = most_records, before.max_records_per_unit, before.records_per_person
@@ -95,11 +100,15 @@ def account(run: Run, trained: Trained, table: Table, is_known: bool = False) ->
         proof=net.engine_.proof if plan.is_accounted else None,
         features=table.features,
         assumptions=assumptions,
+        read_from_rows=read,
         ledger=ledger,
     )
     notes = (WEIGHTS_FROM_OTHERS,) if most is not None else ()
     if unknown := run.context.steps[: -1 if is_known else None]:
-        notes = (STEPS_BEFORE.format(", ".join(map(repr, unknown))), *notes)
+        # as short and as few as a release may name
+        names = [re.sub(r"[^\w-]|^(?=[\d-])|^$", "_", name)[:40] for name in unknown]
+        names = names if len(names) <= 8 else [*names[:7], "others"]
+        notes = (STEPS_BEFORE.format(", ".join(map(repr, names))), *notes)
     return replace(report, not_accounted=in_unit((*notes, *report.not_accounted), report.unit))
 
 

@@ -564,7 +564,7 @@ MUTANTS = (
     Mutant(
         "a release with rows as groups",
         "a release is verified by the names of its facts, whatever their values",
-        "testing/_verify_release.py",
+        "release/_closed_list.py",
         "if not _is_listed(name, test, estimator)]",
         "if test is None]",
         "tests/testing/test_verify_release.py::test_nothing_can_be_planted_in_a_release[levels]",

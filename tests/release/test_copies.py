@@ -77,7 +77,7 @@ def test_classes_of_any_kind(kind, table, fitted, check_copies):
 
 @pytest.mark.parametrize(
     "levels",
-    [["a\n", "b\"'</é\0"], [1, "1"], [True, False], [1.5, None], [float("nan"), -1]],
+    [["a\n", "b\"'</é\0"], [1, "1"], [True, False], [2.0, None], [float("nan"), -1]],
     ids=repr,
 )
 def test_groups_of_any_kind(levels, table, fitted, check_copies):

@@ -26,6 +26,7 @@ from skdpfair.budget import PrivacyLedger
 from skdpfair.budget.spending import ELSEWHERE, LEAKS, SCORES
 from skdpfair.cli import main
 from skdpfair.datasets import make_two_groups
+from skdpfair.inputs.groups import MAX_NAME
 from skdpfair.metrics import release_group_table
 from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier, sweep
 from skdpfair.preprocessing import public_preprocessor
@@ -379,6 +380,7 @@ def test_values_are_told_with_their_variables(variables, tmp_path):
         ):
             for name in ("black = yes", "black = no", "deny = yes", "deny = no"):
                 assert name in text
+            text = text.replace("deny = no, yes; black = no, yes", "")
             assert not re.search(r"(?:[>;|,]|of|predicted|as) *(?:yes|no) *[<;|,.]", text)
     both = clone(clf).set_params(group_col=["sex", "target"])
     both.fit(X.assign(sex=groups["sex"].where(groups["sex"] == "0", "")), y)
@@ -426,6 +428,39 @@ def test_a_sweep_of_persons_or_of_the_same_table(variables):
         model_page(clf, results=of_persons)
 
 
+def answer_of(page):
+    """Return what stands beside the question whether a page may be published."""
+    return unescape(re.search("May this page be published[?]</dt><dd>(.*?)</dd>", page)[1])
+
+
+def test_values_that_were_read_stand_beside_the_answer(variables):
+    clf, X, y, groups = variables
+    answer = answer_of(model_page(clf))
+    assert answer.startswith("Yes") and clf.privacy_.values_read in answer
+    assert "deny = no, yes" in answer and "black = no, yes" in answer
+    for kind in ("card", "json", "nist", "annex-iv"):
+        text = export_statement(clf, kind)
+        assert "black" in text and "yes" in text
+    told = clone(clf).set_params(classes=["no", "yes"], group_col=Groups(levels=["no", "yes"]))
+    told.fit(X, y, sensitive_features=groups["black"])
+    assert told.privacy_.read_from_rows == () and "read from" not in answer_of(model_page(told))
+
+
+def test_a_page_that_would_not_be_verified_is_not_written(fitted):
+    clf, data, _ = fitted
+    with pytest.raises(ValueError, match="title"):
+        model_page(clf, title="x" * 101)
+    odd = clone(clf).set_params(group_col=Groups(levels=[0.25, 0.75]))
+    odd.fit(data.data, data.target, sensitive_features=np.resize([0.25, 0.75], 3000))
+    with pytest.raises(ValueError, match="groups"):
+        model_page(odd)
+    codes = clone(clf).set_params(group_col=None)
+    codes.fit(data.data, data.target, sensitive_features=np.resize([0.0, 1.0], 3000))
+    assert is_page(model_page(codes))
+    answer = answer_of(model_page(make_pipeline(StandardScaler().fit(data.data), clf)))
+    assert answer.startswith("Not as it is")  # texts on steps are not verified
+
+
 ODD = ["self", "frame", "X", "class", "__init__", "", " ", 'a "b", [c]', "{0.__class__}", HOSTILE]
 ODD += ["overall", "all", "target", "epsilon", "a = b; c", "x" * 300, "1e3", "\u202eM"]
 
@@ -446,6 +481,10 @@ def test_no_name_of_a_column_breaks_pages_cards_or_forms(at, tmp_path):
     assert HOSTILE not in page
     assert f"{visible(target)} = True"[-90:] in unescape(page) or not target.strip()
     assert HOSTILE not in card_of(model, X, y, **given)
+    if max(len(number), len(category)) > MAX_NAME:
+        with pytest.raises(ValueError, match="feature_names_in_"):
+            clf.save_release(tmp_path / "model.safetensors")
+        return
     clf.save_release(tmp_path / "model.safetensors")
     for kind in ("nist", "annex-iv", "registry"):
         assert export_statement(tmp_path / "model.safetensors", kind)

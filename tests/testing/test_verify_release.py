@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.pipeline import Pipeline
 from torch import nn
 
 from skdpfair import MLP, DPFairClassifier, Factory, Groups, Persons
@@ -14,7 +15,7 @@ from skdpfair.augmentations import PGD, FlipAndShift, Views
 from skdpfair.datasets import make_two_groups
 from skdpfair.model_selection import DPRandomizedSearch
 from skdpfair.networks import CNN
-from skdpfair.preprocessing import TableSchema
+from skdpfair.preprocessing import BoundedScaler, TableSchema
 from skdpfair.privacy import Release
 from skdpfair.privacy.ledger import Ledger
 from skdpfair.privacy.renyi import ORDERS
@@ -101,6 +102,33 @@ def test_a_schema_of_many_words_is_verified(tmp_path):
     model = classifier().fit(table, np.arange(1200) % 2)
     model.save_release(tmp_path / "words.safetensors", schema=schema)
     verify_release(tmp_path / "words.safetensors")
+
+
+long = pd.DataFrame(X, columns=["a" * 101, *(f"x{i}" for i in range(1, X.shape[1]))])
+REFUSED = {
+    "groups_": lambda: classifier().fit(X, y, sensitive_features=np.resize([0.25, 0.75], 300)),
+    "group_col": lambda: classifier(group_col=Groups(levels=[0.25, 0.75])).fit(
+        X, y, sensitive_features=np.resize([0.25, 0.75], 300)
+    ),
+    "classes_": lambda: classifier().fit(X, np.where(y, "a" * 101, "b")),
+    "feature_names_in_": lambda: classifier().fit(long, y),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_would_not_be_verified_is_not_saved(name, tmp_path):
+    path = tmp_path / "model.safetensors"
+    path.write_text("as before")
+    with pytest.raises(ValueError, match=name):
+        REFUSED[name]().save_release(path)
+    assert path.read_text() == "as before"
+
+
+def test_names_of_steps_and_columns_never_stand_against_a_release(tmp_path):
+    steps = [(f"{i}. my long step {'x' * 40}", BoundedScaler((-9, 9))) for i in range(9)]
+    model = Pipeline([*steps, ("last", classifier())]).fit(X, pd.Series(y, name="0.75"))[-1]
+    model.save_release(tmp_path / "model.safetensors")
+    verify_release(tmp_path / "model.safetensors")
 
 
 @cache
