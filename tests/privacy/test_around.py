@@ -357,7 +357,8 @@ def test_what_is_taken_on_trust_is_noted(ledger, data):
     ledger.fit(make_pipeline(FunctionTransformer(np.sign), quick()), *data)
     assert ledger.report().notes == ()
     ledger.fit(make_pipeline(FunctionTransformer(lambda X: X + 1), quick()), *data)
-    assert "each row by itself" in ledger.report().notes[0] and "\n  note: " in repr(ledger.report())
+    assert "each row by itself" in ledger.report().notes[0]
+    assert "\n  note: " in repr(ledger.report())
     assert ledger.report().epsilon_total < math.inf
 
 
