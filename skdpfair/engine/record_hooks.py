@@ -88,9 +88,9 @@ class RecordHook:
         n_rows = sum(name != _SHARED for name in names)
         if n_rows == 0:
             return lambda shared, columns: result
-        of_record = RecordTrace(lambda *args: operations(*args)[:n_rows], shared, made_up)
+        of_record = RecordTrace(_results(operations, slice(n_rows)), shared, made_up)
         # no record enters what all share
-        of_all = _without_first_results(operations, n_rows)
+        of_all = _results(operations, slice(n_rows, None))
 
         def run(shared: list[Tensor], columns: list[Tensor]) -> Any:
             n = len(columns[0])
@@ -119,10 +119,11 @@ def _with_tensors(result: Any, tensors: dict[str, Tensor]) -> Any:
     return tensors["rows"] if "rows" in tensors else replace(result, **tensors)
 
 
-def _without_first_results(operations: GraphModule, n: int) -> GraphModule:
+def _results(operations: GraphModule, which: slice) -> GraphModule:
+    """Return the operations that lead to some of the results."""
     graph = copy.deepcopy(operations.graph)
     output = graph.output_node()
-    output.args = (output.args[0][n:],)  # type: ignore[index]  # a list of nodes
+    output.args = (output.args[0][which],)  # type: ignore[index]  # a list of nodes
     graph.eliminate_dead_code()
     return GraphModule(operations, graph)
 

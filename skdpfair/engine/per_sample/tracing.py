@@ -176,13 +176,14 @@ Slope: TypeAlias = Callable[[Tensor, slice], Tensor]
 class RecordTrace:
     """The operations of a function of one record, carried out on each record of a batch.
 
-    ``function(*shared, *record)`` returns a tensor, or a tuple of tensors and lists of them, of
-    what all records share, such as parameters, and what each has of its own, without an axis for
-    the batch.  The values are made up.  With ``slope``, the last tensor of a record is a function
-    of the first result, see `__call__`.  Where operations depend on the size of a batch by more
-    than sizes of tensors, they are carried out on 32 records at a time, or refused if ``any_size``;
-    so are those where rounding decides, see `steady`.  ``draws`` is whether they draw
-    random numbers.  A `TraceError` says which operation is not known to act on each record alone.
+    ``function(*shared, *record)``, which may be a trace, returns a tensor, or a tuple of tensors
+    and lists of them, of what all records share, such as parameters, and what each has of its own,
+    without an axis for the batch.  The values are made up.  With ``slope``, the last tensor of a
+    record is a function of the first result, see `__call__`.  Where operations depend on the size
+    of a batch by more than sizes of tensors, they are carried out on 32 records at a time, or
+    refused if ``any_size``; in parts of one size, too, where rounding decides, see `steady`.
+    ``draws`` is whether they draw random numbers.  A `TraceError` says which operation is not known
+    to act on each record alone.
     """
 
     def __init__(
@@ -194,7 +195,9 @@ class RecordTrace:
         any_size: bool = False,
         slope: bool = False,
     ) -> None:
-        self.one = trace(function, (*shared, *record))
+        if not isinstance(function, GraphModule):
+            function = trace(function, (*shared, *record))
+        self.one = function
         Apart(self.one, len(shared)).check(*shared, *record)
         simplify(self.one)
         axes = (*[None] * len(shared), *[0] * len(record))
