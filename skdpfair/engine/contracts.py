@@ -163,7 +163,8 @@ def check_method(method: Method, *, n_groups: int = 3) -> None:
     * given the release, the weight of a record does not depend on other records;
     * given the release, removing a record changes the gradient sum by at most the bound;
     * given the release, the addition to a record's gradient does not depend on other records;
-    * the next state is finite and depends on the batch only through the release.
+    * hooks that see records set no attributes, and the next state is finite: it depends on the
+      batch only through the release.
 
     Examples
     --------
@@ -221,12 +222,17 @@ def _check_batches(method: Method, task: Task, batches: Sequence[PerSample]) -> 
         for state in (first, later):
             factors = Mechanism(method, task, 1.0).factors_at(state)
             factor = torch.ones(len(sample.norm)) if factors is None else factors[sample.group]
+            attributes = dict(vars(method))
             _check_queries(method, sample, task, state, factor)
             exact = _release(method, sample, task, state)
             noisy = {k: v + torch.linspace(-9.0, 9.0, len(v)) for k, v in exact.items()}
             for release in (exact, noisy):
                 _check_addition(method, sample, state, release)
                 _check_clip(method, sample, state, release, factor)
+                changed = [k for k, v in vars(method).items() if v is not attributes.get(k, v)]
+                changed += vars(method).keys() - attributes.keys()
+                assert not changed, f"a hook that sees records sets {', '.join(changed)}"
+                _check_next_state(method, state, release)
 
 
 def _batches(n_groups: int, n_batches: int, n_outputs: int) -> Iterator[PerSample]:
@@ -306,6 +312,9 @@ def _check_clip(
     for rows in (slice(0), *(slice(i, i + 1) for i in range(_N_ROWS))):
         other = float(method.clip(_rows(sample, rows), state, release).bound)
         assert math.isclose(other, bound, rel_tol=1e-6), "the bound depends on the records"
+
+
+def _check_next_state(method: Method, state: State, release: NoisySums) -> None:
     after = method.update(state, release)
     numbers = after if isinstance(after, tuple) else (after,)
     is_finite = all(torch.isfinite(torch.as_tensor(v)).all() for v in numbers if v is not None)

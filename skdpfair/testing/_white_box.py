@@ -20,14 +20,15 @@ _MOST = 500.0
 
 def recording(mechanism):
     """Return the mechanism, and a dict that gets what each of its steps releases first."""
-    method, releases = copy.copy(mechanism.method), {}
+    recorded, hooks, releases = replace(mechanism), copy.copy(mechanism.hooks), {}
 
     def clip(sample, state, release):
         releases.update(release)
-        return mechanism.method.clip(sample, state, release)
+        return mechanism.hooks.clip(sample, state, release)
 
-    method.clip = clip
-    return replace(mechanism, method=method), releases
+    hooks.clip = clip
+    vars(recorded)["hooks"] = hooks  # a cached property
+    return recorded, releases
 
 
 def clip_of(method, sample, state, task):

@@ -85,10 +85,26 @@ class Counted(Clipped):
         return (Query("long", rows, 1.0, 5.0),)
 
 
-@pytest.mark.parametrize("method", [MeanOfTheBatch, Ranked, Counted])
-def test_a_method_that_weighs_a_record_by_others_is_refused_before_it_is_paid(method, tmp_path):
+class Keeping(Clipped):
+    def clip(self, sample, state, release):
+        self.longest = sample.norm.sum()
+        return super().clip(sample, state, release)
+
+
+@pytest.mark.parametrize(
+    ("method", "fault"),
+    [
+        (MeanOfTheBatch, "depends on other records"),
+        (Ranked, "depends on other records"),
+        (Counted, "depends on other records"),
+        (Keeping, "sets longest"),
+    ],
+)
+def test_a_method_that_brings_records_together_is_refused_before_it_is_paid(
+    method, fault, tmp_path
+):
     with PrivacyLedger(tmp_path / "ledger.jsonl", epsilon=5.0, delta=1e-4) as ledger:
-        with pytest.raises(ValueError, match=f"^method={method.__name__}.*depends on other record"):
+        with pytest.raises(ValueError, match=f"^method={method.__name__}.*{fault}"):
             DPFairClassifier(method(), epsilon=3.0, max_steps=2).fit(*DATA)
         assert len(ledger.frame()) == 0
 

@@ -17,6 +17,7 @@ VIEWS = "tests/test_augmentations.py::"
 AROUND = "tests/privacy/test_around.py::"
 SPARSE = "tests/engine/test_sparse_rows.py::"
 SHARED = "tests/test_distributed.py::"
+HOOKS = "tests/engine/test_record_hooks.py::"
 RELEASES = "tests/test_releases.py::"
 BOUND = FIT + "test_no_record_moves_the_weights_beyond_its_bound"
 
@@ -944,10 +945,10 @@ MUTANTS = (
         "constants that count",
         "a traced function may change what it keeps from call to call",
         "engine/per_sample/tracing.py",
-        "        if versions != [t._version for t in constants]:\n",
-        "        if False:\n",
-        "tests/engine/test_modules.py::"
-        "test_operations_outside_the_closed_list_are_refused_by_name[kept from call to call]",
+        "InPlaceCheck(traced).check(*copies)",
+        "traced(*copies)",
+        "tests/engine/test_modules.py::test_nothing_that_is_kept_is_changed_through_any_alias"
+        "[<lambda>0-unsafe_split]",
     ),
     Mutant(
         "a second pass that is trusted",
@@ -1587,6 +1588,40 @@ MUTANTS = (
         "column is not None and not column.isdecimal()",
         "column is not None",
         "tests/test_units.py::test_positions_and_later_names_do_not_tell_persons_apart",
+    ),
+    # methods of one's own, what a trace keeps, what fails, what rounding decides
+    Mutant(
+        "hooks as they are written",
+        "a method of one's own weighs records by how many there are",
+        "engine/record_hooks.py",
+        "if not method.private or is_shipped(method):",
+        "if True:",
+        HOOKS + "test_one_record_moves_a_step_by_its_bound_at_most[ByNumber]",
+    ),
+    Mutant(
+        "methods that nobody tried",
+        "a method that weighs records by the mean of their batch is fitted",
+        "engine/contracts.py",
+        "if not method.private or is_shipped(method):",
+        "if True:",
+        HOOKS + "test_a_method_that_brings_records_together_is_refused_before_it_is_paid"
+        "[MeanOfTheBatch-depends on other records]",
+    ),
+    Mutant(
+        "errors that tell a value",
+        "a record with a code that an embedding lacks ends the fit",
+        "engine/per_sample/tracing.py",
+        "if is_out_of_memory(error):",
+        "if True:",
+        "tests/engine/test_failing_records.py::test_no_door_of_a_fit_lets_its_value_out[module]",
+    ),
+    Mutant(
+        "decisions by the last bits",
+        "a record that leaves the batch turns the gates of others",
+        "engine/per_sample/rounding.py",
+        "            if _decides(node):\n",
+        "            if False:\n",
+        "tests/engine/test_rounding.py::test_decisions_by_exact_numbers_need_no_parts",
     ),
     Mutant(
         "a ledger of another process",
