@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 import torch
 from sklearn.utils._param_validation import StrOptions
 from torch import nn
+from torch.nn.parameter import UninitializedParameter
 
 from skdpfair._utils.validate import (
     ParameterObject,
@@ -188,17 +189,34 @@ class ModuleFactory:
         return plain_copy(self._made()).float()
 
     def check(self) -> None:
-        """Raise ValueError if two calls share a parameter that trains."""
+        """Raise ValueError for what the copies would lack or share without saying so."""
         with INIT_LOCK, torch.random.fork_rng(devices=[]):
             first, second = self._made(), self._made()
         others = set(second.parameters())
-        for name, p in first.named_parameters():
-            if p.requires_grad and p in others:
+        trained = {name: p for name, p in first.named_parameters() if p.requires_grad}
+        if any(isinstance(p, UninitializedParameter) for p in trained.values()):
+            raise UnsupportedModuleError(
+                "module has lazy layers, whose sizes are unknown before data pass through. Give "
+                "the sizes, by arguments of a Factory for instance."
+            )
+        for name, p in trained.items():
+            if p in others:
                 raise ValueError(
                     f"module must make a new network in each call, but two calls share {name!r}, "
                     "which trains: a fit would begin where the one before ended. Make the layers "
                     "within the class or function, or return copy.deepcopy(network)."
                 )
+            if p._backward_hooks or p._post_accumulate_grad_hooks:
+                raise UnsupportedModuleError(
+                    f"module has a hook on the gradient of {name!r}, which private steps do not "
+                    "call. Multiply the parameter by a mask, a buffer, in the forward pass instead."
+                )
+        places = [p.data_ptr() for p in trained.values() if p.numel()]
+        if len(set(places)) < len(places):
+            raise UnsupportedModuleError(
+                "module has different parameters that share memory; tie them by using one "
+                "parameter in both places."
+            )
 
     def _made(self) -> nn.Module:
         name = safe_repr(getattr(self.make, "__name__", self.make))

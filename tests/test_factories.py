@@ -15,6 +15,7 @@ from torch import nn
 from skdpfair import DPFairClassifier, DPFairRegressor, Factory, load_release
 from skdpfair.analysis import GroupRecorder
 from skdpfair.budget import PrivacyLedger
+from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.features import FrozenFeatures
 from skdpfair.model_selection import DPRandomizedSearch
 
@@ -94,6 +95,16 @@ def test_a_factory_whose_networks_share_what_trains_is_refused(name, tmp_path):
     assert ledger.frame().empty
     if name != "fresh weights":
         assert all(torch.equal(v, before[k]) for k, v in NETWORK.state_dict().items())
+
+
+def test_parameters_that_share_memory_are_refused():
+    def make():
+        module = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 2))
+        module[1].weight = nn.Parameter(module[0].weight.data)
+        return module
+
+    with pytest.raises(UnsupportedModuleError, match="share memory"):
+        quick(module=make).fit(X, Y)
 
 
 @pytest.mark.parametrize(
