@@ -4,8 +4,6 @@ import copy
 import json
 import os
 import pickle
-import subprocess
-import sys
 import threading
 import types
 import warnings
@@ -787,18 +785,8 @@ def test_a_net_trains_within_the_fit_of_its_estimator_only(model):
             call(model.net_)
 
 
-def test_fits_take_settings_of_torch_that_are_frozen():
-    code = """
-import numpy as np, torch
-from torch import nn
-torch.backends.disable_global_flags()
-from skdpfair import DPFairClassifier
-x, y = np.eye(8, dtype="f4"), np.arange(8) % 2
-make = lambda: nn.Sequential(nn.Linear(8, 3), nn.PReLU(), nn.Linear(3, 2))
-params = {"epsilon": None, "noise_multiplier": 1.0, "max_steps": 2, "classes": [0, 1]}
-model = DPFairClassifier("dpsgd", module=make, **params).fit(x, y)
-assert model.privacy_.proof == "per-record by vmap" and model.predict(x).shape == (8,)
-assert torch.backends.cudnn.enabled and torch.backends.flags_frozen()
-"""
-    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert process.returncode == 0, process.stderr
+def test_fits_take_settings_of_torch_that_are_frozen(monkeypatch):
+    monkeypatch.setattr(torch.backends, "__allow_nonbracketed_mutation_flag", True)  # afterwards
+    torch.backends.disable_global_flags()
+    assert quick(module=Rectified).fit(X, Y).privacy_.proof == "per-record by vmap"
+    assert torch.backends.cudnn.enabled and torch.backends.flags_frozen()
