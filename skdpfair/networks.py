@@ -26,8 +26,8 @@ from skdpfair.exceptions import UnsupportedModuleError
 
 __all__ = ["MLP", "Factory"]
 
-# initial weights pass through torch's global generator
-INIT_LOCK = threading.Lock()
+# initial weights pass through torch's global generator; a function may fit a public model first
+INIT_LOCK = threading.RLock()
 MAX_WEIGHTS = 2**28  # of a built-in network: one GiB, and a fit holds several of that size
 MODULES = ("auto", "logistic", "mlp", "cnn", "scattering")
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "sigmoid": nn.Sigmoid, "gelu": nn.GELU}

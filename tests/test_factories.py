@@ -190,6 +190,15 @@ def test_fits_begin_with_public_weights_and_share_no_module(make, tmp_path):
     assert all(map(torch.equal, held, before)) and BACKBONE.training
 
 
+def pretrained():
+    public = quick(module=lambda: copy.deepcopy(NETWORK), epsilon=1e4, noise_multiplier=None)
+    return copy.deepcopy(public.fit(X, 1 - Y).net_.module_)
+
+
+def test_a_function_may_fit_a_public_model():
+    assert quick(module=pretrained).fit(X, Y).n_steps_ == 6
+
+
 def test_a_warm_start_goes_on_from_its_own_weights():
     Starts.seen.clear()
     model = quick(module=lambda: copy.deepcopy(NETWORK), warm_start=True, callbacks=[Starts()])

@@ -279,7 +279,7 @@ class PrivateNet(NeuralNetClassifier):
                 "callbacks holds one that changed an attribute, a buffer or the code of the "
                 "module, or replaced the module or the optimizer. The code was traced once, "
                 "before the first step, so that training would not follow. Let callbacks change "
-                "weights and learning rates only, and make what has to vary a parameter."
+                "weights and learning rates only; other numbers may be arguments of a Factory."
             )
         if interrupt is not None:
             raise interrupt
