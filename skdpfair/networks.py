@@ -2,6 +2,8 @@
 
 import copy
 import math
+import pickle
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -10,6 +12,7 @@ from typing import Any, ClassVar, Self
 import torch
 from sklearn.utils._param_validation import StrOptions
 from torch import nn
+from torch.nn.parameter import UninitializedParameter
 
 from skdpfair._utils.validate import (
     ParameterObject,
@@ -19,9 +22,12 @@ from skdpfair._utils.validate import (
     one_of,
     safe_repr,
 )
+from skdpfair.exceptions import UnsupportedModuleError
 
 __all__ = ["MLP", "Factory"]
 
+# initial weights pass through torch's global generator; a function may fit a public model first
+INIT_LOCK = threading.RLock()
 MAX_WEIGHTS = 2**28  # of a built-in network: one GiB, and a fit holds several of that size
 MODULES = ("auto", "logistic", "mlp", "cnn", "scattering")
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "sigmoid": nn.Sigmoid, "gelu": nn.GELU}
@@ -175,15 +181,72 @@ class ModuleFactory:
     in_shape: tuple[int, ...]
 
     def __call__(self) -> nn.Module:
-        """Return a new module of float32, drawn from torch's global generator."""
+        """Return a new module of float32, drawn from torch's global generator.
+
+        It is a copy, so that training changes nothing that the class or function keeps.
+        """
+        # as the records are, whatever torch's default is
+        return plain_copy(self._made()).float()
+
+    def check(self) -> None:
+        """Raise ValueError for what the copies would lack or share without saying so."""
+        with INIT_LOCK, torch.random.fork_rng(devices=[]):
+            first, second = self._made(), self._made()
+        others = set(second.parameters())
+        trained = {name: p for name, p in first.named_parameters() if p.requires_grad}
+        if any(isinstance(p, UninitializedParameter) for p in trained.values()):
+            raise UnsupportedModuleError(
+                "module has lazy layers, whose sizes are unknown before data pass through. Give "
+                "the sizes, by arguments of a Factory for instance."
+            )
+        for name, p in trained.items():
+            if p in others:
+                raise ValueError(
+                    f"module must make a new network in each call, but two calls share {name!r}, "
+                    "which trains: a fit would begin where the one before ended. Make the layers "
+                    "within the class or function, or return copy.deepcopy(network)."
+                )
+            if p._backward_hooks or p._post_accumulate_grad_hooks:
+                raise UnsupportedModuleError(
+                    f"module has a hook on the gradient of {name!r}, which private steps do not "
+                    "call. Multiply the parameter by a mask, a buffer, in the forward pass instead."
+                )
+        places = [p.data_ptr() for p in trained.values() if p.numel()]
+        if len(set(places)) < len(places):
+            raise UnsupportedModuleError(
+                "module has different parameters that share memory; tie them by using one "
+                "parameter in both places."
+            )
+
+    def _made(self) -> nn.Module:
         name = safe_repr(getattr(self.make, "__name__", self.make))
         with error_context("module", f"{name} cannot be made with its arguments"):
             module = self.make(**self.params)
         if not isinstance(module, nn.Module):
             kind = type(module).__name__
             raise TypeError(f"module must return a torch.nn.Module, but {name} returned {kind}.")
-        # as the records are, whatever torch's default is
-        return module.float()
+        return module
+
+
+def copied(module: nn.Module) -> nn.Module:
+    """Return a deep copy of a module."""
+    try:
+        return copy.deepcopy(module)
+    except (RuntimeError, TypeError, pickle.PickleError) as error:
+        raise UnsupportedModuleError(
+            f"module cannot be copied: {error} (torch.nn.utils.parametrizations has forms of "
+            "weight_norm and spectral_norm that can; a function of torch.jit can be a global "
+            "variable of the code, but no attribute of the module.)"
+        ) from error
+
+
+def plain_copy(module: nn.Module) -> nn.Module:
+    """Return a deep copy of a module, without the wrappers of `torch.compile`."""
+    module = copied(getattr(module, "_orig_mod", module))
+    for layer in module.modules():
+        for name, child in layer._modules.items():
+            layer._modules[name] = getattr(child, "_orig_mod", child)
+    return module
 
 
 def network_of(module: Any) -> Any:

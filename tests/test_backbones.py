@@ -147,15 +147,22 @@ class Training(Callback):
         net.module_(torch.from_numpy(X))
 
 
-class Moving(Callback):
+class Statistics(Callback):
     def on_epoch_begin(self, net, **kwargs):
         net.module_.train()(torch.from_numpy(X))
 
 
+class Weights(Callback):
+    def on_epoch_begin(self, net, **kwargs):
+        net.module_[0][0].weight.mul_(2)
+
+
 def test_callbacks_meet_frozen_layers_in_evaluation_mode_and_cannot_move_them():
     private(callbacks=[Training()]).fit(X, Y)
+    with pytest.raises(UnsupportedModuleError, match=r"callbacks.*buffer"):
+        private(callbacks=[Statistics()]).fit(X, Y)
     with pytest.raises(PrivacyAccountingError, match="do not train"):
-        private(callbacks=[Moving()]).fit(X, Y)
+        private(callbacks=[Weights()]).fit(X, Y)
 
 
 def test_batch_statistics_are_refused_with_and_without_privacy():

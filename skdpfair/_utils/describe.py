@@ -1,6 +1,7 @@
 """Descriptions and digests of objects that are the same in every process."""
 
 import hashlib
+from collections import OrderedDict
 from functools import partial
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -15,6 +16,8 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 MAX_DEPTH = 8
 # packages whose names say what they are
 _KNOWN = {"builtins", "torch", "skorch", "sklearn", "numpy", "skdpfair"}
+# of a module's attributes, hooks for instance
+_MOSTLY_EMPTY = {dict, OrderedDict, set}
 _PLAIN = (str, bytes, int, float, bool, type(None), np.generic)
 
 
@@ -31,19 +34,23 @@ def digest(*parts: Any) -> bytes:
     return h.digest()
 
 
-def describe(value: Any, depth: int = 0) -> str:
-    """Return a description of a parameter that is the same in every process."""
+def describe(value: Any, depth: int = 0, weights: bool = True) -> str:
+    """Return a description of a parameter that is the same in every process.
+
+    Without ``weights``, parameters and modes of modules are left out.
+    """
     if isinstance(value, _PLAIN):
         return repr(value)
     if isinstance(value, ModuleType):
         return value.__name__
     name_of = value if hasattr(value, "__qualname__") else type(value)
     kind = f"{getattr(name_of, '__module__', None)}.{name_of.__qualname__}"
-    if depth > MAX_DEPTH:
+    if depth > MAX_DEPTH or (isinstance(value, torch.nn.Parameter) and not weights):
         return kind
-    inside = partial(describe, depth=depth + 1)
+    inside = partial(describe, depth=depth + 1, weights=weights)
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{k!r}: {inside(v)}" for k, v in value.items()) + "}"
+        items = (f"{k!r}: {inside(v)}" for k, v in value.items() if weights or k != "training")
+        return "{" + ", ".join(items) + "}"
     if isinstance(value, (list, tuple)):
         return "(" + ", ".join(inside(v) for v in value) + ")"
     if isinstance(value, (set, frozenset)):
@@ -62,13 +69,23 @@ def describe(value: Any, depth: int = 0) -> str:
     return kind if parts is None else f"{kind}({inside(parts)})"
 
 
-def state_of(module: torch.nn.Module) -> str:
+def state_of(module: torch.nn.Module, weights: bool = True) -> str:
     """Return a digest of the state that a module's code may change.
 
     That is its attributes, parameters and buffers, and the closures, class attributes and plain
-    global values of the code that is not torch's own.
+    global values of the code that is not torch's own.  Without ``weights``, parameters and modes
+    are left out, which training changes.
     """
-    parts = [describe((vars(m), type(m))) for m in module.modules()]
+    parts, code = [], dict[type, str]()
+    for name, layer in module.named_modules(remove_duplicate=False):
+        own = {
+            key: value
+            for key, value in vars(layer).items()
+            if key != "_modules" and (type(value) not in _MOSTLY_EMPTY or value)
+        }
+        kind = type(layer)
+        code[kind] = code.get(kind) or describe(kind)
+        parts.append((name, describe(own, weights=weights), code[kind]))
     return digest(parts).hex()
 
 

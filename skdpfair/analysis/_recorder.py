@@ -124,13 +124,6 @@ class GroupRecorder(Callback):
 
     def on_train_begin(self, net, **kwargs):
         """Start a new record, or continue after the steps of a warm start."""
-        with torch.random.fork_rng():
-            shared = net.module() is net.module_
-        if shared:
-            raise ValueError(
-                "GroupRecorder needs a network of its own to look at, but module= returns the one "
-                "that is trained. Give a class, or a function that makes a new network."
-            )
         self.method_, self.before_ = net.plan.mechanism.method.name, net.steps_before_
         if self.before_ == 0 or not hasattr(self, "parts_"):
             self.parts_, self.risks_ = {}, {}

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import UninitializedParameter
 
 from skdpfair.engine.precision import without_grad
 from skdpfair.exceptions import UnsupportedModuleError
@@ -73,24 +72,8 @@ def split(flat: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
 
 def flatten_(parameters: list[nn.Parameter]) -> nn.Parameter:
     """Make the parameters views of one vector, and return that vector."""
-    if any(isinstance(p, UninitializedParameter) for p in parameters):
-        raise UnsupportedModuleError(
-            "module has lazy layers, whose sizes are unknown before data pass through. Give the "
-            "sizes, by arguments of a Factory for instance."
-        )
     if not parameters:
         raise UnsupportedModuleError(NOTHING_TRAINS)
-    if any(p._backward_hooks or p._post_accumulate_grad_hooks for p in parameters):
-        raise UnsupportedModuleError(
-            "module has a parameter with a hook on its gradient, which private steps do not call. "
-            "Multiply the parameter by a mask, a buffer, in the forward pass instead."
-        )
-    places = [p.data_ptr() for p in parameters if p.numel()]
-    if len(set(places)) < len(places):
-        raise UnsupportedModuleError(
-            "module has different parameters that share memory; tie them by using one parameter "
-            "in both places."
-        )
     flat = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in parameters]))
     rejoin_(flat, parameters)
     return flat

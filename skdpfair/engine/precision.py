@@ -7,7 +7,6 @@ from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
 import torch
-from torch.backends import cudnn
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -100,8 +99,7 @@ def _switches(kind: str) -> list[tuple[Callable[[], Any], Callable[[Any], object
         places = _PLACES[kind == "cuda"]
         return [(partial(_setting, *at), partial(write, *at), "ieee") for at in places]
     products = torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest"
-    tf32 = partial(getattr, cudnn, "allow_tf32"), partial(setattr, cudnn, "allow_tf32"), False
-    return [products, tf32]
+    return [products, (torch._C._get_cudnn_allow_tf32, torch._C._set_cudnn_allow_tf32, False)]
 
 
 def current_device(device: str | torch.device) -> AbstractContextManager[Any]:

@@ -15,6 +15,7 @@ from skdpfair.engine.per_sample.closed_list import TraceError
 from skdpfair.engine.per_sample.tracing import RecordTrace
 from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.features._base import Extract, PublicFeatures
+from skdpfair.networks import plain_copy
 
 _N_PROBE = 4  # made-up records that must not meet
 
@@ -133,4 +134,4 @@ class FrozenFeatures(PublicFeatures):
                 "module holds a torch.jit.ScriptModule, which cannot be traced. Give the module "
                 "that it was made from, or one from torch.export."
             )
-        return copy.deepcopy(self.module).float().eval().requires_grad_(False)
+        return plain_copy(self.module).float().eval().requires_grad_(False)

@@ -14,7 +14,7 @@ import torch
 from skdpfair._utils.validate import is_auto, safe_repr
 from skdpfair.engine.losses import HUBER_THRESHOLD
 from skdpfair.engine.memory import used_device
-from skdpfair.networks import CNN, MLP, Curves, is_linear, module_factory
+from skdpfair.networks import CNN, MLP, Curves, Factory, is_linear, module_factory
 from skdpfair.preprocessing._piecewise_linear import amounts_among
 from skdpfair.privacy.gdp import gdp_parameter
 from skdpfair.training.spec import FitSpec
@@ -226,7 +226,7 @@ def _clip(value: float, low: float, high: float) -> float:
 
 
 def check_network(network: Any, in_shape: Sequence[int], n_outputs: int) -> None:
-    """Raise, before anything is spent, if a built-in network cannot be made as asked."""
+    """Raise, before anything is spent, if a network cannot be made as asked."""
     if isinstance(network, Curves) and not set(network.amounts) <= set(range(in_shape[0])):
         raise ValueError(
             f"module={safe_repr(network)} names columns that records of shape {in_shape} lack. "
@@ -235,6 +235,8 @@ def check_network(network: Any, in_shape: Sequence[int], n_outputs: int) -> None
     if isinstance(network, (MLP, CNN)):
         with torch.device("meta"):  # takes no memory
             module_factory(network, in_shape, n_outputs)()
+    if isinstance(network, Factory):
+        module_factory(network, in_shape, n_outputs).check()
 
 
 def device_in_turn(device: str | torch.device, place: int) -> str | torch.device:

@@ -74,9 +74,8 @@ class TrainingLoop:
         self.settled: Mechanism
         self._restart_method(plan.mechanism.method)
         self._gradient = engine.flat()
-        flat.grad = self._gradient
-        for p, view in engine.views(self._gradient).items():
-            p.grad = view
+        self._gradients = {flat: self._gradient, **engine.views(self._gradient)}
+        self._rejoin_gradients()
 
     def next_epoch(self) -> int:
         """Return the number of steps of the epoch that begins."""
@@ -242,12 +241,18 @@ class TrainingLoop:
         """Take over callbacks' changes of the weights; refuse changes of the module."""
         if _identities(self.engine.module) == self._parameters:
             rejoin_(self.flat, self.engine.parameters)
+            self._rejoin_gradients()
         else:
             raise UnsupportedModuleError(
                 "Parameters were frozen, unfrozen or replaced after training began, as by skorch's "
                 "Freezer. Freeze them where the module is made: in the class or factory that "
                 "module= names."
             )
+
+    def _rejoin_gradients(self) -> None:
+        """Let the optimizer read what steps release, after zero_grad in a callback, too."""
+        for p, gradient in self._gradients.items():
+            p.grad = gradient
 
     def check_bound(self) -> None:
         """Raise if a step since the last check broke its bound; what was measured is forgotten."""

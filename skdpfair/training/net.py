@@ -13,6 +13,7 @@ from skorch import NeuralNetClassifier
 from skorch.callbacks import Callback, EpochScoring, EpochTimer, PassthroughScoring, PrintLog
 from torch import Tensor, nn
 
+from skdpfair._utils.describe import state_of
 from skdpfair.engine import PoissonSampler, select_strategy
 from skdpfair.engine.flat import acts_elementwise, fixed_places, flat_optimizer, flatten_
 from skdpfair.engine.losses import Loss
@@ -21,6 +22,7 @@ from skdpfair.engine.per_sample import ClosedForm
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics
 from skdpfair.engine.per_sample.tracing import fixed_draws
 from skdpfair.engine.precision import current_device, full_precision
+from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.inputs.persons import unit_groups
 from skdpfair.inputs.streaming import SparseRows, as_rows
 from skdpfair.inputs.table import Rows
@@ -50,13 +52,14 @@ class PrivateNet(NeuralNetClassifier):
     with public validation data, its scores.
     """
 
-    _loop: TrainingLoop | None  # while a fit lasts
+    _loop: TrainingLoop | None = None  # while a fit lasts
     flat_: nn.Parameter | None  # until the fit ends
     records_: tuple[Any, Any] | None
     ended_by_callback_: bool  # or by Ctrl-C while one ran
     bound_: float | None
     group_levels_: np.ndarray | None
     frozen_: tuple[int, str] | None  # as the fit began, see `frozen_numbers`
+    _in_callback: bool = False
 
     def __init__(
         self,
@@ -125,6 +128,7 @@ class PrivateNet(NeuralNetClassifier):
 
     def initialize_optimizer(self, triggered_directly: Any = None) -> Self:
         """Set up the optimizer; one that acts elementwise gets all parameters as one vector."""
+        self._refuse_callbacks()
         flat = flatten_(trainable(self.module_))
         self.flat_ = flat
         groups, options = self.get_params_for_optimizer(
@@ -173,13 +177,13 @@ class PrivateNet(NeuralNetClassifier):
 
     def partial_fit(self, X: Any, y: Any = None, *args: Any, **fit_params: Any) -> Self:
         """Train, within the fit of an estimator."""
-        if self.run is None:
-            self.fit(X, y)
+        self._refuse_callbacks()
         super().partial_fit(X, y, *args, **fit_params)
         return self
 
     def fit_loop(self, X: Any, y: Any = None, epochs: int | None = None, **fit_params: Any) -> Self:
         """Run skorch's loop inside the context that computes per-record gradients."""
+        self._refuse_callbacks()
         with current_device(self.device):
             self._begin(X["x"])
             if self.discloses:
@@ -190,6 +194,17 @@ class PrivateNet(NeuralNetClassifier):
             finally:
                 self._end()
         return self
+
+    def _refuse_callbacks(self) -> None:
+        """Raise ValueError unless the estimator calls, which draws from each stream once."""
+        if self.run is None:
+            self.fit(None)
+        if self._in_callback or self._loop is not None:
+            raise ValueError(
+                "callbacks holds one that trains the net, or sets it up anew, in the middle of its "
+                "fit, where the same noise would be drawn again. Fit another estimator there, or "
+                "this one again after its fit, with warm_start=True."
+            )
 
     def _begin(self, x: Rows) -> None:
         example = torch.from_numpy(as_rows(x, slice(1))).to(self.device)
@@ -243,7 +258,8 @@ class PrivateNet(NeuralNetClassifier):
     def notify(self, method_name: str, **kwargs: Any) -> None:
         """Call the callbacks, without training rows unless the net discloses them.
 
-        They do not see epochs in which no weight moves.
+        They do not see epochs in which no weight moves.  Changes of the module other than of its
+        weights are refused: its code was traced, so that training would not follow.
         """
         if method_name.startswith("on_epoch") and self._only_warms_up(method_name):
             return
@@ -251,11 +267,31 @@ class PrivateNet(NeuralNetClassifier):
             kwargs |= {name: None for name in ("X", "y", "group") if name in kwargs}
             kwargs |= {"dataset_train": WITHHELD} if "dataset_train" in kwargs else {}
             kwargs |= {"batch": WITHHELD} if kwargs.get("training") else {}
+        before, interrupt = self._seen_by(method_name), None
+        outer, self._in_callback = self._in_callback, True
         try:
             super().notify(method_name, **kwargs)
-        except KeyboardInterrupt:
-            self.ended_by_callback_ = True
-            raise
+        except KeyboardInterrupt as error:
+            self.ended_by_callback_, interrupt = True, error
+        finally:
+            self._in_callback = outer
+        if self._seen_by(method_name) != before:
+            raise UnsupportedModuleError(
+                "callbacks holds one that changed an attribute, a buffer or the code of the "
+                "module, or replaced the module or the optimizer. The code was traced once, "
+                "before the first step, so that training would not follow. Let callbacks change "
+                "weights and learning rates only; other numbers may be arguments of a Factory."
+            )
+        if interrupt is not None:
+            raise interrupt
+
+    def _seen_by(self, event: str) -> tuple[Any, ...] | None:
+        """Return what the callbacks of an event must leave as it is; None if no user wrote one."""
+        if self.run is None or not self.run.spec.callbacks:
+            return None
+        if "batch" in event and not has_batch_callbacks(self):
+            return None
+        return self.module_, self.optimizer_, state_of(self.module_, weights=False)
 
     def _only_warms_up(self, event: str) -> bool:
         """Tell whether the epoch, which begins or has taken its steps, is of the warm-up alone."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ from skdpfair.engine.memory import used_device
 from skdpfair.exceptions import InsecureSeedWarning, InterruptedWarning
 from skdpfair.inputs.persons import unit_groups
 from skdpfair.inputs.table import Table
-from skdpfair.networks import Factory, module_factory
+from skdpfair.networks import INIT_LOCK, Factory, module_factory
 from skdpfair.privacy.statement import UNITS
 from skdpfair.training import weights
 from skdpfair.training.amounts import with_fine_curves
@@ -35,9 +34,6 @@ from skdpfair.training.plan import GROUP_COUNTS, SCORE_COUNTS, Plan
 from skdpfair.training.processes import check_ledgers
 from skdpfair.training.run import Run
 from skdpfair.training.warm_start import PreviousFit
-
-# initial weights pass through torch's global generator
-_INIT_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -164,7 +160,7 @@ def _trained(run: Run, plan: Plan, table: Table) -> tuple[PrivateNet, Plan]:
     plan = _with_group_fractions(run, plan, unit_groups(table.groups.code, table.unit))
     plan = with_fine_curves(run, plan, table)
     net = _net(run, plan, table)
-    with _INIT_LOCK, torch.random.fork_rng(devices=[]):
+    with INIT_LOCK, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(run.streams.init_seed())
         net.initialize()
     # what changes rows changes their knots, too

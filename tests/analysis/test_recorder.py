@@ -210,9 +210,3 @@ def test_rates_of_projected_steps_are_those_to_come(two_groups):
     rates = recorder.frame_.drop_duplicates("step").set_index("step")["lr"]
     assert rates.to_dict() == {t: 0.5 * method.step_size(t) for t in (0, 3, 6, 9, 12)}
     assert recorder.risks_[12].lr == 0.5 * method.step_size(12)
-
-
-def test_a_module_that_is_shared_is_refused(two_groups):
-    module = torch.nn.Linear(6, 2)
-    with pytest.raises(ValueError, match="module= returns the one"):
-        fitted(two_groups, GroupRecorder(**FAST), module=lambda: module)

@@ -31,6 +31,7 @@ from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.features import FrozenFeatures, Scattering2D
 from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier
 from skdpfair.training.callbacks import WITHHELD
+from skdpfair.training.inference import weights_of
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.random((300, 4)).astype(np.float32), RNG.integers(0, 2, 300)
@@ -663,3 +664,129 @@ def test_parameters_that_change_places_are_refused():
 
     with pytest.raises(UnsupportedModuleError, match="replaced"):
         quick(module=twice, callbacks=[Swaps()], max_steps=20).fit(X, Y)
+
+
+class Cooled(nn.Module):
+    """A network of which numbers are attributes, buffers and those of its layers and class."""
+
+    scale = 1.0
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.act, self.last = nn.Linear(4, 3), nn.LeakyReLU(0.1), nn.Linear(3, 2)
+        self.temperature, self.options = 1.0, {"shift": 0.0}
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, x):
+        x = self.act(self.first((x - self.mean) * self.scale))
+        return self.last(x) / self.temperature + self.options["shift"]
+
+
+def moved(layer, name, value):
+    setattr(layer, name, value)
+
+
+CHANGES = {
+    "attribute": lambda net: moved(net.module_, "temperature", 0.5),
+    "layer's": lambda net: moved(net.module_.act, "negative_slope", 0.5),
+    "contents": lambda net: net.module_.options.update(shift=1.0),
+    "buffer": lambda net: net.module_.mean.add_(1.0),
+    "class": lambda net: moved(type(net.module_), "scale", type(net.module_).scale + 1),
+    "code": lambda net: moved(net.module_, "forward", net.module_.first),
+    "layer": lambda net: moved(net.module_, "act", nn.ReLU()),
+    "hook": lambda net: net.module_.act.register_forward_hook(lambda *seen: seen[-1] * 2),
+    "module": lambda net: moved(net, "module_", copy.deepcopy(net.module_)),
+    "optimizer": lambda net: moved(net, "optimizer_", torch.optim.Adam(net.module_.parameters())),
+}
+KEPT = {
+    "weights": lambda net: net.module_.last.bias.clamp_(-0.1, 0.1),
+    "data": lambda net: moved(net.module_.last.bias, "data", torch.zeros(2)),
+    "rate": lambda net: net.set_params(lr=0.05),
+    "mode": lambda net: net.module_.eval(),
+    "predictions": lambda net: net.predict(X),
+    "gradients": lambda net: net.module_.zero_grad(),
+    "steps": lambda net: net.optimizer_.zero_grad(),
+}
+EVENTS = ["on_train_begin", "on_epoch_begin", "on_epoch_end", "on_batch_begin", "on_batch_end"]
+
+
+def at(event, change, **params):
+    """Fit with a callback that changes something at an event."""
+    act = {event: lambda self, net, **kwargs: change(net)}
+    params = {"module": Cooled, "callbacks": [type("Changes", (Callback,), act)()]} | params
+    with torch.no_grad():
+        return quick(max_steps=15, random_state=0, **params).fit(X, Y)
+
+
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
+@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize("change", CHANGES)
+def test_changes_of_a_module_that_training_would_not_follow_are_refused(change, event):
+    with pytest.raises(UnsupportedModuleError, match=r"callbacks.*traced once"):
+        at(event, CHANGES[change])
+
+
+class Ends(Callback):
+    def on_epoch_end(self, net, **kwargs):
+        net.module_.temperature = 0.5
+        raise KeyboardInterrupt
+
+
+def test_a_callback_that_changes_the_module_cannot_end_the_fit():
+    with pytest.raises(UnsupportedModuleError, match=r"callbacks.*traced once"):
+        stopped(module=Cooled, callbacks=[Ends()])
+
+
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
+@pytest.mark.parametrize("change", KEPT)
+def test_changes_that_training_follows_are_taken(change):
+    for event in EVENTS:
+        at(event, KEPT[change])
+
+
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam, torch.optim.Rprop])
+def test_cleared_gradients_change_no_step(optimizer):
+    def weights(change):
+        fitted = [at(event, change, optimizer=optimizer).net_ for event in EVENTS[1:]]
+        return np.concatenate([p.ravel() for net in fitted for p in weights_of(net).values()])
+
+    # seeds mix in the code of callbacks
+    def both(net, clear=[False]):  # noqa: B006
+        if clear[0]:
+            net.module_.zero_grad(), net.optimizer_.zero_grad()
+
+    expected = weights(both)
+    both.__defaults__[0][0] = True
+    assert np.array_equal(weights(both), expected)
+
+
+AGAIN = {
+    "partial_fit": lambda net: net.partial_fit({"x": X, "group": np.zeros(300, np.int64)}, Y),
+    "fit_loop": lambda net: net.fit_loop({"x": X, "group": np.zeros(300, np.int64)}, Y),
+    "initialize": lambda net: net.initialize(),
+}
+
+
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
+@pytest.mark.parametrize("event", [*EVENTS, "on_train_end"])
+@pytest.mark.parametrize("call", AGAIN)
+def test_no_callback_trains_the_net_within_its_fit(call, event, monkeypatch):
+    drawn, noise = [], Streams.noise
+    monkeypatch.setattr(Streams, "noise", lambda *args: drawn.append(args) or noise(*args))
+    with pytest.raises(ValueError, match="callbacks holds one that trains the net"):
+        at(event, AGAIN[call])
+    assert len(drawn) <= 1  # by the fit itself
+
+
+def test_a_net_trains_within_the_fit_of_its_estimator_only(model):
+    for call in (AGAIN["partial_fit"], AGAIN["fit_loop"], lambda net: net.fit(X, Y)):
+        with pytest.raises(ValueError, match="inside the fit of its estimator only"):
+            call(model.net_)
+
+
+def test_fits_take_settings_of_torch_that_are_frozen(monkeypatch):
+    monkeypatch.setattr(torch.backends, "__allow_nonbracketed_mutation_flag", True)  # afterwards
+    torch.backends.disable_global_flags()
+    assert quick(module=Rectified).fit(X, Y).privacy_.proof == "per-record by vmap"
+    assert torch.backends.cudnn.enabled and torch.backends.flags_frozen()

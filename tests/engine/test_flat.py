@@ -8,7 +8,6 @@ from torch import nn
 from torch.nn.functional import embedding, embedding_bag
 
 from skdpfair.engine.flat import FlatSGD, fixed_places, flatten_, rejoin_, split, unflatten_
-from skdpfair.exceptions import UnsupportedModuleError
 
 
 def module():
@@ -83,13 +82,6 @@ def test_replaced_data_are_taken_over():
     with torch.no_grad():
         flat.zero_()
     assert not parameters[0].any()
-
-
-def test_parameters_that_share_memory_are_refused():
-    net = module()
-    net.shared = nn.Parameter(net[0].weight.data)
-    with pytest.raises(UnsupportedModuleError, match="share memory"):
-        flatten_(list(net.parameters()))
 
 
 class Words(nn.Module):

@@ -908,6 +908,22 @@ MUTANTS = (
         "test_callbacks_meet_frozen_layers_in_evaluation_mode_and_cannot_move_them",
     ),
     Mutant(
+        "one network for two fits",
+        "a fit trains what the function returns, from which the next fit begins",
+        "networks.py",
+        "return plain_copy(self._made()).float()",
+        "return self._made().float()",
+        "tests/test_factories.py::test_fits_begin_with_public_weights_and_share_no_module[in_turn]",
+    ),
+    Mutant(
+        "a fit within a fit",
+        "a callback may train the net again, with the noise that its fit draws",
+        "training/net.py",
+        "if self._in_callback or self._loop is not None:",
+        "if False:",
+        STANDS + "test_no_callback_trains_the_net_within_its_fit[fit_loop-on_train_begin]",
+    ),
+    Mutant(
         "modules that count their calls",
         "a module that changes itself in the forward pass is accepted",
         "engine/per_sample/module_code.py",

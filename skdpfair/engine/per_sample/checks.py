@@ -5,8 +5,6 @@ modules that training would not follow as they are written: those that mix recor
 gradients are not autograd's of one record at a time.  No record of the data is seen.
 """
 
-import copy
-import pickle
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -25,6 +23,7 @@ from skdpfair.engine.per_sample.closed_list import PLAIN_TENSORS, TraceError
 from skdpfair.engine.per_sample.records import Strategy
 from skdpfair.engine.per_sample.tracing import fixed_draws
 from skdpfair.exceptions import UnsupportedModuleError
+from skdpfair.networks import copied
 
 N_PROBE = 4
 # above the rounding of deep nets; couplings and wrong gradients are far above
@@ -237,14 +236,7 @@ def _probe(example: Tensor) -> Tensor:
 
 def _copied(module: nn.Module) -> nn.Module:
     """Return a copy of the module as it is trained, whose code may change it."""
-    try:
-        return hold_statistics(copy.deepcopy(module))
-    except (RuntimeError, TypeError, pickle.PickleError) as error:
-        raise UnsupportedModuleError(
-            f"module cannot be copied: {error} (torch.nn.utils.parametrizations has forms of "
-            "weight_norm and spectral_norm that can; a function of torch.jit can be a global "
-            "variable of the code, but no attribute of the module.)"
-        ) from error
+    return hold_statistics(copied(module))
 
 
 def _perturbed(module: nn.Module) -> nn.Module:

@@ -25,7 +25,6 @@ from torch import Tensor
 from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import dispatch_functionalize
-from torch.backends import cudnn
 from torch.func import vmap
 from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -368,12 +367,14 @@ def _tracing(devices: Sequence[torch.device]) -> Iterator[None]:
         # one fake mode notes all shapes; the tracer would make another for each tensor
         tracing(TracingContext(FakeTensorMode(allow_fallback_kernels=True))),
     ):
-        # cudnn.flags reads a switch of TF32 that full precision leaves undefined
-        is_on, cudnn.enabled = cudnn.enabled, False
+        # cudnn.flags reads a switch of TF32 that full precision leaves undefined, and cudnn.enabled
+        # cannot be set after torch.backends.disable_global_flags()
+        is_on = torch._C._get_cudnn_enabled()
+        torch._C._set_cudnn_enabled(False)
         try:
             yield
         finally:
-            cudnn.enabled = is_on
+            torch._C._set_cudnn_enabled(is_on)
 
 
 def _batched(
