@@ -16,6 +16,7 @@ from skorch.callbacks import Callback
 from torch import nn
 
 from skdpfair import DPFairClassifier, Factory, get_method
+from skdpfair.engine import contracts, record_hooks
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.methods import METHODS, Clip, Method
 
@@ -248,12 +249,17 @@ def test_rates_follow_what_was_released():
     assert min(sampling_p_values(included, np.roll(rates, 1, axis=0)).values()) < ALPHA
 
 
-def test_a_method_keeps_the_bound_of_each_stratum():
+def test_a_method_keeps_the_bound_of_each_stratum(monkeypatch):
     settings = {"epsilon": 0.1, "noise_multiplier": None, "max_steps": 20}
     model, *_ = fitted_by_groups(Swapping(), **settings)
     (entry,) = model.privacy_.ledger.entries
     assert entry.strata[0] == (0.02, 1.0) and entry.strata[1][0] == 0.08
     assert 0.2 < entry.strata[1][1] < 0.3  # nearly as the ratio of the rates, at high noise
+    with pytest.raises(ValueError, match="a weighted gradient exceeds"):
+        fitted_by_groups(Swapping(bounds_all_alike=True), **settings)
+    # a fault of this package's methods is found in the steps
+    for module in (contracts, record_hooks):
+        monkeypatch.setattr(module, "is_shipped", lambda method: True)
     with pytest.raises(PrivacyAccountingError, match="beyond its declared bound"):
         fitted_by_groups(Swapping(bounds_all_alike=True), **settings)
 
