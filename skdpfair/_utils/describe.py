@@ -1,7 +1,8 @@
 """Descriptions and digests of objects that are the same in every process."""
 
 import hashlib
-from functools import partial
+from functools import cache, partial
+from inspect import signature
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -43,7 +44,7 @@ def describe(value: Any, depth: int = 0) -> str:
         return kind
     inside = partial(describe, depth=depth + 1)
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{k!r}: {inside(v)}" for k, v in value.items()) + "}"
+        return _described(value, {}, depth)
     if isinstance(value, (list, tuple)):
         return "(" + ", ".join(inside(v) for v in value) + ")"
     if isinstance(value, (set, frozenset)):
@@ -59,7 +60,27 @@ def describe(value: Any, depth: int = 0) -> str:
     if parts is not None and isinstance(value, (type, FunctionType)):
         # descriptions are stored; a closure may hold records
         parts = digest(inside(parts)).hex()
+    if isinstance(parts, dict) and kind.partition(".")[0] == "skdpfair":
+        return f"{kind}({_described(parts, _defaults(value.__class__), depth + 1)})"
     return kind if parts is None else f"{kind}({inside(parts)})"
+
+
+def _described(parts: dict[Any, Any], defaults: dict[str, str], depth: int) -> str:
+    """Return the descriptions of named parts, without those that are at their defaults."""
+    texts = {name: describe(part, depth + 1) for name, part in parts.items()}
+    texts = {name: text for name, text in texts.items() if text != defaults.get(name)}
+    return "{" + ", ".join(f"{name!r}: {text}" for name, text in texts.items()) + "}"
+
+
+@cache
+def _defaults(kind: type) -> dict[str, str]:
+    """Return the descriptions of the defaults of a class of this package.
+
+    A parameter that is added moves no description then.  A user's class may change its defaults
+    while a process lasts, and is described in full.
+    """
+    parameters = signature(kind).parameters.values()
+    return {p.name: describe(p.default) for p in parameters if p.default is not p.empty}
 
 
 def state_of(module: torch.nn.Module) -> str:

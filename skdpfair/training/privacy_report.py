@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from skdpfair.engine.mechanism import Method
+from skdpfair.engine.memory import used_device
+from skdpfair.engine.noise import is_cryptographic
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs.table import Table
 from skdpfair.networks import Factory
@@ -16,6 +18,7 @@ from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.ledger import Ledger
 from skdpfair.privacy.statement import (
     ASSUMPTIONS,
+    DEVICE_NOISE,
     DIAGNOSTICS_PART,
     FROZEN,
     REFERENCE_PART,
@@ -98,7 +101,10 @@ def account(run: Run, trained: Trained, table: Table, is_known: bool = False) ->
         assumptions=assumptions,
         ledger=ledger,
     )
-    notes = (WEIGHTS_FROM_OTHERS,) if most is not None else ()
+    notes: tuple[str, ...] = (WEIGHTS_FROM_OTHERS,) if most is not None else ()
+    before_too = previous is not None and DEVICE_NOISE in previous.privacy.not_accounted
+    if before_too or (plan.is_accounted and not is_cryptographic(used_device(spec.device))):
+        notes += (DEVICE_NOISE,)
     if unknown := run.context.steps[: -1 if is_known else None]:
         notes = (STEPS_BEFORE.format(", ".join(map(repr, unknown))), *notes)
     return replace(report, not_accounted=in_unit((*notes, *report.not_accounted), report.unit))
