@@ -25,7 +25,7 @@ from benchmarks.engines import BASELINES
 from benchmarks.papers.images import fetch_mnist
 from benchmarks.workloads import WORKLOADS, Workload
 from skdpfair import DPFairClassifier
-from skdpfair.engine import Noise
+from skdpfair.engine import Noise, Streams
 from skdpfair.exceptions import DataIntegrityError
 from skdpfair.features import Scattering2D
 
@@ -35,6 +35,9 @@ COMPILED = {f"{name}, torch.compile": name for name in (TIGHT, "dpsgd")}
 ENGINES = (*EAGER, *COMPILED)
 SIZES = (1_000, 10_000, 100_000, 1_000_000)  # records of fits
 MODULES = ("logistic", "mlp")
+# the noise of a step, by torch's generator and from a CPU
+NOISE = ("torch", "AES-256, copied")
+MOST = 0.05  # of a step that the second may cost
 WARM = 50  # steps before the clock starts: libraries choose their algorithms in the first ones
 
 
@@ -60,6 +63,24 @@ def steps(name, device, rounds, warm=WARM):
     out = interleave(engines, rounds, clock=finished, warm=warm)
     print(name, {e: round(row["ratio"], 2) for e, row in out.items()}, flush=True)
     return out
+
+
+def noise(name, device, rounds, warm=WARM):
+    """Return milliseconds of the noise of a step and of the step, and what AES-256 would add."""
+    work = Workload.named(name, device=device)
+    out = torch.empty(work.n_parameters, device=device)
+    pinned = torch.empty(work.n_parameters, pin_memory=out.is_cuda)
+    there, here = Streams.fresh().noise(device), Streams.fresh().noise()
+    sources = {
+        "dpsgd": BASELINES["dpsgd"](work),
+        "torch": partial(there.fill_, out, 1.0),
+        "AES-256, copied": lambda: out.copy_(here.fill_(pinned, 1.0)),
+    }
+    found = interleave(sources, rounds, clock=finished, warm=warm)
+    times = {source: row["ms"] for source, row in found.items()}
+    added = (times["AES-256, copied"] - times["torch"]) / times["dpsgd"]
+    print(f"{name}: AES-256 from a CPU would add {added:.1%} to a step", flush=True)
+    return times | {"added": added}
 
 
 def fits(module, n, device, rounds):
@@ -114,6 +135,15 @@ def markdown(results):
         ]
         heads = ["milliseconds of a step", *ENGINES, "dpsgd over tight"]
         lines += ["", *pages.table(heads, rows)]
+    if "noise" in results:
+        rows = [
+            [name, *(f"{row[source]:.3f}" for source in ("dpsgd", *NOISE)), f"{row['added']:.1%}"]
+            for name, row in results["noise"].items()
+        ]
+        heads = ["milliseconds", "a step", *(f"noise, {source}" for source in NOISE), "added"]
+        lines += ["", *pages.table(heads, rows)]
+        cheap = all(row["added"] < MOST for row in results["noise"].values())
+        lines += ["", f"AES-256 from a CPU adds {'less' if cheap else 'more'} than {MOST:.0%}."]
     if "fits" in results:
         rows = [
             [name, f"{row['cpu']:.2f}", f"{row[device]:.2f}"]
@@ -150,6 +180,7 @@ def main():
         for n in SIZES
         for module in MODULES
     ]
+    parts += [("noise", name, partial(noise, name, device, options.rounds)) for name in WORKLOADS]
     parts += [("steps", name, partial(steps, name, device, options.rounds)) for name in WORKLOADS]
     options.output.mkdir(parents=True, exist_ok=True)
     for part, row, measure in parts:

@@ -45,6 +45,8 @@ from skdpfair.exceptions import (
 )
 from skdpfair.methods import METHODS
 from skdpfair.privacy import Release, epsilon
+from skdpfair.privacy.statement import DEVICE_NOISE
+from skdpfair.testing import verify_release
 from skdpfair.training import train as _training
 
 pytestmark = pytest.mark.filterwarnings(
@@ -372,6 +374,21 @@ def test_privacy_reads_well(table):
     assert "differentially private" in repr(report) and "not accounted" in report.details()
     assert "<b>The noise in the fitted weights limits" in report._repr_html_()
     assert json.loads(json.dumps(report.facts()))["steps"] == 20
+
+
+def test_a_report_says_whose_generator_drew_noise_on_a_gpu(table, monkeypatch, tmp_path):
+    X, y = table[0].drop(columns="group"), table[1]
+
+    def reported(model):
+        return DEVICE_NOISE in model.fit(X, y).privacy_.details()
+
+    model = fast(warm_start=True)
+    monkeypatch.setattr("skdpfair.training.privacy_report.is_cryptographic", lambda device: False)
+    assert reported(model) and not reported(fast(epsilon=None))  # which is not private
+    model.save_release(tmp_path / "model.safetensors")
+    verify_release(tmp_path / "model.safetensors")
+    monkeypatch.undo()
+    assert reported(model) and not reported(fast())  # a continued fit keeps it
 
 
 def test_a_notebook_shows_what_was_spent(table):

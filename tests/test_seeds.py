@@ -1,15 +1,19 @@
 """A seed is mixed with all that a fit reads, so that no two fits that differ share their noise."""
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
+from inspect import Parameter, signature
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from torch import nn
 
-from skdpfair import DPFairClassifier, get_method
+from skdpfair import MLP, DPFairClassifier, Factory, Groups, Persons, get_method
+from skdpfair._utils.describe import describe
+from skdpfair.augmentations import PGD, FlipAndShift
 from skdpfair.inputs.groups import GroupCodes
 from skdpfair.inputs.table import Table
+from skdpfair.methods.dpsgd import DPSGD
 from skdpfair.privacy import Release
 from skdpfair.privacy.ledger import Ledger
 from skdpfair.training.seeds import streams_of
@@ -32,11 +36,97 @@ def entropy(spec, table, before=None):
 
 
 @pytest.mark.parametrize(
-    "name", [f.name for f in fields(FitSpec) if f.name not in ("random_state", "groups")]
+    "name",
+    [f.name for f in fields(FitSpec) if f.name not in ("estimator", "random_state", "groups")],
 )
 def test_fits_whose_parameters_differ_share_no_noise(name, table):
     same = entropy(replace(SPEC, **{name: "another value"}), table) == entropy(SPEC, table)
     assert same == (name in NO_MATTER)
+
+
+@dataclass(repr=False, eq=False)
+class Longer(DPFairClassifier):
+    """The classifier, with one more parameter."""
+
+    new: int = 3
+
+
+@dataclass(repr=False, eq=False)
+class Stricter(DPFairClassifier):
+    """The classifier, with another default."""
+
+    epsilon: float | None = 0.5
+
+
+def test_a_parameter_of_an_estimator_that_is_added_moves_nothing_until_it_is_set(table):
+    def of(kind, **params):
+        return entropy(FitSpec.of(kind(random_state=0, **params)), table)
+
+    plain, strict = of(DPFairClassifier), of(DPFairClassifier, epsilon=0.5)
+    assert plain == of(Longer) == of(Longer, new=3) != of(Longer, new=4)
+    # what acts counts, whichever class sets it
+    assert of(Stricter) == strict != of(Stricter, epsilon=1.0) == plain
+    assert streams_of(SPEC, table, None)[0].entropy == plain
+
+
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
+def test_seeded_fits_keep_their_bits_when_a_parameter_is_added():
+    X, y = np.eye(200, 3), np.arange(200) % 2
+    params = {"noise_multiplier": 1.0, "epsilon": None, "max_steps": 3, "random_state": 0}
+
+    def fitted(kind, **new):
+        return kind("dpsgd", **params, **new).fit(X, y).decision_function(X).tolist()
+
+    assert fitted(DPFairClassifier) == fitted(Longer) != fitted(Longer, new=4)
+
+
+def longer(kind):
+    """Return a class of this package as it is with one more parameter, ``new=3``."""
+
+    def init(self, *args, new=3, **params):
+        kind.__init__(self, *args, **params)
+        self.new = new
+
+    old = signature(kind.__init__)
+    known = [p for p in old.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    new = Parameter("new", Parameter.KEYWORD_ONLY, default=3)
+    init.__signature__ = old.replace(parameters=[*known, new])
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    return type(kind.__name__, (kind,), {"__init__": init} | names)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (DPSGD, {"max_grad_norm": 0.5}),
+        (MLP, {"hidden_layer_sizes": (4,)}),
+        (Factory, {"momentum": 0.9}),
+        (Persons, {"max_records": 4}),
+        (Groups, {"columns": "sex"}),
+        (FlipAndShift, {"shift": 2}),
+        (PGD, {"radius": 0.1}),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_parameter_of_an_object_that_is_added_moves_nothing_until_it_is_set(kind, given):
+    first = ("SGD",) if kind is Factory else ()
+    old, Longer = kind(*first, **given), longer(kind)
+    assert describe(old) == describe(Longer(*first, **given))
+    assert describe(old) != describe(Longer(*first, **given, new=4))
+    assert describe(old) != describe(kind(*first, **dict.fromkeys(given, "other")))
+
+
+def test_defaults_of_a_users_class_count():
+    """Which may be defined anew while a process lasts."""
+
+    def attack(radius):
+        class Attack:
+            def __init__(self, radius=radius):
+                self.radius = radius
+
+        return Attack()
+
+    assert describe(attack(0.1)) == describe(attack(0.1)) != describe(attack(0.2))
 
 
 def test_fits_on_records_that_differ_share_no_noise(table):

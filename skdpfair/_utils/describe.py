@@ -2,7 +2,8 @@
 
 import hashlib
 from collections import OrderedDict
-from functools import partial
+from functools import cache, partial
+from inspect import signature
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -49,8 +50,7 @@ def describe(value: Any, depth: int = 0, weights: bool = True) -> str:
         return kind
     inside = partial(describe, depth=depth + 1, weights=weights)
     if isinstance(value, dict):
-        items = (f"{k!r}: {inside(v)}" for k, v in value.items() if weights or k != "training")
-        return "{" + ", ".join(items) + "}"
+        return _described(value, {}, depth, weights)
     if isinstance(value, (list, tuple)):
         return "(" + ", ".join(inside(v) for v in value) + ")"
     if isinstance(value, (set, frozenset)):
@@ -66,7 +66,33 @@ def describe(value: Any, depth: int = 0, weights: bool = True) -> str:
     if parts is not None and isinstance(value, (type, FunctionType)):
         # descriptions are stored; a closure may hold records
         parts = digest(inside(parts)).hex()
+    if isinstance(parts, dict) and kind.partition(".")[0] == "skdpfair":
+        return f"{kind}({_described(parts, _defaults(value.__class__), depth + 1, weights)})"
     return kind if parts is None else f"{kind}({inside(parts)})"
+
+
+def _described(
+    parts: dict[Any, Any], defaults: dict[str, str], depth: int, weights: bool = True
+) -> str:
+    """Return the descriptions of named parts, without those that are at their defaults."""
+    texts = {
+        name: describe(part, depth + 1, weights)
+        for name, part in parts.items()
+        if weights or name != "training"
+    }
+    texts = {name: text for name, text in texts.items() if text != defaults.get(name)}
+    return "{" + ", ".join(f"{name!r}: {text}" for name, text in texts.items()) + "}"
+
+
+@cache
+def _defaults(kind: type) -> dict[str, str]:
+    """Return the descriptions of the defaults of a class of this package.
+
+    A parameter that is added moves no description then.  A user's class may change its defaults
+    while a process lasts, and is described in full.
+    """
+    parameters = signature(kind).parameters.values()
+    return {p.name: describe(p.default) for p in parameters if p.default is not p.empty}
 
 
 def state_of(module: torch.nn.Module, weights: bool = True) -> str:

@@ -3,6 +3,8 @@
 import numpy as np
 import torch
 
+from skdpfair._utils.keystream import Keystream
+
 
 class PoissonSampler:
     """Draw index batches in which each record takes part independently of all others.
@@ -16,7 +18,10 @@ class PoissonSampler:
     """
 
     def __init__(
-        self, rates: float | np.ndarray, n_samples: int, generator: np.random.Generator
+        self,
+        rates: float | np.ndarray,
+        n_samples: int,
+        generator: Keystream | np.random.Generator,  # numpy's where nothing is private
     ) -> None:
         self.n_samples, self.generator = n_samples, generator
         self.rates = None if np.ndim(rates) == 0 else np.asarray(rates, dtype=np.float64)

@@ -6,9 +6,9 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
+from skdpfair._utils.keystream import Keystream
 from skdpfair.engine.noise import Noise
 
 
@@ -54,29 +54,25 @@ class Streams:
     def __reduce__(self) -> tuple[Callable[[], Streams], tuple[()]]:
         return Streams.fresh, ()  # a copy must not draw what the original draws
 
-    def sampling(self) -> np.random.Generator:
+    def sampling(self) -> Keystream:
         """Return the generator of the batches, at the beginning of its stream."""
-        return self._generator(0)
+        return self._stream("batches")
 
     def noise(self, device: str | torch.device = "cpu", kind: str = "standard") -> Noise:
         """Return the source of the noise of the steps, at the beginning of its stream."""
-        return Noise(self._sequence(1), device, kind)
+        return Noise(self._stream("steps"), device, kind)
 
-    def releases(self, what: str) -> np.random.Generator:
+    def releases(self, what: str) -> Keystream:
         """Return the generator of a one-time release, each of which has noise of its own."""
-        return self._generator(3, *what.encode())
+        return self._stream("release", what)
 
-    def thinning(self) -> np.random.Generator:
+    def thinning(self) -> Keystream:
         """Return the generator that draws which records of a person take part."""
-        return self._generator(4)
+        return self._stream("persons")
 
     def init_seed(self) -> int:
         """Return a seed of 63 bits for initial weights and dropout."""
-        sequence = np.random.SeedSequence(self.init_entropy, pool_size=8, spawn_key=(2,))
-        return int(sequence.generate_state(1, np.uint64)[0] >> 1)
+        return Keystream.seeded("weights", self.init_entropy).integers(2**63)
 
-    def _generator(self, *key: int) -> np.random.Generator:
-        return np.random.Generator(np.random.PCG64DXSM(self._sequence(*key)))
-
-    def _sequence(self, *key: int) -> np.random.SeedSequence:
-        return np.random.SeedSequence(self.entropy, pool_size=8, spawn_key=key)
+    def _stream(self, *use: str) -> Keystream:
+        return Keystream.seeded(*use, self.entropy)

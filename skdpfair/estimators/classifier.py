@@ -102,7 +102,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     device : str or "auto", default="auto"
         "auto" is "cuda" if there is one, else "cpu".
     random_state : int, RandomState or None, default=None
-        None draws noise and batches from fresh OS entropy.  A seed makes the fit reproducible
+        None takes a fresh key of the operating system.  A seed makes the fit reproducible
         on one device and version, and the noise predictable: for research only.
     verbose : int, default=0
         1 shows a progress bar.

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from skdpfair._utils.keystream import Keystream
 from skdpfair._utils.validate import ParameterObject, error_context_without_data, safe_repr
 from skdpfair.inputs import labels
 from skdpfair.inputs.columns import in_pandas, refuse_masked
@@ -281,7 +282,7 @@ def check(unit: np.ndarray, persons: Persons) -> None:
         )
 
 
-def thinned(unit: np.ndarray, most: int, generator: np.random.Generator) -> np.ndarray:
+def thinned(unit: np.ndarray, most: int, generator: Keystream) -> np.ndarray:
     """Return the persons with -1 for surplus records: at most ``most`` of each person stay.
 
     Which of her records stay depends on her own records and a fresh draw only.

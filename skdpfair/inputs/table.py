@@ -15,6 +15,7 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import _get_feature_names, check_array, validate_data
 
 from skdpfair._utils.describe import digest
+from skdpfair._utils.keystream import Keystream
 from skdpfair._utils.validate import LARGE, error_context, error_context_without_data, safe_repr
 from skdpfair.inputs import fitted_rows
 from skdpfair.inputs import groups as _groups
@@ -91,7 +92,7 @@ class Table:
         ]
         return digest(np.sort(np.concatenate(marks)))
 
-    def thinned(self, most: int | None, generator: np.random.Generator) -> "Table":
+    def thinned(self, most: int | None, generator: Keystream) -> "Table":
         """Return the table with at most ``most`` records of each person, who has one group."""
         if self.unit is None or most is None:
             return self

@@ -1,7 +1,6 @@
 """Tables of the groups' measures, exact or differentially private."""
 
 import math
-import secrets
 from collections.abc import Mapping
 from fractions import Fraction
 
@@ -9,6 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from skdpfair._utils.keystream import Keystream
 from skdpfair._utils.validate import number, outline, safe_repr
 from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import check_indexes
@@ -248,7 +248,7 @@ def release_group_table(
     The noise has discrete Laplace's law and is drawn by exact sampling of integers (Canonne,
     Kamath, Steinke, "The Discrete Gaussian for Differential Privacy", NeurIPS 2020), so that
     rounding of floating point numbers neither limits its tails nor reveals the count; its bits come
-    from the operating system.
+    from AES-256 in counter mode, with a new key from the operating system.
 
     Examples
     --------
@@ -272,16 +272,16 @@ def release_group_table(
     right = hits(y_true, y_pred)
     epsilon = number("epsilon", epsilon, low=_SMALLEST, high=_LARGEST)
     unit = _persons.encode(None, len(y_true), at=[], units=units)
-    counted = np.arange(len(y_true))
+    counted, generator = np.arange(len(y_true)), Keystream.fresh()
     if unit is not None:
-        counted = np.flatnonzero(_persons.thinned(unit, 1, np.random.default_rng()) >= 0)
+        counted = np.flatnonzero(_persons.thinned(unit, 1, generator) >= 0)
     encoded = encode_features(sensitive_features, len(y_true), groups, MAX_READ)
     assert encoded.levels is not None
     levels = list(encoded.levels)
     codes = (2 * encoded.code + ~right)[counted]
     counts = np.bincount(codes, minlength=2 * len(levels)).astype(float)
     # a record is in one count, so that the sensitivity of all is 1
-    counts += [discrete_laplace(Fraction(epsilon), secrets.randbelow) for _ in counts]
+    counts += [discrete_laplace(Fraction(epsilon), generator.integers) for _ in counts]
     correct, incorrect = counts.reshape(-1, 2).T
     deviation = 1 / (math.sqrt(2) * math.sinh(epsilon / 2))
     quantile = math.log(1 / (1 - LEVEL)) / math.sqrt(2)  # of Laplace's law, in deviations

@@ -125,7 +125,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         Privacy budget of the whole search.  Each trial then has the largest epsilon at which the
         search costs no more, to within 0.2 %, in place of that of the estimator.
     random_state : int or None, default=None
-        None draws everything from the operating system's entropy, and overrides the estimator's
+        None takes a fresh key of the operating system, and overrides the estimator's
         seed.  A seed makes K and the noise predictable: for research only.
 
     Attributes
@@ -425,7 +425,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
     def _split(self, rng, n_samples, unit):
         """Return the positions of held-out records and of the others; no person has both."""
         unit = np.arange(n_samples) if unit is None else unit
-        order = rng.permutation(1 + unit.max())
+        order = rng.random(1 + unit.max()).argsort()
         is_scored = np.isin(unit, order[: n_scored(self, len(order))])
         return np.flatnonzero(is_scored), np.flatnonzero(~is_scored)
 

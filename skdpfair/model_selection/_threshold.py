@@ -12,6 +12,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
+from skdpfair._utils.keystream import Keystream
 from skdpfair._utils.validate import (
     error_context,
     flag,
@@ -211,7 +212,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         if self.random_state is not None:
             report = replace(report, seeded=True)
         noise, logits = _paid_noise(report), private_logits(estimator, X)
-        scores, generator = logits[:, 1] - logits[:, 0], np.random.default_rng(0)
+        scores, generator = logits[:, 1] - logits[:, 0], Keystream.fresh()
         if noise:
             settings = codes.tobytes(), groups.code.tobytes(), noise
             generator = generator_of(self.random_state, scores, settings, stacklevel=3)

@@ -9,8 +9,10 @@ import math
 import warnings
 
 import numpy as np
+from scipy import stats
 
 from skdpfair._utils.describe import describe, digest
+from skdpfair._utils.keystream import Keystream
 from skdpfair.budget.charging import paid_for, suspended
 from skdpfair.estimators.classifier import classifier_of, private_logits
 from skdpfair.exceptions import PrivacyAccountingError
@@ -20,8 +22,6 @@ from skdpfair.model_selection._forecast import configured
 from skdpfair.privacy.one_time_noise import noisy
 from skdpfair.privacy.renyi import rdp_curve, stop_parameter
 
-_DRAWS = 1000
-
 
 def generator_of(search, pool, records):
     """Return the source of a search's secrets.
@@ -30,13 +30,13 @@ def generator_of(search, pool, records):
     must not share the number of trials, nor noise, which would cancel in the difference.
     """
     if search.random_state is None:
-        return np.random.default_rng()
+        return Keystream.fresh()
     # the pool says what was drawn from these
     without = ("random_state", "param_distributions")
     params = sorted(search.get_params(deep=False).items())
     settings = [(name, value) for name, value in params if name not in without]
     mixed = digest(describe([settings, pool, list(records)]))
-    return np.random.default_rng([int(search.random_state), int.from_bytes(mixed, "little")])
+    return Keystream.seeded("search", int(search.random_state), mixed)
 
 
 def draw_count(rng, mean_trials: float, shape: float) -> int:
@@ -44,21 +44,20 @@ def draw_count(rng, mean_trials: float, shape: float) -> int:
 
     Examples
     --------
-    >>> rng = np.random.default_rng(0)
+    >>> rng = Keystream.seeded(0)
     >>> counts = [draw_count(rng, 10.0, 0.0) for _ in range(2000)]
     >>> min(counts), 9 < sum(counts) / 2000 < 11
     (1, True)
     """
+    u = rng.random()
     if shape == math.inf:
-        return int(rng.poisson(mean_trials))
+        return int(stats.poisson.ppf(u, mean_trials))
     stop = stop_parameter(mean_trials, shape)
     if shape == 0:
-        return int(rng.logseries(1 - stop))
+        # the logarithmic law is a mixture of geometric ones
+        return int(rng.geometric(stop**u, 1)[0])
     # the negative binomial law, but for its zeros
-    while True:
-        drawn = rng.negative_binomial(shape, stop, size=_DRAWS)
-        if drawn.any():
-            return int(drawn[drawn > 0][0])
+    return int(stats.nbinom.isf(u * stats.nbinom.sf(0, shape, stop), shape, stop))
 
 
 def best_of(rng, law, pool, train, score):
@@ -101,7 +100,7 @@ def trainer(estimator, data, routing, curve, rng, seeded, public):
 
     def train(params):
         model = configured(estimator, params)
-        seed = int(rng.integers(2**31)) if seeded else None
+        seed = rng.integers(2**31) if seeded else None
         classifier = classifier_of(model)
         values = {name: getattr(classifier, name) for name in public}
         sets = {n: public[n] for n, v in values.items() if v is None or repr(v) == repr(unset[n])}

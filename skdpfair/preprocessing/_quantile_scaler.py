@@ -48,7 +48,7 @@ class DPQuantileScaler(ColumnScaler):
     noise : {"standard", "gaussian_sum"}, default="standard"
         "gaussian_sum" draws each noise value as a sum of four Gaussians.
     random_state : int or None, default=None
-        None draws the noise from the operating system's entropy. An int makes it reproducible
+        None takes a fresh key of the operating system for the noise. An int makes it reproducible
         and raises a warning, because whoever knows the seed can remove the noise.
 
     Attributes
@@ -125,7 +125,7 @@ class DPQuantileScaler(ColumnScaler):
         units = np.clip(shares_of(X, limits), 0, 1).astype(np.float64)
         n_samples, n_columns = units.shape
         delta, release = delta_for(self.delta, n_samples), self.planned(n_samples, n_columns)
-        generator = generator_of(self.random_state, units, self.get_params())
+        generator = generator_of(self.random_state, units, self)
         ledger = Ledger()
         # the budget is charged first, so that a refusal reveals nothing
         with charged((release,), ledger):

@@ -1,27 +1,27 @@
 """Noise of releases that are made once, on all records."""
 
-import hashlib
 import warnings
 from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
 
+from skdpfair._utils.keystream import Keystream
 from skdpfair._utils.validate import integer
 from skdpfair.exceptions import InsecureSeedWarning
 
 
 def generator_of(
     random_state: int | None, data: np.ndarray, settings: object, stacklevel: int = 3
-) -> np.random.Generator:
+) -> Keystream:
     """Return the generator of one release: from the operating system, or seeded with a warning.
 
-    A seed is mixed with a digest of the counted ``data`` and of ``settings``, told apart by their
-    repr: releases of other records must not share their noise, which would cancel in the
-    difference.  ``stacklevel`` is that of the warning.
+    A seed is mixed with a digest of the counted ``data`` and of a description of ``settings``:
+    releases of other records must not share their noise, which would cancel in the difference.
+    ``stacklevel`` is that of the warning.
     """
     if random_state is None:
-        return np.random.default_rng()
+        return Keystream.fresh()
     seed = integer("random_state", random_state, low=0)
     warnings.warn(
         f"random_state={seed} makes the noise reproducible: whoever knows the seed can remove it. "
@@ -29,17 +29,17 @@ def generator_of(
         InsecureSeedWarning,
         stacklevel=stacklevel,
     )
-    mixed = hashlib.blake2b(
-        data.tobytes() + repr((data.shape, settings)).encode(), digest_size=32
-    ).digest()
-    return np.random.default_rng([seed, int.from_bytes(mixed, "little")])
+    # which takes as long to import as torch
+    from skdpfair._utils.describe import describe, digest
+
+    return Keystream.seeded("release", seed, digest(data, describe(settings)))
 
 
 def noisy(
     values: np.ndarray,
     sensitivity: float,
     noise_multiplier: float,
-    generator: np.random.Generator,
+    generator: Keystream,
     kind: str = "standard",
 ) -> np.ndarray:
     """Return an array plus Gaussian noise: one release of all its numbers.
@@ -59,7 +59,7 @@ def noisy(
 def discrete_laplace(epsilon: Fraction, below: Callable[[int], int]) -> int:
     """Draw an integer k with a probability proportional to exp(-epsilon abs(k)), exactly.
 
-    ``below(n)`` draws an integer from 0 to n-1, all exactly alike, as :func:`secrets.randbelow`.
+    ``below(n)`` draws an integer from 0 to n-1, all exactly alike, as :meth:`Keystream.integers`.
     Algorithm 2 of [canonne2020]_ computes with integers only, so that every integer can be drawn;
     a float is a fraction and needs no rounding.
 

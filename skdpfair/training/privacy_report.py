@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from skdpfair.engine.memory import used_device
+from skdpfair.engine.noise import is_cryptographic
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs.groups import read_from_rows
 from skdpfair.inputs.table import Table
@@ -17,6 +19,7 @@ from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.ledger import Ledger
 from skdpfair.privacy.statement import (
     ASSUMPTIONS,
+    DEVICE_NOISE,
     DIAGNOSTICS_PART,
     FROZEN,
     REFERENCE_PART,
@@ -103,7 +106,10 @@ def account(run: Run, trained: Trained, table: Table, is_known: bool = False) ->
         read_from_rows=read,
         ledger=ledger,
     )
-    notes = (WEIGHTS_FROM_OTHERS,) if most is not None else ()
+    notes: tuple[str, ...] = (WEIGHTS_FROM_OTHERS,) if most is not None else ()
+    before_too = previous is not None and DEVICE_NOISE in previous.privacy.not_accounted
+    if before_too or (plan.is_accounted and not is_cryptographic(used_device(spec.device))):
+        notes += (DEVICE_NOISE,)
     if unknown := run.context.steps[: -1 if is_known else None]:
         # as short and as few as a release may name
         names = [re.sub(r"[^\w-]|^(?=[\d-])|^$", "_", name)[:40] for name in unknown]

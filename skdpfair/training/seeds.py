@@ -18,7 +18,7 @@ from skdpfair.training.warm_start import PreviousFit
 # what cannot change the weights of a fit, has no stable description, or follows from the records
 _NOT_IN_DIGEST = {
     *("verbose", "device", "distributed", "random_state", "keep_reference", "has_groups"),
-    *("groups", "classes", "score_share"),
+    *("groups", "classes", "score_share", "estimator"),
 }
 
 
@@ -31,7 +31,9 @@ def streams_of(spec: FitSpec, table: Table, previous: PreviousFit | None) -> tup
         state = state.randint(2**31 - 1)
     elif isinstance(state, np.random.Generator):
         state = state.integers(2**63 - 1)
-    facts = described(spec)
+    # what is not chosen is left out, so that a parameter that is added moves no seeded fit
+    plain = described(spec.without_choices())
+    facts = {name: text for name, text in described(spec).items() if text != plain.get(name)}
     # declared or discovered, they act by the codes of the records, and by those that no record has
     known = {"groups": (table.groups.n_groups, table.groups.code)}
     if table.classes is not None:
@@ -65,4 +67,9 @@ def _acting(callbacks: Sequence[Any] | None) -> list[Any] | None:
 
 def _past(previous: PreviousFit) -> tuple[object, ...]:
     weights = [w.numpy(force=True) for w in previous.module.state_dict().values()]
-    return (*weights, previous.n_fits, repr(previous.privacy.ledger), describe(previous.method))
+    return (
+        *weights,
+        previous.n_fits,
+        describe(previous.privacy.ledger.entries),
+        describe(previous.method),
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from inspect import signature
 from numbers import Integral, Real
 from typing import Any, Self, TypeAlias
@@ -111,6 +111,7 @@ class FitSpec:
     that an estimator does not have keep the defaults here.
     """
 
+    estimator: type[BaseEstimator]
     method: Method
     epsilon: float | None
     delta: float | str
@@ -148,6 +149,7 @@ class FitSpec:
     has_weights: bool = False
     has_persons: bool = False
     score_share: float = 0.0  # of mu squared, set aside for counts of scores, released next
+    own: Mapping[str, Any] = field(default_factory=dict)  # parameters that only a subclass has
 
     @classmethod
     def of(cls, estimator: BaseEstimator, **facts: Any) -> Self:
@@ -160,13 +162,23 @@ class FitSpec:
                 "fit was called inside torch.inference_mode(), where tensors have no gradients. "
                 "Call fit outside of it; predictions may stay inside."
             )
-        spec = cls(**_read(estimator.get_params(deep=False)))
+        spec = cls(type(estimator), **_read(estimator.get_params(deep=False)))
         spec = replace(spec, score_share=SCORE_SHARES.get(estimator, 0.0), **facts)
         has_groups = spec.has_groups or bool(spec.groups.columns)
         has_persons = spec.has_persons or spec.persons.column is not None
         spec = replace(spec, has_groups=has_groups, has_persons=has_persons)
         spec.check(CONFLICTS)
         return spec
+
+    def without_choices(self) -> Self:
+        """Return what a fit is to do if nobody sets a parameter.
+
+        A subclass that has another default than the class that has the parameter first sets it.
+        """
+        kinds = [kind for kind in self.estimator.__mro__ if issubclass(kind, BaseEstimator)]
+        parameters = [p for kind in kinds for p in signature(kind).parameters.values()]
+        defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+        return type(self)(self.estimator, **_read(defaults))
 
     def check(self, conflicts: list[Conflict]) -> None:
         """Raise ValueError on the first conflict that is there."""
@@ -354,6 +366,8 @@ def _read(params: dict[str, Any]) -> dict[str, Any]:
         wanted = "PGD(radius, step_size, n_steps) or a callable (module, x, y) -> x"
         _check_function("attack", out["attack"], wanted, 3)
     _check_callbacks(out, pair is not None)
+    known = {"group_col", "augment", *(f.name for f in fields(FitSpec))}
+    out["own"] = {name: value for name, value in params.items() if name not in known}
     arguments = out["optimizer"].params
     if "param_groups" not in arguments and (arguments or not isinstance(params["optimizer"], str)):
         _try_optimizer(out["optimizer"], {} if is_auto(out["lr"]) else {"lr": out["lr"]})

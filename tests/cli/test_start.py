@@ -13,6 +13,7 @@ from skdpfair import DPFairClassifier
 from skdpfair.cli import COMMANDS, main
 
 HEAVY = {"torch", "numpy", "sklearn", "scipy", "pandas", "skorch", "opacus", "dp_accounting"}
+HEAVY |= {"cryptography"}
 PROCESS = """
 import json, sys, warnings
 
@@ -41,6 +42,8 @@ with PrivacyLedger(sys.argv[2], delta=1e-5) as ledger:
     ledger.fit(DummyClassifier(), [[0.0], [1.0]], [0, 1])
 told("ledger", list(ledger.report().reasons))
 import numpy as np
+skdpfair.DPFairClassifier()
+told("estimators")
 X = np.random.default_rng(0).normal(size=(300, 4))
 for module in ("auto", "logistic", "mlp"):
     clf = skdpfair.DPFairClassifier(module=module, max_steps=2).fit(X, X[:, 0] > 0)
@@ -66,6 +69,9 @@ def test_a_process_imports_what_it_needs_and_no_more(two_groups, tmp_path):
     assert "torch" not in facts["tables"][0]
     assert any("DummyClassifier learns" in reason for reason in facts["ledger"][1])
     assert facts["fits"][1] is False
+    # milliseconds that only those wait for who draw
+    drawing = [name for name, (imported, _) in facts.items() if "cryptography" in imported]
+    assert drawing == ["fits"]
 
 
 def test_the_package_names_what_it_has():

@@ -12,6 +12,7 @@ from skdpfair.datasets import make_two_groups
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.mechanism import Mechanism, Task
 from skdpfair.engine.precision import full_precision
+from skdpfair.privacy.statement import DEVICE_NOISE
 
 pytestmark = [
     pytest.mark.gpu,
@@ -69,6 +70,10 @@ def test_no_record_adds_more_than_its_bound(setting, value):
     finally:
         torch.set_float32_matmul_precision("highest")
     assert float(step.gradient.double().norm()) <= 0.01
+
+
+def test_the_report_says_whose_generator_drew_the_noise():
+    assert DEVICE_NOISE in fit(max_epochs=1).privacy_.not_accounted
 
 
 def test_rows_on_the_device_are_used_in_place():

@@ -1,7 +1,10 @@
 """Batches are exact Poisson samples; noise is Gaussian, from streams that nobody shares."""
 
 import copy
+import pickle
 import secrets
+from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,9 +12,9 @@ import torch
 from scipy import stats
 
 from skdpfair._utils.describe import digest
+from skdpfair._utils.keystream import Gaussians, Keystream
 from skdpfair.engine import Batch, PoissonSampler, Streams
-from skdpfair.engine.noise import Gaussians
-from skdpfair.engine.sfc64 import SFC64
+from skdpfair.engine.noise import is_cryptographic
 from skdpfair.training import batches
 
 ALPHA = 1e-6 / 8  # Bonferroni over the statistics of one sampler
@@ -43,13 +46,13 @@ def p_values(matrix, rate):
 
 
 def test_poisson_sampling_is_exact():
-    sampler = PoissonSampler(RATE, N, np.random.default_rng(0))
+    sampler = PoissonSampler(RATE, N, Keystream(b"0"))
     assert p_values(included(sampler.draw(STEPS)), RATE).min() > ALPHA
 
 
 def test_rates_by_record():
     rates = np.where(np.arange(N) < 50, 0.12, 0.02)
-    sampler = PoissonSampler(rates, N, np.random.default_rng(1))
+    sampler = PoissonSampler(rates, N, Keystream(b"1"))
     matrix = included(sampler.draw(STEPS))
     for part, rate in ((matrix[:, :50], 0.12), (matrix[:, 50:], 0.02)):
         assert p_values(part, rate).min() > ALPHA
@@ -67,9 +70,9 @@ def test_the_tests_flag_shuffling_and_fixed_sizes():
 
 
 def test_rate_one_takes_everybody_and_tiny_rates_give_empty_batches():
-    everybody = PoissonSampler(1.0, 7, np.random.default_rng(0)).draw(3)
+    everybody = PoissonSampler(1.0, 7, Keystream(b"0")).draw(3)
     assert all(b.tolist() == list(range(7)) for b in everybody)
-    batches = PoissonSampler(1e-9, 7, np.random.default_rng(0)).draw(5)
+    batches = PoissonSampler(1e-9, 7, Keystream(b"0")).draw(5)
     assert [len(b) for b in batches] == [0] * 5
 
 
@@ -110,29 +113,97 @@ def test_every_byte_of_the_digest_counts():
     assert len({Streams.seeded(0, digest=d).entropy for d in digests}) == 33
 
 
-def test_words_are_those_that_numpy_publishes():
-    """numpy/random/tests/data/sfc64-testset-1.csv."""
-    state = np.random.SFC64(0xDEADBEAF).state["state"]["state"]
-    ours = SFC64(state[:3, None].copy(), int(state[3]))
-    words = [int(ours.words()[0]) for _ in range(3)]
-    assert words == [0xA475F55FBB6BC638, 0xB2D594B6C29D971C, 0x275BC4ECE4484FB1]
+def test_words_are_those_that_nist_publishes(monkeypatch):
+    """SP 800-38A, F.5.5, CTR-AES256.Encrypt: what is encrypted, xor the result."""
+    key = "603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4"
+    counter = "f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff"
+    expanded = SimpleNamespace(digest=lambda n: bytes.fromhex(key + counter)[:n])
+    monkeypatch.setattr("hashlib.shake_256", lambda seed: expanded)
+    plain = (
+        "6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51"
+        "30c81c46a35ce411e5fbc1191a0a52eff69f2445df4f9b17ad2b417be66c3710"
+    )
+    secret = (
+        "601ec313775789a5b7a7f504bbf3d228f443e3ca4d62b59aca84e990cacaf5c5"
+        "2b0930daa23de94ce87017ba2d84988ddfc9c58db67aada613c2dd08457941a6"
+    )
+    expected = (int(plain, 16) ^ int(secret, 16)).to_bytes(64, "big")
+    assert Keystream(b"").words(8).tobytes() == expected
+    assert Keystream(b"").integers(2**512) == int.from_bytes(expected, "big")
 
 
-def test_every_generator_is_numpys():
-    many = SFC64.from_bytes(b"seed", 1000)
-    for i in (0, 1, 999):
-        one = np.random.SFC64()
-        state = [*many.state[:, i].tolist(), many.counter]
-        one.state = one.state | {"state": {"state": np.array(state, dtype=np.uint64)}}
-        ours = copy.deepcopy(many)
-        assert one.random_raw(5).tolist() == [int(ours.words()[i]) for _ in range(5)]
+def test_keys_are_256_bits_that_differ_wherever_their_seeds_do(monkeypatch):
+    asked = []
+    monkeypatch.setattr(secrets, "token_bytes", lambda n: asked.append(n) or bytes([n, len(asked)]))
+    made = [Keystream.fresh(), Keystream.fresh(), Keystream(b""), Keystream(bytes(32))]
+    made += [Keystream.seeded(*s) for s in ((1, 23), (12, 3), ("1", 23), ((1, 23),), (1,))]
+    assert asked == [32, 32] and len({stream.random() for stream in made}) == len(made)
 
 
-def test_generators_share_nothing():
-    many = SFC64.from_bytes(b"seed", 2**15)
-    draws = np.stack([many.words().copy() for _ in range(8)])
-    assert len(np.unique(draws)) == draws.size  # equal words: 2e-9 by chance
-    assert not np.isin(draws, SFC64.from_bytes(b"sees", 2**15).words()).any()
+def test_keystreams_share_nothing_and_continue():
+    draws = [Keystream(seed).words(2**15) for seed in (b"seed", b"sees", b"")]
+    whole = np.concatenate(draws)
+    assert len(np.unique(whole)) == len(whole)  # equal words: 3e-10 by chance
+    again = Keystream(b"seed")
+    parts = np.concatenate([again.words(n) for n in (1, 3, 0, 9000, 2**15 - 9004)])
+    assert (parts == draws[0]).all()
+
+
+def test_no_copy_draws_the_same_again():
+    for held in (Keystream.fresh(), Streams.fresh().noise()):
+        for copied in (copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match="same numbers again"):
+                copied(held)
+    with pytest.raises(TypeError, match="same numbers again"):
+        copy.copy(Keystream.fresh())
+
+
+@pytest.mark.parametrize("p", [1e-7, 0.003, 0.5, 0.99])
+def test_gaps_are_geometric(p):
+    """False alarms: 1e-6 each, and the seed is fixed."""
+    gaps = Keystream(b"seed").geometric(p, 200_000)
+    assert gaps.min() >= 1
+    between = Keystream(b"other").random(len(gaps))
+    below, upto = stats.geom.cdf(gaps - 1, p), stats.geom.cdf(gaps, p)
+    assert stats.kstest(below + between * (upto - below), "uniform").pvalue > 1e-6
+
+
+def test_long_gaps_are_not_cut_and_none_overflows(monkeypatch):
+    stream = Keystream(b"seed")
+    monkeypatch.setattr(stream, "words", lambda n: np.array([0, 1, 2**64 - 1], np.uint64))
+    first, second, last = stream.geometric(0.5, 3)
+    assert (first, second, last) == (65, 64, 1)
+    assert stream.geometric(1e-300, 3).tolist() == [2**62, 2**62, 1]
+    assert stream.geometric(1.0, 3).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 255, 256, 257, 2**64 + 1])
+def test_integers_are_alike(n):
+    """False alarms: 1e-6 each, and the seed is fixed."""
+    stream, cells = Keystream(b"seed"), min(n, 10)
+    drawn = [stream.integers(n) for _ in range(20_000)]
+    assert min(drawn) >= 0 and max(drawn) < n
+    ends = [-(-n * k // cells) for k in range(cells + 1)]  # first integer of each cell
+    shares = [(b - a) / n for a, b in pairwise(ends)]
+    found = np.bincount([d * cells // n for d in drawn], minlength=cells)
+    assert cells == 1 or stats.chisquare(found, 20_000 * np.array(shares)).pvalue > 1e-6
+
+
+def test_uniform_and_gaussian_numbers_follow_their_laws():
+    """False alarms: 1e-6 each, and the seed is fixed."""
+    stream = Keystream(b"seed")
+    uniform, normal = stream.random(200_000), stream.standard_normal((4, 50_000))
+    assert uniform.min() > 0 and uniform.max() < 1
+    assert stats.kstest(uniform, "uniform").pvalue > 1e-6
+    assert stats.kstest(normal.ravel(), "norm").pvalue > 1e-6
+
+
+def test_only_a_cpu_has_noise_of_this_generator(monkeypatch):
+    assert is_cryptographic("cpu") and not is_cryptographic("cuda:0")
+    monkeypatch.setattr("skdpfair.engine.noise.is_cryptographic", lambda device: False)
+    one, other = (Streams.seeded(seed, digest=b"").noise() for seed in (0, 1))
+    assert not one.fill_(torch.empty(8), 1.0).equal(other.fill_(torch.empty(8), 1.0))
+    assert not one._generator.initial_seed() == other._generator.initial_seed() < 2**63
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -147,21 +218,34 @@ def test_noise_fills_any_shape_and_type_and_never_repeats(dtype):
 
 
 def test_the_smallest_integers_give_continuous_tails():
-    gaussians = Gaussians(b"seed")
-    words = gaussians.source.words
-    calls = []
+    gaussians = Gaussians(Keystream(b"seed"))
+    fill, calls = gaussians.source.fill_, []
 
-    def small_first():
-        out = words()
+    def small_first(out):
+        fill(out)
         if not calls:
             out.view(np.int32)[: len(out)] %= 4  # every radius an extreme one
         calls.append(0)
         return out
 
-    gaussians.source.words = small_first
+    gaussians.source.fill_ = small_first
     pairs = gaussians.fill_(np.empty(gaussians.block(np.float32), np.float32), np.float32(1.0))
     radii = np.hypot(*pairs.reshape(2, -1))
     assert len(np.unique(radii)) > 0.9 * len(radii) and radii.min() > 6.2
+
+
+def test_each_integer_and_its_complement_are_one_radius(monkeypatch):
+    """An absolute value would make the smallest, the end of the tail, half as likely."""
+    gaussians = Gaussians(Keystream(b"seed"))
+    monkeypatch.setattr(gaussians.source, "random", lambda n: np.full(n, 0.5))
+    for dtype in (np.float32, np.float64):
+        integers = np.array([-2, -1, 0, 1], f"i{dtype().itemsize}")
+        words = np.resize(integers, gaussians.block(dtype)).view(np.uint64)
+        monkeypatch.setattr(gaussians.source, "fill_", lambda out, words=words: words)
+        pairs = gaussians.fill_(np.empty(gaussians.block(dtype), dtype), dtype(1.0))
+        outer, inner, same_inner, same_outer = np.hypot(*pairs.reshape(2, -1))[:4]
+        assert inner > outer > 6
+        assert (inner, outer) == (pytest.approx(same_inner), pytest.approx(same_outer))
 
 
 def test_tails_and_moments_of_the_noise():
@@ -187,7 +271,7 @@ def test_an_epoch_is_drawn_some_steps_at_a_time(monkeypatch):
     """Positions in memory do not grow with the records; each step has its own sample."""
     monkeypatch.setattr(batches, "_DRAWN", 1000)
     n, drawn = 5000, []
-    sampler = PoissonSampler(0.02, n, np.random.default_rng(0))
+    sampler = PoissonSampler(0.02, n, Keystream(b"0"))
     draw = sampler.draw
     monkeypatch.setattr(sampler, "draw", lambda steps: drawn.append(steps) or draw(steps))
     codes = torch.zeros(n, dtype=torch.int64)

@@ -1,6 +1,5 @@
 import json
 import math
-import random
 import secrets
 from fractions import Fraction
 
@@ -11,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from skdpfair._utils.keystream import Keystream
 from skdpfair.metrics import release_group_table
 from skdpfair.metrics._group_tables import accuracy_interval
 from skdpfair.privacy.one_time_noise import discrete_laplace
@@ -45,7 +45,7 @@ def test_almost_without_noise_the_counts_are_exact():
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
 def test_the_noise_follows_its_law(epsilon):
     """Chance of a false alarm: 1e-4 for each epsilon, and the seed is fixed."""
-    n, below = 20_000, random.Random(0).randrange
+    n, below = 20_000, Keystream(b"seed").integers
     noise = np.array([discrete_laplace(Fraction(epsilon), below) for _ in range(n)])
     bins = np.arange(-200, 201)
     expected, seen = (
@@ -78,13 +78,13 @@ def test_no_tail_of_the_noise_is_out_of_reach(sign):
     assert discrete_laplace(Fraction(1), scripted(iter(bits))) == sign * 200
 
 
-def test_the_noise_is_the_operating_systems_and_takes_few_draws(monkeypatch):
-    asked = []
-    monkeypatch.setattr(
-        secrets, "randbelow", lambda n: asked.append(n) or random.Random(len(asked)).randrange(n)
-    )
-    release(groups=["F", "M", *range(98)])
-    assert 200 <= len(asked) < 200 * 40
+def test_the_noise_has_a_key_of_the_operating_system_and_takes_few_draws(monkeypatch):
+    keys, asked, integers = [], [], Keystream.integers
+    monkeypatch.setattr(Keystream, "integers", lambda s, n: asked.append(n) or integers(s, n))
+    monkeypatch.setattr(secrets, "token_bytes", lambda n: keys.append(n) or bytes([len(keys)] * n))
+    one, other = (release(groups=["F", "M", *range(98)]) for _ in range(2))
+    assert keys == [32, 32] and not one["correct"].equals(other["correct"])
+    assert 400 <= len(asked) < 400 * 40
 
 
 @settings(deadline=None, max_examples=25)

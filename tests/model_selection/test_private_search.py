@@ -14,6 +14,7 @@ from multiprocessing import get_context
 import numpy as np
 import pytest
 from joblib import Parallel, delayed
+from scipy import special, stats
 from scipy.stats import loguniform
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.dummy import DummyClassifier
@@ -21,6 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from skdpfair import DPFairClassifier, get_method
+from skdpfair._utils.keystream import Keystream
 from skdpfair.analysis import GroupRecorder
 from skdpfair.budget.active_ledger import SEARCH
 from skdpfair.budget.charging import suspended
@@ -35,7 +37,7 @@ from skdpfair.model_selection._private_search import pool_of, selection_of
 from skdpfair.model_selection._trials import draw_count
 from skdpfair.preprocessing import DPQuantileScaler
 from skdpfair.privacy import Release
-from skdpfair.privacy.renyi import curve_epsilon, rdp_curve, selection_curve
+from skdpfair.privacy.renyi import curve_epsilon, rdp_curve, selection_curve, stop_parameter
 from skdpfair.privacy.statement import ASSUMPTIONS
 from skdpfair.privacy.tradeoff import trade_off_from_epsilon
 from skdpfair.training.plan import Plan
@@ -205,14 +207,23 @@ def test_the_score_has_the_noise_that_is_charged(data, monkeypatch):
     assert np.std(drawn) == pytest.approx(5.0, rel=0.05)
 
 
-@pytest.mark.parametrize("shape", [0.0, 0.5, 1.0, math.inf])
-def test_the_number_of_trials_follows_its_law(shape):
-    rng = np.random.default_rng(0)
-    counts = np.array([draw_count(rng, 6.0, shape) for _ in range(4000)])
-    assert counts.mean() == pytest.approx(6.0, rel=0.1)
-    spread = {0.0: None, 0.5: None, 1.0: 30.0, math.inf: 6.0}[shape]
-    assert spread is None or counts.var() == pytest.approx(spread, rel=0.25)
-    assert (counts.min() == 0) == (shape == math.inf)
+@pytest.mark.parametrize("mean", [1.5, 6.0, 1000.0])
+@pytest.mark.parametrize("shape", [0.0, 1e-3, 0.5, 1.0, 30.0, math.inf])
+def test_the_number_of_trials_follows_its_law(shape, mean):
+    """False alarms: 1e-6 each, and the seed is fixed."""
+    stream, k = Keystream(b"seed"), np.arange(1, 10**6)
+    drawn = np.array([draw_count(stream, mean, shape) for _ in range(4000)])
+    if shape == math.inf:
+        logs = np.append(0.0, k * math.log(mean) - special.gammaln(k + 1))
+    else:  # Papernot and Steinke, definition 1
+        logs = special.gammaln(k + shape) - special.gammaln(k + 1)
+        logs = np.append(-math.inf, logs + k * math.log1p(-stop_parameter(mean, shape)))
+    law = np.exp(logs - logs.max())
+    law /= law.sum()
+    assert law @ np.append(0, k) == pytest.approx(mean, rel=1e-6)
+    upto = law.cumsum()[drawn]
+    between = upto - law[drawn] * stream.random(len(drawn))
+    assert stats.kstest(between, "uniform").pvalue > 1e-6
 
 
 def test_each_trial_is_one_of_the_pool_and_the_best_is_kept(monkeypatch):

@@ -174,7 +174,7 @@ def test_two_fits_share_no_noise_and_a_seed_is_bound_to_the_records():
     def noise_of(labels, seed):
         with mock.patch.object(_score_counts, "noisy", wraps=_score_counts.noisy) as noisy:
             DPThresholdClassifier(inner, random_state=seed).fit(x, labels)
-        return noisy.call_args.args[3].bit_generator.state["state"]["state"]
+        return noisy.call_args.args[3].random()
 
     model = DPThresholdClassifier(inner, random_state=0).fit(x, y)
     assert model.privacy_.seeded and "seed" in model.privacy_.statement

@@ -105,7 +105,7 @@ MUTANTS = (
         "the generator of the noise is seeded anew for each step",
         "engine/noise.py",
         '        if self.kind == "standard":\n            return',
-        "        self._gaussians = Gaussians(bytes(8))\n"
+        "        self._gaussians = Gaussians(Keystream(bytes(8)))\n"
         '        if self.kind == "standard":\n            return',
         CONTRACT + "test_two_steps_draw_fresh_noise[dpsgd]",
     ),
@@ -316,7 +316,7 @@ MUTANTS = (
         "        trials = self._successes(self.n_samples * n_steps)\n",
         "        size = max(1, round(self.rate * self.n_samples))\n"
         "        epochs = -(-n_steps * size // self.n_samples)\n"
-        "        order = [self.generator.permutation(self.n_samples) for _ in range(epochs)]\n"
+        "        order = [self.generator.random(self.n_samples).argsort() for _ in range(epochs)]\n"
         "        rows = torch.from_numpy(np.concatenate(order))[: n_steps * size]\n"
         "        return [r.sort().values for r in rows.split(size)]\n"
         "        trials = self._successes(self.n_samples * n_steps)\n",
@@ -328,9 +328,8 @@ MUTANTS = (
         "engine/sampling.py",
         "        trials = self._successes(self.n_samples * n_steps)\n",
         "        size = max(1, round(self.rate * self.n_samples))\n"
-        "        draw = self.generator.choice\n"
-        "        every = [draw(self.n_samples, size, replace=False) for _ in range(n_steps)]\n"
-        "        return [torch.from_numpy(np.sort(rows)) for rows in every]\n"
+        "        draws = [self.generator.random(self.n_samples) for _ in range(n_steps)]\n"
+        "        return [torch.from_numpy(np.sort(d.argsort()[:size])) for d in draws]\n"
         "        trials = self._successes(self.n_samples * n_steps)\n",
         POISSON,
     ),
@@ -598,9 +597,8 @@ MUTANTS = (
         "32 bits of entropy",
         "streams are told apart by 32 bits",
         "engine/streams.py",
-        "        return np.random.SeedSequence(self.entropy, pool_size=8, spawn_key=key)",
-        "        short = [e % 2**32 for e in self.entropy]\n"
-        "        return np.random.SeedSequence(short, pool_size=8, spawn_key=key)",
+        "return Keystream.seeded(*use, self.entropy)",
+        "return Keystream.seeded(*use, tuple(e % 2**32 for e in self.entropy))",
         "tests/engine/test_randomness.py::test_streams_differ_wherever_their_seed_does",
     ),
     Mutant(
@@ -659,9 +657,10 @@ MUTANTS = (
         "a table's noise from a known seed",
         "a released table draws its noise from a generator that anybody can start",
         "metrics/_group_tables.py",
-        "Fraction(epsilon), secrets.randbelow)",
-        "Fraction(epsilon), __import__('random').Random(0).randrange)",
-        "tests/metrics/test_release_group_table.py::test_the_noise_is_the_operating_systems_and_takes_few_draws",
+        "Keystream.fresh()",
+        "Keystream(bytes(32))",
+        "tests/metrics/test_release_group_table.py::"
+        "test_the_noise_has_a_key_of_the_operating_system_and_takes_few_draws",
     ),
     Mutant(
         "a ledger without a lock",
@@ -789,13 +788,29 @@ MUTANTS = (
         "        SCORES: False,\n",
         AROUND + "test_a_fit_inside_a_search_knows_that_it_is_scored",
     ),
+    Mutant(
+        "a key of 64 bits",
+        "the key of noise and batches can be guessed",
+        "_utils/keystream.py",
+        "secrets.token_bytes(32)",
+        "secrets.token_bytes(8)",
+        "tests/engine/test_randomness.py::test_keys_are_256_bits_that_differ_wherever_their_seeds_do",
+    ),
+    Mutant(
+        "silence on the noise of a GPU",
+        "a report does not say that torch's generator drew the noise of its steps",
+        "training/privacy_report.py",
+        "notes += (DEVICE_NOISE,)",
+        "pass",
+        "tests/test_estimator.py::test_a_report_says_whose_generator_drew_noise_on_a_gpu",
+    ),
     # batches
     Mutant(
         "the same batches each fit",
         "every fit draws its batches from one fixed seed, which voids amplification",
         "engine/streams.py",
-        "return self._generator(0)",
-        "return np.random.Generator(np.random.PCG64DXSM(7))",
+        'return self._stream("batches")',
+        "return Keystream(bytes(32))",
         FIT + "test_unseeded_fits_share_no_batches",
     ),
     # messages
@@ -1439,8 +1454,8 @@ MUTANTS = (
         "one noise for all one-time releases",
         "the counts of groups and of amounts get the same noise",
         "engine/streams.py",
-        "self._generator(3, *what.encode())",
-        "self._generator(3)",
+        'self._stream("release", what)',
+        'self._stream("release")',
         "tests/test_amounts.py::test_the_noise_of_each_one_time_release_is_its_own",
     ),
     Mutant(
@@ -1495,7 +1510,7 @@ MUTANTS = (
         "a table without noise",
         "a released table holds the counts as they are",
         "metrics/_group_tables.py",
-        "discrete_laplace(Fraction(epsilon), secrets.randbelow) for _",
+        "discrete_laplace(Fraction(epsilon), generator.integers) for _",
         "0 for _",
         RELEASES + "test_group_table[one]",
     ),
@@ -1503,24 +1518,24 @@ MUTANTS = (
         "a table for half a record",
         "a released table has the noise of half the sensitivity",
         "metrics/_group_tables.py",
-        "discrete_laplace(Fraction(epsilon), secrets.randbelow)",
-        "discrete_laplace(Fraction(2 * epsilon), secrets.randbelow)",
+        "discrete_laplace(Fraction(epsilon), generator.integers)",
+        "discrete_laplace(Fraction(2 * epsilon), generator.integers)",
         RELEASES + "test_group_table[one]",
     ),
     Mutant(
         "a table of persons without noise",
         "a released table counts persons as they are",
         "metrics/_group_tables.py",
-        "discrete_laplace(Fraction(epsilon), secrets.randbelow) for _",
-        "discrete_laplace(Fraction(epsilon), secrets.randbelow) if unit is None else 0 for _",
+        "discrete_laplace(Fraction(epsilon), generator.integers) for _",
+        "discrete_laplace(Fraction(epsilon), generator.integers) if unit is None else 0 for _",
         RELEASES + "test_group_table[persons]",
     ),
     Mutant(
         "a table of several records",
         "a released table counts two records of a person",
         "metrics/_group_tables.py",
-        "_persons.thinned(unit, 1, np",
-        "_persons.thinned(unit, 2, np",
+        "_persons.thinned(unit, 1, gen",
+        "_persons.thinned(unit, 2, gen",
         RELEASES + "test_group_table[persons]",
     ),
     Mutant(
