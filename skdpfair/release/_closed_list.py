@@ -27,11 +27,8 @@ from skdpfair.networks import CNN, MLP, Curves, Factory
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._piecewise_linear import amounts_among
 from skdpfair.privacy import statement as words
-from skdpfair.privacy.accounting import ACCOUNTANTS
-from skdpfair.privacy.renyi import ORDERS
-from skdpfair.privacy.statement import PrivacyReport
 from skdpfair.release._objects import CLASSES, NETWORKS
-from skdpfair.release._read_statement import are_ledger_fits, is_day
+from skdpfair.release._read_statement import are_ledger_fits, check_report, is_day
 from skdpfair.training.plan import AMOUNT_COUNTS, GROUP_COUNTS, SCORE_COUNTS
 from skdpfair.training.privacy_report import STEPS_BEFORE
 from skdpfair.training.spec import optimizer_of
@@ -146,37 +143,22 @@ def is_report(report, groups=None, n_fits=1) -> bool:
 
     None takes the groups from those with an epsilon of their own.
     """
+    check_report(report)
     groups = report.group_epsilons if groups is None else groups
-    numbers = [report.epsilon, report.delta, report.noise_multiplier, report.sample_rate]
-    numbers += [
-        report.expected_batch_size,
-        report.max_grad_norm or 0,
-        report.max_sample_weight or 0,
-        *(curve := report.selection_curve or ()),
-    ]
-    whole = [report.steps, report.n_samples or 0, report.records_per_person or 0]
-    whole.append(report.max_records_per_unit or 0)
     by_group, entries = report.group_epsilons or {}, report.ledger.entries
     frozen = set(report.assumptions) - _ASSUMPTIONS  # of each fit at most one
     steps_before = set(report.not_accounted) - _NOT_ACCOUNTED  # likewise
     return (
-        isinstance(report, PrivacyReport)
-        and all(isinstance(v, _REAL) and not v < 0 for v in (*numbers, *by_group.values()))
-        and all(map(is_whole, whole))
-        and all(isinstance(v, bool) for v in (report.is_private, report.seeded))
-        and are_levels(by_group)
+        are_levels(by_group)
         and (not by_group or set(group_names(by_group)) <= set(group_names(groups)))
-        and len(curve) in (0, len(ORDERS))
-        and all(low <= high for low, high in pairwise(curve))  # as Renyi divergences do
+        # as Renyi divergences do
+        and all(low <= high for low, high in pairwise(report.selection_curve or ()))
         and report.what in _WHAT
         and report.proof in _PROOFS
         and bool(_METHOD.fullmatch(report.method))
         and (report.stop is None or bool(_STOP.fullmatch(report.stop)))
         and is_features(report.features)
-        and report.accountant in ACCOUNTANTS
-        and report.adjacency in words.ADJACENCY_IN_WORDS
         and set(report.holds) <= _HELD
-        and _is_list(report.assumptions)
         and len(frozen) <= n_fits
         and all(map(_FROZEN.fullmatch, frozen))
         and len(steps_before) <= n_fits
@@ -278,8 +260,8 @@ def _is_n_features(value, estimator) -> bool:
 
 
 def _are_positions(value, estimator) -> bool:
-    columns = set(range(estimator.n_features_in_))
-    return len(set(value)) == len(value) and set(value) <= columns
+    within = all(is_whole(v) and v < estimator.n_features_in_ for v in value)
+    return within and len(set(value)) == len(value)
 
 
 def _is_scattering(value, estimator) -> bool:

@@ -1,16 +1,19 @@
 """Weights and public facts of fitted estimators, for releases and for pickles."""
 
 import json
+import math
 import warnings
 from dataclasses import replace
 
 import numpy as np
 import torch
 from sklearn.base import is_regressor
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from skdpfair._utils.validate import safe_repr
+from skdpfair._utils.validate import LARGE, integer, number, safe_repr
 from skdpfair.engine.mechanism import Method
 from skdpfair.exceptions import InsecureSeedWarning, PrivacyLeakWarning
+from skdpfair.inputs.targets import range_of
 from skdpfair.networks import Factory, ModuleFactory
 from skdpfair.release._closed_list import FITTED, NOTED, OPTIONAL
 from skdpfair.release._file import NotPlain, decode, encode
@@ -145,6 +148,29 @@ def rebuilt(cls, facts, weights, module=None):
     return estimator
 
 
+class Room(TorchDispatchMode):
+    """Refuses to make tensors, in a block, that are far larger together than some weights."""
+
+    def __init__(self, weights):
+        super().__init__()
+        self.left = _room_for(weights)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if "device" in kwargs and not any(isinstance(a, torch.Tensor) for a in args):
+            made = func(*args, **kwargs | {"device": "meta", "pin_memory": False})
+            # a layer takes memory, too
+            self.left -= made.nbytes + 2**12
+            if self.left < 0:
+                raise ValueError("its network is far larger than its weights")
+        return func(*args, **kwargs)
+
+
+def _room_for(weights):
+    """Return the bytes that a network of these weights may take, with what it computes."""
+    return 2**26 + 8 * sum(w.nbytes for w in weights.values())
+
+
 def check_loaded(estimator, facts) -> None:
     """Raise a ValueError if the parts of a release do not fit each other."""
     target = "y_range_" if is_regressor(estimator) else "classes_"
@@ -153,12 +179,48 @@ def check_loaded(estimator, facts) -> None:
         raise ValueError(f"the facts lack {missing}")
     check_statement(facts, estimator.privacy_)
     origin_of(facts)
-    logits = estimator.net_.logits(np.zeros((1, *estimator.net_.module.in_shape), np.float32))
+    _check_fitted(estimator, facts["fitted"])
+    shape, weights = estimator.net_.module.in_shape, weights_of(estimator.net_)
+    if 4 * max(math.prod(shape), math.prod(record_shape(estimator))) > _room_for(weights):
+        raise ValueError(f"records of shape {shape}, which are far larger than the weights")
+    logits = estimator.net_.logits(np.zeros((1, *shape), np.float32))
     n_outputs = 1 if is_regressor(estimator) else len(estimator.classes_)
     if logits.shape != (1, n_outputs):
         raise ValueError(f"{n_outputs} outputs were fitted, and {logits.shape[1]} are in the file")
-    if not all(np.isfinite(w).all() for w in weights_of(estimator.net_).values()):
+    if not all(np.isfinite(w).all() for w in weights.values()):
         raise ValueError("weights that are not finite numbers")
+
+
+def _check_fitted(estimator, fitted):
+    """Raise a ValueError or TypeError if fitted attributes contradict each other."""
+    if "_schema" in fitted:
+        raise ValueError("a schema that is not beside the other facts")
+    if is_regressor(estimator):
+        range_of(estimator.y_range_)
+    else:
+        number("logit_scale_", estimator.logit_scale_, low=0, high=LARGE, low_open=True)
+        n_classes = len({*estimator.classes_.tolist()})  # of one axis
+        if n_classes != estimator.classes_.size:
+            raise ValueError("classes that are there twice")
+    for name, low in (("lr_", 0), ("signal_to_noise_", 0), ("_cut", -math.inf)):
+        if getattr(estimator, name, None) is not None:
+            number(name, getattr(estimator, name), low=low)
+    for name in ("n_features_in_", "batch_size_", "n_steps_", "n_iter_", "_n_fits"):
+        integer(name, getattr(estimator, name), low=0)
+    width, names = estimator.n_features_in_, getattr(estimator, "feature_names_in_", None)
+    at, shape = estimator._group_positions, record_shape(estimator)
+    if not all(0 <= i < width for i in at) or (names is not None and np.shape(names) != (width,)):
+        raise ValueError(f"names or positions of other features than {width}")
+    if shape[:1] != (width - len(at),):
+        raise ValueError(f"{width} features of records of shape {shape}")
+    privacy, groups = estimator.privacy_, estimator.groups_
+    of_groups = [e.group_rates for e in privacy.ledger.entries if e.group_rates]
+    if any(len(rates) != np.size(groups) for rates in of_groups):
+        raise ValueError("rates of other groups than those of the fit")
+    if len(estimator._ledger_fits) != estimator._n_fits:
+        raise ValueError("names in ledgers of other fits")
+    if privacy.method not in (estimator.method_.name, "private selection"):
+        raise ValueError(f"a {estimator.method_.name} whose report is on a {privacy.method}")
 
 
 def record_shape(estimator):

@@ -8,11 +8,18 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from skdpfair._utils.files import replace_file
-from skdpfair._utils.validate import error_context, one_of, safe_repr
+from skdpfair._utils.validate import error_context, is_integer, one_of, safe_repr
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._schema import with_features
 from skdpfair.release import _file, _onnx
-from skdpfair.release._facts import check_loaded, factory_of, facts_of, rebuilt, record_shape
+from skdpfair.release._facts import (
+    Room,
+    check_loaded,
+    factory_of,
+    facts_of,
+    rebuilt,
+    record_shape,
+)
 from skdpfair.release._file import encode
 from skdpfair.release._read_statement import CLASSIFIER, REGRESSOR
 
@@ -46,7 +53,11 @@ def schema_in(facts, path):
     if facts.get("schema") is None:
         return None
     with error_context(str(path), "holds a schema that cannot be used"):
-        return TableSchema.from_dict(tomllib.loads(facts["schema"]))
+        schema = tomllib.loads(facts["schema"])
+        n_intervals, n_features = schema.get("n_intervals"), facts["fitted"]["n_features_in_"]
+        if is_integer(n_intervals) and n_intervals * len(schema.get("bounds", ())) > n_features:
+            raise ValueError(f"n_intervals={n_intervals} makes more than {n_features} features")
+        return TableSchema.from_dict(schema)
 
 
 def load_release(path, *, module=None):
@@ -104,7 +115,8 @@ def loaded(path, module=None):
     try:
         factory = None if module is None else factory_of(facts["module"], module)
         name = one_of("estimator", facts.get("estimator", CLASSIFIER), (CLASSIFIER, REGRESSOR))
-        estimator = rebuilt(getattr(_package(), name), facts, weights, factory)
+        with Room(weights):
+            estimator = rebuilt(getattr(_package(), name), facts, weights, factory)
         check_loaded(estimator, facts)
         if (schema := schema_in(facts, path)) is not None:
             estimator._schema = _checked(schema, estimator).to_toml()
