@@ -9,7 +9,7 @@ import math
 import os
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from skdpfair._utils.files import lock, path_of
-from skdpfair._utils.validate import listed, number
+from skdpfair._utils.validate import number
 from skdpfair.budget.spending import SCORES, UNKNOWN, Spending
 from skdpfair.privacy.accounting import epsilon as epsilon_of
 from skdpfair.privacy.releases import Release
@@ -236,9 +236,9 @@ class Journal:
                 raise ValueError("the last line has no end")
             seen.take(content[len(seen.content) :])
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            number_of = seen.content.count(b"\n") + 1
+            at = seen.content.count(b"\n") + 1
             raise ValueError(
-                f"path={str(self.path)!r} is not a ledger, or its line {number_of} was edited or "
+                f"path={str(self.path)!r} is not a ledger, or its line {at} was edited or "
                 "cut off by a crash or a copy. Restore the file, or name a new one. No fit starts "
                 "before its line is whole: if the computer stopped in half a line, you may delete "
                 f"it. ({str(error)[:200]})"
@@ -372,60 +372,38 @@ def _release(text: str) -> Release:
     return Release(**json.loads(text))
 
 
+# types of what lines hold, by what they are about
+_TEXT, _FLAG, _LIST, _NAME = str, bool, list, str | None
+_FIT: dict[str, Any] = {"fit": _TEXT, "entries": _LIST}
+_AROUND = {"around": _TEXT, "data": _TEXT, "outermost": _FLAG, "reasons": _LIST, "notes": _LIST}
+_PLAN: dict[str, Any] = {
+    "data": _TEXT,
+    "what": _TEXT,
+    "unit": _TEXT,
+    "private": _FLAG,
+    "reasons": _LIST,
+}
+_PLAN |= {"around": _NAME, "persons": _NAME, "curve": dict | None}
+
+
 def _check(line: Line) -> None:
     """Raise ValueError or TypeError unless a line after the first is one that fits write."""
-    kind = "around" if "outermost" in line else "begin" if "data" in line else "end"
-    for name, is_written in _FIELDS[kind].items():
-        if not is_written(line.get(name)):
-            raise ValueError(f"no fit writes its {name}")
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_name(value: Any) -> bool:
-    return value is None or _is_text(value)
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_text, value))
-
-
-def _are_releases(value: Any) -> bool:
-    return isinstance(value, list) and all(_release(json.dumps(entry)) for entry in value)
-
-
-def _is_curve(value: Any) -> bool:
-    if value is None:
-        return True
-    orders, rdp = (listed(name, value[name], "numbers") for name in ("orders", "rdp"))
-    return len(orders) == len([number("rdp", divergence, low=0) for divergence in rdp])
-
-
-# what lines hold, by what they are about
-_FIELDS: dict[str, dict[str, Callable[[Any], bool]]] = {
-    "begin": {
-        **dict.fromkeys(("fit", "data", "what"), _is_text),
-        **dict.fromkeys(("around", "persons"), _is_name),
-        "state": "planned".__eq__,
-        "private": _is_flag,
-        "unit": PROTECTED.__contains__,
-        "reasons": _are_texts,
-        "curve": _is_curve,
-        "entries": _are_releases,
-    },
-    "end": {"fit": _is_text, "state": "done".__eq__, "entries": _are_releases},
-    "around": {
-        **dict.fromkeys(("around", "data"), _is_text),
-        "outermost": _is_flag,
-        **dict.fromkeys(("reasons", "notes"), _are_texts),
-    },
-}
+    is_around, is_plan = "outermost" in line, "data" in line
+    types = _AROUND if is_around else _FIT | _PLAN if is_plan else _FIT
+    wrong = [name for name, of in types.items() if not isinstance(line.get(name), of)]
+    if line.get("state") != (None if is_around else "planned" if is_plan else "done"):
+        wrong.append("state")
+    if line.get("unit", "record") not in PROTECTED:
+        wrong.append("unit")
+    if wrong:
+        raise ValueError(f"no fit writes its {wrong[0]}")
+    for entry in line.get("entries", ()):
+        _release(json.dumps(entry))
+    "".join(line.get("reasons", [])) + "".join(line.get("notes", []))  # of texts
+    if (curve := line.get("curve")) is not None:
+        rdp = [number("curve", value, low=0) for value in curve["rdp"]]
+        if len(rdp) != len(curve["orders"]):
+            raise ValueError("its curve has no value for each order")
 
 
 def stored(curve: np.ndarray | None) -> dict[str, list[float]] | None:

@@ -116,15 +116,12 @@ def check_work(runs: tuple[Run, ...], accountant: str) -> None:
     # a step about many records takes as long as several
     n_runs = sum(max(1, len(run.strata), run.records // 50) for run in runs)
     points, steps = 0.0, sum(run.steps for run in runs)
-    if n_runs <= _MAX_RUNS and all(run.noise_multiplier >= MIN_NOISE for run in runs):
-        width = interval(runs, 0) if runs else 1.0
-        points = (20 * joint_mu(runs) + sum(map(_loss_range, runs))) / width
-        points = max(points, 1e3 * math.sqrt(steps) if accountant == "prv" else 0.0)
+    if runs and n_runs <= _MAX_RUNS and all(run.noise_multiplier >= MIN_NOISE for run in runs):
+        points = (20 * joint_mu(runs) + sum(map(_loss_range, runs))) / interval(runs, 0)
+        points = max(points, 1e3 * math.sqrt(steps) * (accountant == "prv"))
     if n_runs > _MAX_RUNS or n_runs * points > _MAX_WORK or steps > _MAX_WORK_STEPS:
-        raise ValueError(
-            f"releases must be fewer or alike: accounting for these {len(runs)} kinds, in "
-            f"{steps:,} steps, would take minutes."
-        )
+        what = f"{len(runs)} kinds in {steps:,} steps"
+        raise ValueError(f"releases must be fewer: to account for {what} would take minutes.")
 
 
 def rounding(runs: tuple[Run, ...]) -> float:
@@ -220,11 +217,8 @@ def interval(runs: tuple[Run, ...], level: int) -> float:
     crowding = min(1.0, _VERY_MANY_STEPS / max(run.steps for run in runs))
     most = max(_MAX_POINTS * crowding, _MIN_POINTS)
     finer: float = first / 3**level
-    return max(
-        finer,
-        sum(_loss_range(run) for run in runs) / most,
-        20 * joint_mu(runs) / _MAX_COMPOSED,
-    )
+    coarse = sum(_loss_range(run) for run in runs) / most
+    return max(finer, coarse, 20 * joint_mu(runs) / _MAX_COMPOSED)
 
 
 def _loss_range(run: Run) -> float:

@@ -60,7 +60,7 @@ class Ledger:
         epsilons = np.empty(len(rates))
         for rows in alike:
             worst = zip(entries, rates[rows].max(axis=0).tolist(), strict=True)
-            releases = [replace(e, sample_rate=q, group_rates=None) for e, q in worst if q > 0]
+            releases = [replace(e, sample_rate=rate) for e, rate in worst if rate > 0]
             epsilons[rows] = epsilon_of(releases, delta, accountant)
         of_groups: list[float] = epsilons[which.ravel()].tolist()
         return of_groups

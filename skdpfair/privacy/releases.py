@@ -65,18 +65,15 @@ class Release:
         noise = listed("noise_multipliers", self.noise_multipliers, "numbers, such as (1.0,)")
         if not noise:
             raise ValueError("noise_multipliers must hold at least the gradient's, got ().")
-        rate = number("sample_rate", self.sample_rate, low=0, high=1, low_open=True)
         numbers: dict[str, object] = {
-            "sample_rate": rate,
+            "sample_rate": number("sample_rate", self.sample_rate, low=0, high=1, low_open=True),
             "noise_multipliers": tuple(number("noise_multipliers", s, low=0) for s in noise),
             "steps": integer("steps", self.steps, low=0, high=_MAX_STEPS),
             "is_one_time": flag("is_one_time", self.is_one_time),
         }
         if self.group_rates is not None:
             rates = listed("group_rates", self.group_rates, "the groups' sampling rates")
-            numbers["group_rates"] = tuple(
-                number("group_rates", q, low=0, high=rate) for q in rates
-            )
+            numbers["group_rates"] = tuple(number("group_rates", q, low=0, high=1) for q in rates)
         if self.strata is not None:
             strata = listed("strata", self.strata, "pairs of a sampling rate and a factor")
             numbers["strata"] = tuple(map(self._stratum, strata))

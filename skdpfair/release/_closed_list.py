@@ -159,6 +159,7 @@ def is_report(report, groups=None, n_fits=1) -> bool:
         and (report.stop is None or bool(_STOP.fullmatch(report.stop)))
         and is_features(report.features)
         and set(report.holds) <= _HELD
+        and all(map(_is_list, (report.holds, report.assumptions, report.not_accounted)))
         and len(frozen) <= n_fits
         and all(map(_FROZEN.fullmatch, frozen))
         and len(steps_before) <= n_fits
@@ -253,17 +254,6 @@ def _are_names(value, estimator) -> bool:
     return is_set and all(map(is_name, names))
 
 
-def _is_n_features(value, estimator) -> bool:
-    features = estimator.features_
-    shape = estimator.net_.module.in_shape if features is None else features.in_shape_
-    return is_whole(value) and shape[:1] == (value - len(estimator._group_positions),)
-
-
-def _are_positions(value, estimator) -> bool:
-    within = all(is_whole(v) and v < estimator.n_features_in_ for v in value)
-    return within and len(set(value)) == len(value)
-
-
 def _is_scattering(value, estimator) -> bool:
     return type(value) is Scattering2D and _are_settings(vars(value))
 
@@ -298,7 +288,7 @@ FITTED: dict[str, Callable[[Any, Any], bool]] = {
     "classes_": _are_classes,
     "y_range_": lambda v, e: v == range_of(v),
     "groups_": lambda v, e: _is_list(v) and are_levels(v),
-    "n_features_in_": _is_n_features,
+    "n_features_in_": lambda v, e: is_whole(v),
     "feature_names_in_": _are_names,
     "method_": _is_method,
     "privacy_": lambda v, e: is_report(v, e.groups_, e._n_fits),
@@ -306,8 +296,8 @@ FITTED: dict[str, Callable[[Any, Any], bool]] = {
     **dict.fromkeys(("lr_", "batch_size_", "n_steps_", "n_iter_", "logit_scale_"), _is_scalar),
     **dict.fromkeys(("signal_to_noise_", "_settled", "_charged"), _is_scalar),
     "_n_fits": lambda v, e: is_whole(v) and v <= _MAX_FITS,
-    "_group_positions": _are_positions,
-    "_ledger_fits": lambda v, e: len(v) == e._n_fits and are_ledger_fits(v),
+    "_group_positions": lambda v, e: len(set(v)) == len(v) and all(map(is_whole, v)),
+    "_ledger_fits": lambda v, e: are_ledger_fits(v),
     "_day": lambda v, e: is_day(v),
     "_persons": _is_scalar,
     "_variables": lambda v, e: len(v) <= 9 and all(map(is_name, v)),

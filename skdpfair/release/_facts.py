@@ -10,7 +10,7 @@ import torch
 from sklearn.base import is_regressor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from skdpfair._utils.validate import LARGE, integer, number, safe_repr
+from skdpfair._utils.validate import LARGE, number, safe_repr
 from skdpfair.engine.mechanism import Method
 from skdpfair.exceptions import InsecureSeedWarning, PrivacyLeakWarning
 from skdpfair.inputs.targets import range_of
@@ -25,6 +25,8 @@ from skdpfair.training.inference import InferenceNet, weights_of
 SCRUBBED = {"random_state": None, "callbacks": None, "validation_data": None}
 DROPPED = SCRUBBED | {"keep_reference": False}
 _NEVER_KEPT = ("reference_", "diagnostics_", "_skl_callbacks")
+_LEAST = dict.fromkeys(("lr_", "signal_to_noise_", "batch_size_", "n_steps_", "n_iter_"), 0.0)
+_LEAST |= {"_cut": -math.inf}
 _NEEDED = [name for name in FITTED if name not in OPTIONAL]
 FACTS_KEY, WEIGHTS_KEY, FACTORY_KEY = "_facts", "_weights", "_factory"  # of a pickled state
 
@@ -144,11 +146,12 @@ def rebuilt(cls, facts, weights, module=None):
     for name in FITTED:
         if name in facts["fitted"]:
             setattr(estimator, name, decode(facts["fitted"][name]))
-    estimator.net_ = InferenceNet(module or _builtin(facts["module"], weights), weights)
+    with _Room(weights):
+        estimator.net_ = InferenceNet(module or _builtin(facts["module"], weights), weights)
     return estimator
 
 
-class Room(TorchDispatchMode):
+class _Room(TorchDispatchMode):
     """Refuses to make tensors, in a block, that are far larger together than some weights."""
 
     def __init__(self, weights):
@@ -181,7 +184,7 @@ def check_loaded(estimator, facts) -> None:
     origin_of(facts)
     _check_fitted(estimator, facts["fitted"])
     shape, weights = estimator.net_.module.in_shape, weights_of(estimator.net_)
-    if 4 * max(math.prod(shape), math.prod(record_shape(estimator))) > _room_for(weights):
+    if 4 * max(map(math.prod, (shape, record_shape(estimator)))) > _room_for(weights):
         raise ValueError(f"records of shape {shape}, which are far larger than the weights")
     logits = estimator.net_.logits(np.zeros((1, *shape), np.float32))
     n_outputs = 1 if is_regressor(estimator) else len(estimator.classes_)
@@ -193,34 +196,27 @@ def check_loaded(estimator, facts) -> None:
 
 def _check_fitted(estimator, fitted):
     """Raise a ValueError or TypeError if fitted attributes contradict each other."""
-    if "_schema" in fitted:
-        raise ValueError("a schema that is not beside the other facts")
-    if is_regressor(estimator):
-        range_of(estimator.y_range_)
-    else:
-        number("logit_scale_", estimator.logit_scale_, low=0, high=LARGE, low_open=True)
-        n_classes = len({*estimator.classes_.tolist()})  # of one axis
-        if n_classes != estimator.classes_.size:
-            raise ValueError("classes that are there twice")
-    for name, low in (("lr_", 0), ("signal_to_noise_", 0), ("_cut", -math.inf)):
-        if getattr(estimator, name, None) is not None:
-            number(name, getattr(estimator, name), low=low)
-    for name in ("n_features_in_", "batch_size_", "n_steps_", "n_iter_", "_n_fits"):
-        integer(name, getattr(estimator, name), low=0)
-    width, names = estimator.n_features_in_, getattr(estimator, "feature_names_in_", None)
-    at, shape = estimator._group_positions, record_shape(estimator)
-    if not all(0 <= i < width for i in at) or (names is not None and np.shape(names) != (width,)):
-        raise ValueError(f"names or positions of other features than {width}")
-    if shape[:1] != (width - len(at),):
-        raise ValueError(f"{width} features of records of shape {shape}")
-    privacy, groups = estimator.privacy_, estimator.groups_
-    of_groups = [e.group_rates for e in privacy.ledger.entries if e.group_rates]
-    if any(len(rates) != np.size(groups) for rates in of_groups):
-        raise ValueError("rates of other groups than those of the fit")
-    if len(estimator._ledger_fits) != estimator._n_fits:
-        raise ValueError("names in ledgers of other fits")
-    if privacy.method not in (estimator.method_.name, "private selection"):
-        raise ValueError(f"a {estimator.method_.name} whose report is on a {privacy.method}")
+    values, privacy = vars(estimator), estimator.privacy_
+    for name, low in _LEAST.items():
+        if values.get(name) is not None:
+            number(name, values[name], low=low)
+    width, at, names = estimator.n_features_in_, estimator._group_positions, "feature_names_in_"
+    rates = [len(e.group_rates) for e in privacy.ledger.entries if e.group_rates]
+    classes = np.asarray(values.get("classes_", [0]), dtype=object)
+    wrong = {
+        "_schema": "_schema" in fitted,  # which is beside the other facts
+        "classes_": classes.ndim != 1 or len({*classes.tolist()}) != len(classes),
+        "logit_scale_": not 0 < values.get("logit_scale_", 1) <= LARGE,
+        "y_range_": is_regressor(estimator) and range_of(values["y_range_"]) is None,
+        "n_features_in_": record_shape(estimator)[:1] != (width - len(at),),
+        "_group_positions": not all(0 <= i < width for i in at),
+        names: names in values and np.shape(values[names]) != (width,),
+        "groups_": any(n != np.size(estimator.groups_) for n in rates),
+        "_n_fits": len(values["_ledger_fits"]) != values["_n_fits"],
+        "method_": privacy.method not in (estimator.method_.name, "private selection"),
+    }
+    if any(wrong.values()):
+        raise ValueError(f"{[*filter(wrong.get, wrong)]} contradict other facts")
 
 
 def record_shape(estimator):

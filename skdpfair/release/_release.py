@@ -12,14 +12,7 @@ from skdpfair._utils.validate import error_context, is_integer, one_of, safe_rep
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._schema import with_features
 from skdpfair.release import _file, _onnx
-from skdpfair.release._facts import (
-    Room,
-    check_loaded,
-    factory_of,
-    facts_of,
-    rebuilt,
-    record_shape,
-)
+from skdpfair.release._facts import check_loaded, factory_of, facts_of, rebuilt, record_shape
 from skdpfair.release._file import encode
 from skdpfair.release._read_statement import CLASSIFIER, REGRESSOR
 
@@ -82,7 +75,8 @@ def load_release(path, *, module=None):
     Raises
     ------
     ValueError
-        If the file is not a release, is damaged, has a newer format or needs another ``module``.
+        If the file is not a release, is damaged, contradicts itself (epsilon is computed again from
+        its ledger), has a newer format or needs another ``module``.
     TypeError
         If ``module`` is an instance.
 
@@ -115,8 +109,7 @@ def loaded(path, module=None):
     try:
         factory = None if module is None else factory_of(facts["module"], module)
         name = one_of("estimator", facts.get("estimator", CLASSIFIER), (CLASSIFIER, REGRESSOR))
-        with Room(weights):
-            estimator = rebuilt(getattr(_package(), name), facts, weights, factory)
+        estimator = rebuilt(getattr(_package(), name), facts, weights, factory)
         check_loaded(estimator, facts)
         if (schema := schema_in(facts, path)) is not None:
             estimator._schema = _checked(schema, estimator).to_toml()

@@ -79,10 +79,11 @@ class PersonRows:
             examples = Examples(self._size.index_select(0, at))
             start = self._first.index_select(0, at) - examples.first
             records = self._order.index_select(0, examples.spread(start) + examples.at)
-        batch = self.rows.select(records)
-        if self._each is None and isinstance(self.rows, StreamedRows):
-            examples = Examples(self._size.index_select(0, at).to(batch.y.device), len(records))
-        return replace(batch, examples=examples)
+            if isinstance(self.rows, StreamedRows):
+                examples = Examples(
+                    self._size.index_select(0, at).to(self.rows.device), len(records)
+                )
+        return replace(self.rows.select(records), examples=examples)
 
 
 AnyRows: TypeAlias = Batch | StreamedRows | PersonRows
