@@ -211,7 +211,7 @@ def _check_fitted(estimator, fitted):
         "n_features_in_": record_shape(estimator)[:1] != (width - len(at),),
         "_group_positions": not all(0 <= i < width for i in at),
         names: names in values and np.shape(values[names]) != (width,),
-        "groups_": any(n != np.size(estimator.groups_) for n in rates),
+        "groups_": any(n != len(estimator.groups_) for n in rates),
         "_n_fits": len(values["_ledger_fits"]) != values["_n_fits"],
         "method_": privacy.method not in (estimator.method_.name, "private selection"),
     }

@@ -295,6 +295,14 @@ def test_a_ledger_that_takes_minutes_is_refused_at_once(releases, monkeypatch):
         check_report(report)
 
 
+def test_rates_of_intersections_are_loaded(tmp_path):
+    columns = np.stack([GROUPS, np.where(np.arange(400) % 3, "x", "y")], axis=1)
+    private("dp_is_sgd", batch_size=50, columns={"sensitive_features": columns}).save_release(
+        tmp_path / "model"
+    )
+    assert len(load_release(tmp_path / "model").privacy_.group_epsilons) == 4
+
+
 def test_a_fit_of_many_parts_is_loaded(tmp_path):
     """Several fits to different numbers of records, each with steps of its own."""
     model, path = DPFairClassifier(epsilon=1.0, max_steps=3, warm_start=True), tmp_path / "model"
