@@ -11,6 +11,7 @@ Steps come last, since compiling them takes minutes.
 import argparse
 import json
 import statistics
+import tempfile
 import time
 import warnings
 from functools import partial
@@ -18,13 +19,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from scipy import sparse
 
 from benchmarks import pages
 from benchmarks.bench_training import interleave
 from benchmarks.engines import BASELINES
 from benchmarks.papers.images import fetch_mnist
 from benchmarks.workloads import WORKLOADS, Workload
-from skdpfair import DPFairClassifier
+from skdpfair import DPFairClassifier, Persons
 from skdpfair.engine import Noise, Streams
 from skdpfair.exceptions import DataIntegrityError
 from skdpfair.features import Scattering2D
@@ -95,6 +97,40 @@ def fits(module, n, device, rounds):
     return out
 
 
+def rows(device):
+    """Return seconds of a fit of the same steps by kind of rows and by device."""
+    rng, out = np.random.default_rng(0), {}
+    x = rng.standard_normal((20_000, 50), dtype=np.float32)
+    y = (x[:, 0] + rng.standard_normal(len(x)) > 0).astype(int)
+    persons, group = np.arange(len(x)) // 4, rng.integers(0, 3, len(x))
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(f"{folder}/rows.npy", x)
+        on_disk = np.load(f"{folder}/rows.npy", mmap_mode="r")
+        kinds = {
+            "dense": (x, {}),
+            "persons": (x, {"units": persons}),
+            "sparse": (sparse.csr_array(x * (x > 1)), {}),
+            "weights": (x, {"sample_weight": np.linspace(0.5, 2, len(x))}),
+            "counted groups": (x, {"sensitive_features": group}),
+            "on disk": (on_disk, {}),
+            "persons on disk": (on_disk, {"units": persons}),
+        }
+        for kind, (given, columns) in kinds.items():
+            model = DPFairClassifier(
+                "dp_is_sgd" if "sensitive_features" in columns else "dpsgd",
+                module="logistic",
+                persons=Persons(max_records=4) if "units" in columns else None,
+                max_sample_weight=2.0 if "sample_weight" in columns else None,
+                max_steps=200,
+            )
+            out[kind] = {
+                where: _seconds(partial(model.set_params(device=where).fit, given, y, **columns))
+                for where in ("cpu", device)
+            }
+    print("rows", out, flush=True)
+    return out
+
+
 def pictures(device):
     """Return seconds of features and a head on MNIST, and its accuracy; None without the data."""
     try:
@@ -144,12 +180,13 @@ def markdown(results):
         lines += ["", *pages.table(heads, rows)]
         cheap = all(row["added"] < MOST for row in results["noise"].values())
         lines += ["", f"AES-256 from a CPU adds {'less' if cheap else 'more'} than {MOST:.0%}."]
-    if "fits" in results:
-        rows = [
-            [name, f"{row['cpu']:.2f}", f"{row[device]:.2f}"]
-            for name, row in results["fits"].items()
-        ]
-        lines += ["", *pages.table(["seconds of a default fit", "CPU", "GPU"], rows)]
+    for part, what in (("fits", "default fit"), ("rows", "fit of 200 steps")):
+        if part in results:
+            rows = [
+                [name, f"{row['cpu']:.2f}", f"{row[device]:.2f}"]
+                for name, row in results[part].items()
+            ]
+            lines += ["", *pages.table([f"seconds of a {what}", "CPU", "GPU"], rows)]
     if results.get("pictures"):
         found = results["pictures"]
         row = [f"{found[k]:.1f}" for k in ("features", "head")] + [f"{found['accuracy']:.1%}"]
@@ -181,6 +218,7 @@ def main():
         for module in MODULES
     ]
     parts += [("noise", name, partial(noise, name, device, options.rounds)) for name in WORKLOADS]
+    parts.append(("rows", None, partial(rows, device)))
     parts += [("steps", name, partial(steps, name, device, options.rounds)) for name in WORKLOADS]
     options.output.mkdir(parents=True, exist_ok=True)
     for part, row, measure in parts:

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from io import FileIO
 from typing import Any, Self, TypeAlias
 
@@ -19,12 +20,12 @@ import numpy as np
 import pandas as pd
 
 from skdpfair._utils.files import lock, path_of
-from skdpfair._utils.validate import error_context
+from skdpfair._utils.validate import number
 from skdpfair.budget.spending import SCORES, UNKNOWN, Spending
 from skdpfair.privacy.accounting import epsilon as epsilon_of
 from skdpfair.privacy.releases import Release
 from skdpfair.privacy.renyi import ORDERS, curve_epsilon, rdp_curve
-from skdpfair.privacy.statement import ASSUMPTIONS, are_names
+from skdpfair.privacy.statement import ASSUMPTIONS, PROTECTED, are_names
 
 Line: TypeAlias = dict[str, Any]  # of a ledger's file, for instance a fit
 
@@ -90,18 +91,26 @@ class Events:
     totals: defaultdict[str, Totals] = field(default_factory=lambda: defaultdict(Totals))
 
     def take(self, line: Line) -> None:
-        """Take in a line."""
+        """Take in a line; ValueError or TypeError if it is none that a ledger writes here."""
+        if not isinstance(line, dict):
+            raise TypeError("it is no object")
         if self.first is None:
             self.first = line
-        elif line.get("fit") in self.fits:
-            fit = self.fits[line["fit"]]
-            self.totals[fit["data"]].end(fit, line["entries"])
-            self.fits[line["fit"]] = fit | line
-        elif "fit" in line:
+            return
+        _check(line)
+        if "outermost" in line:
+            self.around[line["around"]] = line
+        elif "data" in line:
+            if line["fit"] in self.fits:
+                raise ValueError("it begins a fit that an earlier line began")
             self.totals[line["data"]].add(line)
             self.fits[line["fit"]] = line
-        elif "outermost" in line:
-            self.around[line["around"]] = line
+        else:
+            fit = self.fits.get(line["fit"])
+            if fit is None or fit["state"] != "planned":
+                raise ValueError("it ends a fit that no earlier line began, or that has ended")
+            self.totals[fit["data"]].end(fit, line["entries"])
+            self.fits[line["fit"]] = fit | line
 
 
 @dataclass
@@ -113,14 +122,30 @@ class _Seen:
     content: bytearray = field(default_factory=bytearray)
     state: tuple[int, ...] = ()  # of the file, when it had this content
     hash: Any = field(default_factory=hashlib.blake2b)  # of the content
+    is_sealed: bool = False
     events: Events = field(default_factory=Events)
 
     def take(self, text: bytes) -> None:
         """Take in lines that were read or written at the end; each is parsed once in a process."""
-        for line in [json.loads(line) for line in text.splitlines()]:
-            self.events.take(line)
-        self.content += text
-        self.hash.update(text)
+        for line in text.splitlines(keepends=True):
+            self._check_seal(line)
+            self.events.take(json.loads(line))
+            self.is_sealed = _SEAL in line
+            self.content += line
+            self.hash.update(line)
+
+    def sealed(self, text: bytes) -> bytes:
+        """Return a line with a digest of it and of all lines before, as its last entry."""
+        seal = self.hash.copy()
+        seal.update(text)
+        digest: str = seal.hexdigest()[:32]
+        return text[:-1] + _SEAL + digest.encode() + b'"}'
+
+    def _check_seal(self, line: bytes) -> None:
+        text, seal, _ = line.rpartition(_SEAL)
+        # files begun by earlier versions have lines without
+        if self.sealed(text + b"}") + b"\n" != line if seal else self.is_sealed:
+            raise ValueError("it, or a line before it, is not as it was written")
 
     @property
     def memory(self) -> tuple[int, str]:
@@ -135,6 +160,7 @@ class _Seen:
         return len(content) >= self.size and _digest(content[: self.size]) == self.digest
 
 
+_SEAL = b', "seal": "'
 _BEFORE_STEPS = "group counts", "amount counts"  # of fits
 _SEEN: dict[str, _Seen] = {}  # by name of a journal and of all its copies
 
@@ -207,18 +233,20 @@ class Journal:
             )
         try:
             if content and not content.endswith(b"\n"):
-                raise ValueError
+                raise ValueError("the last line has no end")
             seen.take(content[len(seen.content) :])
-        except (ValueError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            at = seen.content.count(b"\n") + 1
             raise ValueError(
-                f"path={str(self.path)!r} is not a ledger, or a line was edited or cut off by a "
-                "crash or a copy. Restore the file, or name a new one. No fit starts before its "
-                "line is whole: if the computer stopped in half a line, you may delete it."
+                f"path={str(self.path)!r} is not a ledger, or its line {at} was edited or "
+                "cut off by a crash or a copy. Restore the file, or name a new one. No fit starts "
+                "before its line is whole: if the computer stopped in half a line, you may delete "
+                f"it. ({str(error)[:200]})"
             ) from None
 
     def append(self, line: Line) -> None:
         """Write one line, whole or not at all; only inside :meth:`locked`."""
-        text = json.dumps(line).encode() + b"\n"
+        text = _SEEN[self._name].sealed(json.dumps(line).encode()) + b"\n"
         handle = self._handle
         assert handle is not None
         end = handle.seek(0, os.SEEK_END)
@@ -335,9 +363,47 @@ def releases_of(*fits: Line) -> list[Release]:
 
 
 def _releases(counts: Counter[str]) -> list[Release]:
-    with error_context("The ledger's file", "has a line that this version cannot read"):
-        releases = [(Release(**json.loads(text)), n) for text, n in counts.items() if n]
+    releases = [(_release(text), n) for text, n in counts.items() if n]
     return [replace(release, steps=n * release.steps) for release, n in releases]
+
+
+@lru_cache(maxsize=4096)  # most fits release the same
+def _release(text: str) -> Release:
+    return Release(**json.loads(text))
+
+
+# types of what lines hold, by what they are about
+_TEXT, _FLAG, _LIST, _NAME = str, bool, list, str | None
+_FIT: dict[str, Any] = {"fit": _TEXT, "entries": _LIST}
+_AROUND = {"around": _TEXT, "data": _TEXT, "outermost": _FLAG, "reasons": _LIST, "notes": _LIST}
+_PLAN: dict[str, Any] = {
+    "data": _TEXT,
+    "what": _TEXT,
+    "unit": _TEXT,
+    "private": _FLAG,
+    "reasons": _LIST,
+}
+_PLAN |= {"around": _NAME, "persons": _NAME, "curve": dict | None}
+
+
+def _check(line: Line) -> None:
+    """Raise ValueError or TypeError unless a line after the first is one that fits write."""
+    is_around, is_plan = "outermost" in line, "data" in line
+    types = _AROUND if is_around else _FIT | _PLAN if is_plan else _FIT
+    wrong = [name for name, of in types.items() if not isinstance(line.get(name), of)]
+    if line.get("state") != (None if is_around else "planned" if is_plan else "done"):
+        wrong.append("state")
+    if line.get("unit", "record") not in PROTECTED:
+        wrong.append("unit")
+    if wrong:
+        raise ValueError(f"no fit writes its {wrong[0]}")
+    for entry in line.get("entries", ()):
+        _release(json.dumps(entry))
+    "".join(line.get("reasons", [])) + "".join(line.get("notes", []))  # of texts
+    if (curve := line.get("curve")) is not None:
+        rdp = [number("curve", value, low=0) for value in curve["rdp"]]
+        if len(rdp) != len(curve["orders"]):
+            raise ValueError("its curve has no value for each order")
 
 
 def stored(curve: np.ndarray | None) -> dict[str, list[float]] | None:

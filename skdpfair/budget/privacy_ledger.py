@@ -91,18 +91,7 @@ class PrivacyLedger:
         data: str = "data",
         accountant: str | None = None,
     ) -> None:
-        positive: dict[str, Any] = {"low": 0, "low_open": True, "high_open": True}
-        if epsilon is not None:
-            number("epsilon", epsilon, high=math.inf, **positive)
-            if delta is None:
-                raise ValueError(
-                    f"delta must be given with epsilon={safe_repr(epsilon)}, got None: set it "
-                    "below 1 / n_samples, for instance delta=1e-6."
-                )
-        if delta is not None:
-            number("delta", delta, high=1, **positive)
-        if accountant is not None:
-            one_of("accountant", accountant, ACCOUNTANTS)
+        _check_budget(epsilon, delta, "pld" if accountant is None else accountant)
         if not isinstance(data, str) or not data:
             raise TypeError(f"data must be the name of a data set, got {safe_repr(data)}.")
         self.data = data
@@ -115,13 +104,14 @@ class PrivacyLedger:
     def _open_file(self, first: Line, budget: Mapping[str, Any]) -> None:
         """Take the budget of the file, from which that of the parameters must not differ."""
         stored: Any = first.get("budget") if isinstance(first, dict) else None
-        is_whole = isinstance(stored, dict) and set(stored) == set(budget)
-        if not is_whole or (stored["epsilon"] is not None and stored["delta"] is None):
+        try:
+            _check_budget(**stored)
+        except (TypeError, ValueError):
             raise ValueError(
-                f"path={str(self.path)!r} is not a ledger, or was edited: its first line does not "
+                f"path={str(self.path)!r} is not a ledger, or was edited: its line 1 does not "
                 "hold the epsilon, delta and accountant of a budget. Restore the file, or name a "
                 "new one."
-            )
+            ) from None
         for name, value in budget.items():
             if value is not None and value != stored[name]:
                 raise ValueError(
@@ -348,6 +338,20 @@ class PrivacyLedger:
                 f"{rounded_up(after)} at delta={self.delta:g}, above the budget "
                 f"epsilon={self.budget:g} of {str(self.path)!r}. Nothing was fitted. {remedy}"
             )
+
+
+def _check_budget(epsilon: Any, delta: Any, accountant: Any) -> None:
+    positive: dict[str, Any] = {"low": 0, "low_open": True, "high_open": True}
+    if epsilon is not None:
+        number("epsilon", epsilon, high=math.inf, **positive)
+        if delta is None:
+            raise ValueError(
+                f"delta must be given with epsilon={safe_repr(epsilon)}, got None: set it "
+                "below 1 / n_samples, for instance delta=1e-6."
+            )
+    if delta is not None:
+        number("delta", delta, high=1, **positive)
+    one_of("accountant", accountant, ACCOUNTANTS)
 
 
 def _refuse_other_unit(fit: Line, before: Iterable[tuple[str, str | None]]) -> None:

@@ -20,6 +20,9 @@ PRV_ERROR = 0.01
 _FIRST_INTERVAL, _SETTLED = 1e-3, 0.005
 # points of the grid: too few are loose, and a Fourier transform of more takes over a second
 _MIN_POINTS, _FIRST_POINTS, _MAX_POINTS = 300, 5_000, 30_000
+_MAX_COMPOSED = 1_000_000  # of the composition, whose losses span some 20 times its mu
+# of runs, of points of all, and of steps: a minute at most
+_MAX_RUNS, _MAX_WORK, _MAX_WORK_STEPS = 1000, 10_000_000, 100_000_000
 # from the first, compose in two stages; beyond the second, rounding outgrows what points gain
 _MANY_STEPS, _VERY_MANY_STEPS = 10_000, 100_000
 # below it, losses leave float64
@@ -106,6 +109,19 @@ def epsilon_of_runs(runs: tuple[Run, ...], delta: float, accountant: str) -> flo
     if delta < MIN_DELTA or any(run.noise_multiplier < MIN_NOISE for run in runs):
         return math.inf
     return float(ACCOUNTANTS[accountant](runs, delta))
+
+
+def check_work(runs: tuple[Run, ...], accountant: str) -> None:
+    """Raise ValueError, at once, if accounting for some runs would take minutes."""
+    # a step about many records takes as long as several
+    n_runs = sum(max(1, len(run.strata), run.records // 50) for run in runs)
+    points, steps = 0.0, sum(run.steps for run in runs)
+    if runs and n_runs <= _MAX_RUNS and all(run.noise_multiplier >= MIN_NOISE for run in runs):
+        points = (20 * joint_mu(runs) + sum(map(_loss_range, runs))) / interval(runs, 0)
+        points = max(points, 1e3 * math.sqrt(steps) * (accountant == "prv"))
+    if n_runs > _MAX_RUNS or n_runs * points > _MAX_WORK or steps > _MAX_WORK_STEPS:
+        what = f"{len(runs)} kinds in {steps:,} steps"
+        raise ValueError(f"releases must be fewer: to account for {what} would take minutes.")
 
 
 def rounding(runs: tuple[Run, ...]) -> float:
@@ -201,7 +217,8 @@ def interval(runs: tuple[Run, ...], level: int) -> float:
     crowding = min(1.0, _VERY_MANY_STEPS / max(run.steps for run in runs))
     most = max(_MAX_POINTS * crowding, _MIN_POINTS)
     finer: float = first / 3**level
-    return max(finer, sum(_loss_range(run) for run in runs) / most)
+    coarse = sum(_loss_range(run) for run in runs) / most
+    return max(finer, coarse, 20 * joint_mu(runs) / _MAX_COMPOSED)
 
 
 def _loss_range(run: Run) -> float:

@@ -35,11 +35,8 @@ from skdpfair.networks import CNN, MLP, Curves, Factory
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._piecewise_linear import amounts_among
 from skdpfair.privacy import statement as words
-from skdpfair.privacy.accounting import ACCOUNTANTS
-from skdpfair.privacy.renyi import ORDERS
-from skdpfair.privacy.statement import PrivacyReport
 from skdpfair.release._objects import CLASSES, NETWORKS
-from skdpfair.release._read_statement import are_ledger_fits, is_day
+from skdpfair.release._read_statement import are_ledger_fits, check_report, is_day
 from skdpfair.training.plan import AMOUNT_COUNTS, GROUP_COUNTS, SCORE_COUNTS
 from skdpfair.training.privacy_report import STEPS_BEFORE
 from skdpfair.training.spec import optimizer_of
@@ -165,37 +162,23 @@ def is_report(report, groups=None, n_fits=1) -> bool:
 
     None takes the groups from those with an epsilon of their own.
     """
+    check_report(report)
     groups = report.group_epsilons if groups is None else groups
-    numbers = [report.epsilon, report.delta, report.noise_multiplier, report.sample_rate]
-    numbers += [
-        report.expected_batch_size,
-        report.max_grad_norm or 0,
-        report.max_sample_weight or 0,
-        *(curve := report.selection_curve or ()),
-    ]
-    whole = [report.steps, report.n_samples or 0, report.records_per_person or 0]
-    whole.append(report.max_records_per_unit or 0)
     by_group, entries = report.group_epsilons or {}, report.ledger.entries
     frozen = set(report.assumptions) - _ASSUMPTIONS  # of each fit at most one
     steps_before = set(report.not_accounted) - _NOT_ACCOUNTED  # likewise
     return (
-        isinstance(report, PrivacyReport)
-        and all(isinstance(v, _REAL) and not v < 0 for v in (*numbers, *by_group.values()))
-        and all(map(is_whole, whole))
-        and all(isinstance(v, bool) for v in (report.is_private, report.seeded))
-        and are_levels(by_group)
+        are_levels(by_group)
         and (not by_group or set(group_names(by_group)) <= set(group_names(groups)))
-        and len(curve) in (0, len(ORDERS))
-        and all(low <= high for low, high in pairwise(curve))  # as Renyi divergences do
+        # as Renyi divergences do
+        and all(low <= high for low, high in pairwise(report.selection_curve or ()))
         and report.what in _WHAT
         and report.proof in _PROOFS
         and bool(_METHOD.fullmatch(report.method))
         and (report.stop is None or bool(_STOP.fullmatch(report.stop)))
         and is_features(report.features)
-        and report.accountant in ACCOUNTANTS
-        and report.adjacency in words.ADJACENCY_IN_WORDS
         and set(report.holds) <= _HELD
-        and _is_list(report.assumptions)
+        and all(map(_is_list, (report.holds, report.assumptions, report.not_accounted)))
         and len(frozen) <= n_fits
         and all(map(_FROZEN.fullmatch, frozen))
         and len(steps_before) <= n_fits
@@ -291,17 +274,6 @@ def _are_names(value, estimator) -> bool:
     return is_set and all(map(is_name, names))
 
 
-def _is_n_features(value, estimator) -> bool:
-    features = estimator.features_
-    shape = estimator.net_.module.in_shape if features is None else features.in_shape_
-    return is_whole(value) and shape[:1] == (value - len(estimator._group_positions),)
-
-
-def _are_positions(value, estimator) -> bool:
-    columns = set(range(estimator.n_features_in_))
-    return len(set(value)) == len(value) and set(value) <= columns
-
-
 def _is_scattering(value, estimator) -> bool:
     return type(value) is Scattering2D and _are_settings(vars(value))
 
@@ -336,7 +308,7 @@ FITTED: dict[str, Callable[[Any, Any], bool]] = {
     "classes_": _are_classes,
     "y_range_": lambda v, e: v == range_of(v),
     "groups_": lambda v, e: _is_list(v) and are_levels(v),
-    "n_features_in_": _is_n_features,
+    "n_features_in_": lambda v, e: is_whole(v),
     "feature_names_in_": _are_names,
     "method_": _is_method,
     "privacy_": lambda v, e: is_report(v, e.groups_, e._n_fits) and _are_of(e, v.read_from_rows),
@@ -344,8 +316,8 @@ FITTED: dict[str, Callable[[Any, Any], bool]] = {
     **dict.fromkeys(("lr_", "batch_size_", "n_steps_", "n_iter_", "logit_scale_"), _is_scalar),
     **dict.fromkeys(("signal_to_noise_", "_settled", "_charged"), _is_scalar),
     "_n_fits": lambda v, e: is_whole(v) and v <= _MAX_FITS,
-    "_group_positions": _are_positions,
-    "_ledger_fits": lambda v, e: len(v) == e._n_fits and are_ledger_fits(v),
+    "_group_positions": lambda v, e: len(set(v)) == len(v) and all(map(is_whole, v)),
+    "_ledger_fits": lambda v, e: are_ledger_fits(v),
     "_day": lambda v, e: is_day(v),
     "_persons": _is_scalar,
     "_variables": lambda v, e: len(v) <= _MAX_VARIABLES and all(map(is_name, v)),

@@ -1,16 +1,19 @@
 """Weights and public facts of fitted estimators, for releases and for pickles."""
 
 import json
+import math
 import warnings
 from dataclasses import replace
 
 import numpy as np
 import torch
 from sklearn.base import is_regressor
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from skdpfair._utils.validate import safe_repr
+from skdpfair._utils.validate import LARGE, number, safe_repr
 from skdpfair.engine.mechanism import Method
 from skdpfair.exceptions import InsecureSeedWarning, PrivacyLeakWarning
+from skdpfair.inputs.targets import range_of
 from skdpfair.networks import Factory, ModuleFactory
 from skdpfair.release._closed_list import FITTED, NOTED, OPTIONAL
 from skdpfair.release._file import NotPlain, decode, encode
@@ -22,6 +25,8 @@ from skdpfair.training.inference import InferenceNet, weights_of
 SCRUBBED = {"random_state": None, "callbacks": None, "validation_data": None}
 DROPPED = SCRUBBED | {"keep_reference": False}
 _NEVER_KEPT = ("reference_", "diagnostics_", "_skl_callbacks")
+_LEAST = dict.fromkeys(("lr_", "signal_to_noise_", "batch_size_", "n_steps_", "n_iter_"), 0.0)
+_LEAST |= {"_cut": -math.inf}
 _NEEDED = [name for name in FITTED if name not in OPTIONAL]
 FACTS_KEY, WEIGHTS_KEY, FACTORY_KEY = "_facts", "_weights", "_factory"  # of a pickled state
 
@@ -141,8 +146,32 @@ def rebuilt(cls, facts, weights, module=None):
     for name in FITTED:
         if name in facts["fitted"]:
             setattr(estimator, name, decode(facts["fitted"][name]))
-    estimator.net_ = InferenceNet(module or _builtin(facts["module"], weights), weights)
+    with _Room(weights):
+        estimator.net_ = InferenceNet(module or _builtin(facts["module"], weights), weights)
     return estimator
+
+
+class _Room(TorchDispatchMode):
+    """Refuses to make tensors, in a block, that are far larger together than some weights."""
+
+    def __init__(self, weights):
+        super().__init__()
+        self.left = _room_for(weights)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if "device" in kwargs and not any(isinstance(a, torch.Tensor) for a in args):
+            made = func(*args, **kwargs | {"device": "meta", "pin_memory": False})
+            # a layer takes memory, too
+            self.left -= made.nbytes + 2**12
+            if self.left < 0:
+                raise ValueError("its network is far larger than its weights")
+        return func(*args, **kwargs)
+
+
+def _room_for(weights):
+    """Return the bytes that a network of these weights may take, with what it computes."""
+    return 2**26 + 8 * sum(w.nbytes for w in weights.values())
 
 
 def check_loaded(estimator, facts) -> None:
@@ -153,12 +182,41 @@ def check_loaded(estimator, facts) -> None:
         raise ValueError(f"the facts lack {missing}")
     check_statement(facts, estimator.privacy_)
     origin_of(facts)
-    logits = estimator.net_.logits(np.zeros((1, *estimator.net_.module.in_shape), np.float32))
+    _check_fitted(estimator, facts["fitted"])
+    shape, weights = estimator.net_.module.in_shape, weights_of(estimator.net_)
+    if 4 * max(map(math.prod, (shape, record_shape(estimator)))) > _room_for(weights):
+        raise ValueError(f"records of shape {shape}, which are far larger than the weights")
+    logits = estimator.net_.logits(np.zeros((1, *shape), np.float32))
     n_outputs = 1 if is_regressor(estimator) else len(estimator.classes_)
     if logits.shape != (1, n_outputs):
         raise ValueError(f"{n_outputs} outputs were fitted, and {logits.shape[1]} are in the file")
-    if not all(np.isfinite(w).all() for w in weights_of(estimator.net_).values()):
+    if not all(np.isfinite(w).all() for w in weights.values()):
         raise ValueError("weights that are not finite numbers")
+
+
+def _check_fitted(estimator, fitted):
+    """Raise a ValueError or TypeError if fitted attributes contradict each other."""
+    values, privacy = vars(estimator), estimator.privacy_
+    for name, low in _LEAST.items():
+        if values.get(name) is not None:
+            number(name, values[name], low=low)
+    width, at, names = estimator.n_features_in_, estimator._group_positions, "feature_names_in_"
+    rates = [len(e.group_rates) for e in privacy.ledger.entries if e.group_rates]
+    classes = np.asarray(values.get("classes_", [0]), dtype=object)
+    wrong = {
+        "_schema": "_schema" in fitted,  # which is beside the other facts
+        "classes_": classes.ndim != 1 or len({*classes.tolist()}) != len(classes),
+        "logit_scale_": not 0 < values.get("logit_scale_", 1) <= LARGE,
+        "y_range_": is_regressor(estimator) and range_of(values["y_range_"]) is None,
+        "n_features_in_": record_shape(estimator)[:1] != (width - len(at),),
+        "_group_positions": not all(0 <= i < width for i in at),
+        names: names in values and np.shape(values[names]) != (width,),
+        "groups_": any(n != len(estimator.groups_) for n in rates),
+        "_n_fits": len(values["_ledger_fits"]) != values["_n_fits"],
+        "method_": privacy.method not in (estimator.method_.name, "private selection"),
+    }
+    if any(wrong.values()):
+        raise ValueError(f"{[*filter(wrong.get, wrong)]} contradict other facts")
 
 
 def record_shape(estimator):

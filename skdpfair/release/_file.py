@@ -16,6 +16,7 @@ from skdpfair.privacy.releases import Release
 from skdpfair.privacy.statement import PrivacyReport
 
 _KINDS = "biufUSO"  # of arrays
+_MOST_WIDTHS = 64  # of the longest text in an array, in mean lengths: each takes its width
 
 
 class NotPlain(TypeError):
@@ -73,18 +74,32 @@ def _array(value):
     value = np.asarray(value)
     if value.dtype.kind not in _KINDS:
         raise NotPlain(f"a release cannot hold an array of {value.dtype}")
-    return value.dtype.str, list(value.shape), value.ravel().tolist()
+    values = value.ravel().tolist()
+    return _filled(value.dtype, values).dtype.str, list(value.shape), values
 
 
 def _to_array(parts):
     kind, shape, values = np.dtype(parts[0]), parts[1], parts[2]
     if kind.kind not in _KINDS:
         raise ValueError(f"an array of {kind}")
+    # an axis may be long beside one of no length
+    if not isinstance(values, list) or any(n > max(1, len(values)) for n in shape[:1]):
+        raise ValueError("an array whose shape is not that of its values")
+    return _filled(kind, values).reshape(shape)
+
+
+def _filled(kind, values):
+    """Return an array of values; texts are as wide as the longest, whatever a file declares."""
+    if kind.kind in "US":
+        sizes = [len(value) for value in values]
+        if len(sizes) * max(sizes, default=0) > _MOST_WIDTHS * (len(sizes) + sum(sizes)):
+            raise ValueError("an array of short texts and of a far longer one")
+        kind = np.dtype((kind.kind, max([1, *sizes])))
     out = np.empty(len(values), dtype=kind)
     # one by one: tuples are values here, not axes
     for i, value in enumerate(values):
         out[i] = value
-    return out.reshape(shape)
+    return out
 
 
 def _fields(value):

@@ -1,9 +1,17 @@
 """The privacy statement of a release, read without torch."""
 
 import json
+import math
 import re
 
-from skdpfair.privacy.statement import PrivacyReport
+import numpy as np
+
+from skdpfair._utils.validate import flag, integer, number, one_of
+from skdpfair.privacy.accounting import ACCOUNTANTS, check_work
+from skdpfair.privacy.ledger import Ledger
+from skdpfair.privacy.releases import merged
+from skdpfair.privacy.renyi import ORDERS, curve_epsilon
+from skdpfair.privacy.statement import UNITS, PrivacyReport
 from skdpfair.release import _file
 from skdpfair.release._file import decode, encode
 
@@ -11,6 +19,12 @@ from skdpfair.release._file import decode, encode
 CLASSIFIER, REGRESSOR = "DPFairClassifier", "DPFairRegressor"
 _DAY, _NAME_OF_FIT = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}"), re.compile("[0-9a-f]{32}")
 _STATED = ("epsilon", "delta", "adjacency", "is_private", "seeded")
+_ROUNDING = 1e-3  # relative, of the accountants of another version or machine
+_TEXTS = {"method", "what", "stop", "proof", "features", "holds", "assumptions", "not_accounted"}
+_NUMBERS = (
+    "epsilon noise_multiplier sample_rate expected_batch_size max_grad_norm max_sample_weight"
+)
+_COUNTS = "n_samples", "max_records_per_unit", "records_per_person"
 
 
 def statement(privacy):
@@ -44,8 +58,6 @@ def read_report(path):
     facts = content.facts
     try:
         privacy = decode(facts["fitted"]["privacy_"])
-        if not isinstance(privacy, PrivacyReport):
-            raise TypeError(f"a {type(privacy).__name__} in place of a privacy report")
         check_statement(facts, privacy)
         origin_of(facts)
     except Exception as error:  # facts may be anything
@@ -78,11 +90,67 @@ def are_ledger_fits(values) -> bool:
     )
 
 
+def check_report(report) -> None:
+    """Raise a ValueError or TypeError unless a report holds what fits leave, and what they cost.
+
+    The cost is that of its ledger, or of the curve of its search, by its own accountant.
+    """
+    if not isinstance(report, PrivacyReport) or not isinstance(report.ledger, Ledger):
+        raise TypeError(f"a {type(report).__name__} in place of a privacy report")
+    values = {name: value for name, value in vars(report).items() if value is not None}
+    delta = number("delta", report.delta, low=0, high=1, low_open=True, high_open=True)
+    for name in _NUMBERS.split():
+        number(name, values.get(name, 0), low=0, high=1 if name == "sample_rate" else math.inf)
+    for name in ("steps", *_COUNTS):
+        integer(name, values.get(name, 1), low=0 if name == "steps" else 1)
+    for name in ("is_private", "seeded"):
+        flag(name, values.get(name))
+    accountant = one_of("accountant", report.accountant, ACCOUNTANTS)
+    one_of("adjacency", report.adjacency, UNITS)
+    for name in _TEXTS & values.keys():
+        "".join(values[name])
+    by_group, entries = report.group_epsilons or {}, report.ledger.entries
+    for epsilon in by_group.values():
+        number("group_epsilons", epsilon, low=0)
+    _check_same("is_private", report.is_private, report.epsilon < math.inf)
+    bounds = ["max_records_per_unit" in values, "records_per_person" in values]
+    _check_same("unit", [report.unit == "person", False], [bounds[0], all(bounds)])
+    if not report.is_private:
+        return
+    steps = [e for e in entries if not e.is_one_time]
+    if report.selection_curve is not None:
+        curve = [number("selection_curve", v, low=0) for v in report.selection_curve]
+        _check_same("selection_curve", [len(curve), len(entries)], [len(ORDERS), 0])
+        _check_same("epsilon", report.epsilon, curve_epsilon(np.array(curve), delta))
+        return
+    for n_records in {1, report.records_per_person or 1}:
+        check_work(merged(entries, n_records), accountant)
+    _check_same("steps", report.steps, report.ledger.steps)
+    if steps:
+        _check_same("sample_rate", report.sample_rate, max(e.sample_rate for e in steps))
+        noises = [e.noise_multipliers[0] for e in steps]
+        _check_same("noise_multiplier", report.noise_multiplier in noises, True)
+    of_groups = [max(e.group_rates or (0,)) <= e.sample_rate for e in entries]
+    _check_same("rates of groups", all(of_groups), True)
+    _check_same("epsilon", report.epsilon, report.ledger.epsilon(delta, accountant))
+    epsilons = report.ledger.group_epsilons(len(by_group), delta, accountant)
+    _check_same("group_epsilons", list(by_group.values()), epsilons or [])
+
+
+def _check_same(name, stated, exact):
+    if not np.shape(stated) == np.shape(exact) or not np.allclose(stated, exact, _ROUNDING, 0):
+        raise ValueError(f"its {name} is {stated!r}, but {exact!r} follows from the rest of it")
+
+
 def check_statement(facts, privacy) -> None:
-    """Raise a ValueError if the statement of a release is not that of its privacy report."""
+    """Raise a ValueError if a statement is not that of its privacy report, or this is none."""
+    check_report(privacy)
     stated, expected = facts["privacy_statement"], statement(privacy)
-    for name in _STATED:
-        if stated.get(name) != expected[name]:
+    # texts may be those of another version
+    numbers = ({*vars(privacy)} - _TEXTS) & stated.keys() | {*_STATED}
+    for name in sorted(numbers):
+        if stated.get(name) != expected.get(name):
             raise ValueError(
                 f"its statement says {name}={stated.get(name)!r}, its facts {expected[name]!r}"
             )
+    _check_same("mu", float(stated.get("mu", expected["mu"])), float(expected["mu"]))

@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from skdpfair._utils.files import replace_file
-from skdpfair._utils.validate import error_context, one_of, safe_repr
+from skdpfair._utils.validate import error_context, is_integer, one_of, safe_repr
 from skdpfair.inputs.groups import MAX_NAME
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._schema import with_features
@@ -57,7 +57,11 @@ def schema_in(facts, path):
     if facts.get("schema") is None:
         return None
     with error_context(str(path), "holds a schema that cannot be used"):
-        return TableSchema.from_dict(tomllib.loads(facts["schema"]))
+        schema = tomllib.loads(facts["schema"])
+        n_intervals, n_features = schema.get("n_intervals"), facts["fitted"]["n_features_in_"]
+        if is_integer(n_intervals) and n_intervals * len(schema.get("bounds", ())) > n_features:
+            raise ValueError(f"n_intervals={n_intervals} makes more than {n_features} features")
+        return TableSchema.from_dict(schema)
 
 
 def load_release(path, *, module=None):
@@ -82,7 +86,8 @@ def load_release(path, *, module=None):
     Raises
     ------
     ValueError
-        If the file is not a release, is damaged, has a newer format or needs another ``module``.
+        If the file is not a release, is damaged, contradicts itself (epsilon is computed again from
+        its ledger), has a newer format or needs another ``module``.
     TypeError
         If ``module`` is an instance.
 

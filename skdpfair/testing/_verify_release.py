@@ -40,8 +40,8 @@ def verify_release(path) -> None:
     report.  They are then written again, and the bytes must be those of the file.  A release with
     a network of the author's own is refused, as only its code can tell which weights are data.
 
-    It shows that nothing was added, not that the guarantee is true: whoever makes a file can write
-    any numbers into it.
+    It shows that nothing was added, and that epsilon follows from the releases that the file lists,
+    not that the list is true: whoever makes a file can write any into it.
 
     Examples
     --------

@@ -55,10 +55,11 @@ class PersonRows:
         size = np.bincount(unit[records])
         order = records[np.argsort(unit[records], kind="stable")]
         self._each = int(size[0]) if len(np.unique(size)) == 1 else None  # equal sizes are faster
-        columns = rows.columns if isinstance(rows, StreamedRows) else rows
+        # positions lie where rows are fetched by them
+        device = "cpu" if isinstance(rows, StreamedRows) else rows.y.device
         shape = len(order) if self._each is None else (-1, self._each)
-        self._order = torch.as_tensor(order, device=columns.y.device).view(shape)
-        self._size = torch.as_tensor(size, device=columns.y.device)
+        self._order = torch.as_tensor(order, device=device).view(shape)
+        self._size = torch.as_tensor(size, device=device)
         self._first = self._size.cumsum(0) - self._size
 
     def in_order(self, index: Tensor) -> Tensor:
@@ -78,6 +79,10 @@ class PersonRows:
             examples = Examples(self._size.index_select(0, at))
             start = self._first.index_select(0, at) - examples.first
             records = self._order.index_select(0, examples.spread(start) + examples.at)
+            if isinstance(self.rows, StreamedRows):
+                examples = Examples(
+                    self._size.index_select(0, at).to(self.rows.device), len(records)
+                )
         return replace(self.rows.select(records), examples=examples)
 
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from math import inf
-from typing import Any
-
-import numpy as np
 
 from skdpfair.engine.memory import used_device
 from skdpfair.engine.noise import is_cryptographic
@@ -15,8 +12,6 @@ from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs.groups import read_from_rows
 from skdpfair.inputs.table import Table
 from skdpfair.networks import Factory
-from skdpfair.privacy import epsilon as epsilon_of
-from skdpfair.privacy.ledger import Ledger
 from skdpfair.privacy.statement import (
     ASSUMPTIONS,
     DEVICE_NOISE,
@@ -31,13 +26,11 @@ from skdpfair.privacy.statement import (
 )
 from skdpfair.training.inference import frozen_numbers
 from skdpfair.training.net import PrivateNet
-from skdpfair.training.plan import GROUP_COUNTS, Plan
+from skdpfair.training.plan import GROUP_COUNTS
 from skdpfair.training.run import Run
 from skdpfair.training.spec import FitSpec
 from skdpfair.training.train import Trained
 
-# rates that are accounted for one by one
-_MAX_RATES = 8
 STEPS_BEFORE = "what the steps before it learned, if anything ({}): see check_pipeline"
 
 
@@ -51,7 +44,10 @@ def account(run: Run, trained: Trained, table: Table, is_known: bool = False) ->
     # a smaller data set must not buy a larger delta for a larger one
     delta = plan.delta if previous is None else min(plan.delta, previous.privacy.delta)
     epsilon = ledger.epsilon(delta, plan.accountant) if plan.is_accounted else inf
-    group_epsilons = _group_epsilons(plan, delta, ledger, table.groups.levels)
+    levels, group_epsilons = table.groups.levels, None
+    if plan.is_accounted and levels is not None:
+        by_group = ledger.group_epsilons(len(levels), delta, plan.accountant)
+        group_epsilons = None if by_group is None else dict(zip(levels, by_group, strict=True))
     seeded = run.is_seeded
     most, most_records = table.most_weight, spec.persons.max_records
     # where groups move among strata, all have the same epsilon
@@ -128,27 +124,6 @@ def _frozen(net: PrivateNet) -> tuple[str, ...]:
             "not change them in callbacks."
         )
     return (FROZEN.format(n, sha256),) if n else ()
-
-
-def _group_epsilons(
-    plan: Plan, delta: float, ledger: Ledger, levels: np.ndarray | None
-) -> dict[Any, float] | None:
-    """Return the epsilon of each group at its own rate; None where all rates are equal.
-
-    Where rates are many, groups of similar ones pay for the largest rate among them.
-    """
-    entries = ledger.entries
-    if levels is None or not plan.is_accounted or all(e.group_rates is None for e in entries):
-        return None
-    by_group = [e.group_rates or (e.sample_rate,) * len(levels) for e in entries]
-    rates, which = np.unique(np.array(by_group).T, axis=0, return_inverse=True)
-    alike = np.array_split(np.argsort(rates.max(axis=1)), min(len(rates), _MAX_RATES))
-    epsilons = np.empty(len(rates))
-    for rows in alike:
-        worst = zip(entries, rates[rows].max(axis=0).tolist(), strict=True)
-        releases = [replace(e, sample_rate=rate) for e, rate in worst if rate > 0]
-        epsilons[rows] = epsilon_of(releases, delta, plan.accountant)
-    return dict(zip(levels, epsilons[which.ravel()].tolist(), strict=True))
 
 
 def _assumptions(

@@ -5,13 +5,15 @@ import threading
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 from torch import nn
 
-from skdpfair import DPFairClassifier, get_method
+from skdpfair import DPFairClassifier, Persons, get_method
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.mechanism import Mechanism, Task
 from skdpfair.engine.precision import full_precision
+from skdpfair.features import Scattering2D
 from skdpfair.privacy.statement import DEVICE_NOISE
 
 pytestmark = [
@@ -89,6 +91,71 @@ def test_rows_on_disk_are_fetched_beside_the_steps(tmp_path):
     kept = {"epsilon": None, "noise_multiplier": 0.0, "method": "dpsgd", "lr": 0.5}
     scores = [fit(x, random_state=0, **kept).decision_function(X) for x in (rows, X)]
     np.testing.assert_allclose(*scores, rtol=1e-3, atol=1e-4)
+
+
+def on_disk(folder, rows):
+    np.save(folder / "rows.npy", rows)
+    return np.load(folder / "rows.npy", mmap_mode="r")
+
+
+ROWS = {
+    "dense": lambda folder: X,
+    "on disk": lambda folder: on_disk(folder, X),
+    "sparse": lambda folder: sparse.csr_array(X * (np.abs(X) > 0.5)),
+    "tensors of another memory": lambda folder: torch.tensor(X, dtype=torch.float64),
+    "computed when they are read": lambda folder: on_disk(folder, np.resize(X, (400, 8, 8))),
+}
+GROUPS, WEIGHTS = DATA.sensitive_features, np.linspace(0.5, 2, 4000)
+# some persons have one record, others three
+PERSON = np.arange(4000) // 4 * 2 + (np.arange(4000) % 4 > 0)
+OTHERS = {
+    "records": {},
+    "persons": {"units": PERSON},
+    "persons with as many records each": {"units": np.arange(4000) // 2},
+    "weights": {"sample_weight": WEIGHTS},
+    "all": {"units": PERSON, "sample_weight": WEIGHTS, "sensitive_features": GROUPS},
+}
+
+
+def scores_of(device, kind, others, folder, method="dpsgd", **params):
+    """Return the scores of a fit without noise, which are nearly equal on all devices."""
+    x = ROWS[kind](folder)
+    columns = {name: column[: x.shape[0]] for name, column in OTHERS[others].items()}
+    features = Scattering2D(J=1, L=2) if x.ndim > 2 else "logistic"
+    bounds = {"max_sample_weight": 2.0} if "sample_weight" in columns else {}
+    persons = Persons(max_records=3) if "units" in columns else None
+    model = DPFairClassifier(
+        method,
+        **{"epsilon": None, "noise_multiplier": 0.0, "lr": 0.5, "batch_size": 40, "max_steps": 8},
+        **{"random_state": 0, "device": device, "module": features, "persons": persons},
+        **bounds | params,
+    )
+    model.fit(x, Y[: x.shape[0]], **columns)
+    rows = x[:50] if kind != "sparse" else x.toarray()[:50]
+    return model.decision_function(np.asarray(rows, dtype=np.float32))
+
+
+@pytest.mark.parametrize("others", OTHERS)
+@pytest.mark.parametrize("kind", ROWS)
+def test_all_rows_give_what_they_give_on_the_cpu(kind, others, tmp_path):
+    scores = [scores_of(device, kind, others, tmp_path) for device in ("cuda", "cpu")]
+    np.testing.assert_allclose(*scores, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["dense", "on disk", "sparse"])
+@pytest.mark.parametrize("method", ["dp_is_sgd", "dpsgd_f", "bam", "asc", "fairlens_dp"])
+def test_groups_are_counted_and_move_among_rates(method, kind, tmp_path):
+    for unit in (None, PERSON):
+        model = DPFairClassifier(
+            method,
+            epsilon=9.0,
+            batch_size=200,
+            max_steps=8,
+            device="cuda",
+            persons=None if unit is None else Persons(max_records=3),
+        )
+        model.fit(ROWS[kind](tmp_path), Y, sensitive_features=GROUPS, units=unit)
+        assert model.privacy_.is_private and np.isfinite(model.decision_function(X)).all()
 
 
 def test_the_last_device_is_as_good_as_the_first():

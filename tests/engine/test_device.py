@@ -14,8 +14,9 @@ from skdpfair.datasets import make_two_groups
 from skdpfair.engine import Batch, memory, precision
 from skdpfair.engine.memory import affordable_batch, is_out_of_memory
 from skdpfair.engine.precision import current_device, full_precision, is_exact
+from skdpfair.inputs.mapped_rows import MappedRows
 from skdpfair.training import loop
-from skdpfair.training.batches import StreamedRows, rows_on
+from skdpfair.training.batches import PoissonBatches, StreamedRows, rows_on
 
 
 @pytest.mark.parametrize(
@@ -98,6 +99,37 @@ def test_tensors_on_the_device_are_used_in_place():
     for other in (x.detach().double(), torch.zeros((4, 2, 2), dtype=torch.uint8)):
         assert isinstance(rows_on("cpu", other, y, y), StreamedRows)
     assert isinstance(rows_on("meta", x, y, y), StreamedRows)
+
+
+TABLE = np.arange(18, dtype=np.float32).reshape(6, 3)
+STREAMED = {
+    "on disk": lambda folder: np.memmap(folder / "rows", np.float32, "w+", shape=TABLE.shape),
+    "computed when they are read": lambda folder: MappedRows(TABLE, lambda rows: rows, (3,)),
+    "in another memory": lambda folder: torch.tensor(TABLE),
+    "pictures of bytes": lambda folder: torch.zeros((6, 2, 2), dtype=torch.uint8),
+}
+
+
+@pytest.mark.parametrize(
+    ("unit", "n_rows", "each"),
+    [(None, 2, None), ([0, 0, 1, 1, 2, 2], 4, 2), ([0, 1, 1, 2, 2, -1], 3, None)],
+    ids=["records", "equal persons", "persons"],
+)
+@pytest.mark.parametrize("weight", [None, np.ones(6)], ids=["", "weights"])
+@pytest.mark.parametrize("kind", STREAMED)
+def test_rows_of_another_memory_are_fetched_for_any_device(
+    kind, weight, unit, n_rows, each, tmp_path
+):
+    """The device "meta" stands for a card: no numbers are read from it."""
+    y, unit = np.zeros(6, np.int64), unit if unit is None else np.array(unit)
+    data = rows_on("meta", STREAMED[kind](tmp_path), y, y, weight, unit)
+    batch = PoissonBatches(data, None, lambda: 1).select(torch.tensor([0, 1]), reuses=True)
+    parts = [batch.x, batch.y, batch.group, *([] if weight is None else [batch.weight])]
+    assert all(part.device.type == "meta" and len(part) == n_rows for part in parts)
+    if unit is not None:
+        assert len(batch.examples) == 2 and batch.examples.each == each
+    if unit is not None and each is None:
+        assert batch.examples.sizes.device.type == "meta"
 
 
 def test_a_fit_leaves_no_cycle_that_holds_the_rows(monkeypatch):

@@ -169,11 +169,16 @@ def test_a_killed_fit_stays_charged_as_planned(path):
             spend()
 
 
+def unsealed(line):
+    """Return a line of a ledger as versions wrote it that sealed none."""
+    return json.dumps({k: v for k, v in json.loads(line).items() if k != "seal"}) + "\n"
+
+
 @pytest.mark.parametrize("kept", [-1, -20], ids=["whole", "half"])
 def test_a_last_line_without_an_end_is_refused(path, kept):
     with PrivacyLedger(path, epsilon=5 * COST, delta=1e-5):
         spend()
-    path.write_bytes(path.read_bytes()[:kept])
+    path.write_text("".join(map(unsealed, path.read_text().splitlines()))[:kept])
     with pytest.raises(ValueError, match=r"cut off by a crash or a copy\. Restore the file"):
         PrivacyLedger(path)
 
@@ -192,6 +197,114 @@ def test_a_line_for_which_the_disk_has_no_room_is_taken_back(path):
     with ledger:
         spend()
     assert ledger.report().n_fits == 1
+
+
+@pytest.fixture
+def lines(path):
+    """The lines of a ledger with two fits and a selection, and their total."""
+    ledger = PrivacyLedger(path, epsilon=50.0, delta=1e-5, accountant="rdp")
+    other = Release("gradient sum", 0.02, (1.0, 5.0), 50, strata=((0.01, 1.0), (0.02, 0.5)))
+    for release in (RUN, other):
+        spent = Ledger()
+        with charged([release], spent, ledger=ledger, persons="id", unit="person"):
+            spent.record(release)
+    with charged((), Ledger(), ledger=ledger, curve=rdp_curve([RUN]), unit="person"):
+        pass
+    return path.read_text().splitlines(keepends=True), ledger.epsilon()
+
+
+def total_of(path, lines):
+    """Return the total of a ledger of some lines; infinity if an error names file and line."""
+    path = path.with_name("edited")
+    path.write_text("".join(lines))
+    try:
+        return PrivacyLedger(path).epsilon()
+    except ValueError as error:
+        assert str(path) in str(error) and "line" in str(error)
+        return math.inf
+
+
+def parts_of(value, place=()):
+    yield place
+    if isinstance(value, (dict, list)):
+        for key in value if isinstance(value, dict) else range(len(value))[:2]:
+            yield from parts_of(value[key], (*place, key))
+
+
+def with_part(value, place, part):
+    if not place:
+        return part
+    value = copy_of(value)
+    value[place[0]] = with_part(value[place[0]], place[1:], part)
+    return value
+
+
+HOSTILE = [None, True, -1, 10**9, 1e308, math.nan, "x", [], {}, [[1.0]]]
+
+
+def test_no_line_that_was_edited_moved_or_repeated_lowers_the_total(path, lines):
+    lines, total = lines
+    assert total_of(path, lines) == total > 0
+    edited = []
+    for i, line in enumerate(lines):
+        edited += [[*lines[: j + 1], line, *lines[j + 1 :]] for j in range(len(lines))]
+        edited += [[*lines[:i], other, *lines[i + 1 :]] for other in lines]
+        edited += [[*lines[:i], line[:cut], *lines[i + 1 :]] for cut in range(0, len(line) - 1, 40)]
+        edited.append([*lines[:i], *lines[i + 1 :], line])
+        value = json.loads(line)
+        for place in parts_of(value):
+            changed = (json.dumps(with_part(value, place, part)) + "\n" for part in HOSTILE)
+            edited += [[*lines[:i], change, *lines[i + 1 :]] for change in changed]
+    totals = [total_of(path, each) for each in edited if each != lines]
+    assert len(totals) > 500 and min(totals) >= total
+
+
+NO_FIT_WRITES = {
+    "a second end": lambda begin, end: [begin, end, end | {"entries": []}],
+    "a second beginning": lambda begin, end: [begin, end, begin],
+    "an end alone": lambda begin, end: [end],
+    "a list": lambda begin, end: [begin, []],
+    "null": lambda begin, end: [None, begin],
+    "a number": lambda begin, end: [begin, 1],
+    "an empty object": lambda begin, end: [begin, {}],
+    "a text as flag": lambda begin, end: [begin | {"private": "no"}],
+    "a list as name": lambda begin, end: [begin | {"fit": ["a"]}],
+    "a list as data": lambda begin, end: [begin | {"data": ["a"]}],
+    "a number as reason": lambda begin, end: [begin | {"reasons": [1]}],
+    "another unit": lambda begin, end: [begin | {"unit": ["record"]}],
+    "no entries": lambda begin, end: [begin | {"entries": None}],
+    "nested entries": lambda begin, end: [begin | {"entries": [begin["entries"]]}],
+    "an entry with more": lambda begin, end: [begin | {"entries": [{"rows": 1}]}],
+    "a negative curve": lambda begin, end: [begin | {"curve": {"orders": [2.0], "rdp": [-1.0]}}],
+    "a curve of NaN": lambda begin, end: [begin | {"curve": {"orders": [2.0], "rdp": [math.nan]}}],
+    "an empty curve": lambda begin, end: [begin | {"curve": {}}],
+    "a short curve": lambda begin, end: [begin | {"curve": {"orders": [2.0], "rdp": []}}],
+    **{
+        f"{name} {value}": lambda begin, end, name=name, value=value: [
+            begin,
+            end | {"entries": [end["entries"][0] | {name: value}]},
+        ]
+        for name, value in {
+            "noise_multipliers": [math.nan],
+            "sample_rate": "0.1",
+            "steps": -1,
+            "strata": [[0.1]],
+            "is_one_time": 0,
+        }.items()
+    },
+}
+
+
+@pytest.mark.parametrize("name", NO_FIT_WRITES)
+def test_a_line_that_no_fit_writes_is_named_in_a_file_without_seals(name, path, lines):
+    first, begin, end, *_ = map(unsealed, lines[0])
+    assert total_of(path, [first, begin, end]) > 0
+    written = NO_FIT_WRITES[name](json.loads(begin), json.loads(end))
+    path = path.with_name("edited")
+    path.write_text(first + "".join(json.dumps(line) + "\n" for line in written))
+    with pytest.raises(ValueError, match=rf"{path}.* line {1 + len(written)}|line 2") as error:
+        PrivacyLedger(path).epsilon()
+    assert "Restore the file" in str(error.value)
 
 
 LOSSES = {
@@ -267,6 +380,11 @@ def test_no_file_of_other_things_becomes_a_ledger(path):
         '{"budget": {"epsilon": 1.0, "delta": null, "accountant": "pld"}}',
         '{"budget": {"epsilon": 1.0}}',
         '{"budget": 1.0}',
+        '{"budget": {"epsilon": "1", "delta": 1e-5, "accountant": "pld"}}',
+        '{"budget": {"epsilon": NaN, "delta": 1e-5, "accountant": "pld"}}',
+        '{"budget": {"epsilon": 1.0, "delta": 2, "accountant": "pld"}}',
+        '{"budget": {"epsilon": 1.0, "delta": 1e-5, "accountant": ["pld"]}}',
+        "null",
         "[1]",
     ],
 )

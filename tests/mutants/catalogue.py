@@ -679,6 +679,33 @@ MUTANTS = (
         "tests/model_selection/test_budget.py::test_a_last_line_without_an_end_is_refused",
     ),
     Mutant(
+        "an edited ledger",
+        "a line of a ledger that was edited or moved is taken as it is by those who read it anew",
+        "budget/journal.py",
+        'if self.sealed(text + b"}") + b"\\n" != line if seal else self.is_sealed:',
+        "if False:",
+        "tests/model_selection/test_budget.py::"
+        "test_no_line_that_was_edited_moved_or_repeated_lowers_the_total",
+    ),
+    Mutant(
+        "a fit that ends twice",
+        "a second end of a fit in a ledger replaces the releases of the first",
+        "budget/journal.py",
+        'if fit is None or fit["state"] != "planned":',
+        "if fit is None:",
+        "tests/model_selection/test_budget.py::"
+        "test_a_line_that_no_fit_writes_is_named_in_a_file_without_seals[a second end]",
+    ),
+    Mutant(
+        "a release of any epsilon",
+        "a release file states an epsilon that its ledger exceeds",
+        "release/_read_statement.py",
+        '_check_same("epsilon", report.epsilon, report.ledger.epsilon(delta, accountant))',
+        "pass",
+        "tests/release/test_contradictions.py::"
+        "test_a_report_that_contradicts_itself_is_refused[a smaller epsilon]",
+    ),
+    Mutant(
         "an emptied ledger",
         "a ledger continues in a file that was emptied, as if nothing had been spent",
         "budget/journal.py",

@@ -878,6 +878,9 @@ IN_FACTS = {
     "an assumption": lambda facts: facts.update(
         privacy=encode(replace(decode(facts["privacy"]), assumptions=("Alice",)))
     ),
+    "another epsilon": lambda facts: facts.update(
+        privacy=encode(replace(decode(facts["privacy"]), epsilon=0.1))
+    ),
     "a reason": lambda facts: facts["before"].update(reasons=["Alice"]),
     "a note of the ledger": lambda facts: facts["before"].update(notes=["Alice"]),
     "a budget": lambda facts: facts["before"].update(budget=1234567890123456.0),
