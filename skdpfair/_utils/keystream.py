@@ -8,6 +8,8 @@ import numpy as np
 
 _UPDATE = 2**16  # bytes encrypted at once, which stay in a cache
 _ZEROS = memoryview(bytes(_UPDATE))
+_COARSE = 2.0**12
+_NOTHING = np.empty(0)
 
 
 class Keystream:
@@ -98,9 +100,8 @@ class Gaussians:
     def __init__(self, source: Keystream) -> None:
         self.source = source
         self._words, self._work = np.empty((2, self.N_WORDS), np.uint64)
-        # numbers drawn and not yet handed out, by type, and the memory they lie in
+        # numbers drawn and not yet handed out, by type
         self._left: dict[np.dtype[Any], np.ndarray] = {}
-        self._pools: dict[np.dtype[Any], np.ndarray] = {}
 
     def block(self, dtype: np.dtype[Any] | type[np.floating]) -> int:
         """Return how many numbers of a floating type come from one block of words."""
@@ -123,9 +124,7 @@ class Gaussians:
                 done += block
                 continue
             if len(left) == 0:
-                if dtype not in self._pools:
-                    self._pools[dtype] = np.empty(block, dtype)
-                left = self.fill_(self._pools[dtype], dtype.type(1.0))
+                left = self.fill_(np.empty(block, dtype), dtype.type(1.0))
             part = left[: len(rest)]
             np.multiply(part, scale, out=rest[: len(part)])
             self._left[dtype] = left[len(part) :]
@@ -141,10 +140,13 @@ class Gaussians:
         work = self._work.view(dtype).reshape(2, -1)
         np.copyto(work, integers, casting="unsafe")
         (radius, angle), top = work, 2.0 ** (bits - 1)
-        # an integer and its complement become the same number: k + 0.5, from 0.5
+        # an integer and its complement become one number, from 0.5
         radius += dtype(0.5)
         np.abs(radius, out=radius)
-        self._refine(radius)
+        # small integers lie too far apart, relatively: new bits make tails continuous
+        if radius.min() < _COARSE:
+            small = np.flatnonzero(radius < _COARSE)
+            radius[small] += self.source.random(len(small)) - 0.5
         np.divide(dtype(top), radius, out=radius)  # 1 / a uniform in (0, 1]
         np.log(radius, out=radius)
         np.sqrt(radius, out=radius)
@@ -155,14 +157,3 @@ class Gaussians:
         np.sin(angle, out=pairs[1])
         pairs *= radius
         return out
-
-    def _refine(self, radius: np.ndarray) -> None:
-        """Make numbers k + 0.5 continuous: the smallest, which become tails, by new bits."""
-        if radius.min() < _COARSE:
-            small = np.flatnonzero(radius < _COARSE)
-            radius[small] += self.source.random(len(small)) - 0.5
-
-
-# integers below it lie too far apart, relatively: their logarithms would miss most tail values
-_COARSE = 2.0**12
-_NOTHING = np.empty(0)

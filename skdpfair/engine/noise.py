@@ -10,7 +10,7 @@ from skdpfair._utils.keystream import Gaussians, Keystream
 
 
 def is_cryptographic(device: str | torch.device) -> bool:
-    """Return whether noise on a device comes from AES-256: on a CPU, without copies."""
+    """Return whether noise on a device comes from AES-256, which copies to a GPU would delay."""
     return torch.device(device).type == "cpu"
 
 
@@ -22,10 +22,7 @@ class Noise:
     """
 
     def __init__(
-        self,
-        stream: Keystream,
-        device: str | torch.device = "cpu",
-        kind: str = "standard",
+        self, stream: Keystream, device: str | torch.device = "cpu", kind: str = "standard"
     ) -> None:
         self.kind = kind
         self._gaussians = Gaussians(stream)

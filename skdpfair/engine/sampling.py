@@ -17,12 +17,7 @@ class PoissonSampler:
     are thinned.  A batch may be empty; it is returned all the same, for its step is still taken.
     """
 
-    def __init__(
-        self,
-        rates: float | np.ndarray,
-        n_samples: int,
-        generator: Keystream | np.random.Generator,  # numpy's where nothing is private
-    ) -> None:
+    def __init__(self, rates: float | np.ndarray, n_samples: int, generator: Keystream) -> None:
         self.n_samples, self.generator = n_samples, generator
         self.rates = None if np.ndim(rates) == 0 else np.asarray(rates, dtype=np.float64)
         self.rate = float(np.max(rates))
