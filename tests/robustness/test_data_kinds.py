@@ -188,7 +188,8 @@ def test_names_of_groups_and_classes(names):
 def test_few_and_many_groups(method):
     off = {"epsilon": None, "noise_multiplier": 0.0 if METHODS[method].private else None}
     for groups in (Y, np.arange(N) % 50, np.where(np.arange(N) == 7, "alone", "rest")):
-        model = fitted(A, Y, groups, method=method, **off)
+        levels = np.unique(groups).tolist()
+        model = fitted(A, Y, groups, method=method, group_col=Groups(levels=levels), **off)
         assert len(model.groups_) == len(set(groups.tolist()))
     empty = fitted(A, Y, G, method=method, group_col=Groups(levels=["u", "v", "nobody"]))
     assert len(empty.groups_) == 3
