@@ -18,25 +18,21 @@ from skdpfair.cli._input import (
     wrapped,
 )
 
-# of skdpfair.report, without importing it
-_KINDS = ["nist", "registry", "annex-iv"]
-
 
 @click.command()
 @click.argument("path", type=AnyPath(exists=True, dir_okay=False))
 @click.option(
     "--export",
     "kind",
-    type=click.Choice(_KINDS),
-    help="A checklist after NIST SP 800-226, a record for OpenDP's registry of deployments, or the "
-    "items of Annex IV of the EU's AI Act.",
+    type=click.Choice(["nist"]),
+    help="A checklist after NIST SP 800-226.",
 )
 @output_option(text="File of the export, which is printed without it.")
 @LEDGER
 @click.option(
     "--data",
     type=AnyPath(exists=True, dir_okay=False),
-    help="For nist and annex-iv: test records as in fit, for a group table that is NOT private.",
+    help="For an export: test records as in fit, for a group table that is NOT private.",
 )
 @AS_JSON
 def statement(path, kind, output, ledger, data, as_json):
@@ -49,9 +45,9 @@ def statement(path, kind, output, ledger, data, as_json):
     if as_json and kind:
         raise Unusable("--json and --export must not both be given: an export has its own form.")
     if output is not None and kind is None:
-        raise Unusable(f"--output is for an export: give --export, one of {', '.join(_KINDS)}.")
-    if data is not None and kind in (None, "registry"):
-        raise Unusable("--data is for a group table: give --export nist or --export annex-iv.")
+        raise Unusable("--output is for an export: give --export nist.")
+    if data is not None and kind is None:
+        raise Unusable("--data is for the group table of an export: give --export nist.")
     check_outputs(output, inputs=[path, ledger, data])
     from skdpfair.release._read_statement import read_statement  # late: it needs the accountants
 

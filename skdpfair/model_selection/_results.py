@@ -512,7 +512,7 @@ class TradeoffResults:
 
         return TradeoffDisplay.from_results(self, measure=measure).plot(ax=ax)
 
-    def launch_fairness_dashboard(self, port=None, *, seed=None, fold=0, measures=None):
+    def launch_fairness_dashboard(self, port=None, *, seed=None, fold=0):
         """Serve the dashboard on this machine, and show it if this is a notebook.
 
         Parameters
@@ -521,10 +521,6 @@ class TradeoffResults:
             Port of localhost; None uses the first free port from 8704.
         seed, fold
             As in `to_fairness_dashboard`.
-        measures : list of str or None, default=None
-            Measures of the sweep to choose from, the first of which is shown unless ``accuracy``
-            is among them. None is all, or, if a class is rare (`leading_measures`), those that
-            need labels only, without ``accuracy``. What is not defined for a group is shown as 0.
 
         Returns
         -------
@@ -537,11 +533,13 @@ class TradeoffResults:
         ImportError
             If raiwidgets or a package that it needs is missing; the error says how to install it.
         ValueError
-            If the port is taken, the predictions were not kept, there are more than two classes,
-            or a measure is unknown.
+            If the port is taken, the predictions were not kept, or there are more than two classes.
 
         Notes
         -----
+        It computes its measures from labels, and shows what is not defined for a group as 0.
+        Accuracy is not among them if a class is rare (`leading_measures`).
+
         The server gives labels, groups and predictions of private records to everyone who can reach
         localhost of this machine. Outside notebooks, it refuses pages of other origins.
 
@@ -552,7 +550,7 @@ class TradeoffResults:
         """
         from skdpfair.report._fairness_dashboard import launch
 
-        return launch(self, port, seed=seed, fold=fold, measures=measures)
+        return launch(self, port, seed=seed, fold=fold)
 
     def to_html(self, path=None, *, title=None, pipeline=None, measures=None, ledger=None):
         """Return or write a report as one self-contained HTML page; NOT private.

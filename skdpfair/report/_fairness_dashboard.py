@@ -8,27 +8,32 @@ from importlib.util import find_spec
 from io import StringIO
 from typing import Any
 
+import fairlearn.metrics as flm
 import numpy as np
 import sklearn.metrics as skm
 
 from skdpfair._utils import validate
 from skdpfair._utils.validate import safe_repr
-from skdpfair.metrics._group_tables import accuracy_interval
-from skdpfair.metrics._measures import OVERALL, chosen_measures, described, rarest_class
 
 _MISSING = (
     'The dashboard needs two things, see docs/report.md: pip install "skdpfair[dashboard]" and '
     "pip install --no-deps -r requirements/dashboard.txt"
 )
-# measures that labels alone do not give: the sweep has them, and raiwidgets knows one of them
-_OF_RUNS = {"roc_auc": "auc", "log_loss": "run_log_loss"}
-_OF_RUNS |= {name: f"run_{name}" for name in ("calibration_error", "excessive_risk", "dg_gap")}
-_NOT_SHOWN = {  # raiwidgets' names of what it does not show among figures that it is given
-    "fallout_rate": "False positive rate",
-    "selection_rate": "Selection rate",
-    "specificity_score": "Recall of class 0",
+# raiwidgets' names of the measures of performance, then of those that it compares groups by
+_PERFORMANCE = {
+    "accuracy_score": skm.accuracy_score,
+    "balanced_accuracy_score": partial(skm.recall_score, average="macro", zero_division=0),
+    "precision_score": partial(skm.precision_score, zero_division=0),
+    "recall_score": partial(skm.recall_score, zero_division=0),
+    "f1_score": partial(skm.f1_score, zero_division=0),
 }
-_SHOWN_IF_THERE = {"accuracy_score", "balanced_accuracy_score", "f1_score", "precision_score"}
+_OTHERS = {
+    "zero_one_loss": skm.zero_one_loss,
+    "selection_rate": flm.selection_rate,
+    "miss_rate": flm.false_negative_rate,
+    "fallout_rate": flm.false_positive_rate,
+    "specificity_score": flm.true_negative_rate,
+}
 # what would end the text of a script in which raiwidgets puts the names as they are
 _SAFE = str.maketrans(
     {"<": "‹", ">": "›", '"': "”", "`": "’", "\\": "⧵", "$": "＄", "&": "＆"}
@@ -70,7 +75,7 @@ def _classes(results, parts):
     return np.unique(np.concatenate([p[c] for p in parts for c in ("y_true", "y_pred")]))
 
 
-def launch(results, port=None, *, seed=None, fold=0, measures=None):
+def launch(results, port=None, *, seed=None, fold=0):
     """Serve the dashboard, see `TradeoffResults.launch_fairness_dashboard`."""
     given = to_fairness_dashboard(results, seed=seed, fold=fold)
     if port is not None:
@@ -80,78 +85,23 @@ def launch(results, port=None, *, seed=None, fold=0, measures=None):
             "results has more than two classes, for which raiwidgets' dashboard has no metric. "
             "Use results.to_html(), or results.to_fairlearn()."
         )
-    metrics = _metrics(_performance(results, given["y_true"], measures))
-    figures = _figures(results, given, metrics, measures, seed, fold)
     made = _fairness_dashboard()
     quiet = nullcontext() if _in_notebook() else redirect_stdout(StringIO())
     try:
         with quiet:
-            board = made(**given, port=port, fairness_metric_mapping=metrics)
+            return made(**given, port=port, fairness_metric_mapping=_metrics(results))
     except RuntimeError as error:
         # raiwidgets looks at the port
         raise ValueError(f"port={safe_repr(port)} cannot be used: {error}") from None
-    board.model_data.update(figures)
-    return board
 
 
-def _figures(results, given, metrics, measures, seed, fold):
-    """Return what the dashboard shows: the metrics, and measures that labels do not give.
-
-    It shows figures that it is given; else it would ask for its own metrics only.
-    """
-    ((grouping, column),) = given["sensitive_features"].items()
-    groups, y_true = sorted(set(column)), np.asarray(given["y_true"])
-    rows_of = {group: np.asarray(column) == group for group in groups}
-    seed = next(iter(results.predictions))[2] if seed is None else seed
-    frame = results.frame.query("seed == @seed and fold == @fold")
-    frame = frame.assign(group=frame["group"].map(_safe_names(results.frame["group"])))
-    others = _others(results, metrics, measures)
-    if not others:
-        return {}
-    asked = [n for n in _NOT_SHOWN if metrics[n]["model_type"]]
-    frame[others] = frame[others].fillna(0.0)
-    models = dict(iter(frame.set_index("group").groupby(["method", "epsilon"])))
-    kept = [key[:2] for key in results.predictions if key[2:] == (seed, fold)]
-    figures = []
-    for model, y_pred in zip(kept, map(np.asarray, given["y_pred"].values()), strict=True):
-        rows, shown = models[model], {}
-        for name, metric in metrics.items():
-            if not metric["model_type"] and name in _SHOWN_IF_THERE:
-                continue
-            parts = [(y_true[r], y_pred[r]) for r in rows_of.values()]
-            how = metric["function"]
-            shown[name] = {"global": how(y_true, y_pred), "bins": [how(*part) for part in parts]}
-            if limits := metric.get("error_function"):
-                ends = [dict(zip(("lower", "upper"), limits(*part), strict=True)) for part in parts]
-                both = dict(zip(("lower", "upper"), limits(y_true, y_pred), strict=True))
-                shown[name] |= {"bounds": both, "binBounds": ends}
-        for name in others:
-            values = rows[name]
-            shown[_OF_RUNS[name]] = {"global": values[OVERALL], "bins": values[groups].tolist()}
-        shown |= {f"run_{name}": shown[name] for name in asked}
-        figures.append(shown)
-    bins = {"binVector": [groups.index(group) for group in column], "binLabels": groups}
+def _metrics(results):
+    """Return the metrics by raiwidgets' names; it opens with accuracy if that is of performance."""
+    hidden = _OTHERS if "accuracy" in results.leading_measures else {*_OTHERS, "accuracy_score"}
     return {
-        "precomputedMetrics": [figures],
-        "precomputedFeatureBins": [{"featureBinName": grouping} | bins],
-        "customMetrics": [{"id": _OF_RUNS[m], "name": _title(m)} for m in others]
-        + [{"id": f"run_{name}", "name": _NOT_SHOWN[name]} for name in asked],
-        "predictionType": "binaryClassification",
+        name: {"model_type": [] if name in hidden else ["classification"], "function": function}
+        for name, function in (_PERFORMANCE | _OTHERS).items()
     }
-
-
-def _others(results, metrics, measures):
-    """Return the measures that raiwidgets does not compute; it opens with accuracy or with one."""
-    there = [name for name in _OF_RUNS if name in results.frame]
-    if measures is not None:
-        return [name for name in there if name in measures]
-    return there if metrics["accuracy_score"]["model_type"] else []
-
-
-def _title(name):
-    """Return the title of a measure; the dashboard shows all such figures times 100."""
-    title, unit, factor = described(name)
-    return title if factor == 100 else f"{title} (hundredths of {unit})"
 
 
 def _fairness_dashboard():
@@ -235,69 +185,3 @@ def _safe_names(names):
             safe += "’"
         found[name] = safe
     return found
-
-
-def _performance(results, y_true, measures):
-    """Return raiwidgets' names of the measures of performance; it opens with accuracy, if there."""
-    names = {
-        "accuracy": "accuracy_score",
-        "balanced_accuracy": "balanced_accuracy_score",
-        "rarest_class_recall": ("specificity_score", "recall_score")[rarest_class(y_true, 2)],
-        "true_positive_rate": "recall_score",
-        "false_positive_rate": "fallout_rate",
-        "false_negative_rate": "miss_rate",
-        "selection_rate": "selection_rate",
-    }
-    known = names | {name: None for name in _OF_RUNS if name in results.frame}
-    chosen = chosen_measures(measures, known, results.leading_measures)
-    chosen = [names[name] for name in chosen if name in names]
-    if measures is None:
-        chosen += ["precision_score", "recall_score", "balanced_accuracy_score", "f1_score"]
-    return list(dict.fromkeys(chosen))
-
-
-def _metrics(performance):
-    """Return the metrics by raiwidgets' names; with intervals where they are shares of records."""
-    everybody, correct = (lambda t, p: t == t), (lambda t, p: t == p)
-    selected, refused = (lambda t, p: p == 1), (lambda t, p: p == 0)
-    positive, negative = (lambda t, p: t == 1), (lambda t, p: t == 0)
-    shares = {
-        "accuracy_score": _share(correct, everybody),
-        "zero_one_loss": _share(lambda t, p: t != p, everybody),
-        "precision_score": _share(positive, selected),
-        "recall_score": _share(selected, positive),
-        "selection_rate": _share(selected, everybody),
-        "miss_rate": _share(refused, positive),
-        "fallout_rate": _share(selected, negative),
-        "specificity_score": _share(refused, negative),
-    }
-    balanced = partial(skm.recall_score, average="macro", zero_division=0)
-    f1 = partial(skm.f1_score, zero_division=0)
-    metrics = shares | {
-        "balanced_accuracy_score": {"function": lambda t, p: float(balanced(t, p))},
-        "f1_score": {"function": lambda t, p: float(f1(t, p))},
-    }
-    return {
-        name: {"model_type": ["classification"] if name in performance else []} | metrics[name]
-        for name in dict.fromkeys([*performance, *metrics])
-    }
-
-
-def _share(of, among):
-    """Return the share of one kind of records among another, and Wilson's interval."""
-
-    def counts(y_true, y_pred):
-        y_true, y_pred = np.asarray(y_true), np.asarray(y_pred)
-        hits = of(y_true, y_pred)[among(y_true, y_pred)]
-        return np.array(hits.sum()), np.array((~hits).sum())
-
-    def function(y_true, y_pred):
-        hits, misses = counts(y_true, y_pred)
-        return float(hits / (hits + misses)) if hits + misses else 0.0
-
-    def error_function(y_true, y_pred):
-        hits, misses = counts(y_true, y_pred)
-        _, low, high = accuracy_interval(hits, misses, 0.0, 0.95)
-        return float(low), float(high)
-
-    return {"function": function, "error_function": error_function}

@@ -1,6 +1,5 @@
 """Templates filled to pages without scripts or requests, and numbers as text."""
 
-import json
 import re
 import unicodedata
 from copy import copy
@@ -47,7 +46,6 @@ def environment(of_pages=False):
     pages.filters |= {
         "plain": lambda text: None if text is None else plain(text),
         "sentence": _sentence,
-        "json": lambda value: json.dumps(value, ensure_ascii=False),
         "points": points,
         "budget": budget,
         "as_model": lambda model: model[0] + f" at ε {model[1]:g}" * bool(np.isfinite(model[1])),

@@ -1,3 +1,5 @@
+import itertools
+
 import matplotlib
 import numpy as np
 import pandas as pd
@@ -10,7 +12,7 @@ from skdpfair.model_selection import TradeoffResults
 from skdpfair.model_selection._spec import SweepSpec
 from skdpfair.report import PrivacyCostDisplay
 from skdpfair.report._displays import TradeoffDisplay
-from skdpfair.report._fairness_dashboard import _figures, _metrics, _performance
+from skdpfair.report._fairness_dashboard import _metrics
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -186,54 +188,20 @@ def test_fairlearn_and_the_dashboard_get_the_predictions(results):
     assert list(by_sex.to_fairness_dashboard()["sensitive_features"]) == ["sex"]
 
 
-def test_the_dashboard_opens_with_balanced_accuracy_if_a_class_is_rare(results):
-    """It opens with accuracy if that is offered, or else with the first measure."""
-    y_true = [0] * 8 + [1]
-    assert _performance(results, y_true, None)[0] == "accuracy_score"
+def test_the_dashboard_offers_no_accuracy_if_a_class_is_rare(results):
+    offered = [name for name, metric in _metrics(results).items() if metric["model_type"]]
+    assert offered[:2] == ["accuracy_score", "balanced_accuracy_score"]
     for part in ("rarest_class_share", "balanced_accuracy", "rarest_class_recall"):
         results.frame[part] = 0.11
-    offered = _performance(results, y_true, None)
-    assert offered[:2] == ["balanced_accuracy_score", "recall_score"]
-    assert "accuracy_score" not in offered
-    chosen = ["rarest_class_recall", "false_positive_rate"]
-    assert _performance(results, y_true, chosen) == ["recall_score", "fallout_rate"]
-    turned = [1 - label for label in y_true]
-    assert _performance(results, turned, chosen) == ["specificity_score", "fallout_rate"]
-    metrics = _metrics(["recall_score", "fallout_rate"])
-    offered = [name for name, metric in metrics.items() if metric["model_type"]]
-    assert offered == ["recall_score", "fallout_rate"] and "accuracy_score" in metrics
-    with pytest.raises(ValueError, match=r"measures must be one of 'accuracy'.*got 'roc_auc'"):
-        _performance(results, y_true, ["roc_auc"])  # the sweep did not compute it
+    metrics = _metrics(results)
+    assert [n for n, metric in metrics.items() if metric["model_type"]] == offered[1:]
+    assert "accuracy_score" in metrics
 
 
-def test_the_dashboard_shows_measures_that_labels_do_not_give(results):
-    values = {"overall": 0.9, "F": 0.8}
-    results.frame["roc_auc"] = results.frame["group"].map(values)  # not defined for M
-    results.frame["excessive_risk"] = 0.125
-    given = results.to_fairness_dashboard()
-    y_true, accuracy = np.asarray(given["y_true"]), np.asarray(given["y_pred"]["reference"])
-    female = np.asarray(given["sensitive_features"]["group"]) == "F"
-    metrics = _metrics(_performance(results, y_true, None))
-    found = _figures(results, given, metrics, None, None, 0)
-    ((first, *rest),) = found["precomputedMetrics"]
-    assert len(rest) + 1 == len(given["y_pred"])
-    assert first["auc"] == {"global": 0.9, "bins": [0.8, 0.0]}
-    assert first["run_excessive_risk"] == {"global": 0.125, "bins": [0.125, 0.125]}
-    shown = first["accuracy_score"]
-    assert shown["global"] == pytest.approx((accuracy == y_true).mean())
-    assert shown["bins"][0] == pytest.approx((accuracy == y_true)[female].mean())
-    assert shown["binBounds"][0]["lower"] < shown["bins"][0] < shown["binBounds"][0]["upper"]
-    (bins,) = found["precomputedFeatureBins"]
-    assert bins["binLabels"] == ["F", "M"] and (np.array(bins["binVector"]) == ~female).all()
-    names = {m["id"]: m["name"] for m in found["customMetrics"]}
-    assert names["run_excessive_risk"] == "Excessive risk (hundredths of nats)"
-    chosen = ["false_positive_rate", "roc_auc"]
-    found = _figures(results, given, _metrics(_performance(results, y_true, chosen)), chosen, 0, 0)
-    assert [m["name"] for m in found["customMetrics"]][-1] == "False positive rate"
-    assert "accuracy_score" not in found["precomputedMetrics"][0][0]
-    simple = ["accuracy"]
-    given_simple = _metrics(_performance(results, y_true, simple))
-    assert _figures(results, given, given_simple, simple, None, 0) == {}
+def test_the_metrics_of_the_dashboard_are_finite_for_groups_of_one_class(results):
+    for metric in _metrics(results).values():
+        for y_true, y_pred in itertools.product([[0, 0], [1, 1], [0, 1]], repeat=2):
+            assert 0 <= metric["function"](y_true, y_pred) <= 1
 
 
 @pytest.mark.parametrize(

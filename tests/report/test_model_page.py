@@ -86,7 +86,7 @@ def test_a_value_is_the_same_text_on_page_card_shell_and_forms(fitted, tmp_path)
         "page": unescape(model_page(clf, X, y, **given)),
         "card": unescape(card_of(clf, X, y, **given)),
         "nist": unescape(export_statement(clf, "nist", X, y, **given)),
-        "annex-iv": unescape(export_statement(path, "annex-iv", X, y, **given)),
+        "nist of the file": unescape(export_statement(path, "nist", X, y, **given)),
     }
     shell = CliRunner().invoke(main, ["statement", str(path)]).output
     for name, text in {**texts, "shell": shell, "python": repr(clf.privacy_)}.items():
@@ -99,7 +99,7 @@ def test_a_value_is_the_same_text_on_page_card_shell_and_forms(fitted, tmp_path)
     }
     card = {cell.replace("(", "") for cell in cells["card"]}
     assert len(card) >= 9 and card <= cells["page"]
-    assert cells["card"] == cells["nist"] == cells["annex-iv"]
+    assert cells["card"] == cells["nist"] == cells["nist of the file"]
 
 
 @pytest.fixture(scope="module")
@@ -376,7 +376,7 @@ def test_values_are_told_with_their_variables(variables, tmp_path):
         for text in (
             model_page(model, X, y, **given),
             card_of(model, X, y, **given),
-            export_statement(model, "annex-iv", X, y, **given),
+            export_statement(model, "nist", X, y, **given),
         ):
             for name in ("black = yes", "black = no", "deny = yes", "deny = no"):
                 assert name in text
@@ -438,7 +438,7 @@ def test_values_that_were_read_stand_beside_the_answer(variables):
     answer = answer_of(model_page(clf))
     assert answer.startswith("Yes") and clf.privacy_.values_read in answer
     assert "deny = no, yes" in answer and "black = no, yes" in answer
-    for kind in ("card", "json", "nist", "annex-iv"):
+    for kind in ("card", "json", "nist"):
         text = export_statement(clf, kind)
         assert "black" in text and "yes" in text
     told = clone(clf).set_params(classes=["no", "yes"], group_col=Groups(levels=["no", "yes"]))
@@ -486,8 +486,7 @@ def test_no_name_of_a_column_breaks_pages_cards_or_forms(at, tmp_path):
             clf.save_release(tmp_path / "model.safetensors")
         return
     clf.save_release(tmp_path / "model.safetensors")
-    for kind in ("nist", "annex-iv", "registry"):
-        assert export_statement(tmp_path / "model.safetensors", kind)
+    assert export_statement(tmp_path / "model.safetensors", "nist")
 
 
 def test_test_records_of_other_variables_are_refused(variables):
