@@ -16,7 +16,6 @@ from torch import nn
 
 from skdpfair import DPFairClassifier, load_release
 from skdpfair.augmentations import PGD
-from skdpfair.engine import Streams
 from skdpfair.model_selection import (
     DPRandomizedSearch,
     DPThresholdClassifier,
@@ -174,12 +173,6 @@ def test_smooth_amounts_are_taken_for_rough_in_less_than_two_of_a_hundred_tables
         wrong += amounts.is_rough(counts + noise * rng.standard_normal(counts.shape), noise)
     # at a rate of 2 %, more has a probability of 1e-4
     assert wrong <= 16
-
-
-def test_the_noise_of_each_one_time_release_is_its_own():
-    for streams in (Streams.fresh(), Streams.seeded(0, digest=b"rows")):
-        one, other = (streams.releases(what).standard_normal(2000) for what in ("a", "b"))
-        assert abs(np.corrcoef(one, other)[0, 1]) < 0.12
 
 
 def test_copies_predict_as_the_model_does(encoded, fitted, rows, tmp_path):

@@ -207,9 +207,10 @@ def _callbacks(run: Run, plan: Plan) -> list[Any] | None:
     """Return the user's callbacks, the progress bar's and scikit-learn's, or None."""
     callbacks = list(run.spec.callbacks or [])
     if run.spec.verbose and run.processes.rank == 0:
+        ledger = run.ledger  # the net keeps its callbacks, and must not keep the seeds of the run
 
         def epsilon() -> float | None:
-            return run.ledger.epsilon(plan.delta, plan.accountant) if plan.is_accounted else None
+            return ledger.epsilon(plan.delta, plan.accountant) if plan.is_accounted else None
 
         progress = Progress(plan.settings.n_steps, plan.mechanism.method.name, epsilon)
         callbacks.append(("progress", progress))

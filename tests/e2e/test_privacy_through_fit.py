@@ -180,21 +180,6 @@ def test_batches_are_poisson_samples(name):
     assert min(sampling_p_values(included, 14 / n).values()) < ALPHA
 
 
-def test_unseeded_fits_share_no_batches():
-    """Amplification by sampling is for batches that nobody can foresee."""
-    n, X = 300, np.eye(300, dtype=np.float32)
-    settings = {"noise_multiplier": 0.0, "batch_size": 60, "max_steps": 20, "lr": 1e-3}
-
-    def drawn(**params):
-        return np.abs(steps_of("dpsgd", X, **settings | params).reshape(20, 2, n)).sum(1) > 0
-
-    fits = [drawn(random_state=None) for _ in range(3)]
-    for one, other in ((0, 1), (0, 2), (1, 2)):
-        assert not correlated(fits[one], fits[other])
-        assert not any(correlated(fits[one][0], step) for step in fits[other])
-    assert correlated(drawn(), drawn())  # equal seeds draw equal batches: the test can see it
-
-
 def fitted_by_groups(method, **params):
     """Return a fit to 300 records, a fifth of them a group, and which were in each batch."""
     kept, n = [], 300

@@ -19,6 +19,8 @@ SPARSE = "tests/engine/test_sparse_rows.py::"
 SHARED = "tests/test_distributed.py::"
 HOOKS = "tests/engine/test_record_hooks.py::"
 RELEASES = "tests/test_releases.py::"
+INTERFERENCE = "tests/e2e/test_noninterference.py::"
+AGAIN = INTERFERENCE + "test_no_two_fits_and_no_two_places_draw_the_same_noise"
 BOUND = FIT + "test_no_record_moves_the_weights_beyond_its_bound"
 
 
@@ -838,7 +840,7 @@ MUTANTS = (
         "engine/streams.py",
         'return self._stream("batches")',
         "return Keystream(bytes(32))",
-        FIT + "test_unseeded_fits_share_no_batches",
+        AGAIN,
     ),
     # messages
     Mutant(
@@ -1483,7 +1485,81 @@ MUTANTS = (
         "engine/streams.py",
         'self._stream("release", what)',
         'self._stream("release")',
-        "tests/test_amounts.py::test_the_noise_of_each_one_time_release_is_its_own",
+        AGAIN,
+    ),
+    Mutant(
+        "curves by exact counts",
+        "fine curves are chosen by exact counts; the noisy ones are drawn, charged and dropped",
+        "training/amounts.py",
+        "    noise = 0.0 if release is None",
+        "    counts = counted(table, network.amounts)\n    noise = 0.0 if release is None",
+        INTERFERENCE + "test_records_show_in_noisy_releases_alone[amounts]",
+    ),
+    Mutant(
+        "counts kept for the next fit",
+        "noisy counts are those of the fit before, if it counted the same",
+        "training/run.py",
+        "counts = noisy(counts, sensitivity, noise, generator, self.spec.noise)",
+        "new = noisy(counts, sensitivity, noise, generator, self.spec.noise)\n"
+        "            counts = vars(Run.released).setdefault((release.what, counts.shape), new)",
+        AGAIN,
+    ),
+    Mutant(
+        "one-time noise that is kept",
+        "one-time releases of the same size have the same noise",
+        "privacy/one_time_noise.py",
+        "    return values + sensitivity",
+        "    noise = vars(generator_of).setdefault(values.shape, noise)\n"
+        "    return values + sensitivity",
+        AGAIN,
+    ),
+    Mutant(
+        "the same one-time noise each fit",
+        "the noise of all one-time releases comes from one fixed seed",
+        "privacy/one_time_noise.py",
+        "generator.standard_normal(values.shape)",
+        "np.random.default_rng(7).standard_normal(values.shape)",
+        AGAIN,
+    ),
+    Mutant(
+        "the same noise of the steps each fit",
+        "the noise of the steps comes from one fixed seed",
+        "engine/streams.py",
+        'Noise(self._stream("steps"), device, kind)',
+        "Noise(Keystream.seeded(7), device, kind)",
+        AGAIN,
+    ),
+    Mutant(
+        "the same persons' records each fit",
+        "which records of a person take part comes from one fixed seed",
+        "engine/streams.py",
+        'self._stream("persons")',
+        "Keystream.seeded(7)",
+        AGAIN,
+    ),
+    Mutant(
+        "the same secrets each search",
+        "the number of trials, their draws and the noise of scores come from one fixed seed",
+        "model_selection/_trials.py",
+        "return Keystream.fresh()",
+        "return Keystream.seeded(7)",
+        AGAIN,
+    ),
+    Mutant(
+        "the same noise in each table",
+        "the noise of released tables comes from one fixed seed",
+        "metrics/_group_tables.py",
+        "np.arange(len(y_true)), Keystream.fresh()",
+        "np.arange(len(y_true)), Keystream.seeded(7)",
+        AGAIN,
+    ),
+    Mutant(
+        "seeds in a progress bar",
+        "the progress bar of a fitted net holds the seeds of its noise",
+        "training/train.py",
+        "return ledger.epsilon(",
+        "return run.ledger.epsilon(",
+        INTERFERENCE + "test_records_show_in_noisy_releases_alone[verbose]",
     ),
     Mutant(
         "amount counts of one amount",
