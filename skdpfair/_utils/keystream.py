@@ -17,13 +17,6 @@ class Keystream:
 
     SHAKE-256 expands the key and the first counter from the seed.  Methods that a generator of
     numpy has, too, take the same arguments.  There is no copy, which would draw the same numbers.
-
-    Examples
-    --------
-    >>> Keystream.fresh().random(4).shape
-    (4,)
-    >>> Keystream.seeded(0, "batches").integers(100) == Keystream.seeded(0, "batches").integers(100)
-    True
     """
 
     def __init__(self, seed: bytes) -> None:

@@ -1,7 +1,6 @@
 """Options, errors and printing that the commands share; `--help` waits for nothing heavier."""
 
 import functools
-import re
 import shutil
 import textwrap
 import warnings
@@ -53,11 +52,7 @@ def output_option(default=None, text="The file to write.", *, file_okay=True):
 
 def visible(text) -> str:
     """Return a text in which nothing steers a terminal, see `skdpfair._utils.validate.visible`."""
-    text = str(text)
-    if text.isascii() and re.sub(r"[\n\t]", "", text).isprintable():
-        # as the version is known without importing the library
-        return text
-    from skdpfair._utils.validate import visible as escaped
+    from skdpfair._utils.validate import visible as escaped  # late: it needs numpy
 
     return escaped(text)
 

@@ -1,7 +1,6 @@
 """``skdpfair demo``: train on Adult with and without privacy, and compare the sexes."""
 
 import json
-import math
 from pathlib import Path
 
 import click
@@ -20,16 +19,7 @@ from skdpfair.cli._input import (
 
 DEMO_METHODS = ("dpsgd", "global_adapt")
 _MEASURES = ("balanced_accuracy", "rarest_class_recall", "accuracy", "privacy_cost")
-_HEADINGS = {
-    "balanced_accuracy": ("acc.", "balanced"),
-    "rarest_class_recall": ("recall", ">50K"),
-    "accuracy": ("acc.", "all"),
-    "accuracy[Female]": ("acc.", "Female"),
-    "accuracy[Male]": ("acc.", "Male"),
-    "privacy_cost[Female]": ("cost", "Female"),
-    "privacy_cost[Male]": ("cost", "Male"),
-    "epsilon": ("", "epsilon"),
-}
+_BY_GROUP = [f"{name}[{sex}]" for name in _MEASURES[2:] for sex in ("Female", "Male")]
 
 
 @click.command()
@@ -123,13 +113,9 @@ def _compare(models, test):
 
 
 def _print(table, models):
-    import pandas as pd
-
-    cells = {name: [_cell(name, value) for value in table[name]] for name in _HEADINGS}
-    texts = pd.DataFrame(cells, index=table.index.rename(None))
-    texts.columns = pd.MultiIndex.from_tuples(_HEADINGS.values())
+    shown = 100 * table.rename_axis(None)[[*_MEASURES[:3], *_BY_GROUP]].T
     echo("\nMeasures in %, and the accuracy that privacy costs, in points\n")
-    echo(texts.to_string(sparsify=False))
+    echo(shown.to_string(float_format="{:.1f}".format))
     report = models[DEMO_METHODS[-1]].privacy_
     echo("\n" + wrapped(f"{DEMO_METHODS[-1]}: {report.statement}"))
     echo("Not covered by epsilon:")
@@ -142,12 +128,6 @@ def _print(table, models):
             "the reference has no privacy at all."
         )
     )
-
-
-def _cell(column, value):
-    if column == "epsilon":
-        return "none" if value == math.inf else f"{value:.2f}"
-    return f"{100 * value:.1f}" if "cost" not in column else f"{100 * value:+.1f}"
 
 
 def _write(table, models, output):

@@ -28,13 +28,7 @@ def group_max(values):
 
 
 def difference(values):
-    """Return the largest minus the smallest of the groups' values, NaN if only one of them has one.
-
-    Examples
-    --------
-    >>> difference({"F": 0.5, "M": 0.75, "X": float("nan")}), difference([0.5, float("nan")])
-    (0.25, nan)
-    """
+    """Return the largest minus the smallest value of the groups, NaN if only one has a value."""
     is_known = len(values) == 1 or pd.Series(values, dtype=float).count() > 1
     return group_max(values) - group_min(values) if is_known else float("nan")
 

@@ -301,12 +301,6 @@ def accuracy_interval(correct, incorrect, deviation, level, noise_quantile=0.0):
     The counts have independent noise of standard deviation ``deviation``, whose two-sided quantile
     in deviations is ``noise_quantile`` where that is beyond the Gaussian one. Without noise the
     intervals are Wilson's. A group without records has NaN and the interval [0, 1].
-
-    Examples
-    --------
-    >>> ends = accuracy_interval(np.array([80.0]), np.array([20.0]), 0.0, 0.95)
-    >>> [f"{float(x[0]):.4f}" for x in ends]  # Wilson's interval
-    ['0.8000', '0.7112', '0.8666']
     """
     correct, incorrect = np.maximum(correct, 0.0), np.maximum(incorrect, 0.0)
     z = stats.norm.ppf((1 + level) / 2)

@@ -8,13 +8,7 @@ from skdpfair.metrics._measures import LEVEL, described, level_of
 
 
 def student(mean, error, n_runs, level=LEVEL, limits=(-1.0, 1.0)):
-    """Return the ends of Student's intervals of means over runs, NaN for a single run.
-
-    Examples
-    --------
-    >>> [f"{float(end):.3f}" for end in student(0.02, 0.01 / 3**0.5, 3)]
-    ['-0.005', '0.045']
-    """
+    """Return the ends of Student's intervals of means over runs, NaN for a single run."""
     mean, error, n_runs = np.asarray(mean), np.asarray(error), np.asarray(n_runs)
     freedom = np.where(n_runs > 1, n_runs - 1.0, np.nan)
     reach = t.ppf((1 + level) / 2, freedom) * error

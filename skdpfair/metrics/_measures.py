@@ -153,11 +153,6 @@ def leading_measures(rarest_class_share: float, n_classes: int = 2) -> list[str]
     """Return the measures that a page begins with: not accuracy if a class is rare.
 
     A class is rare if its share is below 30 % of two classes, or 0.6 / K of K classes.
-
-    Examples
-    --------
-    >>> leading_measures(0.11), leading_measures(0.4)
-    (['balanced_accuracy', 'rarest_class_recall'], ['accuracy'])
     """
     is_rare = rarest_class_share < 2 * RARE / n_classes
     return ["balanced_accuracy", "rarest_class_recall"] if is_rare else ["accuracy"]
@@ -220,11 +215,6 @@ def level_of(column: str, n_groups: int, level: float = LEVEL) -> float:
     At this level, the intervals of all choices of groups that the column may show hold at once with
     ``level``: of all pairs, if it is a difference, and of all groups, if it is the worst one, or
     that of one group in a comparison with another model or with the training records.
-
-    Examples
-    --------
-    >>> [round(level_of(f"accuracy{part}", 5), 4) for part in ("[F]", "_group_min", "_difference")]
-    [0.95, 0.99, 0.995]
     """
     name, suffix, group = _parts(column)
     of_one = n_groups if suffix or (group is not None and MEASURES[name].against) else 1
@@ -267,16 +257,6 @@ def values_by_group(
     each record, and ``rarest`` the number of the rarest class, by default that of ``y_true``. What
     is undefined is NaN, and so is all that needs probabilities if one is NaN, as of a model that
     diverged.
-
-    Examples
-    --------
-    >>> values_by_group(
-    ...     [1, 0, 0], [1, 1, 0], classes=[0, 1], code=np.array([0, 0, 1]), levels=["F", "M"],
-    ...     measures=["accuracy", "true_positive_rate"])
-             n  accuracy  true_positive_rate
-    overall  3  0.666667                 1.0
-    F        2  0.500000                 1.0
-    M        1  1.000000                 NaN
     """
     true, predicted = (positions(classes, plain(np.asarray(v))) for v in (y_true, y_pred))
     n_classes = len(classes)

@@ -224,13 +224,6 @@ class TradeoffResults:
         Notes
         -----
         A choice by scores on private records is not private.
-
-        Examples
-        --------
-        >>> frame = pd.DataFrame({"method": ["a", "a", "b", "b"], "epsilon": 1.0, "seed": 0,
-        ...     "fold": 0, "group": ["overall", "F"] * 2, "n": 9, "accuracy": [0.8, 0.8, 0.9, 0.9]})
-        >>> TradeoffResults(frame).best_index("accuracy")
-        1
         """
         means, private = self._means()
         values = -_sign(column) * means[one_of("column", column, means)].to_numpy()

@@ -12,16 +12,7 @@ EDGES = np.linspace(-LARGEST_LOGIT, LARGEST_LOGIT, N_BINS + 1)
 
 
 def square_root(n):
-    """Return the lower triangular matrix whose square is the lower triangular matrix of ones.
-
-    Examples
-    --------
-    >>> root = square_root(3)
-    >>> root @ root
-    array([[1., 0., 0.],
-           [1., 1., 0.],
-           [1., 1., 1.]])
-    """
+    """Return the lower triangular matrix whose square is the lower triangular matrix of ones."""
     k = np.arange(1, n)
     return toeplitz(np.cumprod([1.0, *(1 - 0.5 / k)]), np.zeros(n))
 
@@ -40,14 +31,6 @@ def score_counts(
     those of a model that is released or public.  A ``noise_multiplier`` of 0 is for public records.
     The numbers are cumulative sums of histograms that `released` makes private.  An isotonic
     regression removes increases, which is post-processing; the last number is 0.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> scores, classes = np.array([-9.0, 2.0, 3.0]), np.array([0, 1, 1])
-    >>> counts = score_counts(scores, classes, np.zeros(3, dtype=int), 1, 0.0, rng)
-    >>> counts[0, :, 0], counts[0, :, 80]
-    (array([1., 2.]), array([0., 2.]))
     """
     bins = np.searchsorted(EDGES[1:-1], np.nan_to_num(logits), side="right")
     cells = np.ravel_multi_index(

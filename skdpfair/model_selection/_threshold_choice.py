@@ -22,12 +22,6 @@ def best_cut(counts, objective, target=None):
     ``target`` the smallest true-positive rate, or the selection rate (None: the share of
     positives).  Gains are smoothed by local parabolas, as the largest of many noisy numbers would
     be one with much noise.
-
-    Examples
-    --------
-    >>> counts = np.array([[8.0, 2.0, 1.0, 0.0], [4.0, 4.0, 2.0, 0.0]])
-    >>> best_cut(counts, "selection_rate"), best_cut(counts, "true_positive_rate", 0.5)
-    (2, 2)
     """
     gains, least_positives, selected = _terms(counts[:, 0], objective, target)
     if selected is not None:
@@ -44,12 +38,6 @@ def pooled(counts, deviation):
     deviation of the noise in each.  The rates of a group are the mean of its own and of those of
     all records, weighted as in empirical Bayes by the variance of its own rates, by noise and by
     chance, and by that of rates between groups: a group too small to be seen has the rates of all.
-
-    Examples
-    --------
-    >>> counts = np.array([[[900.0, 90.0], [900.0, 720.0]], [[9.0, 5.0], [9.0, 2.0]]])
-    >>> pooled(counts, 0.0).round(1).tolist()
-    [[[900.0, 90.0], [900.0, 719.9]], [[9.0, 2.9], [9.0, 5.3]]]
     """
     totals, every = np.maximum(counts[:, :, :1], _FEWEST), counts.sum(axis=0)
     own, of_all = counts / totals, every / np.maximum(every[:, :1], _FEWEST)
@@ -63,12 +51,6 @@ def bound(counts, constraint, deviation):
 
     Those of groups of which noise alone could make up the records, ``deviation`` as of `pooled`,
     are free: else, one group that nobody is in would decide for all.
-
-    Examples
-    --------
-    >>> counts = np.array([[[90.0, 40.0], [9.0, 8.0]], [[3.0, 1.0], [80.0, 70.0]]])
-    >>> bound(counts, "equalized_odds", 10.0).tolist(), bound(counts, "demographic_parity", 10.0)
-    ([[True, False], [False, True]], array([[ True,  True]]))
     """
     records = counts[:, :, 0].T
     if constraint == "demographic_parity":
@@ -86,13 +68,6 @@ def best_mixtures(counts, objective, target, constraint, tolerance, deviation=0.
     if `bound`; the objective is that of all groups together.  A linear programme over mixtures of
     thresholds: all rates are linear in their probabilities.  The solution exists, since a group can
     be selected at any rate at random.
-
-    Examples
-    --------
-    >>> counts = np.array([[[4.0, 1.0, 0.0], [4.0, 4.0, 0.0]], [[6.0, 3.0, 0.0], [2.0, 1.0, 0.0]]])
-    >>> best_mixtures(counts, "accuracy", None, "demographic_parity", 0.0)
-    array([[0.   , 1.   , 0.   ],
-           [0.625, 0.   , 0.375]])
     """
     n_groups, _, n_edges = counts.shape
     is_bound = bound(counts, constraint, deviation)

@@ -2,19 +2,19 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Context, Decimal
 from html import escape
 from textwrap import fill
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from skdpfair._utils.validate import integer
 from skdpfair.privacy.ledger import Ledger
-from skdpfair.privacy.releases import MAX_RECORDS, Release
+from skdpfair.privacy.releases import MAX_RECORDS
 from skdpfair.privacy.renyi import ORDERS
 from skdpfair.privacy.tradeoff import (
     TradeOff,
@@ -399,13 +399,6 @@ class PrivacyReport:
             "ledger": [_as_json(vars(release)) for release in self.ledger.entries],
         }
 
-    @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        """Return the report whose `facts` these are; groups are texts."""
-        values = {f.name: _from_json(facts[f.name]) for f in fields(cls) if f.name in facts}
-        releases = [Release(**{k: _from_json(v) for k, v in e.items()}) for e in facts["ledger"]]
-        return cls(**values | {"ledger": Ledger(tuple(releases))})
-
     @property
     def summary(self) -> dict[str, str]:
         """The guarantee in numbers, as every page, card, form and shell prints them."""
@@ -481,14 +474,6 @@ def _as_json(value: object) -> object:
     if isinstance(value, dict):
         return {k: _as_json(v) for k, v in _by_text(value).items()}
     return value
-
-
-def _from_json(value: Any) -> Any:
-    if value in ("inf", "-inf", "nan"):
-        return float(value)
-    if isinstance(value, dict):
-        return {name: _from_json(part) for name, part in value.items()}
-    return tuple(map(_from_json, value)) if isinstance(value, list) else value
 
 
 def _by_text(values: dict[Any, Any]) -> dict[str, Any]:

@@ -55,17 +55,7 @@ class Recommendation:
 
 
 def estimated(values, level=LEVEL) -> Estimate:
-    """Return the mean of the values of runs, shares, with Student's interval within -1 and 1.
-
-    Examples
-    --------
-    >>> found = estimated(np.array([0.01, 0.02, 0.03]))
-    >>> print(f"{found.mean:.3f} {found.low:.3f} {found.high:.3f} {found.is_above_zero}")
-    0.020 -0.005 0.045 False
-    >>> found = estimated(np.array([0.02, 0.02, 0.02]))
-    >>> found.is_constant, found.is_above_zero
-    (True, False)
-    """
+    """Return the mean of the values of runs, shares, with Student's interval within -1 and 1."""
     values = np.asarray(values, float)
     values = values[~np.isnan(values)]
     n = len(values)

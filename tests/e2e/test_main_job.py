@@ -39,6 +39,7 @@ def test_the_demo(tmp_path):
         "privacy.json",
     }
     table = pd.read_csv(output / "group_table.csv", index_col="method")
+    assert f"{100 * table.loc['dpsgd', 'accuracy[Female]']:.1f}" in result.output
     assert list(table.index) == ["reference", "dpsgd", "global_adapt"]
     assert np.isinf(table.loc["reference", "epsilon"]) and (table["epsilon"][1:] <= 1.0).all()
     assert table["accuracy"].between(0.855, 0.88).all()

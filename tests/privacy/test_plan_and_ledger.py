@@ -12,7 +12,7 @@ from skdpfair.privacy import Release, calibrated, epsilon
 from skdpfair.privacy.accounting import pld_epsilon
 from skdpfair.privacy.gdp import gdp_epsilon, gdp_parameter
 from skdpfair.privacy.ledger import Ledger
-from skdpfair.privacy.statement import PrivacyReport, rounded_up
+from skdpfair.privacy.statement import rounded_up
 
 from .reports import report
 
@@ -132,7 +132,7 @@ def test_calibration_and_the_report_after_it_take_few_evaluations(rate, steps, t
 
 
 @pytest.mark.parametrize("name", ["private", "by person", "by group", "none"])
-def test_a_report_is_made_of_its_facts_and_prints_twelve_lines(name):
+def test_the_facts_of_a_report_are_json_and_it_prints_twelve_lines(name):
     run = Release("gradient sum", 0.1, (2.0,), 10)
     facts = {
         "private": {"assumptions": ("n",), "max_grad_norm": 1.0},
@@ -141,8 +141,8 @@ def test_a_report_is_made_of_its_facts_and_prints_twelve_lines(name):
         "none": {"epsilon": np.inf, "is_private": False, "holds": ("a", "b")},
     }[name]
     first = report(None if name == "none" else run, n_samples=80, **facts)
-    again = PrivacyReport.from_facts(json.loads(json.dumps(first.facts(), allow_nan=False)))
-    assert vars(again) | {"ledger": 0} == vars(first) | {"ledger": 0}
-    assert again.ledger.entries == first.ledger.entries and again.facts() == first.facts()
+    stated = first.facts()
+    assert json.loads(json.dumps(stated, allow_nan=False)).keys() == stated.keys()
+    assert stated.keys() >= vars(first).keys()
     assert len(repr(first).splitlines()) <= 12
     assert all(text in repr(first) for text in first.summary.values())
