@@ -71,6 +71,23 @@ def test_it_adds_nothing_and_the_others_stay(name, rows):
         torch.testing.assert_close(step.gradient, steps[-1].gradient, rtol=1e-4, atol=1e-6)
 
 
+QUOTIENTS = {
+    "floor": (lambda a, b: a // b, [3, -(2**63), -5]),
+    "trunc": (lambda a, b: torch.div(a, b, rounding_mode="trunc"), [3, -(2**63), -5]),
+    "remainder": (lambda a, b: a % b, [1, 0, 0]),
+    "fmod": (torch.fmod, [1, 0, 0]),
+    "by a number": (lambda a, b: a // -1 + 0 * b, [-7, -(2**63), -5]),
+}
+
+
+@pytest.mark.parametrize("name", QUOTIENTS)
+def test_a_quotient_without_room_ends_no_process(name):
+    divided, expected = QUOTIENTS[name]
+    a, b = torch.tensor([7, -(2**63), 5]), torch.tensor([2, -1, -1])
+    one = RecordTrace(divided, (), (torch.tensor(1), torch.tensor(1)))
+    assert one(None, (), a, b).tolist() == expected
+
+
 def test_a_fault_of_the_code_is_an_error():
     one = RecordTrace(lambda x, i: x.index_select(0, i), (), (torch.rand(3), torch.tensor([0])))
     one._made_up[1] = torch.tensor([[5]])

@@ -36,6 +36,33 @@ def simplify(traced: GraphModule) -> None:
     traced.recompile()
 
 
+def guard_divisions(traced: GraphModule) -> None:
+    """Let nothing divide integers by -1: the quotient may not fit, which ends the process."""
+    graph = traced.graph
+    for node in list(graph.nodes):
+        packet = getattr(node.target, "overloadpacket", None)
+        if packet not in _DIVISIONS or node.meta["val"].dtype.is_floating_point:
+            continue
+        a, b = node.args[:2]
+        if not isinstance(a, Node) or not (isinstance(b, Node) or b == -1):
+            continue
+        with graph.inserting_before(node):
+            factor = -1 if packet in (_ATEN.div, _ATEN.floor_divide) else 0
+            result = graph.call_function(_ATEN.mul.Tensor, (a, factor))
+            if isinstance(b, Node):
+                is_minus_1 = graph.call_function(_ATEN.eq.Scalar, (b, -1))
+                safe = graph.call_function(_ATEN.where.ScalarSelf, (is_minus_1, 1, b))
+                args = a, safe, *node.args[2:]
+                others = graph.call_function(node.target, args, node.kwargs)
+                result = graph.call_function(_ATEN.where.self, (is_minus_1, result, others))
+        node.replace_all_uses_with(result)
+        graph.erase_node(node)
+    traced.recompile()
+
+
+_DIVISIONS = {_ATEN.div, _ATEN.floor_divide, _ATEN.remainder, _ATEN.fmod}
+
+
 def of_any_size(small: GraphModule, large: GraphModule) -> Graph:
     """Return the graph of a batch of any size, from those of batches of ``SIZES``.
 

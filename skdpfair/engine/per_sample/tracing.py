@@ -42,6 +42,7 @@ from skdpfair.engine.per_sample.decompositions import DECOMPOSED
 from skdpfair.engine.per_sample.graphs import (
     SIZES,
     first_input,
+    guard_divisions,
     of_any_size,
     simplify,
     take_generator,
@@ -204,6 +205,7 @@ class RecordTrace:
         # the size of the batches that the operations run on; None for any
         rows = N_ROWS_OF_LAYERS if any_size else N_ROWS
         self._n_rows = None if steady(self.one, len(shared)) else rows
+        guard_divisions(self.one)
         try:
             batched, other = (_batched(self.one, axes, shared, record, n) for n in SIZES)
             graph = of_any_size(batched, other)
