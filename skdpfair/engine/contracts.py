@@ -3,12 +3,14 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
+from numbers import Number
 from typing import TypeAlias
 
 import torch
 from sklearn.base import clone
 from torch import Tensor
 from torch.nn.functional import normalize
+from torch.utils._pytree import tree_leaves
 
 from skdpfair.engine.mechanism import (
     Mechanism,
@@ -222,11 +224,11 @@ def _check_batches(method: Method, task: Task, batches: Sequence[PerSample]) -> 
         for state in (first, later):
             factors = Mechanism(method, task, 1.0).factors_at(state)
             factor = torch.ones(len(sample.norm)) if factors is None else factors[sample.group]
-            attributes = dict(vars(method))
             _check_queries(method, sample, task, state, factor)
             exact = _release(method, sample, task, state)
             noisy = {k: v + torch.linspace(-9.0, 9.0, len(v)) for k, v in exact.items()}
             for release in (exact, noisy):
+                attributes = dict(vars(method))
                 _check_addition(method, sample, state, release)
                 _check_clip(method, sample, state, release, factor)
                 changed = [k for k, v in vars(method).items() if v is not attributes.get(k, v)]
@@ -279,7 +281,7 @@ def _check_queries(
         def of(batch: PerSample, query: Query = query) -> Tensor:
             return query.matrix(batch, state)
 
-        _check_apart(query.name, of, sample, rtol=0.0)
+        _check_apart(query.name, of, sample, rtol=1e-5, atol=1e-6)
 
 
 def _check_addition(method: Method, sample: PerSample, state: State, release: NoisySums) -> None:
@@ -316,6 +318,6 @@ def _check_clip(
 
 def _check_next_state(method: Method, state: State, release: NoisySums) -> None:
     after = method.update(state, release)
-    numbers = after if isinstance(after, tuple) else (after,)
-    is_finite = all(torch.isfinite(torch.as_tensor(v)).all() for v in numbers if v is not None)
+    numbers = [v for v in tree_leaves(after) if isinstance(v, (Tensor, Number))]
+    is_finite = all(torch.isfinite(torch.as_tensor(v)).all() for v in numbers)
     assert is_finite, "the next state is not finite"

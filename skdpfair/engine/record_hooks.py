@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from skdpfair.engine.per_sample.closed_list import TraceError
 from skdpfair.engine.per_sample.tracing import RecordTrace, trace
+from skdpfair.exceptions import PrivacyAccountingError
 
 log = logging.getLogger("skdpfair")
 
@@ -35,8 +36,8 @@ class RecordHook:
     Without a trace, ``reason`` says why, and the hook gets a copy of the sample.
     """
 
-    def __init__(self, hook: Callable[..., Any]) -> None:
-        self._hook = hook
+    def __init__(self, hook: Callable[..., Any], method: Any) -> None:
+        self._hook, self._method = hook, method
         self._runs: dict[str, Callable[..., Any]] = {}
         self.reason: str | None = None
 
@@ -46,6 +47,8 @@ class RecordHook:
         leaves, spec = tree_flatten(shared)
         kinds = [(v.shape, v.dtype) if isinstance(v, Tensor) else v for v in leaves]
         kinds += [(column.shape[1:], column.dtype) for column in columns.values()]
+        # attributes that change from step to step are followed, too
+        kinds += [v if isinstance(v, Number) else id(v) for v in vars(self._method).values()]
         key = repr((type(sample), spec, kinds))
         if self.reason is None and key not in self._runs:
             try:
@@ -55,7 +58,13 @@ class RecordHook:
                 log.info("%s acts without a trace: %s", self._hook, self.reason)
         if self.reason is not None:
             copied = replace(sample, **{name: column.clone() for name, column in columns.items()})
-            return self._hook(copied, *shared)
+            try:
+                return self._hook(copied, *shared)
+            except Exception:  # whose text may hold a number of a record
+                raise PrivacyAccountingError(
+                    f"A hook of {type(self._method).__name__} that cannot be traced failed on the "
+                    "records of a batch. Write it by tensor operations."
+                ) from None
         return self._runs[key]([v for v in leaves if isinstance(v, Tensor)], [*columns.values()])
 
     def _trace(
@@ -63,7 +72,9 @@ class RecordHook:
     ) -> Callable[[list[Tensor], list[Tensor]], Any]:
         """Return a function of the tensors among the leaves, and of the columns of a sample."""
         if len(self._runs) == _MAX_TRACES:
-            raise TraceError("its state holds numbers of Python, or shapes, that change")
+            raise TraceError(
+                "its state, or an attribute, holds numbers of Python or shapes that change"
+            )
         constants = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
         if not all(leaf is None or isinstance(leaf, Number) for leaf in constants):
             raise TraceError("its state holds what is neither a tensor nor a number")
@@ -116,7 +127,11 @@ def _tensors_of(result: Any, sample: Any) -> dict[str, Tensor]:
 
 
 def _with_tensors(result: Any, tensors: dict[str, Tensor]) -> Any:
-    return tensors["rows"] if "rows" in tensors else replace(result, **tensors)
+    """Return a result with other tensors, which no class of a user's own gets to see."""
+    if "rows" in tensors:
+        return tensors["rows"]
+    kind = next(c for c in type(result).__mro__ if c.__module__.startswith("skdpfair."))
+    return kind(**{f.name: tensors.get(f.name, getattr(result, f.name)) for f in fields(kind)})
 
 
 def _results(operations: GraphModule, which: slice) -> GraphModule:
@@ -141,9 +156,9 @@ class RecordHooks:
         self.queries, self._hooks = mechanism.queries, dict[str, RecordHook]()
         if not method.private or is_shipped(method):
             return
-        self._factors_at = mechanism.factors_at
+        self._factors_at, self._method = mechanism.factors_at, method
         self._hooks = {
-            name: RecordHook(getattr(method, name)) for name in ("clip", "gradient_term")
+            name: RecordHook(getattr(method, name), method) for name in ("clip", "gradient_term")
         }
         self.clip, self.gradient_term = self._clip, self._hooks["gradient_term"]
         self.queries = tuple(replace(q, rows=self._rows_of(q)) for q in mechanism.queries)
@@ -156,11 +171,12 @@ class RecordHooks:
     def _clip(self, sample: Any, state: Any, release: Any) -> Any:
         clip = self._hooks["clip"](sample, state, dict(release))
         limit = self._limits(clip.bound, sample, state) / sample.norm
-        weight = torch.where(clip.weight.isfinite(), clip.weight, 0.0).clamp(-limit, limit)
+        weight = clip.weight.to(sample.norm)
+        weight = torch.where(weight.isfinite(), weight, 0.0).clamp(-limit, limit)
         return replace(clip, weight=weight)
 
     def _rows_of(self, query: Any) -> Callable[[Any, Any], Tensor]:
-        hook = self._hooks[f"rows of query {query.name!r}"] = RecordHook(query.rows)
+        hook = self._hooks[f"rows of query {query.name!r}"] = RecordHook(query.rows, self._method)
 
         def rows_of(sample: Any, state: Any) -> Tensor:
             rows = _tensors_of(hook(sample, state), sample)["rows"]

@@ -134,6 +134,20 @@ class Overwriting(Clipped):
         return Clip(torch.ones_like(sample.norm), 1.0)
 
 
+class Counting(Clip):
+    """Its own code would see the whole batch."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if len(self.weight) % 2 == 0 and len(self.weight) > 64:
+            object.__setattr__(self, "weight", -self.weight)
+
+
+class OwnResult(Clipped):
+    def clip(self, sample, state, release):
+        return Counting(**vars(super().clip(sample, state, release)))
+
+
 class Unbounded(Clipped):
     def clip(self, sample, state, release):
         return Clip(torch.where(sample.norm > 1e2, torch.nan, 1 / sample.norm.clamp(min=1.0)), 1.0)
@@ -146,7 +160,9 @@ class Unbounded(Clipped):
         return sample.norm[:, None]
 
 
-@pytest.mark.parametrize("method", [Clipped, ByNumber, Remembering, Overwriting, Unbounded])
+@pytest.mark.parametrize(
+    "method", [Clipped, ByNumber, Remembering, Overwriting, OwnResult, Unbounded]
+)
 def test_one_record_moves_a_step_by_its_bound_at_most(method):
     x = torch.rand(N, 6, generator=torch.Generator().manual_seed(0))
     x[0] *= 3e3
@@ -168,6 +184,29 @@ def test_rows_of_queries_are_no_longer_than_their_sensitivity():
     # a code beyond the cells, and what is not finite, count for nothing
     assert cells.tolist() == [[1, 0], [1, 0], [0, 0], [0, 0], [1, 0]]
     assert norm[:, 0].tolist() == [0.5, 1.0, 1.0, 0.0, 0.0]
+
+
+class Annealed(Clipped):
+    """What it reads changes from step to step."""
+
+    bound = 1.0
+
+    def clip(self, sample, state, release):
+        return Clip(self.bound / sample.norm.clamp(min=self.bound), self.bound)
+
+    def step_size(self, t):
+        self.bound = 1.0 / (1 + t)
+        return 1.0
+
+
+def test_an_attribute_that_changes_between_steps_is_followed():
+    method = Annealed()
+    hooks = Mechanism(method, task(), 1.0).hooks
+    for t in range(6):
+        method.step_size(t)
+        clip = hooks.clip(per_sample([0.1, 2.0]), None, {})
+        torch.testing.assert_close(clip.bound, torch.tensor(1 / (1 + t)))
+        torch.testing.assert_close(clip.weight[1], torch.tensor(0.5 / (1 + t)))
 
 
 class Indexed(Clipped):

@@ -18,15 +18,24 @@ _TO = torch.ops.aten._to_copy.default
 # from floats to floats; others that decide give integers or bools, such as comparisons, sorting
 # and conversions
 _DECIDING = {
-    *("angle", "atan2", "ceil", "copysign", "floor", "floor_divide", "fmod", "frac", "hardshrink"),
-    *("heaviside", "nextafter", "remainder", "round", "sgn", "sign", "threshold", "trunc"),
+    *("angle", "atan2", "ceil", "copysign", "floor", "floor_divide", "fmod", "frac"),
+    *("grid_sampler_2d", "grid_sampler_3d", "hardshrink", "heaviside", "nan_to_num", "nextafter"),
+    *("remainder", "round", "sgn", "sign", "threshold", "trunc"),
 }
-# they only move numbers, as views do
+# they only move or choose numbers, as views do
 _MOVING = {
-    *("_to_copy", "cat", "clone", "constant_pad_nd", "copy", "detach", "flip", "full_like"),
+    *("_to_copy", "amax", "amin", "cat", "clone", "constant_pad_nd", "copy", "detach", "flip"),
+    *("full_like", "max_pool2d_with_indices", "max_pool3d_with_indices"),
     *("gather", "index", "index_select", "lift_fresh_copy", "new_empty", "new_full", "new_ones"),
     *("new_zeros", "ones_like", "repeat", "roll", "scatter", "select_scatter", "slice_scatter"),
     *("stack", "zeros_like"),
+}
+# they round as IEEE 754 says, whatever stands beside a number; others have another version for the
+# last numbers of an array, such as exponentials
+_EXACT = {
+    *("abs", "add", "clamp", "clamp_max", "clamp_min", "div", "fmax", "fmin", "hardtanh"),
+    *("leaky_relu", "masked_fill", "maximum", "minimum", "mul", "nan_to_num", "neg", "relu"),
+    *("reciprocal", "rsub", "sqrt", "square", "sub", "where"),
 }
 _PRODUCTS = {"addbmm", "addmm", "addmv", "baddbmm", "bmm", "dot", "mm", "mv", "vdot"}
 
@@ -79,8 +88,9 @@ def _in_float64(node: Node) -> None:
 
 def _is_exact(node: Node) -> bool:
     """Tell whether an operation gives a record the same numbers in every batch."""
-    tags, schema = getattr(node.target, "tags", ()), getattr(node.target, "_schema", None)
-    if node.target is operator.getitem or torch.Tag.pointwise in tags or _name(node) in _MOVING:
+    schema = getattr(node.target, "_schema", None)
+    exact = _decides(node) and _name(node) not in ("angle", "atan2")
+    if exact or node.target is operator.getitem or _name(node) in _EXACT | _MOVING:
         return True
     return schema is not None and any(result.alias_info for result in schema.returns)
 

@@ -14,7 +14,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -237,17 +237,28 @@ class RecordTrace:
         """
         run = partial(self._run_rows, generator, shared)
         n = len(columns[0])
+
+        @cache
+        def without_result() -> Any:
+            # made-up numbers fail only where the code does
+            made_up = None if slope is None else lambda outputs, rows: self._made_up[-1]
+            results = run(self._made_up[: len(columns)], made_up, slice(0, 1))
+            return tree_map(_nan_like, results)
+
         size = self._n_rows or n
         parts = [
             part
             for start in range(0, n, size)
-            for part in self._parts(run, columns, slope, start, min(start + size, n))
+            for part in self._parts(
+                run, without_result, columns, slope, start, min(start + size, n)
+            )
         ]
         return parts[0] if len(parts) == 1 else tree_map(lambda *t: torch.cat(t), *parts)
 
     def _parts(
         self,
         run: Callable[..., Any],
+        without_result: Callable[[], Any],
         columns: Sequence[Tensor],
         slope: Slope | None,
         start: int,
@@ -265,11 +276,9 @@ class RecordTrace:
                 raise
         if stop - start > 1:
             middle = (start + stop) // 2
-            halves = (start, middle), (middle, stop)
-            return [part for half in halves for part in self._parts(run, columns, slope, *half)]
-        # made-up numbers fail only where the code does
-        made_up = None if slope is None else lambda outputs, rows: self._made_up[-1]
-        results = tree_map(_nan_like, run(self._made_up[: len(columns)], made_up, slice(0, 1)))
+            args = run, without_result, columns, slope
+            return [*self._parts(*args, start, middle), *self._parts(*args, middle, stop)]
+        results = without_result()
         if slope is not None:
             slope(results[0], rows)
         return [results]
