@@ -63,7 +63,7 @@ class Keystream:
     def random(self, n: int | None = None) -> Any:
         """Return ``n`` odd multiples of 2**-53 in (0, 1), float64, or one number."""
         numbers = ((self.words(1 if n is None else n) >> np.uint64(12)) + 0.5) * 2.0**-52
-        return numbers[0] if n is None else numbers
+        return float(numbers[0]) if n is None else numbers
 
     def geometric(self, p: float, n: int) -> np.ndarray:
         """Return ``n`` numbers of trials up to the first success, int64, by inversion.
