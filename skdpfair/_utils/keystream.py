@@ -34,7 +34,7 @@ class Keystream:
 
     @classmethod
     def seeded(cls, *parts: int | str | bytes | tuple[int, ...]) -> Self:
-        """Return the generator of a seed, told apart from others by all its parts."""
+        """Return the generator of a seed, which another value of any part changes."""
         return cls(repr(parts).encode())
 
     def __reduce__(self) -> NoReturn:

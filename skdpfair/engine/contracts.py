@@ -192,11 +192,14 @@ def refuse_broken(method: Method, task: Task, n_outputs: int) -> None:
         task = replace(task, group_fractions=torch.full((task.n_groups,), 1 / task.n_groups))
     try:
         _check_hooks(clone(method), task, _N_BATCHES_OF_FIT, n_outputs)
-    except AssertionError as error:
+    except Exception as error:  # of made-up records
+        fault = (
+            "is not private" if isinstance(error, AssertionError) else "fails on made-up records"
+        )
         raise ValueError(
-            f"method={method!r} is not private: {error}. Make what it returns for a record depend "
-            "on that record and on released values only, and keep to its bounds: "
-            "skdpfair.testing.check_method tries it."
+            f"method={method!r} {fault}: {error}. Make what it returns for a record depend on that "
+            "record and on released values only, for any number of records, and keep to its "
+            "bounds: skdpfair.testing.check_method tries it."
         ) from None
 
 

@@ -39,6 +39,7 @@ class RecordHook:
     def __init__(self, hook: Callable[..., Any], method: Any) -> None:
         self._hook, self._method = hook, method
         self._runs: dict[str, Callable[..., Any]] = {}
+        self._kept: list[Any] = []  # whose identities no other object may get
         self.reason: str | None = None
 
     def __call__(self, sample: Any, *shared: Any) -> Any:
@@ -48,11 +49,13 @@ class RecordHook:
         kinds = [(v.shape, v.dtype) if isinstance(v, Tensor) else v for v in leaves]
         kinds += [(column.shape[1:], column.dtype) for column in columns.values()]
         # attributes that change from step to step are followed, too
-        kinds += [v if isinstance(v, Number) else id(v) for v in vars(self._method).values()]
+        attributes = [*vars(self._method).values()]
+        kinds += map(_identity, attributes)
         key = repr((type(sample), spec, kinds))
         if self.reason is None and key not in self._runs:
             try:
                 self._runs[key] = self._trace(sample, columns, leaves, spec)
+                self._kept.append(attributes)
             except TraceError as error:
                 self.reason = str(error).partition("\n")[0]
                 log.info("%s acts without a trace: %s", self._hook, self.reason)
@@ -110,6 +113,12 @@ class RecordHook:
             return _with_tensors(result, dict(zip(names, values, strict=True)))
 
         return run
+
+
+def _identity(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return id(value), value._version
+    return value if isinstance(value, Number) else id(value)
 
 
 def _made_up(column: Tensor) -> Tensor:
@@ -173,7 +182,7 @@ class RecordHooks:
         limit = self._limits(clip.bound, sample, state) / sample.norm
         weight = clip.weight.to(sample.norm)
         weight = torch.where(weight.isfinite(), weight, 0.0).clamp(-limit, limit)
-        return replace(clip, weight=weight)
+        return _with_tensors(clip, {"weight": weight})
 
     def _rows_of(self, query: Any) -> Callable[[Any, Any], Tensor]:
         hook = self._hooks[f"rows of query {query.name!r}"] = RecordHook(query.rows, self._method)

@@ -161,9 +161,9 @@ class _Room(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if "device" in kwargs and not any(isinstance(a, torch.Tensor) for a in args):
-            made = func(*args, **kwargs | {"device": "meta", "pin_memory": False})
+            tensor = func(*args, **kwargs | {"device": "meta", "pin_memory": False})
             # a layer takes memory, too
-            self.left -= made.nbytes + 2**12
+            self.left -= tensor.nbytes + 2**12
             if self.left < 0:
                 raise ValueError("its network is far larger than its weights")
         return func(*args, **kwargs)

@@ -199,8 +199,21 @@ class Annealed(Clipped):
         return 1.0
 
 
-def test_an_attribute_that_changes_between_steps_is_followed():
-    method = Annealed()
+class AnnealedTensor(Annealed):
+    def clip(self, sample, state, release):
+        return Clip(self.bound / torch.maximum(sample.norm, self.bound), self.bound)
+
+    def step_size(self, t):
+        if t % 2:
+            self.bound.mul_(t / (1 + t))  # in place
+        else:
+            self.bound = torch.tensor(1.0 / (1 + t))
+        return 1.0
+
+
+@pytest.mark.parametrize("kind", [Annealed, AnnealedTensor])
+def test_an_attribute_that_changes_between_steps_is_followed(kind):
+    method = kind()
     hooks = Mechanism(method, task(), 1.0).hooks
     for t in range(6):
         method.step_size(t)
