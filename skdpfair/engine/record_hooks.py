@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.fx import GraphModule
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from skdpfair.engine.mechanism import Method
 from skdpfair.engine.per_sample.closed_list import TraceError
 from skdpfair.engine.per_sample.tracing import RecordTrace, trace
 from skdpfair.exceptions import PrivacyAccountingError
@@ -48,10 +49,10 @@ class RecordHook:
         leaves, spec = tree_flatten(shared)
         kinds = [(v.shape, v.dtype) if isinstance(v, Tensor) else v for v in leaves]
         kinds += [(column.shape[1:], column.dtype) for column in columns.values()]
-        # attributes that change from step to step are followed, too
-        attributes = [*vars(self._method).values()]
+        # attributes that change from step to step are followed, too, within lists and dicts
+        attributes, layout = tree_flatten(vars(self._method))
         kinds += map(_identity, attributes)
-        key = repr((type(sample), spec, kinds))
+        key = repr((type(sample), spec, kinds, layout))
         if self.reason is None and key not in self._runs:
             try:
                 self._runs[key] = self._trace(sample, columns, leaves, spec)
@@ -161,15 +162,17 @@ class RecordHooks:
 
     def __init__(self, mechanism: Any) -> None:
         method = mechanism.method
-        self.clip, self.gradient_term = method.clip, method.gradient_term
+        self.clip: Callable[..., Any] = method.clip
+        self.gradient_term: Callable[..., Any] = method.gradient_term
         self.queries, self._hooks = mechanism.queries, dict[str, RecordHook]()
         if not method.private or is_shipped(method):
             return
         self._factors_at, self._method = mechanism.factors_at, method
-        self._hooks = {
-            name: RecordHook(getattr(method, name), method) for name in ("clip", "gradient_term")
-        }
-        self.clip, self.gradient_term = self._clip, self._hooks["gradient_term"]
+        self.clip = self._clip
+        self._hooks["clip"] = RecordHook(method.clip, method)
+        if getattr(self.gradient_term, "__func__", None) is not Method.gradient_term:
+            self.gradient_term = RecordHook(self.gradient_term, method)
+            self._hooks["gradient_term"] = self.gradient_term
         self.queries = tuple(replace(q, rows=self._rows_of(q)) for q in mechanism.queries)
 
     @property

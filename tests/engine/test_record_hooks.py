@@ -211,7 +211,20 @@ class AnnealedTensor(Annealed):
         return 1.0
 
 
-@pytest.mark.parametrize("kind", [Annealed, AnnealedTensor])
+class AnnealedList(Annealed):
+    bounds = None
+
+    def clip(self, sample, state, release):
+        bound = self.bounds[-1]["bound"]
+        return Clip(bound / sample.norm.clamp(min=bound), bound)
+
+    def step_size(self, t):
+        self.bounds = self.bounds or [None]
+        self.bounds[-1] = {"bound": 1.0 / (1 + t)}
+        return 1.0
+
+
+@pytest.mark.parametrize("kind", [Annealed, AnnealedTensor, AnnealedList])
 def test_an_attribute_that_changes_between_steps_is_followed(kind):
     method = kind()
     hooks = Mechanism(method, task(), 1.0).hooks

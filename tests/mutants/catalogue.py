@@ -1743,7 +1743,7 @@ MUTANTS = (
     ),
     Mutant(
         "errors that tell a value",
-        "a record with a code that an embedding lacks ends the fit",
+        "a record with an index beyond a tensor ends the fit",
         "engine/per_sample/tracing.py",
         "if is_out_of_memory(error):",
         "if True:",

@@ -18,14 +18,18 @@ from skdpfair.engine.per_sample.closed_list import TraceError
 
 
 def _embedding(table: Tensor, index: Tensor, *_: Any, **__: Any) -> Tensor:
-    return table.index_select(0, index.reshape(-1)).view(*index.shape, table.shape[1])
+    """Return rows of a table, NaN where it lacks them: such records count for nothing."""
+    places = index.clamp(0, len(table) - 1) if table.is_floating_point() else index
+    rows = table.index_select(0, places.reshape(-1)).view(*index.shape, table.shape[1])
+    return rows if places is index else rows.masked_fill((places != index)[..., None], torch.nan)
 
 
 def _embedding_backward(grad: Tensor, index: Tensor, n: int, padding: int, scale: bool) -> Tensor:
     if scale:
         raise TraceError("it divides gradients by counts: leave out scale_grad_by_freq")
     rows = torch.where((index == padding)[..., None], 0.0, grad).reshape(-1, grad.shape[-1])
-    return _added(rows, (n, rows.shape[1]), 0, index.reshape(-1, 1).expand_as(rows))
+    places = index.clamp(0, n - 1).reshape(-1, 1)
+    return _added(rows, (n, rows.shape[1]), 0, places.expand_as(rows))
 
 
 def _index_fill(x: Tensor, axis: int, index: Tensor, value: float) -> Tensor:

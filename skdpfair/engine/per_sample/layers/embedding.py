@@ -23,7 +23,8 @@ class EmbeddingGradSampler(GradSampler):
     """An Embedding: ``a`` holds indices; equal ones within a record share a row of the table."""
 
     def __init__(self, module: nn.Embedding, a: Tensor, b: Tensor) -> None:
-        self.module, self.a = module, a.reshape(len(a), -1)
+        # slopes of codes that the table lacks are NaN
+        self.module, self.a = module, a.reshape(len(a), -1).clamp(0, len(module.weight) - 1)
         self.b = b.reshape(len(b), self.a.shape[1], -1)
         if module.padding_idx is not None:
             self.b = torch.where((self.a == module.padding_idx)[..., None], 0.0, self.b)
