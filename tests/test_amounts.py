@@ -191,12 +191,6 @@ def test_copies_predict_as_the_model_does(encoded, fitted, rows, tmp_path):
     logits = fitted.net_.module_[1](torch.from_numpy(wide[:])).detach().numpy()
     margin = (logits[:, 1] - logits[:, 0]) * fitted.logit_scale_
     np.testing.assert_allclose(margin, expected, atol=1e-4)
-    onnxruntime = pytest.importorskip("onnxruntime")
-    fitted.export_onnx(tmp_path / "model.onnx")
-    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
-    for n in (0, 1, 50):
-        (logits,) = session.run(["logits"], {"features": X[:n].to_numpy(copy=True)})
-        np.testing.assert_allclose(logits[:, 1] - logits[:, 0], expected[:n], atol=1e-4)
 
 
 def test_the_next_fit_and_thresholds_and_the_reference_have_the_same_curves(encoded):

@@ -36,7 +36,7 @@ from skdpfair.preprocessing._schema import TableSchema, encoded
 from skdpfair.privacy.statement import UNITS, PrivacyReport
 from skdpfair.release._facts import packed, unpacked
 from skdpfair.release._read_statement import statement
-from skdpfair.release._release import export_onnx, release, save_release
+from skdpfair.release._release import release, save_release
 from skdpfair.training import defaults, pictures, sklearn_callbacks
 from skdpfair.training.amounts import can_be_fine
 from skdpfair.training.callbacks import recorders
@@ -313,37 +313,6 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
         file holds no pickle and no code.
         """
         save_release(self, path, schema)
-
-    def export_onnx(self, path: str | PathLike[str]) -> None:
-        """Write the model for ONNX Runtime.
-
-        Parameters
-        ----------
-        path : str or path-like
-            The file.
-
-        Raises
-        ------
-        ImportError
-            If the extra ``onnx`` is not installed.
-        NotFittedError, ValueError, TypeError
-            As in :meth:`release`, or if a custom module has no ONNX form.
-
-        Warns
-        -----
-        PrivacyLeakWarning, InsecureSeedWarning
-            As in :meth:`release`.
-
-        Notes
-        -----
-        The input ``features``, float32 (batch, ...), has the columns of X in the order of the fit,
-        without the group columns.  The outputs are ``logits`` and ``probabilities`` (batch,
-        n_classes), float32, and ``label`` (batch,), strings or int64 (0 and 1 for False and True).
-        ``metadata_props`` holds ``privacy_statement``, ``feature_names`` and ``classes`` as JSON.
-        Of a regressor, the output is ``prediction`` (batch,), float32, and ``metadata_props`` holds
-        ``y_range`` instead of ``classes``.
-        """
-        export_onnx(self, path)
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters of the estimator and of its method.

@@ -507,8 +507,6 @@ def test_a_file_holds_the_threshold_and_predicts_by_it(tmp_path):
     assert (pickle.loads(pickle.dumps(loaded)).predict(X) == model.predict(X)).all()
     page = model_page(path)
     assert f"<dd>{model.thresholds_['all'][0][0]:.4f}</dd>" in page and is_page(page)
-    with pytest.raises(ValueError, match="ONNX file has no threshold"):
-        loaded.export_onnx(tmp_path / "model.onnx")
     again = loaded.fit(X, y)  # without a threshold
     assert (again.predict(X) == again.predict_proba(X).argmax(axis=1)).all()
     vars(loaded).update(_cut=0.123456)
