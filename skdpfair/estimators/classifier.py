@@ -107,7 +107,11 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     verbose : int, default=0
         1 shows a progress bar.
     classes : list or None, default=None
-        The public set of classes; else at most 30 are read from y, which statements name.
+        The public set of classes, the positive one of two last; else at most 30 are read from y,
+        which statements name.
+    pos_label : label or None, default=None
+        The positive class of two, of which selection rates, true-positive rates, thresholds and
+        constraints are.  None: the last of ``classes``, or without these of the sorted labels.
     logit_scale : float > 0 or "auto", default="auto"
         Public factor of the logits in predictions, which leaves the predicted classes as they are;
         1 leaves all as trained.  Clipping makes the logits of two classes too long, so that
@@ -129,6 +133,8 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted.
+    pos_label_ : label or None
+        The positive class of two; None with more.
     groups_ : ndarray of shape (n_groups,) or None
         The groups, tuples for intersections; None without groups.
     n_features_in_ : int
@@ -177,17 +183,23 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     """
 
     classes: Sequence[Any] | None = None
+    pos_label: Any = None
     logit_scale: float | str = "auto"
     attack: Attack | None = None
     class_weight: Mapping[Any, float] | None = None
     validation_data: tuple[Any, Any] | None = None
     distributed: str | None = None
 
+    @property
+    def pos_label_(self) -> Any:
+        """The positive class of two, of which rates are, such as the selection rate; else None."""
+        return labels.positive_class(self.classes_, self.classes, self.pos_label)
+
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable class of each row.
 
         A classifier that was saved by :class:`skdpfair.model_selection.DPThresholdClassifier`, and
-        loaded, predicts ``classes_[1]`` from its threshold on.
+        loaded, predicts ``pos_label_`` from its threshold on.
 
         Parameters
         ----------
@@ -207,7 +219,10 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
             If X does not have the columns that ``fit`` saw.
         """
         if (cut := getattr(self, "_cut", None)) is not None:
-            codes = (self.decision_function(X) >= cut).astype(np.intp)
+            logits = self._logits(X)
+            other, positive = labels.positive_last(self.classes_, self.pos_label_)
+            is_positive = logits[:, positive] - logits[:, other] >= cut
+            codes = np.where(is_positive, positive, other)
         else:
             codes = self._outputs(X).argmax(axis=1)  # raises NotFittedError
         predicted: np.ndarray = self.classes_[codes]
@@ -273,7 +288,9 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
 
     def _read_target(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
         y = labels.read(y)
-        return y, *labels.classes_of(y, self.classes)
+        classes, codes = labels.classes_of(y, self.classes)
+        labels.positive_class(classes, self.classes, self.pos_label)  # raises
+        return y, classes, codes
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -81,10 +81,12 @@ def group_table(
     pandas.DataFrame
         One row per model, in the order of ``predictions``. For each measure there are the columns
         ``MEASURE`` (all records), ``MEASURE[GROUP]`` for each group that occurs,
-        ``MEASURE_difference`` >= 0, the largest minus the smallest value of a group, and the value
-        of the worst group, ``MEASURE_group_min`` or, if less is better, ``MEASURE_group_max``. An
-        intersection is written ``[Female, White]``. ``attrs["reference"]`` is ``reference``. The
-        table is not private.
+        ``MEASURE_difference`` >= 0, the largest minus the smallest value of a group, of selection
+        and true-positive rates also ``MEASURE_ratio``, the smallest over the largest (the
+        four-fifths rule asks for .8), and the value of the worst group, ``MEASURE_group_min`` or,
+        if less is better, ``MEASURE_group_max``. An intersection is written ``[Female, White]``.
+        ``attrs["reference"]`` is ``reference``, and ``attrs["pos_label"]`` the positive class of
+        two. The table is not private.
 
     Notes
     -----
@@ -165,6 +167,8 @@ def group_table(
             "Some measures of some groups are NaN: the groups lack the records that these need."
         )
     table.attrs["reference"] = reference
+    if len(classes) == 2:
+        table.attrs["pos_label"] = list(classes)[1]
     return table
 
 

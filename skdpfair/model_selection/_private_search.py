@@ -429,6 +429,12 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         is_scored = np.isin(unit, order[: n_scored(self, len(order))])
         return np.flatnonzero(is_scored), np.flatnonzero(~is_scored)
 
+    @property
+    def pos_label_(self):
+        """The positive class of two; None with more."""
+        last = classifier_of(self.estimator)
+        return _labels.positive_class(self.classes_, last.classes, last.pos_label)
+
     def _keep(self, best, classes, report, origin):
         params, model = best
         if model is None:

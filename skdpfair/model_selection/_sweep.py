@@ -169,8 +169,9 @@ def sweep(
     encoded = groups.encode(X, y, group_col=declared, sensitive_features=sensitive_features)
     assert encoded.levels is not None
     levels = apart(group_names(encoded.levels), [OVERALL])
-    classes, label = labels.classes_of(y, base.classes)
-    base.set_params(group_col=declared.set_params(levels=levels), classes=classes.tolist())
+    classes, label = labels.public_classes(y, base.classes, base.pos_label)
+    public = {"classes": classes.tolist(), "pos_label": None}
+    base.set_params(group_col=declared.set_params(levels=levels), **public)
     unit = _persons.encode(X, len(y), at=[], units=units)
     base, features = pictures.head_of(base, np.shape(X)[1:])
     # the fits of cells read an array, without names

@@ -63,12 +63,12 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
     Parameters
     ----------
     estimator : DPFairClassifier or Pipeline that ends in one
-        The classifier to fit, for two classes.
+        The classifier to fit, for two classes; rates are of its positive one, ``pos_label_``.
     objective : str or array of shape (2, 2), default="balanced_accuracy"
         What the threshold serves: "balanced_accuracy"; "accuracy"; "true_positive_rate", the
         fewest false positives with a true-positive rate of at least ``target``;
         "selection_rate", a share ``target`` of predicted positives; or the costs by true and
-        predicted class.
+        predicted class, the positive one second.
     target : float in [0, 1] or None, default=None
         See ``objective``. For "selection_rate", None is the noisy share of positive records.
     constraint : str or None, default=None
@@ -93,7 +93,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         The fitted classifier.
     thresholds_ : dict
         For each group, or for "all", a list of pairs: a threshold of the probability that
-        ``estimator_`` predicts for ``classes_[1]``, and the probability of using it.
+        ``estimator_`` predicts for ``pos_label_``, and the probability of using it.
     privacy_ : PrivacyReport
         What fit and counts spent together; their ledger has an entry "score counts".
     classes_ : ndarray of shape (2,)
@@ -145,6 +145,11 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
     budget_share: float | str = "auto"
     random_state: Any = None
 
+    @property
+    def pos_label_(self):
+        """The positive class, of which rates and thresholds are."""
+        return classifier_of(self.estimator_).pos_label_
+
     def planned_estimator(self):
         """Return the unfitted estimator that `fit` trains, with the counts' share set aside."""
         self._check()
@@ -195,7 +200,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         check_indexes(X=X, y=y, sensitive_features=sensitive_features, units=units)
         labels = _labels.read(y)
         check_consistent_length(X, labels, sensitive_features)
-        classes, codes = _labels.classes_of(labels, classifier.classes)
+        classes, codes = _labels.public_classes(labels, classifier.classes, classifier.pos_label)
         if len(classes) != 2:
             raise ValueError(
                 f"Only binary classification is supported, but y has {len(classes)} classes. Use "
@@ -212,7 +217,8 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         if self.random_state is not None:
             report = replace(report, seeded=True)
         noise, logits = _paid_noise(report), private_logits(estimator, X)
-        scores, generator = logits[:, 1] - logits[:, 0], Keystream.fresh()
+        other, positive = _labels.positive_last(classifier.classes_, classifier.pos_label_)
+        scores, generator = logits[:, positive] - logits[:, other], Keystream.fresh()
         if noise:
             settings = codes.tobytes(), groups.code.tobytes(), noise
             generator = generator_of(self.random_state, scores, settings, stacklevel=3)
@@ -220,8 +226,8 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         counts = score_counts(*records, noise, generator, classifier.noise, share)
         thresholds = self._thresholds(objective, counts, groups.levels, noise)
         classifier.privacy_ = report
-        kept = {"estimator_": estimator, "classes_": classes, "privacy_": report}
-        kept |= {"thresholds_": thresholds}
+        kept = {"estimator_": estimator, "classes_": classifier.classes_}
+        kept |= {"thresholds_": thresholds, "privacy_": report}
         # at once: a failed fit leaves the fit before as it was
         self.__dict__.update(kept)
         if context.end is not None:
@@ -275,7 +281,9 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         check_is_fitted(self, "thresholds_")
         check_indexes(X=X, sensitive_features=sensitive_features)
         low, high = EDGES[[0, -1]]
-        scores = np.clip(self.decision_function(X), low, np.nextafter(high, low))
+        other, positive = self.classes_[_labels.positive_last(self.classes_, self.pos_label_)]
+        scores = self.decision_function(X) * (1 if positive == self.classes_[1] else -1)
+        scores = np.clip(scores, low, np.nextafter(high, low))
         groups = np.zeros(len(scores), dtype=np.int64)
         if list(self.thresholds_) != [ALL]:
             levels = list(self.thresholds_)
@@ -287,7 +295,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             rows = np.flatnonzero(groups == code)
             values, weights = zip(*pairs, strict=True)
             thresholds[rows] = draw.choice(_cuts_of(values), size=len(rows), p=weights)
-        return self.classes_[(scores >= thresholds).astype(int)]
+        return np.where(scores >= thresholds, positive, other)
 
     def predict_proba(self, X):
         """Return the class probabilities (n_samples, 2) of ``estimator_``."""

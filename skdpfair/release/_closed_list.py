@@ -299,6 +299,7 @@ PARAMETERS: dict[str, Callable[[Any, Any], bool]] = {
     "optimizer": _is_optimizer,
     "group_col": _are_groups,
     "classes": _are_classes,
+    "pos_label": lambda v, e: _are_classes([*{*e.classes_.tolist(), v}], e),
     "class_weight": _are_class_weights,
     "y_range": lambda v, e: range_of(v) == e.y_range_,
     "loss": lambda v, e: v in REGRESSION,

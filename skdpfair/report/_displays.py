@@ -239,6 +239,8 @@ class TradeoffDisplay:
         dashed line), mean and se: shares, or nats for ``log_loss`` and ``excessive_risk``.
     measure : str, default="accuracy"
         The measure: a column of `skdpfair.metrics.group_table` or of a sweep's ``table()``.
+    classes : sequence, default=()
+        The classes, the positive one of two last, which the title of its rates names.
 
     Attributes
     ----------
@@ -256,8 +258,8 @@ class TradeoffDisplay:
     >>> display.figure_.clear()
     """
 
-    def __init__(self, curves, measure="accuracy"):
-        self.curves, self.measure = curves, measure
+    def __init__(self, curves, measure="accuracy", *, classes=()):
+        self.curves, self.measure, self.classes = curves, measure, classes
 
     @classmethod
     def from_results(cls, results, *, measure="accuracy"):
@@ -277,7 +279,8 @@ class TradeoffDisplay:
         table = results.table()
         one_of("measure", measure, table.columns.get_level_values(0).unique())
         by_method = table[measure].reset_index().groupby("method", sort=False)
-        return cls({name: part.sort_values("epsilon") for name, part in by_method}, measure)
+        curves = {name: part.sort_values("epsilon") for name, part in by_method}
+        return cls(curves, measure, classes=results.spec.classes)
 
     def plot(self, ax=None):
         """Draw a curve for each method into ``ax``, or a new figure; return self.
@@ -285,7 +288,7 @@ class TradeoffDisplay:
         The names of the curves are to the right of the axes, so the figure must have
         ``layout="constrained"``.
         """
-        title, unit, factor = described(self.measure)
+        title, unit, factor = described(self.measure, self.classes)
         curves = {m: rows[np.isfinite(rows["mean"])] for m, rows in self.curves.items()}
         curves = {method: rows for method, rows in curves.items() if len(rows)}
         if not curves:

@@ -366,7 +366,7 @@ def _read(params: dict[str, Any]) -> dict[str, Any]:
         wanted = "PGD(radius, step_size, n_steps) or a callable (module, x, y) -> x"
         _check_function("attack", out["attack"], wanted, 3)
     _check_callbacks(out, pair is not None)
-    known = {"group_col", "augment", *(f.name for f in fields(FitSpec))}
+    known = {"group_col", "augment", "pos_label", *(f.name for f in fields(FitSpec))}
     out["own"] = {name: value for name, value in params.items() if name not in known}
     arguments = out["optimizer"].params
     if "param_groups" not in arguments and (arguments or not isinstance(params["optimizer"], str)):
