@@ -34,7 +34,8 @@ from skdpfair.model_selection._threshold_choice import (
     OBJECTIVES,
     best_cut,
     best_mixtures,
-    bound,
+    can_choose,
+    few_to_tell,
     pooled,
 )
 from skdpfair.preprocessing._learners import refuse_resamplers
@@ -43,7 +44,7 @@ from skdpfair.training import sklearn_callbacks as _tasks
 from skdpfair.training.plan import SCORE_COUNTS
 from skdpfair.training.spec import SCORE_SHARES
 
-_LARGE_LOSS = 0.1  # of accuracy, from which it is reported
+_LARGE_LOSS = 0.05  # of accuracy, from which it is reported
 # groups that are counted under one threshold, which has the noise of all their counts: with 8, it
 # is as good on Adult as without groups, by paired fits to 3,000 and to all records
 _MOST_REPORTED = 8
@@ -73,7 +74,8 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         See ``objective``. For "selection_rate", None is the noisy share of positive records.
     constraint : str or None, default=None
         "demographic_parity" (equal selection rates of all groups), "equal_opportunity" (equal
-        true-positive rates) or "equalized_odds" (equal true- and false-positive rates).
+        true-positive rates) or "equalized_odds" (equal true- and false-positive rates). The rates
+        of a small group are as of ``by_group``.
     tolerance : float in [0, 1], default=0.0
         Largest difference between groups in the noisy rates that ``constraint`` compares.
     by_group : bool, default=False
@@ -93,7 +95,8 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         The fitted classifier.
     thresholds_ : dict
         For each group, or for "all", a list of pairs: a threshold of the probability that
-        ``estimator_`` predicts for ``pos_label_``, and the probability of using it.
+        ``estimator_`` predicts for ``pos_label_``, and the probability of using it. It is .5 where
+        the noisy counts of a class are too small to choose another.
     privacy_ : PrivacyReport
         What fit and counts spent together; their ledger has an entry "score counts".
     classes_ : ndarray of shape (2,)
@@ -188,8 +191,10 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         Warns
         -----
         UserWarning
-            If thresholds lower the accuracy of a group by more than 10 points (under one threshold
-            for all, of at most 8 groups), or a group is too small to be held to the constraint.
+            By the noisy counts: if thresholds lower the accuracy of a group by 5 points or more
+            (under one threshold for all, of at most 8 groups); if a group is too small to tell its
+            rates, which are then those of all; or if a class is too small to choose thresholds,
+            which then stay at .5.
         """
         objective = self._check()
         refuse_resamplers(self.estimator)
@@ -224,7 +229,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             generator = generator_of(self.random_state, scores, settings, stacklevel=3)
         records = scores, codes, groups.code, groups.n_groups
         counts = score_counts(*records, noise, generator, classifier.noise, share)
-        thresholds = self._thresholds(objective, counts, groups.levels, noise)
+        thresholds = self._thresholds(objective, counts, groups.levels, noise, classes)
         classifier.privacy_ = report
         kept = {"estimator_": estimator, "classes_": classifier.classes_}
         kept |= {"thresholds_": thresholds, "privacy_": report}
@@ -392,30 +397,39 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             X, y, group_col=names or None, levels=levels, sensitive_features=sensitive_features
         )
 
-    def _thresholds(self, objective, counts, levels, noise):
-        cuts = expit(EDGES)
-        deviation = noise * SENSITIVITY**2
-        names, groups = levels.tolist(), pooled(counts, deviation)
+    def _thresholds(self, objective, counts, levels, noise, classes):
+        cuts, deviation = expit(EDGES), noise * SENSITIVITY**2
+        groups, edges = pooled(counts, deviation), np.eye(len(EDGES))
+        aim = objective if isinstance(objective, str) else "costs"
+        compared = self.constraint or aim
+        names = levels.tolist() if self._is_by_group else [ALL]
+        if not all(can_choose(counts, measure, deviation) for measure in (aim, compared)):
+            spread, (n_0, n_1) = deviation * len(counts) ** 0.5, counts[:, :, 0].sum(axis=0)
+            warnings.warn(
+                f"The threshold stays at 0.5: by noisy counts (standard deviation {spread:.0f}), "
+                f"there are about {n_0:.0f} records of class {classes[0]} and {n_1:.0f} of class "
+                f"{classes[1]}, too few of one to choose another. More records or a larger "
+                "budget_share make it possible.",
+                UserWarning,
+                stacklevel=4,
+            )
+            return {name: [(0.5, 1.0)] for name in names}
+        few = levels[few_to_tell(counts, compared, deviation)]
+        if self._is_by_group and len(few):
+            warnings.warn(
+                f"By noisy counts, the group(s) {', '.join(map(str, few))} have too few records to "
+                f"tell all of their rates: {self.constraint or 'by_group'} takes those of all "
+                "records for them.",
+                UserWarning,
+                stacklevel=4,
+            )
         if self.constraint is not None:
-            limits = self.constraint, self.tolerance, deviation
-            mixed = best_mixtures(counts, objective, self.target, *limits)
-            is_bound = bound(counts, self.constraint, deviation).all(axis=0)
-            if deviation > 0 and not is_bound.all():
-                hidden = ", ".join(map(str, levels[~is_bound]))
-                warnings.warn(
-                    f"{self.constraint} does not bind all rates of the group(s) {hidden}: by noisy "
-                    "counts, they have too few records to tell them.",
-                    UserWarning,
-                    stacklevel=4,
-                )
-        elif self.by_group:
-            mixed = np.eye(len(cuts))[[best_cut(g, objective, self.target) for g in groups]]
+            mixed = best_mixtures(groups, objective, self.target, self.constraint, self.tolerance)
+            remedy = " A larger tolerance costs less."
         else:
-            best = best_cut(counts.sum(axis=0), objective, self.target)
-            names, mixed = [ALL], np.eye(len(cuts))[[best]]
-        is_best = isinstance(objective, str) and objective == "accuracy"
-        remedy = " A larger tolerance costs less." if self.constraint else ""
-        remedy = remedy or " objective='accuracy' costs less." * (not is_best)
+            chosen = groups if self.by_group else counts.sum(axis=0, keepdims=True)
+            mixed = edges[[best_cut(each, objective, self.target) for each in chosen]]
+            remedy = " objective='accuracy' costs less." * (aim != "accuracy")
         mixtures = np.broadcast_to(mixed, (len(groups), len(cuts)))
         _warn_of_losses(levels.tolist(), groups, mixtures, remedy)
         return {
@@ -449,10 +463,13 @@ def _warn_of_losses(names, parts, mixed, remedy):
     """
     losses = []
     for name, (negatives, positives), row in zip(names, parts, mixed, strict=True):
-        right = (negatives[0] - negatives + positives) / max(negatives[0] + positives[0], 1.0)
+        size = negatives[0] + positives[0]
+        right = (negatives[0] - negatives + positives) / max(size, 1.0)
         before, after = right[N_BINS // 2], right @ row
-        if before - after > _LARGE_LOSS:
-            losses.append(f"{name}: {100 * before:.0f} % to {100 * after:.0f} %")
+        if before - after >= _LARGE_LOSS:
+            losses.append(
+                f"{name}: {100 * before:.0f} % to {100 * after:.0f} % of about {size:.0f} records"
+            )
     if losses:
         warnings.warn(
             "The chosen thresholds lower the accuracy, relative to a threshold of 0.5 and by noisy "
