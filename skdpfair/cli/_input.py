@@ -2,6 +2,7 @@
 
 import functools
 import shutil
+import sys
 import textwrap
 import warnings
 from contextlib import contextmanager, nullcontext
@@ -75,6 +76,12 @@ class Unusable(click.ClickException):
 def echo(text="", *, err=False):
     """Print a text; nothing in it, wherever it comes from, steers the terminal."""
     click.echo(visible(text), err=err)
+
+
+def fail(text):
+    """End with status 1, as a finding."""
+    echo(wrapped(text), err=True)
+    sys.exit(1)
 
 
 def note(text):

@@ -193,7 +193,7 @@ def test_no_statement_covers_what_learns_beside_the_classifier(around, is_last, 
     model = make_pipeline(around) if is_last else around
     model.fit(*data[:2])
     for kind in (None, "card", "nist", "json"):
-        with pytest.raises(TypeError, match="No statement covers .* DPThresholdClassifier"):
+        with pytest.raises(TypeError, match=r"No statement covers .* DPThresholdClassifier"):
             model_page(model) if kind is None else export_statement(model, kind)
 
 
