@@ -99,7 +99,8 @@ def sweep(
         holds digests of X, y and the groups, the names of the groups, and the number of records of
         each class in each group.
     progress : bool, default=True
-        On a terminal or in a notebook, show finished cells and remaining time.
+        On a terminal, show finished cells and remaining time; elsewhere, print a line for a
+        finished cell, at most one in 30 s, to the standard error.
     keep_predictions : bool, default=False
         Keep predictions for `TradeoffResults.to_fairlearn`, also in the store. They include labels
         and groups of private records.
