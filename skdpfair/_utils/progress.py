@@ -55,7 +55,7 @@ class ProgressBar:
         self._bar.update(done - self._bar.n)
         if self._bar.disable and not self.is_hidden:
             self._next = monotonic() + PAUSE
-            print(", ".join(filter(None, (self._line.format(done), spent))), file=sys.stderr)
+            sys.stderr.write(", ".join(filter(None, (self._line.format(done), spent))) + "\n")
 
     def close(self) -> None:
         """Take the bar away, or leave it as it is."""
