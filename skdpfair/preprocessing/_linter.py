@@ -34,7 +34,7 @@ PERSON_QUESTION = (
     "Is a row a person? The guarantee is for one row, and the column {} may name persons with "
     "several: then {}"
 )
-# whole words of a column's name: what tells persons apart, and persons, as its last word or numbered
+# whole words of a column's name: what tells persons apart; persons, as the last word or numbered
 _APART = re.compile("id|uid|uuid|guid|nhs|ssn|mrn")
 _NUMBER = re.compile("no|nr|nbr|num|number|name|code|key|hash")
 _PERSON = re.compile(
