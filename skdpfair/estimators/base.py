@@ -187,7 +187,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             # a failed fit leaves this one as it was
             fresh = type(self)(**self.get_params(deep=False))
             data = table.read(fresh, spec, X, y, *columns)
-            spec.check_data(data)
+            spec.check_data(data.classes, data.groups.n_groups)
             if data.unit is not None:
                 refuse_units_around("person")
             spec, features = pictures.features_of(spec, data.x.shape[1:])

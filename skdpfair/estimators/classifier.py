@@ -105,7 +105,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         None takes a fresh key of the operating system.  A seed makes the fit reproducible
         on one device and version, and the noise predictable: for research only.
     verbose : int, default=0
-        1 shows a progress bar.
+        1 shows a progress bar on a terminal; elsewhere, a line in at most every 30 s.
     classes : list or None, default=None
         The public set of classes, the positive one of two last; else at most 30 are read from y,
         which statements name.

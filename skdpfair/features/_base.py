@@ -65,7 +65,7 @@ or (n_samples, height, width, channels)
             )
         extract, n = self._extractor(shape), len(X)
         features = np.empty((n, self._width(extract, shape)), np.float32)
-        with ProgressBar(type(self).__name__, "pictures", total=n, visible=self.verbose > 0) as bar:
+        with ProgressBar(type(self).__name__, "picture", total=n, visible=self.verbose > 0) as bar:
             for start in range(0, n, BATCH_SIZE):
                 batch = slice(start, start + BATCH_SIZE)
                 features[batch] = self._features(extract, X[batch])

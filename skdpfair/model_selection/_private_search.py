@@ -220,8 +220,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             "of equally likely cases, more than for a single fit of that epsilon",
         )
         spent = curve_epsilon(selection.curve, delta), curve_epsilon(selection.whole, delta)
-        fits = (selection.trial,)
-        return SearchPlan(*spent, delta, "rdp", why, 1, unit=unit, n_private=1, fits=fits)
+        about = {"unit": unit, "fits": (selection.trial,), "curve": selection.whole}
+        return SearchPlan(*spent, delta, "rdp", why, 1, n_private=1, **about)
 
     @_tasks.with_callbacks
     def fit(self, X, y, *, sensitive_features=None, units=None):

@@ -34,11 +34,15 @@ PERSON_QUESTION = (
     "Is a row a person? The guarantee is for one row, and the column {} may name persons with "
     "several: then {}"
 )
-_NAMES_PERSONS = re.compile(  # as a whole word of a column's name, also in camelCase
-    r"(?:^|[_\-. ]|(?<=[a-z0-9])(?=[A-Z]))"
-    r"(?i:id|person|patient|customer|client|user|member|household|account|nhs|ssn|mrn)"
-    r"(?:$|[_\-. ]|(?<=[a-z])(?=[A-Z])|(?=[A-Z][a-z]))"
+# whole words of a column's name: what tells persons apart; persons, as the last word or numbered
+_APART = re.compile("id|uid|uuid|guid|nhs|ssn|mrn")
+_NUMBER = re.compile("no|nr|nbr|num|number|name|code|key|hash")
+_PERSON = re.compile(
+    "person|individual|subject|participant|respondent|patient|customer|cust|client|borrower|debtor|"
+    "applicant|user|member|subscriber|insured|employee|worker|student|pupil|citizen|resident|"
+    "taxpayer|voter|tenant|household|family|account|(card|policy)?holder|owner|donor|passenger"
 )
+_INNER_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 @dataclass(frozen=True)
@@ -175,7 +179,7 @@ def check_pipeline(pipe) -> PipelineReport:
         list(dict.fromkeys(every)) for every in (walk.findings, walk.notes, walk.searches)
     )
     names = [*declared_columns(pipe), *getattr(pipe, "feature_names_in_", ())]
-    name = column_of_persons(names)
+    name = next(iter(columns_of_persons(names)), None)
     if walk.by_row and name is not None:
         remedy = f"keep it, and set persons=Persons({safe_repr(name)}, max_records=...)"
         notes.append(f"{PERSON_QUESTION.format(safe_repr(name), remedy)}; else drop it")
@@ -188,10 +192,16 @@ def _walked(estimator):
     return walk
 
 
-def column_of_persons(names) -> str | None:
-    """Return the first name of a column that suggests that it names persons."""
-    texts = (name for name in names if isinstance(name, str))
-    return next((name for name in texts if _NAMES_PERSONS.search(name)), None)
+def columns_of_persons(names) -> list[str]:
+    """Return the names of columns that suggest that they name persons."""
+    return [name for name in names if isinstance(name, str) and _names_persons(name)]
+
+
+def _names_persons(name):
+    words = re.findall(r"[^\W\d_]+", _INNER_CAPITAL.sub(" ", name).lower())
+    has = {kind: any(map(kind.fullmatch, words)) for kind in (_APART, _NUMBER, _PERSON)}
+    is_last = has[_PERSON] and _PERSON.fullmatch(words[-1])
+    return has[_APART] or is_last or (has[_PERSON] and has[_NUMBER])
 
 
 @linter

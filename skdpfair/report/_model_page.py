@@ -356,6 +356,8 @@ def model_card(classifier, *tested, intended_use, released_table, ledger):
 def classifier_in(model):
     """Return the fitted DPFairClassifier that a model is or holds; its report is the model's."""
     check_is_fitted(model)
+    while isinstance(model, Pipeline):
+        model = model[-1]
     inner = getattr(model, "estimator_", getattr(model, "best_estimator_", model))
     while inner is not model and isinstance(inner, Pipeline):
         inner = inner[-1]
@@ -366,7 +368,9 @@ def classifier_in(model):
         raise TypeError(
             "classifier must be a fitted DPFairClassifier, DPThresholdClassifier or "
             f"DPRandomizedSearch, or a pipeline that ends with one, got a {type(model).__name__}"
-            f"{holds}. Pass the DPFairClassifier inside."
+            f"{holds}. No statement covers what else learns from records, such as calibration, a "
+            "threshold, or a choice by scores: let DPThresholdClassifier set thresholds, and "
+            "DPRandomizedSearch choose, within the budget."
         )
     return inner
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from inspect import signature
@@ -47,7 +47,6 @@ from skdpfair.engine.memory import used_device
 from skdpfair.inputs import targets
 from skdpfair.inputs.groups import TARGET, Groups, as_columns
 from skdpfair.inputs.persons import Persons
-from skdpfair.inputs.table import Table
 from skdpfair.methods import get_method
 from skdpfair.methods.sgd import SGD
 from skdpfair.networks import Factory, network_of
@@ -201,16 +200,27 @@ class FitSpec:
         """Callbacks that keep what is not private."""
         return recorders(self.callbacks)
 
-    def check_data(self, table: Table) -> None:
-        """Raise ValueError for classes and groups that the method has no formula for."""
-        if not self.method.binary or table.classes is None:
+    def check_data(self, classes: Collection[Any] | None, n_groups: int) -> None:
+        """Raise ValueError for classes that are not there, or that the method has no formula for.
+
+        The same is done for groups; a regression has no classes.
+        """
+        if classes is None:
             return
-        if len(table.classes) != 2:
+        unknown = [label for label in self.class_weight or () if label not in set(classes)]
+        if unknown:
+            raise ValueError(
+                f"class_weight names {safe_repr(unknown)}, which are not among the classes of y. "
+                "Spell them as in y."
+            )
+        if not self.method.binary:
+            return
+        if len(classes) != 2:
             raise ValueError(
                 "Only binary classification is supported. The type of the target is multiclass: "
                 f"method={self.method.name!r} is defined for two classes."
             )
-        if table.groups.n_groups != 2:
+        if n_groups != 2:
             raise ValueError(
                 f"method={self.method.name!r} is defined for two groups, and there are more. Merge "
                 "groups, or use a method for any number of them."
