@@ -22,7 +22,7 @@ from skdpfair.inputs import table as _table
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.groups import group_names
 from skdpfair.inputs.labels import kinds, positions, read
-from skdpfair.metrics._arguments import as_vector, check_kind
+from skdpfair.metrics._arguments import as_vector, check_labels
 from skdpfair.metrics._compare_groups import difference, group_min
 from skdpfair.metrics._measures import (
     MEASURES,
@@ -357,7 +357,7 @@ def _named(name, whole, by_group):
 def _values(model, X, y, parts, measures, rows=slice(None)):
     """Return measures of some rows, of all of them and of each group."""
     predicted, likely = model.predict(X), None
-    check_kind("y_pred", predicted, y)
+    check_labels("y_pred", np.asarray(predicted), y)
     if any(MEASURES[name].needs_probabilities for name in measures):
         likely = model.predict_proba(X)[rows]
     return values_by_group(

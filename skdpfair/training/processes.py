@@ -228,6 +228,7 @@ def check_parts(
         "the number of columns of X": estimator.n_features_in_,
         "the names of the columns of X": None if names is None else list(names),
         "the shape of a record": tuple(table.x.shape[1:]),
+        "whether X holds pictures of bytes": estimator._scale == "bytes",
         "classes": None if table.classes is None else table.classes.tolist(),
         "groups": None if table.groups.levels is None else list(table.groups.levels),
         "sample_weight": table.weight is not None,
