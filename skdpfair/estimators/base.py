@@ -119,8 +119,8 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
         ----------
         X : DataFrame (pandas, polars, pyarrow) or array of shape (n_samples, n_features, ...)
             Finite numbers; the group columns may hold anything.  A scipy.sparse matrix stays
-            sparse, and its batches are made dense.  Pictures (3 axes or more) of uint8 are divided
-            by 255, and other numbers are taken as they are, here and in predictions.
+            sparse, and its batches are made dense.  Pictures of uint8 are divided by 255, flat rows
+            of 28 x 28, 32 x 32 x 3, ... pixels, too; other numbers are taken as they are.
         y : array of shape (n_samples,)
             Class labels, or targets of a regressor.
         sensitive_features : array, Series or DataFrame of n_samples rows, optional
@@ -372,7 +372,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
         previous: PreviousFit | None,
     ) -> None:
         net, settings = trained.net, trained.plan.settings
-        names = ("n_features_in_", "feature_names_in_", "y_range_")
+        names = ("n_features_in_", "feature_names_in_", "y_range_", "_scale")
         fitted = {name: getattr(fresh, name) for name in names if hasattr(fresh, name)}
         before = () if previous is None else previous.ledger_fits
         fitted |= {

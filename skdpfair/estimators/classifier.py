@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import log_softmax, softmax
 from sklearn import get_config
 from sklearn.base import ClassifierMixin
 from sklearn.pipeline import Pipeline
@@ -244,6 +244,22 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         probabilities: np.ndarray = softmax(self._logits(X), axis=1)
         return probabilities
 
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Return the logarithms of class probabilities.
+
+        Parameters
+        ----------
+        X : see `predict`
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        logarithms: np.ndarray = log_softmax(self._logits(X), axis=1)
+        return logarithms
+
     def decision_function(self, X: Any) -> np.ndarray:
         """Return logits, from which the probabilities are made.
 
@@ -277,7 +293,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         float
             Share of the rows, in [0, 1], whose predicted class is right.
         """
-        check_indexes(X=X, y=y, sample_weight=sample_weight)
+        check_indexes(X=X, y=y, sample_weight=sample_weight, warns_of="y")
         check_consistent_length(X, y, sample_weight)
         return float(accuracy(labels.read(y), self.predict(X), sample_weight=sample_weight))
 

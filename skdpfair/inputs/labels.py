@@ -9,7 +9,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import column_or_1d
 
 from skdpfair._utils.validate import error_context, error_context_without_data, safe_repr
-from skdpfair.inputs.columns import one_column
+from skdpfair.inputs.columns import in_numpy, one_column
 from skdpfair.inputs.groups import MAX_READ
 
 _NOT_LABELS = "cannot be read as class labels"
@@ -18,6 +18,7 @@ _KINDS = ("binary", "multiclass")
 
 def read(y: Any) -> np.ndarray:
     """Return labels as an array of shape (n_samples,), none of them missing."""
+    y = in_numpy(y)
     column = one_column(y, "label", "MultiOutputClassifier", object)
     if column is not y:
         # numpy would turn mixed labels into text

@@ -19,7 +19,7 @@ from skdpfair.inputs.groups import (
     read_from_rows,
     variables_of,
 )
-from skdpfair.metrics._arguments import as_vector, check_kind, hits
+from skdpfair.metrics._arguments import as_vector, check_labels, hits
 from skdpfair.metrics._compare_groups import warn_undefined
 from skdpfair.metrics._comparisons import check_distributions
 from skdpfair.metrics._measures import (
@@ -138,7 +138,7 @@ def group_table(
         for name, y_pred in predictions.items()
     }
     for y_pred in checked.values():
-        check_kind("predictions", y_pred, y_true)
+        check_labels("predictions", y_pred, y_true)
     if classes is None:
         classes = np.unique(np.concatenate([y_true, *checked.values()]))
     likely = _probabilities(probabilities, checked, y_true, classes)

@@ -252,7 +252,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             On Ctrl-C; nothing is kept, and the whole search stays charged.
         """
         self._check()
-        check_indexes(X=X, y=y, sensitive_features=sensitive_features, units=units)
+        given = {"sensitive_features": sensitive_features, "units": units}
+        check_indexes(X=X, y=y, **given, warns_of="y")
         n_samples = _num_samples(X)
         unit = persons_of(self.estimator, X, n_samples, units)
         at = _persons.columns(X, classifier_of(self.estimator).persons, None)
@@ -335,6 +336,21 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             Columns in the order of ``classes_``.
         """
         return self._fitted.predict_proba(X)
+
+    def predict_log_proba(self, X):
+        """Predict the logarithms of the probabilities with the best model.
+
+        Parameters
+        ----------
+        X : DataFrame or array of shape (n_samples, ...)
+            The records.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        return self._fitted.predict_log_proba(X)
 
     @property
     def _fitted(self):

@@ -23,7 +23,7 @@ from skdpfair.inputs import table as _table
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.groups import group_names
 from skdpfair.inputs.labels import kinds, order_of, positions, read
-from skdpfair.metrics._arguments import as_vector, check_kind
+from skdpfair.metrics._arguments import as_vector, check_labels
 from skdpfair.metrics._compare_groups import difference, group_min
 from skdpfair.metrics._measures import (
     MEASURES,
@@ -382,7 +382,7 @@ def _score_names(measure):
 def _values(model, X, y, parts, measures, rows=slice(None)):
     """Return measures of some rows, of all of them and of each group."""
     predicted, likely = model.predict(X), None
-    check_kind("y_pred", predicted, y)
+    check_labels("y_pred", np.asarray(predicted), y)
     if any(MEASURES[name].needs_probabilities for name in measures):
         likely = model.predict_proba(X)[rows][:, order_of(model)]
     return values_by_group(

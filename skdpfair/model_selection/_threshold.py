@@ -202,7 +202,8 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         classifier = classifier_of(estimator)
         # number and names of the columns
         validate_data(self, X, y, skip_check_array=True)
-        check_indexes(X=X, y=y, sensitive_features=sensitive_features, units=units)
+        given = {"sensitive_features": sensitive_features, "units": units}
+        check_indexes(X=X, y=y, **given, warns_of="y")
         labels = _labels.read(y)
         check_consistent_length(X, labels, sensitive_features)
         classes, codes = _labels.public_classes(labels, classifier.classes, classifier.pos_label)
@@ -307,6 +308,11 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         check_is_fitted(self, "thresholds_")
         return self.estimator_.predict_proba(X)
 
+    def predict_log_proba(self, X):
+        """Return the logarithms (n_samples, 2) of the class probabilities."""
+        check_is_fitted(self, "thresholds_")
+        return self.estimator_.predict_log_proba(X)
+
     def decision_function(self, X):
         """Return the logits (n_samples,) of the probabilities of ``classes_[1]``."""
         check_is_fitted(self, "thresholds_")
@@ -315,7 +321,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
     def score(self, X, y, sample_weight=None, *, sensitive_features=None):
         """Return the accuracy on labelled rows, with the groups as in ``predict``."""
         given = {"sample_weight": sample_weight, "sensitive_features": sensitive_features}
-        check_indexes(X=X, y=y, **given)
+        check_indexes(X=X, y=y, **given, warns_of="y")
         predicted = self.predict(X, sensitive_features=sensitive_features)
         return float(accuracy_score(_labels.read(y), predicted, sample_weight=sample_weight))
 

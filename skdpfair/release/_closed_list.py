@@ -317,6 +317,7 @@ FITTED: dict[str, Callable[[Any, Any], bool]] = {
     **dict.fromkeys(("lr_", "batch_size_", "n_steps_", "n_iter_", "logit_scale_"), _is_scalar),
     **dict.fromkeys(("signal_to_noise_", "_settled", "_charged"), _is_scalar),
     "_n_fits": lambda v, e: is_whole(v) and v <= _MAX_FITS,
+    "_scale": lambda v, e: v in ("bytes", "integers", "floats"),
     "_group_positions": lambda v, e: len(set(v)) == len(v) and all(map(is_whole, v)),
     "_ledger_fits": lambda v, e: are_ledger_fits(v),
     "_day": lambda v, e: is_day(v),
@@ -353,4 +354,4 @@ def _is_setting(value, estimator) -> bool:
 
 # what only some estimators have
 OPTIONAL = {"feature_names_in_", "_charged", "classes_", "logit_scale_", "y_range_"}
-OPTIONAL |= {"_persons", "_schema", "_cut"}
+OPTIONAL |= {"_persons", "_schema", "_cut", "_scale"}

@@ -41,6 +41,7 @@ from skdpfair._utils.validate import (
     safe_repr,
 )
 from skdpfair.augmentations import Views
+from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.engine.losses import REGRESSION
 from skdpfair.engine.mechanism import Method
 from skdpfair.engine.memory import used_device
@@ -473,6 +474,11 @@ def _check_callbacks(params: dict[str, Any], public: bool) -> None:
         named = isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)
         callback = entry[1] if named else entry
         kind = callback if isinstance(callback, type) else type(callback)
+        if issubclass(kind, PrivacyLedger):
+            raise TypeError(
+                "callbacks holds a PrivacyLedger, but takes those of skorch. Open the ledger "
+                "around the fit, `with ledger: ...`, or give it to set_callbacks of the estimator."
+            )
         if not issubclass(kind, Callback):
             raise TypeError(
                 "callbacks must hold skorch callbacks or pairs (name, callback), got "
