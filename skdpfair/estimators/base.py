@@ -12,12 +12,11 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from skdpfair._utils.validate import is_auto
+from skdpfair._utils.validate import Parametrised, is_auto
 from skdpfair.augmentations import Augment, Views
 from skdpfair.engine.mechanism import Method
 from skdpfair.engine.memory import used_device
@@ -66,7 +65,7 @@ def _features_or_network(module: Any) -> Any:
 
 
 @dataclass(repr=False, eq=False)
-class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
+class DPEstimator(sklearn_callbacks.Counted, Parametrised):
     """An estimator trained by a private, group-aware gradient method.
 
     A subclass says how targets are read and predicted.

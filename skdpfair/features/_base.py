@@ -7,12 +7,12 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from torch import Tensor
 
 from skdpfair._utils.progress import ProgressBar
-from skdpfair._utils.validate import error_context, safe_repr
+from skdpfair._utils.validate import Parametrised, error_context, safe_repr
 from skdpfair.engine.memory import used_device
 from skdpfair.engine.precision import full_precision
 from skdpfair.inputs.columns import refuse_different_shapes
@@ -25,7 +25,7 @@ _NOT_NUMBERS = "must hold numbers: an array of pictures, or rows of their pixels
 Extract = Callable[[Tensor], Tensor]
 
 
-class PublicFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class PublicFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Parametrised):
     """Base of transformers of pictures that need no fit.
 
     A subclass defines `_extractor`, `described` and its parameters, ``verbose`` among them.

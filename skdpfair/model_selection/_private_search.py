@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.base import ClassifierMixin, MetaEstimatorMixin
 from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.pipeline import Pipeline
@@ -21,7 +21,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skdpfair._utils.validate import integer, number, safe_repr
+from skdpfair._utils.validate import Parametrised, integer, number, safe_repr
 from skdpfair.budget.charging import charged
 from skdpfair.budget.spending import SCORES
 from skdpfair.estimators.classifier import DPFairClassifier, classifier_of, persons_of, routed
@@ -97,7 +97,7 @@ class _Selection:
 
 
 @dataclass(repr=False, eq=False)
-class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Parametrised):
     """Random search that releases only the best of a random number of private trials.
 
     The search draws a secret number K of configurations, trains and scores each of them, and keeps

@@ -9,14 +9,13 @@ from inspect import signature
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.metrics._scorer import _BaseScorer
 from sklearn.utils import metadata_routing
 from sklearn.utils._response import _get_response_values
 
-from skdpfair._utils.validate import listed, one_of, safe_repr
+from skdpfair._utils.validate import Parametrised, listed, one_of, safe_repr
 from skdpfair.inputs import fitted_rows as _fitted_rows
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import table as _table
@@ -40,7 +39,7 @@ _GROUP = re.compile(r"\[.*\]$", re.DOTALL)
 _ONE_GROUP = pd.Series([np.nan], index=["GROUP"])
 
 
-class _ByGroupScorer(BaseEstimator):
+class _ByGroupScorer(Parametrised):
     """A callable scorer that knows the groups; a subclass has ``_scores(estimator, X, y, parts)``.
 
     It is an estimator by form only: this gives it metadata routing, a repr and clones.

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 from scipy.special import expit, logit
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from skdpfair._utils.keystream import Keystream
 from skdpfair._utils.validate import (
+    Parametrised,
     error_context,
     flag,
     integer,
@@ -54,7 +55,7 @@ ALL = "all"
 
 
 @dataclass(repr=False, eq=False)
-class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Parametrised):
     """Binary classifier whose decision threshold is chosen within the privacy budget.
 
     The estimator is fitted, and the records are counted once by class, score and group, if it has

@@ -8,10 +8,10 @@ from numbers import Number
 import numpy as np
 import pandas as pd
 from sklearn import compose
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from skdpfair._utils.validate import error_context, one_of, outline, safe_repr
+from skdpfair._utils.validate import Parametrised, error_context, one_of, outline, safe_repr
 from skdpfair._utils.validate import listed as as_list
 from skdpfair.inputs.columns import in_pandas, refuse_dates
 from skdpfair.preprocessing._piecewise_linear import PiecewiseLinearEncoder, log_columns_of
@@ -41,7 +41,7 @@ def as_encoded(table):
     return table
 
 
-class PublicEncoder(TransformerMixin, BaseEstimator):
+class PublicEncoder(TransformerMixin, Parametrised):
     """Encode each public category as a column of 0 and 1; nothing is learned from the rows.
 
     ``categories`` is a dict of the categories of each column, in the order of the columns, or

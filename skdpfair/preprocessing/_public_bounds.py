@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from numbers import Real
 
 import numpy as np
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpfair._utils.validate import error_context, safe_repr
+from skdpfair._utils.validate import Parametrised, error_context, safe_repr
 from skdpfair.inputs.columns import in_pandas, refuse_dates
 
 
-class PublicBounds(TransformerMixin, BaseEstimator):
+class PublicBounds(TransformerMixin, Parametrised):
     """Transformer of columns of numbers with public ``bounds``."""
 
     _fitted = "n_features_in_"  # attribute that fit sets last

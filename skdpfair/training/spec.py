@@ -53,6 +53,7 @@ from skdpfair.methods.sgd import SGD
 from skdpfair.networks import Factory, network_of
 from skdpfair.privacy.accounting import ACCOUNTANTS
 from skdpfair.privacy.gdp import MIN_DELTA
+from skdpfair.privacy.releases import LARGEST_STEPS
 from skdpfair.training.callbacks import recorders, without_names
 
 # an event of skorch's own steps
@@ -60,8 +61,7 @@ _GRADIENTS = "on_grad_computed"
 _AUTO = StrOptions({"auto"})
 # what numpy and torch count with
 _COUNT = Interval(Integral, 1, 2**63 - 1, closed="both")
-# beyond these no accountant can tell epsilon
-_STEPS = Interval(Integral, 1, 10**9, closed="both")
+_STEPS = Interval(Integral, 1, LARGEST_STEPS, closed="both")
 _NOISE = Interval(Real, 1e-3, LARGE, closed="both")
 # of parameters of the estimators; those that are not here are read by `_read`
 CONSTRAINTS: dict[str, list[Any]] = {
@@ -240,6 +240,13 @@ def _words(spec: FitSpec) -> dict[str, Any]:
     }
 
 
+def _sets_rates(spec: FitSpec) -> bool:
+    """Tell whether a callback or the optimizer sets learning rates of its own."""
+    kinds = [c if isinstance(c, type) else type(c) for c in without_names(spec.callbacks)]
+    schedules = any(issubclass(kind, LRScheduler) for kind in kinds)
+    return schedules or "param_groups" in spec.optimizer.params
+
+
 # what cannot be, and what is wrong with it, with the remedy
 CONFLICTS: list[Conflict] = [
     (
@@ -304,15 +311,14 @@ CONFLICTS: list[Conflict] = [
         "lr={lr} and the lr={own_lr} of the optimizer are both given. Leave one of them out.",
     ),
     (
-        lambda s: (
-            s.lr == "auto"
-            and (
-                "param_groups" in s.optimizer.params
-                or any(isinstance(c, LRScheduler) for c in without_names(s.callbacks))
-            )
-        ),
+        lambda s: s.lr == "auto" and _sets_rates(s),
         'lr="auto" sets one constant learning rate in the course of the fit, which a '
         "learning-rate scheduler or param_groups would undo. Give lr= a number.",
+    ),
+    (
+        lambda s: _sets_rates(s) and any(s.method.step_size(t) != 1.0 for t in (0, 1, 10, 100)),
+        "method={method} sets the learning rate in each step, which would undo that of a "
+        "learning-rate scheduler or param_groups. Leave out the schedule of one of them.",
     ),
     (
         lambda s: s.recorders and s.has_persons,
@@ -358,6 +364,10 @@ def _read(params: dict[str, Any]) -> dict[str, Any]:
     out["groups"], out["persons"] = Groups.of(params["group_col"]), Persons.of(params["persons"])
     out["module"], out["optimizer"] = network_of(params["module"]), optimizer_of(out["optimizer"])
     out["has_auto_optimizer"] = is_auto(getattr(params["optimizer"], "make", params["optimizer"]))
+    if is_auto(out["lr"]) and "lr" in out["optimizer"].params:
+        rest = dict(out["optimizer"].params)
+        out["lr"] = check_parameter("lr", rest.pop("lr"), CONSTRAINTS["lr"], " of optimizer")
+        out["optimizer"] = Factory(out["optimizer"].make, **rest)
     if isinstance(out["module"], Factory):
         _check_takes(out["module"].make, "module must take its arguments", **out["module"].params)
     out["views"] = Views.of(out.pop("augment"))
