@@ -59,10 +59,10 @@ _TAKEN = {
 def sweep(
     methods,
     epsilons,
-    seeds,
-    X,
-    y,
-    sensitive_features,
+    seeds=5,
+    X=None,
+    y=None,
+    sensitive_features=None,
     *,
     cv=None,
     n_jobs=None,
@@ -80,8 +80,9 @@ def sweep(
         Methods to compare; a dict names them. A method that is not private runs once per seed.
     epsilons : list of float > 0
         Budgets, each for a single fit.
-    seeds : int or list of int >= 0
+    seeds : int or list of int >= 0, default=5
         A number n means 0 to n - 1. The seed sets the split, initial weights, batches and noise.
+        With the default, pass X and what follows by name.
     X : DataFrame or array of shape (n_samples, n_features, ...)
         Numbers, see `skdpfair.preprocessing.public_preprocessor`, or pictures.
     y : array-like of shape (n_samples,)
@@ -90,7 +91,8 @@ def sweep(
         The groups; several columns make intersections.
     cv : int, splitter or None, default=None
         None holds out 20 % per seed, stratified by class and group. A number of folds is shuffled
-        again for each seed. With ``units``, all records of a person are on one side.
+        again for each seed. With ``units``, all records of a person are on one side. The test sets
+        of one seed must not overlap: intervals take them for folds.
     n_jobs : int or None, default=None
         Number of joblib processes; any backend chosen by ``joblib.parallel_config`` works. With
         ``device`` "auto" or "cuda", the cells take the GPUs of a machine in turn.
@@ -160,8 +162,9 @@ def sweep(
     methods, epsilons, seeds = _named(methods), budgets_of(epsilons), seeds_of(seeds)
     _check(params)
     validate.flag("keep_predictions", keep_predictions)
-    if sensitive_features is None:
-        raise ValueError("sensitive_features must hold the group of each row, got None.")
+    for name, given in {"X": X, "y": y, "sensitive_features": sensitive_features}.items():
+        if given is None:
+            raise ValueError(f"{name} must hold a value for each row, got None.")
     check_indexes(X=X, y=y, sensitive_features=sensitive_features, units=units)
     variables = groups.variables_of(y, X, None, sensitive_features)
     y, base = labels.read(y), DPFairClassifier().set_params(**params)
