@@ -27,13 +27,13 @@ X = preprocessor.fit_transform(adult)
 # %%
 # The sweep trains three methods at three budgets. A seed determines the split, the weights, the
 # batches and the noise, so that all methods are tested on the same records. Use such seeds for
-# research only, because whoever knows a seed can remove the noise. Two seeds keep this example
-# short; use five or more for reliable results.
+# research only, because whoever knows a seed can remove the noise. Three seeds keep this example
+# short; five, the default, find more differences.
 
 results = sweep(
     ["dpsgd", "global_adapt", "dpsgd_f"],
     [0.5, 2.0, 8.0],
-    2,
+    3,
     X,
     adult["income"],
     adult["sex"],
@@ -44,8 +44,8 @@ results = sweep(
 print(results)
 
 # %%
-# The figures show the accuracy, and the difference between women and men in the cost of privacy.
-# Where bands overlap, the sweep does not show which method is better.
+# The figures show the accuracy, and the difference between women and men in the cost of privacy,
+# with 95 % intervals. Where bands overlap, the sweep may not tell which method is better.
 
 figure, axes = plt.subplots(2, 1, figsize=(8, 8.5), layout="constrained")
 figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
@@ -54,7 +54,7 @@ for ax, measure in zip(axes, ("accuracy", "privacy_cost_difference"), strict=Tru
 
 # %%
 # On the Pareto front are the private models that no other one beats in both. It is made from the
-# means: models within a standard error of it may be as good.
+# means: models whose intervals hold its values may be as good.
 
 front = results.pareto_front("accuracy", "privacy_cost_difference")
 print((100 * front).round(1).set_axis(["accuracy (%)", "privacy cost gap (points)"], axis=1))

@@ -79,10 +79,10 @@ table = MetricFrame(
     sample_params={"privacy cost": {"y_ref": reference.predict(X_test)}},
 )
 print(table.by_group.round(3))
-(100 * table.by_group)[["accuracy", "privacy cost"]].plot.bar(rot=0, ylabel="%")
 
 # %%
-# A sweep computes the features once and compares methods and budgets.
+# A sweep computes the features once and compares methods and budgets. The bands of the figure are
+# 95 % intervals over the test records: those of a single run do not cover another fit.
 
 results = sweep(
     methods=["dpsgd", "global_adapt"],
@@ -95,6 +95,7 @@ results = sweep(
     classes=[0, 1],
 )
 print(results)
+results.plot("accuracy")
 
 # %%
 # Several fits on the same pictures can share their features, which are as private as the pictures

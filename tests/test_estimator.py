@@ -8,6 +8,7 @@ import random
 import signal
 import tracemalloc
 import warnings
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 import torch
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
 from skorch.callbacks import (
     BatchScoring,
@@ -49,6 +51,7 @@ from skdpfair.privacy import Release, epsilon
 from skdpfair.privacy.statement import DEVICE_NOISE
 from skdpfair.testing import verify_release
 from skdpfair.training import train as _training
+from skdpfair.training.loop import TrainingLoop
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.InsecureSeedWarning",
@@ -316,6 +319,26 @@ def test_callbacks_and_public_validation(table):
     rows = model.net_.history[:, ("valid_acc", "valid_loss")]
     assert len(rows) == model.n_iter_ and all(0 <= acc <= 1 for acc, _ in rows)
     assert "train_loss" not in model.net_.history[-1]
+
+
+@pytest.mark.parametrize(("averaged", "scale"), [(0.5, 0.5), (1.0, 1.0), (0.0, 0.7)])
+@pytest.mark.parametrize("caching", [True, False])
+def test_history_scores_the_model_that_is_handed_over(table, averaged, scale, caching, monkeypatch):
+    X, y = table
+    X = X.drop(columns="group").to_numpy()
+    public = X[:200], y[:200]
+    own = EpochScoring("neg_log_loss", name="own", use_caching=caching, lower_is_better=False)
+    params = {"iterate_average": averaged, "logit_scale": scale, "lr": 5.0}
+    model = fast(validation_data=public, callbacks=[own], **params).fit(X, y)
+    last = model.net_.history[-1]
+    expected = log_loss(y[:200], model.predict_proba(X[:200]))
+    assert last["valid_loss"] == pytest.approx(expected, rel=1e-5)
+    assert -last["own"] == pytest.approx(expected, rel=1e-5)
+    assert last["valid_acc"] == pytest.approx(model.score(*public))
+    # scoring moves no weight
+    monkeypatch.setattr(TrainingLoop, "averaged", lambda self: nullcontext())
+    again = fast(validation_data=public, callbacks=[clone(own)], **params).fit(X, y)
+    assert np.array_equal(model.predict_proba(X), again.predict_proba(X))
 
 
 def test_method_parameters_through_the_estimator(table):

@@ -130,6 +130,7 @@ def _print(table, models):
     for item in report.not_accounted:
         echo(wrapped(f"- {item}"))
     echo("The reference is the same model trained by plain SGD: no clipping, no noise.")
+    echo("Each was fitted once, so differences may be chance: skdpfair sweep tells intervals.")
     echo(
         wrapped(
             "The table itself is NOT private: it was computed on real people without noise, and "

@@ -48,7 +48,7 @@ missing = []  # columns of [bounds] in which a value can be missing
 [sweep]
 methods = ["dpsgd", "global_adapt"]
 epsilons = [1.0, 3.0]
-seeds = 3
+seeds = 5
 store = {store}
 """
 

@@ -22,7 +22,7 @@ from skdpfair.cli._input import (
     wrapped,
 )
 
-_DEFAULTS = {"methods": ["dpsgd", "global_adapt"], "epsilons": [1.0], "seeds": 3}
+_DEFAULTS = {"methods": ["dpsgd", "global_adapt"], "epsilons": [1.0], "seeds": 5}
 
 
 @click.command()
@@ -124,7 +124,7 @@ def sweep(study, data, output, ledger, jobs, measures, as_json):
         replace_file(Path(folder) / SCHEMA_FILE, f"{schema.to_toml()}\n".encode())
         cut = is_interrupted(recorded)
         if as_json:
-            table = results.table(measures)
+            table = results.estimates(measures)
             table.columns = [f"{measure} {stat}" for measure, stat in table.columns]
             echo(table.reset_index().to_json(orient="records"))
             for text in texts_of(recorded) * cut:

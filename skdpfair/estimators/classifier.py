@@ -124,7 +124,8 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         Fixed public weights of the classes, 1 by default.  They multiply clipped gradients,
         relative to the largest.
     validation_data : tuple (X, y) or None, default=None
-        PUBLIC records to score after each epoch.
+        PUBLIC records to score after each epoch, in ``net_.history``: the model that the fit would
+        hand over if it ended there, with averaged weights and scaled logits.
     distributed : "auto" or None, default=None
         "auto": the processes of `torch.distributed`, as torchrun starts them, train one model
         together.  Each calls ``fit`` with its own records, and all end with the same model.

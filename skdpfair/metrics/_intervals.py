@@ -6,6 +6,55 @@ from scipy.stats import t
 from skdpfair.metrics._group_tables import accuracy_interval
 from skdpfair.metrics._measures import LEVEL, described, level_of
 
+_ROUNDING = 1e-9  # far less than one record changes
+
+
+def overlap(share, n_by_seed):
+    """Return which part of its test records a run has in common with another, on average.
+
+    ``share`` is the part of a table that a run tests, and ``n_by_seed`` the number of runs of each
+    seed: these are folds, which have no record in common.
+
+    Examples
+    --------
+    >>> overlap(0.2, [1, 1, 1]), overlap(0.2, [5])
+    (0.2, 0.0)
+    """
+    n = sum(n_by_seed)
+    same = sum(k * (k - 1) for k in n_by_seed)
+    return share * (1 - same / (n * (n - 1))) if n > 1 else 0.0
+
+
+def error_of_mean(values, common=0.0):
+    """Return the standard error of a mean over runs, NaN for a single run.
+
+    Runs that test a part ``common`` of the same records differ by less than their mean is off: with
+    one split a seed, the variance is ``sd**2 * (1 / R + n_test / n_train)`` (Nadeau and Bengio,
+    "Inference for the Generalization Error", Machine Learning 52, 2003). Runs that all give the
+    same value, apart from rounding errors, have none.
+    """
+    if len(values) < 2:
+        return np.nan
+    spread = values.std(ddof=1)
+    spread = spread if spread > _ROUNDING else 0.0
+    return spread * (1 / len(values) + common / (1 - common)) ** 0.5
+
+
+def seeds_for(factor, share, n_seeds, n_folds=1, most=1000):
+    """Return how many seeds make intervals shorter by a factor, None if ``most`` do not.
+
+    Examples
+    --------
+    >>> seeds_for(0.5, 0.2, 3), seeds_for(0.5, 0.2, 5)  # all seeds split one table
+    (7, None)
+    """
+    n = np.arange(n_seeds, most + 1)
+    runs = n * n_folds
+    common = share * (1 - (n_folds - 1) / (runs - 1))  # as `overlap`
+    reach = t.ppf((1 + LEVEL) / 2, runs - 1) * ((1 - common) / runs + common) ** 0.5
+    enough = n[reach <= factor * reach[0]]
+    return int(enough[0]) if len(enough) else None
+
 
 def student(mean, error, n_runs, level=LEVEL, limits=(-1.0, 1.0)):
     """Return the ends of Student's intervals of means over runs, NaN for a single run."""

@@ -36,7 +36,7 @@ from skdpfair.training.spec import FitSpec
 # the method of the models without privacy, in the results
 REFERENCE = "reference"
 CELL_ENTRIES = (  # of a finished cell, as a store keeps it
-    *("method", "epsilon", "seed", "fold", "reference", "n", "test", "train"),
+    *("method", "epsilon", "seed", "fold", "reference", "n", "n_train", "test", "train"),
     *("epsilon_spent", "releases", "fit_seconds", "low_signal"),
 )
 
@@ -114,6 +114,7 @@ def _fit_and_test(cell, records, keep_predictions):
         "fold": cell.fold,
         "reference": cell.reference,
         "n": test.pop("n").tolist(),
+        "n_train": len(cell.train),
         "test": test.to_dict("list"),
         "train": train.drop(columns="n").to_dict("list"),
         "epsilon_spent": float(model.privacy_.epsilon),
@@ -270,6 +271,7 @@ def _frame_rows(cell, levels):
             "fold": fold,
             "group": group,
             "n": cell["n"][i],
+            "n_train": cell.get("n_train", np.nan),
             **test,
             "dg_gap": compared(test, train, "dg_gap"),
             "epsilon_spent": cell["epsilon_spent"],

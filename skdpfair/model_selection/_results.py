@@ -11,8 +11,7 @@ from skdpfair._utils.files import path_of, replace_file
 from skdpfair._utils.validate import number, one_of, safe_repr
 from skdpfair.inputs.groups import apart
 from skdpfair.inputs.labels import order_of
-from skdpfair.metrics._compare_groups import NOT_COMPARED
-from skdpfair.metrics._intervals import student_of_column, wilson
+from skdpfair.metrics._intervals import error_of_mean, overlap, student_of_column, wilson
 from skdpfair.metrics._measures import (
     COST,
     MEASURES,
@@ -37,7 +36,8 @@ from skdpfair.model_selection._spec import SweepSpec
 from skdpfair.model_selection._store import Store
 from skdpfair.preprocessing import TableSchema
 from skdpfair.report._fairness_dashboard import numbered, to_fairness_dashboard
-from skdpfair.report._rendering import with_readable_names
+from skdpfair.report._recommendation import small_groups
+from skdpfair.report._rendering import with_interval, with_readable_names
 from skdpfair.report._sweep_page import results_page
 
 _MODEL = ["method", "epsilon"]
@@ -57,9 +57,10 @@ class TradeoffResults:
     frame : pandas.DataFrame
         One row per cell and group, and one per cell with group ``"overall"`` (a group of this name
         is in quotes, ``"'overall'"``): method, epsilon (inf without privacy), seed, fold, group, n
-        (test records), the measures of `skdpfair.metrics.group_table`, where costs and
-        excessive_risk compare with the reference model of the same seed and fold (NaN if it was not
-        run), dg_gap (accuracy on the training records minus accuracy), epsilon_spent, fit_seconds.
+        (test records), n_train (training records of the run), the measures of
+        `skdpfair.metrics.group_table`, where costs and excessive_risk compare with the reference
+        model of the same seed and fold (NaN if it was not run), dg_gap (accuracy on the training
+        records minus accuracy), epsilon_spent, fit_seconds.
     predictions : dict or None, default=None
         Maps (method, epsilon, seed, fold) to a frame of y_true, y_pred and group.
     spec : SweepSpec or None, default=None
@@ -257,7 +258,7 @@ class TradeoffResults:
         return self.as_text()
 
     def as_text(self, measures=None):
-        """Return the means for a terminal, in per cent, percentage points and nats.
+        """Return `estimates` for a terminal, in per cent, percentage points and nats.
 
         Parameters
         ----------
@@ -273,14 +274,15 @@ class TradeoffResults:
         readable = with_readable_names(self)
         frame, groups = readable.frame, readable._groups()
         n_runs, many = len(frame[_RUN].drop_duplicates()), len(groups) > _MOST_GROUPS
-        over = f"mean ± standard error of {n_runs} runs" if n_runs > 1 else "one run"
+        over = f"mean of {n_runs} runs" if n_runs > 1 else "one run"
         heads = dict(zip(groups, apart(groups, _HEADS), strict=True))
         names = readable.chosen_measures(measures)
-        table, blocks = readable.table(names), []
+        estimates, blocks = readable.estimates(names), []
         for name in names:
-            block = _block(table, name, {} if many else heads)
+            block, has_intervals = _block(estimates, name, {} if many else heads)
             of_class = of_positive(name, readable.spec.classes)
             head = f"{name.replace('_', ' ')}{of_class} ({described(name)[1]}), {over}"
+            head += " and 95 % interval" * has_intervals
             blocks.append(f"{head}\n{block.to_string(index=False)}")
         if frame["n"].isna().all():  # of a search, whose scores do not tell
             return "\n\n".join(blocks)
@@ -291,6 +293,8 @@ class TradeoffResults:
         else:
             each = ""
             sizes = ", ".join(f"{heads[g]} {n}{_where(empty.get(g))}" for g, n in least.items())
+        few = ", ".join(heads[g] for g in small_groups(readable))
+        sizes += f"; too few to judge: {few}" * bool(few)
         return "\n\n".join([*blocks, f"{each}fewest test records of a run: {sizes}"])
 
     @property
@@ -367,12 +371,12 @@ class TradeoffResults:
         Returns
         -------
         pandas.DataFrame
-            One row per method and epsilon, and columns (quantity, "mean" or "se"), as shares, and
-            nats for ``log_loss`` and ``excessive_risk``. Means are over the runs in which a group
-            has test records. Differences and worst groups are those of the groups with the largest
-            and the smallest mean. Runs on one data set are not independent, so the standard errors
-            are rough; those of differences and worst groups do not cover the choice of these
-            groups.
+            One row per method and epsilon, and columns (quantity, "mean", "se" or "n"), as shares,
+            and nats for ``log_loss`` and ``excessive_risk``. Means are over the n runs in which a
+            group has test records. Differences and worst groups are those of the groups with the
+            largest and the smallest mean. Standard errors allow for the test records that runs of
+            several seeds share, see `overlap`; those of differences and worst groups do not cover
+            the choice of these groups.
 
         Raises
         ------
@@ -380,13 +384,30 @@ class TradeoffResults:
             If a measure is unknown, or the sweep does not have it.
         """
         names = self._known() if measures is None else self.chosen_measures(measures)
-        rows, quantities = {}, []
+        rows, quantities, common = {}, [], self.overlap
         for key, columns in self._blocks(_MODEL, names):
-            rows[key] = [value for runs in columns.values() for value in _mean_and_error(*runs)]
+            moments = (_moments(high, low, common) for high, low in columns.values())
+            rows[key] = [value for three in moments for value in three]
             quantities = list(columns)
         index = pd.MultiIndex.from_tuples(rows, names=_MODEL)
-        columns = pd.MultiIndex.from_product([quantities, ["mean", "se"]])
+        columns = pd.MultiIndex.from_product([quantities, ["mean", "se", "n"]])
         return pd.DataFrame([*rows.values()], index=index, columns=columns)
+
+    @property
+    def overlap(self):
+        """Part of its test records that a run shares with another, on average.
+
+        Seeds split one table, so their test records overlap; the folds of one seed do not. It is 0
+        where the number of training records is not known, as for a search.
+        """
+        return overlap(self.test_share, self.frame[_RUN].drop_duplicates().groupby("seed").size())
+
+    @property
+    def test_share(self):
+        """Mean part of the table that a run tests, 0 if it is not known."""
+        everyone = self.frame[self.frame["group"] == OVERALL]
+        n, n_train = everyone.reindex(columns=["n", "n_train"]).mean()
+        return 0.0 if np.isnan(n + n_train) else n / (n + n_train)
 
     def estimates(self, measures=None):
         """Return means over runs with 95 % intervals.
@@ -399,21 +420,22 @@ class TradeoffResults:
         Returns
         -------
         pandas.DataFrame
-            As `table`, with columns (quantity, "mean", "low", "high", "n" or "kind"). ``n`` is the
-            number of runs. ``kind`` is "Student", of several runs, which share records; "Wilson",
-            of a share of test records in a single run, which does not cover another fit; or "".
-            Intervals of differences, worst groups and costs allow for the choice of groups.
+            As `table`, with columns (quantity, "mean", "low", "high", "n" or "kind"). ``kind`` is
+            "Student", of several runs, corrected for the test records that they share (Nadeau and
+            Bengio); "Wilson", of a share of test records in a single run, which does not cover
+            another fit; or "". Intervals of differences, worst groups and costs allow for the
+            choice of groups. Pages, figures and ``print`` show these numbers.
         """
         table, groups = self.table(measures), self._groups()
         everyone = self.frame[self.frame["group"] == OVERALL]
         n_runs = everyone.groupby(_MODEL, sort=False, dropna=False).size().reindex(table.index)
         parts = {}
         for column in dict.fromkeys(column for column, _ in table):
-            mean, error = table[column, "mean"], table[column, "se"]
-            low, high = student_of_column(column, mean, error, n_runs, len(groups))
+            mean, error, n = (table[column, statistic] for statistic in ("mean", "se", "n"))
+            low, high = student_of_column(column, mean, error, n, len(groups))
             kind = np.where(np.isnan(low), "", "Student")
-            part = pd.DataFrame({"mean": mean, "low": low, "high": high, "n": n_runs, "kind": kind})
-            parts[column] = part
+            part = {"mean": mean, "low": low, "high": high, "n": n.astype(int), "kind": kind}
+            parts[column] = pd.DataFrame(part)
         labels = list(map(str, self.spec.classes))
         rarest = labels.index(r) if (r := self.spec.rarest_class) in labels else None
         single = self.frame.set_index(_MODEL).loc[n_runs.index[n_runs == 1]]
@@ -704,15 +726,14 @@ def _of_group(by_group, which):
     return by_group[:, known[which(np.nanmean(by_group[:, known], axis=0))]]
 
 
-def _mean_and_error(values, other):
-    """Return the difference of two means, and its standard error over the runs that have both."""
+def _moments(values, other, common):
+    """Return the difference of two means, its standard error, and how many runs have both."""
     if np.isnan(values).all() or np.isnan(other).all():
-        return np.nan, np.nan
+        return np.nan, np.nan, 0
     difference = values - other
     difference = difference[~np.isnan(difference)]
-    n = len(difference)
-    error = difference.std(ddof=1) / n**0.5 if n > 1 else np.nan
-    return np.nanmean(values) - np.nanmean(other), error
+    mean = np.nanmean(values) - np.nanmean(other)
+    return mean, error_of_mean(difference, common), len(difference)
 
 
 def _sign(column):
@@ -720,23 +741,28 @@ def _sign(column):
     return -1 if direction(column) > 0 else 1
 
 
-def _block(table, name, heads):
-    """Return the rows of a measure for a terminal; ``heads`` are the columns of the groups."""
-    _, unit, factor = described(name)
+def _block(estimates, name, heads):
+    """Return the rows of a measure for a terminal, and whether some are intervals.
+
+    ``heads`` are the columns of the groups.
+    """
     columns = {OVERALL: name} | {head: f"{name}[{group}]" for group, head in heads.items()}
     columns["gap"] = f"{name}_difference"
     if name in RATIOS:
         columns["ratio"] = f"{name}_ratio"
     if (worst := worst_column(name)) is not None:
         columns["worst"] = f"{name}{worst[0]}"
-    block = table.index.to_frame(index=False)
-    block["epsilon"] = [f"{e:g}" if np.isfinite(e) else "-" for e in block["epsilon"]]
-    for head, column in columns.items():
-        pairs = (factor * table[column]).to_numpy()
-        block[head] = [_written(mean, error, 3 if unit == "nats" else 1) for mean, error in pairs]
-    is_alone = table[name, "mean"].notna() & table[columns["gap"], "mean"].isna()
-    block.loc[is_alone.to_numpy(), "gap"] = NOT_COMPARED
-    return block
+    rows = []
+    for (method, epsilon), row in estimates.iterrows():
+        # costs without a reference are unknown, and no groups that could not be compared
+        is_known = not np.isnan(row[name, "mean"])
+        cells = [with_interval(row[c], c) if is_known else ("–", "") for c in columns.values()]
+        values, intervals = zip(*cells, strict=True)
+        rows.append((method, f"{epsilon:g}" if np.isfinite(epsilon) else "-", *values))
+        if any(intervals):
+            rows.append(("", "", *intervals))
+    block = pd.DataFrame(rows, columns=["method", "epsilon", *columns])
+    return block, len(rows) > len(estimates)
 
 
 def empty_runs(frame):
@@ -749,10 +775,3 @@ def _where(seeds):
     if not seeds:
         return ""
     return f" (seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))})"
-
-
-def _written(mean, se, digits):
-    if np.isnan(mean):
-        return "-"
-    error = "" if np.isnan(se) else f" ± {se:.{digits}f}"
-    return f"{round(mean, digits) + 0.0:.{digits}f}{error}"

@@ -60,10 +60,10 @@ _TAKEN = {
 def sweep(
     methods,
     epsilons,
-    seeds,
-    X,
-    y,
-    sensitive_features,
+    seeds=5,
+    X=None,
+    y=None,
+    sensitive_features=None,
     *,
     cv=None,
     n_jobs=None,
@@ -81,8 +81,9 @@ def sweep(
         Methods to compare; a dict names them. A method that is not private runs once per seed.
     epsilons : list of float > 0
         Budgets, each for a single fit.
-    seeds : int or list of int >= 0
+    seeds : int or list of int >= 0, default=5
         A number n means 0 to n - 1. The seed sets the split, initial weights, batches and noise.
+        With the default, pass X and what follows by name.
     X : DataFrame or array of shape (n_samples, n_features, ...)
         Numbers, see `skdpfair.preprocessing.public_preprocessor`, or pictures.
     y : array-like of shape (n_samples,)
@@ -91,7 +92,8 @@ def sweep(
         The groups; several columns make intersections.
     cv : int, splitter or None, default=None
         None holds out 20 % per seed, stratified by class and group. A number of folds is shuffled
-        again for each seed. With ``units``, all records of a person are on one side.
+        again for each seed. With ``units``, all records of a person are on one side. The test sets
+        of one seed must not overlap: intervals take them for folds.
     n_jobs : int or None, default=None
         Number of joblib processes; any backend chosen by ``joblib.parallel_config`` works. With
         ``device`` "auto" or "cuda", the cells take the GPUs of a machine in turn.
@@ -203,8 +205,9 @@ def planned_sweep(
         problem = f"must be None or an integer other than 0, got {safe_repr(n_jobs)}."
         raise validate.invalid("n_jobs", problem) from None
     validate.flag("keep_predictions", keep_predictions)
-    if sensitive_features is None:
-        raise ValueError("sensitive_features must hold the group of each row, got None.")
+    for name, given in {"X": X, "y": y, "sensitive_features": sensitive_features}.items():
+        if given is None:
+            raise ValueError(f"{name} must hold a value for each row, got None.")
     check_indexes(X=X, y=y, sensitive_features=sensitive_features, units=units)
     variables = groups.variables_of(y, X, None, sensitive_features)
     y, base = labels.read(y), DPFairClassifier().set_params(**params)

@@ -82,14 +82,14 @@ class _Axis:
 
 
 def _whisker(axis, low, high):
-    """Return the ends of an interval on an axis, None without an interval."""
-    return None if math.isnan(low) or math.isnan(high) else (axis(low), axis(high))
+    """Return the ends of an interval on an axis, None without one: marks without are hollow."""
+    return (axis(low), axis(high)) if low < high else None
 
 
 def _spread(low, high):
-    """Return an interval over runs in words, "" without one."""
+    """Return an interval over runs in words."""
     if math.isnan(low) or math.isnan(high):
-        return ""
+        return " (no interval)"
     low, high = f"{low:.2f}", f"{high:.2f}"
     return " (the same in all runs)" if low == high else f" ({low} to {high})"
 
@@ -98,11 +98,13 @@ def lines(curves, across, *, title, label, zero=False) -> dict:
     """Return a chart of curves over a log axis of budgets, with zero as a line if asked.
 
     ``curves`` are lists of (budget, mean, low, high) by method, where low and high are the ends of
-    an interval or NaN; ``across`` are values by name that have no budget, drawn as dashed lines.
+    an interval or NaN; ``across`` are (mean, low, high) by name that have no budget, drawn as
+    dashed lines.
     """
     points = [p for curve in curves.values() for p in curve]
     spread = [v for _, *values in points for v in values]
-    y = _Axis(*range_of([*spread, *across.values()], zero=zero), _HEIGHT - BOTTOM, TOP)
+    spread += [v for values in across.values() for v in values]
+    y = _Axis(*range_of(spread, zero=zero), _HEIGHT - BOTTOM, TOP)
     budgets = sorted({b for b, *_ in points})
     low, high = (budgets[0], budgets[-1]) if len(budgets) > 1 else (budgets[0] / 2, budgets[0] * 2)
     x = _Axis(low, high, LEFT + 20, WIDTH - RIGHT - 20, log=True)
@@ -113,17 +115,25 @@ def lines(curves, across, *, title, label, zero=False) -> dict:
         aside = apart * (i - (len(curves) - 1) / 2)
         marks = []
         for b, m, *ends in curve:
-            says = f"{name}, ε {b:g}: {m:.2f}{_spread(*ends)}"
-            marks.append((round(x(b) + aside, 1), y(m), says, _whisker(y, *ends)))
+            says, at = f"{name}, ε {b:g}: {m:.2f}{_spread(*ends)}", round(x(b) + aside, 1)
+            marks.append((at, y(m), says, _upright(at, _whisker(y, *ends))))
         series.append(style(i) | {"name": name, "marks": marks})
     dashes = [_ACROSS[i % len(_ACROSS)] for i in range(len(across))]
     return _plane(y, title, label, "privacy budget ε, log scale") | {
         "kind": "lines",
+        "hollow": _is_hollow(series),
         "x_marks": _spaced([(x(b), f"{b:.3g}") for b in budgets]),
         "series": series,
         "across": [
-            (y(value), name, f"{name}: {value:.2f}", dash)
-            for (name, value), dash in zip(across.items(), dashes, strict=True)
+            (
+                y(value),
+                name,
+                f"{name}: {value:.2f}{_spread(*ends)}",
+                dash,
+                _upright(WIDTH - RIGHT - 4 - 5 * i, _whisker(y, *ends)),
+            )
+            for i, (name, (value, *ends)) in enumerate(across.items())
+            for dash in [dashes[i]]
         ],
         "zero": y(0.0) if zero else None,
     }
@@ -132,20 +142,29 @@ def lines(curves, across, *, title, label, zero=False) -> dict:
 def scatter(points, front, *, title, label, x_label) -> dict:
     """Return a chart of points by method, with a line along the front.
 
-    ``points`` are lists of (x, y, text beside it, what is read out).
+    ``points`` are lists of (x, y, text beside it), where x and y are (mean, low, high).
     """
     flat = [p for part in points.values() for p in part]
-    x = _Axis(*range_of([p[0] for p in flat]), LEFT + 12, WIDTH - RIGHT - 12)
-    y = _Axis(*range_of([p[1] for p in flat], zero=True), _HEIGHT - BOTTOM, TOP)
-    series = [
-        style(i) | {"name": name, "marks": [(x(a), y(b), says, None) for a, b, _, says in part]}
-        for i, (name, part) in enumerate(points.items())
-    ]
+    x = _Axis(*range_of([v for a, *_ in flat for v in a]), LEFT + 12, WIDTH - RIGHT - 12)
+    y = _Axis(*range_of([v for _, b, _ in flat for v in b], zero=True), _HEIGHT - BOTTOM, TOP)
+    series = []
+    for i, (name, part) in enumerate(points.items()):
+        marks = []
+        for (a, *across), (b, *upright), text in part:
+            says = f"{name}, {text}: {a:.2f}{_spread(*across)}, {b:.2f}{_spread(*upright)}"
+            at, level = x(a), _whisker(x, *across)
+            lines_ = _upright(at, _whisker(y, *upright))
+            # both, or the point is hollow
+            if level and lines_:
+                lines_ = [*lines_, (level[0], y(b), level[1], y(b))]
+            marks.append((at, y(b), says, lines_ if level else []))
+        series.append(style(i) | {"name": name, "marks": marks})
     best = [(x(a), y(b)) for a, b in front]
-    named = [(x(a), y(b), text) for a, b, text, _ in flat]
+    named = [(x(a), y(b), text) for (a, *_), (b, *_), text in flat]
     named.sort(key=lambda spot: spot[:2] not in best)  # those on the front first
     return _plane(y, title, label, x_label) | {
         "kind": "scatter",
+        "hollow": _is_hollow(series),
         "x_marks": x.marks(),
         "series": series,
         "front": best,
@@ -159,7 +178,7 @@ def tradeoff(found, *, unit) -> dict:
     """Return a chart of what an attacker finds, as (false alarms, found at most) in per cent."""
     x = _Axis(0.0, 100.0, LEFT, WIDTH - RIGHT - 12)
     y = _Axis(0.0, 100.0, _HEIGHT - BOTTOM, TOP)
-    curves = {"attacker": found, "guessing": [(0.0, 0.0), (100.0, 100.0)]}
+    curves = {"attacker": found, "guessing": [(0.0, 0.0), (100.0, 100.0)]}  # bounds, not estimates
     series = []
     for i, (name, curve) in enumerate(curves.items()):
         says = "{:g} % false alarms: at most {:g} % found"
@@ -202,6 +221,15 @@ def beside(spots) -> list[tuple[float, float, str, str]]:
     return placed
 
 
+def _upright(x, whisker):
+    """Return an interval as lines (x, y, x, y), none without one."""
+    return [(x, whisker[0], x, whisker[1])] if whisker else []
+
+
+def _is_hollow(series):
+    return any(not lines for part in series for *_, lines in part["marks"])
+
+
 def _plane(y, title, label, x_label):
     return {
         "title": title,
@@ -216,6 +244,7 @@ def _plane(y, title, label, x_label):
         "y_marks": y.marks(),
         "front": [],
         "names": [],
+        "hollow": False,
     }
 
 
@@ -230,12 +259,13 @@ def _spaced(marks, room=30.0):
     return kept
 
 
-def bars(table, *, title, label, limits=None) -> dict:
+def bars(table, *, title, label, limits=None, small=()) -> dict:
     """Return a chart of lying bars: a cluster per method, a bar per group.
 
     ``table`` maps methods to groups to (value, low, high), where low and high are the ends of an
-    interval or NaN; a value of NaN draws no bar. Charts with the same ``limits`` of values share
-    an axis; None is the range of this chart.
+    interval or NaN; a value of NaN draws no bar. Bars without an interval, and of ``small`` groups,
+    are hollow. Charts with the same ``limits`` of values share an axis; None is the range of this
+    chart.
     """
     groups = list(dict.fromkeys(group for row in table.values() for group in row))
     # colours repeat: then each bar has its group beside it
@@ -268,6 +298,7 @@ def bars(table, *, title, label, limits=None) -> dict:
                     "group": group if named else None,
                     "text": f"{round(value, 1) + 0.0:.1f}",
                     "whisker": whisker,
+                    "hollow": whisker is None or group in small,
                     "at": max(edges) + 4 if value >= 0 else min(edges) - 4,
                     "anchor": "start" if value >= 0 else "end",
                     "says": says,
@@ -290,6 +321,7 @@ def bars(table, *, title, label, limits=None) -> dict:
         "x_marks": _spaced(x.marks(5), 26),
         "clusters": clusters,
         "named": named,
+        "hollow": any(bar["hollow"] for cluster in clusters for bar in cluster["bars"]),
         "longest": longest,
         "legend": [] if named else [(g, f"var(--c{i % N_COLOURS})") for i, g in enumerate(groups)],
     }

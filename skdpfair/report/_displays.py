@@ -8,6 +8,7 @@ import pandas as pd
 from skdpfair._utils.validate import one_of, safe_repr
 from skdpfair.inputs.groups import group_names
 from skdpfair.metrics._measures import MEASURES, described, measure_of
+from skdpfair.report._recommendation import small_groups
 
 # Okabe and Ito's colours for the colour-blind, without black, and yellow last: it is faint
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
@@ -126,18 +127,23 @@ class GroupLossDisplay:
         return self
 
 
+_UNSURE = "no interval, or too few test records"
 _COLUMN = "privacy_cost["
 _MAX_HEIGHT = 24.0  # inches
 
 
 class PrivacyCostDisplay:
-    """Privacy cost of each group, as bars.
+    """Privacy cost of each group, as bars, with 95 % intervals over the runs of a sweep.
+
+    A bar that has no interval, such as that of a single run, is hatched.
 
     Parameters
     ----------
     table : pandas.DataFrame
         From :func:`skdpfair.metrics.group_table`, one row per model; the reference, whose cost is 0
         by definition, is not drawn.
+    intervals : pandas.DataFrame or None, default=None
+        The ends of the intervals of the same rows, in columns (quantity, "low" or "high").
 
     Attributes
     ----------
@@ -155,12 +161,14 @@ class PrivacyCostDisplay:
     'accuracy lost (percentage points)'
     """
 
-    def __init__(self, table):
-        self.table = table
+    def __init__(self, table, intervals=None):
+        self.table, self.intervals = table, intervals
 
     @classmethod
     def from_results(cls, results, epsilon):
-        """Return the display of the means of a sweep over its seeds at one budget, a bar a method.
+        """Return the display of ``results.estimates()`` at one budget, a bar a method.
+
+        Groups with too few test records are hatched.
 
         Parameters
         ----------
@@ -173,14 +181,15 @@ class PrivacyCostDisplay:
         -------
         PrivacyCostDisplay
         """
-        means = results.table().xs("mean", axis=1, level=1)
-        budgets = means.index.get_level_values("epsilon").unique()
+        estimates = results.estimates()
+        budgets = estimates.index.get_level_values("epsilon").unique()
         budgets = budgets[np.isfinite(budgets)].tolist()
         if epsilon not in budgets:
             raise ValueError(f"epsilon must be one of {budgets}, got {safe_repr(epsilon)}.")
-        table = means.xs(epsilon, level="epsilon")
-        table.attrs["epsilon"] = epsilon
-        return cls(table)
+        estimates = estimates.xs(epsilon, level="epsilon")
+        table = estimates.xs("mean", axis=1, level=1).astype(float)
+        table.attrs |= {"epsilon": epsilon, "small": small_groups(results)}
+        return cls(table, estimates)
 
     def plot(self, ax=None):
         """Draw a bar for each group and private model into ``ax``, or a new figure; return self.
@@ -188,13 +197,27 @@ class PrivacyCostDisplay:
         The names of the models are to the right of the axes, so the figure must have
         ``layout="constrained"``.
         """
-        bars, attrs = _bars(self.table), self.table.attrs
+        (bars, low, high, is_sure), attrs = self._bars(), self.table.attrs
         ax = new_axes(height=min(1.6 + 0.26 * (bars.size + len(bars)), _MAX_HEIGHT), ax=ax)
         colours = [colour_of(i) for i in range(bars.shape[1])]
         bars.plot.barh(ax=ax, color=colours, width=0.8, legend=False)
-        for container, costs in zip(ax.containers, bars.to_numpy().T, strict=True):
-            texts = ["" if np.isnan(v) else f"{v:+.1f}" for v in costs]
-            ax.bar_label(container, texts, padding=2)
+        for i, container in enumerate(ax.containers):
+            for bar, cost, least, most, sure in zip(
+                container,
+                *(part[:, i] for part in (bars.to_numpy(), low, high, is_sure)),
+                strict=True,
+            ):
+                y, side = bar.get_y() + bar.get_height() / 2, -1 if cost < 0 else 1
+                ax.hlines(y, least, most, color="black", linewidth=1)
+                if not sure:
+                    bar.set(facecolor="none", edgecolor=colours[i], hatch="////")
+                ends = [v for v in (0.0, cost, least, most) if not np.isnan(v)]
+                text = "" if np.isnan(cost) else f"{cost:+.1f}"
+                end = max(ends, key=lambda v: side * v)
+                place = {"textcoords": "offset points", "ha": "left" if side > 0 else "right"}
+                ax.annotate(text, (end, y), (3 * side, 0), va="center", **place)
+        if not is_sure[~np.isnan(bars)].all():
+            ax.fill([], [], facecolor="none", edgecolor="0.35", hatch="////", label=_UNSURE)
         ax.invert_yaxis()  # the first on top
         ax.axvline(0, color="black", linewidth=1)
         ax.margins(x=0.12)
@@ -208,21 +231,32 @@ class PrivacyCostDisplay:
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
+    def _bars(self):
+        """Return costs, a row a group and a column a model, ends of intervals, and which are sure.
 
-def _bars(table):
-    """Return the costs in percentage points, a row for each group and a column for each model."""
-    columns = [c for c in table.columns if str(c).startswith(_COLUMN)]
-    models = [name for name in table.index if name != table.attrs.get("reference")]
-    bars = 100 * table.loc[models, columns].T
-    if bars.isna().all(axis=None):  # also without any
-        raise ValueError(
-            "table must have numbers in columns privacy_cost[GROUP], and a row besides the "
-            "reference. Pass the result of skdpfair.metrics.group_table."
-        )
-    empty = bars.isna().all(axis=1)
-    names = [plain(c[len(_COLUMN) : -1]) for c in columns]
-    bars.index = [n + " (no test records)" * e for n, e in zip(names, empty, strict=True)]
-    return bars.set_axis([*map(plain, models)], axis=1)
+        All are in percentage points.
+        """
+        table = self.table
+        columns = [c for c in table.columns if str(c).startswith(_COLUMN)]
+        models = [name for name in table.index if name != table.attrs.get("reference")]
+        bars = 100 * table.loc[models, columns].T
+        if bars.isna().all(axis=None):  # also without any
+            raise ValueError(
+                "table must have numbers in columns privacy_cost[GROUP], and a row besides the "
+                "reference. Pass the result of skdpfair.metrics.group_table."
+            )
+        ends = [np.full(bars.shape, np.nan)] * 2
+        if self.intervals is not None:
+            parts = (self.intervals.xs(end, axis=1, level=1) for end in ("low", "high"))
+            ends = [100 * part.loc[models, columns].T.to_numpy(float) for part in parts]
+        names = [c[len(_COLUMN) : -1] for c in columns]
+        is_small = np.isin(names, table.attrs.get("small", []))
+        empty = bars.isna().all(axis=1)
+        bars.index = [
+            plain(n) + " (no test records)" * e for n, e in zip(names, empty, strict=True)
+        ]
+        bars = bars.set_axis([*map(plain, models)], axis=1)
+        return bars, *ends, (ends[0] < ends[1]) & ~is_small[:, None]
 
 
 _MARKERS, _LINES = "osD^vPX", ("-", "-.", ":")
@@ -230,15 +264,19 @@ _MAX_TICKS = 7
 
 
 class TradeoffDisplay:
-    """Curves of one measure by privacy budget, with standard errors over seeds as bands.
+    """Curves of one measure by privacy budget, with 95 % intervals over the runs as bands.
+
+    A point without an interval, or of a group with too few test records, is hollow.
 
     Parameters
     ----------
     curves : dict of str to DataFrame
         For each method, a frame with columns epsilon (inf without privacy, which is drawn as a
-        dashed line), mean and se: shares, or nats for ``log_loss`` and ``excessive_risk``.
+        dashed line), mean, low and high: shares, or nats for ``log_loss`` and ``excessive_risk``.
     measure : str, default="accuracy"
-        The measure: a column of `skdpfair.metrics.group_table` or of a sweep's ``table()``.
+        The measure: a column of `skdpfair.metrics.group_table` or of a sweep's ``estimates()``.
+    is_small : bool, default=False
+        Whether it is of a group with too few test records.
     classes : sequence, default=()
         The classes, the positive one of two last, which the title of its rates names.
 
@@ -251,19 +289,21 @@ class TradeoffDisplay:
     --------
     >>> import pandas as pd
     >>> from skdpfair.report._displays import TradeoffDisplay
-    >>> rows = pd.DataFrame({"epsilon": [0.5, 1.0], "mean": [0.7, 0.8], "se": [0.02, 0.01]})
+    >>> rows = pd.DataFrame({"epsilon": [0.5, 1.0], "mean": [0.7, 0.8]})
+    >>> rows = rows.assign(low=rows["mean"] - 0.02, high=rows["mean"] + 0.02)
     >>> display = TradeoffDisplay({"dpsgd": rows}, "accuracy").plot()
     >>> display.ax_.get_ylabel()
     'accuracy (%)'
     >>> display.figure_.clear()
     """
 
-    def __init__(self, curves, measure="accuracy", *, classes=()):
-        self.curves, self.measure, self.classes = curves, measure, classes
+    def __init__(self, curves, measure="accuracy", is_small=False, *, classes=()):
+        self.curves, self.measure = curves, measure
+        self.is_small, self.classes = is_small, classes
 
     @classmethod
     def from_results(cls, results, *, measure="accuracy"):
-        """Return the display of one column of ``results.table()``, such as ``privacy_cost[F]``.
+        """Return the display of one column of ``results.estimates()``, such as ``privacy_cost[F]``.
 
         Parameters
         ----------
@@ -276,11 +316,12 @@ class TradeoffDisplay:
         -------
         TradeoffDisplay
         """
-        table = results.table()
-        one_of("measure", measure, table.columns.get_level_values(0).unique())
-        by_method = table[measure].reset_index().groupby("method", sort=False)
+        estimates = results.estimates()
+        one_of("measure", measure, estimates.columns.get_level_values(0).unique())
+        by_method = estimates[measure].reset_index().groupby("method", sort=False)
         curves = {name: part.sort_values("epsilon") for name, part in by_method}
-        return cls(curves, measure, classes=results.spec.classes)
+        is_small = any(measure.endswith(f"[{group}]") for group in small_groups(results))
+        return cls(curves, measure, is_small, classes=results.spec.classes)
 
     def plot(self, ax=None):
         """Draw a curve for each method into ``ax``, or a new figure; return self.
@@ -298,28 +339,40 @@ class TradeoffDisplay:
             )
         ax = new_axes(ax=ax)
         is_cost = MEASURES[measure_of(self.measure)].against == "reference"
-        budgets, n_drawn = set(), 0
+        budgets, n_drawn, all_sure = set(), 0, True
         for method, rows in curves.items():
-            mean, se, name = factor * rows["mean"], factor * rows["se"].fillna(0.0), plain(method)
+            mean, low, high = (factor * rows[name] for name in ("mean", "low", "high"))
+            name, sure = plain(method), (low < high) & (not self.is_small)
             if np.isinf(rows["epsilon"]).all():
                 # measured from the reference model: zero is drawn anyway
                 if not is_cost:
                     ax.axhline(mean.iloc[0], color="0.35", linestyle="--", lw=1.2, label=name)
+                    ax.axhspan(low.iloc[0], high.iloc[0], color="0.35", alpha=0.08, lw=0)
                 continue
             # the markers are shifted when the colours start again, so that each curve differs
             cycle, place = divmod(n_drawn, len(PALETTE))
             colour = colour_of(n_drawn)
-            ax.fill_between(rows["epsilon"], mean - se, mean + se, color=colour, alpha=0.18, lw=0)
+            ax.fill_between(rows["epsilon"], low, high, color=colour, alpha=0.18, lw=0)
+            # a single budget has no band
+            ax.vlines(rows["epsilon"], low, high, color=colour, lw=1, alpha=0.6)
             style = {
                 "linestyle": _LINES[cycle % len(_LINES)],
                 "marker": _MARKERS[(place + cycle) % len(_MARKERS)],
             }
-            ax.plot(rows["epsilon"], mean, color=colour, ms=5, label=name, **style)
+            look = {"color": colour, "ms": 5}
+            at = np.flatnonzero(sure).tolist()
+            ax.plot(rows["epsilon"], mean, label=name, markevery=at, **look, **style)
+            look |= {"mfc": "white", "ls": "none", "marker": style["marker"]}
+            if not sure.all():
+                ax.plot(rows["epsilon"][~sure], mean[~sure], **look)
+                all_sure = False
             budgets |= set(rows["epsilon"])
             n_drawn += 1
         kind = self.measure.partition("[")[0].replace("_", " ")
-        band = any(rows["se"].notna().any() for rows in curves.values())
-        label = "privacy budget ε, log scale" + "; bands are ± 1 standard error" * band
+        band = any((rows["low"] < rows["high"]).any() for rows in curves.values())
+        label = "privacy budget ε, log scale" + "; bands are 95 % intervals" * band
+        if not all_sure:
+            ax.plot([], [], "o", color="0.35", mfc="white", ms=5, label=_UNSURE)
         ax.set(xlabel=label, ylabel=f"{kind} ({unit})")
         if budgets:
             ax.set_xscale("log")

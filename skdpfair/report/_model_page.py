@@ -26,6 +26,7 @@ from skdpfair.metrics._compare_groups import NOT_COMPARED, difference, ratio
 from skdpfair.metrics._intervals import wilson
 from skdpfair.metrics._measures import (
     LEVEL,
+    MEASURES,
     RATIOS,
     chosen_measures,
     described,
@@ -524,7 +525,11 @@ def _rare(classifier, table):
 
 
 def _differences(table, names, classes):
-    """Return the largest difference between two groups in each measure, as text by name."""
+    """Return the largest difference between two groups in each measure, as text by name.
+
+    ``higher`` and ``lower`` are the two groups, and ``records`` says how many of each, of the class
+    that the measure is about.
+    """
     rows = []
     for name in names:
         values, column = table[name].to_numpy()[1:], f"{name}_difference"
@@ -532,11 +537,12 @@ def _differences(table, names, classes):
         what = error or in_words(name, classes)
         row = {"measure": what, "interval": "", "may_be_chance": False}
         if n_groups < 2 <= len(values):
-            rows.append(row | {"value": NOT_COMPARED, "unit": "", "fewest": ""})
+            absent = dict.fromkeys(("unit", "higher", "lower", "records"), "")
+            rows.append(row | {"value": NOT_COMPARED} | absent)
         elif n_groups > 1:
             high, low = (table.iloc[1 + at(values)] for at in (np.nanargmax, np.nanargmin))
             level = level_of(column, n_groups)
-            row |= _of_difference(high, low, name, table.attrs["rarest"], level)
+            row |= _of_difference(high, low, name, table.attrs["rarest"], classes, level)
             value = written(difference(values[np.isfinite(values)]), name)
             unit = described(column)[1].replace("percentage points", "points")
             rows.append(row | {"value": value, "unit": unit})
@@ -548,18 +554,26 @@ def _differences(table, names, classes):
     return rows
 
 
-def _of_difference(high, low, name, rarest, level=LEVEL):
-    """Return the interval of the difference of two shares of records by Newcombe, "" of others."""
+def _of_difference(high, low, name, rarest, classes, level=LEVEL):
+    """Return two groups, and Newcombe's interval of the difference of two shares of records."""
     n = [n_trials(name, int(row["n"]), row["rarest_class_share"], rarest) for row in (high, low)]
+    trials, of_class = MEASURES[name].trials, ""
+    if trials not in ("all", None):
+        of_class = f" of {classes[rarest if trials == 'rarest' else trials]}"
+    sizes = n if all(n) else [int(row["n"]) for row in (high, low)]
+    records = " and ".join(f"{size:,}" for size in sizes) + of_class
+    pair = {"higher": high.name, "lower": low.name, "records": records}
+    if high[name] == low[name]:
+        pair = dict.fromkeys(pair, "")
     if not all(n):
-        return {"fewest": ""}
+        return pair
     shares = high[name], low[name]
     (l1, u1), (l2, u2) = (wilson(p, k, level) for p, k in zip(shares, n, strict=True))
     gap = shares[0] - shares[1]
     least = gap - np.hypot(shares[0] - l1, u2 - shares[1])
     most = gap + np.hypot(u1 - shares[0], shares[1] - l2)
     interval = f"{points(least)} to {points(most)}"
-    return {"interval": interval, "may_be_chance": least <= 0, "fewest": f"{min(n):,}"}
+    return pair | {"interval": interval, "may_be_chance": least <= 0}
 
 
 def group_rows(classifier, table, names):

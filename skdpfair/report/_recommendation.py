@@ -5,14 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skdpfair.metrics._intervals import student, wilson
+from skdpfair.metrics._intervals import error_of_mean, student, wilson
 from skdpfair.metrics._measures import COST, LEVEL, MEASURES, OVERALL, level_of
 
 # test records of a group, below which its cost is not judged
 FEW = 30
 FEW_OF_RAREST = 10  # records of the rarest class among them, where the class is rare
-# far less than one record changes
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -28,15 +26,42 @@ class Estimate:
     high: float
     n_runs: int
 
+    @classmethod
+    def of(cls, row):
+        """Return the estimate in a row of one column of `TradeoffResults.estimates`."""
+        return cls(row["mean"], row["low"], row["high"], int(row["n"]))
+
     @property
     def is_constant(self) -> bool:
-        """Whether several runs gave the same value, apart from rounding errors."""
-        return bool(self.high - self.low < _ROUNDING)
+        """Whether several runs gave the same value."""
+        return bool(self.high == self.low)
 
     @property
     def is_above_zero(self) -> bool:
         """Whether an interval that is not of width zero is above zero."""
         return bool(self.low > 0) and not self.is_constant
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What the privacy of one model costs, by `TradeoffResults.estimates`."""
+
+    everyone: Estimate | None
+    groups: dict[str, Estimate]  # those that are judged
+    # the groups with the largest and the least mean, and what the first pays more
+    apart: tuple | None
+
+    @property
+    def largest(self):
+        """The group with the largest mean, and its cost, None without a group."""
+        return max(self.groups.items(), key=lambda item: item[1].mean, default=None)
+
+    @property
+    def highest(self):
+        """The group whose interval ends highest, and the end, None without an interval."""
+        ends = {g: c.high for g, c in self.groups.items() if c.high > c.low}
+        at = max(ends, key=lambda g: (ends[g], self.groups[g].mean), default=None)
+        return None if at is None else (at, ends[at])
 
 
 @dataclass(frozen=True)
@@ -48,21 +73,19 @@ class Recommendation:
     is_useful: bool  # else no model is, and this one is not recommended
     score: Estimate  # of the first leading measure
     larger: tuple | None  # model and its gain: the largest, which is not measurable
+    most: float  # that larger budgets may gain, NaN without an interval
     smaller: tuple | None  # next budget, and the budget that gains over it, and the gain
     equals: list[str]  # methods at this budget that are not measurably worse
-    cost: tuple | None  # the group, among those that are judged, and its Estimate
-    highest: tuple | None  # the group whose interval of the cost ends highest, and the end
+    costs: Costs
 
 
-def estimated(values, level=LEVEL) -> Estimate:
-    """Return the mean of the values of runs, shares, with Student's interval within -1 and 1."""
-    values = np.asarray(values, float)
+def estimated(differences, common, level=LEVEL) -> Estimate:
+    """Return the mean of differences of shares, run by run, as `TradeoffResults.estimates` does."""
+    values = np.asarray(differences, float)
     values = values[~np.isnan(values)]
-    n = len(values)
-    if n < 2:
-        return Estimate(values.mean() if n else np.nan, np.nan, np.nan, n)
-    low, high = student(values.mean(), values.std(ddof=1) / n**0.5, n, level)
-    return Estimate(values.mean(), float(low), float(high), n)
+    mean = values.mean() if len(values) else np.nan
+    low, high = student(mean, error_of_mean(values, common), len(values), level)
+    return Estimate(mean, float(low), float(high), len(values))
 
 
 def small_groups(results) -> list[str]:
@@ -98,6 +121,7 @@ def recommend(results) -> Recommendation | None:
     Recommendation or None
     """
     measure = results.leading_measures[0]
+    table = results.estimates([m for m in (measure, COST[measure]) if m in results.frame])
     runs = results.by_run()
     runs = runs[np.isfinite(runs.index.get_level_values("epsilon"))]
     # a row per model, a column per run
@@ -105,11 +129,12 @@ def recommend(results) -> Recommendation | None:
     scores = scores[scores.notna().sum(axis=1) > 1]
     if scores.empty:
         return None
-    useful = [is_useful(results, estimated(row)) for _, row in scores.iterrows()]
+    found = {model: Estimate.of(table.loc[model, measure]) for model in scores.index}
+    useful = [is_useful(results, found[model]) for model in scores.index]
     scores = scores[useful] if any(useful) else scores
     best = {e: part.mean(axis=1).idxmax() for e, part in scores.groupby(level="epsilon")}
     gains = {
-        (low, high): estimated(scores.loc[best[high]] - scores.loc[best[low]])
+        (low, high): estimated(scores.loc[best[high]] - scores.loc[best[low]], results.overlap)
         for low in best
         for high in best
         if high > low
@@ -126,18 +151,19 @@ def recommend(results) -> Recommendation | None:
 
     larger, smaller = largest(above), largest(below)
     leads = scores.loc[best[chosen]] - scores.xs(chosen, level="epsilon")
-    equals = [m for m, lead in leads.iterrows() if not estimated(lead).is_above_zero]
-    own = runs.xs(best[chosen][0], level="method").xs(chosen, level="epsilon")
+    leads = {m: estimated(lead, results.overlap) for m, lead in leads.iterrows()}
+    ends = [gains[pair].high for pair in above if not gains[pair].is_constant]
     method = best[chosen][0]
     return Recommendation(
         method,
         chosen,
         any(useful),
-        estimated(scores.loc[best[chosen]]),
+        found[best[chosen]],
         larger and (*best[larger[1]], gains[larger]),
+        max(ends, default=np.nan),
         smaller and (*smaller, gains[smaller]),
-        [m for m in equals if m != method],
-        *largest_costs(costs_by_group(results, own)),
+        [m for m, lead in leads.items() if m != method and not lead.is_above_zero],
+        costs_of(results, table, runs, best[chosen]),
     )
 
 
@@ -163,29 +189,24 @@ def is_useful(results, score: Estimate) -> bool:
     return low > least and not math.isclose(low, least)
 
 
-def costs_by_group(results, runs) -> dict[str, Estimate]:
-    """Return the privacy cost of each group that is judged, in the runs of one model.
+def costs_of(results, table, runs, model) -> Costs:
+    """Return what the privacy of a model costs all, and each group that is judged.
 
-    The intervals hold at once, so that they hold for the group with the largest cost, too.
+    ``table`` and ``runs`` are the results' ``estimates()`` and ``by_run()``. The intervals of
+    groups hold at once, so that they hold for the group with the largest cost, too.
     """
-    cost = COST[results.leading_measures[0]]
-    if cost not in runs:
-        return {}
-    groups = [g for g in results.frame["group"].unique() if g != OVERALL]
-    judged = [g for g in groups if g not in small_groups(results)]
-    columns = {g: f"{cost}[{g}]" for g in judged}
-    costs = {g: estimated(runs[c], level_of(c, len(groups))) for g, c in columns.items()}
-    return {g: found for g, found in costs.items() if not np.isnan(found.mean)}
-
-
-def largest_costs(costs):
-    """Return the groups with the largest mean cost and with the highest end of an interval."""
-    highest = {
-        g: found.high
-        for g, found in costs.items()
-        if not (np.isnan(found.high) or found.is_constant)
-    }
-    return (
-        max(costs.items(), key=lambda item: item[1].mean, default=None),
-        max(highest.items(), key=lambda item: (item[1], costs[item[0]].mean), default=None),
-    )
+    cost, groups = COST[results.leading_measures[0]], {}
+    if cost not in results.frame or np.isnan(table.loc[model, (cost, "mean")]):
+        return Costs(None, {}, None)
+    few = [OVERALL, *small_groups(results)]
+    for group in (g for g in results.frame["group"].unique() if g not in few):
+        found = Estimate.of(table.loc[model, f"{cost}[{group}]"])
+        groups |= {} if np.isnan(found.mean) else {group: found}
+    apart = None
+    if len(groups) > 1:
+        least, *_, most = sorted(groups, key=lambda g: groups[g].mean)
+        own = runs.xs(model, level=["method", "epsilon"])
+        more = own[f"{cost}[{most}]"] - own[f"{cost}[{least}]"]
+        level = level_of(f"{cost}_difference", len(groups))
+        apart = most, least, estimated(more, results.overlap, level)
+    return Costs(Estimate.of(table.loc[model, cost]), groups, apart)

@@ -19,6 +19,7 @@ from skdpfair.preprocessing._linter import PipelineReport, check_pipeline
 
 # a sentence or the bars name no more
 MOST_BUDGETS = 6
+_NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 _PART = re.compile(r"[^\s,;:()](?:[^,;:()\n]*[^\s,;:()])?")
 
 
@@ -50,9 +51,10 @@ def environment(of_pages=False):
         "budget": budget,
         "as_model": lambda model: model[0] + f" at ε {model[1]:g}" * bool(np.isfinite(model[1])),
         "spanned": _spanned,
-        "listed": lambda names: " and ".join(
+        "listed": lambda names, word="and": f" {word} ".join(
             [", ".join(names[:-1])] * (len(names) > 1) + [*names[-1:]]
         ),
+        "counted": lambda n: _NUMBERS[n] if n < len(_NUMBERS) else f"{n:,}",
     }
     pages.globals |= {"inf": np.inf, "most": MOST_BUDGETS}
     return pages
@@ -129,6 +131,14 @@ def written(value, column) -> str:
     if MEASURES[measure_of(column)].unit == "%":
         return points(value)
     return "–" if np.isnan(value) else f"{round(value, 3) + 0.0:.3f}"
+
+
+def with_interval(estimate, column) -> tuple[str, str]:
+    """Return a mean and its interval as texts, "" without an interval."""
+    text, low, high = (written(estimate[stat], column) for stat in ("mean", "low", "high"))
+    if np.isnan(estimate["low"]):
+        return text, ""
+    return text, "in all runs" if low == high else f"{low} to {high}"
 
 
 def in_words(column, classes=()) -> str:

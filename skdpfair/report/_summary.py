@@ -8,24 +8,18 @@ import shlex
 import numpy as np
 
 from skdpfair.methods import METHODS
+from skdpfair.metrics._intervals import seeds_for
 from skdpfair.metrics._measures import COST, OVERALL
 from skdpfair.privacy.statement import percent
 from skdpfair.privacy.tradeoff import trade_off_from_epsilon
-from skdpfair.report._recommendation import (
-    chance,
-    costs_by_group,
-    estimated,
-    is_useful,
-    largest_costs,
-    recommend,
-)
+from skdpfair.report._recommendation import Estimate, chance, costs_of, is_useful, recommend
 from skdpfair.report._rendering import (
     MOST_BUDGETS,
     budget,
     in_words,
     of_one_class,
-    points,
     sentence,
+    with_interval,
     with_readable_names,
 )
 from skdpfair.report._spent_before import holds
@@ -44,7 +38,9 @@ def sentences_of(results, table, advised, sizes, small) -> dict:
         label = results.spec.rarest_class
         share = table["rarest_class_share", "mean"].mean()
         rare = sentence("rare_class", name=name, label=label, share=share)
-    cost = "" if advised is None else _cost(table, advised.cost, advised.highest, name)
+    cost = "" if advised is None else _cost(table, advised.costs, name)
+    n_seeds = everyone["seed"].nunique()
+    n_runs = len(everyone[["seed", "fold"]].drop_duplicates())
     return {
         "recommended": sentence(
             "recommended",
@@ -58,10 +54,16 @@ def sentences_of(results, table, advised, sizes, small) -> dict:
         "rare_class": rare,
         "cost": cost or "Unknown, as no model is recommended.",
         "compared_with": _compared_with(results, table, measure),
+        "sure": sentence(
+            "sure",
+            n_runs=n_runs,
+            n_seeds=n_seeds,
+            seeds=_seeds_for(results.test_share, n_seeds, n_runs),
+        ),
         "tested": sentence(
             "tested",
-            n_runs=len(everyone[["seed", "fold"]].drop_duplicates()),
-            n_seeds=everyone["seed"].nunique(),
+            n_runs=n_runs,
+            n_seeds=n_seeds,
             least=int(everyone["n"].min()),
             most=int(everyone["n"].max()),
             unit=results.spec.unit,
@@ -71,14 +73,20 @@ def sentences_of(results, table, advised, sizes, small) -> dict:
     }
 
 
+def _seeds_for(share, n_seeds, n_runs):
+    """Return how many seeds would halve the intervals, and shorten them by a quarter."""
+    if n_runs < 2 or not share:  # a search does not tell what it tests
+        return None
+    return [seeds_for(factor, share, n_seeds, round(n_runs / n_seeds)) for factor in (0.5, 0.75)]
+
+
 def no_use(results) -> str:
     """Return sentences on the models that are not better than always predicting one class."""
     measure, constant = results.leading_measures[0], of_one_class(results)
-    scores = results.by_run()[measure].unstack(["seed", "fold"])
     others = [
         model
-        for model, runs in scores.iterrows()
-        if model not in constant and not is_useful(results, estimated(runs))
+        for model, row in results.estimates([measure])[measure].iterrows()
+        if model not in constant and not is_useful(results, Estimate.of(row))
     ]
     limit = chance(results)
     names = {"constant": constant, "others": others}
@@ -103,36 +111,28 @@ def costs_beside(results, method, epsilon):
             "this method, or leave results out."
         )
     nearest = min(budgets, key=lambda e: abs(math.log(e / epsilon)))
-    model = runs.xs(method, level="method").xs(nearest, level="epsilon")
-    costs = costs_by_group(results, model)
-    largest, highest = largest_costs(costs)
+    table = results.estimates()
+    costs = costs_of(results, table, runs, (method, nearest))
     return {
         "model": f"{method} at ε {nearest:g}",
         "is_near": not math.isclose(nearest, epsilon, rel_tol=0.01),
-        "n_runs": len(model),
+        "n_runs": int(table.loc[(method, nearest), (measure, "n")]),
         "measure": in_words(measure),
         "own": f"{epsilon:.3g}",
-        "rows": [(group, points(cost.mean), _limits(cost)) for group, cost in costs.items()],
-        "sentence": _cost(results.table(), largest, highest, in_words(measure)),
-        "advice": sentence("advice", advised=recommend(results)),
+        "rows": [(g, *with_interval(vars(c), COST[measure])) for g, c in costs.groups.items()],
+        "sentence": _cost(table, costs, in_words(measure)),
+        "advice": sentence("advice", advised=recommend(results), name=in_words(measure)),
     }
 
 
-def _limits(cost):
-    """Return the interval of a cost as text, "" of a single run."""
-    if np.isnan(cost.low):
-        return ""
-    return "in all runs" if cost.is_constant else f"{points(cost.low)} to {points(cost.high)}"
-
-
-def _cost(table, largest, highest, name):
-    """Return the largest cost for a group as a sentence, or why it is not known."""
+def _cost(table, costs, name):
+    """Return who pays as sentences: all, the groups, and whether one pays more; or why not."""
     unknown = "the groups is unknown, as there are no runs of the reference model"
     if ("privacy_cost", "mean") in table and table["privacy_cost", "mean"].notna().any():
         unknown = "a single group is unknown, as no group has enough test records"
     elif table.index.get_level_values("method").str.startswith("reference").any():
         unknown = "the groups is unknown, as the reference model predicts one class only"
-    return sentence("cost", largest=largest, highest=highest, name=name, unknown=unknown)
+    return sentence("cost", costs=costs, name=name, unknown=unknown)
 
 
 def _compared_with(results, table, measure):

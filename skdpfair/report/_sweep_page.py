@@ -30,13 +30,14 @@ from skdpfair.report._rendering import (
     in_words,
     points,
     render,
+    with_interval,
     with_readable_names,
-    written,
 )
 from skdpfair.report._spent_before import check_ledger
 from skdpfair.report._summary import before, guesses_at, release_commands, sentences_of
 
 _MODEL = ["method", "epsilon"]
+_ENDS = ("mean", "low", "high")
 # heads beside the names of groups
 _OWN = ("difference", "ratio", "worst group")
 _UNITS = {"%": "per cent"}
@@ -92,7 +93,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "has_errors": "false_negative_rate" in results.frame,
         "costs": _tables(results, table, groups, chosen, "reference"),
         "generalisation": _tables(results, table, groups, chosen, "training"),
-        "bars": _bars(table, cost, drawn),
+        "bars": _bars(table, cost, drawn, small),
         "undrawn": [] if drawn == groups else small,
         "budgets": _budgets_without_bars(results.frame),
         "charts": [
@@ -205,7 +206,7 @@ def _rows(table, measure):
     for (method, epsilon), row in table.iterrows():
         if is_cost and np.isinf(epsilon) and not row[measure, "mean"]:  # the reference itself
             continue
-        rows.append((method, budget(epsilon), [_cell(row[c], c) for c in columns]))
+        rows.append((method, budget(epsilon), [with_interval(row[c], c) for c in columns]))
     return rows
 
 
@@ -213,14 +214,6 @@ def _is_of(column, measure):
     return column == measure or column.startswith(
         (f"{measure}[", f"{measure}_difference", f"{measure}_ratio", f"{measure}_group_")
     )
-
-
-def _cell(estimate, column):
-    """Return a mean and its interval as text."""
-    text, low, high = (written(estimate[stat], column) for stat in ("mean", "low", "high"))
-    if np.isnan(estimate["low"]):
-        return text, ""
-    return text, "in all runs" if low == high else f"{low} to {high}"
 
 
 def _budgets_without_bars(frame):
@@ -234,7 +227,7 @@ def _budgets_with_bars(budgets):
     return [budgets[i] for i in places]
 
 
-def _bars(table, cost, groups):
+def _bars(table, cost, groups, small):
     """Return charts of the costs of each budget, over one range of values."""
     if (cost, "mean") not in table:
         return []
@@ -242,8 +235,7 @@ def _bars(table, cost, groups):
     for (method, epsilon), row in table.iterrows():
         if np.isfinite(epsilon) and not np.isnan(row[cost, "mean"]):
             rows.setdefault(epsilon, {})[method] = {
-                g: tuple(100 * row[f"{cost}[{g}]", stat] for stat in ("mean", "low", "high"))
-                for g in groups
+                g: tuple(100 * row[f"{cost}[{g}]", stat] for stat in _ENDS) for g in groups
             }
     values = [v for part in rows.values() for by in part.values() for p in by.values() for v in p]
     limits = charts.range_of(values, zero=True)
@@ -253,6 +245,7 @@ def _bars(table, cost, groups):
             title=f"{described(cost)[0]} of each group at ε {epsilon:g}",
             label=f"percentage points of {in_words(MEASURES[cost].of)}",
             limits=limits,
+            small=small,
         )
         for epsilon in _budgets_with_bars(sorted(rows))
     ]
@@ -265,14 +258,13 @@ def _curve(table, measure, *, zero=True):
     title, unit, factor = described(measure)
     curves, across = {}, {}
     for (method, epsilon), row in table[measure].sort_index(level="epsilon").iterrows():
-        mean = row["mean"]
-        if np.isnan(mean):
+        values = tuple(factor * row[stat] for stat in _ENDS)
+        if np.isnan(row["mean"]):
             continue
         if np.isinf(epsilon):
-            across[method] = factor * mean
+            across[method] = values
         else:
-            point = epsilon, factor * mean, factor * row["low"], factor * row["high"]
-            curves.setdefault(method, []).append(point)
+            curves.setdefault(method, []).append((epsilon, *values))
     if not curves:
         return None
     order = {m: curves[m] for m in table.index.get_level_values("method").unique() if m in curves}
@@ -291,15 +283,18 @@ def _front(results, table, *measures):
         # no private model has both
         return None
     rows = [
-        (method, budget(epsilon), [_cell(table.loc[(method, epsilon), m], m) for m in measures])
+        (
+            method,
+            budget(epsilon),
+            [with_interval(table.loc[(method, epsilon), m], m) for m in measures],
+        )
         for method, epsilon in front.index
     ]
     score, spots = in_words(measures[0]), {}
-    means = 100 * table.xs("mean", axis=1, level=1)[[*measures]].dropna()
-    for (method, epsilon), (x, y) in means.iterrows():
-        if np.isfinite(epsilon):
-            says = f"{method}, ε {epsilon:g}: {score} {x:.2f} %, difference {y:.2f} points"
-            spots.setdefault(method, []).append((x, y, f"ε {epsilon:g}", says))
+    for (method, epsilon), row in table.iterrows():
+        x, y = (tuple(100 * row[m, stat] for stat in _ENDS) for m in measures)
+        if np.isfinite(epsilon) and not np.isnan(x[0] + y[0]):
+            spots.setdefault(method, []).append((x, y, f"ε {epsilon:g}"))
     chart = charts.scatter(
         spots,
         (100 * front.sort_values(measures[0])).to_numpy().tolist(),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from math import inf
 from typing import TypeVar
@@ -207,6 +208,19 @@ class TrainingLoop:
             self._mean = self.flat.detach().clone()
         elif self._mean is not None:
             self._mean.lerp_(self.flat, 1.0 / n)
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Lend the module the weights that a fit hands over if it ends now."""
+        if self._mean is None:
+            yield
+            return
+        current = self.flat.detach().clone()
+        self.flat.data.copy_(self._mean)
+        try:
+            yield
+        finally:
+            self.flat.data.copy_(current)
 
     def _settle(self) -> None:
         """Set the bounds and the learning rate from the gradient scale, a released number."""

@@ -28,6 +28,7 @@ from skdpfair.inputs.streaming import SparseRows, as_rows
 from skdpfair.inputs.table import Rows
 from skdpfair.training.batches import PoissonBatches, record_rates, rows_on
 from skdpfair.training.callbacks import WITHHELD, has_batch_callbacks
+from skdpfair.training.defaults import logit_scale
 from skdpfair.training.inference import (
     InferenceNet,
     frozen_numbers,
@@ -355,10 +356,19 @@ class PrivateNet(NeuralNetClassifier):
         loop.rejoin()
 
     def infer(self, x: Any, **kwargs: Any) -> Tensor:
-        """Predict from ``x`` alone: groups are for training."""
+        """Predict from ``x`` alone: groups are for training.
+
+        During a fit, these are the logits of the model that it would hand over if it ended now.
+        """
+        x = x["x"] if isinstance(x, dict) else x
         with full_precision(self.device), torch.no_grad():
-            logits: Tensor = super().infer(x["x"] if isinstance(x, dict) else x)
-        return logits
+            if self._loop is None:
+                logits: Tensor = super().infer(x)
+                return logits
+            assert self.run is not None
+            with self._loop.averaged():
+                logits = super().infer(x)
+            return logits * logit_scale(self.run.spec, self.loss.n_outputs)
 
     def logits(self, x: Any) -> np.ndarray:
         """Return logits (n, n_classes), float64, of an array, without skorch's loader."""

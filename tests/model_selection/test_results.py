@@ -8,6 +8,7 @@ from fairlearn.metrics import selection_rate
 from scipy import stats
 from sklearn.metrics import accuracy_score
 
+from skdpfair.metrics._intervals import error_of_mean, overlap, student
 from skdpfair.model_selection import TradeoffResults
 from skdpfair.model_selection._spec import SweepSpec
 from skdpfair.report import PrivacyCostDisplay
@@ -16,6 +17,8 @@ from skdpfair.report._fairness_dashboard import _metrics
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+
+UNSURE = "no interval, or too few test records"
 
 
 @pytest.fixture(autouse=True)
@@ -148,7 +151,7 @@ def test_a_missing_reference_makes_costs_nan(results):
     alone = TradeoffResults.from_cells(CELLS[1:4], ["F", "M"], np.array([0, 1]))
     assert alone.frame["privacy_cost"].isna().all()
     rows = alone.as_text(["privacy_cost"]).split("\n\n")[0].splitlines()[2:]
-    assert all(row.split()[2:] == ["-"] * 5 for row in rows)
+    assert all(row.split()[2:] == ["–"] * 5 for row in rows)
     with pytest.raises(
         ValueError, match=r"No private model has both .* runs of the reference model"
     ):
@@ -212,9 +215,10 @@ def test_the_picture_has_one_labelled_curve_a_method(results, y):
     ax = display.ax_
     assert ax.get_xscale() == "log"
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["1", "4"]
-    labels = {text.get_text() for text in ax.get_legend().get_texts()}
+    labels = {text.get_text() for text in ax.get_legend().get_texts()} - {UNSURE}
     assert labels == {"poor", "even"} | ({"reference"} if y.startswith("accuracy") else set())
-    assert len({line.get_color() for line in ax.lines if line.get_marker() != "None"}) == 2
+    marked = {line.get_color() for line in ax.lines if line.get_marker() != "None"}
+    assert len(marked - {"0.35"}) == 2  # of the legend
     assert display.figure_ is ax.figure
 
 
@@ -226,11 +230,14 @@ def test_costs_of_one_budget_have_a_bar_for_each_group(results):
         PrivacyCostDisplay.from_results(results, epsilon=2)
 
 
-def test_the_band_is_one_standard_error(results):
+def test_the_bands_are_the_intervals(results):
     ax = plt.figure().add_subplot()
-    assert results.plot("accuracy[F]", ax=ax).ax_ is ax
-    band = ax.collections[1].get_paths()[0].vertices[:, 1]
-    assert band.max() == pytest.approx(84)
+    assert results.plot("accuracy[M]", ax=ax).ax_ is ax
+    drawn = np.concatenate([c.get_paths()[0].vertices[:, 1] for c in ax.collections])
+    rows = results.estimates()["accuracy[M]"].loc["even"]
+    for end in (*rows["low"], *rows["high"]):
+        assert np.isclose(drawn, 100 * end).any()
+    assert "95 % intervals" in ax.get_xlabel()
     with pytest.raises(ValueError, match="measure must be one of"):
         results.plot("f1")
 
@@ -239,16 +246,18 @@ def test_one_seed_has_no_band_and_repr_counts():
     results = TradeoffResults.from_cells(CELLS[:4], ["F", "M"], np.array([0, 1]))
     assert repr(results) == "TradeoffResults(4 models x 1 runs)"
     assert results.plot().ax_.get_title(loc="left") == "Accuracy"
-    assert str(results).splitlines()[3].split()[:3] == ["poor", "1", "56.7"]
+    assert str(results).splitlines()[4].split()[:3] == ["poor", "1", "56.7"]
 
 
 def test_printed_results_are_whole_and_say_units_and_sizes(results):
     lines = str(results).splitlines()
-    assert lines[0] == "accuracy (%), mean ± standard error of 2 runs"
+    assert lines[0] == "accuracy (%), mean of 2 runs and 95 % interval"
     assert lines[1].split() == ["method", "epsilon", "overall", "F", "M", "gap", "worst"]
-    reference = ["reference", "-", "90.7", "±", "0.7", "92.0", "±", "2.0", "90.0", "±", "0.0"]
-    assert lines[2].split()[:11] == reference
-    assert len({len(line) for line in lines[1:6]}) == 1 and len(lines[1]) < 80
+    assert lines[2].split() == ["reference", "-", "90.7", "92.0", "90.0", "2.0", "90.0"]
+    row = results.estimates().loc[("reference", np.inf)]
+    ends = [f"{100 * row['accuracy', end]:.1f}" for end in ("low", "high")]
+    assert " to ".join(ends) in lines[3] and lines[3].count("in all runs") == 2
+    assert len({len(line) for line in lines[1:6]}) == 1 and len(lines[1]) < 90
     assert lines[-1] == "fewest test records of a run: F 100, M 200"
 
 
@@ -267,8 +276,8 @@ def test_groups_called_as_columns_of_a_text_keep_their_own(results, names):
 def test_the_worst_column_of_a_text_is_that_of_its_groups(results):
     """The worst accuracies of two groups, compared, are no gap of a group."""
     accuracy, gap, _ = results.as_text(["accuracy", "dg_gap"]).split("\n\n")
-    heads, *rows = (row.replace(" ± ", "±").split() for row in accuracy.splitlines()[1:])
-    values = pd.DataFrame(rows, columns=heads).map(lambda text: text.split("±")[0])
+    heads, *rows = (row.split() for row in accuracy.splitlines()[1:])
+    values = pd.DataFrame(rows[::2], columns=heads)  # intervals are between them
     assert values["worst"].equals(values[["F", "M"]].astype(float).min(axis=1).astype(str))
     assert gap.splitlines()[1].split()[-1] == "gap"
 
@@ -312,7 +321,7 @@ def test_a_group_that_some_runs_lack_leaves_gaps_of_the_others():
     assert row["accuracy[F]", "mean"] == pytest.approx(0.84)  # of seed 1
     assert row["accuracy_difference", "mean"] == pytest.approx(0.84 - 0.84)
     assert np.isnan(some.by_run().loc[("even", 4.0, 0, 0), "accuracy_difference"])
-    assert str(some).splitlines()[-1].endswith("F 0 (seed 0), M 200")
+    assert str(some).splitlines()[-1].endswith("F 0 (seed 0), M 200; too few to judge: F")
     never = TradeoffResults.from_cells(
         [without_records(c, 0) for c in CELLS], ["F", "M"], np.array([0, 1])
     )
@@ -347,3 +356,80 @@ def test_estimates_are_students_over_runs_and_wilsons_of_one(results):
     ends = stats.binomtest(round(n * row["mean"]), int(n)).proportion_ci(method="wilson")
     assert [row["low"], row["high"]] == pytest.approx([ends.low, ends.high])
     assert row["kind"] == "Wilson"
+
+
+@pytest.mark.parametrize("n_seeds", [3, 5, 10])
+def test_intervals_over_seeds_cover_the_population(n_seeds):
+    """A predictor that is right in 80 %; each seed tests other 200 of the same 1,000 records."""
+    rng, n_draws = np.random.default_rng(0), 2000
+    right = rng.random((n_draws, 1000)) < 0.8
+    runs = [rng.permuted(right, axis=1)[:, :200].mean(axis=1) for _ in range(n_seeds)]
+    common, hits = overlap(0.2, [1] * n_seeds), 0
+    for values in np.stack(runs, axis=1):
+        low, high = student(values.mean(), error_of_mean(values, common), n_seeds)
+        hits += low <= 0.8 <= high
+    assert hits >= stats.binom.ppf(0.001, n_draws, 0.94)
+
+
+def with_splits(folds, n_seeds, n_train):
+    """The accuracies of a model in folds of several seeds, 300 test records each, of two groups."""
+    rng, rows = np.random.default_rng(0), []
+    for seed, fold in itertools.product(range(n_seeds), range(folds)):
+        for group, n in (("overall", 300), ("F", 100), ("M", 200)):
+            facts = {"method": "a", "epsilon": 1.0, "seed": seed, "fold": fold, "group": group}
+            scores = {"accuracy": rng.uniform(0.7, 0.9), "privacy_cost": rng.uniform(0.0, 0.1)}
+            rows.append(facts | {"n": n, "n_train": n_train} | scores)
+    return TradeoffResults(pd.DataFrame(rows))
+
+
+@pytest.mark.parametrize(
+    ("folds", "n_seeds", "shared"),
+    [
+        (1, 4, 300 / 1200),  # n_test / n_train
+        (5, 1, 0.0),  # folds share no record
+        (5, 3, (0.2 * 10 / 14) / (1 - 0.2 * 10 / 14)),  # 10 of 14 others are of another seed
+    ],
+)
+def test_runs_that_share_test_records_have_wider_intervals(folds, n_seeds, shared):
+    found = with_splits(folds, n_seeds, 1200)
+    runs, n = found.by_run(), folds * n_seeds
+    level = {"accuracy": 0.95, "privacy_cost[F]": 0.975, "accuracy_difference": 0.95}
+    for column, share in level.items():
+        values = runs[column].to_numpy()
+        if column == "accuracy_difference":  # of the groups with the largest and smallest mean
+            values = (runs["accuracy[F]"] - runs["accuracy[M]"]).to_numpy()
+        error = values.std(ddof=1) * (1 / n + shared) ** 0.5
+        reach = stats.t.ppf((1 + share) / 2, n - 1) * error
+        row = found.estimates()[column].iloc[0]
+        assert row["high"] - row["mean"] == pytest.approx(reach) and row["n"] == n
+        assert found.table()[column, "se"].iloc[0] == pytest.approx(error)
+    unknown = TradeoffResults(found.frame.drop(columns="n_train"))
+    assert unknown.overlap == 0.0
+
+
+def test_the_runs_of_an_estimate_are_those_with_a_value():
+    found = with_splits(1, 4, 1200)
+    frame = found.frame
+    frame.loc[(frame["group"] == "F") & (frame["seed"] < 2), "accuracy"] = np.nan
+    assert found.estimates()["accuracy[F]", "n"].tolist() == [2]
+
+
+def test_what_is_not_sure_is_drawn_so(results):
+    """Filled is what has an interval; not a constant, a single run, or a group of 29 records."""
+    one = TradeoffResults(results.frame.query("seed == 0"))
+    few = TradeoffResults(results.frame.assign(n=results.frame["n"].where(lambda n: n != 100, 29)))
+    for found, hatched in (
+        (results, [[0, 1], [1, 0]]),
+        (one, [[1, 1], [1, 1]]),
+        (few, [[1, 1], [1, 0]]),
+    ):
+        ax = PrivacyCostDisplay.from_results(found, epsilon=1.0).plot().ax_
+        bars = [[bool(bar.get_hatch()) for bar in container] for container in ax.containers]
+        assert np.array_equal(np.transpose(bars), hatched)
+        assert UNSURE in [text.get_text() for text in ax.get_legend().get_texts()]
+    ax = results.plot("privacy_cost[F]").ax_
+    hollow = [line for line in ax.lines if line.get_markerfacecolor() == "white"]
+    assert sum(len(line.get_xdata()) for line in hollow) == 2  # of "even", whose cost is the same
+    assert UNSURE not in [
+        t.get_text() for t in with_splits(1, 3, 9).plot().ax_.get_legend().get_texts()
+    ]

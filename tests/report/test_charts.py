@@ -28,24 +28,27 @@ def test_ticks_are_round_within_and_few(low, width, most):
 def test_a_curve_is_where_its_axes_say():
     none = math.nan
     curves = {"a": [(0.1, 70.0, 69.0, 71.0), (1.0, 80.0, none, none), (10.0, 90.0, 88.0, 92.0)]}
-    across = {"reference": 85.0, "another": 86.0}
+    across = {"reference": (85.0, 84.0, 86.0), "another": (86.0, none, none)}
     chart = charts.lines(curves, across, title="t", label="l")
     (low, *_), (middle, _, said, _), (high, *_) = chart["series"][0]["marks"]
     assert middle == pytest.approx((low + high) / 2, abs=0.1)  # logarithmic
-    assert said == "a, ε 1: 80.00"
+    assert said == "a, ε 1: 80.00 (no interval)"
     heights = [y for _, y, *_ in chart["series"][0]["marks"]]
     assert heights[1] == pytest.approx((heights[0] + heights[2]) / 2, abs=0.1)
     reference = chart["across"][0][0]
     assert reference == pytest.approx((heights[1] + heights[2]) / 2, abs=0.1)
     y_of = {float(text): y for y, text in chart["y_marks"]}
     assert y_of[80.0] == pytest.approx(heights[1], abs=0.1)
-    whiskers = [whisker for *_, whisker in chart["series"][0]["marks"]]
-    assert whiskers[1] is None  # the point without an interval has none
+    whiskers = [
+        [y for _, *ends in lines for y in ends[::2]] for *_, lines in chart["series"][0]["marks"]
+    ]
+    assert whiskers[1] == [] and chart["hollow"]  # the point without an interval is hollow
     assert sum(whiskers[0]) / 2 == pytest.approx(heights[0], abs=0.1)
     assert whiskers[2][0] - whiskers[2][1] == pytest.approx(
         2 * (whiskers[0][0] - whiskers[0][1]), abs=0.2
     )
-    assert len({dash for *_, dash in chart["across"]}) == 2  # the references are told apart
+    assert len({dash for *_, dash, _ in chart["across"]}) == 2  # the references are told apart
+    assert [len(lines) for *_, lines in chart["across"]] == [1, 0]
 
 
 def test_bars_start_at_zero_and_go_left_below_it():
@@ -57,6 +60,10 @@ def test_bars_start_at_zero_and_go_left_below_it():
     assert right["width"] == pytest.approx(2 * left["width"], abs=0.3)
     assert [bar["text"] for bar in (right, left)] == ["2.0", "-1.0"]
     assert (right["anchor"], left["anchor"]) == ("start", "end")
+    assert right["hollow"] and left["hollow"] and chart["hollow"]
+    row = {"F": (2.0, 1.0, 3.0), "M": (2.0, 2.0, 2.0), "N": (2.0, 1.0, 3.0)}
+    chart = charts.bars({"a": row}, title="t", label="l", small=["N"])
+    assert [bar["hollow"] for bar in chart["clusters"][0]["bars"]] == [False, True, True]
 
 
 def test_many_bars_name_their_groups():
@@ -114,3 +121,13 @@ def test_one_point_has_room(value):
     )
     x, y, *_ = chart["series"][0]["marks"][0]
     assert chart["left"] < x < chart["right"] and chart["top"] < y < chart["bottom"]
+
+
+def test_points_of_a_front_have_both_intervals_or_are_hollow():
+    none = math.nan
+    points = {"a": [((80.0, 79.0, 81.0), (2.0, 1.0, 3.0), "ε 1")]}
+    points["b"] = [((82.0, none, none), (2.0, 1.0, 3.0), "ε 1")]
+    chart = charts.scatter(points, [(80.0, 2.0)], title="t", label="l", x_label="x")
+    (*_, said, lines), (*_, hollow) = (s["marks"][0] for s in chart["series"])
+    assert len(lines) == 2 and hollow == [] and chart["hollow"]
+    assert said == "a, ε 1: 80.00 (79.00 to 81.00), 2.00 (1.00 to 3.00)"

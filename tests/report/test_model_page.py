@@ -508,7 +508,7 @@ def test_a_difference_between_groups_has_an_interval(fitted):
     rows = np.r_[np.flatnonzero(groups == "b")[:40], np.flatnonzero(groups == HOSTILE)[:300]]
     X, y, of = data.data.iloc[rows], data.target.iloc[rows], groups[rows]
     page = model_page(clf, X, y, sensitive_features=of, measures=["accuracy"])
-    told = re.search(r'accuracy</th>.*?"i">(\S+) to ([\d.]+)(.*?)</span></td><td .*?>40<', page)
+    told = re.search(r'accuracy</th>.*?"i">(\S+) to ([\d.]+)(.*?)</span></td><td>(.*?)</tr>', page)
     right = (clf.predict(X) == y).to_numpy()
     parts = sorted((right[of == g] for g in ("b", HOSTILE)), key=np.mean)
     (low, l1, u1), (high, l2, u2) = (
@@ -521,6 +521,27 @@ def test_a_difference_between_groups_has_an_interval(fitted):
         [100 * e for e in ends], abs=0.051
     )
     assert ("may be chance" in told[3]) == (ends[0] <= 0)
+    means = {g: right[of == g].mean() for g in ("b", HOSTILE)}
+    most, least = sorted(means, key=means.get, reverse=True)
+    sizes = " and ".join(str(sum(of == g)) for g in (most, least))
+    pair = f"higher for {most} than for {least} {sizes}"
+    assert pair in " ".join(
+        re.sub("<[^>]*>", " ", unescape(told[4]).replace(HOSTILE, "H")).split()
+    ).replace("H", HOSTILE)
+
+
+def test_the_largest_difference_counts_the_records_of_its_class(fitted):
+    clf, data, groups = fitted
+    X, y = data.data, data.target
+    names = ["false_negative_rate", "false_positive_rate", "rarest_class_recall", "roc_auc"]
+    page = model_page(clf, X, y, sensitive_features=groups, measures=names)
+    rows = page.split("Largest difference")[1].split("</table>")[0].split("<tr>")[2:]
+    rarest = np.bincount(y).argmin()
+    for row, label in zip(rows, (1, 0, rarest, None), strict=True):
+        sizes = {int(sum((groups == g) & ((y == label) | (label is None)))) for g in set(groups)}
+        told = re.search(r"<td>([\d,]+) and ([\d,]+)(.*?)</td></tr>", row)
+        assert {int(n.replace(",", "")) for n in told.groups()[:2]} == sizes
+        assert told[3] == ("" if label is None else f" of target = {label}")
 
 
 @pytest.mark.parametrize("n_groups", [2, 3, 5, 10, 20])

@@ -26,7 +26,7 @@ from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.gdp import auto_delta
 from skdpfair.privacy.statement import rounded_up
 from skdpfair.privacy.tradeoff import trade_off
-from skdpfair.report._recommendation import estimated, largest_costs, recommend, small_groups
+from skdpfair.report._recommendation import Costs, estimated, recommend, small_groups
 from skdpfair.report._summary import release_commands
 
 SECTIONS = {"answers", "groups", "cost"}
@@ -137,7 +137,7 @@ def test_all_sections_are_there_once(page):
 def test_what_is_not_folded_is_short():
     text = results().to_html()
     visible = re.sub(r"(?s)<(details|head|svg).*?</\1>", " ", text)
-    assert len(re.sub(r"<[^>]*>", " ", visible).split()) <= 900
+    assert len(re.sub(r"<[^>]*>", " ", visible).split()) <= 950
 
 
 def test_words_are_explained_where_they_occur(page):
@@ -601,10 +601,11 @@ def test_what_is_chosen_among_groups_has_a_wider_interval():
 
 
 def test_intervals_end_where_shares_do():
-    wide = estimated([-0.2, 0.5])
+    wide = estimated([-0.2, 0.5], 0.0)
     assert (wide.low, wide.high) == (-1.0, 1.0)
-    costs = {"a": estimated([-0.3, 0.3]), "b": wide}
-    assert largest_costs(costs) == (("b", wide), ("b", 1.0))  # of equal ends, the larger cost's
+    costs = Costs(None, {"a": estimated([-0.3, 0.3], 0.0), "b": wide}, None)
+    assert costs.largest == ("b", wide)
+    assert costs.highest == ("b", 1.0)  # of equal ends, the larger cost's
 
 
 def test_a_clear_winner_is_recommended():
@@ -629,7 +630,10 @@ def test_without_a_measurable_difference_the_smallest_budget_is_recommended():
     text = summary(Page(found.to_html()))
     # differences .06, -.01 and -.01: mean .0133, standard error .0233, t of two degrees 4.303
     assert "the largest gain is 1.3 points (95 % interval -8.7 to 11.4), with a at ε 4" in text
-    assert "At this budget, b is not measurably worse than a." in text
+    assert "At this budget" not in text and "Take" not in text.partition("Who pays")[0]
+    most = 100 * (0.04 / 3 + student.ppf(0.975, 2) * np.std([0.06, -0.01, -0.01], ddof=1) / 3**0.5)
+    told = f"ε 0.5 is enough, with a or b, unless 1.3 points (up to {most:.1f}) of accuracy matter"
+    assert text.startswith(f"{told}: three runs cannot tell.")
 
 
 def test_between_them_the_smallest_budget_that_no_larger_one_beats_is_recommended():
@@ -670,7 +674,7 @@ def test_one_run_allows_no_recommendation():
     assert recommend(found) is None
     text = summary(Page(found.to_html()))
     assert text.startswith("No model can be recommended, as every private model has one run only:")
-    assert "Take a" not in text and "Sweep with 3 or more seeds" in text
+    assert "Take a" not in text and "Sweep with 5 or more seeds" in text
     assert "One run gives no intervals" in Page(found.to_html()).text
     none = scored({("sgd", np.inf): np.array([0.7, 0.7])})
     assert summary(Page(none.to_html())).startswith("There is no private model")
@@ -682,7 +686,7 @@ def test_the_cost_of_a_small_group_is_not_judged():
     few = (frame["group"] == "F") & (frame["seed"] == 1)
     frame.loc[few, "n"] = 29
     frame.loc[frame["group"] == "F", "privacy_cost"] += 0.2
-    assert small_groups(found) == ["F"] and recommend(found).cost[0] == "M"
+    assert small_groups(found) == ["F"] and recommend(found).costs.largest[0] == "M"
     page = Page(found.to_html())
     text = summary(page)
     assert "largest cost of privacy for a group is that of M: 5.0 points" in text
@@ -690,7 +694,7 @@ def test_the_cost_of_a_small_group_is_not_judged():
     assert "the smallest group, F, has 29; F has too few to be judged" in text
     assert "Not drawn, as they have too few test records: F." in page.text
     frame["n"] = 29
-    assert recommend(found).cost is None
+    assert recommend(found).costs.largest is None
     assert "as no group has enough test records" in summary(Page(found.to_html()))
 
 
@@ -715,7 +719,7 @@ def test_models_that_do_not_beat_chance_do_not_compete():
     said = recommend(found)
     assert (said.method, said.epsilon, said.is_useful) == ("a", 1.0, True)
     page = Page(found.to_html())
-    assert summary(page).startswith("Take a at ε 1.")
+    assert summary(page).startswith("ε 1 is enough, with a, unless 0.5 points (up to 9.1) of ")
     assert (
         "60.0 % of always predicting the same class: a at ε 0.5, b at ε 1 and b at ε 8."
         in summary(page)
@@ -794,10 +798,10 @@ def test_ten_questions_are_answered_from_the_facts(swept):
     answers = dict(re.findall(r"<dt>([^<]*\?)</dt><dd>(.*?)</dd>", found.to_html(), re.S))
     assert len(answers) == 10 and all(a.strip().endswith(".") for a in answers.values())
     advised = recommend(found)
-    best = f"Take {advised.method} at ε {advised.epsilon:g}."
+    best = f"ε {advised.epsilon:g} is enough" if advised.larger else f"Take {advised.method} "
     best = best if advised.is_useful else "No private model can be recommended."
     assert answers["Which model is recommended?"].startswith(best)
-    assert advised.cost[0] in answers["Who pays for privacy, and how much?"]
+    assert advised.costs.largest[0] in answers["Who pays for privacy, and how much?"]
     assert answers["How many people are in the test?"].startswith("120 records in each of 2 runs")
     assert answers["May this page be published?"].startswith("No")
     (guess,) = (row[-1] for row in Page(found.to_html()).cells if row[0] == "10" and len(row) == 4)
@@ -845,3 +849,49 @@ def test_a_ledger_without_the_fits_of_the_sweep_tells_no_total(swept, tmp_path):
         page = found.to_html(ledger=ledger)
         assert "8 private fits of this sweep are not in the ledger, so it does not tell" in page
         assert "The ledger of these records" not in page and "another total" not in page
+
+
+def test_what_all_pay_is_told_first_and_whether_one_group_pays_more():
+    """The difference has its interval over the runs, at the level of all pairs of groups."""
+    found = scored({("a", 1.0): 0.88 + NOISY}, groups=("F", "M", "X"))
+    frame = found.frame
+    for group, cost in {"F": 0.02, "M": 0.021, "X": 0.05}.items():
+        of_group = (frame["group"] == group) & (frame["method"] == "a")
+        frame.loc[of_group, "privacy_cost"] = cost + np.array([0.0, 0.003, -0.002]) * (group == "X")
+    text = summary(Page(found.to_html())).partition("how much? ")[2]
+    assert text.startswith("Privacy costs 2.0 points (95 % interval -3.0 to 7.0) of accuracy over")
+    more = np.array([0.03, 0.033, 0.028])
+    reach = student.ppf(1 - 0.025 / 3, 2) * more.std(ddof=1) / 3**0.5
+    low, high = (f"{100 * (more.mean() + side * reach):.1f}" for side in (-1, 1))
+    told = f"Compared with F, X pays 3.0 points (95 % interval {low} to {high}) more."
+    assert told in text
+    frame.loc[(frame["group"] == "X") & (frame["seed"] == 0), "privacy_cost"] = 0.0
+    assert "more, which may be chance." in summary(Page(found.to_html()))
+
+
+@pytest.mark.parametrize(
+    ("n_seeds", "said"),
+    [
+        (3, "About 7 seeds instead of 3 would halve the intervals."),
+        (5, "No number of seeds would halve the intervals"),
+    ],
+)
+def test_the_page_says_how_many_seeds_would_halve_its_intervals(n_seeds, said):
+    found = scored({("a", 1.0): 0.8 + np.random.default_rng(0).normal(0, 0.02, n_seeds)})
+    assert "halve" not in found.to_html()  # the number of training records is not known
+    found.frame["n_train"] = 3200  # of 800 test records
+    assert said in summary(Page(found.to_html()))
+
+
+def test_intervals_of_a_sweep_allow_for_shared_test_records(swept):
+    """By the formula of Nadeau and Bengio, in all doors: estimates, print, page and store."""
+    found, folder = swept
+    assert (
+        set(found.frame["n_train"]) == {480} and TradeoffResults.from_store(folder).overlap == 0.2
+    )
+    runs = found.by_run().xs(("global", 10.0), level=["method", "epsilon"])["log_loss"]
+    reach = student.ppf(0.975, 1) * runs.std(ddof=1) * (1 / 2 + 120 / 480) ** 0.5
+    row = found.estimates().loc[("global", 10.0), "log_loss"]
+    assert [row["low"], row["high"]] == pytest.approx([row["mean"] - reach, row["mean"] + reach])
+    ends = f"{row['low']:.3f} to {row['high']:.3f}"
+    assert ends in found.as_text(["log_loss"]) and ends in found.to_html(measures=["log_loss"])
