@@ -41,9 +41,8 @@ test-slow: $(VENV)/.test
 test-integrations: $(VENV)/.integrations
 	@echo "== Running the tests with other libraries"
 	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow" \
-		-k "integrations or other_tables or onnx or skops or releases_predict_alike or nothing_but" \
-		tests/integrations tests/test_other_tables.py tests/release tests/test_pictures.py \
-		tests/test_backbones.py tests/regressor tests/e2e/test_what_stands_around.py
+		tests/integrations tests/test_other_tables.py \
+		tests/release/test_copies.py::test_skops_trusts_one_type
 
 lint: $(VENV)/.test
 	@echo "== Checking style, types, spelling and import floors"

@@ -122,6 +122,12 @@ CASES = {
     "5 % women, balanced accuracy": (private, 5, {"objective": "balanced_accuracy"}),
     "5 % women, balanced accuracy, by group": (private, 5, {"by_group": True}),
     "1 % women, selection rate": (private, 1, {"objective": "selection_rate"}),
+    "2 % women, threshold .5": (private, 2, {}),
+    "2 % women, equal opportunity": (
+        private,
+        2,
+        {"objective": "accuracy", "constraint": "equal_opportunity"},
+    ),
     "3 % women, threshold .5": (private, 3, {}),
     "3 % women, weight 4 of women": (weighted, 3, {"of_women": 4.0}),
     "3 % women, weight 32 of women": (weighted, 3, {"of_women": 32.0}),

@@ -110,15 +110,6 @@ def test_copies_hold_the_backbone_and_predict_the_same(fitted, tmp_path):
         assert copied.privacy_.assumptions == fitted.privacy_.assumptions
 
 
-def test_onnx_predicts_the_same(fitted, tmp_path):
-    runtime = pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnxscript")
-    fitted.export_onnx(tmp_path / "model.onnx")
-    session = runtime.InferenceSession(tmp_path / "model.onnx")
-    found = session.run(["probabilities"], {"features": X})[0]
-    np.testing.assert_allclose(found, fitted.predict_proba(X), atol=1e-6)
-
-
 @pytest.mark.parametrize(
     "options",
     [

@@ -608,3 +608,25 @@ def test_two_real_processes(tmp_path):
     assert said[0][1].startswith("Another process of this fit has ended") and len(said[1]) == 1
     spent = PrivacyLedger(path, data="d").report()
     assert spent.n_fits == 2
+
+
+@pytest.mark.parametrize("waits", ["init_process_group", "new_group"])
+def test_a_process_that_never_fits_is_not_waited_for_in_silence(waits, monkeypatch, table):
+    """Nor is the end of the wait, after torch's own time, an error without a reason."""
+
+    def wait(*args):
+        assert said.wait(30)
+        raise torch.distributed.DistStoreError("timed out")
+
+    said, told = threading.Event(), []
+    monkeypatch.setattr(processes, "_PATIENCE", 0.01)
+    monkeypatch.setattr(processes.log, "warning", lambda text: (told.append(text), said.set()))
+    monkeypatch.setattr(torch.distributed, waits, wait)
+    if waits == "new_group":
+        monkeypatch.setattr(processes, "_is_one_of_many", lambda: True)
+    for name in processes._BY_LAUNCHER:
+        monkeypatch.setenv(name, "2")
+    monkeypatch.setenv(processes._MARK, str(os.getpid()))
+    with pytest.raises(RuntimeError, match="Another process of this fit has ended"):
+        fitted(table, distributed="auto")
+    assert len(told) == 1 and "has not called fit, or has ended" in told[0]

@@ -5,8 +5,15 @@ import pandas as pd
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from skdpfair import DPFairClassifier
 from skdpfair.datasets import load_adult, public_facts
-from skdpfair.preprocessing import BoundedScaler, TableSchema, public_preprocessor
+from skdpfair.metrics._arguments import accuracy
+from skdpfair.preprocessing import (
+    BoundedScaler,
+    DPQuantileScaler,
+    TableSchema,
+    public_preprocessor,
+)
 from skdpfair.preprocessing._public import outside_public
 
 
@@ -58,6 +65,50 @@ def test_float32_stays_and_stays_within_the_range():
 def test_wrong_bounds_are_named(bounds, message, rows):
     with pytest.raises(ValueError, match=message):
         BoundedScaler(bounds).fit(rows)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("low, width", [(-8e307, 1.7e308), (1.7e9, 60.0), (0.0, 1e39)])
+def test_bounds_are_those_of_floats_of_64_bits(low, width, dtype):
+    """Whose width is finite, and not zero."""
+    values = np.clip(low + width * np.array([[0.0], [0.5], [1.0]]), -3e38, 3e38).astype(dtype)
+    scaled = BoundedScaler((low, low + width)).fit_transform(values)
+    share = (np.clip(values.astype(float), low, low + width) - low) / width
+    np.testing.assert_allclose(scaled, 2 * share - 1, rtol=1e-6)
+    for bounds in ((-1e308, 1e308), (0, 10**400)):
+        with pytest.raises(ValueError, match=r"finite|float"):
+            BoundedScaler(bounds).fit(values)
+
+
+DAYS = pd.date_range("1950-01-01", periods=60, freq="200D")
+DATED = {
+    "dates": DAYS.to_series(),
+    "zone": DAYS.tz_localize("UTC").to_series(),
+    "durations": pd.Series(DAYS - DAYS[0]),
+    "objects": pd.Series(DAYS.date),
+    "periods": pd.Series(DAYS.to_period("D")),
+}
+
+
+@pytest.mark.parametrize("column", DATED.values(), ids=DATED)
+def test_dates_and_durations_have_no_unit_for_limits(column):
+    table = pd.DataFrame({"at": column.reset_index(drop=True), "n": range(60), "y": "a"})
+    facts = {"target": "y", "classes": ["a", "b"], "bounds": {"n": (0, 9)}}
+    binned = TableSchema(bins={"at": [1960]}, **facts)
+    reads = [
+        public_preprocessor({"at": (1940, 2010)}).fit,
+        BoundedScaler((1940, 2010)).fit,
+        BoundedScaler((1940, 2010)).fit(np.eye(1)).transform,
+        DPQuantileScaler(bounds={"at": (0, 9)}).fit,
+        lambda rows: outside_public(rows, {"at": (0, 9)}),
+        lambda rows: BoundedScaler().fit(rows.to_numpy()),
+        lambda rows: binned.split(table),
+        lambda rows: accuracy(range(60), range(60), sample_weight=rows["at"]),
+        lambda rows: DPFairClassifier().fit(np.eye(60), [0, 1] * 30, sample_weight=rows["at"]),
+    ]
+    for read in reads:
+        with pytest.raises(ValueError, match=r"dates or times.*Make each a number"):
+            read(table[["at"]])
 
 
 def test_unnamed_columns_and_infinity_are_named(rows):

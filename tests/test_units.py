@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse, stats
 from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_validate
 from sklearn.pipeline import Pipeline, make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures
@@ -870,7 +872,10 @@ PLACES = {
     "scorer": lambda X, y, g, u: GroupScorer()(quick(), X, y, sensitive_features=g),
     "dg_gap": lambda X, y, g, u: comparison_scorer("dg_gap", X, y, sensitive_features=g),
 }
-WITHOUT_PERSONS = ("score", "regressor", "thresholds", "searched", "scorer", "dg_gap")
+SCORES = ("score", "regressor", "thresholds", "searched")
+WITHOUT_PERSONS = (*SCORES, "scorer", "dg_gap")
+# scikit-learn's permutation_test_score calls these with shuffled labels
+WARN_OF_LABELS = ("fit", "pipeline", "threshold", "search", *SCORES)
 
 
 @pytest.mark.parametrize(
@@ -882,7 +887,17 @@ def test_what_is_in_another_order_than_the_records_is_refused(place, at, visits)
     X, y = visits
     given = [pd.Series(y), X["sex"], X["person"]]
     given[at] = given[at].sample(frac=1, random_state=0)
-    with pytest.raises(ValueError, match=r" has another index than X.*\.loc\[X.*index\]"):
+    text = r" has another index than X.*\.loc\[X.*index\]"
+    if at == 0 and place in WARN_OF_LABELS:
+        with pytest.warns(UserWarning, match=f"^y{text}"), suppress(NotFittedError):
+            PLACES[place](X[list("abc")], *given)
+        # of other rows, or counted anew
+        for index in (X.index + len(X), range(len(X))):
+            given[at] = pd.Series(y, index=index)
+            with pytest.raises(ValueError, match=r"^y has another index than X"):
+                PLACES[place](X.iloc[::-1][list("abc")], *given)
+        return
+    with pytest.raises(ValueError, match=text):
         PLACES[place](X[list("abc")], *given)
 
 

@@ -125,7 +125,7 @@ def _finished(study, options, folder, n_jobs, progress) -> pd.DataFrame:
     On Ctrl-C the finished ones are returned, with a UserWarning; the same call continues.
     """
     manifest = {"study": study.name, "skdpfair": skdpfair.__version__}
-    store = Store.open(folder, manifest)
+    store = Store.open(folder, manifest).begin()
     runs = {_key(study, run): run for run in study.runs(options)}
     tasks = {k: joblib.delayed(study.measure)(run, options.device) for k, run in runs.items()}
     done = store.finished(runs)

@@ -1,13 +1,20 @@
-"""Progress bars that show the epsilon spent so far."""
+"""Progress bars that show the epsilon spent so far, and lines where there is no terminal."""
 
 import math
+import sys
+from time import monotonic
 from typing import Self
 
 from tqdm.auto import tqdm
 
+PAUSE = 30.0  # seconds between lines, at least
+
 
 class ProgressBar:
-    """A bar over things that get done, on a terminal or in a notebook, if it is ``visible``."""
+    """A bar over things that get done, if it is ``visible``; off a terminal, a line now and then.
+
+    ``unit`` is one of the things.
+    """
 
     def __init__(
         self,
@@ -20,6 +27,9 @@ class ProgressBar:
     ) -> None:
         hidden = None if visible else True  # None asks for a terminal
         self._bar = tqdm(total=total, desc=description, unit=unit, leave=leave, disable=hidden)
+        of_all = "" if total is None else f" of {total:,}"
+        self._line = f"{description}: {{:,}}{of_all} {unit}s"
+        self._next = -math.inf if visible and self._bar.disable else math.inf  # line, at this time
 
     def __enter__(self) -> Self:
         return self
@@ -29,8 +39,8 @@ class ProgressBar:
 
     @property
     def is_hidden(self) -> bool:
-        """Whether nobody sees the bar."""
-        return bool(self._bar.disable)
+        """Whether nobody sees the next move."""
+        return bool(self._bar.disable) and monotonic() < self._next
 
     def start_at(self, done: int) -> None:
         """Count what an earlier run did, which says nothing of the time left."""
@@ -38,10 +48,14 @@ class ProgressBar:
 
     def move_to(self, done: int, epsilon: float | None = None) -> None:
         """Show that so many are done, and an upper bound of what was spent, if it is known."""
+        spent = ""
         if epsilon is not None:
             spent = f"epsilon <= {epsilon:.3g}" if epsilon < math.inf else "a fit was not private"
             self._bar.set_postfix_str(spent, refresh=False)
         self._bar.update(done - self._bar.n)
+        if self._bar.disable and not self.is_hidden:
+            self._next = monotonic() + PAUSE
+            sys.stderr.write(", ".join(filter(None, (self._line.format(done), spent))) + "\n")
 
     def close(self) -> None:
         """Take the bar away, or leave it as it is."""

@@ -33,6 +33,8 @@ _BRACKETS: dict[type, Sequence[str]] = {
 _OF_DATA = ("__array__", "__arrow_c_stream__", "toarray")
 # float32 holds the squares of the numbers between them
 LARGE, SMALL = 1e15, 1e-15
+# of parameters with parameters of their own
+_EXAMPLES = {"attack": ", such as PGD(0.1)", "module": ", such as MLP((64,))"}
 _TURNS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
 
@@ -283,7 +285,28 @@ def _satisfies(value: Any, constraint: Any) -> bool:
         return False
 
 
-class ParameterObject(BaseEstimator):
+class Parametrised(BaseEstimator):
+    """An object with parameters, some of which may have parameters of their own."""
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, as scikit-learn does; raise ValueError where there is none of a name."""
+        values = self.get_params(deep=False) | params
+        for nested in params:
+            name, _, inner = nested.partition("__")
+            value = values.get(name, self)
+            if inner and (isinstance(value, type) or not hasattr(value, "set_params")):
+                is_class = isinstance(value, type)
+                example = f", such as {value.__name__}()" if is_class else _EXAMPLES.get(name, "")
+                raise invalid(
+                    nested,
+                    f"cannot be set, since {name}={safe_repr(value)} has no parameters. Leave it "
+                    f"out, or set {name} to an object that has some{example}.",
+                )
+        same: Self = super().set_params(**params)
+        return same
+
+
+class ParameterObject(Parametrised):
     """Parameters that belong together, as one parameter of an estimator.
 
     ``_parameter_constraints`` holds their constraints, as scikit-learn writes them.

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import pandas as pd
 
-from skdpfair._utils.validate import number, one_of, safe_repr
+from skdpfair._utils.validate import invalid, number, one_of, safe_repr
 from skdpfair.budget import active_ledger
 from skdpfair.budget.journal import History, Journal, Line, Totals
 from skdpfair.budget.spending import REFERENCE, Spending
@@ -107,18 +107,19 @@ class PrivacyLedger:
         try:
             _check_budget(**stored)
         except (TypeError, ValueError):
-            raise ValueError(
-                f"path={str(self.path)!r} is not a ledger, or was edited: its line 1 does not "
-                "hold the epsilon, delta and accountant of a budget. Restore the file, or name a "
-                "new one."
-            ) from None
+            problem = (
+                f"{str(self.path)!r} is not a ledger, or was edited: its line 1 does not hold the "
+                "epsilon, delta and accountant of a budget. Restore the file, or name a new one."
+            )
+            raise invalid("path", problem) from None
         for name, value in budget.items():
             if value is not None and value != stored[name]:
-                raise ValueError(
-                    f"{name}={safe_repr(value)} differs from {name}={safe_repr(stored[name])} of "
-                    f"the existing file {str(self.path)!r}, whose budget cannot be changed. Leave "
+                problem = (
+                    f"{safe_repr(value)} differs from {name}={safe_repr(stored[name])} of the "
+                    f"existing file {str(self.path)!r}, whose budget cannot be changed. Leave "
                     f"{name} out."
                 )
+                raise invalid(name, problem)
         self.id: str | None = first.get("id")  # of the file, wherever it is mounted
         self.budget: float | None = stored["epsilon"]
         self.delta: float | None = stored["delta"]
@@ -277,12 +278,14 @@ class PrivacyLedger:
         return self._journal.history(self.data)
 
     def check(self, fits: Iterable[Line]) -> None:
-        """Raise BudgetExceeded if fits together would exceed the budget; record none of them.
+        """Raise, as the fits would, if they cannot be charged together; record none of them.
 
         Each is as :func:`skdpfair.budget.charging.entry_of` returns it.
         """
-        if self.budget is not None and (planned := list(fits)):
-            self._check(Totals.of(self._history().fits), planned)
+        if planned := list(fits):
+            totals = Totals.of(self._history().fits)
+            _refuse_other_unit(planned[0], totals.protected)
+            self._check(totals, planned)
 
     def n_unrecorded(self, calls: Iterable[str | None]) -> int:
         """Return how many calls or fits are not in this ledger, on its data set.
@@ -308,8 +311,7 @@ class PrivacyLedger:
         with self._journal.locked():
             totals = self._journal.totals(self.data)
             _refuse_other_unit(fit, totals.protected)
-            if self.budget is not None:
-                self._check(totals, [fit])
+            self._check(totals, [fit])
             self._journal.append(fit)
 
     def _end(self, name: str, entries: list[Line]) -> None:
@@ -317,7 +319,9 @@ class PrivacyLedger:
         self._append({"fit": name, "state": "done", "entries": entries})
 
     def _check(self, totals: Totals, fits: Sequence[Line]) -> None:
-        assert self.budget is not None and self.delta is not None  # which a budget has
+        if self.budget is None:
+            return
+        assert self.delta is not None  # which a budget has
         no_privacy = any(REFERENCE in f["reasons"] for f in fits)  # of the fit or its reference
         after = math.inf if no_privacy else totals.cost(self.delta, "rdp", fits)
         # the fast bound may be loose
@@ -345,10 +349,11 @@ def _check_budget(epsilon: Any, delta: Any, accountant: Any) -> None:
     if epsilon is not None:
         number("epsilon", epsilon, high=math.inf, **positive)
         if delta is None:
-            raise ValueError(
-                f"delta must be given with epsilon={safe_repr(epsilon)}, got None: set it "
-                "below 1 / n_samples, for instance delta=1e-6."
+            problem = (
+                f"must be given with epsilon={safe_repr(epsilon)}, got None: set it below "
+                "1 / n_samples, for instance delta=1e-6."
             )
+            raise invalid("delta", problem)
     if delta is not None:
         number("delta", delta, high=1, **positive)
     one_of("accountant", accountant, ACCOUNTANTS)

@@ -9,17 +9,22 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.base import clone
 
 from skdpfair import DPFairClassifier, Groups, Persons
 from skdpfair._utils.validate import one_of
+from skdpfair.budget.charging import entry_of
 from skdpfair.cli._input import Unusable
 from skdpfair.cli._sources import Parquet, Records, part_of, source_of
 from skdpfair.cli._study import Study, person_question
 from skdpfair.methods import METHODS
 from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier
+from skdpfair.model_selection._forecast import planned_fit
+from skdpfair.networks import network_of
 from skdpfair.release._file import require_safetensors
-from skdpfair.training import plan
+from skdpfair.training.defaults import check_network, network_for
 from skdpfair.training.processes import launched
+from skdpfair.training.spec import FitSpec
 
 _RESERVED = {  # parameters of the classifier that options, the schema or the launcher set
     *("epsilon", "delta", "method", "random_state", "noise_multiplier", "group_col", "classes"),
@@ -73,15 +78,31 @@ class Job:
         """Return the question whether a row is a person, if it is open."""
         return person_question(self.source.columns(), self.schema.unit)
 
-    def check_plan(self, clf):
+    def check_plan(self, clf, ledger):
         """Raise if a fit would be refused; return what limits guesses about a private search."""
-        n_groups = len(self.schema.group_levels or [None])
+        schema, n_units = self.schema, self.records.n_units
+        n_groups, classes = len(schema.group_levels or [None]), schema.classes
+        tried = getattr(clf, "param_distributions", {})
+        alone = [{name: v} for name in ("module", "method") for v in tried.get(name, ())]
+        for params in alone or [{}]:
+            one = clone(getattr(clf, "estimator", clf)).set_params(**params)
+            check_network(network_of(one.module), (len(schema.feature_names),), len(classes))
+            FitSpec.of(one).check_data(classes, n_groups)
+        about = {"persons": schema.unit, "unit": "person" if schema.unit else "record"}
+        limit, releases = None, ()
         if isinstance(clf, DPRandomizedSearch):
-            return clf.forecast(self.records.n_units, n_groups=n_groups).reasons[1]
-        if isinstance(clf, DPThresholdClassifier):
-            clf = clf.planned_estimator()
-        plan.check(clf, self.records.n_units, n_groups)
-        return None
+            forecast = clf.forecast(n_units, n_groups=n_groups)
+            limit, about["curve"] = forecast.reasons[1], forecast.curve
+        else:
+            if isinstance(clf, DPThresholdClassifier):
+                if len(classes) > 2:
+                    raise Unusable(f"--threshold is for two classes, and there are {len(classes)}.")
+                clf = clf.planned_estimator()
+            network = network_for(schema.feature_names)
+            about["private"], releases = planned_fit(clf, n_units, n_groups, network)
+        if ledger is not None:
+            ledger.check([entry_of(releases, **about)])
+        return limit
 
     def fit(self, clf, ledger):
         """Fit an estimator, charged to an open ledger if there is one."""

@@ -2,6 +2,7 @@
 
 import functools
 import shutil
+import sys
 import textwrap
 import warnings
 from contextlib import contextmanager, nullcontext
@@ -75,6 +76,12 @@ class Unusable(click.ClickException):
 def echo(text="", *, err=False):
     """Print a text; nothing in it, wherever it comes from, steers the terminal."""
     click.echo(visible(text), err=err)
+
+
+def fail(text):
+    """End with status 1, as a finding."""
+    echo(wrapped(text), err=True)
+    sys.exit(1)
 
 
 def note(text):
@@ -153,27 +160,46 @@ class LedgerOptions:
                 "--ledger-epsilon and --ledger-delta describe a ledger: name its file with "
                 "--ledger, or leave them out."
             )
-        if self.path is not None and not self.path.exists() and self.delta is None:
-            raise Unusable(
-                f"--ledger {self.path} does not exist. To create it, give the budget of the data "
-                "set: --ledger-epsilon and --ledger-delta. With --ledger-delta alone, it has no "
-                "budget."
-            )
+        if self.path is not None and _is_new(self.path):
+            if self.delta is None:
+                raise Unusable(
+                    f"--ledger {self.path} does not exist, or is empty. To create it, give the "
+                    "budget of the data set: --ledger-epsilon and --ledger-delta. With "
+                    "--ledger-delta alone, it has no budget."
+                )
+            check_outputs(self.path)
 
     @property
     def as_option(self) -> str:
         """The option for a command that reads the ledger, "" without one."""
         return "" if self.path is None else f" --ledger {self.path}"
 
+    def planned(self):
+        """Return the ledger, with no file yet if it is new, to check fits; None without one."""
+        if self.path is None:
+            return None
+        from skdpfair.budget.journal import Unbegun  # late: it needs the accountants
+
+        ledger = self._of(Unbegun(self.path) if _is_new(self.path) else self.path)
+        if self.epsilon is None and self.delta is not None and ledger.budget is not None:
+            raise Unusable(
+                f"--ledger-delta alone stands for a ledger without a budget, but {self.path} has "
+                f"epsilon={ledger.budget:g}. Leave --ledger-delta out, or name another --ledger."
+            )
+        return ledger
+
     def opened(self):
         """Return the ledger, to be entered; without one, a context that gives None."""
-        from skdpfair.budget import PrivacyLedger  # late: it needs the accountants
-
         if self.path is None:
             return nullcontext()
+        return self._of(self.path)
+
+    def _of(self, journal):
+        from skdpfair.budget import PrivacyLedger  # late: it needs the accountants
+
         options = {"epsilon": "--ledger-epsilon", "delta": "--ledger-delta", "path": "--ledger"}
         with in_options(options):
-            return PrivacyLedger(self.path, epsilon=self.epsilon, delta=self.delta)
+            return PrivacyLedger(journal, epsilon=self.epsilon, delta=self.delta)
 
     def delta_of_fits(self, delta, n_units):
         """Return the delta of fits, by default their ledger's if it suits so many units.
@@ -181,7 +207,7 @@ class LedgerOptions:
         A model and all fits on its data are then stated at one delta.
         """
         if delta is None and self.path is not None:
-            delta = self.delta or existing_ledger(self.path).delta
+            delta = self.planned().delta
             delta = delta if delta is not None and delta * n_units < 1 else None
         return "auto" if delta is None else delta
 
@@ -213,9 +239,16 @@ def ledger_options(command):
 
 def existing_ledger(path):
     """Return the ledger of a file that is there, None without one."""
-    from skdpfair.budget import PrivacyLedger  # late: it needs the accountants
+    if path is None:
+        return None
+    if _is_new(path):
+        raise Unusable(f"--ledger {path} is empty: name a ledger that a fit has charged.")
+    return LedgerOptions(path, None, None).opened()
 
-    return None if path is None else PrivacyLedger(path)
+
+def _is_new(path) -> bool:
+    """Return whether a ledger is still to be made."""
+    return not path.exists() or not path.stat().st_size
 
 
 def print_spending(ledger):

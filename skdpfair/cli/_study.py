@@ -6,7 +6,7 @@ from pathlib import Path
 
 from skdpfair._utils.validate import error_context
 from skdpfair.preprocessing import TableSchema
-from skdpfair.preprocessing._linter import PERSON_QUESTION, column_of_persons
+from skdpfair.preprocessing._linter import PERSON_QUESTION, columns_of_persons
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Study:
 
 def person_question(names, unit):
     """Return the question whether a row is a person; None if ``unit`` or the names answer it."""
-    name = None if unit is not None else column_of_persons(names)
+    name = None if unit is not None else next(iter(columns_of_persons(names)), None)
     if name is None:
         return None
     remedy = f"add unit = {name!r} and max_records_per_unit to the schema."

@@ -38,12 +38,13 @@ _BY_GROUP = [f"{name}[{sex}]" for name in _MEASURES[2:] for sex in ("Female", "M
 def demo(epsilon, seed, output, as_json):
     """Train on Adult with and without privacy, and compare the sexes."""
     with in_options():
-        output.mkdir(parents=True, exist_ok=True)
-        check_outputs(output / "group_table.csv")
         import matplotlib  # before minutes of training
 
         matplotlib.use("Agg")
         train, test = _adult(epsilon)
+        models = _models(epsilon, seed, len(train[1]))
+        output.mkdir(parents=True, exist_ok=True)
+        check_outputs(output / "group_table.csv")
         if not as_json:
             echo(
                 wrapped(
@@ -55,7 +56,10 @@ def demo(epsilon, seed, output, as_json):
                     "settings at their defaults ..."
                 )
             )
-        models = _train(train, epsilon, seed)
+        features, target, sex = train
+        for model in models.values():
+            model.fit(features, target, sensitive_features=sex)
+        models = {"reference": models[DEMO_METHODS[0]].reference_, **models}
         table = _compare(models, test)
     _write(table, models, output)
     if as_json:
@@ -82,21 +86,25 @@ def _adult(epsilon):
     ]
 
 
-def _train(train, epsilon, seed):
-    """Return the fitted models by name, the non-private reference first."""
-    features, target, sex = train
-    models = {}
-    for name in DEMO_METHODS:
-        models[name] = skdpfair.DPFairClassifier(
+def _models(epsilon, seed, n_samples):
+    """Return the unfitted models by name, whose budget so many records allow."""
+    from skdpfair.training import plan
+
+    models = {
+        name: skdpfair.DPFairClassifier(
             name,
             epsilon=epsilon,
             classes=["<=50K", ">50K"],
             group_col=skdpfair.Groups(levels=["Female", "Male"]),
-            keep_reference=not models,
+            keep_reference=name == DEMO_METHODS[0],
             random_state=seed,
             verbose=1,
-        ).fit(features, target, sensitive_features=sex)
-    return {"reference": models[DEMO_METHODS[0]].reference_, **models}
+        )
+        for name in DEMO_METHODS
+    }
+    for model in models.values():
+        plan.check(model, n_samples, 2)
+    return models
 
 
 def _compare(models, test):

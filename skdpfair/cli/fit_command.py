@@ -145,7 +145,7 @@ def fit(
         question = None if job.rank else job.person_question()
         if question is not None and not as_json:
             note(question)
-        limit = job.check_plan(clf)  # before there is a ledger
+        limit = job.check_plan(clf, ledger.planned())  # before there is a ledger
         if limit is not None:
             note(f"{limit}.")
     # the ledger of process 0 is charged for all

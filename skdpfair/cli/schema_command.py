@@ -20,7 +20,7 @@ _TEMPLATE = """\
 # Public facts about the columns of a table. Fill in what everybody may know: from a form, a code
 # book, or the meaning of a column. Limits and lists that are derived from the rows leak
 # information that the privacy budget does not cover. Nothing in this file was derived from the
-# rows, except which columns hold numbers.
+# rows, except which columns hold numbers, and which one may name persons.
 data = {data}
 target = {target}  # the column to predict
 classes = []  # all values that the target can have, such as ["no", "yes"]
@@ -81,7 +81,7 @@ def schema(data, target, groups, output, check, as_json):
     check_outputs(output, inputs=(data,))
     from skdpfair._utils.files import replace_file  # late: it needs pandas
     from skdpfair.cli._sources import source_of
-    from skdpfair.preprocessing._linter import column_of_persons
+    from skdpfair.preprocessing._linter import columns_of_persons
 
     with in_options():
         if output.exists():
@@ -89,7 +89,9 @@ def schema(data, target, groups, output, check, as_json):
         source, groups = source_of(data), list(dict.fromkeys(groups))
         labels = groups if target is None else [target, *groups]
         names = [name for name in source.columns(labels) if name not in ("", target)]
-        likely, unit, max_records = column_of_persons(names), None, 1
+        head = source.head(columns_of_persons(name for name in names if name not in groups))
+        likely = next((name for name in head if _may_name_persons(head[name])), None)
+        unit, max_records = None, 1
         if sys.stdin.isatty():
             unit, max_records = _person(names, likely)
         features = [name for name in names if name not in (unit, *groups)]
@@ -112,6 +114,13 @@ def schema(data, target, groups, output, check, as_json):
     echo(f"Then:  skdpfair fit {data} --schema {output} --epsilon 1")
     echo(f"or     skdpfair sweep {output}")
     echo(f"Find typing errors, if you may look:  skdpfair schema {data} --check {output}")
+
+
+def _may_name_persons(values):
+    """Return whether texts or whole numbers come again, and are more than a yes or no."""
+    values = values.dropna()
+    is_fraction = values.dtype.kind == "f" and (values % 1 != 0).any()
+    return not is_fraction and 2 < values.nunique() < len(values)
 
 
 def _person(names, likely):

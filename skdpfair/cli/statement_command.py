@@ -1,7 +1,6 @@
 """``skdpfair statement``: print or export the privacy statement of a release file."""
 
 import json
-import sys
 
 import click
 
@@ -13,6 +12,7 @@ from skdpfair.cli._input import (
     check_outputs,
     echo,
     existing_ledger,
+    fail,
     in_options,
     output_option,
     wrapped,
@@ -55,7 +55,7 @@ def statement(path, kind, output, ledger, data, as_json):
         try:
             facts = read_statement(path)
         except ValueError as error:
-            _fail(str(error))
+            fail(str(error))
         ledger = existing_ledger(ledger)
         if kind is not None:
             _export(path, kind, output, ledger, data)
@@ -70,9 +70,9 @@ def statement(path, kind, output, ledger, data, as_json):
     elif kind is None:
         echo("\n".join(_lines(path.name, facts)))
     if not facts["is_private"]:
-        _fail(f"{path.name} is NOT differentially private: its epsilon is infinite.")
+        fail(f"{path.name} is NOT differentially private: its epsilon is infinite.")
     if facts["seeded"]:
-        _fail(f"The noise in {path.name} was seeded: whoever knows the seed can remove it.")
+        fail(f"The noise in {path.name} was seeded: whoever knows the seed can remove it.")
 
 
 def _lines(name, facts):
@@ -104,14 +104,8 @@ def _export(path, kind, output, ledger, data):
     try:
         text = export_statement(path, kind, ledger=ledger, **tests)
     except (TypeError, ValueError) as error:  # what a file describes may be anything
-        _fail(str(error))
+        fail(str(error))
     if output is None:
         return echo(text.rstrip("\n"))
     replace_file(output, text.encode())
     echo(f"Written to {output}.", err=True)
-
-
-def _fail(text):
-    """End with status 1, as a finding."""
-    echo(wrapped(text), err=True)
-    sys.exit(1)

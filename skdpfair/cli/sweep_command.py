@@ -58,10 +58,9 @@ def sweep(study, data, output, ledger, jobs, measures, as_json):
     from skdpfair.cli._study import Study, person_question
     from skdpfair.metrics._measures import MEASURES as known
     from skdpfair.metrics._measures import chosen_measures
-    from skdpfair.model_selection import sweep as run
     from skdpfair.model_selection._results import SCHEMA_FILE
     from skdpfair.model_selection._store import delta_in
-    from skdpfair.model_selection._sweep import budgets_of
+    from skdpfair.model_selection._sweep import budgets_of, planned_sweep
     from skdpfair.report._summary import no_use
 
     measures = names_in(measures)
@@ -91,25 +90,26 @@ def sweep(study, data, output, ledger, jobs, measures, as_json):
         question = person_question(source.columns(), schema.unit)
     if question is not None:
         note(question)
-    active = ledger.opened()
     with in_options():
-        with recorded_warnings() as recorded, active as active:
-            results = run(
-                options.pop("methods"),
-                options.pop("epsilons"),
-                options.pop("seeds"),
-                records.X,
-                pd.Series(records.y, name=schema.target, dtype=object),
-                records.groups,
-                n_jobs=jobs,
-                store=folder,
-                progress=not as_json,
-                group_col=Groups(levels=schema.group_levels),
-                classes=schema.classes,
-                units=units,
-                **options,
-                **params,
-            )
+        planned = planned_sweep(
+            options.pop("methods"),
+            options.pop("epsilons"),
+            options.pop("seeds"),
+            records.X,
+            pd.Series(records.y, name=schema.target, dtype=object),
+            records.groups,
+            n_jobs=jobs,
+            store=folder,
+            progress=not as_json,
+            group_col=Groups(levels=schema.group_levels),
+            classes=schema.classes,
+            units=units,
+            **options,
+            **params,
+        )
+        planned.check(ledger.planned())
+        with recorded_warnings() as recorded, ledger.opened() as active:
+            results = planned.run()
         replace_file(Path(folder) / SCHEMA_FILE, f"{schema.to_toml()}\n".encode())
         cut = is_interrupted(recorded)
         if as_json:

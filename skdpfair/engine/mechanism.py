@@ -28,11 +28,18 @@ from numbers import Real
 from typing import Any, ClassVar, Self, TypeAlias
 
 import torch
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils._param_validation import Interval, InvalidParameterError, StrOptions
 from torch import Tensor
 
-from skdpfair._utils.validate import LARGE, SMALL, check_parameter, is_auto, safe_repr
+from skdpfair._utils.validate import (
+    LARGE,
+    SMALL,
+    Parametrised,
+    check_parameter,
+    is_auto,
+    safe_repr,
+)
 from skdpfair.privacy.releases import Release
 
 State: TypeAlias = Any
@@ -273,7 +280,7 @@ class Clip:
             object.__setattr__(self, "bound", self.weight.new_full((), self.bound))
 
 
-class Method(BaseEstimator, abc.ABC):
+class Method(Parametrised, abc.ABC):
     """One algorithm, defined by its differences from DP-SGD.  Only :meth:`clip` is required.
 
     A concrete method is a keyword-only dataclass whose fields are its hyper-parameters, and
@@ -472,7 +479,10 @@ class Method(BaseEstimator, abc.ABC):
         return params
 
     def step_size(self, t: int) -> float:
-        """Return the factor of the learning rate at step t, from 0, without the warm-up."""
+        """Return the factor of the learning rate at step t, from 0, without the warm-up.
+
+        Where it is not 1, no callback may set the rate, too.
+        """
         return 1.0
 
     def at_scale(self, scale: float, norm_growth: float) -> tuple[Method, float]:

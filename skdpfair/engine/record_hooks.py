@@ -19,7 +19,6 @@ from torch import Tensor
 from torch.fx import GraphModule
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from skdpfair.engine.mechanism import Method
 from skdpfair.engine.per_sample.closed_list import TraceError
 from skdpfair.engine.per_sample.tracing import RecordTrace, trace
 from skdpfair.exceptions import PrivacyAccountingError
@@ -170,7 +169,8 @@ class RecordHooks:
         self._factors_at, self._method = mechanism.factors_at, method
         self.clip = self._clip
         self._hooks["clip"] = RecordHook(method.clip, method)
-        if getattr(self.gradient_term, "__func__", None) is not Method.gradient_term:
+        # that of `Method` adds nothing
+        if getattr(self.gradient_term, "__module__", None) != type(mechanism).__module__:
             self.gradient_term = RecordHook(self.gradient_term, method)
             self._hooks["gradient_term"] = self.gradient_term
         self.queries = tuple(replace(q, rows=self._rows_of(q)) for q in mechanism.queries)

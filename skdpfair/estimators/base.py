@@ -12,12 +12,11 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from skdpfair._utils.validate import is_auto
+from skdpfair._utils.validate import Parametrised, is_auto
 from skdpfair.augmentations import Augment, Views
 from skdpfair.engine.mechanism import Method
 from skdpfair.engine.memory import used_device
@@ -36,7 +35,7 @@ from skdpfair.preprocessing._schema import TableSchema, encoded
 from skdpfair.privacy.statement import UNITS, PrivacyReport
 from skdpfair.release._facts import packed, unpacked
 from skdpfair.release._read_statement import statement
-from skdpfair.release._release import export_onnx, release, save_release
+from skdpfair.release._release import release, save_release
 from skdpfair.training import defaults, pictures, sklearn_callbacks
 from skdpfair.training.amounts import can_be_fine
 from skdpfair.training.callbacks import recorders
@@ -66,7 +65,7 @@ def _features_or_network(module: Any) -> Any:
 
 
 @dataclass(repr=False, eq=False)
-class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
+class DPEstimator(sklearn_callbacks.Counted, Parametrised):
     """An estimator trained by a private, group-aware gradient method.
 
     A subclass says how targets are read and predicted.
@@ -119,8 +118,8 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
         ----------
         X : DataFrame (pandas, polars, pyarrow) or array of shape (n_samples, n_features, ...)
             Finite numbers; the group columns may hold anything.  A scipy.sparse matrix stays
-            sparse, and its batches are made dense.  Pictures (3 axes or more) of uint8 are divided
-            by 255, and other numbers are taken as they are, here and in predictions.
+            sparse, and its batches are made dense.  Pictures of uint8 are divided by 255, flat rows
+            of 28 x 28, 32 x 32 x 3, ... pixels, too; other numbers are taken as they are.
         y : array of shape (n_samples,)
             Class labels, or targets of a regressor.
         sensitive_features : array, Series or DataFrame of n_samples rows, optional
@@ -187,7 +186,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             # a failed fit leaves this one as it was
             fresh = type(self)(**self.get_params(deep=False))
             data = table.read(fresh, spec, X, y, *columns)
-            spec.check_data(data)
+            spec.check_data(data.classes, data.groups.n_groups)
             if data.unit is not None:
                 refuse_units_around("person")
             spec, features = pictures.features_of(spec, data.x.shape[1:])
@@ -314,37 +313,6 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
         """
         save_release(self, path, schema)
 
-    def export_onnx(self, path: str | PathLike[str]) -> None:
-        """Write the model for ONNX Runtime.
-
-        Parameters
-        ----------
-        path : str or path-like
-            The file.
-
-        Raises
-        ------
-        ImportError
-            If the extra ``onnx`` is not installed.
-        NotFittedError, ValueError, TypeError
-            As in :meth:`release`, or if a custom module has no ONNX form.
-
-        Warns
-        -----
-        PrivacyLeakWarning, InsecureSeedWarning
-            As in :meth:`release`.
-
-        Notes
-        -----
-        The input ``features``, float32 (batch, ...), has the columns of X in the order of the fit,
-        without the group columns.  The outputs are ``logits`` and ``probabilities`` (batch,
-        n_classes), float32, and ``label`` (batch,), strings or int64 (0 and 1 for False and True).
-        ``metadata_props`` holds ``privacy_statement``, ``feature_names`` and ``classes`` as JSON.
-        Of a regressor, the output is ``prediction`` (batch,), float32, and ``metadata_props`` holds
-        ``y_range`` instead of ``classes``.
-        """
-        export_onnx(self, path)
-
     def set_params(self, **params: Any) -> Self:
         """Set parameters of the estimator and of its method.
 
@@ -403,7 +371,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
         previous: PreviousFit | None,
     ) -> None:
         net, settings = trained.net, trained.plan.settings
-        names = ("n_features_in_", "feature_names_in_", "y_range_")
+        names = ("n_features_in_", "feature_names_in_", "y_range_", "_scale")
         fitted = {name: getattr(fresh, name) for name in names if hasattr(fresh, name)}
         before = () if previous is None else previous.ledger_fits
         fitted |= {

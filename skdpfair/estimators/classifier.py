@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import log_softmax, softmax
 from sklearn import get_config
 from sklearn.base import ClassifierMixin
 from sklearn.pipeline import Pipeline
@@ -105,9 +105,13 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         None takes a fresh key of the operating system.  A seed makes the fit reproducible
         on one device and version, and the noise predictable: for research only.
     verbose : int, default=0
-        1 shows a progress bar.
+        1 shows a progress bar on a terminal; elsewhere, a line in at most every 30 s.
     classes : list or None, default=None
-        The public set of classes; else at most 30 are read from y, which statements name.
+        The public set of classes, the positive one of two last; else at most 30 are read from y,
+        which statements name.
+    pos_label : label or None, default=None
+        The positive class of two, of which selection rates, true-positive rates, thresholds and
+        constraints are.  None: the last of ``classes``, or without these of the sorted labels.
     logit_scale : float > 0 or "auto", default="auto"
         Public factor of the logits in predictions, which leaves the predicted classes as they are;
         1 leaves all as trained.  Clipping makes the logits of two classes too long, so that
@@ -130,6 +134,8 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted.
+    pos_label_ : label or None
+        The positive class of two; None with more.
     groups_ : ndarray of shape (n_groups,) or None
         The groups, tuples for intersections; None without groups.
     n_features_in_ : int
@@ -178,17 +184,23 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     """
 
     classes: Sequence[Any] | None = None
+    pos_label: Any = None
     logit_scale: float | str = "auto"
     attack: Attack | None = None
     class_weight: Mapping[Any, float] | None = None
     validation_data: tuple[Any, Any] | None = None
     distributed: str | None = None
 
+    @property
+    def pos_label_(self) -> Any:
+        """The positive class of two, of which rates are, such as the selection rate; else None."""
+        return labels.positive_class(self.classes_, self.classes, self.pos_label)
+
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable class of each row.
 
         A classifier that was saved by :class:`skdpfair.model_selection.DPThresholdClassifier`, and
-        loaded, predicts ``classes_[1]`` from its threshold on.
+        loaded, predicts ``pos_label_`` from its threshold on.
 
         Parameters
         ----------
@@ -208,7 +220,10 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
             If X does not have the columns that ``fit`` saw.
         """
         if (cut := getattr(self, "_cut", None)) is not None:
-            codes = (self.decision_function(X) >= cut).astype(np.intp)
+            logits = self._logits(X)
+            other, positive = labels.positive_last(self.classes_, self.pos_label_)
+            is_positive = logits[:, positive] - logits[:, other] >= cut
+            codes = np.where(is_positive, positive, other)
         else:
             codes = self._outputs(X).argmax(axis=1)  # raises NotFittedError
         predicted: np.ndarray = self.classes_[codes]
@@ -229,6 +244,22 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         """
         probabilities: np.ndarray = softmax(self._logits(X), axis=1)
         return probabilities
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Return the logarithms of class probabilities.
+
+        Parameters
+        ----------
+        X : see `predict`
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        logarithms: np.ndarray = log_softmax(self._logits(X), axis=1)
+        return logarithms
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return logits, from which the probabilities are made.
@@ -263,7 +294,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         float
             Share of the rows, in [0, 1], whose predicted class is right.
         """
-        check_indexes(X=X, y=y, sample_weight=sample_weight)
+        check_indexes(X=X, y=y, sample_weight=sample_weight, warns_of="y")
         check_consistent_length(X, y, sample_weight)
         return float(accuracy(labels.read(y), self.predict(X), sample_weight=sample_weight))
 
@@ -274,7 +305,9 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
 
     def _read_target(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
         y = labels.read(y)
-        return y, *labels.classes_of(y, self.classes)
+        classes, codes = labels.classes_of(y, self.classes)
+        labels.positive_class(classes, self.classes, self.pos_label)  # raises
+        return y, classes, codes
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

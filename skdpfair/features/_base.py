@@ -7,16 +7,17 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from torch import Tensor
 
 from skdpfair._utils.progress import ProgressBar
-from skdpfair._utils.validate import error_context, safe_repr
+from skdpfair._utils.validate import Parametrised, error_context, safe_repr
 from skdpfair.engine.memory import used_device
 from skdpfair.engine.precision import full_precision
 from skdpfair.inputs.columns import refuse_different_shapes
 from skdpfair.inputs.provenance import Origin, note
+from skdpfair.inputs.streaming import BYTES, refuse_other_scale, scale_of
 
 BATCH_SIZE = 256
 _NOT_NUMBERS = "must hold numbers: an array of pictures, or rows of their pixels"
@@ -24,7 +25,7 @@ _NOT_NUMBERS = "must hold numbers: an array of pictures, or rows of their pixels
 Extract = Callable[[Tensor], Tensor]
 
 
-class PublicFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class PublicFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Parametrised):
     """Base of transformers of pictures that need no fit.
 
     A subclass defines `_extractor`, `described` and its parameters, ``verbose`` among them.
@@ -37,7 +38,8 @@ class PublicFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     @full_precision()
     def fit(self, X: Any, y: Any = None) -> Self:
         """Check the parameters and record the shape of the pictures in X; nothing is learned."""
-        shape = self._read(X).shape[1:]
+        X = self._read(X)
+        shape, self._scale = X.shape[1:], _scale_of(X)
         self._n_features_out = self._width(self._extractor(shape), shape)
         self.in_shape_ = shape
         return self
@@ -63,9 +65,10 @@ or (n_samples, height, width, channels)
             raise ValueError(
                 f"X must hold pictures of shape {shape}, as in fit, got {X.shape[1:]}."
             )
+        refuse_other_scale(getattr(self, "_scale", None), _scale_of(X), X)
         extract, n = self._extractor(shape), len(X)
         features = np.empty((n, self._width(extract, shape)), np.float32)
-        with ProgressBar(type(self).__name__, "pictures", total=n, visible=self.verbose > 0) as bar:
+        with ProgressBar(type(self).__name__, "picture", total=n, visible=self.verbose > 0) as bar:
             for start in range(0, n, BATCH_SIZE):
                 batch = slice(start, start + BATCH_SIZE)
                 features[batch] = self._features(extract, X[batch])
@@ -125,7 +128,7 @@ or (n_samples, height, width, channels)
             x = torch.from_numpy(np.array(X, np.float32, order="C"))
         is_finite = bool(torch.isfinite(x).all())
         with full_precision(device), torch.no_grad():
-            x = x.to(device) / (255 if X.dtype == np.uint8 else 1)
+            x = x.to(device) / (BYTES if _scale_of(X) == "bytes" else 1)
             features: np.ndarray = extract(x).float().cpu().numpy()
         if not is_finite or not np.isfinite(features).all():
             raise ValueError(
@@ -138,3 +141,8 @@ or (n_samples, height, width, channels)
         tags.requires_fit = False
         tags.input_tags.three_d_array = True
         return tags
+
+
+def _scale_of(X: np.ndarray) -> str:
+    """Return what the numbers of records are; here, each is a picture."""
+    return "bytes" if X.dtype == np.uint8 else scale_of(X)

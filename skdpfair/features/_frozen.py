@@ -15,7 +15,7 @@ from skdpfair.engine.per_sample.closed_list import TraceError
 from skdpfair.engine.per_sample.tracing import RecordTrace
 from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.features._base import Extract, PublicFeatures
-from skdpfair.networks import plain_copy
+from skdpfair.networks import has_channels_last, plain_copy
 
 _N_PROBE = 4  # made-up records that must not meet
 
@@ -87,6 +87,8 @@ class FrozenFeatures(PublicFeatures):
         Its code sees made-up records only: what it did with them is repeated on the private ones.
         """
         device = torch.device(self.used_device)
+        probe = torch.rand((_N_PROBE, *shape), generator=torch.Generator().manual_seed(0))
+        self._check_takes(probe.to(device))
         # stored statistics and weights are inputs of the trace, so that they are no constants of it
         module = self._network().to(device)
         named = dict(module.named_parameters()) | dict(module.named_buffers())
@@ -109,7 +111,6 @@ class FrozenFeatures(PublicFeatures):
                 "draw no random numbers."
             ) from None
         # a batch must give what each record gives alone, or the features would not be the network's
-        probe = torch.rand((_N_PROBE, *shape), generator=torch.Generator().manual_seed(0))
         alone, together = trace(None, tensors, probe.to(device)), module(probe.to(device))
         is_same = (
             isinstance(together, Tensor) and together.shape == alone.shape and together.ndim > 1
@@ -120,6 +121,21 @@ class FrozenFeatures(PublicFeatures):
                 "row a function of its own input row only."
             )
         return lambda x: trace(None, tensors, x).flatten(1)
+
+    def _check_takes(self, probe: Tensor) -> None:
+        """Raise ValueError, with the axis at fault, if the module fails on made-up records."""
+        shape = tuple(probe.shape[1:])
+        remedy = {
+            1: " Flat rows need image_shape=.",
+            2: " Where it takes a channel, give X[:, None].",
+            3: " Their channels are last: X.transpose(0, 3, 1, 2)." * has_channels_last(shape),
+        }
+        try:
+            self._network().to(probe.device)(probe)
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise ValueError(
+                f"module fails on records of shape {shape}: {error}.{remedy.get(len(shape), '')}"
+            ) from error
 
     def _network(self) -> nn.Module:
         """Return a frozen copy of the module."""

@@ -120,26 +120,19 @@ class Scattering2D(PublicFeatures):
             )
         return form
 
-    def network(self, shape: tuple[int, ...], kind: Any = Scattering) -> nn.Module:
-        """Return what maps records of a shape to their features, a module without parameters.
-
-        ``kind`` is `RealScattering` for runtimes without complex numbers.
-        """
+    def _extractor(self, shape: tuple[int, ...]) -> Extract:
         form = self.check(shape)
         mirror = form[0] == 3 if self.mirror == "auto" else bool(self.mirror)
         move = has_channels_last(shape, self.channels)
-        extractor = _features(kind, form, move, self.J, self.L, self.max_order, mirror)
-        # the cached one stays as it is, whatever the caller does with its own
-        return copy.deepcopy(extractor)
-
-    def _extractor(self, shape: tuple[int, ...]) -> Extract:
-        return self.network(shape).to(self.used_device)
+        extractor = _features(form, move, self.J, self.L, self.max_order, mirror)
+        # a copy, as the cached one stays on its device
+        return copy.deepcopy(extractor).to(self.used_device)
 
 
 @lru_cache(maxsize=8)
 @full_precision()
-def _features(kind: Any, form: tuple[int, int, int], *rest: Any) -> nn.Module:
-    return _Features(kind, form, *rest)
+def _features(form: tuple[int, int, int], *rest: Any) -> nn.Module:
+    return _Features(form, *rest)
 
 
 class _Features(nn.Module):
@@ -147,7 +140,6 @@ class _Features(nn.Module):
 
     def __init__(
         self,
-        kind: type[Scattering],
         form: tuple[int, int, int],
         channels_last: bool,
         J: int,
@@ -157,8 +149,8 @@ class _Features(nn.Module):
     ) -> None:
         super().__init__()
         self.form, self.channels_last, self.mirror = form, channels_last, mirror
-        self.light = kind(form[1:], J, L, max_order)
-        self.colour = kind(form[1:], J, L, 1) if form[0] == 3 else None
+        self.light = Scattering(form[1:], J, L, max_order)
+        self.colour = Scattering(form[1:], J, L, 1) if form[0] == 3 else None
         self.register_buffer("opponents", torch.tensor(_OPPONENTS), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:

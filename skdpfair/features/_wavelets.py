@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
 
 import numpy as np
 import torch
@@ -61,24 +60,17 @@ class Scattering(nn.Module):
         x = x.index_select(1, self._get("border_0")).index_select(2, self._get("border_1"))
         first = [self._mean(x[:, None], 0)]
         second = []
-        spectrum = self._spectrum(x[:, None])
+        spectrum = torch.fft.fft2(x[:, None])
         for j in range(self.J):
-            moduli = self._moduli(spectrum, self._get(f"psi_{j}_0"), j)
+            moduli = _moduli(spectrum, self._get(f"psi_{j}_0"), j)
             first.append(self._mean(moduli, j))
             if self.max_order == 1 or j + 1 == self.J:
                 continue
-            inner = self._spectrum(moduli[:, :, None])
+            inner = torch.fft.fft2(moduli[:, :, None])
             for k in range(j + 1, self.J):
-                pairs = self._moduli(inner, self._get(f"psi_{k}_{j}"), k - j)
+                pairs = _moduli(inner, self._get(f"psi_{k}_{j}"), k - j)
                 second.append(self._mean(pairs.flatten(1, 2), k))
         return torch.cat([*first, *second], 1)
-
-    def _spectrum(self, x: Tensor) -> Any:
-        return torch.fft.fft2(x)
-
-    def _moduli(self, spectrum: Any, psi: Tensor, r: int) -> Tensor:
-        """Return the moduli of convolutions with wavelets, every ``2**r`` pixels."""
-        return torch.fft.ifft2(_folded(spectrum * psi, r)).abs()
 
     def _mean(self, x: Tensor, r: int) -> Tensor:
         return self._get(f"mean_0_{r}") @ x @ self._get(f"mean_1_{r}").T
@@ -91,33 +83,9 @@ class Scattering(nn.Module):
         return value
 
 
-class RealScattering(Scattering):
-    """The same by matrices of real numbers, for runtimes without complex ones; slower."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the means of all pictures at once."""
-        return self._part(x)
-
-    def _spectrum(self, x: Tensor) -> Any:
-        return _turned(x, torch.zeros_like(x), -1.0)
-
-    def _moduli(self, spectrum: Any, psi: Tensor, r: int) -> Tensor:
-        real, imaginary = (_folded(part * psi, r) for part in spectrum)
-        n = real.shape[-2] * real.shape[-1]
-        real, imaginary = _turned(real / n, imaginary / n, 1.0)
-        return (real**2 + imaginary**2).sqrt()
-
-
-def _turned(real: Tensor, imaginary: Tensor, sign: float) -> tuple[Tensor, Tensor]:
-    """Return the Fourier transform over two axes, by parts; with ``sign=1`` its inverse."""
-    for _ in range(2):
-        n = real.shape[-1]
-        at = torch.arange(n, dtype=torch.float64)
-        angle = sign * 2 * math.pi / n * torch.outer(at, at).remainder(n)
-        c, s = angle.cos().to(real), angle.sin().to(real)
-        real, imaginary = real @ c - imaginary @ s, real @ s + imaginary @ c
-        real, imaginary = real.transpose(-1, -2), imaginary.transpose(-1, -2)
-    return real, imaginary
+def _moduli(spectrum: Tensor, psi: Tensor, r: int) -> Tensor:
+    """Return the moduli of convolutions with wavelets, every ``2**r`` pixels."""
+    return torch.fft.ifft2(_folded(spectrum * psi, r)).abs()
 
 
 def _folded(product: Tensor, r: int) -> Tensor:

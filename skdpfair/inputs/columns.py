@@ -1,13 +1,17 @@
 """Columns of numpy, pandas and of other libraries' tables: conversion and refusals."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import infer_dtype
 
 from skdpfair._utils.validate import error_context_without_data, safe_repr
+
+_DATES = {"datetime64", "datetime", "date", "timedelta64", "timedelta", "time", "period"}
 
 
 def in_pandas(X: Any) -> Any:
@@ -21,10 +25,16 @@ def in_pandas(X: Any) -> Any:
         return pd.DataFrame({name: X[name].to_numpy() for name in X.columns})
 
 
-def check_indexes(**arguments: Any) -> None:
+def in_numpy(values: Any) -> Any:
+    """Return a tensor as an array of numpy, whatever scikit-learn's dispatch; all else as it is."""
+    return values.numpy(force=True) if hasattr(values, "detach") else values
+
+
+def check_indexes(*, warns_of: str = "", **arguments: Any) -> None:
     """Raise ValueError if two arguments of a call, or members of dicts, differ in their indexes.
 
-    An X that counts from 0, as transformers make of arrays, says nothing of other labels.
+    An X that counts from 0, as transformers make of arrays, says nothing of other labels.  One that
+    ``warns_of`` names may be shuffled, as y is by scikit-learn's permutation_test_score.
     """
     parts: dict[str, Any] = {}
     for name, value in arguments.items():
@@ -40,11 +50,16 @@ def check_indexes(**arguments: Any) -> None:
         index = indexed[first]
         if len(index) == len(other) and not index.equals(other):
             same = index.is_unique and other.is_unique and index.isin(other).all()
-            raise ValueError(
+            text = (
                 f"{name} has another index than {first}, so its values may belong to other rows. "
                 f"Pass {f'{name}.loc[{first}.index], or ' if same else ''}{name}.to_numpy() if its "
                 f"order is that of {first}."
             )
+            # of the rows of a fold, each has the label of any row
+            is_shuffled = other.isin(index).any() and not other.equals(pd.RangeIndex(len(other)))
+            if name != warns_of or not is_shuffled:
+                raise ValueError(text)
+            warnings.warn(text, UserWarning, stacklevel=4)
 
 
 def by_index(score: Callable[..., float]) -> Callable[..., float]:
@@ -52,8 +67,8 @@ def by_index(score: Callable[..., float]) -> Callable[..., float]:
 
     @wraps(score)
     def checked(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-        check_indexes(X=X, y=y, sample_weight=sample_weight)
-        return score(self, X, y, sample_weight)
+        check_indexes(X=X, y=y, sample_weight=sample_weight, warns_of="y")
+        return score(self, X, in_numpy(y), in_numpy(sample_weight))
 
     return checked
 
@@ -76,6 +91,28 @@ def one_column(y: Any, what: str, meta_estimator: str, dtype: Any = None) -> Any
     if getattr(column.dtype, "kind", None) == "c":
         raise ValueError(f"Complex data not supported: y must hold one {what} for each row.")
     return column
+
+
+def refuse_dates(name: str, values: Any) -> None:
+    """Raise ValueError if columns hold dates, times or durations, whose numbers have no unit."""
+    columns = {name: values}
+    if isinstance(values, pd.DataFrame):
+        kinds = enumerate(d.kind for d in values.dtypes)
+        columns = {values.columns[i]: values.iloc[:, i] for i, kind in kinds if kind in "mMO"}
+    if dates := [str(c) for c, column in columns.items() if _are_dates(column)]:
+        where = f" {safe_repr(dates)}" if isinstance(values, pd.DataFrame) else ""
+        raise ValueError(
+            f"{name} has columns of dates or times{where}. Make each a number, by itself, in the "
+            "unit of its limits: (column - pandas.Timestamp('2000-01-01')).dt.days, column.dt.year "
+            "or column.dt.total_seconds()."
+        )
+
+
+def _are_dates(values: Any) -> bool:
+    kind = getattr(getattr(values, "dtype", None), "kind", None)
+    if kind is None and isinstance(values, (list, tuple)):
+        kind, values = "O", np.asarray(values, dtype=object)
+    return kind in ("m", "M") or (kind == "O" and infer_dtype(np.ravel(values)) in _DATES)
 
 
 def refuse_masked(name: str, values: object) -> None:

@@ -9,7 +9,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import column_or_1d
 
 from skdpfair._utils.validate import error_context, error_context_without_data, safe_repr
-from skdpfair.inputs.columns import one_column
+from skdpfair.inputs.columns import in_numpy, one_column
 from skdpfair.inputs.groups import MAX_READ
 
 _NOT_LABELS = "cannot be read as class labels"
@@ -18,6 +18,7 @@ _KINDS = ("binary", "multiclass")
 
 def read(y: Any) -> np.ndarray:
     """Return labels as an array of shape (n_samples,), none of them missing."""
+    y = in_numpy(y)
     column = one_column(y, "label", "MultiOutputClassifier", object)
     if column is not y:
         # numpy would turn mixed labels into text
@@ -76,6 +77,50 @@ def classes_of(y: np.ndarray, declared: Any) -> tuple[np.ndarray, np.ndarray]:
     if len(classes) < 2:
         raise ValueError("y has one class only, and a classifier needs two or more.")
     return classes, codes_in(classes, y)
+
+
+def positive_class(classes: np.ndarray, declared: Any, pos_label: Any) -> Any:
+    """Return the positive one of two classes: ``pos_label``, or the last that is declared, or is.
+
+    Of more classes, none is.
+    """
+    if len(classes) != 2:
+        if pos_label is not None:
+            raise ValueError(
+                f"pos_label={safe_repr(pos_label)} is for two classes, and there are "
+                f"{len(classes)}. Leave it out."
+            )
+        return None
+    label = list(classes if declared is None else declared)[-1] if pos_label is None else pos_label
+    known = classes.tolist()
+    if label not in known:
+        raise ValueError(
+            f"pos_label must be one of the classes, got {safe_repr(label)}. Declare both: "
+            "classes=[...], the positive one last, spelt as in y."
+        )
+    return classes[known.index(label)]
+
+
+def positive_last(classes: np.ndarray, positive: Any) -> np.ndarray:
+    """Return the positions of classes, that of the positive one of two last."""
+    is_first = len(classes) == 2 and positive is not None and positive == classes[0]
+    return np.array([1, 0]) if is_first else np.arange(len(classes))
+
+
+def order_of(model: Any) -> np.ndarray:
+    """Return the positions of a fitted model's classes, that of the positive one of two last."""
+    owner = model
+    while owner is not None and not hasattr(owner, "pos_label_"):
+        steps = getattr(owner, "steps", None)
+        owner = steps[-1][1] if steps else getattr(owner, "best_estimator_", None)
+    return positive_last(model.classes_, getattr(owner, "pos_label_", None))
+
+
+def public_classes(y: np.ndarray, declared: Any, pos_label: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the classes, the positive one of two last, and the code of each label."""
+    classes, codes = classes_of(y, declared)
+    order = positive_last(classes, positive_class(classes, declared, pos_label))
+    return classes[order], order[codes]  # two positions are their own inverse
 
 
 def distinct(values: np.ndarray) -> np.ndarray:

@@ -1,5 +1,7 @@
 """Rows fetched batch by batch: memory maps, sparse rows, tensors in another memory."""
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,10 @@ from scipy import sparse
 from skdpfair.inputs.mapped_rows import MappedRows
 
 BYTES = 255
+SIDES = (28, 32, 48, 64, 96, 128, 224, 256)  # of pictures, as data sets have them
+_FLAT = {n * side**2 for n in (1, 3) for side in SIDES}
+_SCANNED = 2**16  # numbers looked at in one go, which stay in the cache
+_MARGIN = 0.5  # by which resized pictures may leave the range of their numbers
 
 
 class SparseRows:
@@ -71,5 +77,35 @@ def as_rows(x: Any, rows: slice | np.ndarray) -> np.ndarray:
 
 
 def are_bytes(x: Any) -> bool:
-    """Return True for pictures of bytes, which are divided by 255."""
-    return x.ndim > 2 and x.dtype in (np.uint8, torch.uint8)
+    """Return True for pictures of bytes, flat ones among them, which are divided by 255."""
+    is_picture = x.ndim > 2 or (x.ndim == 2 and x.shape[1] in _FLAT)
+    return is_picture and x.dtype in (np.uint8, torch.uint8)
+
+
+def scale_of(X: Any) -> str:
+    """Return what the numbers of rows are, by their type: "bytes", other "integers" or "floats"."""
+    none = X.iloc[:0].to_numpy() if hasattr(X, "iloc") else X
+    return "bytes" if are_bytes(none) else "integers" if kind_of(none) in "biu" else "floats"
+
+
+def refuse_other_scale(fitted: str | None, given: str, x: Any) -> None:
+    """Raise ValueError if rows ``x`` of one scale come to what was fitted to those of another."""
+    if fitted == "integers" and given == "bytes":
+        raise ValueError(
+            "X holds bytes (uint8), which are divided by 255, but the fit took integers of another "
+            "type as they are. Give both the same type, such as X.astype(int)."
+        )
+    if fitted != "bytes" or given == "bytes":
+        return
+    for part in (as_rows(x, rows) for rows in in_parts(x)):
+        if part.min() < -_MARGIN or part.max() > 1 + _MARGIN:
+            raise ValueError(
+                "X must hold bytes (uint8) or numbers from 0 to 1, as the fit was to bytes, which "
+                "are divided by 255. Give X.astype(numpy.uint8), or X / 255."
+            )
+
+
+def in_parts(x: Any) -> Iterator[slice]:
+    """Return slices of the rows of which each holds few numbers."""
+    step = max(1, _SCANNED // max(1, math.prod(x.shape[1:])))
+    return (slice(start, start + step) for start in range(0, len(x), step))

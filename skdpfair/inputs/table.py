@@ -1,8 +1,6 @@
 """Features, class codes and group codes of the tables given to fit and predict."""
 
-import math
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -24,6 +22,7 @@ from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import (
     check_indexes,
     in_pandas,
+    refuse_dates,
     refuse_different_shapes,
     refuse_masked,
     refuse_sparse_columns,
@@ -33,22 +32,22 @@ from skdpfair.inputs.provenance import noted
 from skdpfair.inputs.streaming import (
     BYTES,
     SparseRows,
-    are_bytes,
     as_rows,
+    in_parts,
     is_sparse,
     is_streamed,
     kind_of,
+    refuse_other_scale,
+    scale_of,
 )
 
 Rows: TypeAlias = np.ndarray | torch.Tensor | SparseRows | MappedRows
 
 _NUMERIC_OBJECTS = {"integer", "floating", "boolean", "mixed-integer-float", "decimal", "empty"}
-_DATES = {"datetime64", "datetime", "date", "timedelta64", "timedelta", "time", "period"}
 _NOT_NUMBERS = (
     "X has values that are not numbers. Encode text with public categories, for instance "
     "OneHotEncoder(categories=[...]), and dates as numbers."
 )
-_SCANNED = 2**16  # numbers looked at in one go, which stay in the cache
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ class Table:
     def digest(self, key: bytes) -> bytes:
         """Return a keyed digest of features and labels, which does not depend on their order."""
         marks = [
-            fitted_rows.marks(as_rows(self.x, rows), self.y[rows], key) for rows in _parts(self.x)
+            fitted_rows.marks(as_rows(self.x, rows), self.y[rows], key) for rows in in_parts(self.x)
         ]
         return digest(np.sort(np.concatenate(marks)))
 
@@ -111,8 +110,8 @@ def read(
 ) -> Table:
     """Check the data given to ``fit`` and split it; no message holds a cell of them.
 
-    The estimator reads y, and gets ``n_features_in_`` and ``feature_names_in_``; its ``spec`` names
-    the columns of groups and persons.
+    The estimator reads y, and gets ``n_features_in_``, ``feature_names_in_`` and ``_scale``; its
+    ``spec`` names the columns of groups and persons.
     """
     features = noted(X).features
     X, named = _container(X), y
@@ -120,9 +119,8 @@ def read(
     if isinstance(y, str):
         raise ValueError("y should be a 1d array, one value for each row, got a text.")
     validate_data(estimator, X, y, skip_check_array=True)
-    check_indexes(
-        X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight, units=units
-    )
+    given = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
+    check_indexes(X=X, y=y, **given, units=units, warns_of="y")
     y, classes, codes = estimator._read_target(y)
     group_col = spec.groups.columns
     if len(X) != len(y):
@@ -141,7 +139,8 @@ def read(
     hidden = at if spec.groups.as_feature else [*_groups.positions(X, group_col), *at]
     # before a column of persons is a feature
     unit = _persons.encode(X, len(y), at=at, units=units)
-    x = _numbers(_without(X, hidden))
+    visible = _without(X, hidden)
+    x, estimator._scale = _numbers(visible), scale_of(visible)
     if unit is not None:
         _persons.check(unit, spec.persons)
     validation = None
@@ -166,6 +165,7 @@ def _weights(
     bound = f"{most:g}" if declared is None else f"max_sample_weight={most:g}"
     wanted = f"one number from 0 to {bound} for each of the {n_samples} rows"
     refuse_masked("sample_weight", weights)
+    refuse_dates("sample_weight", weights)
     with error_context_without_data("sample_weight", f"must hold {wanted}"):
         weight = np.asarray(weights, dtype=np.float64)
     if weight.shape != (n_samples,):
@@ -209,11 +209,13 @@ def _like_fitted(estimator: Any, X: Any, hidden: list[int], shape: tuple[int, ..
         validate_data(estimator, X, reset=False, skip_check_array=True)
     # errors come before the warning of no names
     named = hasattr(estimator, "feature_names_in_")
-    x = _numbers(_without(X, present), at_once=named)
+    visible = _without(X, present)
+    x = _numbers(visible, at_once=named)
     if x.shape[1:] != tuple(shape):
         raise ValueError(
             f"X must have records of shape {tuple(shape)}, as in fit, got {tuple(x.shape[1:])}."
         )
+    refuse_other_scale(getattr(estimator, "_scale", None), scale_of(visible), x)
     if not n_absent and not is_frame:  # warns if fit saw names
         validate_data(estimator, X, reset=False, skip_check_array=True)
     return x
@@ -359,41 +361,32 @@ def _as_float32(X: Any) -> np.ndarray:
         with np.errstate(over="ignore"):
             if isinstance(X, pd.DataFrame) and all(map(_is_plain, X.dtypes)):
                 # rows that fit into the cache, however pandas keeps their columns
-                numbers: np.ndarray = np.empty(X.shape, np.float32)
-                for rows in _parts(numbers):
-                    numbers[rows] = X.iloc[rows].to_numpy(np.float32)
-                return numbers
-            x = check_array(X, dtype=np.float32, order="C", allow_nd=True, ensure_all_finite=False)
+                x: np.ndarray = np.empty(X.shape, np.float32)
+                for rows in in_parts(x):
+                    x[rows] = X.iloc[rows].to_numpy(np.float32)
+            else:
+                x = check_array(
+                    X, dtype=np.float32, order="C", allow_nd=True, ensure_all_finite=False
+                )
     except (ValueError, OverflowError):
         # their messages would print a cell of the data
         raise ValueError(_NOT_NUMBERS) from None
     except Exception:  # of an object's own making
         raise TypeError(f"{_NOT_NUMBERS} (argument must be a string or a number)") from None
     numbers = np.require(x, requirements=["C", "W"])
-    return numbers / np.float32(BYTES) if are_bytes(np.asarray(X)) else numbers
+    return numbers / np.float32(BYTES) if scale_of(X) == "bytes" else numbers
 
 
 def _refuse_text(X: Any) -> None:
     """Raise ValueError if a DataFrame has columns of anything but real numbers."""
     columns = (X.iloc[:, i] for i, dtype in enumerate(X.dtypes) if not _is_plain(dtype))
-    kinds = {str(c.name): infer_dtype(c, skipna=True) for c in columns if not _is_numeric(c)}
-    if dates := [name for name, kind in kinds.items() if kind in _DATES]:
+    if texts := [str(c.name) for c in columns if not _is_numeric(c)]:
+        refuse_dates("X", X[texts])
         raise ValueError(
-            f"X has columns of dates or times {safe_repr(dates)}. Make each a number, by itself: "
-            "(X[column] - pandas.Timestamp('2000-01-01')).dt.days."
-        )
-    if kinds:
-        raise ValueError(
-            f"X has text or category columns {safe_repr(list(kinds))}. Encode them with public "
+            f"X has text or category columns {safe_repr(texts)}. Encode them with public "
             "categories, for instance OneHotEncoder(categories=[...]) in a ColumnTransformer, or "
             "see skdpfair.preprocessing.public_preprocessor."
         )
-
-
-def _parts(x: Rows) -> Iterator[slice]:
-    """Return slices of the rows of which each holds few numbers."""
-    step = max(1, _SCANNED // max(1, math.prod(x.shape[1:])))
-    return (slice(start, start + step) for start in range(0, len(x), step))
 
 
 @np.errstate(over="ignore", invalid="ignore")  # float64 becomes float32, sums may overflow
@@ -403,7 +396,7 @@ def _refuse_not_finite(X: Any, x: Rows) -> None:
     if isinstance(x, SparseRows):
         spoilt[x.matrix.indices[~np.isfinite(x.matrix.data)]] = True
     else:
-        for part in (as_rows(x, rows) for rows in _parts(x)):
+        for part in (as_rows(x, rows) for rows in in_parts(x)):
             if not np.isfinite(part.sum()):
                 spoilt |= ~np.isfinite(part).reshape(len(part), x.shape[1], -1).all(axis=(0, 2))
     if spoilt.any() and x.ndim > 2:
@@ -416,9 +409,13 @@ def _refuse_not_finite(X: Any, x: Rows) -> None:
         at = np.flatnonzero(spoilt)
         names = [X.columns[i] if hasattr(X, "columns") else int(i) for i in at]
         which = f"columns {safe_repr(names)}" if len(names) > 1 else f"column {safe_repr(names[0])}"
+        of_array = "numpy.where(numpy.isfinite(X), X, value)"
+        remedy = "X.fillna({column: value})" if hasattr(X, "columns") else of_array
+        if isinstance(x, SparseRows):
+            remedy = "X.data[~numpy.isfinite(X.data)] = value"
         raise ValueError(
             f"X contains NaN or infinite values in {which} (values above 3.4e38 overflow float32). "
-            "Fill them with public constants: X.fillna({column: value}), or use "
+            f"Fill them with public constants: {remedy}, or use "
             "skdpfair.preprocessing.public_preprocessor(bounds), which sets missing numbers to the "
             "middle of their bounds. An imputer that is fitted on the rows leaks information that "
             "the privacy budget does not cover."

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils.validation import column_or_1d
 
 from skdpfair._utils.validate import error_context, error_context_without_data, number, safe_repr
-from skdpfair.inputs.columns import one_column
+from skdpfair.inputs.columns import in_numpy, one_column
 
 _NOT_NUMBERS = "must hold one number for each row"
 
@@ -38,7 +38,7 @@ def limits_of(y: np.ndarray) -> tuple[float, float]:
 
 def read(y: Any) -> np.ndarray:
     """Return targets as float64 of shape (n_samples,), all finite."""
-    column = one_column(y, "number", "MultiOutputRegressor")
+    column = one_column(in_numpy(y), "number", "MultiOutputRegressor")
     with error_context_without_data("y", _NOT_NUMBERS):
         column = column_or_1d(column, warn=True)
         if column.dtype.kind in "SUMmV":

@@ -20,7 +20,9 @@ from skdpfair.engine.mechanism import (
     State,
     Task,
 )
+from skdpfair.engine.warmup import Z_MAX, Z_MIN
 
+ADAPTIVE_GAIN = 0.2
 NOT_NEGATIVE = [Interval(Real, 0, None, closed="left")]
 
 
@@ -88,17 +90,23 @@ class CountingMethod(Method, abc.ABC):
 
 
 class Threshold(NamedTuple):
-    """A threshold that follows a quantile of the norms: released; the other two are public."""
+    """A threshold that follows a quantile of the norms: released; the others are public."""
 
     z: Tensor
     gain: Tensor
     decay: Tensor
+    lowest: Tensor
+    highest: Tensor
 
 
-def first_threshold(first: float, task: Task, gain: float, share: float) -> Threshold:
+def first_threshold(
+    first: float, task: Task, gain: float, share: float, floor: float = 0.0
+) -> Threshold:
     """Return the threshold before the first step; it settles where ``share`` of norms exceed it."""
     size = task.n_samples * task.sample_rate
-    return Threshold(*torch.tensor([first, gain / size, -gain * share]))
+    # noise alone carries it neither to 0 nor to infinity
+    limits = max(min(Z_MIN, first), floor), max(Z_MAX, first, floor)
+    return Threshold(*torch.tensor([first, gain / size, -gain * share, *limits]))
 
 
 def count_above(noise_multiplier: float, factor: float = 1.0) -> Query:
@@ -110,10 +118,10 @@ def count_above(noise_multiplier: float, factor: float = 1.0) -> Query:
     return Query("above_z", rows, 1.0, noise_multiplier)
 
 
-def moved(state: Threshold, release: NoisySums, lowest: float = 0.0) -> Threshold:
+def moved(state: Threshold, release: NoisySums) -> Threshold:
     """Return the next threshold, z exp(gain count - decay), from the noisy count."""
     exponent = torch.addcmul(state.decay, release["above_z"][0], state.gain)
-    z = exponent.clamp_(-1.0, 1.0).exp_().mul_(state.z).clamp_(max(1e-4, lowest), 1e4)
+    z = exponent.clamp_(-1.0, 1.0).exp_().mul_(state.z).clamp_(state.lowest, state.highest)
     return state._replace(z=z)
 
 
@@ -131,7 +139,7 @@ class AdaptiveMethod(ClippedMethod, CountingMethod, abc.ABC):
 
     def start(self, task: Task) -> Threshold:
         first = self.number("max_grad_norm", 1.0)
-        return first_threshold(first, task, gain=0.2, share=self.target_share)
+        return first_threshold(first, task, gain=ADAPTIVE_GAIN, share=self.target_share)
 
     def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
         return (count_above(self.count_noise(noise_multiplier)),)

@@ -2,8 +2,14 @@
 
 from dataclasses import dataclass
 
-from skdpfair.engine.mechanism import Clip, NoisySums, PerSample
-from skdpfair.methods._clipping import AdaptiveMethod, Threshold, clip_to, moved
+from skdpfair.engine.mechanism import Clip, NoisySums, PerSample, Task
+from skdpfair.methods._clipping import (
+    ADAPTIVE_GAIN,
+    AdaptiveMethod,
+    Threshold,
+    clip_to,
+    first_threshold,
+)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -35,10 +41,11 @@ class BoundedAdapt(AdaptiveMethod, name="bounded_adapt"):
 
     min_grad_norm: float | str = "auto"
 
+    def start(self, task: Task) -> Threshold:
+        first = self.number("max_grad_norm", 1.0)
+        floor = self.number("min_grad_norm", first / 2)
+        return first_threshold(first, task, ADAPTIVE_GAIN, self.target_share, floor)
+
     def clip(self, sample: PerSample, state: Threshold, release: NoisySums) -> Clip:
         bound = state.z.to(sample.norm.dtype)
         return Clip(clip_to(bound, sample.norm), bound)
-
-    def update(self, state: Threshold, release: NoisySums) -> Threshold:
-        floor = self.number("min_grad_norm", self.number("max_grad_norm", 1.0) / 2)
-        return moved(state, release, floor)

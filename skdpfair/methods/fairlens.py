@@ -152,7 +152,7 @@ class FairLensDP(
     Parameters
     ----------
     group_max_grad_norm : float > 0 or "auto", default="auto"
-        R; ``"auto"``, or less than C, is C.
+        R; ``"auto"`` is C.
     gamma1 : float >= 0, default=0.0
         Weight of R1, which needs a noisy vector of three times the parameters: at most 1000.
     gamma2 : float >= 0, default=1.0
@@ -193,7 +193,7 @@ class FairLensDP(
         return (Query("groups", self._rows, bound, noise, early=True),)
 
     def group_bound(self, bound: float) -> float:
-        return max(bound, self.number("group_max_grad_norm", bound))
+        return float(self.number("group_max_grad_norm", bound))
 
 
 def _unit(sample: PerSampleGradients, bound: Tensor) -> Tensor:

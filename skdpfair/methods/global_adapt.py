@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import torch
+from sklearn.utils._param_validation import StrOptions
 
 from skdpfair.engine.mechanism import Clip, Method, NoisySums, PerSample, Query, Task
 from skdpfair.methods._clipping import (
@@ -30,13 +31,14 @@ class GlobalAdapt(CountingMethod, name="global_adapt", reference="esipova2023dis
     Parameters
     ----------
     max_grad_norm : float > 0 or "auto", default="auto"
-        Clipping bound C.  ``"auto"``: :math:`1 / Z`, for steps free of scale; the estimator then
-        raises the floor of Z to 0.7 of the norm to expect, which is :math:`Z_0`, or a multiple
-        of it where there are hidden layers.
+        Clipping bound C.  ``"auto"``: :math:`1 / Z`, for steps free of scale.
     strict_max_grad_norm : float > 0 or "auto", default="auto"
-        First threshold :math:`Z_0`.  ``"auto"``: found in a private warm-up; 1 elsewhere.
-    min_strict_max_grad_norm : float >= 0, default=0.0
-        Floor of Z, so that it does not follow a majority that is learned well ("bounded_adapt").
+        First threshold :math:`Z_0`.  ``"auto"``: found in a private warm-up, and not below the
+        floor; 1 elsewhere.
+    min_strict_max_grad_norm : float >= 0 or "auto", default="auto"
+        Floor of Z after the first step, so that Z does not follow a majority that is learned well
+        ("bounded_adapt").  ``"auto"``: where :math:`Z_0` is measured and C is "auto", too, 0.7 of
+        the norm to expect, which is longer where there are hidden layers; else 0.
     threshold : float > 0, default=1.0
         :math:`\tau`.
     lr_z : float > 0 or "auto", default="auto"
@@ -58,22 +60,22 @@ class GlobalAdapt(CountingMethod, name="global_adapt", reference="esipova2023dis
 
     max_grad_norm: float | str = "auto"
     strict_max_grad_norm: float | str = "auto"
-    min_strict_max_grad_norm: float = 0.0
+    min_strict_max_grad_norm: float | str = "auto"
     threshold: float = 1.0
     lr_z: float | str = "auto"
     z_gain: float | str = "auto"
 
     scale_fields = ("strict_max_grad_norm",)
-    _parameter_constraints = {"min_strict_max_grad_norm": NOT_NEGATIVE}
+    _parameter_constraints = {"min_strict_max_grad_norm": [*NOT_NEGATIVE, StrOptions({"auto"})]}
 
     def planned(self, target_quantile: float) -> Method:
         method = self.filled(z_gain=PLANNED_GAIN if self.is_auto("lr_z") else 1.0)
         return method.filled(lr_z=target_quantile * method.number("z_gain", 1.0))
 
     def start(self, task: Task) -> Threshold:
-        z = max(self.number("strict_max_grad_norm", 1.0), self.min_strict_max_grad_norm)
-        gain = self.number("z_gain", 1.0)
-        return first_threshold(z, task, gain, share=self.number("lr_z", 0.1) / gain)
+        z, gain = self.number("strict_max_grad_norm", 1.0), self.number("z_gain", 1.0)
+        floor = self.number("min_strict_max_grad_norm", 0.0)
+        return first_threshold(z, task, gain, self.number("lr_z", 0.1) / gain, floor)
 
     def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
         noise = self.count_noise(noise_multiplier)
@@ -85,12 +87,14 @@ class GlobalAdapt(CountingMethod, name="global_adapt", reference="esipova2023dis
         return Clip(bound / torch.maximum(sample.norm, z), bound)
 
     def update(self, state: Threshold, release: NoisySums) -> Threshold:
-        return moved(state, release, self.min_strict_max_grad_norm)
+        return moved(state, release)
 
     def at_scale(self, scale: float, norm_growth: float) -> tuple[Method, float]:
-        method, c = self.filled(strict_max_grad_norm=scale), self.max_grad_norm
-        z = method.number("strict_max_grad_norm", 1.0)
-        if not isinstance(c, str):
-            return method, 1.0 / (c * z)
-        lowest = max(LOWEST_THRESHOLD * norm_growth * z, self.min_strict_max_grad_norm)
-        return method.set_params(min_strict_max_grad_norm=lowest), 1.0
+        c, is_measured = self.max_grad_norm, self.is_auto("strict_max_grad_norm")
+        follows = is_measured and isinstance(c, str)
+        lowest = LOWEST_THRESHOLD * norm_growth * scale if follows else 0.0
+        method = self.filled(min_strict_max_grad_norm=lowest)
+        first = max(scale, method.number("min_strict_max_grad_norm", 0.0))
+        method = method.filled(strict_max_grad_norm=first)
+        unit = 1.0 if isinstance(c, str) else 1.0 / (c * method.number("strict_max_grad_norm", 1.0))
+        return method, unit

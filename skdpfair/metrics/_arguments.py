@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils.validation import column_or_1d
 
 from skdpfair._utils.validate import error_context_without_data, safe_repr
-from skdpfair.inputs.columns import refuse_masked
+from skdpfair.inputs.columns import in_numpy, refuse_dates, refuse_masked
 from skdpfair.inputs.labels import kinds, plain
 
 _WEIGHTS = "must hold one finite number >= 0 for each record, at least one of them above 0"
@@ -18,7 +18,7 @@ def as_vector(name, values, like):
         n_records = len(like)
     refuse_masked(name, values)
     with error_context_without_data(name, "must hold one number or text for each record"):
-        values = plain(column_or_1d(values))
+        values = plain(column_or_1d(in_numpy(values)))
     if len(values) != n_records or not n_records:
         raise ValueError(
             f"{name} must have one entry for each of the {n_records} records of y_true, at least "
@@ -31,6 +31,7 @@ def as_weights(values, like):
     """Return weights as an array of floats >= 0, not all zero; None stays None."""
     if values is None:
         return None
+    refuse_dates("sample_weight", values)
     with error_context_without_data("sample_weight", _WEIGHTS):
         weights = as_vector("sample_weight", values, like).astype(float)
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
@@ -64,10 +65,11 @@ def metric_of(metric, default, name="metric"):
 def check_labels(name, values, y_true):
     """Refuse predictions that can equal no label: text beside numbers, or probabilities."""
     check_kind(name, values, y_true)
-    if values.dtype.kind == "f" and (values != np.round(values)).any():
+    is_fraction = values.dtype.kind == "f" and (values != np.round(values)).any()
+    if is_fraction and not np.isin(values, y_true).all():
         raise ValueError(
-            f"{name} must hold predicted labels, got fractions. Pass what predict(X) returns, not "
-            "probabilities."
+            f"{name} must hold predicted labels, got fractions that are none. Pass what "
+            "predict(X) returns, not probabilities."
         )
 
 
@@ -84,7 +86,7 @@ def check_kind(name, values, y_true, like="y_true"):
 def hits(y_true, y_pred):
     """Return which predictions are right; True is 1, as in scikit-learn."""
     y_true, y_pred = as_vector("y_true", y_true, y_true), as_vector("y_pred", y_pred, y_true)
-    check_kind("y_pred", y_pred, y_true)
+    check_labels("y_pred", y_pred, y_true)
     return np.asarray(y_true == y_pred, dtype=bool)
 
 

@@ -33,6 +33,16 @@ def difference(values):
     return group_max(values) - group_min(values) if is_known else float("nan")
 
 
+def ratio(values):
+    """Return the smallest over the largest value of the groups, as the four-fifths rule does.
+
+    It is NaN if only one of them has a value, or all are 0.
+    """
+    largest = group_max(values)
+    is_known = difference(values) >= 0 and largest > 0
+    return group_min(values) / largest if is_known else float("nan")
+
+
 def warn_undefined(message):
     """Warn of a value that is NaN, or of groups that are left out."""
     warnings.warn(message, UndefinedMetricWarning, stacklevel=3)

@@ -19,7 +19,7 @@ from skdpfair.inputs.groups import (
     read_from_rows,
     variables_of,
 )
-from skdpfair.metrics._arguments import as_vector, check_kind, hits
+from skdpfair.metrics._arguments import as_vector, check_labels, hits
 from skdpfair.metrics._compare_groups import warn_undefined
 from skdpfair.metrics._comparisons import check_distributions
 from skdpfair.metrics._measures import (
@@ -81,10 +81,12 @@ def group_table(
     pandas.DataFrame
         One row per model, in the order of ``predictions``. For each measure there are the columns
         ``MEASURE`` (all records), ``MEASURE[GROUP]`` for each group that occurs,
-        ``MEASURE_difference`` >= 0, the largest minus the smallest value of a group, and the value
-        of the worst group, ``MEASURE_group_min`` or, if less is better, ``MEASURE_group_max``. An
-        intersection is written ``[Female, White]``. ``attrs["reference"]`` is ``reference``. The
-        table is not private.
+        ``MEASURE_difference`` >= 0, the largest minus the smallest value of a group, of selection
+        and true-positive rates also ``MEASURE_ratio``, the smallest over the largest (the
+        four-fifths rule asks for .8), and the value of the worst group, ``MEASURE_group_min`` or,
+        if less is better, ``MEASURE_group_max``. An intersection is written ``[Female, White]``.
+        ``attrs["reference"]`` is ``reference``, and ``attrs["pos_label"]`` the positive class of
+        two. The table is not private.
 
     Notes
     -----
@@ -136,7 +138,7 @@ def group_table(
         for name, y_pred in predictions.items()
     }
     for y_pred in checked.values():
-        check_kind("predictions", y_pred, y_true)
+        check_labels("predictions", y_pred, y_true)
     if classes is None:
         classes = np.unique(np.concatenate([y_true, *checked.values()]))
     likely = _probabilities(probabilities, checked, y_true, classes)
@@ -165,6 +167,8 @@ def group_table(
             "Some measures of some groups are NaN: the groups lack the records that these need."
         )
     table.attrs["reference"] = reference
+    if len(classes) == 2:
+        table.attrs["pos_label"] = list(classes)[1]
     return table
 
 

@@ -1,8 +1,8 @@
 """The measures by which models are compared; scorers, sweeps, plots and reports read this table."""
 
 import re
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ from sklearn.metrics import accuracy_score, log_loss, recall_score, roc_auc_scor
 
 from skdpfair._utils.validate import listed, one_of
 from skdpfair.inputs.labels import plain, positions
-from skdpfair.metrics._compare_groups import difference, group_max, group_min
+from skdpfair.metrics._compare_groups import difference, group_max, group_min, ratio
 
 OVERALL = "overall"
 LEVEL = 0.95  # of intervals
@@ -131,9 +131,11 @@ COST = {
     "balanced_accuracy": "balanced_accuracy_cost",
     "rarest_class_recall": "rarest_class_recall_cost",
 }
+# the four-fifths rule, and its like among those who qualify
+RATIOS = ("selection_rate", "true_positive_rate")
 _COLUMN = re.compile(
     rf"({'|'.join(sorted(MEASURES, key=len, reverse=True))})"
-    r"(?:(_difference|_group_min|_group_max|_worst_group)|\[(.*)\])?",
+    r"(?:(_difference|_ratio|_group_min|_group_max|_worst_group)|\[(.*)\])?",
     re.DOTALL,
 )
 
@@ -189,24 +191,35 @@ def chosen_measures(measures: Iterable[str] | None, known: Iterable[str], defaul
     return list(dict.fromkeys(one_of("measures", name, known) for name in names))
 
 
-def described(column: str) -> tuple[str, str, float]:
+def described(column: str, classes: Sequence[Any] = ()) -> tuple[str, str, float]:
     """Return the title and the unit of a column, and the factor from its numbers to the unit.
+
+    A rate of the positive one of two ``classes``, which is the last, is named after it.
 
     Examples
     --------
     >>> described("accuracy[F]"), described("log_loss_difference")
     (('Accuracy of group F', '%', 100.0), ('Log loss: difference between groups', 'nats', 1.0))
+    >>> described("selection_rate[F]", ["denied", "approved"])
+    ('Selection rate of approved, group F', '%', 100.0)
     """
     name, suffix, group = _parts(column)
-    measure = MEASURES[name]
+    measure, of_class = MEASURES[name], of_positive(name, classes)
     of_what = {
-        None: "" if group is None else f" of group {group}",
+        None: "" if group is None else f"{',' if of_class else ' of'} group {group}",
         "_difference": ": difference between groups",
+        "_ratio": ": ratio between groups",
         "_worst_group": ": worst group in training and worst group in the test",
     }.get(suffix, " of the worst group")
     is_point = measure.of is not None or suffix == "_difference"
     unit = "percentage points" if measure.unit == "%" and is_point else measure.unit
-    return measure.title + of_what, unit, 100.0 if measure.unit == "%" else 1.0
+    return measure.title + of_class + of_what, unit, 100.0 if measure.unit == "%" else 1.0
+
+
+def of_positive(name: str, classes: Sequence[Any]) -> str:
+    """Return the words that name the positive class, the last of two, in the title of its rate."""
+    is_rate = MEASURES[name].is_binary and len(classes) == 2
+    return f" of {classes[-1]}" if is_rate else ""
 
 
 def level_of(column: str, n_groups: int, level: float = LEVEL) -> float:
@@ -218,7 +231,8 @@ def level_of(column: str, n_groups: int, level: float = LEVEL) -> float:
     """
     name, suffix, group = _parts(column)
     of_one = n_groups if suffix or (group is not None and MEASURES[name].against) else 1
-    n = {"_difference": n_groups * (n_groups - 1) // 2, "_worst_group": n_groups**2}
+    n_pairs = n_groups * (n_groups - 1) // 2
+    n = {"_difference": n_pairs, "_ratio": n_pairs, "_worst_group": n_groups**2}
     return 1 - (1 - level) / max(1, n.get(suffix, of_one))
 
 
@@ -227,12 +241,27 @@ def measure_of(column: str) -> str:
     return _parts(column)[0]
 
 
-def is_better_larger(column: str) -> bool:
-    """Return whether a larger value of a column is better."""
+def direction(column: str) -> int:
+    """Return 1 if a larger value of a column is better, -1 if a smaller one is, else 0."""
     if _COLUMN.fullmatch(column) is None:  # such as "epsilon"
-        return False
+        return -1
     name, suffix, _ = _parts(column)
-    return suffix != "_difference" and MEASURES[name].greater_is_better is True
+    if suffix in ("_difference", "_ratio"):
+        return -1 if suffix == "_difference" else 1
+    return {True: 1, False: -1, None: 0}[MEASURES[name].greater_is_better]
+
+
+def scores_of(columns: Mapping[str, float]) -> dict[str, float]:
+    """Return columns as scores, of which scikit-learn takes the largest.
+
+    Where less is better they are negated and named so; a generalisation gap is best near 0.
+    """
+    scores = {}
+    for column, value in columns.items():
+        value = abs(value) if measure_of(column) == "dg_gap" else value
+        is_loss = direction(column) < 0
+        scores[f"{'neg_' * is_loss}{column}"] = float(0.0 - value if is_loss else value)
+    return scores
 
 
 def _parts(column):
@@ -253,10 +282,10 @@ def values_by_group(
 ):
     """Return the simple measures of all records and of each group, in the columns after ``n``.
 
-    ``classes`` are the labels of the columns of ``y_prob``, ``code`` the index into ``levels`` of
-    each record, and ``rarest`` the number of the rarest class, by default that of ``y_true``. What
-    is undefined is NaN, and so is all that needs probabilities if one is NaN, as of a model that
-    diverged.
+    ``classes`` are the labels of the columns of ``y_prob``, the positive one of two last, ``code``
+    the index into ``levels`` of each record, and ``rarest`` the number of the rarest class, by
+    default that of ``y_true``. What is undefined is NaN, and so is all that needs probabilities if
+    one is NaN, as of a model that diverged.
     """
     true, predicted = (positions(classes, plain(np.asarray(v))) for v in (y_true, y_pred))
     n_classes = len(classes)
@@ -306,6 +335,8 @@ def columns_of(name, values, levels):
     columns = {name: values.iloc[0]}
     columns |= {f"{name}[{group}]": v for group, v in zip(levels, by_group, strict=True)}
     columns[f"{name}_difference"] = difference(by_group)
+    if name in RATIOS:
+        columns[f"{name}_ratio"] = ratio(by_group)
     if (worst := worst_column(name)) is not None:
         suffix, reduce = worst
         columns[f"{name}{suffix}"] = reduce(by_group)

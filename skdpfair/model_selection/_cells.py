@@ -24,6 +24,7 @@ from skdpfair._utils.describe import describe
 from skdpfair.budget.active_ledger import call_of
 from skdpfair.estimators.classifier import DPFairClassifier
 from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
+from skdpfair.inputs.labels import positions, positive_last
 from skdpfair.methods import get_method
 from skdpfair.metrics._measures import MEASURES, OVERALL, compared, rarest_class, values_by_group
 from skdpfair.model_selection._store import key_of
@@ -99,11 +100,11 @@ def _fit_and_test(cell, records, keep_predictions):
     seconds = time.perf_counter() - start
     X_test, y_test = _rows(X, cell.test), y[cell.test]
     predicted = model.predict(X_test)
-    rarest = rarest_class(np.searchsorted(model.classes_, y), len(model.classes_))
-    options = {"classes": model.classes_, "levels": records.levels, "rarest": rarest}
-    test = values_by_group(
-        y_test, predicted, model.predict_proba(X_test), code=code[cell.test], **options
-    )
+    order = positive_last(model.classes_, model.pos_label_)
+    classes, likely = model.classes_[order], model.predict_proba(X_test)[:, order]
+    rarest = rarest_class(positions(classes, y), len(classes))
+    options = {"classes": classes, "levels": records.levels, "rarest": rarest}
+    test = values_by_group(y_test, predicted, likely, code=code[cell.test], **options)
     options |= {"code": groups, "measures": ["accuracy"]}
     train = values_by_group(y_train, model.predict(rows), None, **options)
     result = {
@@ -127,8 +128,8 @@ def _fit_and_test(cell, records, keep_predictions):
     }
     if keep_predictions:
         result["predictions"] = {
-            "true": np.searchsorted(model.classes_, y_test).tolist(),
-            "predicted": np.searchsorted(model.classes_, predicted).tolist(),
+            "true": positions(classes, y_test).tolist(),
+            "predicted": positions(classes, predicted).tolist(),
             "group": code[cell.test].tolist(),
         }
     return result

@@ -4,7 +4,7 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from sklearn.base import clone
@@ -66,6 +66,8 @@ class SearchPlan(Spending):
         As in :class:`~skdpfair.budget.spending.Spending`.
     fits : tuple of PlannedFit
         All fits.
+    curve : ndarray or None
+        The Renyi curve of a private search.
 
     Examples
     --------
@@ -80,6 +82,7 @@ class SearchPlan(Spending):
     """
 
     fits: tuple[PlannedFit, ...] = ()
+    curve: np.ndarray | None = field(default=None, compare=False)
 
 
 def plan(

@@ -62,7 +62,7 @@ def _scores(results):
     if not any(group != OVERALL for *_, group in parts["test"]):
         raise ValueError(
             f"The search has no scores by group of the measures {', '.join(MEASURES)}. Fit it with "
-            'scoring=GroupScorer(...), such as GroupScorer(measures=["accuracy", "log_loss"]).'
+            'scoring=GroupScorer(...), such as GroupScorer(measures=["accuracy", "neg_log_loss"]).'
         )
     index = pd.MultiIndex.from_tuples(sorted(parts["test"], key=lambda at: at[0]))
     index = index.set_names(["row", "fold", "group"])
@@ -115,33 +115,16 @@ def _reference_of(results, row, references):
         and _agree(params[row], params[r], but=("method", *_BUDGETS))
     ]
     # the reference of every private method is plain SGD: prefer that which names the same method
-    named = [r for r in agreeing if _agree(params[row], params[r], _BUDGETS)]
-    best = _of_one_network(results, row, named or agreeing)
+    best = [r for r in agreeing if _agree(params[row], params[r], _BUDGETS)] or agreeing
+    # and then that which leaves the same parameters at their defaults
+    apart = [len((params[r].keys() ^ params[row].keys()) - {*_BUDGETS}) for r in best]
+    best = [r for r, n in zip(best, apart, strict=True) if n == min(apart)]
     if len(best) > 1:
         raise ValueError(
             f"Rows {best} of the search are all references of row {row}, {params[row]}. "
             "Keep one of them, or set all searched parameters in each reference."
         )
     return best[0] if best else None
-
-
-def _of_one_network(results, row, references):
-    """Return the references with as many weights as a row; one of those that are the same model."""
-    folds = [v for k, v in results.items() if re.fullmatch(r"split\d+_test_n_weights", k)]
-    if not references or not folds:
-        return references
-    params, weights = results["params"], np.stack(folds, axis=1)
-    alike = [r for r in references if not np.any(np.abs(weights[r] - weights[row]) > 0)]
-    if not alike:
-        low, high = (np.nanmax(weights[i]) for i in (row, references[0]))
-        raise ValueError(
-            f"Row {row} of the search, {params[row]}, has a network of {low:.0f} weights, and its "
-            f'reference, row {references[0]}, one of {high:.0f}: what "auto" means depends on '
-            "epsilon. Set module in all candidates, or add the reference of this network: "
-            '{"epsilon": [None], "module": ["logistic"]}.'
-        )
-    same = all(_agree(params[alike[0]], params[r], ("module",)) for r in alike)
-    return alike[:1] if same else alike
 
 
 def _agree(one, other, but):

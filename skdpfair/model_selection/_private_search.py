@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.base import ClassifierMixin, MetaEstimatorMixin
 from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.pipeline import Pipeline
@@ -21,7 +21,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skdpfair._utils.validate import integer, number, safe_repr
+from skdpfair._utils.validate import Parametrised, integer, number, safe_repr
 from skdpfair.budget.charging import charged
 from skdpfair.budget.spending import SCORES
 from skdpfair.estimators.classifier import DPFairClassifier, classifier_of, persons_of, routed
@@ -97,7 +97,7 @@ class _Selection:
 
 
 @dataclass(repr=False, eq=False)
-class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Parametrised):
     """Random search that releases only the best of a random number of private trials.
 
     The search draws a secret number K of configurations, trains and scores each of them, and keeps
@@ -220,8 +220,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             "of equally likely cases, more than for a single fit of that epsilon",
         )
         spent = curve_epsilon(selection.curve, delta), curve_epsilon(selection.whole, delta)
-        fits = (selection.trial,)
-        return SearchPlan(*spent, delta, "rdp", why, 1, unit=unit, n_private=1, fits=fits)
+        about = {"unit": unit, "fits": (selection.trial,), "curve": selection.whole}
+        return SearchPlan(*spent, delta, "rdp", why, 1, n_private=1, **about)
 
     @_tasks.with_callbacks
     def fit(self, X, y, *, sensitive_features=None, units=None):
@@ -252,7 +252,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             On Ctrl-C; nothing is kept, and the whole search stays charged.
         """
         self._check()
-        check_indexes(X=X, y=y, sensitive_features=sensitive_features, units=units)
+        given = {"sensitive_features": sensitive_features, "units": units}
+        check_indexes(X=X, y=y, **given, warns_of="y")
         n_samples = _num_samples(X)
         unit = persons_of(self.estimator, X, n_samples, units)
         at = _persons.columns(X, classifier_of(self.estimator).persons, None)
@@ -335,6 +336,21 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             Columns in the order of ``classes_``.
         """
         return self._fitted.predict_proba(X)
+
+    def predict_log_proba(self, X):
+        """Predict the logarithms of the probabilities with the best model.
+
+        Parameters
+        ----------
+        X : DataFrame or array of shape (n_samples, ...)
+            The records.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        return self._fitted.predict_log_proba(X)
 
     @property
     def _fitted(self):
@@ -428,6 +444,12 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         order = rng.random(1 + unit.max()).argsort()
         is_scored = np.isin(unit, order[: n_scored(self, len(order))])
         return np.flatnonzero(is_scored), np.flatnonzero(~is_scored)
+
+    @property
+    def pos_label_(self):
+        """The positive class of two; None with more."""
+        last = classifier_of(self.estimator)
+        return _labels.positive_class(self.classes_, last.classes, last.pos_label)
 
     def _keep(self, best, classes, report, origin):
         params, model = best

@@ -10,16 +10,19 @@ from sklearn.metrics import accuracy_score
 from skdpfair._utils.files import path_of, replace_file
 from skdpfair._utils.validate import number, one_of, safe_repr
 from skdpfair.inputs.groups import apart
+from skdpfair.inputs.labels import order_of
 from skdpfair.metrics._intervals import error_of_mean, overlap, student_of_column, wilson
 from skdpfair.metrics._measures import (
     COST,
     MEASURES,
     OVERALL,
+    RATIOS,
     chosen_measures,
     described,
-    is_better_larger,
+    direction,
     leading_measures,
     n_trials,
+    of_positive,
     worst_column,
 )
 from skdpfair.model_selection._cells import (
@@ -41,7 +44,7 @@ _MODEL = ["method", "epsilon"]
 _RUN = ["seed", "fold"]
 # a terminal has no room for more
 _MOST_GROUPS = 7
-_HEADS = ("method", "epsilon", "gap", "worst")  # of a text, beside those of the groups
+_HEADS = ("method", "epsilon", "gap", "ratio", "worst")  # of a text, beside those of the groups
 # the shell leaves it beside the finished cells
 SCHEMA_FILE = "schema.toml"
 
@@ -164,10 +167,10 @@ class TradeoffResults:
         Parameters
         ----------
         search : fitted search, or its ``cv_results_``
-            Scored by `GroupScorer`, such as ``GroupScorer(measures=["accuracy", "log_loss"])``.
+            Scored by `GroupScorer`, such as ``GroupScorer(measures=["accuracy", "neg_log_loss"])``.
             Costs and risks need a candidate without privacy, ``{"epsilon": [None]}``, which agrees
-            with the private ones in all else that both name; dg_gap needs
-            ``return_train_score=True``.
+            with the private ones in all else that both name; name ``module`` if "auto" may choose
+            another network without privacy. dg_gap needs ``return_train_score=True``.
 
         Returns
         -------
@@ -196,7 +199,9 @@ class TradeoffResults:
         reference       -     0.0  0.0  0.0  0.0   0.0
           private       1    10.0 30.0 10.0 20.0  30.0
         """
-        return cls(frame_of_search(search))
+        has_classes = hasattr(search, "classes_")
+        classes = search.classes_[order_of(search)].tolist() if has_classes else []
+        return cls(frame_of_search(search), spec=SweepSpec(classes=classes))
 
     def best_index(self, column="privacy_cost_difference", *, at_least=None):
         """Return the position of the best private model in `table`, by one of its means.
@@ -275,7 +280,8 @@ class TradeoffResults:
         estimates, blocks = readable.estimates(names), []
         for name in names:
             block, has_intervals = _block(estimates, name, {} if many else heads)
-            head = f"{name.replace('_', ' ')} ({described(name)[1]}), {over}"
+            of_class = of_positive(name, readable.spec.classes)
+            head = f"{name.replace('_', ' ')}{of_class} ({described(name)[1]}), {over}"
             head += " and 95 % interval" * has_intervals
             blocks.append(f"{head}\n{block.to_string(index=False)}")
         if frame["n"].isna().all():  # of a search, whose scores do not tell
@@ -610,7 +616,7 @@ class TradeoffResults:
         ----------
         metrics : callable, dict of str to callable, or None, default=None
             As in fairlearn; None is ``{"accuracy": accuracy_score}``. They get the numbers of the
-            classes from 0, in the order of ``classes_``; with two classes, 1 is the second.
+            classes from 0, in the order of ``classes_``; with two classes, 1 is the positive one.
 
         Returns
         -------
@@ -641,8 +647,8 @@ class TradeoffResults:
         dict
             ``sensitive_features`` (dict of lists), ``y_true`` (list) and ``y_pred`` (dict from the
             model's name to a list); NOT private. Classes are numbered from 0 in the order of
-            ``classes_``; with two classes, 1 is selected. Characters that would end a string in a
-            script are replaced by similar ones.
+            ``classes_``; with two classes, 1 is the positive one. Characters that would end a
+            string in a script are replaced by similar ones.
         """
         return to_fairness_dashboard(self, seed=seed, fold=fold)
 
@@ -700,6 +706,9 @@ def _columns(runs, name, groups):
     low, high = (_of_group(by_group, which) for which in (np.argmin, np.argmax))
     is_compared = len(groups) == 1 or (~np.isnan(by_group)).any(axis=0).sum() > 1
     out[f"{name}_difference"] = (high if is_compared else np.nan * high), low
+    if name in RATIOS:
+        shares = np.divide(low, high, out=np.full(len(low), np.nan), where=high > 0)
+        out[f"{name}_ratio"] = (shares if is_compared else np.nan * shares), zero
     if MEASURES[name].against == "training":
         test = runs[MEASURES[name].of][:, 1:]
         worst = (_of_group(values, np.argmin) for values in (test + by_group, test))
@@ -729,7 +738,7 @@ def _moments(values, other, common):
 
 def _sign(column):
     """Return -1 if larger is better."""
-    return -1 if is_better_larger(column) else 1
+    return -1 if direction(column) > 0 else 1
 
 
 def _block(estimates, name, heads):
@@ -739,6 +748,8 @@ def _block(estimates, name, heads):
     """
     columns = {OVERALL: name} | {head: f"{name}[{group}]" for group, head in heads.items()}
     columns["gap"] = f"{name}_difference"
+    if name in RATIOS:
+        columns["ratio"] = f"{name}_ratio"
     if (worst := worst_column(name)) is not None:
         columns["worst"] = f"{name}{worst[0]}"
     rows = []

@@ -1,5 +1,6 @@
 """Scorers by group for searches: of any metric, privacy cost, excessive risk and DG gap."""
 
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,36 +9,37 @@ from inspect import signature
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.metrics._scorer import _BaseScorer
 from sklearn.utils import metadata_routing
 from sklearn.utils._response import _get_response_values
 
-from skdpfair._utils.validate import listed, one_of, safe_repr
+from skdpfair._utils.validate import Parametrised, listed, one_of, safe_repr
 from skdpfair.inputs import fitted_rows as _fitted_rows
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import table as _table
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.groups import group_names
-from skdpfair.inputs.labels import kinds, positions, read
-from skdpfair.metrics._arguments import as_vector, check_kind
+from skdpfair.inputs.labels import kinds, order_of, positions, read
+from skdpfair.metrics._arguments import as_vector, check_labels
 from skdpfair.metrics._compare_groups import difference, group_min
 from skdpfair.metrics._measures import (
     MEASURES,
     chosen_measures,
     columns_of,
     compared,
+    scores_of,
     simple_measures,
     values_by_group,
 )
-from skdpfair.networks import knots_of
 
 _PREDICT = "predict"
+_GROUP = re.compile(r"\[.*\]$", re.DOTALL)
+_ONE_GROUP = pd.Series([np.nan], index=["GROUP"])
 
 
-class _ByGroupScorer(BaseEstimator):
+class _ByGroupScorer(Parametrised):
     """A callable scorer that knows the groups; a subclass has ``_scores(estimator, X, y, parts)``.
 
     It is an estimator by form only: this gives it metadata routing, a repr and clones.
@@ -62,6 +64,11 @@ class _ByGroupScorer(BaseEstimator):
             )
         scores = self._scores(estimator, X, y, parts)
         return scores if self.only is None else scores[one_of("only", self.only, scores)]
+
+    def _check_only(self, names):
+        """Refuse a score of none of these names, now rather than in the last fold of a search."""
+        if self.only is not None and _GROUP.sub("[GROUP]", str(self.only)) not in names:
+            one_of("only", self.only, names)
 
     def score(self, estimator, X, y, sensitive_features=None):
         """Return the scores; scikit-learn derives the routing of metadata from this signature."""
@@ -127,10 +134,10 @@ class GroupScorer(_ByGroupScorer):
         `sklearn.metrics.make_scorer`. None is ``{"accuracy": "accuracy"}``, unless ``measures`` are
         given.
     measures : list of str or None, default=None
-        Names of measures of `skdpfair.metrics.group_table` that need one model only, such as
-        ``["balanced_accuracy", "rarest_class_recall", "log_loss", "calibration_error"]``. Losses
-        are negated and named so: ``neg_log_loss``. The rarest class is that of the scored
-        records.
+        Names of scores of measures of `skdpfair.metrics.group_table` that need one model only, such
+        as ``["balanced_accuracy", "rarest_class_recall", "neg_log_loss"]``. The rarest class is
+        that of the scored records, the positive class ``pos_label_`` of the model, or else the
+        last of two.
     group_col : str, int, "target", list of these, or None, default=None
         Column(s) of the scored X, before any pipeline transforms it. None uses
         ``sensitive_features`` by metadata routing, or else the ``group_col`` of the final step.
@@ -139,23 +146,24 @@ class GroupScorer(_ByGroupScorer):
         which must be fitted with the same ``group_col``. If the training part of a fold may lack a
         rare group, list all groups here or in the classifier.
     only : str or None, default=None
-        Return only this score, as a float. A halving search requires it: without it, scikit-learn
-        raises ``KeyError: 'mean_test_score'``.
+        Return only this score, such as ``"neg_accuracy_difference"``, as a float. A halving search
+        requires it: without it, scikit-learn raises ``KeyError: 'mean_test_score'``.
 
     Raises
     ------
     TypeError, ValueError
-        If ``metrics`` is not a dict of scorers.
+        If ``metrics`` is not a dict of scorers, or ``measures`` or ``only`` names no score.
 
     Notes
     -----
-    Larger is better for all scores except differences. A group without records in a fold has the
-    score NaN, with a warning. So does a group with only one class if the metric needs both (ROC
-    AUC). The least score and the difference leave such groups out. If predictions make a metric
-    ill-defined, scikit-learn's value is kept (precision without predicted positives is 0). Scores
-    on private records are not private. Besides the scores there is ``n_weights``, the number of
-    weights of the network but for fine curves of amounts, 0 without one: by it
-    `TradeoffResults.from_search` finds the reference model of the same network.
+    Larger is better for all scores, as scikit-learn takes the largest: differences between groups,
+    losses and errors are negated and named so, ``neg_accuracy_difference``, ``neg_log_loss``,
+    ``neg_log_loss_group_max``. Only ``selection_rate`` and ``rarest_class_share``, and their values
+    by group, are neither better nor worse. A group without records in a fold has the score NaN,
+    with a warning. So does a group with only one class if the metric needs both (ROC AUC). The
+    least score and the difference leave such groups out. If predictions make a metric ill-defined,
+    scikit-learn's value is kept (precision without predicted positives is 0). Scores on private
+    records are not private.
 
     Examples
     --------
@@ -164,7 +172,7 @@ class GroupScorer(_ByGroupScorer):
     >>> X, y, sex = [[0], [1], [2], [3]], [1, 1, 1, 0], ["F", "F", "M", "M"]
     >>> model = DummyClassifier(strategy="most_frequent").fit(X, y)
     >>> GroupScorer(groups=["F", "M"])(model, X, y, sensitive_features=sex)
-    {'accuracy': 0.75, 'accuracy_group_min': 0.5, 'accuracy_difference': 0.5, ...}
+    {'accuracy': 0.75, ..., 'neg_accuracy_difference': -0.5, 'accuracy_group_min': 0.5}
     """
 
     def __init__(
@@ -177,13 +185,15 @@ class GroupScorer(_ByGroupScorer):
         only=None,
     ):
         # now, rather than in the last fold of a search
-        _scorers(metrics)
-        chosen_measures(measures, simple_measures(2), ())
+        of_metrics = _scorers(metrics) if metrics is not None or measures is None else ()
+        measured = _measures_named(measures, 2)
         self.metrics = metrics
         self.measures = measures
         self.group_col = group_col
         self.groups = groups
         self.only = only
+        names = [key for name in of_metrics for key in _named(name, np.nan, _ONE_GROUP)]
+        self._check_only([*names, *(name for m in measured for name in _score_names(m))])
 
     def _scores(self, estimator, X, y, parts):
         everyone, answers, scores, scorers = np.full(len(y), True), {}, {}, {}
@@ -195,30 +205,29 @@ class GroupScorer(_ByGroupScorer):
             answer, labels = _answer(scorer, estimator, X, answers), y
             # else they would silently find no positive label among texts
             if _is_fairlearns(scorer) and kinds(y) == {"texts"}:
-                labels, answer = (positions(estimator.classes_, v) for v in (y, answer))
+                classes = estimator.classes_[order_of(estimator)]
+                labels, answer = (positions(classes, v) for v in (y, answer))
             score = partial(_score, scorer, estimator, X, labels, answer)
             results = {g: score(rows) for g, rows in parts.items()}
             _warn_one_class(name, [g for g, (_, defined) in results.items() if not defined])
             by_group = {g: value for g, (value, _) in results.items()}
             scores |= _named(name, score(everyone)[0], by_group)
-        return scores | {"n_weights": _n_weights(estimator)}
+        return scores
 
     def _measured(self, estimator, X, y, parts):
         """Return the scores of the named measures."""
-        names = chosen_measures(self.measures, simple_measures(len(estimator.classes_)), ())
+        names = _measures_named(self.measures, len(estimator.classes_))
         table, scores = _values(estimator, X, y, parts, names), {}
         for name in names:
-            is_loss = MEASURES[name].greater_is_better is False
-            key, values = f"{'neg_' * is_loss}{name}", (-1 if is_loss else 1) * table[name]
-            by_group = values.iloc[1:]
+            by_group = table[name].iloc[1:]
             undefined = by_group.isna() & (table["n"].iloc[1:] > 0)
             _warn_one_class(name, list(by_group.index[undefined]))
-            scores |= _named(key, values.iloc[0], by_group)
+            scores |= scores_of(columns_of(name, table[name], parts))
         return scores
 
 
 class _ComparisonScorer(_ByGroupScorer):
-    """A measure that compares two models, or two sets of records; smaller is better."""
+    """The scores of a measure that compares two models, or two sets of records."""
 
     _public_name = "comparison_scorer"
 
@@ -228,6 +237,7 @@ class _ComparisonScorer(_ByGroupScorer):
         self.group_col = group_col
         self.groups = groups
         self.only = only
+        self._check_only(_score_names(name))
 
     def _scores(self, estimator, X, y, parts):
         of = MEASURES[self.name].of
@@ -251,10 +261,7 @@ class _ComparisonScorer(_ByGroupScorer):
         if self.table is not None:
             worst = group_min(other[of].iloc[1:]) - group_min(values[of].iloc[1:])
             scores[f"{self.name}_worst_group"] = worst
-        scores = {key: float(value) for key, value in scores.items()}
-        # scikit-learn's refit="..." takes the largest
-        wholes = {key: value for key, value in scores.items() if not key.endswith("]")}
-        return scores | {f"neg_{key}": -value for key, value in wholes.items()}
+        return scores_of(scores)
 
 
 def comparison_scorer(
@@ -287,13 +294,13 @@ def comparison_scorer(
     Returns
     -------
     callable
-        ``scorer(estimator, X, y, sensitive_features=None)``, which returns a dict: the measure of
-        all rows, ``MEASURE``, and of each group, ``MEASURE[GROUP]``; ``MEASURE_difference`` >= 0
-        between groups; ``MEASURE_group_max``, the largest of a group, or for "dg_gap"
-        ``dg_gap_worst_group``, the worst accuracy of a group on the training rows minus the worst
-        one on the scored rows; and all but those of the groups negated, ``neg_...``, for
-        ``refit=``. The scores are not private. The scorer raises ValueError if the model has no
-        reference model, or its training rows cannot be identified.
+        ``scorer(estimator, X, y, sensitive_features=None)``, which returns a dict of the measure,
+        negated, so that larger is better: of all rows, ``neg_MEASURE``, and of each group,
+        ``neg_MEASURE[GROUP]``; of the difference between groups, ``neg_MEASURE_difference``; and of
+        the worst group, ``neg_MEASURE_group_max``, or for "dg_gap" ``neg_dg_gap_worst_group``, the
+        worst accuracy of a group on the training rows minus the worst one on the scored rows. Of a
+        gap, minus its size: the nearest to 0 is best. The scores are not private. The scorer raises
+        ValueError if the model has no reference model, or its training rows cannot be identified.
 
     Raises
     ------
@@ -320,7 +327,7 @@ def comparison_scorer(
     >>> clf = DPFairClassifier("dpsgd", group_col="group", max_steps=5)
     >>> scorer = comparison_scorer("dg_gap", X, y)
     >>> search = GridSearchCV(clf, {"epsilon": [2, 4]}, scoring=scorer, refit="neg_dg_gap", cv=2)
-    >>> "mean_test_dg_gap[b]" in search.fit(X, y).cv_results_
+    >>> "mean_test_neg_dg_gap[b]" in search.fit(X, y).cv_results_
     True
     """
     one_of("measure", measure, ("privacy_cost", "excessive_risk", "dg_gap"))
@@ -345,26 +352,43 @@ class _Rows:
 
 
 def _named(name, whole, by_group):
-    """Return the scores of one metric by their names."""
+    """Return the scores of one metric, of which larger is better, by their names."""
     scores = {
         name: float(whole),
+        f"neg_{name.removeprefix('neg_')}_difference": 0.0 - difference(by_group),
         f"{name}_group_min": group_min(by_group),
-        f"{name}_difference": difference(by_group),
     }
     return scores | {f"{name}[{group}]": float(value) for group, value in by_group.items()}
+
+
+def _measures_named(scores, n_classes):
+    """Return the measures that need one model only, of which the user named scores."""
+    if scores is None:
+        return []
+    known = {key: m for m in simple_measures(n_classes) for key in _score_names(m)}
+    options = [key for key in known if "[" not in key]
+    return list(dict.fromkeys(known[key] for key in chosen_measures(scores, options, ())))
+
+
+def _score_names(measure):
+    """Return the names of the scores of a measure."""
+    columns = columns_of(measure, pd.Series([np.nan, np.nan]), _ONE_GROUP.index)
+    if measure == "dg_gap":
+        columns["dg_gap_worst_group"] = np.nan
+    return [*scores_of(columns)]
 
 
 def _values(model, X, y, parts, measures, rows=slice(None)):
     """Return measures of some rows, of all of them and of each group."""
     predicted, likely = model.predict(X), None
-    check_kind("y_pred", predicted, y)
+    check_labels("y_pred", np.asarray(predicted), y)
     if any(MEASURES[name].needs_probabilities for name in measures):
-        likely = model.predict_proba(X)[rows]
+        likely = model.predict_proba(X)[rows][:, order_of(model)]
     return values_by_group(
         y[rows],
         predicted[rows],
         likely,
-        classes=model.classes_,
+        classes=model.classes_[order_of(model)],
         code=np.argmax(list(parts.values()), axis=0)[rows],
         levels=list(parts),
         measures=measures,
@@ -431,16 +455,6 @@ def _takes_groups(estimator):
     """Tell whether an estimator's ``predict`` requests the groups, as thresholds by group do."""
     routing = metadata_routing.get_routing_for_object(estimator)
     return bool(routing.consumes("predict", ["sensitive_features"]))
-
-
-def _n_weights(estimator):
-    """Return the number of weights of the network at the end of an estimator, 0 without one."""
-    net = getattr(_classifier_of(getattr(estimator, "model", estimator)), "net_", None)
-    if net is None:
-        return 0.0
-    knots, n_weights = knots_of(net.module_), sum(p.numel() for p in net.module_.parameters())
-    # each fit chooses its own, of one network
-    return float(n_weights - (0 if knots is None else knots.n_knots * net.module_[1].out_features))
 
 
 def _is_fairlearns(scorer):

@@ -30,36 +30,34 @@ class Store:
 
     A cell's file appears whole or not at all: it is written under another name, then renamed. So
     any number of processes may write, and any of them may be killed. ``needs`` names the entries
-    without which a cell is damaged.
+    without which a cell is damaged; ``configuration`` is what the manifest holds.
     """
 
     folder: Path
     needs: frozenset = frozenset()
+    configuration: dict | None = None
 
     @classmethod
     def open(cls, folder, configuration, *, needs=()):
-        """Return the store in ``folder``, which is made, or must hold the same configuration.
+        """Return the store of ``folder``, which `begin` makes, or must hold this configuration.
 
         A folder without a finished cell takes any: the call that made it may have failed at once.
         """
-        store = cls(_path_of(folder), frozenset(needs))
+        path = _path_of(folder)
         configuration = json.loads(json.dumps(configuration))  # as it will be read
-        try:
-            store.folder.mkdir(parents=True, exist_ok=True)
-        except FileExistsError:
-            raise ValueError(f"store={str(folder)!r} is a file. Name a folder.") from None
-        path, has_cells = store.folder / MANIFEST, any(store.folder.glob("[0-9a-f]*.json"))
-        if not path.exists():
-            foreign = sorted(p.name for p in store.folder.iterdir() if not p.name.startswith("."))
+        store = cls(path, frozenset(needs), configuration)
+        there = next(part for part in (path, *path.absolute().parents) if part.exists())
+        if not there.is_dir():
+            raise ValueError(f"store={str(there)!r} is a file. Name a folder.")
+        check_writable(there / MANIFEST)
+        if not (path / MANIFEST).exists():
+            foreign = sorted(p.name for p in path.glob("[!.]*"))
             if foreign:
                 raise ValueError(
                     f"store={str(folder)!r} holds other files, such as {foreign[0]!r}. Name a new "
                     "or empty folder."
                 )
-        if not has_cells:
-            replace_file(path, json.dumps(configuration).encode())
-        check_writable(path)
-        content = _read(path)
+        content = _read(path / MANIFEST) if store._has_cells else configuration
         if content != configuration:
             raise ValueError(
                 f"store={str(folder)!r} was written by another call:\n"
@@ -67,6 +65,16 @@ class Store:
                 + "\nName another folder, or repeat that call."
             )
         return store
+
+    def begin(self):
+        """Make the folder and its manifest, if it has no cell yet, and return the store."""
+        if not self._has_cells:
+            replace_file(self.folder / MANIFEST, json.dumps(self.configuration).encode())
+        return self
+
+    @property
+    def _has_cells(self):
+        return any(self.folder.glob("[0-9a-f]*.json"))
 
     @classmethod
     def existing(cls, folder, *, needs=()):

@@ -1,7 +1,8 @@
 """Sweeps over methods, budgets and seeds: independent cells, in parallel, resumable."""
 
 import warnings
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import joblib
 import numpy as np
@@ -101,7 +102,8 @@ def sweep(
         holds digests of X, y and the groups, the names of the groups, and the number of records of
         each class in each group.
     progress : bool, default=True
-        On a terminal or in a notebook, show finished cells and remaining time.
+        On a terminal, show finished cells and remaining time; elsewhere, print a line for a
+        finished cell, at most one in 30 s, to the standard error.
     keep_predictions : bool, default=False
         Keep predictions for `TradeoffResults.to_fairlearn`, also in the store. They include labels
         and groups of private records.
@@ -159,8 +161,49 @@ def sweep(
     4      dpsgd      4.0        a  420
     5      dpsgd      4.0        b  180
     """
+    planned = planned_sweep(
+        methods,
+        epsilons,
+        seeds,
+        X,
+        y,
+        sensitive_features,
+        cv=cv,
+        n_jobs=n_jobs,
+        store=store,
+        progress=progress,
+        keep_predictions=keep_predictions,
+        units=units,
+        **params,
+    )
+    planned.check(current_ledger())
+    return planned.run()
+
+
+def planned_sweep(
+    methods,
+    epsilons,
+    seeds,
+    X,
+    y,
+    sensitive_features,
+    *,
+    cv=None,
+    n_jobs=None,
+    store=None,
+    progress=True,
+    keep_predictions=False,
+    units=None,
+    **params,
+):
+    """Return a sweep, see `sweep`, that has passed all checks but those of a ledger."""
     methods, epsilons, seeds = _named(methods), budgets_of(epsilons), seeds_of(seeds)
     _check(params)
+    try:
+        joblib.effective_n_jobs(n_jobs)
+    except (TypeError, ValueError):
+        problem = f"must be None or an integer other than 0, got {safe_repr(n_jobs)}."
+        raise validate.invalid("n_jobs", problem) from None
     validate.flag("keep_predictions", keep_predictions)
     for name, given in {"X": X, "y": y, "sensitive_features": sensitive_features}.items():
         if given is None:
@@ -172,8 +215,9 @@ def sweep(
     encoded = groups.encode(X, y, group_col=declared, sensitive_features=sensitive_features)
     assert encoded.levels is not None
     levels = apart(group_names(encoded.levels), [OVERALL])
-    classes, label = labels.classes_of(y, base.classes)
-    base.set_params(group_col=declared.set_params(levels=levels), classes=classes.tolist())
+    classes, label = labels.public_classes(y, base.classes, base.pos_label)
+    public = {"classes": classes.tolist(), "pos_label": None}
+    base.set_params(group_col=declared.set_params(levels=levels), **public)
     unit = _persons.encode(X, len(y), at=[], units=units)
     base, features = pictures.head_of(base, np.shape(X)[1:])
     # the fits of cells read an array, without names
@@ -213,25 +257,22 @@ def sweep(
         skdpfair=skdpfair.__version__,
         torch=torch.__version__,
     )
-    _check_models(cells, len(levels), np.shape(X)[1:], len(classes))  # before a folder is made
+    _check_models(cells, len(levels), np.shape(X)[1:], classes)
     if store is not None:
         digests = {f"data {name}": digest for name, digest in data.items()}
         store = Store.open(store, asdict(spec) | digests, needs=CELL_ENTRIES)
     named = None if unit is None else pd.Series(unit, name=_persons.name_of(X, [], units))
-    records = Records(X, y, encoded.code, levels, named)
-    done = _run(cells, records, features, store, n_jobs, progress, keep_predictions)
-    _warn_once(done.values())
-    finished = [done[cell.key] for cell in cells if cell.key in done]
-    results = TradeoffResults.from_cells(finished, levels, classes, spec)
-    if empty_runs(results.frame):
-        warnings.warn(
-            "Some groups have no test records in some runs, as print(results) shows: their scores "
-            "are NaN there, and differences leave them out. Set cv=5, which tests every record, "
-            "or merge rare groups.",
-            UndefinedMetricWarning,
-            stacklevel=2,
-        )
-    return results
+    return PlannedSweep(
+        cells=cells,
+        records=Records(X, y, encoded.code, levels, named),
+        classes=classes,
+        features=features,
+        spec=spec,
+        store=store,
+        done={} if store is None else store.finished(cell.key for cell in cells),
+        n_jobs=n_jobs,
+        progress=progress,
+    )
 
 
 def _counts(code, n_groups, label, n_classes):
@@ -240,56 +281,94 @@ def _counts(code, n_groups, label, n_classes):
     return counts[: n_groups * n_classes].reshape(n_groups, n_classes).tolist()
 
 
-def _run(cells, records, features, store, n_jobs, progress, keep_predictions):
-    """Return the finished cells by key: those in the store, and those run now."""
-    done = {} if store is None else store.finished(cell.key for cell in cells)
-    missing = [cell for cell in cells if cell.key not in done]
-    _check_ledger(done, missing, records, store)
-    # once, as they are the same in all fits
-    if features is not None and missing:
-        records = replace(records, X=pictures.transformed(features, records.X))
-    elif missing and hasattr(records.X, "iloc"):
-        # once for all fits and predictions
-        records = replace(records, X=numbers_of(records.X))
-    tasks = {
-        cell.key: joblib.delayed(run_cell)(replace(cell, place=i), records, keep_predictions)
-        for i, cell in enumerate(missing)
-    }
-    with ProgressBar("sweep", "cell", total=len(cells), visible=progress, leave=True) as bar:
-        bar.start_at(len(done))
-        complete = run_missing(
-            tasks, done, store, n_jobs=n_jobs, on_result=lambda _: bar.move_to(len(done))
-        )
-    if not complete:
-        kept = "" if store is None else f" Repeat the call to resume from {str(store.folder)!r}."
-        warnings.warn(
-            f"The sweep was interrupted after {len(done)} of {len(cells)} cells; the results hold "
-            f"only these.{kept}",
-            InterruptedWarning,
-            stacklevel=3,
-        )
-    return done
+@dataclass(frozen=True)
+class PlannedSweep:
+    """A sweep before anything is written or fitted; ``done`` are cells that a store has, by key."""
 
+    cells: list
+    records: Records
+    classes: np.ndarray
+    features: Any
+    spec: SweepSpec
+    store: Store | None
+    done: dict
+    n_jobs: int | None
+    progress: bool
 
-def _check_ledger(done, missing, records, store):
-    """Raise if an active ledger lacks finished cells, or the missing ones exceed its budget."""
-    ledger = current_ledger()
-    if ledger is None:
-        return
-    counted = done.values()
-    # no budget admits models without privacy
-    if ledger.budget is not None:
-        counted = [cell for cell in counted if cell["epsilon"] is not None]
-    lacking = ledger.n_unrecorded(cell.get("call") for cell in counted)
-    if lacking:
-        raise ValueError(
-            f"store={str(store.folder)!r} holds {lacking} finished fit{'s' * (lacking > 1)} that "
-            f"the ledger {str(ledger.path)!r} has not recorded for data={ledger.data!r}, so it "
-            "would not tell what was spent. Use the ledger from the first run on, name another "
-            "folder, or leave the ledger out."
-        )
-    planned = (planned_fit(c.estimator, c.n_units, len(records.levels)) for c in missing)
-    ledger.check(entry_of(r, private=private, unit=records.kind) for private, r in planned)
+    @property
+    def missing(self) -> list:
+        """The cells that are to run."""
+        return [cell for cell in self.cells if cell.key not in self.done]
+
+    def check(self, ledger):
+        """Raise if a ledger lacks finished cells, or the missing ones exceed its budget."""
+        if ledger is None:
+            return
+        counted = self.done.values()
+        # no budget admits models without privacy
+        if ledger.budget is not None:
+            counted = [cell for cell in counted if cell["epsilon"] is not None]
+        lacking = ledger.n_unrecorded(cell.get("call") for cell in counted)
+        if lacking:
+            raise ValueError(
+                f"store={str(self.store.folder)!r} holds {lacking} finished "
+                f"fit{'s' * (lacking > 1)} that the ledger {str(ledger.path)!r} has not recorded "
+                f"for data={ledger.data!r}, so it would not tell what was spent. Use the ledger "
+                "from the first run on, name another folder, or leave the ledger out."
+            )
+        n_groups, kind = len(self.records.levels), self.records.kind
+        planned = (planned_fit(c.estimator, c.n_units, n_groups) for c in self.missing)
+        ledger.check(entry_of(r, private=private, unit=kind) for private, r in planned)
+
+    def run(self):
+        """Run the missing cells, and return the results of all."""
+        done, records, missing = self.done, self.records, self.missing
+        if self.store is not None:
+            self.store.begin()
+        # once, as they are the same in all fits
+        if self.features is not None and missing:
+            records = replace(records, X=pictures.transformed(self.features, records.X))
+        elif missing and hasattr(records.X, "iloc"):
+            # once for all fits and predictions
+            records = replace(records, X=numbers_of(records.X))
+        tasks = {
+            cell.key: joblib.delayed(run_cell)(
+                replace(cell, place=i), records, self.spec.keep_predictions
+            )
+            for i, cell in enumerate(missing)
+        }
+        n_cells = len(self.cells)
+        with ProgressBar("sweep", "cell", total=n_cells, visible=self.progress, leave=True) as bar:
+            bar.start_at(len(done))
+            complete = run_missing(
+                tasks,
+                done,
+                self.store,
+                n_jobs=self.n_jobs,
+                on_result=lambda _: bar.move_to(len(done)),
+            )
+        if not complete:
+            kept = ""
+            if self.store is not None:
+                kept = f" Repeat the call to resume from {str(self.store.folder)!r}."
+            warnings.warn(
+                f"The sweep was interrupted after {len(done)} of {n_cells} cells; the results "
+                f"hold only these.{kept}",
+                InterruptedWarning,
+                stacklevel=3,
+            )
+        _warn_once(done.values())
+        finished = [done[cell.key] for cell in self.cells if cell.key in done]
+        results = TradeoffResults.from_cells(finished, records.levels, self.classes, self.spec)
+        if empty_runs(results.frame):
+            warnings.warn(
+                "Some groups have no test records in some runs, as print(results) shows: their "
+                "scores are NaN there, and differences leave them out. Set cv=5, which tests every "
+                "record, or merge rare groups.",
+                UndefinedMetricWarning,
+                stacklevel=3,
+            )
+        return results
 
 
 def _named(methods):
@@ -334,17 +413,16 @@ def _flat(params):
     return flat
 
 
-def _check_models(cells, n_groups, shape, n_classes):
+def _check_models(cells, n_groups, shape, classes):
     """Raise if some model of the sweep cannot be fitted, or cannot meet its budget."""
     tightest = min((cell.epsilon for cell in cells if cell.epsilon is not None), default=None)
     models = {(cell.method, cell.epsilon): cell for cell in cells}.values()
     for cell in models:
-        defaults.check_network(network_of(cell.estimator.module), shape, n_classes)
+        defaults.check_network(network_of(cell.estimator.module), shape, len(classes))
+        FitSpec.of(cell.estimator).check_data(classes, n_groups)
+        # calibrating takes a while, and a larger budget is met if this one is
         if cell.epsilon == tightest:
             _planning.check(cell.estimator, cell.n_units, n_groups)
-        else:
-            # calibrating takes a while, and a larger budget is met if this one is
-            FitSpec.of(cell.estimator)
 
 
 def budgets_of(epsilons) -> list:
@@ -377,5 +455,5 @@ def _warn_once(results):
         warnings.warn(
             f"At epsilon {', '.join(f'{e:g}' for e in budgets)}: {cells[0][1]}",
             LowSignalWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 from scipy.special import expit, logit
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from skdpfair._utils.keystream import Keystream
 from skdpfair._utils.validate import (
+    Parametrised,
     error_context,
     flag,
     integer,
@@ -34,7 +35,8 @@ from skdpfair.model_selection._threshold_choice import (
     OBJECTIVES,
     best_cut,
     best_mixtures,
-    bound,
+    can_choose,
+    few_to_tell,
     pooled,
 )
 from skdpfair.preprocessing._learners import refuse_resamplers
@@ -43,7 +45,7 @@ from skdpfair.training import sklearn_callbacks as _tasks
 from skdpfair.training.plan import SCORE_COUNTS
 from skdpfair.training.spec import SCORE_SHARES
 
-_LARGE_LOSS = 0.1  # of accuracy, from which it is reported
+_LARGE_LOSS = 0.05  # of accuracy, from which it is reported
 # groups that are counted under one threshold, which has the noise of all their counts: with 8, it
 # is as good on Adult as without groups, by paired fits to 3,000 and to all records
 _MOST_REPORTED = 8
@@ -53,7 +55,7 @@ ALL = "all"
 
 
 @dataclass(repr=False, eq=False)
-class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Parametrised):
     """Binary classifier whose decision threshold is chosen within the privacy budget.
 
     The estimator is fitted, and the records are counted once by class, score and group, if it has
@@ -63,17 +65,18 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
     Parameters
     ----------
     estimator : DPFairClassifier or Pipeline that ends in one
-        The classifier to fit, for two classes.
+        The classifier to fit, for two classes; rates are of its positive one, ``pos_label_``.
     objective : str or array of shape (2, 2), default="balanced_accuracy"
         What the threshold serves: "balanced_accuracy"; "accuracy"; "true_positive_rate", the
         fewest false positives with a true-positive rate of at least ``target``;
         "selection_rate", a share ``target`` of predicted positives; or the costs by true and
-        predicted class.
+        predicted class, the positive one second.
     target : float in [0, 1] or None, default=None
         See ``objective``. For "selection_rate", None is the noisy share of positive records.
     constraint : str or None, default=None
         "demographic_parity" (equal selection rates of all groups), "equal_opportunity" (equal
-        true-positive rates) or "equalized_odds" (equal true- and false-positive rates).
+        true-positive rates) or "equalized_odds" (equal true- and false-positive rates). The rates
+        of a small group are as of ``by_group``.
     tolerance : float in [0, 1], default=0.0
         Largest difference between groups in the noisy rates that ``constraint`` compares.
     by_group : bool, default=False
@@ -93,7 +96,8 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         The fitted classifier.
     thresholds_ : dict
         For each group, or for "all", a list of pairs: a threshold of the probability that
-        ``estimator_`` predicts for ``classes_[1]``, and the probability of using it.
+        ``estimator_`` predicts for ``pos_label_``, and the probability of using it. It is .5 where
+        the noisy counts of a class are too small to choose another.
     privacy_ : PrivacyReport
         What fit and counts spent together; their ledger has an entry "score counts".
     classes_ : ndarray of shape (2,)
@@ -145,6 +149,11 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
     budget_share: float | str = "auto"
     random_state: Any = None
 
+    @property
+    def pos_label_(self):
+        """The positive class, of which rates and thresholds are."""
+        return classifier_of(self.estimator_).pos_label_
+
     def planned_estimator(self):
         """Return the unfitted estimator that `fit` trains, with the counts' share set aside."""
         self._check()
@@ -183,8 +192,10 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         Warns
         -----
         UserWarning
-            If thresholds lower the accuracy of a group by more than 10 points (under one threshold
-            for all, of at most 8 groups), or a group is too small to be held to the constraint.
+            By the noisy counts: if thresholds lower the accuracy of a group by 5 points or more
+            (under one threshold for all, of at most 8 groups); if a group is too small to tell its
+            rates, which are then those of all; or if a class is too small to choose thresholds,
+            which then stay at .5.
         """
         objective = self._check()
         refuse_resamplers(self.estimator)
@@ -192,10 +203,11 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         classifier = classifier_of(estimator)
         # number and names of the columns
         validate_data(self, X, y, skip_check_array=True)
-        check_indexes(X=X, y=y, sensitive_features=sensitive_features, units=units)
+        given = {"sensitive_features": sensitive_features, "units": units}
+        check_indexes(X=X, y=y, **given, warns_of="y")
         labels = _labels.read(y)
         check_consistent_length(X, labels, sensitive_features)
-        classes, codes = _labels.classes_of(labels, classifier.classes)
+        classes, codes = _labels.public_classes(labels, classifier.classes, classifier.pos_label)
         if len(classes) != 2:
             raise ValueError(
                 f"Only binary classification is supported, but y has {len(classes)} classes. Use "
@@ -212,16 +224,17 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         if self.random_state is not None:
             report = replace(report, seeded=True)
         noise, logits = _paid_noise(report), private_logits(estimator, X)
-        scores, generator = logits[:, 1] - logits[:, 0], Keystream.fresh()
+        other, positive = _labels.positive_last(classifier.classes_, classifier.pos_label_)
+        scores, generator = logits[:, positive] - logits[:, other], Keystream.fresh()
         if noise:
             settings = codes.tobytes(), groups.code.tobytes(), noise
             generator = generator_of(self.random_state, scores, settings, stacklevel=3)
         records = scores, codes, groups.code, groups.n_groups
         counts = score_counts(*records, noise, generator, classifier.noise, share)
-        thresholds = self._thresholds(objective, counts, groups.levels, noise)
+        thresholds = self._thresholds(objective, counts, groups.levels, noise, classes)
         classifier.privacy_ = report
-        kept = {"estimator_": estimator, "classes_": classes, "privacy_": report}
-        kept |= {"thresholds_": thresholds}
+        kept = {"estimator_": estimator, "classes_": classifier.classes_}
+        kept |= {"thresholds_": thresholds, "privacy_": report}
         # at once: a failed fit leaves the fit before as it was
         self.__dict__.update(kept)
         if context.end is not None:
@@ -275,7 +288,9 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         check_is_fitted(self, "thresholds_")
         check_indexes(X=X, sensitive_features=sensitive_features)
         low, high = EDGES[[0, -1]]
-        scores = np.clip(self.decision_function(X), low, np.nextafter(high, low))
+        other, positive = self.classes_[_labels.positive_last(self.classes_, self.pos_label_)]
+        scores = self.decision_function(X) * (1 if positive == self.classes_[1] else -1)
+        scores = np.clip(scores, low, np.nextafter(high, low))
         groups = np.zeros(len(scores), dtype=np.int64)
         if list(self.thresholds_) != [ALL]:
             levels = list(self.thresholds_)
@@ -287,12 +302,17 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             rows = np.flatnonzero(groups == code)
             values, weights = zip(*pairs, strict=True)
             thresholds[rows] = draw.choice(_cuts_of(values), size=len(rows), p=weights)
-        return self.classes_[(scores >= thresholds).astype(int)]
+        return np.where(scores >= thresholds, positive, other)
 
     def predict_proba(self, X):
         """Return the class probabilities (n_samples, 2) of ``estimator_``."""
         check_is_fitted(self, "thresholds_")
         return self.estimator_.predict_proba(X)
+
+    def predict_log_proba(self, X):
+        """Return the logarithms (n_samples, 2) of the class probabilities."""
+        check_is_fitted(self, "thresholds_")
+        return self.estimator_.predict_log_proba(X)
 
     def decision_function(self, X):
         """Return the logits (n_samples,) of the probabilities of ``classes_[1]``."""
@@ -302,7 +322,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
     def score(self, X, y, sample_weight=None, *, sensitive_features=None):
         """Return the accuracy on labelled rows, with the groups as in ``predict``."""
         given = {"sample_weight": sample_weight, "sensitive_features": sensitive_features}
-        check_indexes(X=X, y=y, **given)
+        check_indexes(X=X, y=y, **given, warns_of="y")
         predicted = self.predict(X, sensitive_features=sensitive_features)
         return float(accuracy_score(_labels.read(y), predicted, sample_weight=sample_weight))
 
@@ -384,30 +404,39 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             X, y, group_col=names or None, levels=levels, sensitive_features=sensitive_features
         )
 
-    def _thresholds(self, objective, counts, levels, noise):
-        cuts = expit(EDGES)
-        deviation = noise * SENSITIVITY**2
-        names, groups = levels.tolist(), pooled(counts, deviation)
+    def _thresholds(self, objective, counts, levels, noise, classes):
+        cuts, deviation = expit(EDGES), noise * SENSITIVITY**2
+        groups, edges = pooled(counts, deviation), np.eye(len(EDGES))
+        aim = objective if isinstance(objective, str) else "costs"
+        compared = self.constraint or aim
+        names = levels.tolist() if self._is_by_group else [ALL]
+        if not all(can_choose(counts, measure, deviation) for measure in (aim, compared)):
+            spread, (n_0, n_1) = deviation * len(counts) ** 0.5, counts[:, :, 0].sum(axis=0)
+            warnings.warn(
+                f"The threshold stays at 0.5: by noisy counts (standard deviation {spread:.0f}), "
+                f"there are about {n_0:.0f} records of class {classes[0]} and {n_1:.0f} of class "
+                f"{classes[1]}, too few of one to choose another. More records or a larger "
+                "budget_share make it possible.",
+                UserWarning,
+                stacklevel=4,
+            )
+            return {name: [(0.5, 1.0)] for name in names}
+        few = levels[few_to_tell(counts, compared, deviation)]
+        if self._is_by_group and len(few):
+            warnings.warn(
+                f"By noisy counts, the group(s) {', '.join(map(str, few))} have too few records to "
+                f"tell all of their rates: {self.constraint or 'by_group'} takes those of all "
+                "records for them.",
+                UserWarning,
+                stacklevel=4,
+            )
         if self.constraint is not None:
-            limits = self.constraint, self.tolerance, deviation
-            mixed = best_mixtures(counts, objective, self.target, *limits)
-            is_bound = bound(counts, self.constraint, deviation).all(axis=0)
-            if deviation > 0 and not is_bound.all():
-                hidden = ", ".join(map(str, levels[~is_bound]))
-                warnings.warn(
-                    f"{self.constraint} does not bind all rates of the group(s) {hidden}: by noisy "
-                    "counts, they have too few records to tell them.",
-                    UserWarning,
-                    stacklevel=4,
-                )
-        elif self.by_group:
-            mixed = np.eye(len(cuts))[[best_cut(g, objective, self.target) for g in groups]]
+            mixed = best_mixtures(groups, objective, self.target, self.constraint, self.tolerance)
+            remedy = " A larger tolerance costs less."
         else:
-            best = best_cut(counts.sum(axis=0), objective, self.target)
-            names, mixed = [ALL], np.eye(len(cuts))[[best]]
-        is_best = isinstance(objective, str) and objective == "accuracy"
-        remedy = " A larger tolerance costs less." if self.constraint else ""
-        remedy = remedy or " objective='accuracy' costs less." * (not is_best)
+            chosen = groups if self.by_group else counts.sum(axis=0, keepdims=True)
+            mixed = edges[[best_cut(each, objective, self.target) for each in chosen]]
+            remedy = " objective='accuracy' costs less." * (aim != "accuracy")
         mixtures = np.broadcast_to(mixed, (len(groups), len(cuts)))
         _warn_of_losses(levels.tolist(), groups, mixtures, remedy)
         return {
@@ -441,10 +470,13 @@ def _warn_of_losses(names, parts, mixed, remedy):
     """
     losses = []
     for name, (negatives, positives), row in zip(names, parts, mixed, strict=True):
-        right = (negatives[0] - negatives + positives) / max(negatives[0] + positives[0], 1.0)
+        size = negatives[0] + positives[0]
+        right = (negatives[0] - negatives + positives) / max(size, 1.0)
         before, after = right[N_BINS // 2], right @ row
-        if before - after > _LARGE_LOSS:
-            losses.append(f"{name}: {100 * before:.0f} % to {100 * after:.0f} %")
+        if before - after >= _LARGE_LOSS:
+            losses.append(
+                f"{name}: {100 * before:.0f} % to {100 * after:.0f} % of about {size:.0f} records"
+            )
     if losses:
         warnings.warn(
             "The chosen thresholds lower the accuracy, relative to a threshold of 0.5 and by noisy "

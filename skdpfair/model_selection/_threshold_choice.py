@@ -9,9 +9,11 @@ CONSTRAINTS = ("demographic_parity", "equal_opportunity", "equalized_odds")
 # edges to which a parabola is fitted
 _SMOOTHED = 31
 _FEWEST = 1e-6  # records of a class that has none, so that rates exist
-# standard deviation of a rate over groups, from which that of one group is told in spite of noise
+# standard deviation of a rate over groups; one with this error counts as much as that of all
 _BETWEEN_GROUPS = 0.1
-_SEEN = 2.0  # standard deviations of noise, from which numbers of records tell rates of a group
+_LARGEST_ERROR = 0.2  # of the rates by which a threshold is chosen: five standard deviations
+# mean of a count of no record, in standard deviations of its noise: no count is negative
+_OF_NOBODY = 0.66
 
 
 def best_cut(counts, objective, target=None):
@@ -20,61 +22,81 @@ def best_cut(counts, objective, target=None):
     ``counts`` (2, n_edges) are numbers of negative and positive records whose score is at least
     each edge, ``objective`` one of ``OBJECTIVES`` or the costs by true and predicted class, and
     ``target`` the smallest true-positive rate, or the selection rate (None: the share of
-    positives).  Gains are smoothed by local parabolas, as the largest of many noisy numbers would
-    be one with much noise.
+    positives).
     """
     gains, least_positives, selected = _terms(counts[:, 0], objective, target)
     if selected is not None:
         return int(np.abs(counts.sum(axis=0) - selected).argmin())
     if least_positives:
         return int(np.flatnonzero(counts[1] >= least_positives)[-1])
-    return int(savgol_filter(gains @ counts, _SMOOTHED, 2, mode="nearest").argmax())
+    return int(_smooth(gains @ counts).argmax())
+
+
+def _smooth(gains):
+    """Return gains by edge as local parabolas: the largest of many noisy ones has much noise."""
+    return savgol_filter(gains, _SMOOTHED, 2, mode="nearest")
 
 
 def pooled(counts, deviation):
     """Return the counts of groups, nearer to those that the rates of all records would give.
 
     ``counts`` (n_groups, 2, n_edges) are those of `score_counts`, and ``deviation`` is the standard
-    deviation of the noise in each.  The rates of a group are the mean of its own and of those of
-    all records, weighted as in empirical Bayes by the variance of its own rates, by noise and by
-    chance, and by that of rates between groups: a group too small to be seen has the rates of all.
+    deviation of the noise in each.  The rates of a group, its share of positives among them, are
+    the mean of its own and of those of all records, weighted as in empirical Bayes by the variance
+    of its own rates, by noise and by chance, and by that of rates between groups: a group too small
+    to be seen has the rates of all.
     """
     totals, every = np.maximum(counts[:, :, :1], _FEWEST), counts.sum(axis=0)
-    own, of_all = counts / totals, every / np.maximum(every[:, :1], _FEWEST)
-    variance = (deviation / totals) ** 2 + of_all * (1 - of_all) / totals
-    weight = _BETWEEN_GROUPS**2 / (_BETWEEN_GROUPS**2 + variance)
-    return totals * (of_all + weight * (own - of_all))
+    sizes, of_all = totals.sum(axis=1, keepdims=True), np.maximum(every[:, :1], _FEWEST)
+    shares = _nearer(totals / sizes, of_all / of_all.sum(), _error(sizes, deviation))
+    return sizes * shares * _nearer(counts / totals, every / of_all, _error(totals, deviation))
 
 
-def bound(counts, constraint, deviation):
-    """Return which rates of groups a constraint binds, (n_rates, n_groups).
+def _nearer(own, of_all, error):
+    """Return rates with a standard error, nearer to those of all."""
+    return of_all + _BETWEEN_GROUPS**2 / (_BETWEEN_GROUPS**2 + error**2) * (own - of_all)
 
-    Those of groups of which noise alone could make up the records, ``deviation`` as of `pooled`,
-    are free: else, one group that nobody is in would decide for all.
+
+def _error(records, deviation):
+    """Return the standard error of a rate among so many records, by noise and by chance."""
+    return np.sqrt((deviation / records) ** 2 + 0.25 / records)
+
+
+def few_to_tell(counts, measure, deviation):
+    """Return which groups (n_groups,) have some rates nearer to those of all than to their own.
+
+    ``measure`` is a constraint or an objective, and ``counts`` and ``deviation`` are as of
+    `pooled`.
     """
-    records = counts[:, :, 0].T
-    if constraint == "demographic_parity":
-        records, deviation = records.sum(axis=0, keepdims=True), deviation * 2**0.5
-    elif constraint == "equal_opportunity":
-        records = records[1:]
-    # exact counts of a group without records are 0, and it has no rate
-    return records > max(0.5, _SEEN * deviation)
+    return (_errors(counts[:, :, 0], measure, deviation) > _BETWEEN_GROUPS).any(axis=1)
 
 
-def best_mixtures(counts, objective, target, constraint, tolerance, deviation=0.0):
+def can_choose(counts, measure, deviation):
+    """Return whether the counts of all groups tell the rates that a measure needs."""
+    n_groups = len(counts)
+    records = counts[:, :, 0].sum(axis=0, keepdims=True) - _OF_NOBODY * deviation * n_groups
+    return bool((_errors(records, measure, deviation * n_groups**0.5) <= _LARGEST_ERROR).all())
+
+
+def _errors(records, measure, deviation):
+    """Return the standard errors of rates, (n_groups, n_rates), by numbers (n_groups, 2)."""
+    if measure in ("demographic_parity", "selection_rate"):
+        records, deviation = records.sum(axis=1, keepdims=True), deviation * 2**0.5
+    elif measure in ("equal_opportunity", "true_positive_rate"):
+        records = records[:, 1:]
+    return _error(np.maximum(records, _FEWEST), deviation)
+
+
+def best_mixtures(counts, objective, target, constraint, tolerance):
     """Return each edge's probability (n_groups, n_edges) that serves an objective under parity.
 
-    The rates of two groups, by ``counts`` (n_groups, 2, n_edges), differ by at most ``tolerance``,
-    if `bound`; the objective is that of all groups together.  A linear programme over mixtures of
-    thresholds: all rates are linear in their probabilities.  The solution exists, since a group can
-    be selected at any rate at random.
+    The rates of two groups, by ``counts`` (n_groups, 2, n_edges) as of `pooled`, differ by at most
+    ``tolerance``; the objective is that of all groups together.  A linear programme over mixtures
+    of thresholds: all rates are linear in their probabilities.  The solution exists, since a group
+    can be selected at any rate at random.
     """
     n_groups, _, n_edges = counts.shape
-    is_bound = bound(counts, constraint, deviation)
-    # what noise alone could make up gets the rates of all records
-    is_seen = counts[:, :, :1] > _SEEN * deviation
-    counts = np.where(is_seen, counts, pooled(counts, deviation))
-    totals = np.maximum(counts[:, :, :1], _FEWEST)
+    totals = counts[:, :, :1]
     if constraint == "demographic_parity":
         rates = (counts.sum(axis=1) / totals.sum(axis=1))[None]
     else:
@@ -86,10 +108,9 @@ def best_mixtures(counts, objective, target, constraint, tolerance, deviation=0.
     bounded = np.zeros((2, n_rates, n_groups, n_weights + n_rates))
     for k in range(n_rates):
         for g in range(n_groups):
-            if is_bound[k, g]:
-                of_group = slice(g * n_edges, (g + 1) * n_edges)
-                bounded[0, k, g, of_group], bounded[0, k, g, n_weights + k] = rates[k, g], -1
-                bounded[1, k, g] = -bounded[0, k, g]
+            of_group = slice(g * n_edges, (g + 1) * n_edges)
+            bounded[0, k, g, of_group], bounded[0, k, g, n_weights + k] = rates[k, g], -1
+            bounded[1, k, g] = -bounded[0, k, g]
     limits = np.repeat([tolerance, 0.0], n_rates * n_groups) + 1e-9
     positives = np.pad(counts[:, 1].ravel(), (0, n_rates))
     above = np.vstack([bounded.reshape(-1, n_weights + n_rates), -positives])
@@ -99,7 +120,7 @@ def best_mixtures(counts, objective, target, constraint, tolerance, deviation=0.
         sums = np.vstack([sums, np.pad(counts.sum(axis=1).ravel(), (0, n_rates))])
         equal = np.append(equal, selected)
     found = linprog(
-        -np.pad(np.einsum("c,gce->ge", gains, counts).ravel(), (0, n_rates)),
+        -np.pad(_smooth(gains @ counts).ravel(), (0, n_rates)),
         A_ub=above,
         b_ub=np.append(limits, -least_positives),
         A_eq=sums,

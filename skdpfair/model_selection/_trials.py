@@ -118,7 +118,7 @@ def public_sets(estimator, X, y, sensitive_features, named):
     y as it was given.
     """
     last = classifier_of(estimator)
-    classes, _ = _labels.classes_of(y, last.classes)
+    classes, _ = _labels.public_classes(y, last.classes, last.pos_label)
     column = last.group_col if last is estimator else None
     declared = _groups.Groups.of(last.group_col)
     is_unnamed = not _groups.as_columns(column) and sensitive_features is None

@@ -260,6 +260,14 @@ def declared_columns(estimator) -> dict:
     return dict.fromkeys(numbers, "numbers") | texts
 
 
+def columns_kept(estimator) -> list:
+    """Return the names of the columns that an estimator, a ColumnTransformer, passes through."""
+    steps = params_of(estimator).get("transformers")
+    steps = steps if isinstance(steps, list) else []
+    kept = [s[2] for s in steps if len(s) == 3 and isinstance(s[1], str) and s[1] == "passthrough"]
+    return [name for columns in kept for name in names_in(columns)]
+
+
 def _texts_of(listed):
     """Return a list of categories as texts, none where there is no list."""
     return tuple(map(str, listed)) if isinstance(listed, (list, tuple, np.ndarray)) else ()

@@ -15,12 +15,14 @@ from skdpfair._utils.validate import safe_repr
 from skdpfair.budget.active_ledger import linter
 from skdpfair.budget.spending import ELSEWHERE, LEAKS, SCORES
 from skdpfair.exceptions import PrivacyLeakWarning
+from skdpfair.inputs.groups import as_columns
 from skdpfair.preprocessing._learners import (
     FROZEN,
     OTHER_UNIT,
     REFERENCE,
     SCALE,
     Verdict,
+    columns_kept,
     declared_columns,
     is_estimator,
     params_of,
@@ -34,11 +36,15 @@ PERSON_QUESTION = (
     "Is a row a person? The guarantee is for one row, and the column {} may name persons with "
     "several: then {}"
 )
-_NAMES_PERSONS = re.compile(  # as a whole word of a column's name, also in camelCase
-    r"(?:^|[_\-. ]|(?<=[a-z0-9])(?=[A-Z]))"
-    r"(?i:id|person|patient|customer|client|user|member|household|account|nhs|ssn|mrn)"
-    r"(?:$|[_\-. ]|(?<=[a-z])(?=[A-Z])|(?=[A-Z][a-z]))"
+# whole words of a column's name: what tells persons apart; persons, as the last word or numbered
+_APART = re.compile("id|uid|uuid|guid|nhs|ssn|mrn")
+_NUMBER = re.compile("no|nr|nbr|num|number|name|code|key|hash")
+_PERSON = re.compile(
+    "person|individual|subject|participant|respondent|patient|customer|cust|client|borrower|debtor|"
+    "applicant|user|member|subscriber|insured|employee|worker|student|pupil|citizen|resident|"
+    "taxpayer|voter|tenant|household|family|account|(card|policy)?holder|owner|donor|passenger"
 )
+_INNER_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 @dataclass(frozen=True)
@@ -175,7 +181,12 @@ def check_pipeline(pipe) -> PipelineReport:
         list(dict.fromkeys(every)) for every in (walk.findings, walk.notes, walk.searches)
     )
     names = [*declared_columns(pipe), *getattr(pipe, "feature_names_in_", ())]
-    name = column_of_persons(names)
+    if walk.hidden is not None and (raw := [c for c in walk.raw if c not in walk.hidden]):
+        notes.append(
+            f"{safe_repr(raw)} under passthrough: each number becomes a feature as it is, of any "
+            "size. List it under bounds, or name the column of a group by group_col="
+        )
+    name = next(iter(columns_of_persons(names)), None)
     if walk.by_row and name is not None:
         remedy = f"keep it, and set persons=Persons({safe_repr(name)}, max_records=...)"
         notes.append(f"{PERSON_QUESTION.format(safe_repr(name), remedy)}; else drop it")
@@ -188,10 +199,16 @@ def _walked(estimator):
     return walk
 
 
-def column_of_persons(names) -> str | None:
-    """Return the first name of a column that suggests that it names persons."""
-    texts = (name for name in names if isinstance(name, str))
-    return next((name for name in texts if _NAMES_PERSONS.search(name)), None)
+def columns_of_persons(names) -> list[str]:
+    """Return the names of columns that suggest that they name persons."""
+    return [name for name in names if isinstance(name, str) and _names_persons(name)]
+
+
+def _names_persons(name):
+    words = re.findall(r"[^\W\d_]+", _INNER_CAPITAL.sub(" ", name).lower())
+    has = {kind: any(map(kind.fullmatch, words)) for kind in (_APART, _NUMBER, _PERSON)}
+    is_last = has[_PERSON] and _PERSON.fullmatch(words[-1])
+    return has[_APART] or is_last or (has[_PERSON] and has[_NUMBER])
 
 
 @linter
@@ -268,6 +285,8 @@ class _Walk:
         self.payers = []  # findings on the steps with a budget, if the classifier protects persons
         self.by_row = False  # whether some classifier takes each row for a person
         self.has_persons = self.has_column = False  # whether one names persons, and in a column
+        # columns that are kept, and those that no model sees; None without a DPFairClassifier
+        self.raw, self.hidden = [], None
 
     def into(self, estimator, path, declared, pays=True, columns=None):
         name, params = type(estimator).__name__, params_of(estimator)
@@ -278,6 +297,8 @@ class _Walk:
         # a classifier without such a parameter says nothing of persons
         persons = params.get("persons", "no such parameter")
         limits = getattr(persons, "column", None), getattr(persons, "max_records", None)
+        if "group_col" in params:
+            self.hidden = [*(self.hidden or ()), *as_columns(params["group_col"]), limits[0]]
         unit = getattr(getattr(estimator, "privacy_", None), "unit", None)  # once fitted
         self.has_column |= limits[0] is not None
         is_bounded = limits[1] is not None and unit is None  # with units, the fit protects persons
@@ -307,9 +328,15 @@ class _Walk:
             self._parts(estimator, path, declared, pays)
 
     def _parts(self, estimator, path, declared, pays):
+        self.raw += columns_kept(estimator)
         for name, part, columns in parts_of(estimator):
             self.into(part, (*path, name), declared, pays, columns)
-            if callable(columns) and type(columns).__name__ != "make_column_selector":
+            if type(columns).__name__ == "CategoryColumns":
+                self.notes.append(
+                    f"{'.'.join((*path, name))}: the categories are those of types, which must be "
+                    'public: astype("category") reads them from the rows'
+                )
+            elif callable(columns) and type(columns).__name__ != "make_column_selector":
                 self.notes.append(
                     f"{'.'.join((*path, name))}: its columns are chosen by a function, which must "
                     "not use the values"

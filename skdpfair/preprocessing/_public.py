@@ -8,12 +8,12 @@ from numbers import Number
 import numpy as np
 import pandas as pd
 from sklearn import compose
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from skdpfair._utils.validate import error_context, one_of, outline, safe_repr
+from skdpfair._utils.validate import Parametrised, error_context, one_of, outline, safe_repr
 from skdpfair._utils.validate import listed as as_list
-from skdpfair.inputs.columns import in_pandas
+from skdpfair.inputs.columns import in_pandas, refuse_dates
 from skdpfair.preprocessing._piecewise_linear import PiecewiseLinearEncoder, log_columns_of
 from skdpfair.preprocessing._public_bounds import pair_of
 
@@ -41,25 +41,29 @@ def as_encoded(table):
     return table
 
 
-class PublicEncoder(TransformerMixin, BaseEstimator):
+class PublicEncoder(TransformerMixin, Parametrised):
     """Encode each public category as a column of 0 and 1; nothing is learned from the rows.
 
-    ``categories`` is a dict of the categories of each column, in the order of the columns.
+    ``categories`` is a dict of the categories of each column, in the order of the columns, or
+    "dtype" for those that the types of the columns list.
     """
 
     def __init__(self, categories):
         self.categories = categories
 
     def fit(self, X, y=None):
-        """Record the number and names of the columns."""
+        """Record the number and names of the columns, and the categories of their types."""
         validate_data(self, X, skip_check_array=True)
+        self.categories_ = self.categories
+        if isinstance(self.categories, str):
+            self.categories_ = {c: _category_list(c, X[c].cat.categories) for c in X}
         return self
 
     def transform(self, X):
         """Return 0 and 1 as float32; a value that is not a listed category gives zeros."""
-        encoded = np.zeros((len(X), sum(map(len, self.categories.values()))), np.float32)
+        encoded = np.zeros((len(X), sum(map(len, self.categories_.values()))), np.float32)
         first = 0
-        for i, listed in enumerate(self.categories.values()):
+        for i, listed in enumerate(self.categories_.values()):
             codes = codes_in(listed, X.iloc[:, i])
             rows = np.flatnonzero(codes >= 0)
             encoded[rows, first + codes[rows]] = 1
@@ -68,7 +72,7 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
 
     def get_feature_names_out(self, input_features=None):
         """Return ``column_category`` for each category."""
-        names = [f"{column}_{c}" for column, listed in self.categories.items() for c in listed]
+        names = [f"{column}_{c}" for column, listed in self.categories_.items() for c in listed]
         return np.asarray(names, dtype=object)
 
     def __sklearn_tags__(self):
@@ -76,6 +80,19 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         tags.requires_fit = False
         tags.input_tags.categorical = tags.input_tags.string = tags.input_tags.allow_nan = True
         return tags
+
+
+class CategoryColumns:
+    """Chooses the columns whose types list their categories, but for some; it reads no value."""
+
+    def __init__(self, without):
+        self.without = without
+
+    def __call__(self, X):
+        """Return the names of the columns."""
+        types = X.dtypes.items()
+        chosen = [c for c, of in types if isinstance(of, pd.CategoricalDtype)]
+        return [c for c in chosen if c not in self.without]
 
 
 def codes_in(listed, column) -> np.ndarray:
@@ -120,9 +137,11 @@ def public_preprocessor(
     ----------
     bounds : dict of str to (low, high)
         Public bounds of the numeric columns, in their units; see `BoundedScaler`.
-    categories : dict of str to sequence, optional
+    categories : dict of str to sequence, "dtype" or None, default=None
         Public categories of each categorical column, spelt as in the table; "1", 1 and 1.0 are
-        equal, as are "True" and True.
+        equal, as are "True" and True. "dtype" takes those that pandas' Categorical and polars' Enum
+        list, of all such columns but those of ``passthrough``: declare them, as
+        ``astype("category")`` would read them from the rows.
     encoding : {"auto", "linear"}, default="auto"
         Encode each numeric column by piecewise-linear functions, or scale it to [-1, 1]. A linear
         model, ``DPFairClassifier(module="logistic")``, fits a curve for each column, or a straight
@@ -165,7 +184,8 @@ def public_preprocessor(
     0 -0.78         1.0         0.0  Male
     1 -0.42         0.0         1.0  Male
     """
-    categories = {} if categories is None else categories
+    of_types = isinstance(categories, str) and one_of("categories", categories, ("dtype",))
+    categories = {} if categories is None or of_types else categories
     for name, part in (("bounds", bounds), ("categories", categories)):
         if not isinstance(part, Mapping) or not all(isinstance(column, str) for column in part):
             raise TypeError(
@@ -197,10 +217,12 @@ def public_preprocessor(
                 f"{name} and bounds both name {safe_repr(both)}, but a column is either scaled or "
                 "kept. Remove it from one of them."
             )
-    encoder = PublicEncoder({c: _category_list(c, listed) for c, listed in categories.items()})
+    chosen = CategoryColumns([*bounds, *passthrough])
+    listed = {c: _category_list(c, listed) for c, listed in categories.items()}
+    encoder = PublicEncoder("dtype" if of_types else listed)
     parts = [
         ("numeric", numeric, list(bounds)),
-        ("categorical", encoder, list(categories)),
+        ("categorical", encoder, chosen if of_types else list(categories)),
         ("passthrough", "passthrough", passthrough),
     ]
     # names and pandas output: without both, the group column's name would not survive
@@ -226,6 +248,7 @@ def outside_public(table, bounds, categories=None):
     """
     categories = categories or {}
     table = with_columns(table, [*bounds, *categories], "bounds and categories")
+    refuse_dates("table", table[list(bounds)])
     beyond = {column: ~table[column].between(*pair) for column, pair in bounds.items()}
     beyond |= {c: codes_in(listed, table[c]) < 0 for c, listed in categories.items()}
     out = []

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from numbers import Real
 
 import numpy as np
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpfair._utils.validate import error_context, safe_repr
-from skdpfair.inputs.columns import in_pandas
+from skdpfair._utils.validate import Parametrised, error_context, safe_repr
+from skdpfair.inputs.columns import in_pandas, refuse_dates
 
 
-class PublicBounds(TransformerMixin, BaseEstimator):
+class PublicBounds(TransformerMixin, Parametrised):
     """Transformer of columns of numbers with public ``bounds``."""
 
     _fitted = "n_features_in_"  # attribute that fit sets last
@@ -28,6 +28,7 @@ class PublicBounds(TransformerMixin, BaseEstimator):
         if not reset:
             check_is_fitted(self, self._fitted)
         X = in_pandas(X)
+        refuse_dates("X", X)
         try:
             dtypes = [np.float64, np.float32]
             return validate_data(self, X, dtype=dtypes, reset=reset, ensure_all_finite="allow-nan")
@@ -72,7 +73,7 @@ class ColumnScaler(OneToOneFeatureMixin, PublicBounds):
     def transform(self, X):
         """Scale numbers, and keep NaN; float32 stays float32, and all else becomes float64."""
         X = self._numbers(X)
-        return np.clip(2 * shares_of(X, self._limits()) - 1, -1, 1)
+        return 2 * shares_of(X, self._limits()) - 1
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -127,8 +128,9 @@ class BoundedScaler(ColumnScaler):
 
 def shares_of(X, limits):
     """Return where values lie between two limits of each column: 0 at the lower, 1 at the upper."""
-    low, high = limits.T.astype(X.dtype)
-    return (X - low) / (high - low)
+    low, high = limits.T
+    # in float64, of which the limits are
+    return ((np.clip(X, low, high) - low) / (high - low)).astype(X.dtype)
 
 
 def _is_real(X):
@@ -162,10 +164,12 @@ def pair_of(pair, column):
     values = list(pair) if np.ndim(pair) == 1 else []
     # a timedelta of numpy counts as a real number
     are_numbers = all(isinstance(v, Real) and not isinstance(v, np.timedelta64) for v in values)
-    if len(values) != 2 or not are_numbers or not -np.inf < values[0] < values[1] < np.inf:
+    low, high = map(float, values) if len(values) == 2 and are_numbers else (0.0, 0.0)
+    if not 0 < high - low < np.inf:
         raise ValueError(
-            "bounds must be a pair of finite numbers low < high for every column, got "
+            "bounds must be a pair of finite numbers low < high for every column, of a finite "
+            f"width, got "
             f"{safe_repr(pair)} for column {safe_repr(column)}. Take them from the data "
             "description, not from the rows."
         )
-    return float(values[0]), float(values[1])
+    return low, high

@@ -122,7 +122,7 @@ class DPQuantileScaler(ColumnScaler):
         X = self._fit_columns(X)
         limits = self._pairs()
         # before anything is counted: a value beyond the bounds must not fall out of the tree
-        units = np.clip(shares_of(X, limits), 0, 1).astype(np.float64)
+        units = shares_of(X, limits).astype(np.float64)
         n_samples, n_columns = units.shape
         delta, release = delta_for(self.delta, n_samples), self.planned(n_samples, n_columns)
         generator = generator_of(self.random_state, units, self)

@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise, product
@@ -26,6 +27,7 @@ from skdpfair._utils.validate import (
     safe_repr,
 )
 from skdpfair.inputs import persons
+from skdpfair.inputs.columns import refuse_dates
 from skdpfair.inputs.provenance import Origin, note
 from skdpfair.preprocessing import _files
 from skdpfair.preprocessing._files import read_columns
@@ -411,6 +413,7 @@ def uncovered(schema, table, columns=None) -> list:
     It tells of the rows, and is not private.
     """
     columns = schema.columns(labelled=False) if columns is None else columns
+    refuse_dates("table", table[[c for c in columns if c in schema.bounds]])
     covers = {
         column: table[column].between(*schema.bounds[column])
         if column in schema.bounds
@@ -439,7 +442,17 @@ def encoded(text: str, table: pd.DataFrame) -> pd.DataFrame:
                 "have. Give encoded ones as an array, X.to_numpy(float), and encode others by "
                 "load_release(path).schema_.preprocessor()."
             )
-    return schema.preprocessor().transform(with_columns(table, columns))
+    table = with_columns(table, columns)
+    lost = [c for c, listed in schema.categories.items() if (codes_in(listed, table[c]) < 0).any()]
+    if lost:
+        warnings.warn(
+            f"The columns {safe_repr(lost)} hold values that are missing or that categories does "
+            "not list, which count as none of them. Read a file by schema_.read_csv(path), as "
+            "pandas.read_csv loses texts such as NA, None and 007.",
+            UserWarning,
+            stacklevel=5,
+        )
+    return schema.preprocessor().transform(table)
 
 
 def labels_in(schema, table):
@@ -459,6 +472,7 @@ def labels_in(schema, table):
 
 def _binned(column, edges, may_be_missing):
     """Return the name of the bin of each number, "" of a missing one."""
+    refuse_dates(f"Column {column.name!r}", column)
     numbers = pd.to_numeric(column, errors="coerce").to_numpy(float)
     is_missing = np.isnan(numbers)
     if is_missing.any() and not may_be_missing:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
+from typing import TypeAlias
 
 from scipy.optimize import brentq
 
@@ -21,6 +22,7 @@ from skdpfair.privacy.accounting import (
 from skdpfair.privacy.gdp import clt_noise_multiplier, clt_parameter, gdp_parameter
 from skdpfair.privacy.releases import Release, Run, all_releases, in_40_bits, joint_noise, merged
 from skdpfair.privacy.renyi import rdp_floor
+from skdpfair.privacy.statement import rounded_up
 
 MIN_NOISE_MULTIPLIER = 0.1
 MAX_NOISE_MULTIPLIER = 1e3
@@ -136,7 +138,8 @@ def _least_noise(
     whole = gdp_parameter(target, delta)
     left = math.sqrt(max(whole**2 - joint_mu(kept) ** 2, 0.0))  # in mu
     q, steps, records = run.lowest_rate, run.steps, run.records
-    _refuse_in_advance(run, target, delta, accountant, left)
+    asked = tuple(kept), run, target, delta, accountant
+    _refuse_in_advance(asked, left)
 
     def noise_at(log_mu: float) -> float:
         noise = clt_noise_multiplier(q, math.exp(log_mu), steps, records)
@@ -167,35 +170,53 @@ def _least_noise(
     safe = [noise_at(log_mu) for log_mu, cost in costs.items() if cost <= target]
     if not safe:
         what = f"{_TOO_NOISY} by the {accountant!r} accountant"
-        raise _infeasible(run, target, delta, accountant, what)
+        raise _infeasible(asked, what)
     return min(safe)
 
 
-def _refuse_in_advance(run: Run, target: float, delta: float, accountant: str, left: float) -> None:
+_Asked: TypeAlias = tuple[tuple[Run, ...], Run, float, float, str]  # as of `_least_noise`
+
+
+def _refuse_in_advance(asked: _Asked, left: float) -> None:
     """Refuse a target that no noise meets, before a distribution is computed."""
+    _, run, target, delta, accountant = asked
     floor = {"rdp": rdp_floor(delta), "prv": 2 * PRV_ERROR}.get(accountant, 0.0)
     if left == 0:
         what = (
             "is spent by the other releases alone, whose noise (of a fit, its "
             "group_count_noise_multiplier) is too low"
         )
-        raise _infeasible(run, target, delta, accountant, what)
+        raise _infeasible(asked, what)
     if target <= floor:
         what = f"is below the {floor:.3g} that {accountant!r} can certify at this delta"
-        raise _infeasible(run, target, delta, accountant, what)
+        raise _infeasible(asked, what)
     if clt_noise_multiplier(run.lowest_rate, left, run.steps, run.records) > MAX_NOISE_MULTIPLIER:
-        raise _infeasible(run, target, delta, accountant, _TOO_NOISY)
+        raise _infeasible(asked, _TOO_NOISY)
 
 
-def _infeasible(
-    run: Run, target: float, delta: float, accountant: str, what: str
-) -> InfeasibleBudgetError:
+def _infeasible(asked: _Asked, what: str) -> InfeasibleBudgetError:
+    """Return the error that says which numbers are feasible instead, with the most noise."""
+    kept, run, target, delta, accountant = asked
+
+    def cost(steps: int) -> float:
+        quiet = run._replace(noise_multiplier=MAX_NOISE_MULTIPLIER, steps=steps)
+        return epsilon_of_runs(tuple(sorted((*kept, quiet))), delta, accountant)
+
+    least, steps, feasible = cost(run.steps), 0, ""
+    if math.isfinite(least):
+        feasible = f" epsilon={rounded_up(1.01 * least, 2)} is feasible"
+        # mu grows as the root of the steps
+        steps = int(run.steps * (gdp_parameter(target, delta) / gdp_parameter(least, delta)) ** 2)
+    while steps and cost(steps) > target * (1 - _MARGIN):
+        steps = steps * 9 // 10
+    if 0 < steps < run.steps:
+        feasible += f", or steps={steps}"
     tighter = "" if accountant == "pld" else ", or use accountant='pld'"
     person = f" for a person with {run.records} records" if run.records > 1 else ""
     return InfeasibleBudgetError(
         f"epsilon={target:g} at delta={delta:g} over steps={run.steps} at "
         f"sample_rate={run.sample_rate:.4g}{person} {what}. Raise epsilon or delta, or lower "
-        f"steps or sample_rate{tighter}."
+        f"steps or sample_rate{tighter}.{feasible}{'.' * bool(feasible)}"
     )
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from skdpfair._utils.validate import error_context, flag, integer, listed, number, safe_repr
 
 MAX_RECORDS = 1000  # of a person: a minute of work at most
-_MAX_STEPS = 10**9
+LARGEST_STEPS = 10**9
 # float64 and time end here: a larger rate or less noise costs more, so that bounds stay bounds
 _MIN_RATE, _MIN_FACTOR, _MAX_NOISE = 1e-9, 1e-9, 1e6
 
@@ -68,7 +68,7 @@ class Release:
         numbers: dict[str, object] = {
             "sample_rate": number("sample_rate", self.sample_rate, low=0, high=1, low_open=True),
             "noise_multipliers": tuple(number("noise_multipliers", s, low=0) for s in noise),
-            "steps": integer("steps", self.steps, low=0, high=_MAX_STEPS),
+            "steps": integer("steps", self.steps, low=0, high=LARGEST_STEPS),
             "is_one_time": flag("is_one_time", self.is_one_time),
         }
         if self.group_rates is not None:
@@ -155,7 +155,7 @@ def merged(releases: Iterable[Release], records_per_person: int = 1) -> tuple[Ru
             strata = (release.strata or ()) if records == 1 else ()
             total[max(release.sample_rate, _MIN_RATE), in_40_bits(noise), strata] += release.steps
     for steps in total.values():
-        integer("steps", steps, low=0, high=_MAX_STEPS)
+        integer("steps", steps, low=0, high=LARGEST_STEPS)
     runs = (Run(q, s, n, records, strata) for (q, s, strata), n in total.items() if n)
     return tuple(sorted(runs))
 

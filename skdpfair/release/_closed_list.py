@@ -299,6 +299,7 @@ PARAMETERS: dict[str, Callable[[Any, Any], bool]] = {
     "optimizer": _is_optimizer,
     "group_col": _are_groups,
     "classes": _are_classes,
+    "pos_label": lambda v, e: _are_classes([*{*e.classes_.tolist(), v}], e),
     "class_weight": _are_class_weights,
     "y_range": lambda v, e: range_of(v) == e.y_range_,
     "loss": lambda v, e: v in REGRESSION,
@@ -316,6 +317,7 @@ FITTED: dict[str, Callable[[Any, Any], bool]] = {
     **dict.fromkeys(("lr_", "batch_size_", "n_steps_", "n_iter_", "logit_scale_"), _is_scalar),
     **dict.fromkeys(("signal_to_noise_", "_settled", "_charged"), _is_scalar),
     "_n_fits": lambda v, e: is_whole(v) and v <= _MAX_FITS,
+    "_scale": lambda v, e: v in ("bytes", "integers", "floats"),
     "_group_positions": lambda v, e: len(set(v)) == len(v) and all(map(is_whole, v)),
     "_ledger_fits": lambda v, e: are_ledger_fits(v),
     "_day": lambda v, e: is_day(v),
@@ -352,4 +354,4 @@ def _is_setting(value, estimator) -> bool:
 
 # what only some estimators have
 OPTIONAL = {"feature_names_in_", "_charged", "classes_", "logit_scale_", "y_range_"}
-OPTIONAL |= {"_persons", "_schema", "_cut"}
+OPTIONAL |= {"_persons", "_schema", "_cut", "_scale"}

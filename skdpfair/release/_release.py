@@ -7,12 +7,11 @@ from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from skdpfair._utils.files import replace_file
 from skdpfair._utils.validate import error_context, is_integer, one_of, safe_repr
 from skdpfair.inputs.groups import MAX_NAME
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._schema import with_features
-from skdpfair.release import _file, _onnx
+from skdpfair.release import _file
 from skdpfair.release._closed_list import unlisted
 from skdpfair.release._facts import check_loaded, factory_of, facts_of, rebuilt, record_shape
 from skdpfair.release._file import encode
@@ -131,20 +130,6 @@ def loaded(path, module=None):
             f"{path} cannot be loaded: {type(error).__name__}: {str(error)[:300]}"
             + ("" if module is None else f" (is module={module!r} the network that was saved?)")
         ) from error
-
-
-def export_onnx(estimator, path) -> None:
-    """Write a fitted estimator to an ONNX file that maps features to predictions."""
-    check_is_fitted(estimator, "net_")
-    if hasattr(estimator, "_cut"):
-        raise ValueError(
-            "An ONNX file has no threshold, so its labels would be others. Export the classifier "
-            "without one, and compare its probabilities with the threshold."
-        )
-    facts, weights = facts_of(estimator)
-    copy = rebuilt(type(estimator), facts, weights, _if_custom(facts, estimator.net_.module))
-    content = _onnx.content(copy, facts["privacy_statement"], _package().__version__)
-    replace_file(path, content)
 
 
 def _checked(schema, estimator):

@@ -277,6 +277,8 @@ class TradeoffDisplay:
         The measure: a column of `skdpfair.metrics.group_table` or of a sweep's ``estimates()``.
     is_small : bool, default=False
         Whether it is of a group with too few test records.
+    classes : sequence, default=()
+        The classes, the positive one of two last, which the title of its rates names.
 
     Attributes
     ----------
@@ -295,8 +297,9 @@ class TradeoffDisplay:
     >>> display.figure_.clear()
     """
 
-    def __init__(self, curves, measure="accuracy", is_small=False):
-        self.curves, self.measure, self.is_small = curves, measure, is_small
+    def __init__(self, curves, measure="accuracy", *, is_small=False, classes=()):
+        self.curves, self.measure, self.classes = curves, measure, classes
+        self.is_small = is_small
 
     @classmethod
     def from_results(cls, results, *, measure="accuracy"):
@@ -318,7 +321,7 @@ class TradeoffDisplay:
         by_method = estimates[measure].reset_index().groupby("method", sort=False)
         curves = {name: part.sort_values("epsilon") for name, part in by_method}
         is_small = any(measure.endswith(f"[{group}]") for group in small_groups(results))
-        return cls(curves, measure, is_small)
+        return cls(curves, measure, is_small=is_small, classes=results.spec.classes)
 
     def plot(self, ax=None):
         """Draw a curve for each method into ``ax``, or a new figure; return self.
@@ -326,7 +329,7 @@ class TradeoffDisplay:
         The names of the curves are to the right of the axes, so the figure must have
         ``layout="constrained"``.
         """
-        title, unit, factor = described(self.measure)
+        title, unit, factor = described(self.measure, self.classes)
         curves = {m: rows[np.isfinite(rows["mean"])] for m, rows in self.curves.items()}
         curves = {method: rows for method, rows in curves.items() if len(rows)}
         if not curves:

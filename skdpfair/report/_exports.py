@@ -6,6 +6,7 @@ from importlib.metadata import version
 from types import SimpleNamespace
 
 from sklearn.base import is_regressor
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from skdpfair._utils.validate import error_context, one_of, safe_repr
@@ -145,7 +146,9 @@ def _described(model):
         known["file"] = f"file of {n_bytes:,} bytes with SHA-256 {sha256}"
         return privacy, known, fits
     check_is_fitted(model)
-    inner = model if is_regressor(model) else page.classifier_in(model)
+    end = model[-1] if isinstance(model, Pipeline) else model
+    is_private = is_regressor(end) and hasattr(end, "privacy_")
+    inner = end if is_private else page.classifier_in(end)
     facts = _facts(inner, version("skdpfair"))
     return inner.privacy_, facts, getattr(inner, "_ledger_fits", None)
 

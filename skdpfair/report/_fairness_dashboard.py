@@ -14,6 +14,7 @@ import sklearn.metrics as skm
 
 from skdpfair._utils import validate
 from skdpfair._utils.validate import safe_repr
+from skdpfair.inputs.labels import positions
 
 _MISSING = (
     'The dashboard needs two things, see docs/report.md: pip install "skdpfair[dashboard]" and '
@@ -56,7 +57,7 @@ def to_fairness_dashboard(results, *, seed=None, fold=0):
 def numbered(results, parts):
     """Return predictions as numbers of classes, as Fairlearn's functions take them."""
     classes = _classes(results, parts.values())
-    number = partial(np.searchsorted, classes)
+    number = partial(positions, classes)
     return {
         name: part.assign(y_true=number(part["y_true"]), y_pred=number(part["y_pred"]))
         for name, part in parts.items()

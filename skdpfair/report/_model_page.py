@@ -22,11 +22,12 @@ from skdpfair.inputs import labels
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.groups import apart, as_columns, is_word, named, variables_of
 from skdpfair.metrics._arguments import check_kind
-from skdpfair.metrics._compare_groups import NOT_COMPARED, difference
+from skdpfair.metrics._compare_groups import NOT_COMPARED, difference, ratio
 from skdpfair.metrics._intervals import wilson
 from skdpfair.metrics._measures import (
     LEVEL,
     MEASURES,
+    RATIOS,
     chosen_measures,
     described,
     leading_measures,
@@ -56,6 +57,7 @@ from skdpfair.report._page_facts import (
     DAY,
     FEATURES,
     FILE,
+    POSITIVE,
     SELECTION,
     SIZE,
     THRESHOLD,
@@ -167,7 +169,7 @@ def model_page(
     facts = subject.facts(title, ledger)
     figures = {} if results is None else {"costs": _costs(results, classifier)}
     if table is not None:
-        classes = named(classifier.classes_, variables(classifier)[:1])
+        classes = _class_names(classifier)
         figures |= {
             "groups": _cells(table, names),
             "measures": [_head(name, classes) for name in names],
@@ -307,7 +309,8 @@ def _holds_its_facts(text) -> bool:
     facts = json.loads(embedded)
     rows, privacy, found = dict(facts["rows"]), decode(facts["privacy"]), facts["findings"]
     features = rows.pop(FEATURES, None)
-    levels = [v for name in ("classes", "groups") for v in re.split("[,;] ", rows.pop(name, ""))]
+    values = [rows.pop(name, "") for name in ("classes", POSITIVE, "groups")]
+    levels = [v for text in values for v in re.split("[,;] ", text)]
     return (
         facts.keys() == _EMBEDDED_FACTS
         and embedded == json.dumps(facts)
@@ -354,6 +357,8 @@ def model_card(classifier, *tested, intended_use, released_table, ledger):
 def classifier_in(model):
     """Return the fitted DPFairClassifier that a model is or holds; its report is the model's."""
     check_is_fitted(model)
+    while isinstance(model, Pipeline):
+        model = model[-1]
     inner = getattr(model, "estimator_", getattr(model, "best_estimator_", model))
     while inner is not model and isinstance(inner, Pipeline):
         inner = inner[-1]
@@ -364,7 +369,9 @@ def classifier_in(model):
         raise TypeError(
             "classifier must be a fitted DPFairClassifier, DPThresholdClassifier or "
             f"DPRandomizedSearch, or a pipeline that ends with one, got a {type(model).__name__}"
-            f"{holds}. Pass the DPFairClassifier inside."
+            f"{holds}. No statement covers what else learns from records, such as calibration, a "
+            "threshold, or a choice by scores: let DPThresholdClassifier set thresholds, and "
+            "DPRandomizedSearch choose, within the budget."
         )
     return inner
 
@@ -372,6 +379,12 @@ def classifier_in(model):
 def variables(classifier):
     """Return the names of the target and of the columns of the groups, "" if they are not known."""
     return getattr(classifier, "_variables", ("",))
+
+
+def _class_names(classifier):
+    """Return the names of the classes, the positive one of two last."""
+    classes = classifier.classes_[labels.order_of(classifier)]
+    return named(classes, variables(classifier)[:1])
 
 
 def _table_of_sweep(results):
@@ -463,10 +476,10 @@ def tested(model, classifier, X, y, sensitive_features, measures):
         )
         assert found.levels is not None
         code, levels = found.code, apart(named(found.levels, columns), [_ALL])
-    classes = classifier.classes_
-    table = values_by_group(
-        y, predicted, model.predict_proba(X), classes=classes, code=code, levels=levels
-    ).set_axis([_ALL, *levels])
+    order = labels.order_of(classifier)
+    classes, likely = classifier.classes_[order], model.predict_proba(X)[:, order]
+    table = values_by_group(y, predicted, likely, classes=classes, code=code, levels=levels)
+    table = table.set_axis([_ALL, *levels])
     codes = labels.positions(classes, y)
     table.attrs["rarest"] = rarest_class(codes[codes >= 0], len(classes))
     table.attrs["constant"] = np.bincount(codes[codes >= 0]).max() / len(codes)
@@ -497,13 +510,13 @@ def _verdict(table):
 
 def _rare(classifier, table):
     """Return what the page says first if a class is rare, else None."""
-    classes, share = classifier.classes_, table["rarest_class_share"].iloc[0]
+    classes, share = _class_names(classifier), table["rarest_class_share"].iloc[0]
     if len(leading_measures(share, len(classes))) == 1:
         return None
     recall = table["rarest_class_recall"]
     by_group = recall[1:].dropna()
     return {
-        "label": named(classes, variables(classifier)[:1])[table.attrs["rarest"]],
+        "label": classes[table.attrs["rarest"]],
         "share": points(share),
         "recall": points(recall.iloc[0]),
         "group": None if by_group.empty else by_group.idxmin(),
@@ -521,7 +534,8 @@ def _differences(table, names, classes):
     for name in names:
         values, column = table[name].to_numpy()[1:], f"{name}_difference"
         n_groups, error = np.isfinite(values).sum(), error_in_words(name, classes)
-        row = {"measure": error or in_words(name), "interval": "", "may_be_chance": False}
+        what = error or in_words(name, classes)
+        row = {"measure": what, "interval": "", "may_be_chance": False}
         if n_groups < 2 <= len(values):
             absent = dict.fromkeys(("unit", "higher", "lower", "records"), "")
             rows.append(row | {"value": NOT_COMPARED} | absent)
@@ -532,6 +546,11 @@ def _differences(table, names, classes):
             value = written(difference(values[np.isfinite(values)]), name)
             unit = described(column)[1].replace("percentage points", "points")
             rows.append(row | {"value": value, "unit": unit})
+            if name in RATIOS:
+                of_two = f"{what}, smallest over largest"
+                share = written(ratio(values[np.isfinite(values)]), f"{name}_ratio")
+                no_interval = {"interval": "", "may_be_chance": False}
+                rows.append(row | no_interval | {"measure": of_two, "value": share, "unit": "%"})
     return rows
 
 
@@ -559,7 +578,7 @@ def _of_difference(high, low, name, rarest, classes, level=LEVEL):
 
 def group_rows(classifier, table, names):
     """Return the group table of a page as rows of texts for Markdown, the head first."""
-    classes = named(classifier.classes_, variables(classifier)[:1])
+    classes = _class_names(classifier)
     heads = ["group", "n", *(_head(name, classes) for name in names)]
     heads += [f"predicted {label}" for label in classes]
     rows = [
@@ -577,6 +596,7 @@ def _facts(classifier, file=None):
     rows += [
         ("method", method_of(classifier.method_.name, privacy)),
         ("classes", ", ".join(named(classifier.classes_, [target]))),
+        *[(POSITIVE, _class_names(classifier)[1])] * (len(classifier.classes_) == 2),
         ("features", f"{math.prod(classifier.net_.module.in_shape):,}"),
     ]
     if (cut := getattr(classifier, "_cut", None)) is not None:
@@ -606,7 +626,7 @@ def _facts(classifier, file=None):
 
 
 def _head(name, classes):
-    title, unit, _ = described(name)
+    title, unit, _ = described(name, classes)
     title = error_in_words(name, classes) or title
     return title if unit == "%" else f"{title}, {unit}"
 

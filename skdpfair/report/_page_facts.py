@@ -6,7 +6,17 @@ from skdpfair.privacy.statement import UNITS, percent
 from skdpfair.report._charts import tradeoff
 
 FEATURES, THRESHOLD = "public features", "threshold of the probability"
-_FACTS = {FEATURES, "method", "classes", "features", "groups", "records of a person", "steps"}
+POSITIVE = "positive class"
+_FACTS = {
+    FEATURES,
+    POSITIVE,
+    "method",
+    "classes",
+    "features",
+    "groups",
+    "records of a person",
+    "steps",
+}
 _FACTS |= {"expected batch size", "learning rate", "logit scale", "written by", THRESHOLD}
 _FACTS |= {f"{unit}s{done}" for unit in UNITS.values() for done in ("", " trained on")}
 FILE, SIZE, DAY = "SHA-256 of the file", "size of the file", "day of training"

@@ -14,7 +14,7 @@ from skdpfair._utils.validate import visible
 from skdpfair.inputs.groups import joined, named
 from skdpfair.metrics._compare_groups import NOT_COMPARED
 from skdpfair.metrics._intervals import wilson
-from skdpfair.metrics._measures import MEASURES, OVERALL, measure_of, n_trials
+from skdpfair.metrics._measures import MEASURES, OVERALL, measure_of, n_trials, of_positive
 from skdpfair.preprocessing._linter import PipelineReport, check_pipeline
 
 # a sentence or the bars name no more
@@ -141,7 +141,7 @@ def with_interval(estimate, column) -> tuple[str, str]:
     return text, "in all runs" if low == high else f"{low} to {high}"
 
 
-def in_words(column) -> str:
+def in_words(column, classes=()) -> str:
     """Return the name of a measure as words.
 
     Examples
@@ -149,7 +149,8 @@ def in_words(column) -> str:
     >>> in_words("rarest_class_recall"), in_words("roc_auc")
     ('recall of the rarest class', 'ROC AUC')
     """
-    title = MEASURES[measure_of(column)].title
+    name = measure_of(column)
+    title = MEASURES[name].title + of_positive(name, classes)
     return title if title[1].isupper() else title[0].lower() + title[1:]
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import skdpfair
 from skdpfair._utils.validate import safe_repr
 from skdpfair.inputs.groups import apart
-from skdpfair.metrics._measures import COST, MEASURES, OVERALL, described
+from skdpfair.metrics._measures import COST, MEASURES, OVERALL, RATIOS, described
 from skdpfair.privacy import Release
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.gdp import delta_for
@@ -39,7 +39,7 @@ from skdpfair.report._summary import before, guesses_at, release_commands, sente
 _MODEL = ["method", "epsilon"]
 _ENDS = ("mean", "low", "high")
 # heads beside the names of groups
-_OWN = ("difference", "worst group")
+_OWN = ("difference", "ratio", "worst group")
 _UNITS = {"%": "per cent"}
 _SPLIT = "20 % held out per seed, stratified by class and group (cv=None)"
 
@@ -123,6 +123,8 @@ def _data(results):
     if spec.n_features:
         rows.append(("features", f"{spec.n_features:,}"))
     rows += [("public features", spec.features)] if spec.features else []
+    if len(spec.classes) == 2:
+        rows.append(("positive class", str(spec.classes[1])))
     if spec.counts:
         counts = np.sum(spec.counts, axis=0)
         shares = counts / counts.sum()
@@ -177,10 +179,12 @@ def _tables(results, table, groups, chosen, against):
     tables = []
     for name in chosen:
         rows = _rows(table, name) if MEASURES[name].against == against else []
-        title, unit, _ = described(name)
-        if error := error_in_words(name, results.spec.classes):
+        classes = results.spec.classes
+        title, unit, _ = described(name, classes)
+        if error := error_in_words(name, classes):
             title += f" (share of {error})"
-        heads = ["all", *apart(groups, ("all", "method", "ε", *_OWN)), *_OWN]
+        own = [head for head in _OWN if head != "ratio" or name in RATIOS]
+        heads = ["all", *apart(groups, ("all", "method", "ε", *_OWN)), *own]
         if rows:
             tables.append(
                 {
@@ -208,7 +212,7 @@ def _rows(table, measure):
 
 def _is_of(column, measure):
     return column == measure or column.startswith(
-        (f"{measure}[", f"{measure}_difference", f"{measure}_group_")
+        (f"{measure}[", f"{measure}_difference", f"{measure}_ratio", f"{measure}_group_")
     )
 
 

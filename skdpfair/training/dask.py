@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections import defaultdict
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ import torch
 import torch.distributed as dist
 from sklearn.base import BaseEstimator, clone
 
+from skdpfair._utils.describe import digest
 from skdpfair.budget.charging import current_ledger
 from skdpfair.budget.privacy_ledger import PrivacyLedger
 
@@ -47,7 +49,8 @@ def fit_on_dask(
     X : dask.dataframe.DataFrame or dask.array.Array of shape (n_samples, n_features, ...)
         Finite numbers; the group columns may hold anything.
     y : dask.dataframe.Series or dask.array.Array of shape (n_samples,)
-        Class labels, with the partitions of X.
+        Class labels, with the partitions of X: as many, of the same lengths, and of frames with the
+        same indexes.
     sensitive_features, sample_weight : likewise, optional
         As in ``fit``.
 
@@ -58,15 +61,16 @@ def fit_on_dask(
 
     Raises
     ------
-    ValueError
-        If the partitions differ, or the fit refuses the parameters or the data.
+    TypeError, ValueError
+        If the partitions differ, workers are threads of one process, or the fit refuses the
+        parameters or the data.
     RuntimeError
         If a worker ends.
 
     Notes
     -----
-    A :class:`skdpfair.budget.PrivacyLedger` that is open or a callback of the estimator is charged
-    once, by a worker, which must reach its file.
+    A :class:`skdpfair.budget.PrivacyLedger` that is open, or given to ``set_callbacks`` of the
+    estimator, is charged once, by a worker, which must reach its file.
 
     Examples
     --------
@@ -78,6 +82,12 @@ def fit_on_dask(
     >>> fit_on_dask(Client(), model, X, y)  # doctest: +SKIP
     DPFairClassifier(classes=[0, 1], distributed='auto')
     """
+    if not hasattr(estimator, "distributed"):
+        raise TypeError(
+            f"estimator must be a DPFairClassifier, got {type(estimator).__name__}. Where steps "
+            "come before it, transform the partitions, X.map_partitions(steps.transform), and fit "
+            "the classifier to these."
+        )
     optional = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
     columns = {"X": X, "y": y} | {name: c for name, c in optional.items() if c is not None}
     parts = {name: _partitions(name, column) for name, column in columns.items()}
@@ -90,12 +100,22 @@ def fit_on_dask(
     # at once, so that what the columns come from is computed once
     computed = iter(client.compute([part for partitions in parts.values() for part in partitions]))
     futures = {name: list(islice(computed, n)) for name, n in counts.items()}
-    for partitions in futures.values():  # errors come here
-        client.gather(client.map(len, partitions, pure=False))
+    # errors come here
+    rows = {
+        name: client.gather(client.map(_rows, column, pure=False))
+        for name, column in futures.items()
+    }
+    _check_rows(rows)
     where = client.who_has(futures["X"])
     by_worker: dict[str, list[int]] = defaultdict(list)
     for i, part in enumerate(futures["X"]):
         by_worker[sorted(where[part.key])[0]].append(i)
+    processes = client.run(_process, workers=list(by_worker))
+    if len(set(processes.values())) < len(by_worker):
+        raise ValueError(
+            "client has workers that are threads of one process, which train as one only. Make "
+            "each a process: Client(processes=True)."
+        )
     first = next(iter(by_worker))
     port = client.submit(_free_port, workers=[first], pure=False).result()
     address = f"tcp://{urlparse(first).hostname}:{port}"
@@ -122,6 +142,30 @@ def _partitions(name: str, column: Any) -> list[Any]:
     if hasattr(column, "rechunk") and column.ndim > 1:
         column = column.rechunk(dict.fromkeys(range(1, column.ndim), -1))
     return list(np.ravel(column.to_delayed()))
+
+
+def _rows(part: Any) -> tuple[int, bytes | None]:
+    """Return the number of rows of a partition, and a digest of the index that a frame has."""
+    if not isinstance(part, (pd.DataFrame, pd.Series)):
+        return len(part), None
+    return len(part), digest(pd.util.hash_pandas_object(part.index).to_numpy())
+
+
+def _check_rows(rows: dict[str, list[tuple[int, bytes | None]]]) -> None:
+    """Raise ValueError if rows of a partition would be paired with those of other records."""
+    for i, parts in enumerate(zip(*rows.values(), strict=True)):
+        lengths = {name: n for name, (n, _) in zip(rows, parts, strict=True)}
+        n_indexes = len({index for _, index in parts} - {None})
+        if len(set(lengths.values())) > 1 or n_indexes > 1:
+            raise ValueError(
+                f"Partition {i} has {lengths} rows{', of different indexes' * (n_indexes > 1)}: "
+                "records would get the values of others. Rechunk or repartition all alike, and "
+                "give column.to_dask_array() where the order is right and an index is not."
+            )
+
+
+def _process() -> tuple[str, int]:
+    return socket.gethostname(), os.getpid()
 
 
 def _free_port() -> int:

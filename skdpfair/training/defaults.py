@@ -11,12 +11,13 @@ from typing import Any
 
 import torch
 
-from skdpfair._utils.validate import is_auto, safe_repr
+from skdpfair._utils.validate import invalid, is_auto, safe_repr
 from skdpfair.engine.losses import HUBER_THRESHOLD
 from skdpfair.engine.memory import used_device
 from skdpfair.networks import CNN, MLP, Curves, Factory, is_linear, module_factory
 from skdpfair.preprocessing._piecewise_linear import amounts_among
 from skdpfair.privacy.gdp import gdp_parameter
+from skdpfair.privacy.releases import LARGEST_STEPS
 from skdpfair.training.spec import FitSpec
 
 # module and length, by the signal-to-noise ratio n * mu
@@ -130,7 +131,14 @@ def resolve(
     a record has many features, `WIDE_FROM` or more.
     """
     module, averaged = spec.module, spec.iterate_average
-    mu = _privacy_parameter(spec, n_samples, delta)
+    noise, walk = spec.noise_multiplier, (0, 0, 0)
+    if noise is None:
+        mu = math.inf if spec.epsilon is None else gdp_parameter(spec.epsilon, delta)
+    else:
+        # steps and batches are the same for any noise, as if mu were 1
+        steps = math.floor(_clip(n_samples / 16, MIN_STEPS, MAX_STEPS))
+        walk = _walk(spec, n_samples, 1.0, steps, searches_scale)
+        mu = math.sqrt(walk[1]) / (walk[0] * noise) if noise else math.inf
     # without noise it is the number of records that limits what can be learned
     learnable = n_samples * min(mu, ENOUGH_MU)
     if is_auto(module):
@@ -143,8 +151,6 @@ def resolve(
         changes = (spec.attack, spec.views, spec.loss) != (None, None, None)
         module = "logistic" if few or has_no_epsilon or changes else module
     decay = WEIGHT_DECAY if is_linear(module) else HIDDEN_WEIGHT_DECAY
-    most = MAX_STEPS if math.isfinite(mu) else NOISELESS_STEPS
-    steps = math.floor(_clip(learnable / (18 if is_linear(module) else 12), MIN_STEPS, most))
     if isinstance(averaged, str):
         # where weights are mostly noise, a shorter walk has less of it than a mean
         is_clear = is_auto(spec.lr) and n_samples * mu >= LOW_SIGNAL_TO_NOISE
@@ -152,17 +158,12 @@ def resolve(
     lr_scale, is_wide = LR_SCALE, is_wide and is_linear(module)
     if is_wide:
         lr_scale = WIDE_LR_SCALE
-        enough = math.ceil(learnable / (1 - averaged / 2) / lr_scale)
-        steps = max(steps, min(enough, MAX_WIDE_STEPS))
-    per_epoch = _steps_per_epoch(n_samples, mu, steps, spec.batch_size)
-    warm_up = max(10, round(steps / 20)) if searches_scale else 0
-    total = steps + warm_up
-    limit = None if isinstance(spec.max_epochs, str) else spec.max_epochs * per_epoch
-    limit = limit if spec.max_steps is None else spec.max_steps
-    if limit is not None:
-        # a number of the user's counts every step on the data, the warm-up among them
-        total = limit
-        warm_up = min(max(10, round(total / 20)), total // 4) if searches_scale else 0
+    if noise is None:
+        most = MAX_STEPS if math.isfinite(mu) else NOISELESS_STEPS
+        steps = math.floor(_clip(learnable / (18 if is_linear(module) else 12), MIN_STEPS, most))
+        enough = math.ceil(learnable / (1 - averaged / 2) / lr_scale) if is_wide else 0
+        walk = _walk(spec, n_samples, mu, max(steps, min(enough, MAX_WIDE_STEPS)), searches_scale)
+    per_epoch, total, warm_up = walk
     return Settings(
         signal_to_noise=n_samples * mu,
         module=module,
@@ -197,6 +198,25 @@ def network_for(columns: Iterable[Any]) -> Any:
     return Curves(amounts) if amounts else "auto" if amounts is None else "logistic"
 
 
+def _walk(
+    spec: FitSpec, n_samples: int, mu: float, steps: int, searches_scale: bool
+) -> tuple[int, int, int]:
+    """Return the steps of an epoch, of the fit and of its warm-up; ``steps`` are without it."""
+    per_epoch = _steps_per_epoch(n_samples, mu, steps, spec.batch_size)
+    if spec.max_steps is None and isinstance(spec.max_epochs, str):
+        warm_up = max(10, round(steps / 20)) if searches_scale else 0
+        return per_epoch, steps + warm_up, warm_up
+    # a number of the user's counts every step on the data, the warm-up among them
+    total = spec.max_steps or int(spec.max_epochs) * per_epoch
+    if total > LARGEST_STEPS:
+        raise invalid(
+            "max_epochs",
+            f"must make at most {LARGEST_STEPS} steps, at {per_epoch} an epoch, got "
+            f"{spec.max_epochs}. Give at most {LARGEST_STEPS // per_epoch}, or max_steps.",
+        )
+    return per_epoch, total, min(max(10, round(total / 20)), total // 4) if searches_scale else 0
+
+
 def _steps_per_epoch(n_samples: int, mu: float, steps: float, batch_size: int | str) -> int:
     if not isinstance(batch_size, str):
         return math.ceil(n_samples / batch_size)
@@ -204,21 +224,6 @@ def _steps_per_epoch(n_samples: int, mu: float, steps: float, batch_size: int | 
     most = MAX_BATCH_SIZE if math.isfinite(mu) else MIN_BATCH_SIZE
     batch = _clip(5 * mu * n_samples / math.sqrt(steps), MIN_BATCH_SIZE, most)
     return 1 if batch / n_samples > MAX_SAMPLE_RATE else math.ceil(n_samples / batch)
-
-
-def _privacy_parameter(spec: FitSpec, n_samples: int, delta: float) -> float:
-    """Return mu of Gaussian DP; infinite without noise."""
-    if spec.epsilon is not None:
-        return gdp_parameter(spec.epsilon, delta)
-    if not spec.noise_multiplier:
-        return math.inf
-    mu = 1.0
-    # noise fixes mu through q and T, which depend on mu
-    for _ in range(50):
-        steps = _clip(0.7 * mu * n_samples / 16, MIN_STEPS, MAX_STEPS)
-        rate = 1.0 / _steps_per_epoch(n_samples, mu, steps, spec.batch_size)
-        mu = rate * math.sqrt(steps) / spec.noise_multiplier
-    return mu
 
 
 def _clip(value: float, low: float, high: float) -> float:
@@ -250,16 +255,12 @@ def optimizer(spec: FitSpec, settings: Settings) -> tuple[dict[str, Any], float,
 
     Without a scale of the method, see `Method.at_scale`, the last is None and the rate holds.
     """
-    factory, lr_scale = spec.optimizer, None
-    params = dict(factory.params)
+    make, params = spec.optimizer.make, dict(spec.optimizer.params)
     if not isinstance(spec.lr, str):
         return params, spec.lr, None
     if spec.has_auto_optimizer:
         decay = {"weight_decay": settings.weight_decay} if settings.weight_decay else {}
-        params, lr_scale = MOMENTUM | decay | params, settings.lr_scale
-    elif factory.make is torch.optim.SGD:
-        lr_scale = min(settings.lr_scale, PLAIN_LR_SCALE)
-    else:
-        params = {"lr": signature(factory.make).parameters["lr"].default} | params
-    rest = {key: value for key, value in params.items() if key != "lr"}
-    return rest, params.get("lr", 1.0), lr_scale
+        return MOMENTUM | decay | params, 1.0, settings.lr_scale
+    if make is torch.optim.SGD:
+        return params, 1.0, min(settings.lr_scale, PLAIN_LR_SCALE)
+    return params, signature(make).parameters["lr"].default, None

@@ -64,6 +64,7 @@ class TrainingLoop:
             self._search = ScaleSearch.for_mechanism(plan.mechanism, defaults.TARGET_QUANTILE)
         self._clip_slope = defaults.objective(spec.loss).clip_slope
         self.taken, self.lr, self._parameters = 0, plan.lr, _identities(engine.module)
+        self.lr_factor = 1.0  # the method's, see `Method.step_size`
         self._mean: Tensor | None = None  # of the last weights
         self.scale = torch.ones((), device=flat.device)
         self._max_bound_ratio = torch.zeros_like(self.scale)
@@ -239,9 +240,16 @@ class TrainingLoop:
         self.state = tree_map_only(Tensor, lambda t: t.to(self.flat.device), state)
 
     def _set_step_size(self) -> None:
-        if type(self.method).step_size is not Method.step_size:
-            factor = self.method.step_size(self.taken - self.plan.settings.warm_up)
-            set_lr(self.optimizer, self.lr * factor)
+        factor = self.method.step_size(self.taken - self.plan.settings.warm_up)
+        if factor == self.lr_factor:
+            return
+        if self.optimizer.param_groups[0]["lr"] != self.lr * self.lr_factor:
+            raise ValueError(
+                f"callbacks holds one that sets the learning rate, and so does {self.method!r}. "
+                "Leave out the schedule of one of them."
+            )
+        self.lr_factor = factor
+        set_lr(self.optimizer, self.lr * factor)
 
     def _project(self) -> None:
         if type(self.method).project is Method.project:

@@ -17,7 +17,7 @@ from skdpfair._utils.describe import state_of
 from skdpfair.engine import PoissonSampler, select_strategy
 from skdpfair.engine.flat import acts_elementwise, fixed_places, flat_optimizer, flatten_
 from skdpfair.engine.losses import Loss
-from skdpfair.engine.mechanism import Mechanism, Method, State
+from skdpfair.engine.mechanism import Mechanism, State
 from skdpfair.engine.per_sample import ClosedForm
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics
 from skdpfair.engine.per_sample.tracing import fixed_draws
@@ -116,10 +116,9 @@ class PrivateNet(NeuralNetClassifier):
     def current_lr(self) -> float:
         """Learning rate of the next step."""
         loop, t = self._loop, self.taken_ - self.plan.settings.warm_up
-        if type(self.method_).step_size is not Method.step_size:
-            lr: float = self.lr if loop is None else loop.lr
-            return lr * self.method_.step_size(max(t, 0))
-        return float(self.optimizer_.param_groups[0]["lr"])
+        lr, last = (self.lr, 1.0) if loop is None else (loop.lr, loop.lr_factor)
+        factor = self.method_.step_size(max(t, 0))
+        return float(self.optimizer_.param_groups[0]["lr"] if factor == last else lr * factor)
 
     def next_release(self) -> tuple[Mechanism, State]:
         """Return the mechanism, with its bounds set, and the state of the next step."""

@@ -13,14 +13,13 @@ from sklearn.base import BaseEstimator, clone
 from skdpfair._utils.validate import error_context, is_auto, safe_repr
 from skdpfair.features import Scattering2D
 from skdpfair.features._scattering import form_of
-from skdpfair.inputs.streaming import SparseRows
+from skdpfair.inputs.streaming import SIDES, SparseRows
 from skdpfair.inputs.table import Table, numbers_of
 from skdpfair.networks import check_pictures
 from skdpfair.training import defaults
 from skdpfair.training.spec import FitSpec
 
 SCATTERING = "scattering"
-_SIDES = (28, 32, 48, 64, 96, 128, 224, 256)  # of pictures, as data sets have them
 _MIN_SIDE = 8  # pixels; smaller arrays of numbers are hardly pictures
 
 log = logging.getLogger("skdpfair")
@@ -37,11 +36,11 @@ def features_of(spec: FitSpec, shape: tuple[int, ...]) -> tuple[FitSpec, Scatter
     reason = _unsuited(changes, shape) if chosen else None
     if reason is not None and len(shape) in (2, 3):
         log.info("module='auto': no features of pictures, as %s", reason)
-    if chosen and any(shape == (n * side**2,) for n in (1, 3) for side in _SIDES):
+    if chosen and any(shape == (n * side**2,) for n in (1, 3) for side in SIDES):
         try:
             check_pictures("scattering", shape)
         except ValueError as error:
-            log.warning("X may hold pictures as flat rows, which are taken as numbers: %s", error)
+            log.warning("X may hold pictures as flat rows, taken as numbers: %s", error)
     if reason is not None or not (
         chosen or module == SCATTERING or isinstance(module, Scattering2D)
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import threading
@@ -34,7 +35,11 @@ _BY_LAUNCHER = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # environme
 _MARK = "SKDPFAIR_LAUNCHED"
 if os.environ.keys() >= _BY_LAUNCHER:
     os.environ.setdefault(_MARK, str(os.getpid()))
+_PATIENCE = 60.0  # seconds, after which a process says for whom it waits
 _ONE_FIT = threading.Lock()  # of this process: of several, each process could join another
+
+
+log = logging.getLogger("skdpfair")
 
 
 class _Failure(str):
@@ -166,7 +171,8 @@ def process_group(distributed: str | None) -> Iterator[Processes]:
             "trains one now. Fit one after the other, with n_jobs=None."
         )
     try:
-        processes = Processes(dist.new_group())
+        with _all_here():
+            processes = Processes(dist.new_group())
         try:
             with processes.shared_errors():
                 yield processes
@@ -195,7 +201,8 @@ def _is_one_of_many() -> bool:
                 "this process was started by one of them, as n_jobs=2 does. Set n_jobs=None, or "
                 "distributed=None to train each model in one process."
             )
-        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+        with _all_here():
+            dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
         if torch.cuda.is_available():
             torch.cuda.set_device(dist.get_rank() % torch.cuda.device_count())
     return dist.is_initialized() and dist.get_world_size() > 1
@@ -221,6 +228,7 @@ def check_parts(
         "the number of columns of X": estimator.n_features_in_,
         "the names of the columns of X": None if names is None else list(names),
         "the shape of a record": tuple(table.x.shape[1:]),
+        "whether X holds pictures of bytes": estimator._scale == "bytes",
         "classes": None if table.classes is None else table.classes.tolist(),
         "groups": None if table.groups.levels is None else list(table.groups.levels),
         "sample_weight": table.weight is not None,
@@ -255,6 +263,23 @@ def check_ledgers(processes: Processes, callback: PrivacyLedger | None) -> None:
                 f"Process {rank} has a PrivacyLedger that process 0, which charges for all, has "
                 "not. Open the same file there, or set it there as a callback."
             )
+
+
+@contextmanager
+def _all_here() -> Iterator[None]:
+    """Log, in a block that waits for all processes, that some have not come for a while."""
+    text = (
+        'distributed="auto" waits for a process that has not called fit, or has ended. Each of '
+        "those that the launcher started must call fit as often as the others."
+    )
+    late = threading.Timer(_PATIENCE, log.warning, (text,))
+    late.daemon = True
+    late.start()
+    try:
+        with _naming_others():
+            yield
+    finally:
+        late.cancel()
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from inspect import signature
@@ -41,18 +41,19 @@ from skdpfair._utils.validate import (
     safe_repr,
 )
 from skdpfair.augmentations import Views
+from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.engine.losses import REGRESSION
 from skdpfair.engine.mechanism import Method
 from skdpfair.engine.memory import used_device
 from skdpfair.inputs import targets
 from skdpfair.inputs.groups import TARGET, Groups, as_columns
 from skdpfair.inputs.persons import Persons
-from skdpfair.inputs.table import Table
 from skdpfair.methods import get_method
 from skdpfair.methods.sgd import SGD
 from skdpfair.networks import Factory, network_of
 from skdpfair.privacy.accounting import ACCOUNTANTS
 from skdpfair.privacy.gdp import MIN_DELTA
+from skdpfair.privacy.releases import LARGEST_STEPS
 from skdpfair.training.callbacks import recorders, without_names
 
 # an event of skorch's own steps
@@ -60,8 +61,7 @@ _GRADIENTS = "on_grad_computed"
 _AUTO = StrOptions({"auto"})
 # what numpy and torch count with
 _COUNT = Interval(Integral, 1, 2**63 - 1, closed="both")
-# beyond these no accountant can tell epsilon
-_STEPS = Interval(Integral, 1, 10**9, closed="both")
+_STEPS = Interval(Integral, 1, LARGEST_STEPS, closed="both")
 _NOISE = Interval(Real, 1e-3, LARGE, closed="both")
 # of parameters of the estimators; those that are not here are read by `_read`
 CONSTRAINTS: dict[str, list[Any]] = {
@@ -201,16 +201,27 @@ class FitSpec:
         """Callbacks that keep what is not private."""
         return recorders(self.callbacks)
 
-    def check_data(self, table: Table) -> None:
-        """Raise ValueError for classes and groups that the method has no formula for."""
-        if not self.method.binary or table.classes is None:
+    def check_data(self, classes: Collection[Any] | None, n_groups: int) -> None:
+        """Raise ValueError for classes that are not there, or that the method has no formula for.
+
+        The same is done for groups; a regression has no classes.
+        """
+        if classes is None:
             return
-        if len(table.classes) != 2:
+        unknown = [label for label in self.class_weight or () if label not in set(classes)]
+        if unknown:
+            raise ValueError(
+                f"class_weight names {safe_repr(unknown)}, which are not among the classes of y. "
+                "Spell them as in y."
+            )
+        if not self.method.binary:
+            return
+        if len(classes) != 2:
             raise ValueError(
                 "Only binary classification is supported. The type of the target is multiclass: "
                 f"method={self.method.name!r} is defined for two classes."
             )
-        if table.groups.n_groups != 2:
+        if n_groups != 2:
             raise ValueError(
                 f"method={self.method.name!r} is defined for two groups, and there are more. Merge "
                 "groups, or use a method for any number of them."
@@ -227,6 +238,13 @@ def _words(spec: FitSpec) -> dict[str, Any]:
         "recorder": ", ".join(type(r).__name__ for r in spec.recorders),
         "n_views": spec.views.n if spec.views else 1,
     }
+
+
+def _sets_rates(spec: FitSpec) -> bool:
+    """Tell whether a callback or the optimizer sets learning rates of its own."""
+    kinds = [c if isinstance(c, type) else type(c) for c in without_names(spec.callbacks)]
+    schedules = any(issubclass(kind, LRScheduler) for kind in kinds)
+    return schedules or "param_groups" in spec.optimizer.params
 
 
 # what cannot be, and what is wrong with it, with the remedy
@@ -293,15 +311,14 @@ CONFLICTS: list[Conflict] = [
         "lr={lr} and the lr={own_lr} of the optimizer are both given. Leave one of them out.",
     ),
     (
-        lambda s: (
-            s.lr == "auto"
-            and (
-                "param_groups" in s.optimizer.params
-                or any(isinstance(c, LRScheduler) for c in without_names(s.callbacks))
-            )
-        ),
+        lambda s: s.lr == "auto" and _sets_rates(s),
         'lr="auto" sets one constant learning rate in the course of the fit, which a '
         "learning-rate scheduler or param_groups would undo. Give lr= a number.",
+    ),
+    (
+        lambda s: _sets_rates(s) and any(s.method.step_size(t) != 1.0 for t in (0, 1, 10, 100)),
+        "method={method} sets the learning rate in each step, which would undo that of a "
+        "learning-rate scheduler or param_groups. Leave out the schedule of one of them.",
     ),
     (
         lambda s: s.recorders and s.has_persons,
@@ -347,6 +364,10 @@ def _read(params: dict[str, Any]) -> dict[str, Any]:
     out["groups"], out["persons"] = Groups.of(params["group_col"]), Persons.of(params["persons"])
     out["module"], out["optimizer"] = network_of(params["module"]), optimizer_of(out["optimizer"])
     out["has_auto_optimizer"] = is_auto(getattr(params["optimizer"], "make", params["optimizer"]))
+    if is_auto(out["lr"]) and "lr" in out["optimizer"].params:
+        rest = dict(out["optimizer"].params)
+        out["lr"] = check_parameter("lr", rest.pop("lr"), CONSTRAINTS["lr"], " of optimizer")
+        out["optimizer"] = Factory(out["optimizer"].make, **rest)
     if isinstance(out["module"], Factory):
         _check_takes(out["module"].make, "module must take its arguments", **out["module"].params)
     out["views"] = Views.of(out.pop("augment"))
@@ -366,7 +387,7 @@ def _read(params: dict[str, Any]) -> dict[str, Any]:
         wanted = "PGD(radius, step_size, n_steps) or a callable (module, x, y) -> x"
         _check_function("attack", out["attack"], wanted, 3)
     _check_callbacks(out, pair is not None)
-    known = {"group_col", "augment", *(f.name for f in fields(FitSpec))}
+    known = {"group_col", "augment", "pos_label", *(f.name for f in fields(FitSpec))}
     out["own"] = {name: value for name, value in params.items() if name not in known}
     arguments = out["optimizer"].params
     if "param_groups" not in arguments and (arguments or not isinstance(params["optimizer"], str)):
@@ -463,6 +484,11 @@ def _check_callbacks(params: dict[str, Any], public: bool) -> None:
         named = isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)
         callback = entry[1] if named else entry
         kind = callback if isinstance(callback, type) else type(callback)
+        if issubclass(kind, PrivacyLedger):
+            raise TypeError(
+                "callbacks holds a PrivacyLedger, but takes those of skorch. Open the ledger "
+                "around the fit, `with ledger: ...`, or give it to set_callbacks of the estimator."
+            )
         if not issubclass(kind, Callback):
             raise TypeError(
                 "callbacks must hold skorch callbacks or pairs (name, callback), got "

@@ -11,6 +11,7 @@ from torch import nn
 
 from skdpfair.engine.mechanism import Method
 from skdpfair.features import Scattering2D
+from skdpfair.inputs.streaming import refuse_other_scale
 from skdpfair.inputs.table import Table
 from skdpfair.methods import get_method
 from skdpfair.networks import curves
@@ -92,3 +93,4 @@ def _check_same_form(
                 f"warm_start=True continues with a fitted model, but the {what} changed. Use "
                 "warm_start=False, or data of the same form."
             )
+    refuse_other_scale(getattr(estimator, "_scale", None), fresh._scale, table.x)

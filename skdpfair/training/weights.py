@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from skdpfair._utils.validate import safe_repr
 from skdpfair.inputs.table import Table
 from skdpfair.training.spec import FitSpec
 
@@ -20,12 +19,6 @@ def of_classes(spec: FitSpec, table: Table) -> np.ndarray | None:
     """Return the weight of each class, (n_classes,), or None."""
     if table.classes is None or spec.class_weight is None:
         return None
-    unknown = [label for label in spec.class_weight if label not in set(table.classes)]
-    if unknown:
-        raise ValueError(
-            f"class_weight names {safe_repr(unknown)}, which are not among the classes of y. Spell "
-            "them as in y."
-        )
     weight = np.array([spec.class_weight.get(label, 1.0) for label in table.classes])
     return _over(weight, float(weight.max()))
 

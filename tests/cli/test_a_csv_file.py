@@ -377,6 +377,27 @@ def test_a_schema_names_the_likely_column_of_persons(visits):
     assert filled["unit"] == "patientId" and filled["max_records_per_unit"] == 1
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_schema_proposes_a_column_of_repeated_texts_or_whole_numbers(tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)
+    n = 300
+    columns = {
+        "account_never_delinq_percent": np.arange(n) % 7,  # no such name
+        "LoanID": np.arange(n),  # one a row
+        "is_member": np.arange(n) % 2,
+        "household": np.arange(n) % 50 + 0.5,
+        "Borrower No": np.where(np.arange(n) < 9, np.nan, np.arange(n) // 3),
+        "client": [f"c{i // 2}" for i in range(n)],
+    }
+    for lacking, proposed in (([], "Borrower No"), (["Borrower No"], "client"), (["client"], None)):
+        columns = {name: values for name, values in columns.items() if name not in lacking}
+        table, path = pd.DataFrame(columns | {"y": np.arange(n) % 2}), Path(f"loans.{kind}")
+        table.to_csv(path, index=False) if kind == "csv" else table.to_parquet(path)
+        text = draft(str(path), "--target", "y")
+        Path("draft.toml").unlink()
+        assert ('# unit = ""' if proposed is None else f'# unit = "{proposed}"') in text
+
+
 def test_a_fit_on_persons_is_reported_with_and_without_their_column(visits):
     Path("schema.toml").write_text(PERSONS.to_toml(), encoding="utf-8")
     text = usable(invoke(*visits, "--epsilon", "11")).output

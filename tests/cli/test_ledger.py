@@ -100,9 +100,10 @@ def test_a_ledger_that_lacks_finished_fits_is_refused(budget, n_fits, folder):
     assert code == 0 and said.endswith("skdpfair report results -o report.html")
     late = [*LEDGER, *budget, "--ledger-delta", 1e-5]
     code, said = invoke("sweep", "study.toml", *late, "--jobs", 1)
-    assert code == 2 and not states()
+    assert code == 2 and not Path("ledger.jsonl").exists()
     assert f"store='results' holds {n_fits} finished fits that the ledger " in said
     assert "ledger.jsonl' has not recorded" in said and "from the first run on" in said
+    PrivacyLedger("ledger.jsonl", delta=1e-5)
     assert invoke("report", "results", *LEDGER)[0] == 0
     assert "2 private fits of this sweep are not in the ledger" in Path("report.html").read_text()
 
@@ -111,18 +112,95 @@ def test_a_sweep_beyond_its_budget_is_refused_before_any_fit(folder):
     budget = ["--ledger-epsilon", 3, "--ledger-delta", 1e-5]
     code, said = invoke("sweep", "study.toml", *LEDGER, *budget, "--jobs", 1)
     assert code == 2 and "not private, which no budget allows" in said
-    assert "in a ledger with a delta alone" in said and not states()
-    assert not list(Path("results").glob("[0-9a-f]*.json"))
+    assert "in a ledger with a delta alone" in said
+    assert sorted(path.name for path in folder.iterdir()) == ["loans.csv", "study.toml"]
     # where the references were trained before, private fits together count
     assert invoke("sweep", "study.toml", "--jobs", 1)[0] == 0
     for path in Path("results").glob("[0-9a-f]*.json"):
         if json.loads(path.read_text())["epsilon"]:
             path.unlink()
-    code, said = invoke("sweep", "study.toml", *LEDGER, "--jobs", 1)
-    assert code == 2 and "These 2 fits together would bring epsilon" in said and not states()
+    code, said = invoke("sweep", "study.toml", *LEDGER, *budget, "--jobs", 1)
+    assert code == 2 and "These 2 fits together would bring epsilon" in said
+    assert not Path("ledger.jsonl").exists()
     wide = ["--ledger", "wide.jsonl", "--ledger-epsilon", 5, "--ledger-delta", 1e-5]
     assert invoke("sweep", "study.toml", *wide, "--jobs", 1)[0] == 0
     assert states("wide.jsonl") == ["gradient sum"] * 2
+
+
+def contents():
+    return {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
+
+
+SWEEP = ["sweep", "study.toml", "--jobs", 1]
+FREE, LIMITED = ["--ledger-delta", 1e-5], ["--ledger-delta", 1e-5, "--ledger-epsilon", 3]
+REFUSED = {  # command, what its study says instead, and what is named
+    "private models only": ([*SWEEP, *LIMITED], None, "no budget allows"),
+    "a parameter": ([*SWEEP, *FREE], ("max_steps", "max_step"), "max_steps"),
+    "a value": ([*SWEEP, *FREE], ("batch_size = 100", "batch_size = -1"), "batch_size"),
+    "a method": ([*SWEEP, *FREE], ('["dpsgd"]', '["fairlens_dp"]\ncv = 1'), "cv"),
+    "three classes": ([*SWEEP, *FREE], ('"yes"]', '"yes", "x"]'), "fairlens_dp"),
+    "a class": ([*SWEEP, *FREE], ("max_steps = 3", "class_weight = {nay = 1}"), "nay"),
+    "processes": ([*SWEEP[:-1], 0, *FREE], None, "--jobs"),
+    "a folder": ([*SWEEP, *FREE], ('"results"', '"loans.csv"'), "loans.csv"),
+    "a fit": ([*FIT, "--epsilon", 4, *LIMITED], None, "above the budget"),
+    "a choice": ([*FIT, "--epsilon", 4, "--try", "lr=1,2", *LIMITED], None, "above the budget"),
+    "a threshold": (
+        [*FIT, "--epsilon", 4, "--threshold", "accuracy", *LIMITED],
+        None,
+        "above the budget",
+    ),
+    "a network": ([*FIT, "--try", "module=logistic,cnn", *FREE], None, "needs pictures"),
+    "two classes": ([*FIT, "--threshold", "accuracy", *FREE], ('"yes"]', '"yes", "x"]'), "--thres"),
+    "a weight": ([*FIT, "--set", 'class_weight={"nay": 1}', *FREE], None, "nay"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_leaves_nothing_behind(name, folder):
+    command, change, named = REFUSED[name]
+    text = STUDY if change is None else STUDY.replace(*change)
+    if name == "three classes":
+        text = text.replace("dpsgd", "fairlens_dp")
+    Path("study.toml").write_text(text)
+    before = contents()
+    code, said = invoke(*command, *LEDGER)
+    assert code == 2 and named in said and contents() == before
+    assert not Path("results").exists()
+
+
+@pytest.mark.parametrize("command", [SWEEP, FIT], ids=["sweep", "fit"])
+@pytest.mark.parametrize(
+    ("stored", "given", "named"),
+    [
+        ({"epsilon": 3, "delta": 1e-5}, FREE, "--ledger-delta alone stands for a ledger without"),
+        ({"delta": 1e-6}, FREE, "--ledger-delta: delta 1e-05 differs from delta=1e-06"),
+        ({"delta": 1e-5}, LIMITED, "--ledger-epsilon: epsilon 3.0 differs from epsilon=None"),
+        ({}, FREE, "--ledger-delta: delta 1e-05 differs from delta=None"),
+        (None, [], "is empty"),
+    ],
+)
+def test_a_budget_that_contradicts_a_ledger_is_named(command, stored, given, named, folder):
+    Path("ledger.jsonl").touch() if stored is None else PrivacyLedger("ledger.jsonl", **stored)
+    before = contents()
+    code, said = invoke(*command, *LEDGER, *given)
+    assert code == 2 and named in said and contents() == before
+
+
+def test_a_refused_fit_adds_no_line_to_a_ledger(folder):
+    from skdpfair.budget.charging import charged
+    from skdpfair.privacy import Release
+    from skdpfair.privacy.ledger import Ledger
+
+    release = Release("gradient sum", 1.0, (9.0,), 1)
+    with (
+        PrivacyLedger("ledger.jsonl", epsilon=1, delta=1e-5),
+        charged([release], Ledger(), unit="person"),
+    ):
+        pass
+    before = contents()
+    for options, named in (["--epsilon", 1], "protects each record"), (["--epsilon", 9], "protect"):
+        code, said = invoke(*FIT, *options, *LEDGER)
+        assert code == 2 and named in said and contents() == before
 
 
 def full(monkeypatch, folder):

@@ -1,4 +1,4 @@
-"""`skdpfair statement`: what a checker reads of a file, and the status that says what it is."""
+"""`skdpfair statement` and `verify`: what a checker reads of a file, and its status."""
 
 import json
 from hashlib import sha256
@@ -12,7 +12,7 @@ from skdpfair.budget import PrivacyLedger
 from skdpfair.cli import main
 from skdpfair.datasets import make_two_groups
 from skdpfair.release import _file
-from skdpfair.report import export_statement
+from skdpfair.report import export_statement, model_page
 from skdpfair.testing import verify_release
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
@@ -138,3 +138,35 @@ def test_no_description_ends_with_a_traceback(released, tmp_path, part, value):
     _file.write(tmp_path / "model.safetensors", facts, weights)
     done = run(tmp_path / "model.safetensors", "--export", "nist")
     assert done.exit_code in (0, 1) and isinstance(done.exception, SystemExit | None)
+
+
+def verified(*arguments):
+    return CliRunner().invoke(main, ["verify", *map(str, arguments)])
+
+
+def test_a_file_is_verified_as_its_page_asks(released, tmp_path):
+    path, page = released[0]["private"], tmp_path / "page.html"
+    text = model_page(path)
+    assert "<code>skdpfair verify FILE</code>" in text
+    page.write_text(text, "utf-8")
+    for file in (path, page):
+        done = verified(file)
+        assert done.exit_code == 0 and f"{file}: verified" in done.stdout and not done.stderr
+        told = json.loads(verified(file, "--json").stdout)
+        assert told == {"file": str(file), "verified": True, "problem": None}
+
+
+def test_what_is_no_private_file_or_holds_more_is_not_verified(released, tmp_path):
+    content, page = released[0]["private"].read_bytes(), tmp_path / "page.html"
+    page.write_text(model_page(released[1]) + "<!-- more -->", "utf-8")
+    files = [released[0]["open"], page]
+    for i, changed in enumerate((content[:-1], b"", b"a,b\n1,2\n", b"<html></html>", b"\xff<")):
+        files.append(tmp_path / f"{i}.safetensors")
+        files[-1].write_bytes(changed)
+    for file in files:
+        done = verified(file)
+        assert done.exit_code == 1 and not done.stdout and "Not verified:" in done.stderr
+        done = verified(file, "--json")
+        told = json.loads(done.stdout)
+        assert done.exit_code == 1 and told["verified"] is False and told["problem"]
+    assert verified(tmp_path / "none").exit_code == 2 and verified(tmp_path).exit_code == 2

@@ -220,12 +220,6 @@ class Rectified(nn.Sequential):
         super().__init__(nn.Linear(4, 5), nn.PReLU(), nn.Linear(5, 2))
 
 
-def exported(model, folder):
-    pytest.importorskip("onnx")
-    model.export_onnx(folder / "model.onnx")
-    return np.frombuffer((folder / "model.onnx").read_bytes(), np.uint8).astype(int)
-
-
 def file_of(model, folder):
     model.save_release(folder / "model.release")
     return load_release(folder / "model.release")
@@ -236,7 +230,6 @@ WAYS = {
     "private": lambda model, _: model.net_.private_logits(X),
     "release": lambda model, folder: file_of(model, folder).predict_proba(X),
     "pickle": lambda model, _: pickle.loads(pickle.dumps(model)).decision_function(X),
-    "onnx": exported,
     "scattering": lambda *_: Scattering2D().fit_transform(PICTURES),
     "frozen": lambda *_: FrozenFeatures(FROZEN).fit_transform(PICTURES),
 }
@@ -255,12 +248,8 @@ def model():
     return quick(module="mlp").fit(X, Y)
 
 
-# an export takes seconds, and its arithmetic is that of the others
-EXPORTS = [("onnx", "bfloat16"), ("onnx", "inference_mode")]
-OTHERS = [(way, around) for way in WAYS if way != "onnx" for around in AROUND]
-
-
-@pytest.mark.parametrize("way, around", [*EXPORTS, *OTHERS])
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("way", WAYS)
 def test_predictions_are_the_same_whatever_surrounds_them(way, around, model, tmp_path):
     expected = WAYS[way](model, tmp_path)
     with AROUND[around]():

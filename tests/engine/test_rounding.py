@@ -1,15 +1,17 @@
 """Where rounding decides, it does not tell how many records there are, nor which stand before."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from skdpfair import get_method
+from skdpfair.augmentations import record_by_record
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.mechanism import Mechanism
 from skdpfair.engine.per_sample.rounding import steady
-from skdpfair.engine.per_sample.tracing import trace
+from skdpfair.engine.per_sample.tracing import RecordTrace, trace
 from skdpfair.testing import task
 
 GATES = {  # of products that are a half in exact arithmetic
@@ -42,12 +44,31 @@ class Gated(nn.Module):
         return self.head(x * self.gate(F.linear(x, self.columns)[:, :1]))
 
 
-@pytest.mark.parametrize("width", [30, 513])
-@pytest.mark.parametrize("n_columns", [1, 3])
+def halves(n, width):
+    """Return rows whose mean is a half in exact arithmetic."""
+    x = torch.rand(n, width, generator=torch.Generator().manual_seed(0))
+    return x * (width / 2 / x.sum(1, keepdim=True))
+
+
+def ties(n, width):
+    """Return rows whose mean lies between a half and the float32 below it."""
+    x, w = halves(n, width), np.longdouble(np.float32(1 / width))
+    goal = 0.5 - np.longdouble(2) ** -26
+    for row in x.numpy():
+        row[-2:] = 0
+        for i in (0, -2, -1):
+            row[i] += np.float32((goal - (row.astype(np.longdouble) * w).sum()) / w)
+    return x
+
+
+@pytest.mark.parametrize(
+    ("rows", "width", "n_columns"),
+    [(halves, 30, 3), (halves, 513, 1), (ties, 65, 3)],
+    ids=["narrow", "wide", "ties"],
+)
 @pytest.mark.parametrize("name", GATES)
-def test_a_record_that_leaves_turns_no_gate_of_others(name, n_columns, width):
-    x = torch.rand(193, width, generator=torch.Generator().manual_seed(0))
-    x *= width / 2 / x.sum(1, keepdim=True)
+def test_a_record_that_leaves_turns_no_gate_of_others(name, rows, width, n_columns):
+    x = rows(193, width)
     batch = Batch(x, torch.zeros(len(x), dtype=torch.int64))
     mechanism = Mechanism(
         get_method("dpsgd", max_grad_norm=1.0), task(len(x), n_groups=1, sample_rate=1.0), 0.0
@@ -60,6 +81,56 @@ def test_a_record_that_leaves_turns_no_gate_of_others(name, n_columns, width):
             step = private_step(strategy, rows, mechanism, None, noise)
             sums.append(step.gradient.double() * len(x))
     assert max((sums[0] - other).norm() for other in sums[1:]) <= 1.0001
+
+
+PRODUCTS = {
+    "mm": lambda x, w: x[None] @ w,
+    "mm of a sequence": lambda x, w: torch.stack([x, x + 1, 2 * x]) @ w,
+    "mm of two": lambda x, w: x[None] @ (w * x[:, None]),
+    "addmm": lambda x, w: torch.addmm(x[:1], x[None], w, beta=2, alpha=3),
+    "mv": lambda x, w: w.T @ x,
+    "addmv": lambda x, w: torch.addmv(x[:1], w.T, x, beta=2, alpha=3),
+    "dot": lambda x, w: x @ w[:, 0],
+    "vdot": lambda x, w: torch.vdot(x, w[:, 0]),
+    "bmm": lambda x, w: torch.stack([x[None], x[None] + 1]) @ torch.stack([w, 2 * w]),
+    "baddbmm": lambda x, w: torch.baddbmm(x[:1], x[None, None], w[None], beta=2, alpha=3),
+    "addbmm": lambda x, w: torch.addbmm(x[:1], x[None, None], w[None], beta=2, alpha=3),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_that_lead_to_a_decision_are_the_same_in_all_places(name, dtype):
+    for width, n_columns in ((7, 3), (30, 17), (513, 3)):
+        x, w = torch.rand(width, dtype=dtype), torch.rand(width, n_columns, dtype=dtype)
+
+        def decided(w, x):
+            product = PRODUCTS[name](x, w)
+            return product, product > 1
+
+        rows, _ = RecordTrace(decided, [w], [x])(None, [w], x.expand(193, width).clone())
+        assert (rows == rows[0]).all()
+        torch.testing.assert_close(rows[0], PRODUCTS[name](x, w))
+
+
+def along_the_sign(module, x, y):
+    x = x.detach().requires_grad_()
+    (slope,) = torch.autograd.grad(F.cross_entropy(module(x), y, reduction="sum"), x)
+    return x.detach() + 0.1 * slope.sign()
+
+
+along_the_sign.input_range = None
+
+
+def test_signs_of_a_slope_of_zero_are_the_same_in_all_places():
+    module = nn.Linear(65, 3, dtype=torch.float64)
+    # equal rows, so that only rounding tells the classes apart
+    module.weight.data[:] = module.weight.data[:1]
+    x = torch.rand(1, 65, dtype=torch.float64)
+    with select_strategy(module, x, 3) as strategy:
+        attack = record_by_record(along_the_sign, strategy, x, 3)
+        attacked = attack(module, x.expand(193, 65).clone(), torch.zeros(193, dtype=torch.int64))
+    assert (attacked == attacked[0]).all()
 
 
 def is_steady(function, *record):

@@ -172,6 +172,46 @@ def test_partitions_that_differ_are_refused(cluster):
         fit_on_dask(distributed.get_client(), DPFairClassifier(), np.eye(3), y)
 
 
+def shifted(column, by):
+    frames = pytest.importorskip("dask.dataframe")
+    part = pd.Series(np.asarray(column), index=np.arange(len(column)) + by)
+    return frames.from_pandas(part, npartitions=4)
+
+
+@pytest.mark.parametrize("name", ["y", "sensitive_features", "sample_weight"])
+def test_partitions_with_the_values_of_other_records_are_refused(cluster, name):
+    """As many partitions, of the same lengths altogether."""
+    (_, y, _), (X, *given) = collections(600)
+    given = {"y": given[0], "sensitive_features": given[1], "sample_weight": given[0]}
+    here, clf = distributed.get_client(), DPFairClassifier(classes=[0, 1], max_steps=2)
+    moved = given | {name: given[name].rechunk(((100, 200, 150, 150),))}
+    with pytest.raises(ValueError, match=r"Partition 0 .*'X': 150.*: 100") as told:
+        fit_on_dask(here, clf, X, **moved)
+    assert name in str(told.value)
+    first = "sample_weight" if name == "y" else "y"
+    frames = given | {first: shifted(y, 0)} | {name: shifted(y, 1)}
+    with pytest.raises(ValueError, match=r"of different indexes.*to_dask_array"):
+        fit_on_dask(here, clf, X, **frames)
+    fit_on_dask(here, clf, X, **given | {name: shifted(y, 1)})
+
+
+def test_what_cannot_train_names_the_remedy(cluster, tmp_path):
+    _, (X, y, _) = collections(600)
+    clf = DPFairClassifier(classes=[0, 1])
+    with pytest.raises(TypeError, match="map_partitions"):
+        fit_on_dask(distributed.get_client(), make_pipeline(clf), X, y)
+    threads = {"processes": False, "n_workers": 2, "dashboard_address": None}
+    with (
+        distributed.Client(set_as_default=False, **threads) as client,
+        pytest.raises(ValueError, match="threads of one process"),
+    ):
+        fit_on_dask(client, clf, X, y)
+    ledger = PrivacyLedger(tmp_path / "ledger.jsonl", delta=1e-5)
+    for callback in (ledger, ("ledger", ledger)):
+        with pytest.raises(TypeError, match=r"with ledger.*set_callbacks"):
+            DPFairClassifier(callbacks=[callback]).fit(np.eye(4), [0, 1, 0, 1])
+
+
 class EndOfWorker(Callback):
     def on_epoch_end(self, net, **kwargs):
         if torch.distributed.get_rank() == 1:

@@ -78,9 +78,10 @@ def test_each_fold_of_a_search_has_the_gap_of_its_own_parts(
         for fold, parts in enumerate(cv.split(X, y)):
             expected = gap_by_hand(model, X, y, *parts, column)
             for name, gap in expected.items():
-                key = "dg_gap" if name == "overall" else f"dg_gap{name}"
-                assert found[f"split{fold}_test_{key}"][row] == pytest.approx(gap)
-    assert scorer(search, X, y)["dg_gap"] == 0  # the refitted model has seen what is scored
+                key = "neg_dg_gap" if name == "overall" else f"neg_dg_gap{name}"
+                # the nearest to 0 is the largest score
+                assert found[f"split{fold}_test_{key}"][row] == pytest.approx(-abs(gap))
+    assert scorer(search, X, y)["neg_dg_gap"] == 0  # the refitted model has seen what is scored
 
 
 @pytest.mark.parametrize(
@@ -98,7 +99,7 @@ def test_folds_that_leave_rows_out(frame, classifier, cv):
     )
     for fold, parts in enumerate(cv.split(X, y)):
         gaps = gap_by_hand(model, X, y, *parts, "group")
-        assert found["test_dg_gap"][fold] == pytest.approx(gaps["overall"])
+        assert found["test_neg_dg_gap"][fold] == pytest.approx(-abs(gaps["overall"]))
 
 
 def test_routed_groups_and_a_scaler_that_each_fold_learns(routed, two_groups, classifier):
@@ -118,8 +119,8 @@ def test_routed_groups_and_a_scaler_that_each_fold_learns(routed, two_groups, cl
         fitted = clone(model).fit(X.iloc[train], y[train], sensitive_features=group[train])
         is_train = np.isin(np.arange(len(y)), train)
         gap = dg_gap(y, fitted.predict(X), is_train=is_train)
-        assert found["test_dg_gap"][fold] == pytest.approx(gap)
-    assert (found["train_dg_gap"] == 0).all()
+        assert found["test_neg_dg_gap"][fold] == pytest.approx(-abs(gap))
+    assert (found["train_neg_dg_gap"] == 0).all()
 
 
 def test_one_model_and_rows_it_has_not_seen(frame, classifier):
@@ -131,10 +132,10 @@ def test_one_model_and_rows_it_has_not_seen(frame, classifier):
         model, new, y[400:], X["group"][400:]
     )
     right = model.predict(X.drop(columns="group")) == y
-    assert scores["dg_gap"] == pytest.approx(right[:400].mean() - right[400:].mean())
+    assert scores["neg_dg_gap"] == pytest.approx(-abs(right[:400].mean() - right[400:].mean()))
     b = X["group"] == "b"
     gap = right[:400][b[:400]].mean() - right[400:][b[400:]].mean()
-    assert scores["dg_gap[b]"] == pytest.approx(gap)
+    assert scores["neg_dg_gap[b]"] == pytest.approx(-abs(gap))
 
 
 def test_rows_that_the_fit_did_not_see_are_refused(frame, classifier):

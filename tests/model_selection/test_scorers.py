@@ -44,7 +44,7 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.InsecureSeedWarning",
     "ignore::skdpfair.exceptions.LowSignalWarning",
 )
-KEYS = {"accuracy", "accuracy_group_min", "accuracy_difference", "accuracy[a]", "accuracy[b]"}
+KEYS = {"accuracy", "accuracy_group_min", "neg_accuracy_difference", "accuracy[a]", "accuracy[b]"}
 
 
 def test_scores_are_those_of_a_loop_over_groups(two_groups, from_first_column):
@@ -58,7 +58,7 @@ def test_scores_are_those_of_a_loop_over_groups(two_groups, from_first_column):
         assert scores[name] == metric(y, pred)
         assert {g: scores[f"{name}[{g}]"] for g in each} == each
         assert scores[f"{name}_group_min"] == min(each.values())
-        assert scores[f"{name}_difference"] == max(each.values()) - min(each.values())
+        assert scores[f"neg_{name}_difference"] == min(each.values()) - max(each.values())
     assert all(type(v) is float for v in scores.values())
 
 
@@ -70,7 +70,7 @@ def test_a_group_without_records_is_nan_and_said(from_first_column):
         )
     assert np.isnan(scores.pop("accuracy[c]"))
     assert scores["accuracy_group_min"] == 0
-    assert scores["accuracy_difference"] == 1
+    assert scores["neg_accuracy_difference"] == -1
 
 
 def test_intersections_have_one_key_each(from_first_column):
@@ -87,7 +87,6 @@ def test_intersections_have_one_key_each(from_first_column):
         (GroupScorer(), None, r"GroupScorer\(group_col=.sex., groups=.*enable_metadata_routing"),
         (GroupScorer(groups=["a", "b"]), None, "enable_metadata_routing=True"),
         (GroupScorer(groups=["a", "b"]), ["a", "z"], "values outside groups"),
-        (GroupScorer(groups=["a", "b"], only="accurate"), ["a", "b"], "only must be one of"),
         (comparison_scorer("privacy_cost", groups=["a", "b"]), ["a", "b"], "keep_reference=True"),
         (
             comparison_scorer("excessive_risk", groups=["a", "b"]),
@@ -111,21 +110,17 @@ def scored():
     return LogisticRegression().fit(X, y), X, y.to_numpy(), group
 
 
-def by_hand(metric, y, answer, group, sign=1):
+def by_hand(name, metric, y, answer, group, sign=1):
     """Return what a scorer should say of two groups."""
     each = {g: sign * metric(y[group == g], answer[group == g]) for g in ("a", "b")}
     (low, high), whole = sorted(each.values()), sign * metric(y, answer)
     return {
-        "": whole,
-        "_group_min": low,
-        "_difference": high - low,
-        "[a]": each["a"],
-        "[b]": each["b"],
+        name: whole,
+        f"{name}_group_min": low,
+        f"neg_{name.removeprefix('neg_')}_difference": low - high,
+        f"{name}[a]": each["a"],
+        f"{name}[b]": each["b"],
     }
-
-
-def found_of(scores, name):
-    return {key[len(name) :]: value for key, value in scores.items() if key.startswith(name)}
 
 
 LIKELY, LABELS, VALUES = "predict_proba", "predict", "decision_function"
@@ -148,7 +143,7 @@ def test_each_metric_gets_what_it_needs(scored, name):
     answer = getattr(model, method)(X)
     answer = answer[:, 1] if method == LIKELY else answer
     scores = GroupScorer({"m": given}, groups=["a", "b"])(model, X, y, group)
-    assert found_of(scores, "m") == pytest.approx(by_hand(metric, y, answer, group, sign))
+    assert scores == pytest.approx(by_hand("m", metric, y, answer, group, sign))
 
 
 def test_three_classes_and_a_group_that_lacks_one(scored):
@@ -180,9 +175,10 @@ def test_the_positive_class_and_the_column_of_the_groups(scored):
     scores = GroupScorer(metrics, group_col="group", groups=["a", "b"])(model, X, y)
     likely = model.predict_proba(X)[:, 0]
     of_hired = partial(average_precision_score, pos_label="hired")
-    assert found_of(scores, "ap") == pytest.approx(by_hand(of_hired, y, likely, group))
+    expected = by_hand("ap", of_hired, y, likely, group)
     of_hired = partial(f1_score, pos_label="hired")
-    assert found_of(scores, "f1") == pytest.approx(by_hand(of_hired, y, model.predict(X), group))
+    expected |= by_hand("f1", of_hired, y, model.predict(X), group)
+    assert scores == pytest.approx(expected)
 
 
 def test_a_group_of_one_class_has_no_auc_but_a_loss(scored):
@@ -195,7 +191,9 @@ def test_a_group_of_one_class_has_no_auc_but_a_loss(scored):
     assert [str(w.message)[:52] for w in said] == [
         "The groups ['b'] have records of one class only, for"
     ] * 2
-    undefined = [scores[key] for key in ("auc[b]", "ap[b]", "auc_difference", "ap_difference")]
+    undefined = [
+        scores[key] for key in ("auc[b]", "ap[b]", "neg_auc_difference", "neg_ap_difference")
+    ]
     assert np.isnan(undefined).all() and scores["auc_group_min"] == scores["auc[a]"]
     rows = group == "b"
     expected = -log_loss(y[rows], model.predict_proba(X)[rows], labels=[0, 1])
@@ -368,16 +366,17 @@ def test_privacy_cost_of_one_model_uses_the_reference_it_carries(frame, classifi
     reference = model[-1].reference_.predict(model[:-1].transform(X)) == y
     lost = reference.astype(float) - (model.predict(X) == y)
     each = {g: lost[X["group"] == g].mean() for g in ("a", "b")}
-    assert scores["privacy_cost"] == pytest.approx(lost.mean())
-    assert scores["privacy_cost[b]"] == pytest.approx(each["b"])
+    assert scores["neg_privacy_cost"] == pytest.approx(-lost.mean())
+    assert scores["neg_privacy_cost[b]"] == pytest.approx(-each["b"])
     assert scores["neg_privacy_cost_difference"] == pytest.approx(-abs(each["a"] - each["b"]))
     found = cross_validate(model, X, y, cv=2, scoring=comparison_scorer("privacy_cost"))
-    assert np.isfinite(found["test_privacy_cost_difference"]).all()
+    assert np.isfinite(found["test_neg_privacy_cost_difference"]).all()
 
 
 def test_measures_are_scored_by_name_and_losses_negated(scored):
     model, X, y, group = scored
-    names = ["accuracy", "log_loss", "calibration_error", "false_positive_rate", "selection_rate"]
+    losses = ["neg_log_loss", "neg_calibration_error", "neg_false_positive_rate"]
+    names = ["accuracy", *losses, "selection_rate"]
     scorer = GroupScorer(measures=names, groups=["a", "b"])
     scores = scorer(model, X, y, group)
     likely, predicted = model.predict_proba(X)[:, 1], model.predict(X)
@@ -390,6 +389,7 @@ def test_measures_are_scored_by_name_and_losses_negated(scored):
     def wrong_alarms(y_true, y_pred):
         return np.mean(y_pred[y_true == 0])
 
+    expected = {}
     for key, metric, answer, sign in (
         ("accuracy", accuracy_score, predicted, 1),
         ("neg_log_loss", log_loss, likely, -1),
@@ -397,8 +397,13 @@ def test_measures_are_scored_by_name_and_losses_negated(scored):
         ("neg_false_positive_rate", wrong_alarms, predicted, -1),
         ("selection_rate", lambda t, p: p.mean(), predicted, 1),
     ):
-        expected = by_hand(metric, y, answer, group, sign)
-        assert found_of(scores, key) == pytest.approx(expected)
+        expected |= by_hand(key, metric, y, answer, group, sign)
+        if sign < 0:  # of the columns of tables, negated
+            expected[f"{key}_group_max"] = expected.pop(f"{key}_group_min")
+    low, high = sorted(expected[f"selection_rate[{g}]"] for g in "ab")
+    expected["selection_rate_ratio"] = low / high
+    assert expected.pop("selection_rate_group_min") == low
+    assert scores == pytest.approx(expected)
     assert repr(clone(scorer)) == repr(scorer)
     both = GroupScorer({"f1": "f1"}, measures=["roc_auc"], groups=["a", "b"])(model, X, y, group)
     assert {"f1", "roc_auc", "f1_group_min", "roc_auc_group_min"} <= set(both)
@@ -440,11 +445,11 @@ def test_excessive_risk_of_one_model_uses_the_reference_it_carries(frame, classi
     for g in ("a", "b"):
         rows = (X["group"] == g).to_numpy()
         each[g] = excessive_risk(y[rows], likely[0][rows], y_prob_ref=likely[1][rows])
-        assert found[f"test_excessive_risk[{g}]"][0] == pytest.approx(each[g])
-    assert found["test_excessive_risk"][0] == pytest.approx(
-        excessive_risk(y, likely[0], y_prob_ref=likely[1])
+        assert found[f"test_neg_excessive_risk[{g}]"][0] == pytest.approx(-each[g])
+    assert found["test_neg_excessive_risk"][0] == pytest.approx(
+        -excessive_risk(y, likely[0], y_prob_ref=likely[1])
     )
-    assert found["test_excessive_risk_group_max"][0] == pytest.approx(max(each.values()))
+    assert found["test_neg_excessive_risk_group_max"][0] == pytest.approx(-max(each.values()))
     assert found["test_neg_excessive_risk_difference"][0] == pytest.approx(
         -abs(each["a"] - each["b"])
     )
@@ -462,8 +467,8 @@ def test_groups_of_any_names_keep_their_scores(scored, names):
     named = np.empty(len(y), dtype=object)
     named[:] = [names[g == "b"] for g in group]
     columns = pd.DataFrame(list(named)) if isinstance(names[0], tuple) else named
-    scorer = GroupScorer({"f1": "f1"}, measures=["accuracy", "log_loss"], groups=list(names))
-    expected = GroupScorer({"f1": "f1"}, measures=["accuracy", "log_loss"], groups=["a", "b"])
+    scorer = GroupScorer({"f1": "f1"}, measures=["accuracy", "neg_log_loss"], groups=list(names))
+    expected = GroupScorer({"f1": "f1"}, measures=["accuracy", "neg_log_loss"], groups=["a", "b"])
     found = scorer(model, X, y, columns)
     assert list(found.values()) == list(expected(model, X, y, group).values())
 
@@ -493,6 +498,6 @@ def test_functions_of_fairlearn_take_texts_for_what_they_are(scored):
     labels = np.array(["no", "yes"])[y]
     model = clone(model).fit(X, labels)
     found = GroupScorer(metrics, groups=["a", "b"])(model, X, labels, group)
-    for key in ("", "[a]", "[b]", "_difference"):
-        assert found[f"rate{key}"] == found[f"named{key}"]
+    for key in ("{}", "{}[a]", "{}[b]", "neg_{}_difference"):
+        assert found[key.format("rate")] == found[key.format("named")]
     assert found["rate"] == np.mean(model.predict(X) == "yes") > 0

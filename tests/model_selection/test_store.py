@@ -95,7 +95,7 @@ def test_a_call_that_is_refused_makes_no_folder(tmp_path):
 
 
 def test_a_store_without_a_cell_takes_the_corrected_call(tmp_path):
-    Store.open(tmp_path, {"lr": 0.7})
+    Store.open(tmp_path, {"lr": 0.7}).begin()
     assert not cell_files(tmp_path)
     corrected = run_small(tmp_path)
     assert len(cell_files(tmp_path)) == 6
@@ -110,7 +110,7 @@ def test_foreign_folders_and_files_are_refused(tmp_path):
         run_small(tmp_path)
     with pytest.raises(ValueError, match=r"is a file\. Name a folder"):
         run_small(tmp_path / "thesis.tex")
-    store = Store.open(tmp_path / "new", {"a": 1})
+    store = Store.open(tmp_path / "new", {"a": 1}).begin()
     (store.folder / "f.json").write_text('{"n":')
     with pytest.raises(ValueError, match=r"damaged .* Delete it"):
         store.load("f")
@@ -192,7 +192,7 @@ def test_a_damaged_file_is_named(finished, tmp_path, damage, file):
 
 
 def test_a_full_disk_leaves_no_part_of_a_cell(tmp_path, monkeypatch):
-    store = Store.open(tmp_path / "store", {"a": 1})
+    store = Store.open(tmp_path / "store", {"a": 1}).begin()
 
     def full(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -1758,6 +1758,15 @@ MUTANTS = (
         "tests/engine/test_rounding.py::test_decisions_by_exact_numbers_need_no_parts",
     ),
     Mutant(
+        "decisions by products of a batch",
+        "the last bits of a product that decides depend on where a record stands",
+        "engine/per_sample/rounding.py",
+        "if _name(node) in _PRODUCTS:",
+        "if False:",
+        "tests/engine/test_rounding.py::"
+        "test_products_that_lead_to_a_decision_are_the_same_in_all_places[mm-dtype1]",
+    ),
+    Mutant(
         "a ledger of another process",
         "a ledger that the first of several processes lacks is charged nothing",
         "training/processes.py",

@@ -430,7 +430,9 @@ def test_what_cannot_be_seen_is_noted():
     ("name", "asks"),
     [
         *((n, True) for n in ("id", "patient_id", "user.name", "nhs-number", "customerId", "aID")),
+        *((n, True) for n in ("Borrower No", "patient_nbr", "CUSTOMER", "newApplicant", "ID2")),
         *((n, False) for n in ("paid", "valid", "personal", "clients2", "grid")),
+        *((n, False) for n in ("account_never_delinq_percent", "memberSince", "customer age")),
     ],
 )
 def test_a_column_that_may_name_persons_asks_what_a_row_is(name, asks):

@@ -7,14 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, TunedThresholdClassifierCV
+from sklearn.pipeline import make_pipeline
 
 from skdpfair import DPFairClassifier, DPFairRegressor, Groups
 from skdpfair.datasets import make_two_groups
 from skdpfair.privacy.ledger import Ledger
 from skdpfair.privacy.statement import rounded_up
 from skdpfair.release import _file
-from skdpfair.report import export_statement
+from skdpfair.report import export_statement, model_page
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
 
@@ -172,3 +176,27 @@ def test_what_cannot_be_exported_is_refused_by_name(fitted, data, tmp_path):
     _file.write(path, facts | {"fitted": facts["fitted"] | {"method_": 3}}, weights)
     with pytest.raises(ValueError, match="holds no description of a model"):
         export_statement(path, "nist")
+
+
+SHORT = {"epsilon": 5.0, "max_steps": 2, "module": "logistic"}
+AROUND = [  # learns from records beside the classifier in it
+    CalibratedClassifierCV(DPFairClassifier("dpsgd", **SHORT), cv=2),
+    TunedThresholdClassifierCV(DPFairClassifier("dpsgd", **SHORT), cv=2),
+    GridSearchCV(DPFairClassifier("dpsgd", **SHORT), {"lr": [0.1]}, cv=2),
+    TransformedTargetRegressor(DPFairRegressor("dpsgd", y_range=(0, 1), **SHORT)),
+]
+
+
+@pytest.mark.parametrize("around", AROUND, ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize("is_last", [False, True])
+def test_no_statement_covers_what_learns_beside_the_classifier(around, is_last, data):
+    model = make_pipeline(around) if is_last else around
+    model.fit(*data[:2])
+    for kind in (None, "card", "nist", "json"):
+        with pytest.raises(TypeError, match=r"No statement covers .* DPThresholdClassifier"):
+            model_page(model) if kind is None else export_statement(model, kind)
+
+
+def test_a_pipeline_is_stated_by_its_last_step(fitted):
+    for kind in ("nist", "json"):
+        assert export_statement(make_pipeline(fitted), kind) == export_statement(fitted, kind)

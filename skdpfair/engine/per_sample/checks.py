@@ -31,6 +31,9 @@ _TOLERANCE = 1e-3
 _SCALES = (1.0, -1.0, 100.0)  # of made-up records, for branches on signs and sizes
 _SIZES = (2, 9, 33)  # of batches, for branches on their length
 
+# of the check that outputs are no probabilities: weights that are drawn, and how far they spread
+_N_DRAWS, _SPREAD = 6, 3.0
+
 _ROUNDED = "; where forward rounds, as by autocast or half precision, leave that out"
 
 
@@ -76,7 +79,33 @@ def check_module(module: nn.Module, example: Tensor, loss: Loss) -> Tensor:
             f"module must return {what} of shape (batch, {n}){each}, "
             f"got {got} for a batch of {N_PROBE}. Give its last layer {n} outputs."
         )
+    if _is_bounded(module, probe):
+        wanted = "numbers from -1 to 1" if is_regression else "logits, of which softmax is taken"
+        raise UnsupportedModuleError(
+            "module returns numbers from 0 to 1 whatever its weights are, as a softmax or a "
+            f"sigmoid does at the end, but the loss takes {wanted}. Leave that layer out."
+        )
     return probe
+
+
+def _is_bounded(module: nn.Module, probe: Tensor) -> bool:
+    """Return whether outputs stay within 0 and 1 for random weights, some of them between."""
+    module, quiet = _copied(module), warnings.catch_warnings(action="ignore")
+    generator, is_between = torch.Generator(probe.device).manual_seed(0), False
+    with torch.no_grad(), ConstantDraws(), quiet:
+        for _ in range(_N_DRAWS):
+            for p in filter(lambda p: p.requires_grad, module.parameters()):
+                size = _SPREAD * (max(1, p[0].numel()) ** -0.5 if p.dim() > 1 else 1.0)
+                draw = torch.empty(p.shape, dtype=p.dtype, device=probe.device)
+                p.copy_(draw.normal_(0, size, generator=generator))
+            try:
+                outputs = _forward(module, probe)
+            except UnsupportedModuleError:
+                return False
+            if not bool(((outputs >= 0) & (outputs <= 1)).all()):
+                return False
+            is_between |= bool(((outputs > 0) & (outputs < 1)).any())
+    return is_between
 
 
 def _reason_to_refuse(layer: nn.Module) -> str | None:

@@ -113,6 +113,8 @@ _OF_TORCH: Any = get_decompositions(
 )
 DECOMPOSED: Any = {
     _ATEN.copy.default: lambda old, new, _=False: new.to(old.dtype).expand(old.shape).clone(),
+    _ATEN.vdot.default: lambda a, b: a.conj().dot(b),
+    _ATEN.addbmm.default: lambda x, a, b, *, beta=1, alpha=1: beta * x + alpha * (a @ b).sum(0),
     _ATEN.fill.Scalar: lambda old, value: torch.full_like(old, value),
     **_OF_TORCH,
     _ATEN._weight_norm_interface_backward.default: _ATEN._weight_norm_differentiable_backward,

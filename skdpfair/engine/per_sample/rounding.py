@@ -12,9 +12,9 @@ import operator
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.nn.functional import pad
+from torch.utils._pytree import tree_leaves
 
-_TO = torch.ops.aten._to_copy.default
 # from floats to floats; others that decide give integers or bools, such as comparisons, sorting
 # and conversions
 _DECIDING = {
@@ -37,15 +37,14 @@ _EXACT = {
     *("leaky_relu", "masked_fill", "maximum", "minimum", "mul", "nan_to_num", "neg", "relu"),
     *("reciprocal", "rsub", "sqrt", "square", "sub", "where"),
 }
-_PRODUCTS = {"addbmm", "addmm", "addmv", "baddbmm", "bmm", "dot", "mm", "mv", "vdot"}
+_PRODUCTS = {"addmm", "addmv", "baddbmm", "bmm", "dot", "mm", "mv"}
 
 
 def steady(operations: GraphModule, n_shared: int) -> bool:
     """Return whether no rounded number of a record enters an operation that is not continuous.
 
-    Where some does, the products that lead there are computed in float64: rounding to float32 then
-    hides in which order a kernel adds up.  The first ``n_shared`` inputs are the same for all
-    records.
+    Where some does, the products that lead there are computed for each record alone.  The first
+    ``n_shared`` inputs are the same for all records.
     """
     inputs = [n for n in operations.graph.nodes if n.op == "placeholder"]
     of_record, rounded, deciding = set(inputs[n_shared:]), set[Node](), list[Node]()
@@ -67,23 +66,26 @@ def steady(operations: GraphModule, n_shared: int) -> bool:
             leading.add(node)
             deciding += [source for source in node.all_input_nodes if source in rounded]
     for node in leading:
-        if _name(node) in _PRODUCTS and node.meta["val"].dtype == torch.float32:
-            _in_float64(node)
+        if _name(node) in _PRODUCTS:
+            node.target, node.args = _of_one, ([*node.meta["val"].shape], *node.args)
     operations.recompile()
     return is_steady
 
 
-def _in_float64(node: Node) -> None:
-    graph = node.graph
+def _of_one(shape: list[int], *args: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
+    """Return a product that vmap carries out for each record, on memory that is aligned alike.
 
-    def wide(source: Node) -> Node:
-        with graph.inserting_before(node):
-            return graph.call_function(_TO, (source,), {"dtype": torch.float64})
-
-    node.args = tree_map_only(Node, wide, node.args)
-    with graph.inserting_after(node):
-        rounded = graph.call_function(_TO, (node,), {"dtype": torch.float32})
-    node.replace_all_uses_with(rounded, delete_user_cb=lambda user: user is not rounded)
+    The order in which a kernel adds up depends on the sizes of matrices and on where they start.
+    """
+    *added, a, b = args
+    if b.dim() == 1:
+        a, b = b[None], a.reshape(-1, len(b)).mT
+    k, n = b.shape[-2:]
+    a, b = pad(a, (0, -k % 16)), pad(b, (0, -n % 16, 0, -k % 16))
+    # vmap makes one product of two matrices for all records
+    product = torch.bmm(*(m if m.dim() == 3 else m[None] for m in (a, b)))[..., :n]
+    product = alpha * product.reshape(shape)
+    return product + beta * added[0] if added else product
 
 
 def _is_exact(node: Node) -> bool:

@@ -1,0 +1,33 @@
+"""``skdpfair verify``: whether a file holds a release or a page, and nothing more."""
+
+import json
+
+import click
+
+from skdpfair.cli._input import AS_JSON, AnyPath, echo, fail, in_options
+
+
+@click.command()
+@click.argument("path", metavar="FILE", type=AnyPath(exists=True, dir_okay=False))
+@AS_JSON
+def verify(path, as_json):
+    """Check that FILE is a private model or page without figures, and holds nothing more.
+
+    FILE was written by `skdpfair fit`, `skdpfair report` or save_release. It is read as data: no
+    code of it is run. The command ends with status 0 if the file is verified, 1 if it is not, and 2
+    if it could not be run. What is guaranteed says `skdpfair statement FILE`.
+    """
+    from skdpfair.testing import verify_release  # late: it needs torch
+
+    problem = None
+    with in_options():
+        try:
+            verify_release(path)
+        except ValueError as error:
+            problem = str(error)
+    if as_json:
+        echo(json.dumps({"file": str(path), "verified": problem is None, "problem": problem}))
+    if problem is not None:
+        fail(f"Not verified: {problem}")
+    if not as_json:
+        echo(f"{path}: verified. It holds no more than a private release or page does.")
