@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from skdpfair._utils.files import lock, path_of
-from skdpfair._utils.validate import invalid, number
+from skdpfair._utils.validate import number
 from skdpfair.budget.spending import SCORES, UNKNOWN, Spending
 from skdpfair.privacy.accounting import epsilon as epsilon_of
 from skdpfair.privacy.releases import Release
@@ -237,13 +237,12 @@ class Journal:
             seen.take(content[len(seen.content) :])
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             at = seen.content.count(b"\n") + 1
-            problem = (
-                f"{str(self.path)!r} is not a ledger, or its line {at} was edited or "
+            raise ValueError(
+                f"path={str(self.path)!r} is not a ledger, or its line {at} was edited or "
                 "cut off by a crash or a copy. Restore the file, or name a new one. No fit starts "
                 "before its line is whole: if the computer stopped in half a line, you may delete "
                 f"it. ({str(error)[:200]})"
-            )
-            raise invalid("path", problem) from None
+            ) from None
 
     def append(self, line: Line) -> None:
         """Write one line, whole or not at all; only inside :meth:`locked`."""

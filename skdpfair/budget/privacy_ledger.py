@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import pandas as pd
 
-from skdpfair._utils.validate import invalid, number, one_of, safe_repr
+from skdpfair._utils.validate import number, one_of, safe_repr
 from skdpfair.budget import active_ledger
 from skdpfair.budget.journal import History, Journal, Line, Totals
 from skdpfair.budget.spending import REFERENCE, Spending
@@ -107,19 +107,18 @@ class PrivacyLedger:
         try:
             _check_budget(**stored)
         except (TypeError, ValueError):
-            problem = (
-                f"{str(self.path)!r} is not a ledger, or was edited: its line 1 does not hold the "
-                "epsilon, delta and accountant of a budget. Restore the file, or name a new one."
-            )
-            raise invalid("path", problem) from None
+            raise ValueError(
+                f"path={str(self.path)!r} is not a ledger, or was edited: its line 1 does not "
+                "hold the epsilon, delta and accountant of a budget. Restore the file, or name a "
+                "new one."
+            ) from None
         for name, value in budget.items():
             if value is not None and value != stored[name]:
-                problem = (
-                    f"{safe_repr(value)} differs from {name}={safe_repr(stored[name])} of the "
-                    f"existing file {str(self.path)!r}, whose budget cannot be changed. Leave "
+                raise ValueError(
+                    f"{name}={safe_repr(value)} differs from {name}={safe_repr(stored[name])} of "
+                    f"the existing file {str(self.path)!r}, whose budget cannot be changed. Leave "
                     f"{name} out."
                 )
-                raise invalid(name, problem)
         self.id: str | None = first.get("id")  # of the file, wherever it is mounted
         self.budget: float | None = stored["epsilon"]
         self.delta: float | None = stored["delta"]
@@ -349,11 +348,10 @@ def _check_budget(epsilon: Any, delta: Any, accountant: Any) -> None:
     if epsilon is not None:
         number("epsilon", epsilon, high=math.inf, **positive)
         if delta is None:
-            problem = (
-                f"must be given with epsilon={safe_repr(epsilon)}, got None: set it below "
-                "1 / n_samples, for instance delta=1e-6."
+            raise ValueError(
+                f"delta must be given with epsilon={safe_repr(epsilon)}, got None: set it "
+                "below 1 / n_samples, for instance delta=1e-6."
             )
-            raise invalid("delta", problem)
     if delta is not None:
         number("delta", delta, high=1, **positive)
     one_of("accountant", accountant, ACCOUNTANTS)

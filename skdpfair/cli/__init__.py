@@ -1,6 +1,7 @@
 """The command line: one command per module, imported when it is called."""
 
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 
 try:
@@ -35,6 +36,13 @@ class _LazyGroup(click.Group):
         if name not in COMMANDS:
             return None
         return getattr(import_module(f"skdpfair.cli.{name}_command"), name)
+
+    def resolve_command(self, ctx, args):
+        """Return the command that is asked for, or name the nearest."""
+        if args[0] not in COMMANDS:
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            ctx.fail(f"No such command {args[0]!r}." + f" Did you mean {near[0]!r}?" * bool(near))
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx, formatter):
         """Write the list of commands."""

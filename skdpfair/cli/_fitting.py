@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import pandas as pd
 from sklearn.base import clone
 
 from skdpfair import DPFairClassifier, Groups, Persons
-from skdpfair._utils.validate import one_of
+from skdpfair._utils.validate import nearest, one_of
 from skdpfair.budget.charging import entry_of
 from skdpfair.cli._input import Unusable
 from skdpfair.cli._sources import Parquet, Records, part_of, source_of
@@ -26,7 +27,7 @@ from skdpfair.training.defaults import check_network, network_for
 from skdpfair.training.processes import launched
 from skdpfair.training.spec import FitSpec
 
-_RESERVED = {  # parameters of the classifier that options, the schema or the launcher set
+RESERVED = {  # parameters of the classifier that options, the schema or the launcher set
     *("epsilon", "delta", "method", "random_state", "noise_multiplier", "group_col", "classes"),
     *("persons", "verbose", "distributed", "keep_reference"),
 }
@@ -151,28 +152,44 @@ def winner_of(clf):
     return clf.best_estimator_, clf.best_params_
 
 
-def pairs_of(texts, option, reserved=_RESERVED) -> dict:
+def check_names(params, where, reserved=RESERVED):
+    """Raise if a parameter of the classifier has no such name, or something else sets it."""
+    clf = DPFairClassifier()
+    for name, value in sorted(params.items(), key=lambda item: "__" in item[0]):
+        if name.partition("__")[0] in reserved:
+            others = "an option of its own, another entry, the schema or torchrun"
+            raise Unusable(f"{where} {name}: {others} sets it.")
+        try:
+            clf.set_params(**{name: value})
+        except (AttributeError, TypeError, ValueError) as error:
+            known = re.findall(r"'(\w+)'", str(error).rpartition("[")[2])
+            hint = nearest(name.split("__")[-1], known) or f" There are {', '.join(known)}."
+            problem = f"there is no such parameter.{hint}" if known else error
+            raise Unusable(f"{where} {name}: {problem}") from None
+
+
+def pairs_of(texts, option) -> dict:
     """Return the texts NAME=VALUE of an option as a dict."""
     for text in texts:
-        name, _, value = text.partition("=")
-        if not value:
+        if not text.partition("=")[2]:
             raise Unusable(f"{option} {text!r} must be NAME=VALUE.")
-        if name.partition("__")[0] in reserved:
-            raise Unusable(
-                f"{option} {text!r}: an option of its own, the schema or torchrun sets {name}."
-            )
     return dict(text.split("=", 1) for text in texts)
 
 
 def parameters_of(settings) -> dict:
     """Return the values of --set; each is JSON, or else a text."""
-    return {name: _value(text) for name, text in pairs_of(settings, "--set").items()}
+    params = {name: _value(text) for name, text in pairs_of(settings, "--set").items()}
+    check_names(params, "--set")
+    return params
 
 
-def space_of(candidates) -> dict:
-    """Return the values of --try to choose from, by parameter."""
-    pairs = pairs_of(candidates, "--try", _RESERVED - {"method"})
-    return {name: [_value(text) for text in texts.split(",")] for name, texts in pairs.items()}
+def space_of(candidates, params) -> dict:
+    """Return the values of --try to choose from, by parameter; ``params`` hold beside them."""
+    pairs = pairs_of(candidates, "--try").items()
+    space = {name: [_value(text) for text in texts.split(",")] for name, texts in pairs}
+    one = {name: values[0] for name, values in space.items()}
+    check_names(params | one, "--try", RESERVED - {"method"})
+    return space
 
 
 def _value(text):

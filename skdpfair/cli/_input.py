@@ -1,6 +1,7 @@
 """Options, errors and printing that the commands share; `--help` waits for nothing heavier."""
 
 import functools
+import re
 import shutil
 import sys
 import textwrap
@@ -113,15 +114,19 @@ def check_outputs(*outputs, inputs=()):
         taken[output.resolve()] = output
 
 
+_PARAMETER = re.compile(r"(\w+)(?==| must\b| names\b)")
+
+
 @contextmanager
 def in_options(options=OPTIONS):
-    """Raise errors of the library with status 2, after the option that sets their parameter."""
+    """Raise errors of the library with status 2, after what the user wrote for their parameter."""
     try:
         yield
     except RecursionError:
         raise Unusable("An input is nested too deeply.") from None
     except (ValueError, TypeError, OSError, ImportError, BudgetExceeded) as error:
-        option = options.get(getattr(error, "parameter", None))
+        begins = _PARAMETER.match(str(error))
+        option = options.get(getattr(error, "parameter", begins and begins[1]))
         raise Unusable(f"{option}: {error}" if option else str(error)) from None
 
 
@@ -162,10 +167,11 @@ class LedgerOptions:
             )
         if self.path is not None and _is_new(self.path):
             if self.delta is None:
+                lacks = "is empty" if self.path.exists() else "does not exist"
                 raise Unusable(
-                    f"--ledger {self.path} does not exist, or is empty. To create it, give the "
-                    "budget of the data set: --ledger-epsilon and --ledger-delta. With "
-                    "--ledger-delta alone, it has no budget."
+                    f"--ledger {self.path} {lacks}. To create it, give the budget of the data set: "
+                    "--ledger-epsilon and --ledger-delta. With --ledger-delta alone, it has no "
+                    "budget."
                 )
             check_outputs(self.path)
 

@@ -4,9 +4,11 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from skdpfair._utils.validate import error_context
+from skdpfair._utils.validate import error_context, nearest
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._linter import PERSON_QUESTION, columns_of_persons
+
+ENTRIES = ("methods", "epsilons", "seeds", "cv", "keep_predictions", "store", "params")
 
 
 @dataclass(frozen=True)
@@ -23,8 +25,15 @@ class Study:
         with error_context(str(path), "is not TOML"):
             facts = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         data, sweep = facts.pop("data", None), facts.pop("sweep", {})
-        if not isinstance(data, str | None) or not isinstance(sweep, dict):
-            raise ValueError(f"{path}: data must name a file, and [sweep] be a table.")
+        if not isinstance(data, str | None):
+            raise ValueError(f"{path}: data must name a file.")
+        if not isinstance(sweep, dict) or not isinstance(sweep.get("params", {}), dict):
+            raise ValueError(f"{path}: [sweep] and [sweep.params] must be tables.")
+        if unknown := sorted(sweep.keys() - set(ENTRIES)):
+            raise ValueError(
+                f"{path}: [sweep] has no entry {unknown[0]!r}.{nearest(unknown[0], ENTRIES)} Its "
+                f"entries are {', '.join(ENTRIES)}; parameters belong under [sweep.params]."
+            )
         try:
             schema = TableSchema.from_dict(facts)
         except (ValueError, TypeError) as error:

@@ -8,6 +8,7 @@ import click
 
 from skdpfair.cli._input import (
     AS_JSON,
+    OPTIONS,
     POSITIVE,
     SCHEMA,
     SEED,
@@ -123,10 +124,13 @@ def fit(
     from skdpfair.model_selection import DPThresholdClassifier
     from skdpfair.release._read_statement import statement
 
-    space, params = fitting.space_of(candidates), fitting.parameters_of(settings)
+    params = fitting.parameters_of(settings)
+    space = fitting.space_of(candidates, params)
+    written_as = OPTIONS | {name: f"--set {name}" for name in params}
+    written_as |= {name: f"--try {name}" for name in space}
     if threshold and candidates:
         raise Unusable("--threshold and --try must not both be given: leave one of them out.")
-    with in_options():
+    with in_options(written_as):
         job = fitting.Job.read(data, schema, epsilon)
         if (candidates or threshold) and job.n_processes > 1:
             raise Unusable("--try and --threshold run in one process. Leave out torchrun.")
@@ -150,7 +154,7 @@ def fit(
             note(f"{limit}.")
     # the ledger of process 0 is charged for all
     active = nullcontext() if job.rank else ledger.opened()
-    with in_options(), recorded_warnings() as recorded, active as active:
+    with in_options(written_as), recorded_warnings() as recorded, active as active:
         try:
             job.fit(clf, active)
         except KeyboardInterrupt:

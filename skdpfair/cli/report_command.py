@@ -8,6 +8,7 @@ from skdpfair.cli._input import (
     AS_JSON,
     LEDGER,
     MEASURES,
+    OPTIONS,
     AnyPath,
     Unusable,
     check_outputs,
@@ -56,7 +57,8 @@ def report(results, output, title, data, card, sweep, ledger, measures, as_json)
     if measures is not None and data is None and not results.is_dir():
         raise Unusable("--measures need test records: give --data FILE.")
     options = {"title": title, "measures": names_in(measures)}
-    with in_options(), recorded_warnings() as recorded:
+    store = "RESULTS" if results.is_dir() else "--sweep"
+    with in_options(OPTIONS | {"store": store}), recorded_warnings() as recorded:
         options["ledger"] = existing_ledger(ledger)
         if results.is_dir():
             private = _of_sweep(results, output, options)

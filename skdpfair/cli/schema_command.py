@@ -8,6 +8,7 @@ import click
 from skdpfair.cli._input import (
     AS_JSON,
     AnyPath,
+    Unusable,
     check_outputs,
     echo,
     in_options,
@@ -87,8 +88,14 @@ def schema(data, target, groups, output, check, as_json):
         if output.exists():
             raise ValueError(f"{output} already exists. Give another --output, or remove it.")
         source, groups = source_of(data), list(dict.fromkeys(groups))
-        labels = groups if target is None else [target, *groups]
-        names = [name for name in source.columns(labels) if name not in ("", target)]
+        names = source.columns()
+        for option, label in [("--target", target), *(("--group", name) for name in groups)]:
+            if label is not None and label not in names:
+                try:
+                    source.columns([label])
+                except ValueError as error:
+                    raise Unusable(f"{option}: {error}") from None
+        names = [name for name in names if name not in ("", target)]
         head = source.head(columns_of_persons(name for name in names if name not in groups))
         likely = next((name for name in head if _may_name_persons(head[name])), None)
         unit, max_records = None, 1

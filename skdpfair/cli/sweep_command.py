@@ -54,8 +54,10 @@ def sweep(study, data, output, ledger, jobs, measures, as_json):
 
     from skdpfair import Groups, Persons
     from skdpfair._utils.files import replace_file
+    from skdpfair._utils.validate import nearest
+    from skdpfair.cli._fitting import RESERVED, check_names
     from skdpfair.cli._sources import source_of
-    from skdpfair.cli._study import Study, person_question
+    from skdpfair.cli._study import ENTRIES, Study, person_question
     from skdpfair.metrics._measures import MEASURES as known
     from skdpfair.metrics._measures import chosen_measures
     from skdpfair.model_selection._results import SCHEMA_FILE
@@ -67,15 +69,24 @@ def sweep(study, data, output, ledger, jobs, measures, as_json):
     with in_options():
         chosen_measures(measures, known, ())  # before hours of fits
         plan = Study.read(study)
+    options = _DEFAULTS | plan.sweep
+    written_as = {name: f"{study}: [sweep.params] {name}" for name in options.get("params", ())}
+    written_as |= {name: f"{study}: [sweep] {name}" for name in ENTRIES}
+    written_as |= {"method": written_as["methods"], "n_jobs": "--jobs"}
+    written_as |= {} if output is None else {"store": "--output"}
+    with in_options(written_as):
         data = data or plan.data
         if data is None:
             raise ValueError(f'{study} has no entry data = "...": give --data FILE.')
-        options = _DEFAULTS | plan.sweep
+        if not data.exists():
+            near = nearest(data.name, [path.name for path in data.parent.glob("*")])
+            raise ValueError(f"{study}: data = {str(data)!r} is no file.{near}")
         store = options.pop("store", f"{study.stem}-results")
         folder = output or store
         if not plan.schema.all_groups:
             raise ValueError(f"{study} names no groups, which a sweep compares. Add [groups].")
         params = options.pop("params", {})
+        check_names(params, f"{study}: [sweep.params]", RESERVED - {"delta", "verbose"})
         smallest = min(budgets_of(options["epsilons"]))  # features are the same for all fits
         source = source_of(data)
         records = source.read(plan.schema, smallest)
@@ -90,7 +101,7 @@ def sweep(study, data, output, ledger, jobs, measures, as_json):
         question = person_question(source.columns(), schema.unit)
     if question is not None:
         note(question)
-    with in_options():
+    with in_options(written_as):
         planned = planned_sweep(
             options.pop("methods"),
             options.pop("epsilons"),

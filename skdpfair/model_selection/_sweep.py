@@ -304,12 +304,13 @@ class PlannedSweep:
         """Raise if a ledger lacks finished cells, or the missing ones exceed its budget."""
         if ledger is None:
             return
-        counted = self.done.values()
+        counted = list(self.done.values())
         # no budget admits models without privacy
         if ledger.budget is not None:
             counted = [cell for cell in counted if cell["epsilon"] is not None]
         lacking = ledger.n_unrecorded(cell.get("call") for cell in counted)
         if lacking:
+            assert self.store is not None  # which has them
             raise ValueError(
                 f"store={str(self.store.folder)!r} holds {lacking} finished "
                 f"fit{'s' * (lacking > 1)} that the ledger {str(ledger.path)!r} has not recorded "

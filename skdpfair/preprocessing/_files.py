@@ -76,7 +76,8 @@ def _check(fragment: Any, schema: Any, wanted: Iterable[str], numbers: Collectio
     for column in wanted:
         if column not in stored.names and column not in parts:
             raise ValueError(
-                f"{name} has no column {column!r}. Each file must hold all columns of the schema."
+                f"{name} has no column {column!r}.{nearest(column, stored.names)} Each file must "
+                "hold all columns of the schema."
             )
         kind = (schema if column in parts else stored).field(column).type
         kind = kind.value_type if types.is_dictionary(kind) else kind

@@ -174,7 +174,7 @@ class TableSchema:
         if unknown := sorted(set(map(str, facts)) - set(known)):
             raise ValueError(
                 f"A schema has no part {unknown[0]!r}. Its parts are {', '.join(known)}."
-                f"{nearest(unknown[0], list(known))}"
+                f"{nearest(unknown[0], [*known, *_OF_STUDIES])}"
             )
         if missing := [name for name in ("target", "classes") if name not in facts]:
             raise ValueError(f"The schema lacks {missing[0]!r}.")

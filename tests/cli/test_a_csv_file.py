@@ -489,18 +489,73 @@ def test_a_schema_that_cannot_be_used_is_named(folder, old, new, named):
         (["fit", "loans.csv", "--schema", "schema.toml", "-o", "no/m.safetensors"], "no folder no"),
         (["fit", "loans.csv", "--schema", "schema.toml", "--method", "sgd"], "--method"),
         ([*FIT, "--try", "lr"], "--try 'lr' must be NAME=VALUE"),
-        ([*FIT, "--try", "lrr=1,2"], "lrr"),
-        ([*FIT, "--try", "method=dpsgd,sgd"], "method must be one of"),
-        ([*FIT, "--try", "lr=1,fast"], "lr must be"),
+        ([*FIT, "--try", "lrr=1,2"], "--try lrr: there is no such parameter. Did you mean 'lr'?"),
+        ([*FIT, "--try", "method=dpsgd,sgd"], "--try method: method must be one of"),
+        ([*FIT, "--try", "lr=1,fast"], "--try lr: lr must be"),
+        ([*FIT, "--try", "epsilon=1,2"], "--try epsilon: an option of its own"),
+        ([*FIT, "--set", "max_step=9"], "--set max_step: there is no such parameter. Did you mean"),
+        ([*FIT, "--set", "batch_size=0"], "--set batch_size: batch_size must be"),
+        ([*FIT, "--set", "optimizer=adamm"], "--set optimizer: optimizer must be one of"),
+        (
+            [*FIT, "--set", "module=mlp", "--set", "module__width=3"],
+            "--set module__width: there is",
+        ),
+        ([*FIT, "--method", "dpsdg"], "Did you mean 'dpsgd'?"),
+        ([*FIT, "--epsilon", "1e-9"], "--epsilon: epsilon=1e-09"),
+        (["ftt", "loans.csv"], "No such command 'ftt'. Did you mean 'fit'?"),
         (["predict", "loans.csv", "loans.csv"], "not a safetensors file"),
         (["sweep", "schema.toml"], "--data FILE"),
         (["report", "loans.csv"], "not a safetensors file"),
         (["report", ".", "--data", "loans.csv"], "RESULTS is a folder"),
+        (["report", "."], "RESULTS: store='.' holds no sweep"),
+        (["report", ".", "--ledger", "loans.csv"], "--ledger: path="),
         (["schema", "loans.csv", "--target", "x", "-o", "new.toml"], "no column 'x'"),
+        (["schema", "loans.csv", "--target", "Kredit ok", "-o", "n.toml"], "Did you mean 'kredit "),
+        (
+            ["schema", "loans.csv", "--group", "Kantone", "-o", "new.toml"],
+            "--group: loans.csv has no",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_named(folder, arguments, named):
     assert named in refused(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("seeds = 2", "seed = 2", "study.toml: [sweep] has no entry 'seed'. Did you mean 'seeds'?"),
+        ("seeds = 2", "seeds = 0", "study.toml: [sweep] seeds: seeds must be"),
+        ("seeds = 2", "cv = 1", "study.toml: [sweep] cv: cv must be"),
+        ("[2.0]", '["a"]', "study.toml: [sweep] epsilons: epsilons must be"),
+        ('["dpsgd"]', '["dpsdg"]', "study.toml: [sweep] methods: method must be one of"),
+        ('"results"', "3", "study.toml: [sweep] store: store must be"),
+        (
+            "max_steps",
+            "max_step",
+            "[sweep.params] max_step: there is no such parameter",
+        ),
+        ("max_steps = 5", 'lr = "a"', "study.toml: [sweep.params] lr: lr must be"),
+        (
+            "max_steps = 5",
+            "epsilon = 5",
+            "[sweep.params] epsilon: an option of its own",
+        ),
+        ("[sweep.params]", "params = 3\n[sweep.more]", "must be tables"),
+        ('"loans.csv"', '"laons.csv"', "data = 'laons.csv' is no file. Did you mean 'loans.csv'?"),
+        ("data =", "dta =", "no part 'dta'"),
+        ("[sweep]", "[swep]", "Did you mean 'sweep'?"),
+    ],
+)
+def test_a_study_that_cannot_be_used_is_named_by_its_field(folder, old, new, named):
+    write_study()
+    text = Path("study.toml").read_text(encoding="utf-8")
+    assert old in text
+    text = text.replace(old, new, 1)
+    text = text.replace("[sweep.params]", "[swep.params]") if new == "[swep]" else text
+    Path("study.toml").write_text(text, encoding="utf-8")
+    assert named in refused("sweep", "study.toml", "--jobs", 1)
+    assert not Path("results").exists()
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00a", b"a,b\n1,2,3,4\n"])

@@ -173,9 +173,9 @@ def test_what_is_refused_leaves_nothing_behind(name, folder):
     ("stored", "given", "named"),
     [
         ({"epsilon": 3, "delta": 1e-5}, FREE, "--ledger-delta alone stands for a ledger without"),
-        ({"delta": 1e-6}, FREE, "--ledger-delta: delta 1e-05 differs from delta=1e-06"),
-        ({"delta": 1e-5}, LIMITED, "--ledger-epsilon: epsilon 3.0 differs from epsilon=None"),
-        ({}, FREE, "--ledger-delta: delta 1e-05 differs from delta=None"),
+        ({"delta": 1e-6}, FREE, "--ledger-delta: delta=1e-05 differs from delta=1e-06"),
+        ({"delta": 1e-5}, LIMITED, "--ledger-epsilon: epsilon=3.0 differs from epsilon=None"),
+        ({}, FREE, "--ledger-delta: delta=1e-05 differs from delta=None"),
         (None, [], "is empty"),
     ],
 )
