@@ -297,9 +297,9 @@ class TradeoffDisplay:
     >>> display.figure_.clear()
     """
 
-    def __init__(self, curves, measure="accuracy", is_small=False, *, classes=()):
-        self.curves, self.measure = curves, measure
-        self.is_small, self.classes = is_small, classes
+    def __init__(self, curves, measure="accuracy", *, is_small=False, classes=()):
+        self.curves, self.measure, self.classes = curves, measure, classes
+        self.is_small = is_small
 
     @classmethod
     def from_results(cls, results, *, measure="accuracy"):
@@ -321,7 +321,7 @@ class TradeoffDisplay:
         by_method = estimates[measure].reset_index().groupby("method", sort=False)
         curves = {name: part.sort_values("epsilon") for name, part in by_method}
         is_small = any(measure.endswith(f"[{group}]") for group in small_groups(results))
-        return cls(curves, measure, is_small, classes=results.spec.classes)
+        return cls(curves, measure, is_small=is_small, classes=results.spec.classes)
 
     def plot(self, ax=None):
         """Draw a curve for each method into ``ax``, or a new figure; return self.
