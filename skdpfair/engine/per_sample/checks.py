@@ -89,22 +89,22 @@ def check_module(module: nn.Module, example: Tensor, loss: Loss) -> Tensor:
 
 
 def _is_bounded(module: nn.Module, probe: Tensor) -> bool:
-    """Return whether outputs stay within 0 and 1 for random weights, some of them between."""
-    module, quiet = _copied(module), warnings.catch_warnings(action="ignore")
-    generator, is_between = torch.Generator(probe.device).manual_seed(0), False
-    with torch.no_grad(), ConstantDraws(), quiet:
-        for _ in range(_N_DRAWS):
-            for p in filter(lambda p: p.requires_grad, module.parameters()):
-                size = _SPREAD * (max(1, p[0].numel()) ** -0.5 if p.dim() > 1 else 1.0)
-                draw = torch.empty(p.shape, dtype=p.dtype, device=probe.device)
-                p.copy_(draw.normal_(0, size, generator=generator))
-            try:
+    """Return whether outputs stay within 0 and 1 for random weights, and between for some."""
+    module, is_between = _copied(module), False
+    generator = torch.Generator(probe.device).manual_seed(0)
+    for _ in range(_N_DRAWS):
+        for p in filter(lambda p: p.requires_grad, module.parameters()):
+            size = _SPREAD * (max(1, p[0].numel()) ** -0.5 if p.dim() > 1 else 1.0)
+            draw = torch.empty(p.shape, dtype=p.dtype, device=probe.device)
+            p.data = draw.normal_(0, size, generator=generator)
+        try:
+            with torch.no_grad(), ConstantDraws(), warnings.catch_warnings(action="ignore"):
                 outputs = _forward(module, probe)
-            except UnsupportedModuleError:
-                return False
-            if not bool(((outputs >= 0) & (outputs <= 1)).all()):
-                return False
-            is_between |= bool(((outputs > 0) & (outputs < 1)).any())
+        except UnsupportedModuleError:
+            return False
+        if not bool(((outputs >= 0) & (outputs <= 1)).all()):
+            return False
+        is_between |= bool(((outputs > 0) & (outputs < 1)).all())
     return is_between
 
 
