@@ -140,6 +140,7 @@ GIVEN = {
     "device": ({"device": "cpu"}, {}, lambda m, f: f["device"], "cpu"),
     "random_state": ({"random_state": 3}, {}, lambda m, f: m.privacy_.seeded, True),
     "verbose": ({"verbose": 1}, {}, lambda m, f: "progress" in dict(m.net_.callbacks_), True),
+    "pos_label": ({"pos_label": 0}, {}, lambda m, f: m.pos_label_, 0),
     "classes": ({"classes": [0, 1, 4]}, {}, lambda m, f: m.classes_.tolist(), [0, 1, 4]),
     "logit_scale": ({"logit_scale": 0.6}, {}, lambda m, f: m.logit_scale_, 0.6),
     "attack": ({"attack": nothing}, {}, lambda m, f: f["attack"] is not None, True),

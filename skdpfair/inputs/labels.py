@@ -93,7 +93,7 @@ def positive_class(classes: np.ndarray, declared: Any, pos_label: Any) -> Any:
         return None
     label = list(classes if declared is None else declared)[-1] if pos_label is None else pos_label
     known = classes.tolist()
-    if label not in known:
+    if not isinstance(label, (str, Number, np.generic)) or label not in known:
         raise ValueError(
             f"pos_label must be one of the classes, got {safe_repr(label)}. Declare both: "
             "classes=[...], the positive one last, spelt as in y."

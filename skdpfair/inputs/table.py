@@ -381,7 +381,7 @@ def _refuse_text(X: Any) -> None:
     """Raise ValueError if a DataFrame has columns of anything but real numbers."""
     columns = (X.iloc[:, i] for i, dtype in enumerate(X.dtypes) if not _is_plain(dtype))
     if texts := [str(c.name) for c in columns if not _is_numeric(c)]:
-        refuse_dates("X", X[texts])
+        refuse_dates("X", X)
         raise ValueError(
             f"X has text or category columns {safe_repr(texts)}. Encode them with public "
             "categories, for instance OneHotEncoder(categories=[...]) in a ColumnTransformer, or "

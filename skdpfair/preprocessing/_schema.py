@@ -443,16 +443,27 @@ def encoded(text: str, table: pd.DataFrame) -> pd.DataFrame:
                 "load_release(path).schema_.preprocessor()."
             )
     table = with_columns(table, columns)
-    lost = [c for c, listed in schema.categories.items() if (codes_in(listed, table[c]) < 0).any()]
-    if lost:
+    if lost := [c for c, listed in schema.categories.items() if _has_lost(table[c], listed)]:
         warnings.warn(
-            f"The columns {safe_repr(lost)} hold values that are missing or that categories does "
-            "not list, which count as none of them. Read a file by schema_.read_csv(path), as "
-            "pandas.read_csv loses texts such as NA, None and 007.",
+            f"The columns {safe_repr(lost)} hold values that categories does not list, which count "
+            "as none of them. Read a file by schema_.read_csv(path), as pandas.read_csv loses "
+            "texts such as NA, None and 007.",
             UserWarning,
             stacklevel=5,
         )
     return schema.preprocessor().transform(table)
+
+
+def _has_lost(column, listed):
+    """Return whether a column seems to have lost texts that are listed, as in pandas.read_csv."""
+    if not (codes_in(listed, column) < 0).any():
+        return False
+    is_missing = column.isna().any() and not _READ_AS_MISSING.isdisjoint(listed)
+    return is_missing or pd.api.types.is_numeric_dtype(column)
+
+
+# of pandas.read_csv
+_READ_AS_MISSING = {"", "NA", "N/A", "n/a", "None", "NULL", "null", "NaN", "nan", "<NA>", "#N/A"}
 
 
 def labels_in(schema, table):

@@ -45,7 +45,7 @@ const drawn = [];
 for (const e of document.querySelectorAll("svg rect, svg path, svg line, svg polyline")) {
   const style = getComputedStyle(e);
   if (e.matches(".band") || e.closest(".grid")) continue;
-  const colour = e.matches("line, polyline") ? style.stroke : style.fill;
+  const colour = e.matches("line, polyline, .hollow") ? style.stroke : style.fill;
   drawn.push([e.outerHTML.slice(0, 90), ratio(numbers(colour), behind(e))]);
 }
 const paper = numbers(getComputedStyle(document.body).backgroundColor);

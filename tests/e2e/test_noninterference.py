@@ -24,6 +24,7 @@ from scipy import sparse
 from sklearn.pipeline import make_pipeline
 
 from skdpfair import DPFairClassifier, DPFairRegressor, Groups, Persons
+from skdpfair._utils import progress
 from skdpfair._utils.keystream import Keystream
 from skdpfair.engine import PoissonSampler, Streams, step
 from skdpfair.engine.noise import Noise
@@ -232,6 +233,8 @@ def observed(fit, table, path, monkeypatch):
     """Return everything that a fit with fixed noise shows, by where it is seen."""
     with monkeypatch.context() as patch, contextlib.ExitStack() as stack:
         scales, text = fix(patch), io.StringIO()
+        # one line of progress, however long a fit takes
+        patch.setattr(progress, "PAUSE", float("inf"))
         caught = stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("always")
         stack.enter_context(contextlib.redirect_stdout(text))

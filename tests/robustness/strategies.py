@@ -217,6 +217,7 @@ TABLE = [
     ("attack", {}, NOT_A_CALLABLE | among(NOT_AN_ATTACK)),
     ("augment", {}, NOT_A_CALLABLE | among(NOT_AN_AUGMENT)),
     ("augment__n", {"augment": lambda x: x}, not_a_count()),
+    ("pos_label", {}, among(ODD, hostile(), TEXTS, NOT_FINITE, ARRAYS, [[0], 7])),
     ("class_weight", {}, among(ODD, hostile(), TEXTS, NOT_FINITE, FLAGS, ARRAYS, ["balanced"])),
     ("class_weight", {}, among([{0: -1.0}, {9: 1.0}, {0: True}, {0: float("nan")}, {0: "1"}])),
     ("max_sample_weight", {}, not_positive()),

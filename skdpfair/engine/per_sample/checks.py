@@ -98,7 +98,7 @@ def _is_bounded(module: nn.Module, probe: Tensor) -> bool:
             draw = torch.empty(p.shape, dtype=p.dtype, device=probe.device)
             p.data = draw.normal_(0, size, generator=generator)
         try:
-            with torch.no_grad(), ConstantDraws(), warnings.catch_warnings(action="ignore"):
+            with torch.no_grad(), warnings.catch_warnings(action="ignore"):
                 outputs = _forward(module, probe)
         except UnsupportedModuleError:
             return False
