@@ -14,7 +14,15 @@ pytestmark = pytest.mark.filterwarnings(
 PUBLIC = {"classes_", "groups_", "n_features_in_", "feature_names_in_", "batch_size_", "n_steps_"}
 PUBLIC |= {"features_"}
 RELEASED = {"method_", "privacy_", "lr_", "net_"}
-SETTLED = {"n_iter_", "signal_to_noise_", "logit_scale_", "_settled", "_n_fits", "_group_positions"}
+SETTLED = {
+    "n_iter_",
+    "signal_to_noise_",
+    "logit_scale_",
+    "_settled",
+    "_n_fits",
+    "_group_positions",
+    "_scale",
+}
 SETTLED |= {"_day", "_ledger_fits", "_variables"}
 
 

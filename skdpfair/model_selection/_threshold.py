@@ -205,6 +205,8 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         validate_data(self, X, y, skip_check_array=True)
         given = {"sensitive_features": sensitive_features, "units": units}
         check_indexes(X=X, y=y, **given, warns_of="y")
+        if hasattr(X, "index") and hasattr(y, "set_axis"):
+            y = y.set_axis(X.index)  # steps of a pipeline may drop that of X
         labels = _labels.read(y)
         check_consistent_length(X, labels, sensitive_features)
         classes, codes = _labels.public_classes(labels, classifier.classes, classifier.pos_label)
