@@ -126,7 +126,7 @@ def sweep(study, data, output, ledger, jobs, measures, as_json):
         if as_json:
             table = results.estimates(measures)
             table.columns = [f"{measure} {stat}" for measure, stat in table.columns]
-            echo(table.reset_index().to_json(orient="records"))
+            echo(table.copy().reset_index().to_json(orient="records"))  # in one block
             for text in texts_of(recorded) * cut:
                 note(text)
             sys.exit(130 * cut)

@@ -172,7 +172,7 @@ class GroupScorer(_ByGroupScorer):
     >>> X, y, sex = [[0], [1], [2], [3]], [1, 1, 1, 0], ["F", "F", "M", "M"]
     >>> model = DummyClassifier(strategy="most_frequent").fit(X, y)
     >>> GroupScorer(groups=["F", "M"])(model, X, y, sensitive_features=sex)
-    {'accuracy': 0.75, ..., 'neg_accuracy_difference': -0.5, 'accuracy_group_min': 0.5}
+    {'accuracy': 0.75, 'neg_accuracy_difference': -0.5, 'accuracy_group_min': 0.5, ...}
     """
 
     def __init__(
