@@ -290,8 +290,8 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         check_is_fitted(self, "thresholds_")
         check_indexes(X=X, sensitive_features=sensitive_features)
         low, high = EDGES[[0, -1]]
-        other, positive = self.classes_[_labels.positive_last(self.classes_, self.pos_label_)]
-        scores = self.decision_function(X) * (1 if positive == self.classes_[1] else -1)
+        other, positive = _labels.positive_last(self.classes_, self.pos_label_)
+        scores = self.decision_function(X) * (positive - other)
         scores = np.clip(scores, low, np.nextafter(high, low))
         groups = np.zeros(len(scores), dtype=np.int64)
         if list(self.thresholds_) != [ALL]:
@@ -304,7 +304,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             rows = np.flatnonzero(groups == code)
             values, weights = zip(*pairs, strict=True)
             thresholds[rows] = draw.choice(_cuts_of(values), size=len(rows), p=weights)
-        return np.where(scores >= thresholds, positive, other)
+        return self.classes_[np.where(scores >= thresholds, positive, other)]
 
     def predict_proba(self, X):
         """Return the class probabilities (n_samples, 2) of ``estimator_``."""

@@ -168,8 +168,7 @@ def pair_of(pair, column):
     if not 0 < high - low < np.inf:
         raise ValueError(
             "bounds must be a pair of finite numbers low < high for every column, of a finite "
-            f"width, got "
-            f"{safe_repr(pair)} for column {safe_repr(column)}. Take them from the data "
+            f"width, got {safe_repr(pair)} for column {safe_repr(column)}. Take them from the data "
             "description, not from the rows."
         )
     return low, high

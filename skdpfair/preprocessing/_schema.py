@@ -456,10 +456,9 @@ def encoded(text: str, table: pd.DataFrame) -> pd.DataFrame:
 
 def _has_lost(column, listed):
     """Return whether a column seems to have lost texts that are listed, as in pandas.read_csv."""
-    if not (codes_in(listed, column) < 0).any():
-        return False
-    is_missing = column.isna().any() and not _READ_AS_MISSING.isdisjoint(listed)
-    return is_missing or pd.api.types.is_numeric_dtype(column)
+    is_missing = not _READ_AS_MISSING.isdisjoint(listed) and column.isna().any()
+    may_have = is_missing or pd.api.types.is_numeric_dtype(column)
+    return may_have and bool((codes_in(listed, column) < 0).any())
 
 
 # of pandas.read_csv

@@ -253,7 +253,7 @@ def test_little_data_is_said_once(two_groups, quick):
         ({"methods": []}, "methods is empty"),
         ({"methods": ["dpsgd", "dpsgd"]}, "twice"),
         ({"methods": {"reference": "dpsgd"}}, "Rename yours"),
-        ({"sensitive_features": None}, "sensitive_features must hold the group"),
+        ({"sensitive_features": None}, "sensitive_features must hold a value for each row"),
         ({"random_state": 0}, "Use seeds= instead"),
         ({"learning_rate": 0.1}, "no parameters .'learning_rate'"),
         ({"group_col": Groups(levels="a")}, "levels must be a list"),
