@@ -15,14 +15,16 @@ import numpy as np
 import pandas as pd
 
 from benchmarks import pages
+from benchmarks.audits.steps import audit_step
+from benchmarks.audits.sums import accuracy_excess, audit_sums
 from skdpfair import DPFairClassifier
 from skdpfair.datasets import load_adult, public_facts
 from skdpfair.methods import METHODS
 from skdpfair.preprocessing import public_preprocessor
 from skdpfair.privacy import Release
 from skdpfair.privacy.gdp import gdp_parameter
-from skdpfair.testing import audit_fit, audit_step
-from skdpfair.testing._lower_bounds import accuracy_excess, guesses_excess, least_epsilon
+from skdpfair.testing import audit_fit
+from skdpfair.testing._lower_bounds import guesses_excess, least_epsilon
 
 matplotlib.use("Agg")
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,8 +58,8 @@ def fits(n_records, n_canaries, names=PRIVATE):
                 if attack == "white_box" and name == "fairlens_dp":  # it changes gradients
                     yield attack, name, setting, np.nan, np.nan
                     continue
-                settings = {"sensitive_features": sex, "attack": attack, "random_state": 0}
-                found = audit_fit(clf, X, y, n, **settings)
+                audit = audit_sums if attack == "white_box" else audit_fit
+                found = audit(clf, X, y, n, sensitive_features=sex, random_state=0)
                 yield attack, name, setting, found.epsilon_claimed, found.epsilon_lower
 
 

@@ -128,7 +128,7 @@ AUDIENCES = {
         "skdpfair.report": ["export_statement", "model_page"],
     },
     "You audit, or account by hand": {
-        "skdpfair.testing": ["audit_fit", "audit_step", "verify_release"],
+        "skdpfair.testing": ["audit_fit", "verify_release"],
         "skdpfair.privacy": ["Release", "calibrated", "epsilon"],
     },
     "You bring pictures, a network, or a method": {

@@ -1,13 +1,11 @@
-"""Contracts of methods and modules, and audits of what steps, fits and files disclose."""
+"""Contracts of methods and modules, and audits of what fits and files disclose."""
 
 from skdpfair.testing._contracts import check_engine, check_method, per_sample, released, task
 from skdpfair.testing._fit_audit import audit_fit
-from skdpfair.testing._step_audit import audit_step
 from skdpfair.testing._verify_release import verify_release
 
 __all__ = [
     "audit_fit",
-    "audit_step",
     "check_engine",
     "check_method",
     "per_sample",

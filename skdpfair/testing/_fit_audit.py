@@ -1,11 +1,10 @@
 """End-to-end audit of one fit: canaries put in or left out, and guesses which."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-import torch
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
@@ -19,16 +18,8 @@ from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import check_indexes, in_pandas
 from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.persons import Persons
-from skdpfair.methods import get_method
 from skdpfair.preprocessing._learners import refuse_resamplers
-from skdpfair.testing._contracts import per_sample, task
-from skdpfair.testing._lower_bounds import (
-    accuracy_excess,
-    describe_bound,
-    guesses_excess,
-    least_epsilon,
-)
-from skdpfair.testing._white_box import Canaries, clip_of
+from skdpfair.testing._lower_bounds import describe_bound, guesses_excess, least_epsilon
 
 _NO_CLAIM = (
     "estimator claims no finite epsilon: nothing to audit. Give it an epsilon and a private method."
@@ -71,7 +62,6 @@ def audit_fit(
     *,
     sensitive_features=None,
     units=None,
-    attack="black_box",
     kind="feature",
     confidence=0.95,
     random_state=None,
@@ -95,12 +85,8 @@ def audit_fit(
     units : array of shape (n_samples,), optional
         The person of each record, passed on to ``fit``, if ``persons`` of the classifier does
         not name a column.
-    attack : {"black_box", "white_box"}, default="black_box"
-        What the attacker sees: the fitted model, or the noisy sums of all steps, in which each
-        canary has a gradient of its own.  "white_box" gives bounds close to the claim, for records
-        of any kind, but does not audit how gradients of records are computed.
     kind : {"feature", "mislabelled"}, default="feature"
-        For "black_box".  A canary of kind "feature" gets a label by chance, and in place of the
+        A canary of kind "feature" gets a label by chance, and in place of the
         numbers of its record one further feature of its own, both the same in all records of a
         person: a strong attack, for tables.  "mislabelled" changes the label alone: weak, for
         records of any kind.
@@ -119,30 +105,16 @@ def audit_fit(
 
     Notes
     -----
-    For "black_box", a canary's score is the log-odds that the fitted model gives its label, for
-    "feature" less those of a record without any feature; the score of a person is the mean of those
-    of her records.  The highest scores are guessed to have taken part, the lowest not; three
-    numbers of guesses are tried and paid for.  What the audit computes on the records is not
+    The attacker sees the fitted model.  The score of a canary is the log-odds that the model gives
+    its label, for "feature" less those of a record without any feature; the score of a person is
+    the mean of those of her records.  The highest scores are guessed to have taken part, the lowest
+    not; three numbers of guesses are tried and paid for.  What the audit computes on the records is not
     private.
-
-    For "white_box", the gradient of a canary is a vector of its own, orthogonal to all others and
-    of the norm that shows most, in place of that of its record.  It passes through the sampler,
-    queries, weights and noise of the fit.  Its score is the log-likelihood ratio of the inner
-    products of the released sums with it, and a positive score is the guess that it took part.  A
-    sampled step is not exactly Gaussian, and neither is the score, so that only its sign is used.
-    The bound takes
-    the guesses as independent: they are if sampling and noise are, except that thresholds and
-    bounds may follow noisy counts of all records.  For methods that give small groups larger
-    weights or rates, canaries are drawn from the smallest group first, all but one of its records,
-    then from the next.  The guesses about the first groups are tested by themselves, too, and the
-    tests are paid for.  Groups and tests are set before the coins.  The fit runs on the CPU, and
-    its warm-up is not attacked.
 
     The hypotheses are that the fit is as private as the steps in its ledger, with the noise of each
     multiplied by one factor.  The lower bound is the epsilon of the largest factor that the guesses
-    refute: for "black_box" by the f-DP bound for one run, which lets guesses depend on each other;
-    for "white_box" by the largest chance of a right guess, half of 1 plus the total variation.  It
-    exceeds the claim of a correct fit with a chance of at most 1 - ``confidence``.
+    refute, by the f-DP bound for one run, which lets guesses depend on each other.  It exceeds the
+    claim of a correct fit with a chance of at most 1 - ``confidence``.
 
     A canary that does not take part is left out, so that the number of records or persons, which
     is public, differs as well; the claim is about one that is replaced by null records.
@@ -164,7 +136,6 @@ def audit_fit(
     check_indexes(X=X, y=y, sensitive_features=sensitive_features, units=units)
     n_samples = _n_records(X, y, sensitive_features)
     integer("n_canaries", n_canaries, low=10)
-    one_of("attack", attack, ("black_box", "white_box"))
     one_of("kind", kind, tuple(_PLANT))
     number("confidence", confidence, low=0, high=1, low_open=True, high_open=True)
     if random_state is not None:
@@ -196,95 +167,49 @@ def audit_fit(
         for name, rows in (("sensitive_features", sensitive_features), ("units", units))
         if rows is not None
     }
-    white_box, model = attack == "white_box", clone(classifier)
-    order, ends = rng.permutation(n_units), [n_canaries]
-    if white_box:
-        group = _groups_of(model, X, y, columns)[np.unique(code, return_index=True)[1]]
-        if _favours_small_groups(type(get_method(model.method))()):
-            order, ends = _smallest_groups_first(order, group, n_canaries)
-    number_of = np.full(n_units, -1)
-    number_of[order[:n_canaries]] = np.arange(n_canaries)
+    of = np.full(n_units, -1)
+    of[rng.permutation(n_units)[:n_canaries]] = np.arange(n_canaries)
     took_part = rng.random(n_canaries) < 0.5
     # the canary whose record it is, -1 for none
-    of = number_of[code]
+    of = of[code]
     chosen = np.argsort(of, kind="stable")[np.sum(of < 0) :]
     of = of[chosen]
     kept = np.setdiff1d(np.arange(n_samples), chosen[~took_part[of]])
-    if white_box:
-        canaries = Canaries(number_of[pd.unique(code[kept])], group[order[:n_canaries]])
-        model.set_params(callbacks=[*(model.callbacks or ()), canaries], device="cpu")
-        labels, blank = y, None
-    else:
-        model, X, labels, blank = _PLANT[kind](model, X, y, chosen, of, rng)
+    model, X, labels, blank = _PLANT[kind](clone(classifier), X, y, chosen, of, rng)
     of_kept = {name: _safe_indexing(rows, kept) for name, rows in columns.items()}
     model.fit(_safe_indexing(X, kept), labels[kept], **of_kept)
-    if np.isinf(model.privacy_.epsilon):
+    report = model.privacy_
+    if np.isinf(report.epsilon):
         raise ValueError(_NO_CLAIM)
-    if white_box:
-        right = np.cumsum((canaries.score > 0) == took_part)
-        guesses = [(end, int(right[end - 1])) for end in ends]
-    else:
-        score = _log_odds(model, _safe_indexing(X, chosen), labels[chosen])
-        if blank is not None:
-            repeated = _safe_indexing(blank, np.zeros_like(chosen))
-            score = score - _log_odds(model, repeated, labels[chosen])
-        guesses = _guesses(np.bincount(of, score) / np.bincount(of), took_part, rng)
-    report, failure = model.privacy_, (1 - confidence) / len(guesses)
+    score = _log_odds(model, _safe_indexing(X, chosen), labels[chosen])
+    if blank is not None:
+        repeated = _safe_indexing(blank, np.zeros_like(chosen))
+        score = score - _log_odds(model, repeated, labels[chosen])
+    guesses = _guesses(np.bincount(of, score) / np.bincount(of), took_part, rng)
+    failure = (1 - confidence) / len(guesses)
 
     def bound(guesses):
-        """Return the lower bound, and the numbers of guesses and right ones that it rests on."""
-        if white_box:
-            tests = [accuracy_excess(n, k, failure) for n, k in guesses]
-        else:
-            tests = [guesses_excess(n_canaries, n, k, failure) for n, k in guesses]
-        # that of the noise tried last, which is close to that of the bound
-        best = 0
+        tests = [guesses_excess(n_canaries, n, k, failure) for n, k in guesses]
+        return refuted(report, tests)
 
-        def excess(releases):
-            nonlocal best
-            values = [test(releases) for test in tests]
-            best = int(np.argmax(values))
-            return values[best]
-
-        lower = least_epsilon(report.ledger.entries, report.delta, excess)
-        return lower, *guesses[best]
-
-    lower, n_guesses, n_correct = bound(guesses)
+    lower, best = bound(guesses)
     at_best = lower or bound([(n, n) for n, _ in guesses])[0]
     claim = report.epsilon, lower, report.delta, confidence
-    return FitAudit(report.method, *claim, n_canaries, n_guesses, n_correct, unit, at_best)
+    return FitAudit(report.method, *claim, n_canaries, *guesses[best], unit, at_best)
 
 
-def _favours_small_groups(method):
-    """Return whether, of two groups alike but for their sizes, the small one has more influence."""
-    sample = per_sample([1.0] * 4, group=[0, 0, 0, 1])
-    facts = replace(task(), group_fractions=torch.tensor([0.75, 0.25], dtype=torch.float64))
-    state = method.start(facts)
-    weight = clip_of(method, sample, state, facts).weight
-    influence = method.rates(facts) * weight[[0, 3]]
-    return bool(influence[1] > 1.01 * influence[0])
+def refuted(report, tests):
+    """Return the least epsilon that tests of releases leave, and the test that it rests on."""
+    # that of the noise tried last, which is close to that of the bound
+    best = 0
 
+    def excess(releases):
+        nonlocal best
+        values = [test(releases) for test in tests]
+        best = int(np.argmax(values))
+        return values[best]
 
-def _smallest_groups_first(order, group, n_canaries):
-    """Return an order, with one member of each group last, and the ends of canaries of one size."""
-    size = np.bincount(group)[group]
-    order = order[np.argsort(size[order], kind="stable")]
-    first = np.unique(group[order], return_index=True)[1]
-    order = np.append(np.delete(order, first), order[first])
-    changes = np.flatnonzero(np.diff(size[order[:n_canaries]])) + 1
-    return order, [*changes.tolist(), n_canaries]
-
-
-def _groups_of(model, X, y, columns):
-    """Return the group code of each record; refuse what the attack cannot give gradients to."""
-    method = get_method(model.method)
-    if method.changes_gradients:
-        raise ValueError(
-            f"attack='white_box' cannot plant gradients for {method.name!r}, which changes them. "
-            "Use 'black_box'."
-        )
-    features = columns.get("sensitive_features")
-    return _groups.encode(X, y, group_col=model.group_col, sensitive_features=features).code
+    return least_epsilon(report.ledger.entries, report.delta, excess), best
 
 
 def _n_records(X, y, sensitive_features):

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.stats import beta, norm
+from scipy.stats import beta
 
 from skdpfair._utils.validate import safe_repr
 from skdpfair.privacy.accounting import delta_curve, epsilon, joint_mu
@@ -16,7 +16,7 @@ _DOUBLINGS = 10  # of noise, up or down, that are tried
 _TOLERANCE = 1e-3  # of the logarithm of the noise
 _N_LINES, _LEAST_CHANCE = 200, 1e-9  # of the bound on a trade-off function
 # of the discretisation: a coarse one is three times as fast, and lowers bounds by less than .5 %
-_LEVEL = -2
+LEVEL = -2
 
 
 def rate_at_most(hits: int, trials: int, failure: float) -> float:
@@ -24,29 +24,6 @@ def rate_at_most(hits: int, trials: int, failure: float) -> float:
     if hits == trials:
         return 1.0
     return float(beta.isf(failure, hits + 1, trials - hits))
-
-
-def mu_lower_bound(without, with_record, thresholds, failure: float) -> float:
-    """Return the least ``mu`` of Gaussian differential privacy that two samples leave possible.
-
-    High scores of outputs, without the record and with it, speak for the record; the thresholds
-    are chosen without a look at them.  A test of a mu-GDP mechanism has
-    ``Phi^-1(1 - FPR) - Phi^-1(FNR) <= mu`` (Dong et al., 2022); both rates are replaced by upper
-    confidence limits, which fail with a chance of ``failure`` over all thresholds together.
-
-    >>> rng = np.random.default_rng(0)
-    >>> a, b = rng.normal(size=(2, 20_000))
-    >>> print(f"{mu_lower_bound(a, b + 1.0, [0.0, 0.5, 1.0], 1e-6):.2f}")
-    0.89
-    """
-    each, best = failure / (2 * len(thresholds)), 0.0
-    for threshold in thresholds:
-        false_positive = rate_at_most(int(np.sum(without > threshold)), len(without), each)
-        missed = int(np.sum(with_record <= threshold))
-        false_negative = rate_at_most(missed, len(with_record), each)
-        if max(false_positive, false_negative) < 1:
-            best = max(best, norm.isf(false_positive) - norm.ppf(false_negative))
-    return float(best)
 
 
 def least_epsilon(releases, delta: float, excess) -> float:
@@ -113,27 +90,11 @@ def guesses_excess(n_canaries: int, n_guesses: int, n_correct: int, failure: flo
     return excess
 
 
-def accuracy_excess(n_guesses: int, n_correct: int, failure: float):
-    """Return a function of releases, positive if so many right INDEPENDENT guesses refute them.
-
-    A guess about a fair coin is right with a chance of at most (1 + TV) / 2, where TV is the total
-    variation of the releases; the number of right guesses is binomial, and its chance is replaced
-    by the lower confidence limit.
-
-    >>> from skdpfair.privacy import Release
-    >>> excess = accuracy_excess(1000, 700, 0.05)
-    >>> one, two = ((Release("step", 1.0, (s,)),) for s in (1.2, 1.0))
-    >>> excess(one) > 0 > excess(two)
-    True
-    """
-    accuracy = 1 - rate_at_most(n_guesses - n_correct, n_guesses, failure)
-    return lambda rs: float(2 * accuracy - 1 - delta_curve(merged(rs), np.zeros(1), _LEVEL)[0])
-
-
 @lru_cache(maxsize=4)
 def least_chance(releases):
     """Return a function: what has chance y on one neighbour has how much at least on the other.
 
+    >>> from scipy.stats import norm
     >>> from skdpfair.privacy import Release
     >>> chance = least_chance((Release("step", 1.0, (1.0,)),))
     >>> print(f"{chance(0.5):.3f} {norm.cdf(norm.ppf(0.5) - 1):.3f}")
@@ -142,7 +103,7 @@ def least_chance(releases):
     runs = merged(releases)
     highest = 1.5 * gdp_epsilon(joint_mu(runs), _LEAST_CHANCE)
     epsilons = np.linspace(0, highest, _N_LINES)
-    deltas, ratio = delta_curve(runs, epsilons, _LEVEL), np.exp(-epsilons)
+    deltas, ratio = delta_curve(runs, epsilons, LEVEL), np.exp(-epsilons)
 
     def chance(y):
         small, large = ratio * (y - deltas), 1 - deltas - (1 - y) / ratio

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 FIT = "tests/e2e/test_privacy_through_fit.py::"
 CONTRACT = "tests/contracts/test_methods.py::"
-AUDIT = "tests/testing/test_step_audit.py::test_no_attack_beats_the_claim"
+AUDIT = "tests/audits/test_steps.py::test_no_attack_beats_the_claim"
 NOISE = FIT + "test_every_step_carries_fresh_noise_of_the_claimed_scale"
 POISSON = FIT + "test_batches_are_poisson_samples[dpsgd]"
 THRESHOLD = "tests/model_selection/test_threshold.py::"

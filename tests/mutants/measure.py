@@ -12,7 +12,7 @@ def measured(mutant):
 
 
 def _step(method, settings=None):
-    from skdpfair.testing import audit_step
+    from benchmarks.audits.steps import audit_step
 
     audit = audit_step(method, n_draws=4000, delta=DELTA, random_state=0, **settings or {})
     return {"claimed": audit.epsilon_claimed, "spent": audit.epsilon_lower}

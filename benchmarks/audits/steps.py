@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.stats import norm as normal_law
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
+from benchmarks.audits.sums import clip_of, recording
 from skdpfair._utils.validate import integer, number, one_of
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.batch import Examples
@@ -21,9 +23,8 @@ from skdpfair.engine.mechanism import Mechanism, PerSample, Task
 from skdpfair.methods import get_method
 from skdpfair.privacy import gdp
 from skdpfair.privacy.releases import MAX_RECORDS
-from skdpfair.testing._contracts import per_sample
-from skdpfair.testing._lower_bounds import describe_bound, mu_lower_bound
-from skdpfair.testing._white_box import clip_of, recording
+from skdpfair.testing import per_sample
+from skdpfair.testing._lower_bounds import describe_bound, rate_at_most
 
 _NORMS = np.geomspace(1e-2, 1e4, 61)
 # how well a change of scale shows in the norm of so many numbers
@@ -340,6 +341,29 @@ def mu_of(without, with_record, failure: float) -> float:
         scores = score(without[n:]), score(with_record[n:])
         bounds.append(mu_lower_bound(*scores, thresholds, failure / 2))
     return max(bounds)
+
+
+def mu_lower_bound(without, with_record, thresholds, failure: float) -> float:
+    """Return the least ``mu`` of Gaussian differential privacy that two samples leave possible.
+
+    High scores of outputs, without the record and with it, speak for the record; the thresholds
+    are chosen without a look at them.  A test of a mu-GDP mechanism has
+    ``Phi^-1(1 - FPR) - Phi^-1(FNR) <= mu`` (Dong et al., 2022); both rates are replaced by upper
+    confidence limits, which fail with a chance of ``failure`` over all thresholds together.
+
+    >>> rng = np.random.default_rng(0)
+    >>> a, b = rng.normal(size=(2, 20_000))
+    >>> print(f"{mu_lower_bound(a, b + 1.0, [0.0, 0.5, 1.0], 1e-6):.2f}")
+    0.89
+    """
+    each, best = failure / (2 * len(thresholds)), 0.0
+    for threshold in thresholds:
+        false_positive = rate_at_most(int(np.sum(without > threshold)), len(without), each)
+        missed = int(np.sum(with_record <= threshold))
+        false_negative = rate_at_most(missed, len(with_record), each)
+        if max(false_positive, false_negative) < 1:
+            best = max(best, normal_law.isf(false_positive) - normal_law.ppf(false_negative))
+    return float(best)
 
 
 def best_mu(n_draws: int, failure: float) -> float:

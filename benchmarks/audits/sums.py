@@ -6,16 +6,121 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing
 from skorch.callbacks import Callback
 
-from skdpfair.testing._contracts import per_sample, released
+from skdpfair.inputs import groups
+from skdpfair.methods import get_method
+from skdpfair.privacy.accounting import delta_curve
+from skdpfair.privacy.releases import merged
+from skdpfair.testing import per_sample, released, task
+from skdpfair.testing._fit_audit import FitAudit, refuted
+from skdpfair.testing._lower_bounds import LEVEL, rate_at_most
 
 _NORMS = np.geomspace(1e-3, 1e4, 701)
 _N_BLANK = 1000  # entries that are noise only
 _LEAST_VARIANCE = 1e-6
 # exponent of a likelihood ratio
 _MOST = 500.0
+
+
+def audit_sums(
+    classifier,
+    X,
+    y,
+    n_canaries,
+    *,
+    sensitive_features=None,
+    units=None,
+    confidence=0.95,
+    random_state=None,
+):
+    """Return the `FitAudit` of a fit whose attacker sees the noisy sums of all steps.
+
+    Parameters are those of `skdpfair.testing.audit_fit`.  The gradient of a canary is a vector of
+    its own, orthogonal to all others and of the norm that shows most, in place of that of its
+    record.  It passes through the sampler, queries, weights and noise of the fit; how gradients of
+    records are computed, and the warm-up, are not audited.  Its score is the log-likelihood ratio
+    of the inner products of the released sums with it, and a positive score is the guess that it
+    took part.  A sampled step is not exactly Gaussian, and neither is the score, so that only its
+    sign is used.
+
+    The bound is the largest chance of a right guess, half of 1 plus the total variation.  It takes
+    the guesses as independent: they are if sampling and noise are, except that thresholds and
+    bounds may follow noisy counts of all records.  For methods that give small groups larger
+    weights or rates, canaries are drawn from the smallest group first, all but one of its records,
+    then from the next.  The guesses about the first groups are tested by themselves, too, and the
+    tests are paid for.  Groups and tests are set before the coins.
+    """
+    model, rng = clone(classifier), np.random.default_rng(random_state)
+    method = get_method(model.method)
+    if method.changes_gradients:
+        raise ValueError(f"{method.name} changes gradients: none can be planted. Use audit_fit.")
+    code = np.arange(len(y)) if units is None else pd.factorize(units, sort=True)[0]
+    group = groups.encode(
+        X, y, group_col=model.group_col, sensitive_features=sensitive_features
+    ).code[np.unique(code, return_index=True)[1]]
+    order, ends = rng.permutation(len(group)), [n_canaries]
+    if _favours_small_groups(type(method)()):
+        order, ends = _smallest_groups_first(order, group, n_canaries)
+    of = np.full(len(group), -1)
+    of[order[:n_canaries]] = np.arange(n_canaries)
+    took_part = rng.random(n_canaries) < 0.5
+    of = of[code]
+    kept = np.flatnonzero((of < 0) | took_part[of])
+    canaries = Canaries(
+        of[kept][pd.Series(code[kept]).drop_duplicates().index], group[order[:n_canaries]]
+    )
+    model.set_params(callbacks=[*(model.callbacks or ()), canaries], device="cpu")
+    columns = {"sensitive_features": sensitive_features, "units": units}
+    rows = {k: _safe_indexing(v, kept) for k, v in columns.items() if v is not None}
+    report = model.fit(_safe_indexing(X, kept), y[kept], **rows).privacy_
+    right = np.cumsum((canaries.score > 0) == took_part)
+    guesses, failure = [(end, int(right[end - 1])) for end in ends], (1 - confidence) / len(ends)
+    lower, best = refuted(report, [accuracy_excess(n, k, failure) for n, k in guesses])
+    claim = report.epsilon, lower, report.delta, confidence
+    unit = "record" if units is None else "person"
+    return FitAudit(report.method, *claim, n_canaries, *guesses[best], unit)
+
+
+def _favours_small_groups(method):
+    """Return whether, of two groups alike but for their sizes, the small one has more influence."""
+    sample = per_sample([1.0] * 4, group=[0, 0, 0, 1])
+    facts = replace(task(), group_fractions=torch.tensor([0.75, 0.25], dtype=torch.float64))
+    state = method.start(facts)
+    weight = clip_of(method, sample, state, facts).weight
+    influence = method.rates(facts) * weight[[0, 3]]
+    return bool(influence[1] > 1.01 * influence[0])
+
+
+def _smallest_groups_first(order, group, n_canaries):
+    """Return an order, with one member of each group last, and the ends of canaries of one size."""
+    size = np.bincount(group)[group]
+    order = order[np.argsort(size[order], kind="stable")]
+    first = np.unique(group[order], return_index=True)[1]
+    order = np.append(np.delete(order, first), order[first])
+    changes = np.flatnonzero(np.diff(size[order[:n_canaries]])) + 1
+    return order, [*changes.tolist(), n_canaries]
+
+
+def accuracy_excess(n_guesses: int, n_correct: int, failure: float):
+    """Return a function of releases, positive if so many right INDEPENDENT guesses refute them.
+
+    A guess about a fair coin is right with a chance of at most (1 + TV) / 2, where TV is the total
+    variation of the releases; the number of right guesses is binomial, and its chance is replaced
+    by the lower confidence limit.
+
+    >>> from skdpfair.privacy import Release
+    >>> excess = accuracy_excess(1000, 700, 0.05)
+    >>> one, two = ((Release("step", 1.0, (s,)),) for s in (1.2, 1.0))
+    >>> excess(one) > 0 > excess(two)
+    True
+    """
+    accuracy = 1 - rate_at_most(n_guesses - n_correct, n_guesses, failure)
+    return lambda rs: float(2 * accuracy - 1 - delta_curve(merged(rs), np.zeros(1), LEVEL)[0])
 
 
 def recording(mechanism):
