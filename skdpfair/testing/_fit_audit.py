@@ -108,8 +108,8 @@ def audit_fit(
     The attacker sees the fitted model.  The score of a canary is the log-odds that the model gives
     its label, for "feature" less those of a record without any feature; the score of a person is
     the mean of those of her records.  The highest scores are guessed to have taken part, the lowest
-    not; three numbers of guesses are tried and paid for.  What the audit computes on the records is not
-    private.
+    not; three numbers of guesses are tried and paid for.  What the audit computes on the records is
+    not private.
 
     The hypotheses are that the fit is as private as the steps in its ledger, with the noise of each
     multiplied by one factor.  The lower bound is the epsilon of the largest factor that the guesses
@@ -194,8 +194,9 @@ def audit_fit(
 
     lower, best = bound(guesses)
     at_best = lower or bound([(n, n) for n, _ in guesses])[0]
+    n_guesses, n_correct = guesses[best]
     claim = report.epsilon, lower, report.delta, confidence
-    return FitAudit(report.method, *claim, n_canaries, *guesses[best], unit, at_best)
+    return FitAudit(report.method, *claim, n_canaries, n_guesses, n_correct, unit, at_best)
 
 
 def refuted(report, tests):

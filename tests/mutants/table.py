@@ -22,9 +22,9 @@ Most of the faults have occurred in a paper, in published code or in another lib
 
 The columns *claimed* and *spent* are epsilon at delta 1e-5, measured with the fault in place.
 *Claimed* is the epsilon that the code reports. *Spent* is the epsilon that the code spends: for
-faults in a step, the lower bound of `benchmarks.audits.steps.audit_step` (confidence 1 - 1e-6); for faults in accounting,
-the result of dp-accounting alone. A dash means that the fault has no effect on single steps of a
-record, or does not concern numbers.
+faults in a step, the lower bound of `audit_step` in `benchmarks/audits` (confidence 1 - 1e-6); for
+faults in accounting, the result of dp-accounting alone. A dash means that the fault has no effect
+on single steps of a record, or does not concern numbers.
 
 `python tests/mutants/table.py` makes this page.
 
