@@ -18,7 +18,6 @@ from skdpfair.features import FrozenFeatures, Scattering2D
 from skdpfair.model_selection import TradeoffResults, comparison_scorer, sweep
 from skdpfair.networks import small_cnn
 from skdpfair.report import model_page
-from skdpfair.report._model_page import is_page
 from skdpfair.report._sweep_page import results_page
 from skdpfair.testing import verify_release
 from skdpfair.training.pictures import features_of
@@ -243,8 +242,7 @@ def test_pages_name_the_features(bars, fitted, tmp_path):
     x, y, group = bars
     page = model_page(fitted)
     assert "<dt>public features</dt><dd>Scattering2D(), which learns nothing</dd>" in page
-    assert "No pipeline was given" not in page and is_page(page)
-    assert not is_page(page.replace("<dd>Scattering2D()", "<dd>Jane Doe"))
+    assert "No pipeline was given" not in page
     frozen = FrozenFeatures(nn.Flatten())
     on_them = DPFairClassifier(**SETTINGS).fit(given := frozen.transform(x), y)
     assert frozen.described in model_page(on_them)

@@ -1,4 +1,4 @@
-"""``skdpfair verify``: whether a file holds a release or a page, and nothing more."""
+"""``skdpfair verify``: whether a file holds a release, and nothing more."""
 
 import json
 
@@ -11,11 +11,12 @@ from skdpfair.cli._input import AS_JSON, AnyPath, echo, fail, in_options
 @click.argument("path", metavar="FILE", type=AnyPath(exists=True, dir_okay=False))
 @AS_JSON
 def verify(path, as_json):
-    """Check that FILE is a private model or page without figures, and holds nothing more.
+    """Check that FILE is a private model, and holds nothing more.
 
-    FILE was written by `skdpfair fit`, `skdpfair report` or save_release. It is read as data: no
-    code of it is run. The command ends with status 0 if the file is verified, 1 if it is not, and 2
-    if it could not be run. What is guaranteed says `skdpfair statement FILE`.
+    FILE was written by `skdpfair fit` or save_release. It is read as data: no code of it is run.
+    Write its page again by `skdpfair report FILE`. The command ends with status 0 if the file is
+    verified, 1 if it is not, and 2 if it could not be run. What is guaranteed says `skdpfair
+    statement FILE`.
     """
     from skdpfair.testing import verify_release  # late: it needs torch
 
@@ -30,4 +31,4 @@ def verify(path, as_json):
     if problem is not None:
         fail(f"Not verified: {problem}")
     if not as_json:
-        echo(f"{path}: verified. It holds no more than a private release or page does.")
+        echo(f"{path}: verified. It holds no more than a private release does.")

@@ -1,11 +1,9 @@
 """Page and model card of one classifier: privacy, settings, groups, and what is not accounted."""
 
-import json
 import math
 import os
 import re
 from dataclasses import dataclass, replace
-from html import unescape
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,6 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 import skdpfair
-from skdpfair._utils.files import path_of
 from skdpfair._utils.validate import safe_repr
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels
@@ -51,7 +48,6 @@ from skdpfair.release._closed_list import (
     passes,
 )
 from skdpfair.release._facts import record_shape
-from skdpfair.release._file import decode, encode
 from skdpfair.release._release import loaded, schema_in
 from skdpfair.report._page_facts import (
     DAY,
@@ -61,7 +57,6 @@ from skdpfair.report._page_facts import (
     SELECTION,
     SIZE,
     THRESHOLD,
-    are_facts,
     attacker,
 )
 from skdpfair.report._recommendation import FEW
@@ -77,7 +72,7 @@ from skdpfair.report._rendering import (
     written,
 )
 from skdpfair.report._same_table import check_same, table_of
-from skdpfair.report._spent_before import are_ledger_facts, beside, sentences_of
+from skdpfair.report._spent_before import beside
 from skdpfair.report._summary import costs_beside
 
 _RELEASES = {  # in words
@@ -88,9 +83,6 @@ _RELEASES = {  # in words
 # the row of all records, beside those of the groups
 _ALL = "all"
 _ERRORS = ("false_positive_rate", "false_negative_rate")
-_HAS_FIGURES = "<strong>This page contains non-private figures"
-_EMBEDDED = re.compile(r'<data hidden value="(.*?)">')
-_EMBEDDED_FACTS = {"title", "rows", "privacy", "before", "findings", "version"}
 _NO_FINDINGS = (None, {"steps": [], "notes": []})  # others have names and texts of any kind
 _MAX_FITS = 16  # of the ledger of a page
 
@@ -178,14 +170,14 @@ def model_page(
             "classes": classes,
             "differences": _differences(table, names, classes),
         }
-    page = _page_of(json.dumps(facts), figures)
-    if not figures and facts["findings"] in _NO_FINDINGS and not is_page(page):
+    if not figures and facts["findings"] in _NO_FINDINGS and not passes(_is_public, facts):
         raise ValueError(
             "title, or names of groups, classes or methods, cannot stand on a page to publish: "
             "they are longer than 100 characters or may be values of records, such as decimal "
-            "numbers, so that verify_release would refuse the page. Use short names."
+            "numbers. Use short names."
         )
-    return page
+    context = dict.fromkeys(("costs", "groups", "rare", "verdict")) | _context(facts)
+    return render("model.html", context | figures)
 
 
 @dataclass(frozen=True)
@@ -200,7 +192,7 @@ class _Subject:
     names: list  # of its measures
 
     def facts(self, title=None, ledger=None) -> dict:
-        """Return what is stated of the fit as a dict for JSON."""
+        """Return what is stated of the fit."""
         privacy, columns = self.classifier.privacy_, variables(self.classifier)[1:]
         before = beside(ledger, privacy, getattr(self.classifier, "_ledger_fits", None))
         stated = replace(
@@ -211,8 +203,8 @@ class _Subject:
         return {
             "title": title or f"A classifier trained with {privacy.method}",
             "rows": _facts(self.classifier, self.file),
-            "privacy": encode(stated),
-            "before": None if before is None else before["facts"],
+            "privacy": stated,
+            "before": before and before["sentences"],
             "findings": findings(self.pipeline),
             "version": skdpfair.__version__,
         }
@@ -246,18 +238,11 @@ def _subject(classifier, X, y, sensitive_features, measures, pipeline=None) -> _
     return _Subject(model, classifier, file, pipeline, table, names)
 
 
-def _page_of(text, figures=None):
-    """Return the page of facts as JSON, which it embeds, and of figures that are not private."""
-    context = dict.fromkeys(("costs", "groups", "rare", "verdict"))
-    context |= {"embedded": None if figures else text} | _context(json.loads(text))
-    return render("model.html", context | (figures or {}))
-
-
 def _context(facts):
     """Return what the templates of page and card read, from the facts of a fit."""
-    privacy, before = decode(facts["privacy"]), facts["before"]
+    privacy = facts["privacy"]
     return {
-        **{name: facts[name] for name in ("title", "findings", "version")},
+        **{name: facts[name] for name in ("title", "findings", "version", "before")},
         "has_findings": facts["findings"] not in _NO_FINDINGS,
         "facts": facts["rows"],
         "privacy": privacy,
@@ -279,51 +264,21 @@ def _context(facts):
             )
             for e in privacy.ledger.entries
         ],
-        "before": before and sentences_of(before, privacy),
     }
 
 
-def check_page(path) -> None:
-    """Raise ValueError unless a file is a model page without figures, and no more than that."""
-    text = path_of(path).read_text("utf-8")
-    if _HAS_FIGURES in text:
-        raise ValueError(
-            f"{path} contains figures that are not private. Show it only to people who may see the "
-            "data; write a page to publish without test records and without a sweep."
-        )
-    if not is_page(text):
-        raise ValueError(
-            f"{path} is not a model page of this version of skdpfair, or holds more than its "
-            "facts. Do not share it; write it again by model_page, without a resampler or other "
-            "findings in the pipeline."
-        )
-
-
-def is_page(text) -> bool:
-    """Return whether a text is a model page without figures on records, and no more than that."""
-    return passes(_holds_its_facts, text)
-
-
-def _holds_its_facts(text) -> bool:
-    embedded = unescape(_EMBEDDED.findall(text)[0])
-    facts = json.loads(embedded)
-    rows, privacy, found = dict(facts["rows"]), decode(facts["privacy"]), facts["findings"]
+def _is_public(facts) -> bool:
+    """Return whether facts of a fit are those of a public set, and no values of records."""
+    rows, privacy = dict(facts["rows"]), facts["privacy"]
     features = rows.pop(FEATURES, None)
     values = [rows.pop(name, "") for name in ("classes", POSITIVE, "groups")]
     levels = [v for text in values for v in re.split("[,;] ", text)]
     return (
-        facts.keys() == _EMBEDDED_FACTS
-        and embedded == json.dumps(facts)
-        and is_report(privacy, n_fits=_MAX_FITS)
-        and encode(privacy) == facts["privacy"]
+        is_report(privacy, n_fits=_MAX_FITS)
         and is_features(features)
-        and are_facts(facts["rows"])
-        and all(map(is_word, [facts["title"], facts["version"], *rows.values()]))
+        and all(map(is_word, [facts["title"], *rows.values()]))
         and len(levels) <= MAX_LEVELS
         and are_texts_of_levels(levels)
-        and (facts["before"] is None or are_ledger_facts(facts["before"]))
-        and found in _NO_FINDINGS
-        and _page_of(embedded) == text
     )
 
 

@@ -1,7 +1,7 @@
 """What a ledger tells about all fits on the same records, in fixed sentences with numbers."""
 
 import re
-from dataclasses import asdict, fields
+from dataclasses import asdict, replace
 
 import numpy as np
 
@@ -13,10 +13,8 @@ from skdpfair.budget.spending import (
     REFERENCE,
     SCORES,
     UNKNOWN,
-    Spending,
 )
-from skdpfair.privacy.accounting import ACCOUNTANTS
-from skdpfair.privacy.statement import UNITS, rounded_up
+from skdpfair.privacy.statement import rounded_up
 
 HOLDS = "{ledger} holds {n} {fits}{own}."
 LEDGERS = "The ledger of these records", "The given ledger, which may be of other records,"
@@ -42,7 +40,6 @@ NO_ALARM = (
     "What is not counted, or has no privacy, does not weaken the guarantee of this model, which "
     "holds as stated above."
 )
-_MAX_NUMBER = 1e12
 _SOMETHING = "a step around a fit"
 _OF_STEPS = {text: text.format(_SOMETHING, "s") for text in (LEAKS, ELSEWHERE)}
 _OTHER = "the ledger gives a reason that this page does not repeat"
@@ -64,72 +61,35 @@ def beside(ledger, privacy, fits):
     Returns
     -------
     dict or None
-        ``sentences``, texts without a name that anybody gave; ``facts``, from which
-        `sentences_of` makes them; and ``all_fits``, the whole report as plain JSON types, and the
-        sentences as its ``statement``.
+        ``sentences``, texts without a name that anybody gave, and ``all_fits``, the whole report as
+        plain JSON types, and the sentences as its ``statement``.
     """
     if ledger is None:
         return None
     check_ledger(ledger)
     n_lacking = None if fits is None else ledger.n_unrecorded(fits)
+    held = "unknown" if fits is None else _amount(n_lacking, len(fits))
     spent = ledger.report(ledger.delta or privacy.delta)
-    numbers = asdict(spent) | {
-        "budget": ledger.budget,
-        "holds_this_model": "unknown" if fits is None else _amount(n_lacking, len(fits)),
-    }
     reasons = {_fixed(reason) for reason in spent.reasons}
-    facts = numbers | {
-        "reasons": [reason for reason in REASONS if reason in reasons],
-        "notes": [],
-        "has_own_delta": ledger.delta not in (None, privacy.delta),
-        "has_other_data": ledger.holds_other_data,
-        "has_notes": bool(spent.notes),
-    }
-    numbers, facts = (
-        {k: "inf" if v == np.inf else v for k, v in part.items()} for part in (numbers, facts)
-    )
-    sentences = sentences_of(facts, privacy)
-    all_fits = numbers | {"statement": " ".join(sentences)}
-    return {"sentences": sentences, "facts": facts, "all_fits": all_fits}
-
-
-def sentences_of(facts, privacy) -> list[str]:
-    """Return the sentences that facts of a ledger make beside the report of a model."""
-    spent = Spending(**{f.name: _number(facts[f.name]) for f in fields(Spending)})
-    held = facts["holds_this_model"]
+    known = replace(spent, reasons=tuple(r for r in REASONS if r in reasons), notes=())
     bound, no_bound = OWN_COST
     cost = bound.format(rounded_up(privacy.epsilon), rounded_up(privacy.delta, 3))
     notes = {
         IN_ADDITION.format(own=cost if privacy.is_private else no_bound): held != "all",
-        DELTAS: facts["has_own_delta"] and privacy.is_private,
-        OTHER_DATA: facts["has_other_data"],
-        TRUST: facts["has_notes"],
+        DELTAS: ledger.delta not in (None, privacy.delta) and privacy.is_private,
+        OTHER_DATA: ledger.holds_other_data,
+        TRUST: bool(spent.notes),
         NO_ALARM: np.isinf(spent.epsilon_total) and privacy.is_private,
     }
-    return [
+    sentences = [
         holds(spent, OWN[held], held in ("all", "some")),
-        *spent.sentences("it", budget=facts["budget"], names=("ε", "δ")),
+        *known.sentences("it", budget=ledger.budget, names=("ε", "δ")),
         *(note for note, is_true in notes.items() if is_true),
     ]
-
-
-def are_ledger_facts(facts) -> bool:
-    """Return whether facts of a ledger are numbers and fixed reasons, and no more."""
-    words = {"accountant": ACCOUNTANTS, "unit": UNITS.values(), "holds_this_model": OWN}
-    flags = {"has_own_delta", "has_other_data", "has_notes"}
-    numbers = [v for k, v in facts.items() if k not in {*words, *flags, "reasons", "notes"}]
-    return (
-        set(facts) == {f.name for f in fields(Spending)} | {*words, *flags, "budget"}
-        and facts["reasons"] == [reason for reason in REASONS if reason in facts["reasons"]]
-        and facts["notes"] == []
-        and all(facts[name] in known for name, known in words.items())
-        and all(v in (None, "inf") or 0 <= v < _MAX_NUMBER for v in numbers)
-        and all(isinstance(facts[name], bool) for name in flags)
-    )
-
-
-def _number(value):
-    return np.inf if value == "inf" else value
+    numbers = asdict(spent) | {"budget": ledger.budget, "holds_this_model": held}
+    numbers = {k: "inf" if v == np.inf else v for k, v in numbers.items()}
+    all_fits = numbers | {"statement": " ".join(sentences)}
+    return {"sentences": sentences, "all_fits": all_fits}
 
 
 def holds(spent, own="", is_theirs=True):

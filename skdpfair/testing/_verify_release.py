@@ -4,7 +4,6 @@ from hashlib import sha256
 
 from sklearn.base import is_regressor
 
-from skdpfair._utils.files import path_of
 from skdpfair._utils.validate import safe_repr
 from skdpfair.release import _file
 from skdpfair.release._closed_list import unlisted
@@ -16,21 +15,22 @@ from skdpfair.training.inference import weights_of
 
 
 def verify_release(path) -> None:
-    """Raise ValueError unless a file holds a release or a model page, and nothing more.
+    """Raise ValueError unless a file holds a release, and nothing more.
 
     Parameters
     ----------
     path : str or Path
-        A file written by ``save_release``, or a page of :func:`skdpfair.report.model_page`.
+        A file written by ``save_release``.  A page is not verified: write it again from the file,
+        by :func:`skdpfair.report.model_page`.
 
     Raises
     ------
     ValueError
         If the file is of another kind or damaged, if it holds anything else, such as a value that
-        no fit takes or leaves, or if its weights or figures are not private.  The message names
+        no fit takes or leaves, or if its weights are not private.  The message names
         what is wrong, never its value.
     ImportError
-        If the extra ``release``, or ``report`` for a page, is not installed.
+        If the extra ``release`` is not installed.
 
     Notes
     -----
@@ -53,18 +53,6 @@ def verify_release(path) -> None:
     >>> clf.fit([[0.0], [1.0]] * 1500, [0, 1] * 1500).save_release(path)
     >>> verify_release(path)
     """
-    content = path_of(path).read_bytes()
-    # a release starts with the length of its header, eight bytes that may look like any text
-    if content.lstrip().startswith(b"<") and content[8:9] != b"{":
-        from skdpfair.report._model_page import check_page  # it needs jinja2
-
-        check_page(path)
-    else:
-        check_release(path)
-
-
-def check_release(path) -> None:
-    """Raise ValueError if a file holds more than `save_release` writes of a private fit."""
     facts = _file.read(path)[0]
     if isinstance(module := facts.get("module"), dict) and module.get("name") is None:
         raise ValueError(

@@ -580,14 +580,6 @@ MUTANTS = (
         "tests/testing/test_verify_release.py::test_bytes_beside_the_facts_are_refused",
     ),
     Mutant(
-        "a page with a comment",
-        "a model page is verified by its facts, without writing it again",
-        "report/_model_page.py",
-        "        and _page_of(embedded) == text\n",
-        "        and _page_of(embedded) is not None\n",
-        "tests/report/test_model_page.py::test_nothing_can_be_planted_on_a_page[facts of a fit]",
-    ),
-    Mutant(
         "seeds that ignore the data",
         "two seeded fits on neighbouring data share their noise, which cancels",
         "training/seeds.py",
