@@ -102,13 +102,9 @@ def sweep(study, data, output, ledger, jobs, measures, as_json):
     if question is not None:
         note(question)
     with in_options(written_as):
+        y = pd.Series(records.y, name=schema.target, dtype=object)
         planned = planned_sweep(
-            options.pop("methods"),
-            options.pop("epsilons"),
-            options.pop("seeds"),
-            records.X,
-            pd.Series(records.y, name=schema.target, dtype=object),
-            records.groups,
+            records={"X": records.X, "y": y, "sensitive_features": records.groups},
             n_jobs=jobs,
             store=folder,
             progress=not as_json,

@@ -161,21 +161,10 @@ def sweep(
     4      dpsgd      4.0        a  420
     5      dpsgd      4.0        b  180
     """
-    planned = planned_sweep(
-        methods,
-        epsilons,
-        seeds,
-        X,
-        y,
-        sensitive_features,
-        cv=cv,
-        n_jobs=n_jobs,
-        store=store,
-        progress=progress,
-        keep_predictions=keep_predictions,
-        units=units,
-        **params,
-    )
+    records = {"X": X, "y": y, "sensitive_features": sensitive_features}
+    options = {"cv": cv, "n_jobs": n_jobs, "store": store, "progress": progress, "units": units}
+    options |= {"keep_predictions": keep_predictions}
+    planned = planned_sweep(methods, epsilons, seeds, records, **options, **params)
     planned.check(current_ledger())
     return planned.run()
 
@@ -184,9 +173,7 @@ def planned_sweep(
     methods,
     epsilons,
     seeds,
-    X,
-    y,
-    sensitive_features,
+    records,
     *,
     cv=None,
     n_jobs=None,
@@ -196,7 +183,10 @@ def planned_sweep(
     units=None,
     **params,
 ):
-    """Return a sweep, see `sweep`, that has passed all checks but those of a ledger."""
+    """Return a sweep, see `sweep`, that has passed all checks but those of a ledger.
+
+    ``records`` are X, y and sensitive_features by name.
+    """
     methods, epsilons, seeds = _named(methods), budgets_of(epsilons), seeds_of(seeds)
     _check(params)
     try:
@@ -205,10 +195,11 @@ def planned_sweep(
         problem = f"must be None or an integer other than 0, got {safe_repr(n_jobs)}."
         raise validate.invalid("n_jobs", problem) from None
     validate.flag("keep_predictions", keep_predictions)
-    for name, given in {"X": X, "y": y, "sensitive_features": sensitive_features}.items():
+    for name, given in records.items():
         if given is None:
             raise ValueError(f"{name} must hold a value for each row, got None.")
-    check_indexes(X=X, y=y, sensitive_features=sensitive_features, units=units)
+    check_indexes(**records, units=units)
+    X, y, sensitive_features = records.values()
     variables = groups.variables_of(y, X, None, sensitive_features)
     y, base = labels.read(y), DPFairClassifier().set_params(**params)
     declared = groups.Groups.of(base.group_col)

@@ -658,17 +658,3 @@ def test_a_small_weight_in_a_person_does_not_hide_a_large_input(factor):
             records.weighted_sum(torch.ones(1), total := strategy.flat())
         assert total.norm() <= records.norm[0] * (1 + 1e-5)
         assert factor > 0 or total.norm() < 10
-
-
-@pytest.mark.parametrize("gated", [False, True])
-def test_only_what_nothing_else_reads_is_overwritten(gated):
-    def function(weight, x, slope):
-        z = conv2d(x[None], weight)
-        return torch.tanh(z) * z if gated else torch.tanh(z), slope
-
-    weight, x = torch.rand(2, 1, 3, 3), torch.rand(4, 1, 8, 8)
-    trace = RecordTrace(function, [weight], [x[0], torch.zeros(1, 2, 6, 6)], slope=True)
-    outputs, _ = trace(None, [weight], x, slope=lambda outputs, rows: outputs)
-    z = conv2d(x, weight)
-    torch.testing.assert_close(outputs[:, 0], torch.tanh(z) * z if gated else torch.tanh(z))
-    assert ("tanh_.default" in trace._run.code) == (not gated)

@@ -47,7 +47,6 @@ from skdpfair.engine.per_sample.graphs import (
     simplify,
     take_generator,
     take_slope,
-    tune,
 )
 from skdpfair.engine.per_sample.rounding import steady
 
@@ -218,7 +217,6 @@ class RecordTrace:
             first_input(graph, "n")
         if slope:
             take_slope(graph)
-            tune(graph)
         self.draws = take_generator(graph)
         self._run = GraphModule(batched, graph)
 
