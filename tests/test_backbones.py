@@ -17,6 +17,8 @@ from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
 from skdpfair.release._closed_list import is_report
 from skdpfair.training.inference import weights_of
 
+pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+
 RNG = np.random.default_rng(0)
 Y = RNG.integers(0, 2, 600)
 X = (RNG.normal(size=(600, 1, 6, 6)) + 2.0 * Y[:, None, None, None]).astype(np.float32)

@@ -19,6 +19,8 @@ from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.features import FrozenFeatures
 from skdpfair.model_selection import DPRandomizedSearch
 
+pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+
 RNG = np.random.default_rng(0)
 X = RNG.random((300, 4)).astype(np.float32)
 Y = (X[:, 0] > 0.5).astype(int)

@@ -372,7 +372,7 @@ def test_a_rate_among_the_arguments_of_the_optimizer_is_that_of_the_fit(first):
 
 NESTED = [
     ({"module": "logistic"}, "module__hidden_layer_sizes", "MLP"),
-    ({"module": MLP}, "module__activation", r"MLP\(\)"),
+    ({"module": MLP}, "module__activation", r"MLP"),
     ({"attack": None}, "attack__radius", "PGD"),
     ({"attack": nothing}, "attack__radius", "PGD"),
     ({"method": DPSGD}, "method__max_grad_norm", r"DPSGD\(\)"),

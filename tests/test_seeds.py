@@ -19,6 +19,8 @@ from skdpfair.privacy.ledger import Ledger
 from skdpfair.training.seeds import streams_of
 from skdpfair.training.spec import FitSpec
 
+pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+
 NO_MATTER = {"verbose", "device", "distributed", "random_state"}
 NO_MATTER |= {"keep_reference", "score_share"}
 NO_MATTER |= {"classes", "has_groups"}  # which act by what the table makes of them

@@ -292,11 +292,11 @@ class Parametrised(BaseEstimator):
         """Set parameters, as scikit-learn does; raise ValueError where there is none of a name."""
         values = self.get_params(deep=False) | params
         for nested in params:
-            name, _, inner = nested.partition("__")
+            name, is_nested, _ = nested.partition("__")
             value = values.get(name, self)
-            if inner and (isinstance(value, type) or not hasattr(value, "set_params")):
-                is_class = isinstance(value, type)
-                example = f", such as {value.__name__}()" if is_class else _EXAMPLES.get(name, "")
+            if is_nested and (isinstance(value, type) or not hasattr(value, "set_params")):
+                of_class = f", such as {value.__name__}()" if isinstance(value, type) else ""
+                example = _EXAMPLES.get(name, of_class)
                 raise invalid(
                     nested,
                     f"cannot be set, since {name}={safe_repr(value)} has no parameters. Leave it "

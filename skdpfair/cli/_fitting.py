@@ -158,7 +158,7 @@ def check_names(params, where, reserved=RESERVED):
     for name, value in sorted(params.items(), key=lambda item: "__" in item[0]):
         if name.partition("__")[0] in reserved:
             others = "an option of its own, another entry, the schema or torchrun"
-            raise Unusable(f"{where} {name}: {others} sets it.")
+            raise Unusable(f"{where} {name}: {others} decides it.")
         try:
             clf.set_params(**{name: value})
         except (AttributeError, TypeError, ValueError) as error:

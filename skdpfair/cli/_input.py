@@ -204,8 +204,11 @@ class LedgerOptions:
         from skdpfair.budget import PrivacyLedger  # late: it needs the accountants
 
         options = {"epsilon": "--ledger-epsilon", "delta": "--ledger-delta", "path": "--ledger"}
+        delta = self.delta
+        if delta is None and self.epsilon is not None and not _is_new(self.path):
+            delta = existing_ledger(self.path).delta
         with in_options(options):
-            return PrivacyLedger(journal, epsilon=self.epsilon, delta=self.delta)
+            return PrivacyLedger(journal, epsilon=self.epsilon, delta=delta)
 
     def delta_of_fits(self, delta, n_units):
         """Return the delta of fits, by default their ledger's if it suits so many units.

@@ -73,6 +73,7 @@ def sweep(study, data, output, ledger, jobs, measures, as_json):
     written_as = {name: f"{study}: [sweep.params] {name}" for name in options.get("params", ())}
     written_as |= {name: f"{study}: [sweep] {name}" for name in ENTRIES}
     written_as |= {"method": written_as["methods"], "n_jobs": "--jobs"}
+    written_as |= {"epsilon": written_as["epsilons"]}
     written_as |= {} if output is None else {"store": "--output"}
     with in_options(written_as):
         data = data or plan.data
@@ -122,7 +123,10 @@ def sweep(study, data, output, ledger, jobs, measures, as_json):
         if as_json:
             table = results.estimates(measures)
             table.columns = [f"{measure} {stat}" for measure, stat in table.columns]
-            echo(table.copy().reset_index().to_json(orient="records"))  # in one block
+            table = table.copy().reset_index()  # in one block
+            if len(results.spec.classes) == 2:
+                table["positive class"] = str(results.spec.classes[1])
+            echo(table.to_json(orient="records"))
             for text in texts_of(recorded) * cut:
                 note(text)
             sys.exit(130 * cut)

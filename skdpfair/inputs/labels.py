@@ -68,7 +68,7 @@ def classes_of(y: np.ndarray, declared: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the classes, those of y or as declared, and the code of each label."""
     if len(y) == 0:
         raise ValueError("X and y have 0 samples, and a classifier needs two classes or more.")
-    classes = distinct(y) if declared is None else _declared(declared)
+    classes = distinct(y) if declared is None else sorted_classes(declared)
     if declared is None and len(classes) > MAX_READ:
         raise ValueError(
             f"y has more than {MAX_READ} classes that nobody declared. Declare all of them: "
@@ -108,11 +108,17 @@ def positive_last(classes: np.ndarray, positive: Any) -> np.ndarray:
 
 
 def order_of(model: Any) -> np.ndarray:
-    """Return the positions of a fitted model's classes, that of the positive one of two last."""
+    """Return the positions of a fitted model's classes, that of the positive one of two last.
+
+    The positive one is that of the classifier in pipelines, searches, thresholds and calibration.
+    """
     owner = model
     while owner is not None and not hasattr(owner, "pos_label_"):
-        steps = getattr(owner, "steps", None)
-        owner = steps[-1][1] if steps else getattr(owner, "best_estimator_", None)
+        steps = getattr(owner, "steps", [(None, None)])
+        calibrated = getattr(owner, "calibrated_classifiers_", [None])
+        inside = [getattr(owner, name, None) for name in ("best_estimator_", "estimator_")]
+        inside += [steps[-1][1], getattr(calibrated[0], "estimator", None)]
+        owner = next((model for model in inside if model is not None), None)
     return positive_last(model.classes_, getattr(owner, "pos_label_", None))
 
 
@@ -135,13 +141,13 @@ def _parts(values: np.ndarray) -> list[np.ndarray]:
     return np.array_split(values, len(values) // 2**20 + 1)
 
 
-def codes_in(classes: np.ndarray, y: np.ndarray) -> np.ndarray:
+def codes_in(classes: np.ndarray, y: np.ndarray, name: str = "y") -> np.ndarray:
     """Return the position of each label among the classes; raise for others."""
     codes = positions(classes, y)
     if (codes < 0).any():
         raise ValueError(
-            "y has labels outside classes=, which must list them all. Declare every class, spelt "
-            "as in y."
+            f"{name} has labels outside classes=, which must list them all. Declare every class, "
+            f"spelt as in {name}."
         )
     return codes
 
@@ -154,18 +160,19 @@ def positions(classes: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.concatenate([at[np.searchsorted(labels, part)] for part in _parts(y)])
 
 
-def _declared(declared: Any) -> np.ndarray:
+def sorted_classes(declared: Any) -> np.ndarray:
+    """Return declared classes in order; raise for what lists none."""
     with error_context("classes", "must list the classes"):
         _refuse_mixed("classes", declared)
         classes = np.asarray(declared)
         if classes.ndim != 1 or pd.isna(classes).any():
             raise ValueError("each one label, none missing")
-        sorted_classes = np.unique(classes)
-    if len(sorted_classes) < len(classes):
+        in_order: np.ndarray = np.unique(classes)
+    if len(in_order) < len(classes):
         raise ValueError("classes names a class twice. Name each once.")
     if len(classes) < 2:
         raise ValueError(f"classes must name two classes or more, got {safe_repr(declared)}.")
-    return sorted_classes
+    return in_order
 
 
 def _refuse_mixed(name: str, values: Any) -> None:

@@ -12,7 +12,7 @@ from skdpfair.inputs.mapped_rows import MappedRows
 
 BYTES = 255
 SIDES = (28, 32, 48, 64, 96, 128, 224, 256)  # of pictures, as data sets have them
-_FLAT = {n * side**2 for n in (1, 3) for side in SIDES}
+_FLAT = {28 * 28, 32 * 32 * 3}  # numbers of a flat picture; of other tables, few have so many
 _SCANNED = 2**16  # numbers looked at in one go, which stay in the cache
 _MARGIN = 0.5  # by which resized pictures may leave the range of their numbers
 
@@ -85,7 +85,7 @@ def are_bytes(x: Any) -> bool:
 def scale_of(X: Any) -> str:
     """Return what the numbers of rows are, by their type: "bytes", other "integers" or "floats"."""
     none = X.iloc[:0].to_numpy() if hasattr(X, "iloc") else X
-    return "bytes" if are_bytes(none) else "integers" if kind_of(none) in "biu" else "floats"
+    return "bytes" if are_bytes(none) else "integers" if kind_of(none) in "iu" else "floats"
 
 
 def refuse_other_scale(fitted: str | None, given: str, x: Any) -> None:
@@ -94,6 +94,11 @@ def refuse_other_scale(fitted: str | None, given: str, x: Any) -> None:
         raise ValueError(
             "X holds bytes (uint8), which are divided by 255, but the fit took integers of another "
             "type as they are. Give both the same type, such as X.astype(int)."
+        )
+    if given == "integers" and (fitted == "bytes" or (fitted == "floats" and x.ndim > 2)):
+        raise ValueError(
+            f"X holds integers, but the fit was to {fitted}. Give numbers like those of the fit: "
+            "X.astype(numpy.uint8) for bytes, and mostly X / 255 for numbers from 0 to 1."
         )
     if fitted != "bytes" or given == "bytes":
         return

@@ -412,7 +412,7 @@ def _refuse_not_finite(X: Any, x: Rows) -> None:
         of_array = "numpy.where(numpy.isfinite(X), X, value)"
         remedy = "X.fillna({column: value})" if hasattr(X, "columns") else of_array
         if isinstance(x, SparseRows):
-            remedy = "X.data[~numpy.isfinite(X.data)] = value"
+            remedy = "X = X.tocsr(); X.data[~numpy.isfinite(X.data)] = value"
         raise ValueError(
             f"X contains NaN or infinite values in {which} (values above 3.4e38 overflow float32). "
             f"Fill them with public constants: {remedy}, or use "

@@ -10,6 +10,7 @@ from scipy import stats
 
 from skdpfair._utils.keystream import Keystream
 from skdpfair._utils.validate import number, outline, safe_repr
+from skdpfair.inputs import labels
 from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.groups import (
@@ -51,6 +52,7 @@ def group_table(
     sensitive_features,
     probabilities=None,
     classes=None,
+    pos_label=None,
     measures=None,
 ):
     """Tabulate measures of several models, and what privacy costs, for each group.
@@ -67,10 +69,13 @@ def group_table(
         The groups; several columns make intersections.
     probabilities : dict of str to array-like of shape (n_samples, n_classes), default=None
         The results of ``predict_proba`` of the same models, for the measures that need them:
-        ``roc_auc``, ``log_loss``, ``calibration_error`` and ``excessive_risk``.
+        ``roc_auc``, ``log_loss``, ``calibration_error`` and ``excessive_risk``. Columns are in the
+        order of scikit-learn's ``classes_``, which is sorted, whatever the order of ``classes``.
     classes : array-like of shape (n_classes,) or None, default=None
-        The label of each column of ``probabilities``: ``model.classes_``; the last of two is the
-        positive class. None means the sorted labels of ``y_true`` and ``predictions``.
+        All classes, the positive one of two last, as the classifier declares them. None means the
+        sorted labels of ``y_true`` and ``predictions``.
+    pos_label : label or None, default=None
+        The positive class of two, by default the last: ``model.pos_label_``.
     measures : list of str or None, default=None
         Names of measures, see Notes. None is ``accuracy``, ``balanced_accuracy`` and
         ``privacy_cost``, and, if a class is rare, also ``rarest_class_recall``,
@@ -139,9 +144,14 @@ def group_table(
     }
     for y_pred in checked.values():
         check_labels("predictions", y_pred, y_true)
-    if classes is None:
-        classes = np.unique(np.concatenate([y_true, *checked.values()]))
-    likely = _probabilities(probabilities, checked, y_true, classes)
+    known = np.unique(np.concatenate([y_true, *checked.values()]))
+    if classes is not None:
+        known = labels.sorted_classes(classes)
+        for name, values in {"y_true": y_true, **checked}.items():
+            labels.codes_in(known, values, name)
+    order = labels.positive_last(known, labels.positive_class(known, classes, pos_label))
+    likely = _probabilities(probabilities, checked, y_true, known)
+    likely, classes = {name: p[:, order] for name, p in likely.items()}, known[order]
     encoded = encode_features(sensitive_features, len(y_true))
     assert encoded.levels is not None
     levels = group_names(encoded.levels)

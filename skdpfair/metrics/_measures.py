@@ -133,9 +133,11 @@ COST = {
 }
 # the four-fifths rule, and its like among those who qualify
 RATIOS = ("selection_rate", "true_positive_rate")
+# ends of the names of columns
+COMPARING = ("_difference", "_ratio", "_group_min", "_group_max", "_worst_group")
 _COLUMN = re.compile(
     rf"({'|'.join(sorted(MEASURES, key=len, reverse=True))})"
-    r"(?:(_difference|_ratio|_group_min|_group_max|_worst_group)|\[(.*)\])?",
+    rf"(?:({'|'.join(COMPARING)})|\[(.*)\])?",
     re.DOTALL,
 )
 

@@ -177,6 +177,11 @@ def _reference(base, network):
 
 def splits(cv, seed, y, code, unit=None):
     """Return the (train, test) rows of each fold, on one side of which all of a person are."""
+    with validate.error_context("cv", f"{cv!r} cannot split the records"):
+        return _splits(cv, seed, y, code, unit)
+
+
+def _splits(cv, seed, y, code, unit):
     state = int(np.random.SeedSequence(seed, spawn_key=(0,)).generate_state(1)[0])
     if cv is None:
         strata = np.unique(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
+from skdpfair.inputs import labels
 from skdpfair.metrics._measures import MEASURES, OVERALL, compared
 from skdpfair.model_selection._scorers import at_final_step
 
@@ -30,11 +31,11 @@ def frame_of_search(search):
     if (final := getattr(search, "estimator", None)) is not None:
         params = at_final_step(final)[0].get_params(deep=False)
         defaults = {name: params[name] for name in ("method", *_BUDGETS) if name in params}
-    labels = _labels(results["params"], defaults)
+    names = _labels(results["params"], defaults)
     test, train = _scores(results)
     if "accuracy" in train:
         test["dg_gap"] = compared(test, train, "dg_gap")
-    references = _references(results, labels)
+    references = _references(results, names)
     index = test.index.to_frame()
     index["row"] = index["row"].map(references)
     other = test.reindex(pd.MultiIndex.from_frame(index)).set_axis(test.index)
@@ -42,9 +43,22 @@ def frame_of_search(search):
         if measure.against == "reference" and measure.of in test and references:
             test[name] = compared(test, other, name)
     facts = test.index.to_frame(index=False)
-    methods, epsilons = zip(*(labels[row] for row in facts.pop("row")), strict=True)
+    methods, epsilons = zip(*(names[row] for row in facts.pop("row")), strict=True)
     facts = facts.assign(method=methods, epsilon=epsilons, seed=0, n=np.nan)
     return pd.concat([facts, test.reset_index(drop=True)], axis=1)
+
+
+def classes_of_search(search) -> list:
+    """Return the classes, the positive one of two last, [] if neither fit nor classifier knows."""
+    if hasattr(search, "classes_"):
+        return search.classes_[labels.order_of(search)].tolist()
+    params = at_final_step(search.estimator)[0].get_params() if hasattr(search, "estimator") else {}
+    declared = params.get("classes")
+    if declared is None:
+        return []
+    classes = labels.sorted_classes(declared)
+    positive = labels.positive_class(classes, declared, params.get("pos_label"))
+    return classes[labels.positive_last(classes, positive)].tolist()
 
 
 def _scores(results):
@@ -55,6 +69,11 @@ def _scores(results):
         if match is None or MEASURES.get(match[4], MEASURES["dg_gap"]).of is not None:
             continue
         fold, part, negated, name, group = match.groups()
+        if not negated and MEASURES[name].greater_is_better is False:
+            raise ValueError(
+                f"The search has scores named {name!r}, of which less is better, and scikit-learn "
+                f"takes the largest. Negate them, and name them 'neg_{name}'."
+            )
         at = int(fold), OVERALL if group is None else group
         values = np.asarray(values, dtype=float)
         for row, value in enumerate(-values if negated else values):

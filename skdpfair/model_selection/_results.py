@@ -10,7 +10,6 @@ from sklearn.metrics import accuracy_score
 from skdpfair._utils.files import path_of, replace_file
 from skdpfair._utils.validate import number, one_of, safe_repr
 from skdpfair.inputs.groups import apart
-from skdpfair.inputs.labels import order_of
 from skdpfair.metrics._intervals import error_of_mean, overlap, student_of_column, wilson
 from skdpfair.metrics._measures import (
     COST,
@@ -31,7 +30,7 @@ from skdpfair.model_selection._cells import (
     predictions_of,
     releases_of,
 )
-from skdpfair.model_selection._from_search import frame_of_search
+from skdpfair.model_selection._from_search import classes_of_search, frame_of_search
 from skdpfair.model_selection._spec import SweepSpec
 from skdpfair.model_selection._store import Store
 from skdpfair.preprocessing import TableSchema
@@ -199,9 +198,7 @@ class TradeoffResults:
         reference       -     0.0  0.0  0.0  0.0   0.0
           private       1    10.0 30.0 10.0 20.0  30.0
         """
-        has_classes = hasattr(search, "classes_")
-        classes = search.classes_[order_of(search)].tolist() if has_classes else []
-        return cls(frame_of_search(search), spec=SweepSpec(classes=classes))
+        return cls(frame_of_search(search), spec=SweepSpec(classes=classes_of_search(search)))
 
     def best_index(self, column="privacy_cost_difference", *, at_least=None):
         """Return the position of the best private model in `table`, by one of its means.

@@ -21,7 +21,7 @@ from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import table as _table
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.groups import group_names
-from skdpfair.inputs.labels import kinds, order_of, positions, read
+from skdpfair.inputs.labels import order_of, positions, read
 from skdpfair.metrics._arguments import as_vector, check_labels
 from skdpfair.metrics._compare_groups import difference, group_min
 from skdpfair.metrics._measures import (
@@ -201,10 +201,12 @@ class GroupScorer(_ByGroupScorer):
             scores |= self._measured(estimator, X, y, parts)
         if self.metrics is not None or self.measures is None:
             scorers = _scorers(self.metrics)
+        named = [name for name, metric in (self.metrics or {}).items() if isinstance(metric, str)]
         for name, scorer in scorers.items():
+            scorer = _of_positive(scorer, estimator) if name in named else scorer
             answer, labels = _answer(scorer, estimator, X, answers), y
-            # else they would silently find no positive label among texts
-            if _is_fairlearns(scorer) and kinds(y) == {"texts"}:
+            # to which the label 1 is positive
+            if _is_fairlearns(scorer) and len(getattr(estimator, "classes_", ())) == 2:
                 classes = estimator.classes_[order_of(estimator)]
                 labels, answer = (positions(classes, v) for v in (y, answer))
             score = partial(_score, scorer, estimator, X, labels, answer)
@@ -458,12 +460,22 @@ def _takes_groups(estimator):
 
 
 def _is_fairlearns(scorer):
-    """Tell whether a scorer calls a function of Fairlearn, to which the label 1 is positive."""
+    """Tell whether a scorer calls a function of Fairlearn that lacks the positive label."""
     function = scorer._score_func
     keywords = scorer._kwargs | getattr(function, "keywords", {})  # of a partial
     module = getattr(getattr(function, "func", function), "__module__", None) or ""
     is_of_labels = scorer._response_method == _PREDICT and "pos_label" not in keywords
     return module.startswith("fairlearn.") and is_of_labels
+
+
+def _of_positive(scorer, estimator):
+    """Return a scorer that was named, such as of recall, for the positive class of the model."""
+    keywords, classes = scorer._kwargs, getattr(estimator, "classes_", ())
+    takes = "pos_label" in signature(scorer._score_func).parameters
+    if not takes or len(classes) != 2 or keywords.get("average", "binary") != "binary":
+        return scorer
+    keywords = keywords | {"pos_label": classes[order_of(estimator)[1]]}
+    return type(scorer)(scorer._score_func, scorer._sign, keywords, scorer._response_method)
 
 
 def _answer(scorer, estimator, X, answers):

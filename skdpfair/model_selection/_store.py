@@ -196,10 +196,21 @@ def digest_of(values) -> str:
 
 def _differences(content, wanted):
     """Return one line for each entry that differs."""
-    texts = [{k: json.dumps(v) for k, v in part.items()} for part in (content, wanted)]
-    there, now = ({k: t if len(t) <= 120 else t[:117] + "..." for k, t in p.items()} for p in texts)
+    there, now = (
+        {name: json.dumps(v) for part in map(_entries, whole.items()) for name, v in part.items()}
+        for whole in (content, wanted)
+    )
     return [
-        f"  {_WORDS.get(name, name)}: {there.get(name)} there, {now.get(name)} now"
+        f"  {_WORDS.get(name, name)}: {_short(there.get(name))} there, {_short(now.get(name))} now"
         for name in sorted(there.keys() | now.keys())
-        if content.get(name) != wanted.get(name)
+        if there.get(name) != now.get(name)
     ]
+
+
+def _entries(item):
+    name, value = item
+    return {f"{name} {k}": v for k, v in value.items()} if isinstance(value, dict) else dict([item])
+
+
+def _short(text):
+    return text if text is None or len(text) <= 120 else text[:117] + "..."

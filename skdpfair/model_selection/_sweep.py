@@ -8,6 +8,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import torch
+from sklearn.base import clone
 from sklearn.exceptions import UndefinedMetricWarning
 
 import skdpfair
@@ -24,6 +25,7 @@ from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.groups import apart, group_names
 from skdpfair.inputs.provenance import noted
 from skdpfair.inputs.table import numbers_of
+from skdpfair.inputs.table import read as read_table
 from skdpfair.methods import get_method
 from skdpfair.metrics._measures import OVERALL, rarest_class
 from skdpfair.model_selection._cells import (
@@ -249,6 +251,11 @@ def planned_sweep(
         torch=torch.__version__,
     )
     _check_models(cells, len(levels), np.shape(X)[1:], classes)
+    if features is None:
+        # as a fit reads them, before anything is written
+        one = clone(cells[0].estimator)
+        read_as = {"sensitive_features": np.array(levels, object)[encoded.code], "units": units}
+        read_table(one, FitSpec.of(one), X, y, **read_as)
     if store is not None:
         digests = {f"data {name}": digest for name, digest in data.items()}
         store = Store.open(store, asdict(spec) | digests, needs=CELL_ENTRIES)

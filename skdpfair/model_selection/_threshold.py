@@ -412,13 +412,14 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         aim = objective if isinstance(objective, str) else "costs"
         compared = self.constraint or aim
         names = levels.tolist() if self._is_by_group else [ALL]
-        if not all(can_choose(counts, measure, deviation) for measure in (aim, compared)):
+        measures = {aim, compared}
+        if not all(can_choose(counts, m, deviation, self.target) for m in measures):
             spread, (n_0, n_1) = deviation * len(counts) ** 0.5, counts[:, :, 0].sum(axis=0)
             warnings.warn(
                 f"The threshold stays at 0.5: by noisy counts (standard deviation {spread:.0f}), "
                 f"there are about {n_0:.0f} records of class {classes[0]} and {n_1:.0f} of class "
-                f"{classes[1]}, too few of one to choose another. More records or a larger "
-                "budget_share make it possible.",
+                f"{classes[1]}, too few of one to choose another. More records, a larger "
+                "epsilon or budget_share make it possible.",
                 UserWarning,
                 stacklevel=4,
             )
@@ -440,7 +441,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             mixed = edges[[best_cut(each, objective, self.target) for each in chosen]]
             remedy = " objective='accuracy' costs less." * (aim != "accuracy")
         mixtures = np.broadcast_to(mixed, (len(groups), len(cuts)))
-        _warn_of_losses(levels.tolist(), groups, mixtures, remedy)
+        _warn_of_losses(levels.tolist(), counts, deviation, mixtures, remedy)
         return {
             name: [(float(cuts[i]), float(row[i])) for i in np.flatnonzero(row)]
             for name, row in zip(names, mixed, strict=True)
@@ -465,19 +466,21 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         return tags
 
 
-def _warn_of_losses(names, parts, mixed, remedy):
+def _warn_of_losses(names, counts, deviation, mixed, remedy):
     """Warn of the groups whose accuracy, by noisy counts, thresholds lower by much.
 
+    The counts are those of each group alone: rates of all would hide what a small one loses.
     ``mixed`` (n_groups, n_edges) is the probability with which each edge is the threshold.
     """
     losses = []
-    for name, (negatives, positives), row in zip(names, parts, mixed, strict=True):
-        size = negatives[0] + positives[0]
-        right = (negatives[0] - negatives + positives) / max(size, 1.0)
+    for name, (negatives, positives), row in zip(names, counts, mixed, strict=True):
+        size = max(negatives[0] + positives[0], 1.0)
+        right = np.clip((negatives[0] - negatives + positives) / size, 0, 1)
         before, after = right[N_BINS // 2], right @ row
         if before - after >= _LARGE_LOSS:
             losses.append(
-                f"{name}: {100 * before:.0f} % to {100 * after:.0f} % of about {size:.0f} records"
+                f"{name}: {100 * before:.0f} % to {100 * after:.0f} % of about {size:.0f} records "
+                f"(noise ± {200 * deviation / size:.0f})"
             )
     if losses:
         warnings.warn(

@@ -12,6 +12,7 @@ _FEWEST = 1e-6  # records of a class that has none, so that rates exist
 # standard deviation of a rate over groups; one with this error counts as much as that of all
 _BETWEEN_GROUPS = 0.1
 _LARGEST_ERROR = 0.2  # of the rates by which a threshold is chosen: five standard deviations
+_OF_LAST = 1 / 3  # noise over the positives that a target leaves out, at most
 # mean of a count of no record, in standard deviations of its noise: no count is negative
 _OF_NOBODY = 0.66
 
@@ -71,11 +72,17 @@ def few_to_tell(counts, measure, deviation):
     return (_errors(counts[:, :, 0], measure, deviation) > _BETWEEN_GROUPS).any(axis=1)
 
 
-def can_choose(counts, measure, deviation):
-    """Return whether the counts of all groups tell the rates that a measure needs."""
-    n_groups = len(counts)
-    records = counts[:, :, 0].sum(axis=0, keepdims=True) - _OF_NOBODY * deviation * n_groups
-    return bool((_errors(records, measure, deviation * n_groups**0.5) <= _LARGEST_ERROR).all())
+def can_choose(counts, measure, deviation, target=None):
+    """Return whether the counts of all groups tell the rates that a measure needs.
+
+    A true-positive rate of at least ``target`` lies among the last positives, of which the noise
+    must be a part only.
+    """
+    n_groups, deviation = len(counts), deviation * len(counts) ** 0.5
+    records = counts[:, :, 0].sum(axis=0, keepdims=True) - _OF_NOBODY * deviation * n_groups**0.5
+    if measure == "true_positive_rate" and deviation > _OF_LAST * (1 - target) * records[0, 1]:
+        return False
+    return bool((_errors(records, measure, deviation) <= _LARGEST_ERROR).all())
 
 
 def _errors(records, measure, deviation):

@@ -27,11 +27,23 @@ class ColumnTransformer(compose.ColumnTransformer):
 
     def fit_transform(self, X, y=None, **params):
         """Fit all steps, and transform X."""
+        if any(isinstance(columns, CategoryColumns) for *_, columns in self.transformers):
+            refuse_read_categories(X)
         return as_encoded(super().fit_transform(in_pandas(X), y, **params))
 
     def transform(self, X, **params):
         """Transform X by all steps."""
         return as_encoded(super().transform(in_pandas(X), **params))
+
+
+def refuse_read_categories(X):
+    """Raise ValueError if a table of polars has types whose categories are those of its rows."""
+    types = getattr(X, "schema", {}) if type(X).__module__.startswith("polars") else {}
+    if read := [name for name, of in types.items() if str(of).startswith("Categorical")]:
+        raise ValueError(
+            f"X has columns {safe_repr(read)} of polars' Categorical, whose categories come "
+            "from the rows. Declare them: pl.Enum([...])."
+        )
 
 
 def as_encoded(table):

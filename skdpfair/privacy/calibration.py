@@ -19,7 +19,7 @@ from skdpfair.privacy.accounting import (
     joint_mu,
     pld_epsilon,
 )
-from skdpfair.privacy.gdp import clt_noise_multiplier, clt_parameter, gdp_parameter
+from skdpfair.privacy.gdp import clt_noise_multiplier, clt_parameter, gdp_epsilon, gdp_parameter
 from skdpfair.privacy.releases import Release, Run, all_releases, in_40_bits, joint_noise, merged
 from skdpfair.privacy.renyi import rdp_floor
 from skdpfair.privacy.statement import rounded_up
@@ -203,6 +203,12 @@ def _infeasible(asked: _Asked, what: str) -> InfeasibleBudgetError:
         return epsilon_of_runs(tuple(sorted((*kept, quiet))), delta, accountant)
 
     least, steps, feasible = cost(run.steps), 0, ""
+    # the others take a share of mu squared, also of a larger budget
+    share = (joint_mu(kept) / gdp_parameter(target, delta)) ** 2 if kept else 0.0
+    if 0 < share < 1 and math.isfinite(least):
+        quiet = run._replace(noise_multiplier=MAX_NOISE_MULTIPLIER)
+        mu = gdp_parameter(epsilon_of_runs((quiet,), delta, accountant), delta)
+        least = max(least, gdp_epsilon(mu / math.sqrt(1 - share), delta))
     if math.isfinite(least):
         feasible = f" epsilon={rounded_up(1.01 * least, 2)} is feasible"
         # mu grows as the root of the steps

@@ -94,12 +94,12 @@ def _spread(low, high):
     return " (the same in all runs)" if low == high else f" ({low} to {high})"
 
 
-def lines(curves, across, *, title, label, zero=False) -> dict:
+def lines(curves, across, *, title, label, zero=False, unsure=False) -> dict:
     """Return a chart of curves over a log axis of budgets, with zero as a line if asked.
 
     ``curves`` are lists of (budget, mean, low, high) by method, where low and high are the ends of
     an interval or NaN; ``across`` are (mean, low, high) by name that have no budget, drawn as
-    dashed lines.
+    dashed lines. All marks are hollow if ``unsure``.
     """
     points = [p for curve in curves.values() for p in curve]
     spread = [v for _, *values in points for v in values]
@@ -121,7 +121,8 @@ def lines(curves, across, *, title, label, zero=False) -> dict:
     dashes = [_ACROSS[i % len(_ACROSS)] for i in range(len(across))]
     return _plane(y, title, label, "privacy budget ε, log scale") | {
         "kind": "lines",
-        "hollow": _is_hollow(series),
+        "unsure": unsure,
+        "hollow": unsure or _is_hollow(series),
         "x_marks": _spaced([(x(b), f"{b:.3g}") for b in budgets]),
         "series": series,
         "across": [
@@ -139,7 +140,7 @@ def lines(curves, across, *, title, label, zero=False) -> dict:
     }
 
 
-def scatter(points, front, *, title, label, x_label) -> dict:
+def scatter(points, front, *, title, label, x_label, unsure=False) -> dict:
     """Return a chart of points by method, with a line along the front.
 
     ``points`` are lists of (x, y, text beside it), where x and y are (mean, low, high).
@@ -164,7 +165,8 @@ def scatter(points, front, *, title, label, x_label) -> dict:
     named.sort(key=lambda spot: spot[:2] not in best)  # those on the front first
     return _plane(y, title, label, x_label) | {
         "kind": "scatter",
-        "hollow": _is_hollow(series),
+        "unsure": unsure,
+        "hollow": unsure or _is_hollow(series),
         "x_marks": x.marks(),
         "series": series,
         "front": best,
@@ -245,6 +247,7 @@ def _plane(y, title, label, x_label):
         "front": [],
         "names": [],
         "hollow": False,
+        "unsure": False,
     }
 
 

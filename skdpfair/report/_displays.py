@@ -8,7 +8,7 @@ import pandas as pd
 from skdpfair._utils.validate import one_of, safe_repr
 from skdpfair.inputs.groups import group_names
 from skdpfair.metrics._measures import MEASURES, described, measure_of
-from skdpfair.report._recommendation import small_groups
+from skdpfair.report._recommendation import is_unsure, small_groups
 
 # Okabe and Ito's colours for the colour-blind, without black, and yellow last: it is faint
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
@@ -320,8 +320,9 @@ class TradeoffDisplay:
         one_of("measure", measure, estimates.columns.get_level_values(0).unique())
         by_method = estimates[measure].reset_index().groupby("method", sort=False)
         curves = {name: part.sort_values("epsilon") for name, part in by_method}
-        is_small = any(measure.endswith(f"[{group}]") for group in small_groups(results))
-        return cls(curves, measure, is_small=is_small, classes=results.spec.classes)
+        return cls(
+            curves, measure, is_small=is_unsure(results, measure), classes=results.spec.classes
+        )
 
     def plot(self, ax=None):
         """Draw a curve for each method into ``ax``, or a new figure; return self.
@@ -346,7 +347,8 @@ class TradeoffDisplay:
             if np.isinf(rows["epsilon"]).all():
                 # measured from the reference model: zero is drawn anyway
                 if not is_cost:
-                    ax.axhline(mean.iloc[0], color="0.35", linestyle="--", lw=1.2, label=name)
+                    dash, text = ("--", name) if sure.all() else (":", f"{name}, not sure")
+                    ax.axhline(mean.iloc[0], color="0.35", linestyle=dash, lw=1.2, label=text)
                     ax.axhspan(low.iloc[0], high.iloc[0], color="0.35", alpha=0.08, lw=0)
                 continue
             # the markers are shifted when the colours start again, so that each curve differs

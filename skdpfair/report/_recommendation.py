@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skdpfair.metrics._intervals import error_of_mean, student, wilson
-from skdpfair.metrics._measures import COST, LEVEL, MEASURES, OVERALL, level_of
+from skdpfair.metrics._measures import COMPARING, COST, LEVEL, MEASURES, OVERALL, level_of
 
 # test records of a group, below which its cost is not judged
 FEW = 30
@@ -99,6 +99,14 @@ def small_groups(results) -> list[str]:
     if results.leading_measures != ["accuracy"]:
         few |= (frame["n"] * frame["rarest_class_share"]).round() < FEW_OF_RAREST
     return [g for g in frame["group"].unique() if few[frame["group"] == g].any()]
+
+
+def is_unsure(results, column) -> bool:
+    """Return whether a column is of a small group, or compares one with others."""
+    small = small_groups(results)
+    return bool(small) and (
+        column.endswith(COMPARING) or any(column.endswith(f"[{group}]") for group in small)
+    )
 
 
 def recommend(results) -> Recommendation | None:

@@ -21,7 +21,7 @@ from skdpfair.privacy.statement import (
 )
 from skdpfair.privacy.tradeoff import trade_off
 from skdpfair.report import _charts as charts
-from skdpfair.report._recommendation import FEW, recommend, small_groups
+from skdpfair.report._recommendation import FEW, is_unsure, recommend, small_groups
 from skdpfair.report._rendering import (
     MOST_BUDGETS,
     budget,
@@ -97,10 +97,10 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "undrawn": [] if drawn == groups else small,
         "budgets": _budgets_without_bars(results.frame),
         "charts": [
-            _curve(table, main, zero=False),
-            _curve(table, f"{cost}_difference"),
+            _curve(results, table, main, zero=False),
+            _curve(results, table, f"{cost}_difference"),
         ],
-        "generalisation_chart": _curve(table, "dg_gap"),
+        "generalisation_chart": _curve(results, table, "dg_gap"),
         "front": _front(results, table, main, f"{cost}_difference"),
         "ledger": _ledger(results),
         "before": before(results, ledger, total),
@@ -251,7 +251,7 @@ def _bars(table, cost, groups, small):
     ]
 
 
-def _curve(table, measure, *, zero=True):
+def _curve(results, table, measure, *, zero=True):
     """Return a chart of a measure against the budget, or None if there is nothing to draw."""
     if (measure, "mean") not in table:
         return None
@@ -272,7 +272,8 @@ def _curve(table, measure, *, zero=True):
         # the cost of a reference is zero by definition
         across = {}
     label = f"{in_words(measure)} ({unit})" if unit == "%" else unit
-    return charts.lines(order, across, title=title, label=label, zero=zero)
+    unsure = is_unsure(results, measure)
+    return charts.lines(order, across, title=title, label=label, zero=zero, unsure=unsure)
 
 
 def _front(results, table, *measures):
@@ -302,6 +303,7 @@ def _front(results, table, *measures):
         "Pareto front",
         label="difference in privacy cost (points)",
         x_label=f"{score} (%)",
+        unsure=is_unsure(results, measures[1]),
     )
     return {"rows": rows, "chart": chart, "score": score}
 

@@ -83,10 +83,12 @@ def fit_on_dask(
     DPFairClassifier(classes=[0, 1], distributed='auto')
     """
     if not hasattr(estimator, "distributed"):
+        remedy = (
+            " Transform the partitions, X.map_partitions(steps.transform), and fit the last step."
+        )
         raise TypeError(
-            f"estimator must be a DPFairClassifier, got {type(estimator).__name__}. Where steps "
-            "come before it, transform the partitions, X.map_partitions(steps.transform), and fit "
-            "the classifier to these."
+            f"estimator must be a DPFairClassifier, got {type(estimator).__name__}."
+            f"{remedy * hasattr(estimator, 'steps')}"
         )
     optional = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
     columns = {"X": X, "y": y} | {name: c for name, c in optional.items() if c is not None}

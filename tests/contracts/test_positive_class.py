@@ -98,11 +98,11 @@ def test_pages_cards_statements_and_files_name_it(fitted, rows, tmp_path):
 @pytest.mark.parametrize("declared", DECLARED)
 def test_thresholds_find_it(declared, rows, tmp_path):
     X, y = rows
-    model = DPThresholdClassifier(classifier(**declared), "true_positive_rate", target=0.95)
+    model = DPThresholdClassifier(classifier(**declared), "true_positive_rate", target=0.9)
     model.fit(X, y)
     assert model.pos_label_ == "approved"
     predicted = model.predict(X)
-    assert (predicted[y == "approved"] == "approved").mean() >= 0.9
+    assert (predicted[y == "approved"] == "approved").mean() >= 0.85
     model.save_release(tmp_path / "model.safetensors")
     loaded = load_release(tmp_path / "model.safetensors")
     np.testing.assert_array_equal(loaded.predict(X), predicted)

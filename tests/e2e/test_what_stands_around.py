@@ -38,6 +38,9 @@ X, Y = RNG.random((300, 4)).astype(np.float32), RNG.integers(0, 2, 300)
 C = 0.01
 
 
+pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+
+
 def quick(**params):
     given = {"epsilon": None, "noise_multiplier": 1.0, "max_steps": 6, "batch_size": 60, "lr": 0.1}
     return DPFairClassifier(get_method("dpsgd", max_grad_norm=1.0), **(given | params))

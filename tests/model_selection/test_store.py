@@ -81,7 +81,9 @@ def test_no_finished_cell_is_run_again(tmp_path, monkeypatch):
 
 def test_another_configuration_is_refused_by_name(tmp_path, monkeypatch):
     run_small(tmp_path)
-    with pytest.raises(ValueError, match=r"(?s)another call:.*params: .*lr.*there.*Name another"):
+    with pytest.raises(
+        ValueError, match=r"(?s)another call:.*params lr: .*there.*now.*Name another"
+    ):
         run_small(tmp_path, lr=0.6)
     monkeypatch.setattr(_sweep.skdpfair, "__version__", "9.9")
     with pytest.raises(ValueError, match=r'skdpfair: "0.* there, "9.9" now'):

@@ -7,6 +7,7 @@ import pytest
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import log_loss
 from sklearn.model_selection import KFold
+from skorch.callbacks import Callback
 
 from skdpfair import DPFairClassifier, Factory, Groups, get_method
 from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
@@ -281,16 +282,28 @@ def test_a_rare_group_is_said_and_does_not_spoil_the_gaps(data, settings, tmp_pa
     results.plot("privacy_cost_difference").figure_.savefig(tmp_path / "gap.png")
 
 
+@pytest.mark.parametrize("faulty", ["X", "validation_data", "cv"])
+def test_what_no_fit_reads_is_refused_before_anything_is_written(faulty, data, settings, tmp_path):
+    X, y, group = data
+    wrong = {"X": X.assign(x0=np.nan), "validation_data": (X, y[:3]), "cv": 5000}
+    given = settings | {faulty: wrong[faulty]}
+    with pytest.raises(ValueError, match=faulty):
+        sweep(["dpsgd"], [1.0], 1, given.pop("X", X), y, group, **given, store=tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+
+
 def test_a_budget_that_cannot_be_met_is_refused_before_any_fit(data, settings, tmp_path):
     with pytest.raises(InfeasibleBudgetError):
         sweep(["dpsgd"], [1.0, 1e-9], 1, *data, **settings, store=tmp_path / "s")
     assert not (tmp_path / "s").exists()
 
 
+class Failing(Callback):
+    def on_epoch_begin(self, net, **kwargs):
+        raise ValueError("no epoch")
+
+
 def test_an_error_names_its_cell(data, settings):
-    X, y, group = data
-    X = X.copy()
-    X.iloc[:, 0] = np.nan
     with pytest.raises(ValueError) as caught:
-        sweep(["dpsgd"], [1.0], 1, X.to_numpy(), y, group, **settings)
+        sweep(["dpsgd"], [1.0], 1, *data, **settings | {"callbacks": [Failing()]})
     assert caught.value.__notes__ == ["In the cell: reference, seed 0, fold 0."]

@@ -704,6 +704,8 @@ def test_five_points_of_accuracy_are_reported(loss, is_told):
     counts[0, :, 0] = 700.0, 300.0
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        _threshold._warn_of_losses(["a"], counts, edges, "")
+        _threshold._warn_of_losses(["a"], counts, 10.0, edges, "")
     texts = [str(w.message) for w in caught]
-    assert [("a: 70 % to 64 % of about 1000 records" in text) for text in texts] == [True] * is_told
+    assert [("a: 70 % to 64 % of about 1000 records (noise ± 2)" in text) for text in texts] == [
+        True
+    ] * is_told

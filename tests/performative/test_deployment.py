@@ -15,6 +15,8 @@ from skdpfair.performative import StrategicResponse, repeated_deployment
 from skdpfair.privacy import Release
 from skdpfair.privacy.ledger import Ledger
 
+pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+
 
 @pytest.fixture
 def data():

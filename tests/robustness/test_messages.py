@@ -19,6 +19,8 @@ from skdpfair.testing import audit_fit
 
 from .bad_data import NUMBER, SECRET, heard, planted
 
+pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+
 N = 60
 LABELS = np.arange(N) % 2
 TEXTS = np.array(["no", "yes"])[LABELS]
