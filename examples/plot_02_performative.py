@@ -34,13 +34,13 @@ print(table.query("group == 'overall'").drop(columns="group").round(3))
 
 # %%
 # In each round the model is accurate on the data that it was trained on, and less so on the data
-# that its own deployment induces.
+# that its own deployment induces. Marks are hollow: each is one fit, without an interval.
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained", sharey=True)
 for ax, group in zip(axes, ["a", "b"], strict=True):
     own = table[table["group"] == group]
-    ax.plot(own["round"], own["accuracy"], "o-", label="before the reaction")
-    ax.plot(own["round"], own["accuracy_after"], "o--", label="after the reaction")
+    ax.plot(own["round"], own["accuracy"], "o-", mfc="white", label="before the reaction")
+    ax.plot(own["round"], own["accuracy_after"], "o--", mfc="white", label="after the reaction")
     ax.set(title=f"group {group}", xlabel="round", xticks=own["round"])
 axes[0].set_ylabel("accuracy")
 axes[0].legend(frameon=False)

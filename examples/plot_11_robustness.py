@@ -17,6 +17,7 @@ Tag: research.
 import matplotlib.pyplot as plt
 import pandas as pd
 import torch
+from scipy.stats import t
 
 from skdpfair import MLP, DPFairClassifier
 from skdpfair.augmentations import PGD
@@ -70,20 +71,24 @@ for privacy, epsilon in (("no privacy", None), ("epsilon 1", 1.0)):
 
 columns = ["privacy", "training", "group", "radius", "accuracy"]
 table = pd.DataFrame(rows, columns=columns)
-means = table.groupby(columns[:-1], sort=False)["accuracy"].mean()
+runs = table.groupby(columns[:-1], sort=False)["accuracy"]
+means, reach = runs.mean(), t.ppf(0.975, df=2) * runs.sem()  # Student's 95 % intervals
 print(means.xs(0.1, level="radius").unstack("group").round(1))
 
 # %%
-# The figure shows the accuracy against the radius of the attack. Radius 0 means no attack.
+# The figure shows the accuracy against the radius of the attack, with 95 % intervals over the three
+# fits. Radius 0 means no attack.
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 4.4), sharey=True, layout="constrained")
 colours = {"no privacy": "#0072B2", "epsilon 1": "#E69F00"}
 for ax, name in zip(axes, ("a", "b"), strict=True):
     of_group = means.xs(name, level="group")
     for (privacy, training), curve in of_group.groupby(level=[0, 1], sort=False):
-        ax.plot(
+        ax.errorbar(
             curve.index.get_level_values("radius"),
             curve,
+            yerr=reach.xs(name, level="group").loc[curve.index],
+            capsize=3,
             marker="o",
             color=colours[privacy],
             linestyle="-" if training == "plain" else "--",

@@ -62,15 +62,6 @@ class Spending:
         """Return what the private fits cost together, and then what this total does not cover.
 
         ``names`` is what to call epsilon and delta.
-
-        Examples
-        --------
-        >>> spent = Spending(0.5, float("inf"), 1e-5, "pld", (REFERENCE,), 3, n_private=2)
-        >>> for sentence in spent.sentences("loans.jsonl"):
-        ...     print(sentence)
-        The 2 private fits in loans.jsonl together cost at most epsilon 0.5, at delta 1e-05.
-        Models without privacy were trained on the same records, too (1 fit): no epsilon covers
-        them, so do not share these models, or figures that were computed with them.
         """
         (epsilon, delta), n, n_plain = names, self.n_private, self.n_fits - self.n_private
         of_budget = "" if budget is None else f" of {budget:g}"

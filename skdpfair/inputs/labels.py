@@ -107,6 +107,11 @@ def positive_last(classes: np.ndarray, positive: Any) -> np.ndarray:
     return np.array([1, 0]) if is_first else np.arange(len(classes))
 
 
+def declared_order(classes: np.ndarray, declared: Any, pos_label: Any) -> np.ndarray:
+    """Return the positions of sorted classes, that of the positive one of two last."""
+    return positive_last(classes, positive_class(classes, declared, pos_label))
+
+
 def order_of(model: Any) -> np.ndarray:
     """Return the positions of a fitted model's classes, that of the positive one of two last.
 
@@ -125,7 +130,7 @@ def order_of(model: Any) -> np.ndarray:
 def public_classes(y: np.ndarray, declared: Any, pos_label: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the classes, the positive one of two last, and the code of each label."""
     classes, codes = classes_of(y, declared)
-    order = positive_last(classes, positive_class(classes, declared, pos_label))
+    order = declared_order(classes, declared, pos_label)
     return classes[order], order[codes]  # two positions are their own inverse
 
 

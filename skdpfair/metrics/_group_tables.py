@@ -149,7 +149,7 @@ def group_table(
         known = labels.sorted_classes(classes)
         for name, values in {"y_true": y_true, **checked}.items():
             labels.codes_in(known, values, name)
-    order = labels.positive_last(known, labels.positive_class(known, classes, pos_label))
+    order = labels.declared_order(known, classes, pos_label)
     likely = _probabilities(probabilities, checked, y_true, known)
     likely, classes = {name: p[:, order] for name, p in likely.items()}, known[order]
     encoded = encode_features(sensitive_features, len(y_true))

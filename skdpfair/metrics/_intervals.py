@@ -4,7 +4,7 @@ import numpy as np
 from scipy.stats import t
 
 from skdpfair.metrics._group_tables import accuracy_interval
-from skdpfair.metrics._measures import LEVEL, described, level_of
+from skdpfair.metrics._measures import LEVEL, described, level_of, n_trials
 
 _ROUNDING = 1e-9  # far less than one record changes
 
@@ -14,11 +14,6 @@ def overlap(share, n_by_seed):
 
     ``share`` is the part of a table that a run tests, and ``n_by_seed`` the number of runs of each
     seed: these are folds, which have no record in common.
-
-    Examples
-    --------
-    >>> overlap(0.2, [1, 1, 1]), overlap(0.2, [5])
-    (0.2, 0.0)
     """
     n = sum(n_by_seed)
     same = sum(k * (k - 1) for k in n_by_seed)
@@ -41,13 +36,7 @@ def error_of_mean(values, common=0.0):
 
 
 def seeds_for(factor, share, n_seeds, n_folds=1, most=1000):
-    """Return how many seeds make intervals shorter by a factor, None if ``most`` do not.
-
-    Examples
-    --------
-    >>> seeds_for(0.5, 0.2, 3), seeds_for(0.5, 0.2, 5)  # all seeds split one table
-    (7, None)
-    """
+    """Return how many seeds make intervals shorter by a factor, None if ``most`` do not."""
     n = np.arange(n_seeds, most + 1)
     runs = n * n_folds
     common = share * (1 - (n_folds - 1) / (runs - 1))  # as `overlap`
@@ -76,14 +65,14 @@ def student_of_column(column, mean, error, n_runs, n_groups):
     return student(mean, error, n_runs, level_of(column, n_groups), limits)
 
 
-def wilson(share, n, level=LEVEL):
-    """Return the ends of Wilson's interval of a share of n records.
+def of_share(row, name, rarest):
+    """Return the ends of Wilson's interval of a measure in a row, NaN if it is no share."""
+    n = n_trials(name, int(row["n"]), row.get("rarest_class_share", 1.0), rarest)
+    return wilson(row[name], n) if n and not np.isnan(row[name]) else (np.nan, np.nan)
 
-    Examples
-    --------
-    >>> [f"{end:.3f}" for end in wilson(0.9, 100)]
-    ['0.826', '0.945']
-    """
+
+def wilson(share, n, level=LEVEL):
+    """Return the ends of Wilson's interval of a share of n records."""
     hits = np.array([round(share * n)])
     _, low, high = (float(ends[0]) for ends in accuracy_interval(hits, n - hits, 0.0, level))
     return low, high

@@ -166,11 +166,6 @@ def n_trials(name: str, n: int, rarest_class_share: float, rarest: int | None = 
     """Return of how many of n records a measure is a share, 0 if that is not known.
 
     ``rarest`` is the number of the rarest class, of two.
-
-    Examples
-    --------
-    >>> [n_trials(name, 50, 0.1, rarest=1) for name in ("accuracy", "false_positive_rate")]
-    [50, 45]
     """
     trials = MEASURES[name].trials
     if trials == "all":
@@ -197,13 +192,6 @@ def described(column: str, classes: Sequence[Any] = ()) -> tuple[str, str, float
     """Return the title and the unit of a column, and the factor from its numbers to the unit.
 
     A rate of the positive one of two ``classes``, which is the last, is named after it.
-
-    Examples
-    --------
-    >>> described("accuracy[F]"), described("log_loss_difference")
-    (('Accuracy of group F', '%', 100.0), ('Log loss: difference between groups', 'nats', 1.0))
-    >>> described("selection_rate[F]", ["denied", "approved"])
-    ('Selection rate of approved, group F', '%', 100.0)
     """
     name, suffix, group = _parts(column)
     measure, of_class = MEASURES[name], of_positive(name, classes)

@@ -68,17 +68,6 @@ class SearchPlan(Spending):
         All fits.
     curve : ndarray or None
         The Renyi curve of a private search.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from skdpfair import DPFairClassifier
-    >>> planned = plan(DPFairClassifier("dpsgd", epsilon=1.0), 10_000, cv=5)
-    >>> pd.DataFrame(planned.fits)[["stage", "n_samples", "n_fits"]]
-      stage  n_samples  n_fits
-    0  fold       8000       5
-    >>> 1.0 < planned.epsilon < planned.epsilon_total  # which includes the scores: infinite
-    True
     """
 
     fits: tuple[PlannedFit, ...] = ()
@@ -285,16 +274,7 @@ def planned_fit(estimator, n_samples, n_groups=1, network=None):
 
 
 def parts_within(value, *, is_frozen_too=False):
-    """Yield the estimators that a fit of ``value`` may fit, itself among them, or all it holds.
-
-    Examples
-    --------
-    >>> from sklearn.feature_selection import SelectFromModel
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> select = SelectFromModel(LogisticRegression())
-    >>> [type(part).__name__ for part in parts_within(Pipeline([("select", select)]))]
-    ['Pipeline', 'SelectFromModel', 'LogisticRegression']
-    """
+    """Yield the estimators that a fit of ``value`` may fit, itself among them, or all it holds."""
     if isinstance(value, type) or (isinstance(value, FrozenEstimator) and not is_frozen_too):
         return
     if hasattr(value, "get_params"):

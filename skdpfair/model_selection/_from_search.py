@@ -57,8 +57,7 @@ def classes_of_search(search) -> list:
     if declared is None:
         return []
     classes = labels.sorted_classes(declared)
-    positive = labels.positive_class(classes, declared, params.get("pos_label"))
-    return classes[labels.positive_last(classes, positive)].tolist()
+    return classes[labels.declared_order(classes, declared, params.get("pos_label"))].tolist()
 
 
 def _scores(results):

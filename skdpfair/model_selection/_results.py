@@ -10,7 +10,7 @@ from sklearn.metrics import accuracy_score
 from skdpfair._utils.files import path_of, replace_file
 from skdpfair._utils.validate import number, one_of, safe_repr
 from skdpfair.inputs.groups import apart
-from skdpfair.metrics._intervals import error_of_mean, overlap, student_of_column, wilson
+from skdpfair.metrics._intervals import error_of_mean, of_share, overlap, student_of_column
 from skdpfair.metrics._measures import (
     COST,
     MEASURES,
@@ -20,7 +20,6 @@ from skdpfair.metrics._measures import (
     described,
     direction,
     leading_measures,
-    n_trials,
     of_positive,
     worst_column,
 )
@@ -229,7 +228,7 @@ class TradeoffResults:
         A choice by scores on private records is not private.
         """
         means, private = self._means()
-        values = -_sign(column) * means[one_of("column", column, means)].to_numpy()
+        values = (direction(column) or -1) * means[one_of("column", column, means)].to_numpy()
         values = -abs(values) if column.startswith("dg_gap") else values
         kept = private & ~np.isnan(values)
         best = {}
@@ -440,13 +439,7 @@ class TradeoffResults:
         for name in (name for name in of_shares if name in parts):
             for group, rows in single.groupby("group", sort=False):
                 part = parts[name if group == OVERALL else f"{name}[{group}]"]
-                rare = rows.get("rarest_class_share", pd.Series(1.0, rows.index))
-                sizes = zip(rows["n"].fillna(0), rare, strict=True)
-                n_of = [n_trials(name, int(n), share, rarest) for n, share in sizes]
-                ends = [
-                    wilson(share, n) if n and share == share else (np.nan, np.nan)
-                    for share, n in zip(rows[name], n_of, strict=True)
-                ]
+                ends = [of_share(r, name, rarest) for _, r in rows.fillna({"n": 0}).iterrows()]
                 part.loc[rows.index, ["low", "high"]] = ends
                 kinds = ["" if np.isnan(low) else "Wilson" for low, _ in ends]
                 part.loc[rows.index, "kind"] = kinds
@@ -505,11 +498,11 @@ class TradeoffResults:
                 f"No private model has both x={safe_repr(x)} and y={safe_repr(y)}: costs need runs "
                 "of the reference model, and groups need test records."
             )
-        loss = table * [_sign(x), _sign(y)]
+        loss = table * [-1 if direction(column) > 0 else 1 for column in (x, y)]
         kept = [
             not ((loss <= r).all(axis=1) & (loss < r).any(axis=1)).any() for _, r in loss.iterrows()
         ]
-        return table[kept].sort_values(x, ascending=_sign(x) > 0)
+        return table[kept].sort_values(x, ascending=direction(x) <= 0)
 
     def plot(self, measure="accuracy", ax=None):
         """Draw one quantity against epsilon.
@@ -731,11 +724,6 @@ def _moments(values, other, common):
     difference = difference[~np.isnan(difference)]
     mean = np.nanmean(values) - np.nanmean(other)
     return mean, error_of_mean(difference, common), len(difference)
-
-
-def _sign(column):
-    """Return -1 if larger is better."""
-    return -1 if direction(column) > 0 else 1
 
 
 def _block(estimates, name, heads):

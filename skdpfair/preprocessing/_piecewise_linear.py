@@ -49,18 +49,6 @@ class PiecewiseLinearEncoder(PublicBounds):
     ``n_intervals="auto"`` is the largest K of 8, 4 and 2 with n mu / p >= 4 K, or 0 if there is
     none. Here n is the number of rows, p that of the axes, and mu <= 8 the parameter of Gaussian
     DP for ``epsilon`` and ``delta="auto"``.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> rows = pd.DataFrame({"age": [20.0, 35.0, 60.0, None]})
-    >>> encoder = PiecewiseLinearEncoder({"age": (20, 60)}, n_intervals=2, missing=["age"])
-    >>> encoder.set_output(transform="pandas").fit_transform(rows)
-        age  age_at_20  age_at_40  age_at_60  age_missing
-    0 -1.00       1.00       0.00        0.0          0.0
-    1 -0.25       0.25       0.75        0.0          0.0
-    2  1.00       0.00       0.00        1.0          0.0
-    3  0.00       0.00       0.00        0.0          1.0
     """
 
     _fitted = "n_intervals_"
@@ -201,13 +189,6 @@ def amounts_among(names: Iterable[Any]) -> tuple[int, ...] | None:
     """Return the positions of the logarithmic axes among encoded columns, by their names.
 
     None if no column is encoded with knots.
-
-    Examples
-    --------
-    >>> amounts_among(["gain", "gain_at_0", "gain_at_9", "gain_log", "gain_log_at_0"])
-    (3,)
-    >>> amounts_among(["age", "age_at_20", "ward_A"]), amounts_among(["price", "look_at_me"])
-    ((), None)
     """
     columns = list(map(str, names))
     pairs = (name.rpartition("_at_") for name in columns)

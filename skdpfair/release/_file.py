@@ -28,11 +28,6 @@ def encode(value):
 
     A dict with one key is the tag of what JSON has no word for.  NotPlain is raised for types that
     a release may not hold.
-
-    Examples
-    --------
-    >>> encode((1, float("inf"))), decode(encode((1, float("inf"))))
-    ({'tuple': [1, {'float': 'inf'}]}, (1, inf))
     """
     if isinstance(value, np.generic):
         if value.dtype.kind not in _KINDS:

@@ -37,13 +37,7 @@ def style(i) -> dict:
 
 
 def ticks(low, high, most=6) -> list[float]:
-    """Return round numbers within a range, at most about ``most``.
-
-    Examples
-    --------
-    >>> ticks(79.3, 85.2)
-    [80.0, 81.0, 82.0, 83.0, 84.0, 85.0]
-    """
+    """Return round numbers within a range, at most about ``most``."""
     step = 10 ** math.floor(math.log10((high - low) / most))
     step *= next(k for k in (1, 2, 5, 10) if (high - low) / (k * step) <= most)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)

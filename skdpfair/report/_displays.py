@@ -284,17 +284,6 @@ class TradeoffDisplay:
     ----------
     ax_, figure_
         Set by `plot`.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from skdpfair.report._displays import TradeoffDisplay
-    >>> rows = pd.DataFrame({"epsilon": [0.5, 1.0], "mean": [0.7, 0.8]})
-    >>> rows = rows.assign(low=rows["mean"] - 0.02, high=rows["mean"] + 0.02)
-    >>> display = TradeoffDisplay({"dpsgd": rows}, "accuracy").plot()
-    >>> display.ax_.get_ylabel()
-    'accuracy (%)'
-    >>> display.figure_.clear()
     """
 
     def __init__(self, curves, measure="accuracy", *, is_small=False, classes=()):

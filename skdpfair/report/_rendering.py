@@ -13,8 +13,8 @@ import numpy as np
 from skdpfair._utils.validate import visible
 from skdpfair.inputs.groups import joined, named
 from skdpfair.metrics._compare_groups import NOT_COMPARED
-from skdpfair.metrics._intervals import wilson
-from skdpfair.metrics._measures import MEASURES, OVERALL, measure_of, n_trials, of_positive
+from skdpfair.metrics._intervals import of_share
+from skdpfair.metrics._measures import MEASURES, OVERALL, measure_of, of_positive
 from skdpfair.preprocessing._linter import PipelineReport, check_pipeline
 
 # a sentence or the bars name no more
@@ -106,26 +106,12 @@ def _sentence(texts):
 
 
 def points(share) -> str:
-    """Return a share in per cent, or a dash.
-
-    Examples
-    --------
-    >>> points(0.8312), points(-0.00001), points(float("nan"))
-    ('83.1', '0.0', '–')
-    """
+    """Return a share in per cent, or a dash."""
     return "–" if np.isnan(share) else f"{round(100 * share, 1) + 0.0:.1f}"
 
 
 def written(value, column) -> str:
-    """Return a value of a measure in its unit; of none, a dash, or that groups are not compared.
-
-    Examples
-    --------
-    >>> written(0.8312, "roc_auc[F]"), written(0.8312, "log_loss")
-    ('83.1', '0.831')
-    >>> written(float("nan"), "roc_auc_difference")
-    'not compared'
-    """
+    """Return a value of a measure in its unit; of none, a dash, or that groups are not compared."""
     if np.isnan(value) and column.endswith("_difference"):
         return NOT_COMPARED
     if MEASURES[measure_of(column)].unit == "%":
@@ -142,26 +128,14 @@ def with_interval(estimate, column) -> tuple[str, str]:
 
 
 def in_words(column, classes=()) -> str:
-    """Return the name of a measure as words.
-
-    Examples
-    --------
-    >>> in_words("rarest_class_recall"), in_words("roc_auc")
-    ('recall of the rarest class', 'ROC AUC')
-    """
+    """Return the name of a measure as words."""
     name = measure_of(column)
     title = MEASURES[name].title + of_positive(name, classes)
     return title if title[1].isupper() else title[0].lower() + title[1:]
 
 
 def error_in_words(name, classes) -> str | None:
-    """Return which share of two classes a rate of errors is; None for another measure.
-
-    Examples
-    --------
-    >>> error_in_words("false_negative_rate", ["refused", "granted"])
-    'actual granted predicted as refused'
-    """
+    """Return which share of two classes a rate of errors is; None for another measure."""
     rates = {"false_positive_rate": (0, 1), "false_negative_rate": (1, 0)}
     if name not in rates or len(classes) != 2:
         return None
@@ -170,17 +144,9 @@ def error_in_words(name, classes) -> str | None:
 
 
 def interval_of_share(row, name, rarest) -> str:
-    """Return Wilson's interval of a measure in per cent, "" if it is no share of some records.
-
-    Examples
-    --------
-    >>> interval_of_share({"accuracy": 0.9, "n": 100}, "accuracy", None)
-    '82.6 to 94.5'
-    """
-    n = n_trials(name, int(row["n"]), row.get("rarest_class_share", 1.0), rarest)
-    if np.isnan(row[name]) or n == 0:
-        return ""
-    return " to ".join(map(points, wilson(row[name], n)))
+    """Return Wilson's interval of a measure in per cent, "" if it is no share of some records."""
+    low, high = of_share(row, name, rarest)
+    return "" if np.isnan(low) else f"{points(low)} to {points(high)}"
 
 
 def of_one_class(results) -> list:
@@ -224,11 +190,6 @@ def isolated(text):
 
     What would turn the text after it is made visible; parts that run from right to left stand
     between characters that isolate them, which, unlike elements, titles and pictures take, too.
-
-    Examples
-    --------
-    >>> print(ascii(isolated("\u05d0\u05d1, F, \u202eM")))
-    '\u2068\u05d0\u05d1\u2069, F, \\u202eM'
     """
     return _PART.sub(lambda part: _in_its_direction(part[0]), visible(text))
 

@@ -92,14 +92,7 @@ def guesses_excess(n_canaries: int, n_guesses: int, n_correct: int, failure: flo
 
 @lru_cache(maxsize=4)
 def least_chance(releases):
-    """Return a function: what has chance y on one neighbour has how much at least on the other.
-
-    >>> from scipy.stats import norm
-    >>> from skdpfair.privacy import Release
-    >>> chance = least_chance((Release("step", 1.0, (1.0,)),))
-    >>> print(f"{chance(0.5):.3f} {norm.cdf(norm.ppf(0.5) - 1):.3f}")
-    0.159 0.159
-    """
+    """Return a function: what has chance y on one neighbour has how much at least on the other."""
     runs = merged(releases)
     highest = 1.5 * gdp_epsilon(joint_mu(runs), _LEAST_CHANCE)
     epsilons = np.linspace(0, highest, _N_LINES)
