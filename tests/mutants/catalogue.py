@@ -564,6 +564,14 @@ MUTANTS = (
         "tests/test_estimator.py::test_a_pickle_keeps_weights_and_public_facts_only",
     ),
     Mutant(
+        "categories of the rows",
+        "polars' Categorical, which lists the values of the rows, declares categories",
+        "preprocessing/_public.py",
+        'if str(of).startswith("Categorical")]:',
+        'if str(of).startswith("Text")]:',
+        "tests/contracts/test_entrances.py::test_categories_of_types_are_taken_as_declared",
+    ),
+    Mutant(
         "a release with rows as groups",
         "a release is verified by the names of its facts, whatever their values",
         "release/_closed_list.py",
