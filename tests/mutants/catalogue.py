@@ -847,8 +847,8 @@ MUTANTS = (
         "labels in errors",
         "a fit that meets a label outside the declared classes prints it",
         "inputs/labels.py",
-        '"y has labels outside classes=, which must list them all.',
-        'f"y has labels outside classes=: {y[codes < 0].tolist()}."\n            "',
+        'f"{name} has labels outside classes=, which must list them all.',
+        'f"{name} has labels outside classes=: {y[codes < 0].tolist()}."\n            "',
         "tests/robustness/test_messages.py::"
         "test_no_message_holds_a_cell[labels as numbers beyond classes]",
     ),
@@ -908,14 +908,6 @@ MUTANTS = (
         "    in_place = False\n",
         "tests/engine/test_closed_list.py::"
         "test_a_copy_of_a_constant_is_changed_in_each_call_alone[any size]",
-    ),
-    Mutant(
-        "memory that is read again",
-        "an operation overwrites a product that others read after it",
-        "engine/per_sample/graphs.py",
-        "    while len(x.users) == 1 and x.target in _VIEWS:\n",
-        "    while x.target in _VIEWS:\n",
-        "tests/engine/test_per_sample.py::test_only_what_nothing_else_reads_is_overwritten",
     ),
     Mutant(
         "traces that are not tried",
