@@ -39,7 +39,7 @@ class PublicFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Parametr
     def fit(self, X: Any, y: Any = None) -> Self:
         """Check the parameters and record the shape of the pictures in X; nothing is learned."""
         X = self._read(X)
-        shape, self._scale = X.shape[1:], _scale_of(X)
+        shape, self._scale = X.shape[1:], scale_of(X, are_pictures=True)
         self._n_features_out = self._width(self._extractor(shape), shape)
         self.in_shape_ = shape
         return self
@@ -65,7 +65,7 @@ or (n_samples, height, width, channels)
             raise ValueError(
                 f"X must hold pictures of shape {shape}, as in fit, got {X.shape[1:]}."
             )
-        refuse_other_scale(getattr(self, "_scale", None), _scale_of(X), X)
+        refuse_other_scale(getattr(self, "_scale", None), scale_of(X, are_pictures=True), X)
         extract, n = self._extractor(shape), len(X)
         features = np.empty((n, self._width(extract, shape)), np.float32)
         with ProgressBar(type(self).__name__, "picture", total=n, visible=self.verbose > 0) as bar:
@@ -128,7 +128,7 @@ or (n_samples, height, width, channels)
             x = torch.from_numpy(np.array(X, np.float32, order="C"))
         is_finite = bool(torch.isfinite(x).all())
         with full_precision(device), torch.no_grad():
-            x = x.to(device) / (BYTES if _scale_of(X) == "bytes" else 1)
+            x = x.to(device) / (BYTES if X.dtype == np.uint8 else 1)
             features: np.ndarray = extract(x).float().cpu().numpy()
         if not is_finite or not np.isfinite(features).all():
             raise ValueError(
@@ -141,8 +141,3 @@ or (n_samples, height, width, channels)
         tags.requires_fit = False
         tags.input_tags.three_d_array = True
         return tags
-
-
-def _scale_of(X: np.ndarray) -> str:
-    """Return what the numbers of records are; here, each is a picture."""
-    return "bytes" if X.dtype == np.uint8 else scale_of(X)

@@ -82,10 +82,11 @@ def are_bytes(x: Any) -> bool:
     return is_picture and x.dtype in (np.uint8, torch.uint8)
 
 
-def scale_of(X: Any) -> str:
+def scale_of(X: Any, *, are_pictures: bool = False) -> str:
     """Return what the numbers of rows are, by their type: "bytes", other "integers" or "floats"."""
     none = X.iloc[:0].to_numpy() if hasattr(X, "iloc") else X
-    return "bytes" if are_bytes(none) else "integers" if kind_of(none) in "iu" else "floats"
+    is_of_bytes = none.dtype == np.uint8 if are_pictures else are_bytes(none)
+    return "bytes" if is_of_bytes else "integers" if kind_of(none) in "iu" else "floats"
 
 
 def refuse_other_scale(fitted: str | None, given: str, x: Any) -> None:

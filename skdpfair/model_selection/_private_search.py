@@ -338,18 +338,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Pa
         return self._fitted.predict_proba(X)
 
     def predict_log_proba(self, X):
-        """Predict the logarithms of the probabilities with the best model.
-
-        Parameters
-        ----------
-        X : DataFrame or array of shape (n_samples, ...)
-            The records.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``.
-        """
+        """Return the logarithms (n_samples, n_classes) of ``predict_proba``."""
         return self._fitted.predict_log_proba(X)
 
     @property

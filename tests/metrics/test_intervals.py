@@ -1,0 +1,31 @@
+"""Intervals of means over runs and of shares of records."""
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from skdpfair.metrics._intervals import of_share, overlap, seeds_for, wilson
+
+
+def test_runs_overlap_but_folds():
+    assert overlap(0.2, [1, 1, 1]) == 0.2 and overlap(0.2, [5]) == 0.0
+    assert overlap(0.2, [5, 5]) == pytest.approx(0.2 * (1 - 40 / 90))
+
+
+def test_seeds_do_not_shorten_intervals_for_ever():
+    """Nadeau and Bengio's variance has a part that no seed lowers."""
+    assert seeds_for(0.5, 0.2, 3) == 7 and seeds_for(0.5, 0.2, 5) is None
+
+
+def test_wilson_is_scipys():
+    for hits, n in ((90, 100), (0, 12), (5, 5)):
+        own = binomtest(hits, n).proportion_ci(method="wilson")
+        assert wilson(hits / n, n) == pytest.approx((own.low, own.high), abs=1e-12)
+
+
+def test_a_share_is_of_the_records_that_it_is_about():
+    row = {"n": 50, "rarest_class_share": 0.1, "accuracy": 0.9, "false_positive_rate": 0.2}
+    row |= {"roc_auc": 0.9}
+    assert of_share(row, "accuracy", 1) == wilson(0.9, 50)
+    assert of_share(row, "false_positive_rate", 1) == wilson(0.2, 45)  # of the other class
+    assert np.isnan(of_share(row, "roc_auc", 1)).all()
