@@ -229,6 +229,9 @@ class PGD(ParameterObject):
             with torch.enable_grad():
                 inputs = inputs.detach().requires_grad_()
                 loss = cross_entropy(module(inputs), y, reduction="sum")
+                # where each record fails, it counts as zero
+                if not loss.requires_grad:
+                    return inputs.detach()
                 slope = torch.autograd.grad(loss, inputs)[0]
             inputs = (inputs.detach() + step * slope.sign()).clamp(low, high)
         return inputs

@@ -242,7 +242,13 @@ def copied(module: nn.Module) -> nn.Module:
 
 def plain_copy(module: nn.Module) -> nn.Module:
     """Return a deep copy of a module, without the wrappers of `torch.compile`."""
-    module = copied(getattr(module, "_orig_mod", module))
+    original = getattr(module, "_orig_mod", module)
+    module = copied(original)
+    if not {*original.parameters()}.isdisjoint(module.parameters()):
+        raise UnsupportedModuleError(
+            "module has layers whose __deepcopy__ returns the layer itself, so that fits would "
+            "continue each other. Leave __deepcopy__ out."
+        )
     for layer in module.modules():
         for name, child in layer._modules.items():
             layer._modules[name] = getattr(child, "_orig_mod", child)

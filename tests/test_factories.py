@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import itertools
 import pickle
 
 import numpy as np
@@ -97,6 +98,17 @@ def test_a_factory_whose_networks_share_what_trains_is_refused(name, tmp_path):
     assert ledger.frame().empty
     if name != "fresh weights":
         assert all(torch.equal(v, before[k]) for k, v in NETWORK.state_dict().items())
+
+
+class OneOfThree(nn.Linear):
+    def __deepcopy__(self, memo):
+        return self
+
+
+def test_layers_that_copy_as_themselves_are_refused():
+    pool = itertools.cycle([OneOfThree(4, 2) for _ in range(3)])
+    with pytest.raises(UnsupportedModuleError, match="__deepcopy__ returns the layer itself"):
+        quick(module=lambda: next(pool)).fit(X, Y)
 
 
 def test_parameters_that_share_memory_are_refused():

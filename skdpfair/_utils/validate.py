@@ -214,12 +214,18 @@ def error_context(
     except Exception as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         if not quotes:
+            without_text(error)
             raise kind(f"{name} {what} ({type(error).__name__}).") from None
         if isinstance(error, (ValueError, TypeError)) and str(error).startswith(name):
             raise
         says = isinstance(error, (ValueError, TypeError, RuntimeError, AssertionError))
         reason = str(error) if says and str(error) else safe_repr(error)
         raise kind(f"{name} {what}: {reason[: 5 * MAX_TEXT]}") from error
+
+
+def without_text(error: BaseException) -> None:
+    """Empty an error whose text may hold a cell, as it stays the context of the one after it."""
+    error.args, error.__cause__, error.__context__ = (), None, None
 
 
 error_context_without_data = partial(error_context, quotes=False)

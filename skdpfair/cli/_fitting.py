@@ -162,7 +162,7 @@ def check_names(params, where, reserved=RESERVED):
         try:
             clf.set_params(**{name: value})
         except (AttributeError, TypeError, ValueError) as error:
-            known = re.findall(r"'(\w+)'", str(error).rpartition("[")[2])
+            known = re.findall(r"'(\w+)'", str(error).partition("Valid parameters are")[2])
             hint = nearest(name.split("__")[-1], known) or f" There are {', '.join(known)}."
             problem = f"there is no such parameter.{hint}" if known else error
             raise Unusable(f"{where} {name}: {problem}") from None

@@ -158,14 +158,6 @@ class Batch:
     ``logit_gradient`` (n_rows, n_outputs) is added to its gradient in the outputs.
     ``examples`` stand one after the other: persons, or records with several views; the loss of one
     is the mean over its rows.  By default each row is one.
-
-    Examples
-    --------
-    >>> batch = Batch(torch.eye(3), torch.tensor([0, 1, 1]), group=torch.tensor([0, 0, 1]))
-    >>> batch.select(torch.tensor([2])).group, [len(part) for part in batch.split(2)]
-    (tensor([1]), [2, 1])
-    >>> len(batch.repeated(4)), len(batch.repeated(4).examples)
-    (12, 3)
     """
 
     x: Any

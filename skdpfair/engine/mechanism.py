@@ -71,12 +71,6 @@ class Task:
     strata : tuple of (float, float), default=()
         For each of :meth:`Method.rate_choices`, the rate and the factor of all sensitivities at
         which a step has the same cost, largest factor 1.
-
-    Examples
-    --------
-    >>> task = Task(n_samples=1000, n_groups=2, sample_rate=0.1)
-    >>> task.n_samples * task.sample_rate  # records in a batch, on average
-    100.0
     """
 
     n_samples: int
@@ -125,13 +119,6 @@ class PerSampleGradients(PerSample):
         As in :class:`PerSample`.
     gradient : Tensor of shape (batch, n_parameters)
         Gradient of each record over all trainable parameters.
-
-    Examples
-    --------
-    >>> from skdpfair.engine.contracts import per_sample, with_gradients
-    >>> sample = with_gradients(per_sample(norm=[4.0, 0.5]), n_parameters=3)
-    >>> sample.gradient.shape, torch.allclose(sample.gradient.norm(dim=1), sample.norm)
-    (torch.Size([2, 3]), True)
     """
 
     gradient: Tensor
@@ -554,13 +541,6 @@ class Mechanism:
         What is public about the fit.
     noise_multiplier : float
         Noise standard deviation of the gradient sum divided by its sensitivity; 0 for none.
-
-    Examples
-    --------
-    >>> from skdpfair import get_method
-    >>> from skdpfair.testing import task
-    >>> Mechanism(get_method("global_adapt"), task(), noise_multiplier=1.0).release
-    Release(what='gradient sum', sample_rate=0.1, noise_multipliers=(1.0, 5.0), steps=1, ...)
     """
 
     method: Method

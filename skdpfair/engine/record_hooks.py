@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import sys
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from numbers import Number
@@ -19,6 +20,7 @@ from torch import Tensor
 from torch.fx import GraphModule
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from skdpfair._utils.validate import without_text
 from skdpfair.engine.per_sample.closed_list import TraceError
 from skdpfair.engine.per_sample.tracing import RecordTrace, trace
 from skdpfair.exceptions import PrivacyAccountingError
@@ -63,7 +65,8 @@ class RecordHook:
             copied = replace(sample, **{name: column.clone() for name, column in columns.items()})
             try:
                 return self._hook(copied, *shared)
-            except Exception:  # whose text may hold a number of a record
+            except Exception as error:
+                without_text(error)
                 raise PrivacyAccountingError(
                     f"A hook of {type(self._method).__name__} that cannot be traced failed on the "
                     "records of a batch. Write it by tensor operations."
@@ -169,8 +172,9 @@ class RecordHooks:
         self._factors_at, self._method = mechanism.factors_at, method
         self.clip = self._clip
         self._hooks["clip"] = RecordHook(method.clip, method)
+        owner = next(base for base in type(method).__mro__ if "gradient_term" in vars(base))
         # that of `Method` adds nothing
-        if getattr(self.gradient_term, "__module__", None) != type(mechanism).__module__:
+        if owner.__name__ != "Method" or not _is_in_its_module(owner):
             self.gradient_term = RecordHook(self.gradient_term, method)
             self._hooks["gradient_term"] = self.gradient_term
         self.queries = tuple(replace(q, rows=self._rows_of(q)) for q in mechanism.queries)
@@ -207,6 +211,15 @@ class RecordHooks:
 
 def is_shipped(method: Any) -> bool:
     """Return whether all code of a method is this package's."""
-    owners = {base.__module__.partition(".")[0] for base in type(method).__mro__[:-1]}
     own = vars(method).keys() <= method.get_params(deep=False).keys()
-    return own and owners <= {"skdpfair", "sklearn", "abc"}
+    return own and all(map(_is_in_its_module, type(method).__mro__))
+
+
+def _is_in_its_module(base: type) -> bool:
+    """Return whether a class lies where it says, within this package and what it builds upon.
+
+    What a class says alone is no proof: one that is made by a call says "abc".
+    """
+    package = base.__module__.partition(".")[0]
+    found = vars(sys.modules.get(base.__module__, object)).get(base.__name__)
+    return found is base and package in ("skdpfair", "sklearn", "abc", "builtins")

@@ -77,18 +77,6 @@ def private_step(
     so chunks change nothing but memory.  ``attack(module, x, y)`` returns other inputs to train
     on, each made from its own record; for ``module`` it gets a function from inputs to logits.
     ``out`` is the flat vector to write the gradient to.
-
-    Examples
-    --------
-    >>> from skdpfair import get_method
-    >>> from skdpfair.engine import Streams, select_strategy
-    >>> from skdpfair.testing import task
-    >>> batch = Batch(torch.eye(3), y=torch.tensor([0, 1, 1]), group=torch.tensor([0, 0, 1]))
-    >>> mechanism = Mechanism(get_method("dpsgd"), task(), noise_multiplier=1.0)
-    >>> with select_strategy(torch.nn.Linear(3, 2), batch.x, n_classes=2) as model:
-    ...     step = private_step(model, batch, mechanism, None, Streams.fresh().noise())
-    >>> step.gradient.shape, step.sound
-    (torch.Size([8]), True)
     """
     if not is_exact(batch.x.device):
         with full_precision(batch.x.device):
@@ -198,6 +186,11 @@ def _with_term(
     term: GradientTerm,
 ) -> GradientMatrix | Batch:
     """Return the gradients with their term, or the batch with the term in the logits."""
+    if term.logit_gradient is not None and term.logit_gradient.shape != sample.probability.shape:
+        raise PrivacyAccountingError(
+            f"{mechanism.method!r} returns a logit_gradient of another shape than "
+            "sample.probability: (n_records, n_outputs)."
+        )
     batch = replace(batch, logit_gradient=term.logit_gradient)
     if not isinstance(sample, PerSampleGradients):
         return batch

@@ -20,14 +20,6 @@ class Streams:
     Copies and pickles hold none of it and draw anew.  Seeded, a digest of data and
     parameters is mixed into sampling and noise, so that fits that differ in either share
     nothing, while the initial weights depend on the seed alone.
-
-    Examples
-    --------
-    >>> one, other = (Streams.seeded(0, digest=data) for data in (b"these rows", b"other rows"))
-    >>> one.init_seed() == other.init_seed()
-    True
-    >>> one.sampling().random() == other.sampling().random()
-    False
     """
 
     entropy: tuple[int, ...]

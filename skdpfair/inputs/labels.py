@@ -121,8 +121,9 @@ def order_of(model: Any) -> np.ndarray:
     while owner is not None and not hasattr(owner, "pos_label_"):
         steps = getattr(owner, "steps", [(None, None)])
         calibrated = getattr(owner, "calibrated_classifiers_", [None])
-        inside = [getattr(owner, name, None) for name in ("best_estimator_", "estimator_")]
-        inside += [steps[-1][1], getattr(calibrated[0], "estimator", None)]
+        inside = [steps[-1][1], getattr(calibrated[0], "estimator", None)]
+        inside += [getattr(owner, "best_estimator_", None), *getattr(owner, "estimators_", ())[:1]]
+        inside += [getattr(owner, "estimator_", None)]
         owner = next((model for model in inside if model is not None), None)
     return positive_last(model.classes_, getattr(owner, "pos_label_", None))
 

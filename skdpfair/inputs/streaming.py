@@ -63,6 +63,8 @@ def kind_of(X: Any) -> str:
         return str(X.dtype.kind)
     if X.is_quantized or X.is_meta:
         return "V"
+    if X.dtype is torch.bool:
+        return "b"
     return "c" if X.is_complex() else "f" if X.is_floating_point() else "i"
 
 
@@ -83,18 +85,19 @@ def are_bytes(x: Any) -> bool:
 
 
 def scale_of(X: Any, *, are_pictures: bool = False) -> str:
-    """Return what the numbers of rows are, by their type: "bytes", other "integers" or "floats"."""
+    """Return what numbers are, by their type: "bytes", other "integers", "flags" or "floats"."""
     none = X.iloc[:0].to_numpy() if hasattr(X, "iloc") else X
     is_of_bytes = none.dtype == np.uint8 if are_pictures else are_bytes(none)
-    return "bytes" if is_of_bytes else "integers" if kind_of(none) in "iu" else "floats"
+    kinds = {"i": "integers", "u": "integers", "b": "flags"}
+    return "bytes" if is_of_bytes else kinds.get(kind_of(none), "floats")
 
 
 def refuse_other_scale(fitted: str | None, given: str, x: Any) -> None:
     """Raise ValueError if rows ``x`` of one scale come to what was fitted to those of another."""
-    if fitted == "integers" and given == "bytes":
+    if fitted in ("integers", "flags") and given == "bytes":
         raise ValueError(
-            "X holds bytes (uint8), which are divided by 255, but the fit took integers of another "
-            "type as they are. Give both the same type, such as X.astype(int)."
+            f"X holds bytes (uint8), which are divided by 255, but the fit took {fitted} as they "
+            "are. Give both the same type, such as X.astype(int)."
         )
     if given == "integers" and (fitted == "bytes" or (fitted == "floats" and x.ndim > 2)):
         raise ValueError(

@@ -52,7 +52,10 @@ def classes_of_search(search) -> list:
     """Return the classes, the positive one of two last, [] if neither fit nor classifier knows."""
     if hasattr(search, "classes_"):
         return search.classes_[labels.order_of(search)].tolist()
-    params = at_final_step(search.estimator)[0].get_params() if hasattr(search, "estimator") else {}
+    final = at_final_step(getattr(search, "estimator", None))[0]
+    # that of thresholds is within
+    final = at_final_step(getattr(final, "estimator", final))[0]
+    params = {} if final is None else final.get_params()
     declared = params.get("classes")
     if declared is None:
         return []

@@ -463,9 +463,11 @@ def _is_fairlearns(scorer):
     """Tell whether a scorer calls a function of Fairlearn that lacks the positive label."""
     function = scorer._score_func
     keywords = scorer._kwargs | getattr(function, "keywords", {})  # of a partial
-    module = getattr(getattr(function, "func", function), "__module__", None) or ""
+    function = getattr(function, "func", function)
+    module, name = (getattr(function, of, None) or "" for of in ("__module__", "__name__"))
     is_of_labels = scorer._response_method == _PREDICT and "pos_label" not in keywords
-    return module.startswith("fairlearn.") and is_of_labels
+    # scikit-learn's ratios of likelihoods take no positive label, either
+    return is_of_labels and (module.startswith("fairlearn.") or "likelihood_ratio" in name)
 
 
 def _of_positive(scorer, estimator):

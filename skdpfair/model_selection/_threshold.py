@@ -419,7 +419,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
                 f"The threshold stays at 0.5: by noisy counts (standard deviation {spread:.0f}), "
                 f"there are about {n_0:.0f} records of class {classes[0]} and {n_1:.0f} of class "
                 f"{classes[1]}, too few of one to choose another. More records, a larger "
-                "epsilon or budget_share make it possible.",
+                "epsilon or budget_share, or a smaller target make it possible.",
                 UserWarning,
                 stacklevel=4,
             )
@@ -477,7 +477,8 @@ def _warn_of_losses(names, counts, deviation, mixed, remedy):
         size = max(negatives[0] + positives[0], 1.0)
         right = np.clip((negatives[0] - negatives + positives) / size, 0, 1)
         before, after = right[N_BINS // 2], right @ row
-        if before - after >= _LARGE_LOSS:
+        # of two standard deviations of the noise, at least
+        if before - after >= max(_LARGE_LOSS, 2 * deviation / size):
             losses.append(
                 f"{name}: {100 * before:.0f} % to {100 * after:.0f} % of about {size:.0f} records "
                 f"(noise ± {200 * deviation / size:.0f})"

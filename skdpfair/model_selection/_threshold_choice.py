@@ -12,7 +12,6 @@ _FEWEST = 1e-6  # records of a class that has none, so that rates exist
 # standard deviation of a rate over groups; one with this error counts as much as that of all
 _BETWEEN_GROUPS = 0.1
 _LARGEST_ERROR = 0.2  # of the rates by which a threshold is chosen: five standard deviations
-_OF_LAST = 1 / 3  # noise over the positives that a target leaves out, at most
 # mean of a count of no record, in standard deviations of its noise: no count is negative
 _OF_NOBODY = 0.66
 
@@ -76,11 +75,13 @@ def can_choose(counts, measure, deviation, target=None):
     """Return whether the counts of all groups tell the rates that a measure needs.
 
     A true-positive rate of at least ``target`` lies among the last positives, of which the noise
-    must be a part only.
+    must be a part only; a selection rate without a target is the share of positives.
     """
+    if measure == "selection_rate" and target is None:
+        measure, target = "true_positive_rate", 0.0
     n_groups, deviation = len(counts), deviation * len(counts) ** 0.5
     records = counts[:, :, 0].sum(axis=0, keepdims=True) - _OF_NOBODY * deviation * n_groups**0.5
-    if measure == "true_positive_rate" and deviation > _OF_LAST * (1 - target) * records[0, 1]:
+    if measure == "true_positive_rate" and deviation > (1 - target) * records[0, 1]:
         return False
     return bool((_errors(records, measure, deviation) <= _LARGEST_ERROR).all())
 

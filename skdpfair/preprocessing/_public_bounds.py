@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpfair._utils.validate import Parametrised, error_context, safe_repr
+from skdpfair._utils.validate import Parametrised, error_context, safe_repr, without_text
 from skdpfair.inputs.columns import in_pandas, refuse_dates
 
 
@@ -32,9 +32,10 @@ class PublicBounds(TransformerMixin, Parametrised):
         try:
             dtypes = [np.float64, np.float32]
             return validate_data(self, X, dtype=dtypes, reset=reset, ensure_all_finite="allow-nan")
-        except (ValueError, OverflowError):
+        except (ValueError, OverflowError) as error:
             if _is_real(X):  # the error is of its shape, its names or infinity
                 raise
+            without_text(error)
             if hasattr(X, "dtype") and np.iscomplexobj(X):
                 raise ValueError("Complex data not supported: X must hold real numbers.") from None
             texts = [column for column in getattr(X, "columns", ()) if not _is_real(X[column])]

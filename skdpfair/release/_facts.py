@@ -212,6 +212,7 @@ def _check_fitted(estimator, fitted):
         "_group_positions": not all(0 <= i < width for i in at),
         names: names in values and np.shape(values[names]) != (width,),
         "groups_": any(n != len(estimator.groups_) for n in rates),
+        "n_steps_": "n_steps_" in values and 0 < (privacy.steps or 0) < values["n_steps_"],
         "_n_fits": len(values["_ledger_fits"]) != values["_n_fits"],
         "method_": privacy.method not in (estimator.method_.name, "private selection"),
     }

@@ -49,6 +49,11 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
     if title is not None and not isinstance(title, str):
         raise TypeError(f"title must be a text or None, got {safe_repr(title)}.")
     check_ledger(ledger)
+    if results.frame["n"].isna().all():
+        raise ValueError(
+            "results of a search do not tell how many records they tested, which a page needs. Use "
+            "print(results) and results.plot(), or a sweep."
+        )
     results = with_readable_names(results)
     table, leading = results.estimates(), results.leading_measures
     main, cost = leading[0], COST[leading[0]]

@@ -235,6 +235,13 @@ class TrainingLoop:
     def _restart_method(self, method: Method) -> None:
         self.method = method
         self.settled = replace(self.plan.mechanism, method=method)
+        planned, now = self.plan.mechanism.release, self.settled.release
+        is_less = now.noise_multipliers != planned.noise_multipliers
+        if self.plan.is_accounted and (is_less or now.sample_rate > self.plan.max_sample_rate):
+            raise PrivacyAccountingError(
+                f"{method!r} changes the noise of its queries, or its sampling rates, after these "
+                "were planned. Let neither depend on group fractions or bounds that are released."
+            )
         self._what = "gradient sum" + "".join(f" + {q.name}" for q in self.settled.queries)
         state = method.start(self.settled.task)
         self.state = tree_map_only(Tensor, lambda t: t.to(self.flat.device), state)

@@ -5,8 +5,14 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from fairlearn.metrics import demographic_parity_ratio, equal_opportunity_ratio
-from sklearn.model_selection import GridSearchCV
+from fairlearn.metrics import demographic_parity_ratio, equal_opportunity_ratio, selection_rate
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.metrics import make_scorer
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    GridSearchCV,
+    TunedThresholdClassifierCV,
+)
 from sklearn.pipeline import make_pipeline
 
 from skdpfair import DPFairClassifier, load_release
@@ -44,7 +50,7 @@ def rows():
 
 def classifier(**declared):
     quick = {"epsilon": 8.0, "max_steps": 30, "group_col": "sex", "module": "logistic"}
-    return DPFairClassifier("dpsgd", **quick, **declared)
+    return DPFairClassifier("dpsgd", **quick | declared)
 
 
 @pytest.fixture(scope="module", params=DECLARED, ids=["last", "pos_label", "undeclared"])
@@ -93,6 +99,63 @@ def test_pages_cards_statements_and_files_name_it(fitted, rows, tmp_path):
     public = model_page(path)
     assert re.search(r"positive class\s+approved", re.sub(r"<[^>]+>", " ", public))
     assert "positive class" in export_statement(fitted, "card", intended_use="a test")
+
+
+def by_group(model, **scores):
+    """Return scores of two groups, of which the model knows nothing."""
+    return GroupScorer(**scores, groups=["u", "v"])
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        lambda clf: FixedThresholdClassifier(clf, threshold=0.5, pos_label="approved"),
+        lambda clf: TunedThresholdClassifierCV(clf, cv=2),
+        lambda clf: CalibratedClassifierCV(clf, cv=2),
+    ],
+    ids=["fixed", "tuned", "calibrated"],
+)
+def test_models_around_it_keep_it(wrapped, rows):
+    X, y = rows[0][["a", "b", "c"]].to_numpy(), rows[1]
+    model = wrapped(classifier(classes=["denied", "approved"], group_col=None)).fit(X, y)
+    groups = np.where(np.arange(N) % 2, "u", "v")
+    scores = by_group(model, measures=["selection_rate"])(model, X, y, sensitive_features=groups)
+    assert scores["selection_rate"] == pytest.approx((model.predict(X) == "approved").mean())
+
+
+@pytest.mark.parametrize("positive", [0, 1])
+def test_named_and_fairlearns_scorers_know_it(positive, rows):
+    X, y = rows[0][["a", "b", "c"]].to_numpy(), (rows[1] == "approved").astype(int)
+    model = classifier(pos_label=positive, group_col=None).fit(X, y)
+    groups = np.where(np.arange(N) % 2, "u", "v")
+    metrics = {"named": "recall", "fairlearns": make_scorer(selection_rate)}
+    metrics |= {"ratio": "positive_likelihood_ratio"}
+    measures = ["true_positive_rate", "selection_rate", "neg_false_positive_rate"]
+    scorer = by_group(model, metrics=metrics, measures=measures)
+    scores = scorer(model, X, y, sensitive_features=groups)
+    assert scores["named"] == scores["true_positive_rate"]
+    assert scores["fairlearns"] == pytest.approx(scores["selection_rate"])
+    ratio = scores["true_positive_rate"] / -scores["neg_false_positive_rate"]
+    assert scores["ratio"] == pytest.approx(ratio)
+
+
+def test_probabilities_of_tables_have_the_columns_of_predict_proba(fitted, rows):
+    X, y = rows
+    options = {"reference": "m", "sensitive_features": X["sex"], "measures": ["roc_auc", *RATES]}
+    given = {"m": fitted.predict(X)}, {"m": fitted.predict_proba(X)}
+    tables = [
+        group_table(y, given[0], probabilities=given[1], **options, **how)
+        for how in (
+            {"classes": ["denied", "approved"]},
+            {"classes": fitted.classes_, "pos_label": fitted.pos_label_},
+            {"pos_label": "approved"},
+        )
+    ]
+    assert tables[0].loc["m", "roc_auc"] > 0.9 and tables[0].attrs["pos_label"] == "approved"
+    for table in tables[1:]:
+        pd.testing.assert_frame_equal(table, tables[0])
+    with pytest.raises(ValueError, match="y_true has labels outside classes="):
+        group_table(y, given[0], classes=["Denied", "Approved"], **options)
 
 
 @pytest.mark.parametrize("declared", DECLARED)

@@ -1,5 +1,6 @@
 """Hooks of methods act on each record by itself, whatever their code does."""
 
+import functools
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +11,9 @@ from torch import nn
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.engine import Batch, Streams, private_step, record_hooks, select_strategy
 from skdpfair.engine.contracts import with_gradients
-from skdpfair.engine.mechanism import Clip, GroupRows, Mechanism, Method, Query
+from skdpfair.engine.mechanism import Clip, GradientTerm, GroupRows, Mechanism, Method, Query
 from skdpfair.engine.record_hooks import RecordHooks, is_shipped
+from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.methods import METHODS
 from skdpfair.model_selection import PrivacyLedger
 from skdpfair.testing import per_sample, released, task
@@ -85,6 +87,25 @@ class Counted(Clipped):
         return (Query("long", rows, 1.0, 5.0),)
 
 
+class PerRecord(Clipped):
+    """Gives one number for all outputs."""
+
+    def gradient_term(self, sample, state, release):
+        return GradientTerm(sample.loss - 0.7)
+
+
+class Wrapped(Clipped):
+    """Looks like `Method` itself, by what it says of itself."""
+
+    @functools.wraps(Method.gradient_term)
+    def gradient_term(self, sample, state, release):
+        return GradientTerm(sample.probability - sample.probability.mean(0))
+
+
+# its module is that of abc, by what it says of itself
+CalledType = type("CalledType", (Method,), {"clip": MeanOfTheBatch.clip})
+
+
 class Keeping(Clipped):
     def clip(self, sample, state, release):
         self.longest = sample.norm.sum()
@@ -98,6 +119,9 @@ class Keeping(Clipped):
         (Ranked, "depends on other records"),
         (Counted, "depends on other records"),
         (Keeping, "sets longest"),
+        (PerRecord, "no number for each output"),
+        (Wrapped, "depends on other records"),
+        (CalledType, "depends on other records"),
     ],
 )
 def test_a_method_that_brings_records_together_is_refused_before_it_is_paid(
@@ -107,6 +131,56 @@ def test_a_method_that_brings_records_together_is_refused_before_it_is_paid(
         with pytest.raises(ValueError, match=f"^method={method.__name__}.*{fault}"):
             DPFairClassifier(method(), epsilon=3.0, max_steps=2).fit(*DATA)
         assert len(ledger.frame()) == 0
+
+
+class QuietLater(Clipped):
+    """Less noise by a bound that the warm-up releases."""
+
+    needs_scale = False
+
+    def __init__(self, max_grad_norm="auto"):
+        self.max_grad_norm = max_grad_norm
+
+    def queries(self, task, noise_multiplier):
+        bound = self.number("max_grad_norm", 1.0)
+        rows = lambda sample, state: sample.norm.clamp(max=bound)[:, None]  # noqa: E731
+        return (Query("norms", rows, bound, 2 * noise_multiplier * bound),)
+
+
+class OftenLater(Clipped):
+    """Rates by the shares of groups that a fit releases."""
+
+    needs_groups = needs_group_fractions = True
+    _parameter_constraints = {"group_probabilities": [tuple, None]}
+
+    def __init__(self, group_probabilities=None, group_count_noise_multiplier="auto"):
+        self.group_probabilities = group_probabilities
+        self.group_count_noise_multiplier = group_count_noise_multiplier
+
+    def rates(self, task):
+        shares = torch.ones(task.n_groups, dtype=torch.float64) / task.n_groups
+        if task.group_fractions is not None:
+            shares = task.group_fractions.double()
+        return (task.sample_rate / (task.n_groups * shares)).clamp(max=1.0)
+
+
+@pytest.mark.parametrize("method", [QuietLater(), OftenLater()], ids=str)
+def test_what_was_planned_is_neither_quieter_nor_drawn_more_often(method):
+    groups = np.where(np.arange(N) % 20 == 0, "few", "many")
+    settings = {"epsilon": 3.0, "max_steps": 60, "batch_size": 40}
+    with pytest.raises(PrivacyAccountingError, match="after these were planned"):
+        DPFairClassifier(method, **settings).fit(*DATA, sensitive_features=groups)
+
+
+class Capped(Clipped):
+    def queries(self, task, noise_multiplier):
+        rows = lambda sample, state: sample.norm.clamp(max=1.0)[:, None]  # noqa: E731
+        return (Query("norms", rows, 1.0, min(noise_multiplier, 1.5)),)
+
+
+def test_noise_that_does_not_follow_the_budget_is_refused():
+    with pytest.raises(ValueError, match="neither constant nor a multiple of noise_multiplier"):
+        DPFairClassifier(Capped(), epsilon=1.0, max_steps=40).fit(*DATA)
 
 
 class ByNumber(Clipped):

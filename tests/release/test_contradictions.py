@@ -92,6 +92,7 @@ REPORTS = {
     "no number as delta": changed(delta=math.nan),
     "no number as noise": changed(noise_multiplier=math.nan),
     "more noise": changed(noise_multiplier=lambda value: 2 * value),
+    "a batch beyond all records": changed(n_samples=10),
     "a rate above 1": changed(sample_rate=1.5),
     "a lower rate": changed(sample_rate=lambda value: value / 2),
     "negative steps": changed(steps=-4),
@@ -153,6 +154,7 @@ FITTED = {
     "lr_": [math.nan, -1.0],
     "_group_positions": [[10**18]],
     "_n_fits": [2],
+    "n_steps_": [10**6],
     "_cut": [math.nan],
     "_schema": ["target = 'y'"],
 }

@@ -50,6 +50,9 @@ def heard(run):
         finally:
             logging.getLogger().removeHandler(handler)
     texts = [lines, prints.getvalue(), log.getvalue(), *(str(w.message) for w in warned)]
+    inner = error and error.__context__
+    while inner is not None:  # tools may show what a traceback suppresses
+        texts, inner = [*texts, repr(inner)], inner.__context__
     assert not any(secret in text for secret in (SECRET, str(NUMBER)) for text in texts)
     return Heard(error, warned, "\n".join(texts))
 

@@ -43,15 +43,6 @@ def select_strategy(
     The module maps inputs (batch, ...), like ``example`` in shape, dtype and device, to outputs
     (batch, n_classes).  The loss is cross-entropy by default.  The strategy is a context manager:
     what it keeps of a batch is gone at the end.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from skdpfair.engine import Batch
-    >>> batch = Batch(torch.eye(3), torch.tensor([0, 1, 1]))
-    >>> with select_strategy(torch.nn.Linear(3, 2), batch.x, n_classes=2) as model:
-    ...     print(model.name, model.per_sample_gradients(batch).norm.shape)
-    closed_form torch.Size([3])
     """
     loss = CrossEntropy(n_classes) if loss is None else loss
     # checks draw random numbers, too
