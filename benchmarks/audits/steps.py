@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from benchmarks.audits.sums import clip_of, recording
+from benchmarks.audits.sums import clip_of, rate_at_most, recording
 from skdpfair._utils.validate import integer, number, one_of
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.batch import Examples
@@ -24,7 +24,7 @@ from skdpfair.methods import get_method
 from skdpfair.privacy import gdp
 from skdpfair.privacy.releases import MAX_RECORDS
 from skdpfair.testing import per_sample
-from skdpfair.testing._lower_bounds import describe_bound, rate_at_most
+from skdpfair.testing._lower_bounds import describe_bound
 
 _NORMS = np.geomspace(1e-2, 1e4, 61)
 # how well a change of scale shows in the norm of so many numbers

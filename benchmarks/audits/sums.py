@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from scipy.stats import beta
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from skorch.callbacks import Callback
@@ -18,7 +19,7 @@ from skdpfair.privacy.accounting import delta_curve
 from skdpfair.privacy.releases import merged
 from skdpfair.testing import per_sample, released, task
 from skdpfair.testing._fit_audit import FitAudit, refuted
-from skdpfair.testing._lower_bounds import LEVEL, rate_at_most
+from skdpfair.testing._lower_bounds import LEVEL
 
 _NORMS = np.geomspace(1e-3, 1e4, 701)
 _N_BLANK = 1000  # entries that are noise only
@@ -104,6 +105,13 @@ def _smallest_groups_first(order, group, n_canaries):
     order = np.append(np.delete(order, first), order[first])
     changes = np.flatnonzero(np.diff(size[order[:n_canaries]])) + 1
     return order, [*changes.tolist(), n_canaries]
+
+
+def rate_at_most(hits: int, trials: int, failure: float) -> float:
+    """Return an upper confidence limit of a rate [clopper1934use]_, exceeded with this chance."""
+    if hits == trials:
+        return 1.0
+    return float(beta.isf(failure, hits + 1, trials - hits))
 
 
 def accuracy_excess(n_guesses: int, n_correct: int, failure: float):

@@ -200,10 +200,6 @@ class PrivacyReport:
     The noise in the fitted weights limits what anyone who sees them, ...
     >>> report.detection_rate(false_alarm_rate=0.01) < 0.1, report.mu < 1
     (True, True)
-    >>> print(report.statement)
-    The fitted weights are (..., 1e-05)-differentially private (pld accountant, zero_out ...
-    >>> report.epsilon_for(1) == report.epsilon, report.epsilon_for(5) > 5 * report.epsilon
-    (True, True)
     """
 
     method: str

@@ -126,10 +126,9 @@ def check_report(report) -> None:
     for n_records in {1, report.records_per_person or 1}:
         check_work(merged(entries, n_records), accountant)
     _check_same("steps", report.steps, report.ledger.steps)
-    if steps and report.n_samples is not None and report.expected_batch_size is not None:
-        most = report.sample_rate * report.n_samples * (1 + _ROUNDING)
-        _check_same("expected_batch_size", report.expected_batch_size <= most, True)
     if steps:
+        most = report.sample_rate * values.get("n_samples", math.inf) * (1 + _ROUNDING)
+        _check_same("expected_batch_size", report.expected_batch_size <= most, True)
         _check_same("sample_rate", report.sample_rate, max(e.sample_rate for e in steps))
         noises = [e.noise_multipliers[0] for e in steps]
         _check_same("noise_multiplier", report.noise_multiplier in noises, True)

@@ -5,7 +5,6 @@ from functools import lru_cache
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.stats import beta
 
 from skdpfair._utils.validate import safe_repr
 from skdpfair.privacy.accounting import delta_curve, epsilon, joint_mu
@@ -17,13 +16,6 @@ _TOLERANCE = 1e-3  # of the logarithm of the noise
 _N_LINES, _LEAST_CHANCE = 200, 1e-9  # of the bound on a trade-off function
 # of the discretisation: a coarse one is three times as fast, and lowers bounds by less than .5 %
 LEVEL = -2
-
-
-def rate_at_most(hits: int, trials: int, failure: float) -> float:
-    """Return an upper confidence limit of a rate [clopper1934use]_, exceeded with this chance."""
-    if hits == trials:
-        return 1.0
-    return float(beta.isf(failure, hits + 1, trials - hits))
 
 
 def least_epsilon(releases, delta: float, excess) -> float:

@@ -9,6 +9,7 @@ import torch
 from scipy.stats import norm
 
 from benchmarks.audits.steps import audit_step, mu_lower_bound
+from benchmarks.audits.sums import rate_at_most
 from skdpfair import get_method
 from skdpfair.engine import record_hooks
 from skdpfair.engine.mechanism import Clip
@@ -17,7 +18,7 @@ from skdpfair.engine.step import weigh
 from skdpfair.methods import METHODS
 from skdpfair.privacy import Release, epsilon
 from skdpfair.privacy.gdp import gdp_epsilon
-from skdpfair.testing._lower_bounds import guesses_excess, least_epsilon, rate_at_most
+from skdpfair.testing._lower_bounds import guesses_excess, least_epsilon
 
 PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
 FAILURE = 1e-6 / len(PRIVATE)  # together, correct methods fail with a chance of 1e-6

@@ -33,7 +33,8 @@ class MicroVmap(Strategy):
         They are at parameters moved by ``scale`` times an example's own gradient, if given.
         """
         parts, examples = batch.split(self.micro_batch), batch.examples
-        scales = [None] * len(parts) if scale is None else scale.split([*map(_length, parts)])
+        sizes = [len(part.examples) for part in parts]
+        scales = [None] * len(parts) if scale is None else scale.split(sizes)
         rng_state = self.rng_state()
 
         def each() -> Iterator[tuple[Examples, Slope, list[Tensor], Tensor]]:
@@ -90,7 +91,3 @@ def gradients_ahead(model: Strategy, batch: Batch, scale: Tensor) -> Gradients:
     whole.micro_batch = len(batch) if model.draws else whole.micro_batch
     whole.generator = model.generator
     return whole.per_sample_gradients(batch, scale)
-
-
-def _length(part: Batch) -> int:
-    return len(part.examples)
