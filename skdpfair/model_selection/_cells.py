@@ -177,7 +177,7 @@ def _reference(base, network):
 
 def splits(cv, seed, y, code, unit=None):
     """Return the (train, test) rows of each fold, on one side of which all of a person are."""
-    with validate.error_context(f"cv={cv!r}", "cannot split the records"):
+    with validate.error_context("cv", f"must split the records, got {cv!r}"):
         return _splits(cv, seed, y, code, unit)
 
 

@@ -214,8 +214,7 @@ def _infeasible(asked: _Asked, what: str) -> InfeasibleBudgetError:
     if 0 < share < 1 and math.isfinite(least):
         quiet = run._replace(noise_multiplier=MAX_NOISE_MULTIPLIER)
         mu = gdp_parameter(epsilon_of_runs((quiet,), delta, accountant), delta)
-        # other accountants are looser than the rule
-        looser = 1.0 if accountant == "pld" else 1.2
+        looser = 1.0 if accountant == "pld" else 1.2  # than the rule
         least = max(least, looser * gdp_epsilon(mu / math.sqrt(1 - share), delta))
     if math.isfinite(least):
         feasible = f" epsilon={rounded_up(1.01 * least, 2)} is feasible"

@@ -16,7 +16,7 @@ from skdpfair.engine.losses import HUBER_THRESHOLD
 from skdpfair.engine.memory import used_device
 from skdpfair.networks import CNN, MLP, Curves, Factory, is_linear, module_factory
 from skdpfair.preprocessing._piecewise_linear import amounts_among
-from skdpfair.privacy.gdp import clt_parameter, gdp_parameter
+from skdpfair.privacy.gdp import gdp_parameter
 from skdpfair.privacy.releases import LARGEST_STEPS
 from skdpfair.training.spec import FitSpec
 
@@ -138,7 +138,7 @@ def resolve(
         # batch and steps are the same for any noise, as if mu were 1; mu is that of these steps
         steps = math.floor(_clip(n_samples / 16, MIN_STEPS, MAX_STEPS))
         walk = _walk(spec, n_samples, 1.0, steps, searches_scale)
-        mu = clt_parameter(1 / walk[0], noise, walk[1] - walk[2]) if noise else math.inf
+        mu = math.sqrt(walk[1] - walk[2]) / (walk[0] * noise) if noise else math.inf
     # without noise it is the number of records that limits what can be learned
     learnable = n_samples * min(mu, ENOUGH_MU)
     if is_auto(module):

@@ -247,6 +247,16 @@ def test_pictures_of_another_scale_are_refused(form):
         features.transform(LEVELS.astype(form))
 
 
+def test_flags_are_no_bytes():
+    flags = LEVELS > 127
+    model = quick().fit(flags, BRIGHT)
+    expected = model.predict_proba(flags)
+    for form in (flags.astype(np.float32), flags.astype(np.int64)):
+        np.testing.assert_allclose(model.predict_proba(form), expected, atol=1e-6)
+    with pytest.raises(ValueError, match="X holds bytes"):
+        model.predict(flags.astype(np.uint8))
+
+
 def test_flat_bytes_are_pictures_where_their_number_is():
     exact = quick(epsilon=None, noise_multiplier=0.0, batch_size=80)  # no noise, and one batch
     flat = RNG.integers(0, 256, (80, 784)).astype(np.uint8)

@@ -646,6 +646,21 @@ def test_a_threshold_is_chosen_only_where_counts_tell(n_groups, many):
         assert draws * is_told - np.sum(found) * (2 * is_told - 1) <= most
 
 
+@pytest.mark.parametrize(("positives", "target", "is_told"), [(250, 0.98, False), (250, 0.8, True)])
+def test_the_positives_that_a_target_leaves_out_exceed_the_noise(positives, target, is_told):
+    counts = np.zeros((1, 2, 1))
+    counts[0, :, 0] = 2750, positives
+    assert can_choose(counts, "true_positive_rate", 10.5, target) == is_told
+
+
+def test_a_share_of_positives_needs_positives():
+    counts = np.zeros((1, 2, 1))
+    for positives, is_told in ((40, False), (400, True)):
+        counts[0, :, 0] = 3000 - positives, positives
+        assert can_choose(counts, "selection_rate", 10.5) == is_told
+        assert can_choose(counts, "selection_rate", 10.5, 0.2)
+
+
 @pytest.mark.parametrize(
     "how",
     [{}, {"by_group": True}, {"constraint": "equal_opportunity", "objective": "accuracy"}],
