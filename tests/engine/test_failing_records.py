@@ -166,3 +166,24 @@ def test_a_method_on_whose_record_an_operation_fails_gives_it_no_weight():
     hooks = Mechanism(Picky(), task(), 1.0).hooks
     clip = hooks.clip(per_sample([1e-6, 2.0]), None, {})
     assert clip.weight.tolist() == pytest.approx([0.5, 0.0], rel=1e-4)
+
+
+class Dividing(nn.Module):
+    """Divides by zero on a record whose first number is large."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.layer(x) + 0 * (7 // (x[:, :1] < 1.25).long())
+
+
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+def test_a_batch_of_failing_records_alone_does_not_end_an_attack():
+    X, y = np.full((40, 3), 1.3, np.float32), np.arange(40) % 2
+    attack = PGD(0.1, input_range=(0, 2))
+    clf = DPFairClassifier(
+        "dpsgd", epsilon=None, noise_multiplier=1.0, module=Dividing, attack=attack, max_steps=3
+    )
+    clf.set_params(batch_size=4, lr=0.1).fit(X, y)

@@ -159,3 +159,15 @@ def test_refusals_of_a_choice(results, choice, error, match):
     references = results | {"params": [{"epsilon": None, "lr": i} for i in range(3)]}
     with pytest.raises(ValueError, match="No private model has"):
         TradeoffResults.from_search(references).best_index("accuracy")
+
+
+def test_a_page_needs_numbers_of_records_that_a_search_does_not_tell(results):
+    with pytest.raises(ValueError, match="do not tell how many records they tested"):
+        TradeoffResults.from_search(results).to_html()
+
+
+def test_a_name_of_a_loss_holds_no_negated_scores():
+    params = [{"epsilon": 1.0}, {"epsilon": None}]
+    scores = {("test", k): [[-0.5], [-0.4]] for k in ("log_loss", "log_loss[a]", "log_loss[b]")}
+    with pytest.raises(ValueError, match="name them 'neg_log_loss'"):
+        TradeoffResults.from_search(results_of(params, scores))
