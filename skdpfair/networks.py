@@ -244,7 +244,7 @@ def plain_copy(module: nn.Module) -> nn.Module:
     """Return a deep copy of a module, without the wrappers of `torch.compile`."""
     original = getattr(module, "_orig_mod", module)
     module = copied(original)
-    if not {*original.parameters()}.isdisjoint(module.parameters()):
+    if not {p for p in original.parameters() if p.requires_grad}.isdisjoint(module.parameters()):
         raise UnsupportedModuleError(
             "module has layers whose __deepcopy__ returns the layer itself, so that fits would "
             "continue each other. Leave __deepcopy__ out."

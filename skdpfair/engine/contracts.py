@@ -290,8 +290,9 @@ def _check_queries(
 def _check_addition(method: Method, sample: PerSample, state: State, release: NoisySums) -> None:
     addition = method.gradient_term(sample, state, release)
     assert addition is None or not addition.averaged, "a mean over the batch mixes the records"
-    shape = getattr(getattr(addition, "logit_gradient", None), "shape", sample.probability.shape)
-    assert shape == sample.probability.shape, "logit_gradient has no number for each output"
+    term = getattr(addition, "logit_gradient", None)
+    is_of_outputs = term is None or term.shape == sample.probability.shape
+    assert is_of_outputs, "logit_gradient has no number for each output"
     for part in ("logit_gradient", "hvp_vectors"):
         if getattr(addition, part, None) is not None:
 

@@ -147,8 +147,9 @@ def group_table(
     known = np.unique(np.concatenate([y_true, *checked.values()]))
     if classes is not None:
         known = labels.sorted_classes(classes)
-        for name, values in {"y_true": y_true, **checked}.items():
-            labels.codes_in(known, values, name)
+        labels.codes_in(known, y_true, "y_true")
+        for name, y_pred in checked.items():
+            labels.codes_in(known, y_pred, f"predictions[{safe_repr(name)}]")
     order = labels.declared_order(known, classes, pos_label)
     likely = _probabilities(probabilities, checked, y_true, known)
     likely, classes = {name: p[:, order] for name, p in likely.items()}, known[order]
@@ -178,7 +179,7 @@ def group_table(
         )
     table.attrs["reference"] = reference
     if len(classes) == 2:
-        table.attrs["pos_label"] = list(classes)[1]
+        table.attrs["pos_label"] = classes.tolist()[1]
     return table
 
 

@@ -205,8 +205,7 @@ class GroupScorer(_ByGroupScorer):
         for name, scorer in scorers.items():
             scorer = _of_positive(scorer, estimator) if name in named else scorer
             answer, labels = _answer(scorer, estimator, X, answers), y
-            # to which the label 1 is positive
-            if _is_fairlearns(scorer) and len(getattr(estimator, "classes_", ())) == 2:
+            if _lacks_pos_label(scorer) and len(getattr(estimator, "classes_", ())) == 2:
                 classes = estimator.classes_[order_of(estimator)]
                 labels, answer = (positions(classes, v) for v in (y, answer))
             score = partial(_score, scorer, estimator, X, labels, answer)
@@ -459,8 +458,8 @@ def _takes_groups(estimator):
     return bool(routing.consumes("predict", ["sensitive_features"]))
 
 
-def _is_fairlearns(scorer):
-    """Tell whether a scorer calls a function of Fairlearn that lacks the positive label."""
+def _lacks_pos_label(scorer):
+    """Tell whether a scorer calls a function to which the label 1 is positive, as Fairlearn's."""
     function = scorer._score_func
     keywords = scorer._kwargs | getattr(function, "keywords", {})  # of a partial
     function = getattr(function, "func", function)

@@ -19,7 +19,7 @@ from skdpfair.privacy.accounting import (
     joint_mu,
     pld_epsilon,
 )
-from skdpfair.privacy.gdp import clt_noise_multiplier, clt_parameter, gdp_epsilon, gdp_parameter
+from skdpfair.privacy.gdp import clt_noise_multiplier, clt_parameter, gdp_parameter
 from skdpfair.privacy.releases import Release, Run, all_releases, in_40_bits, joint_noise, merged
 from skdpfair.privacy.renyi import rdp_floor
 from skdpfair.privacy.statement import rounded_up
@@ -209,13 +209,14 @@ def _infeasible(asked: _Asked, what: str) -> InfeasibleBudgetError:
         return epsilon_of_runs(tuple(sorted((*kept, quiet))), delta, accountant)
 
     least, steps, feasible = max(cost(run.steps), floor), 0, ""
-    # the others take a share of mu squared, also of a larger budget
-    share = (joint_mu(kept) / gdp_parameter(target, delta)) ** 2 if kept else 0.0
-    if 0 < share < 1 and math.isfinite(least):
+    # the others take a share of mu squared of a larger budget, too, and have less noise then
+    for _ in range(_MAX_EVALUATIONS if kept and math.isfinite(least) else 0):
+        factor = gdp_parameter(target, delta) / gdp_parameter(least, delta)
+        others = [r._replace(noise_multiplier=factor * r.noise_multiplier) for r in kept]
         quiet = run._replace(noise_multiplier=MAX_NOISE_MULTIPLIER)
-        mu = gdp_parameter(epsilon_of_runs((quiet,), delta, accountant), delta)
-        looser = 1.0 if accountant == "pld" else 1.2  # than the rule
-        least = max(least, looser * gdp_epsilon(mu / math.sqrt(1 - share), delta))
+        if epsilon_of_runs(tuple(sorted((*others, quiet))), delta, accountant) <= least:
+            break
+        least *= 1.06
     if math.isfinite(least):
         feasible = f" epsilon={rounded_up(1.01 * least, 2)} is feasible"
         # mu grows as the root of the steps

@@ -83,9 +83,7 @@ def fit_on_dask(
     DPFairClassifier(classes=[0, 1], distributed='auto')
     """
     if not hasattr(estimator, "distributed"):
-        remedy = (
-            " Transform the partitions, X.map_partitions(steps.transform), and fit the last step."
-        )
+        remedy = " Transform the partitions, X.map_partitions(steps.transform), and fit the end."
         raise TypeError(
             f"estimator must be a DPFairClassifier, got {type(estimator).__name__}."
             f"{remedy * hasattr(estimator, 'steps')}"

@@ -236,8 +236,8 @@ class TrainingLoop:
         self.method = method
         self.settled = replace(self.plan.mechanism, method=method)
         planned, now = self.plan.mechanism.release, self.settled.release
-        is_less = now.noise_multipliers != planned.noise_multipliers
-        if self.plan.is_accounted and (is_less or now.sample_rate > self.plan.max_sample_rate):
+        is_other = any(vars(now)[k] != vars(planned)[k] for k in ("noise_multipliers", "strata"))
+        if self.plan.is_accounted and (is_other or now.sample_rate > self.plan.max_sample_rate):
             raise PrivacyAccountingError(
                 f"{method!r} changes the noise of its queries, or its sampling rates, after these "
                 "were planned. Let neither depend on group fractions or bounds that are released."

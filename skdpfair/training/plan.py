@@ -200,15 +200,14 @@ def _calibrated(
             f"n = {mechanism.task.n_samples}.)"
         ) from None
     # rounding in the other multipliers must not push epsilon above its target
-    found = replace(mechanism, noise_multiplier=steps.noise_multipliers[0] * (1 + 1e-9))
-    if any(
-        s < t for s, t in zip(found.release.noise_multipliers, steps.noise_multipliers, strict=True)
-    ):
+    result = replace(mechanism, noise_multiplier=steps.noise_multipliers[0] * (1 + 1e-9))
+    pairs = zip(result.release.noise_multipliers, steps.noise_multipliers, strict=True)
+    if any(drawn < accounted for drawn, accounted in pairs):
         raise ValueError(
             f"{mechanism.method!r} has queries whose noise is neither constant nor a multiple of "
             f"noise_multiplier, so that epsilon={epsilon:g} cannot be met. Make it one of both."
         )
-    return found
+    return result
 
 
 def _warn_of_low_signal(

@@ -1725,6 +1725,23 @@ MUTANTS = (
         HOOKS + "test_one_record_moves_a_step_by_its_bound_at_most[ByNumber]",
     ),
     Mutant(
+        "methods that say they are shipped",
+        "a class is trusted by the module that it names, which a call sets to abc",
+        "engine/record_hooks.py",
+        "return named is base and package",
+        "return package",
+        HOOKS + "test_a_method_that_brings_records_together_is_refused_before_it_is_paid"
+        "[CalledType-depends on other records]",
+    ),
+    Mutant(
+        "less noise than planned",
+        "a bound that a fit releases lowers the noise of a query after it was charged",
+        "training/loop.py",
+        "if self.plan.is_accounted and (is_other or",
+        "if False and (is_other or",
+        HOOKS + "test_what_was_planned_is_neither_quieter_nor_drawn_more_often[QuietLater()]",
+    ),
+    Mutant(
         "methods that nobody tried",
         "a method that weighs records by the mean of their batch is fitted",
         "engine/contracts.py",
