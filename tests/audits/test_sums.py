@@ -9,37 +9,23 @@ from scipy.stats import binom
 
 from benchmarks.audits.sums import Canaries, audit_sums
 from benchmarks.bench_audit import coverage
-from skdpfair import MLP, DPFairClassifier
+from skdpfair import MLP
 from skdpfair.augmentations import Views
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine import PoissonSampler
 from skdpfair.engine.noise import Noise
-from skdpfair.methods import METHODS
+from tests.audits.fits import QUICK, strong
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.LowSignalWarning",
     "ignore::skdpfair.exceptions.InsecureSeedWarning",
 )
-PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
-QUICK = [  # methods with each kind of release; the slow tests try all
-    pytest.param(
-        name, marks=() if name in ("dpsgd", "dpsgd_f", "global_adapt") else pytest.mark.slow
-    )
-    for name in PRIVATE
-    if name != "fairlens_dp"  # it changes gradients
-]
+QUICK = [one for one in QUICK if one.values != ("fairlens_dp",)]  # it changes gradients
 
 
 @pytest.fixture(scope="module")
 def data():
     return make_two_groups(2000, random_state=0)
-
-
-def strong(method="dpsgd", **params):
-    """Return a classifier on which the attack does well: one layer, and steps that show."""
-    settings = {"epsilon": 1.0, "module": "logistic", "lr": 8.0, "batch_size": 200}
-    settings |= {"max_steps": 100, "accountant": "rdp", "random_state": 0}
-    return DPFairClassifier(method, **settings).set_params(**params)
 
 
 @pytest.mark.parametrize("name", QUICK)

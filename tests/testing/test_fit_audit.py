@@ -17,7 +17,6 @@ from sklearn.pipeline import make_pipeline
 from skdpfair import DPFairClassifier, Persons
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine.noise import Noise
-from skdpfair.methods import METHODS
 from skdpfair.preprocessing import BoundedScaler
 from skdpfair.privacy import Release
 from skdpfair.privacy.gdp import gdp_parameter
@@ -25,30 +24,17 @@ from skdpfair.testing import audit_fit
 from skdpfair.testing._fit_audit import FitAudit
 from skdpfair.testing._lower_bounds import guesses_excess
 from skdpfair.training.batches import PersonRows
+from tests.audits.fits import PRIVATE, QUICK, strong
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.LowSignalWarning",
     "ignore::skdpfair.exceptions.InsecureSeedWarning",
 )
-PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
-QUICK = [  # methods with each kind of release; the slow tests try all
-    pytest.param(
-        name, marks=() if name in ("dpsgd", "dpsgd_f", "global_adapt") else pytest.mark.slow
-    )
-    for name in PRIVATE
-]
 
 
 @pytest.fixture(scope="module")
 def data():
     return make_two_groups(2000, random_state=0)
-
-
-def strong(method="dpsgd", **params):
-    """Return a classifier on which the attack does well: one layer, and steps that show."""
-    settings = {"epsilon": 1.0, "module": "logistic", "lr": 8.0, "batch_size": 200}
-    settings |= {"max_steps": 100, "accountant": "rdp", "random_state": 0}
-    return DPFairClassifier(method, **settings).set_params(**params)
 
 
 @pytest.mark.parametrize("name", QUICK)
