@@ -212,6 +212,9 @@ def planned_sweep(
     public = {"classes": classes.tolist(), "pos_label": None}
     base.set_params(group_col=declared.set_params(levels=levels), **public)
     unit = _persons.encode(X, len(y), at=[], units=units)
+    # as a fit reads them, before anything is written
+    one, names = clone(base), np.array(levels, object)
+    read_table(one, FitSpec.of(one), X, y, names[encoded.code], units=units)
     base, features = pictures.head_of(base, np.shape(X)[1:])
     # the fits of cells read an array, without names
     if validate.is_auto(base.module):
@@ -251,11 +254,6 @@ def planned_sweep(
         torch=torch.__version__,
     )
     _check_models(cells, len(levels), np.shape(X)[1:], classes)
-    if features is None:
-        # as a fit reads them, before anything is written
-        one = clone(cells[0].estimator)
-        read_as = {"sensitive_features": np.array(levels, object)[encoded.code], "units": units}
-        read_table(one, FitSpec.of(one), X, y, **read_as)
     if store is not None:
         digests = {f"data {name}": digest for name, digest in data.items()}
         store = Store.open(store, asdict(spec) | digests, needs=CELL_ENTRIES)

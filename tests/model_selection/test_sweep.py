@@ -292,6 +292,15 @@ def test_what_no_fit_reads_is_refused_before_anything_is_written(faulty, data, s
     assert not (tmp_path / "s").exists()
 
 
+def test_pictures_that_no_fit_reads_are_refused_before_anything_is_written(tmp_path):
+    pictures = np.zeros((200, 8, 8), np.float32)
+    pictures[3, 2, 1] = np.nan
+    groups = np.where(np.arange(200) % 3, "u", "v")
+    with pytest.raises(ValueError, match="NaN"):
+        sweep(["dpsgd"], [1.0], 1, pictures, np.arange(200) % 2, groups, store=tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+
+
 def test_a_budget_that_cannot_be_met_is_refused_before_any_fit(data, settings, tmp_path):
     with pytest.raises(InfeasibleBudgetError):
         sweep(["dpsgd"], [1.0, 1e-9], 1, *data, **settings, store=tmp_path / "s")
