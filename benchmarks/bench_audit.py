@@ -21,7 +21,7 @@ from skdpfair import DPFairClassifier
 from skdpfair.datasets import load_adult, public_facts
 from skdpfair.methods import METHODS
 from skdpfair.preprocessing import public_preprocessor
-from skdpfair.privacy import Release
+from skdpfair.privacy import NoisyRelease
 from skdpfair.privacy.gdp import gdp_parameter
 from skdpfair.testing import audit_fit
 from skdpfair.testing._lower_bounds import guesses_excess, least_epsilon
@@ -77,7 +77,7 @@ def ideal(attack, n_canaries, epsilon):
             excess = accuracy_excess(n, right, 0.05)
         else:
             excess = guesses_excess(n_canaries, n, right, 0.05 / 3)
-        at.append(least_epsilon([Release("step", 1.0, (1 / mu,))], DELTA, excess))
+        at.append(least_epsilon([NoisyRelease("step", 1.0, (1 / mu,))], DELTA, excess))
     return max(at)
 
 
@@ -91,7 +91,7 @@ def coverage(n_seeds=1000, n_canaries=1000, claim=4.0, confidence=0.95):
         right = int(np.sum((score > mu / 2) == took_part))
         if right not in refuted:
             excess = accuracy_excess(n_canaries, right, 1 - confidence)
-            refuted[right] = excess((Release("step", 1.0, (1 / mu,)),)) > 0
+            refuted[right] = excess((NoisyRelease("step", 1.0, (1 / mu,)),)) > 0
         above += refuted[right]
     return above
 

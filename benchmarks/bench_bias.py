@@ -16,7 +16,7 @@ from benchmarks import pages
 from benchmarks.papers.clipping import gradient_bias
 from benchmarks.papers.images import fetch_cifar10
 from benchmarks.papers.knolle import BATCH, DELTA, METHODS, NOISE, copied, training
-from skdpfair.privacy import Release, epsilon
+from skdpfair.privacy import NoisyRelease, compute_epsilon
 
 
 def biases(module, state, seed, step, path, probe):
@@ -119,7 +119,7 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(1)
     rows, accuracies = measure(options.seeds, options.steps, options.every)
-    spent = epsilon([Release("steps", BATCH / 10000, (NOISE,), options.steps)], DELTA)
+    spent = compute_epsilon([NoisyRelease("steps", BATCH / 10000, (NOISE,), options.steps)], DELTA)
     lines = table(rows, accuracies)
     print("\n".join(lines), f"\nepsilon {spent:.2f}")
     options.output.mkdir(parents=True, exist_ok=True)

@@ -27,8 +27,7 @@ from skdpfair.engine import PoissonSampler, Streams, private_step, select_strate
 from skdpfair.engine.mechanism import Mechanism, Task
 from skdpfair.model_selection import plan
 from skdpfair.preprocessing import public_preprocessor
-from skdpfair.privacy import Release, calibrated
-from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.privacy import NoisyRelease, calibrate_noise, compute_epsilon
 from skdpfair.training.batches import rows_on
 
 K, EPSILON, DELTA = 5, 1.0, 1e-5
@@ -96,8 +95,8 @@ def by_hand(n_records):
     both = []
     for batch, k in ((512 // K, 1), (512, K)):
         n = n_records // (K // k)
-        steps = [Release("steps", batch / n, (1.0,), 500)]
-        (steps,) = calibrated(steps, EPSILON, DELTA, records_per_person=k)
+        steps = [NoisyRelease("steps", batch / n, (1.0,), 500)]
+        (steps,) = calibrate_noise(steps, EPSILON, DELTA, records_per_person=k)
         noise = steps.joint_noise_multiplier
         both.append(own | {"epsilon": None, "noise_multiplier": noise, "batch_size": batch})
     return both
@@ -117,7 +116,7 @@ def record_epsilon(n_records):
     def excess(log_epsilon):
         model = DPFairClassifier(epsilon=float(np.exp(log_epsilon)), delta=DELTA)
         releases = [release for fit in plan(model, n_records).fits for release in fit.releases]
-        return epsilon_of(releases, DELTA, records_per_person=K) - EPSILON
+        return compute_epsilon(releases, DELTA, records_per_person=K) - EPSILON
 
     return float(np.exp(brentq(excess, np.log(EPSILON / 20), np.log(EPSILON), xtol=1e-3)))
 

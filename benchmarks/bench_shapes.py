@@ -36,8 +36,7 @@ from skdpfair.engine.sparse_rows import SparseBatch
 from skdpfair.inputs.streaming import SparseRows
 from skdpfair.model_selection import sweep
 from skdpfair.preprocessing import public_preprocessor
-from skdpfair.privacy import Release
-from skdpfair.privacy.ledger import Ledger
+from skdpfair.privacy import NoisyRelease
 from skdpfair.training.batches import PoissonBatches
 
 RESULTS = Path(__file__).parent / "results" / "shapes.json"
@@ -162,11 +161,11 @@ def encode(who, n=10**6):
 
 def of_ledger(rounds):
     """Return milliseconds of what a fit does with a ledger, by the number of fits in it."""
-    release = Release("gradient sum", 0.01, (50.0,), steps=100)
+    release = NoisyRelease("gradient sum", 0.01, (50.0,), steps=100)
 
     def fit():
-        with charged([release], spent := Ledger()):
-            spent.record(release)
+        with charged([release], spent := []):
+            spent.append(release)
 
     out = {}
     for n in (10, 1000, 10_000):

@@ -129,7 +129,7 @@ AUDIENCES = {
     },
     "You audit, or account by hand": {
         "skdpfair.testing": ["audit_fit", "verify_release"],
-        "skdpfair.privacy": ["Release", "calibrated", "epsilon"],
+        "skdpfair.privacy": ["NoisyRelease", "calibrate_noise", "compute_epsilon"],
     },
     "You bring pictures, a network, or a method": {
         "skdpfair": ["Factory", "MLP", "fit_on_dask", "get_method"],

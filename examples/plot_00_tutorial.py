@@ -38,8 +38,7 @@ from skdpfair.datasets import load_adult, public_facts
 from skdpfair.metrics import release_group_table
 from skdpfair.model_selection import DPThresholdClassifier
 from skdpfair.preprocessing import check_pipeline, public_preprocessor
-from skdpfair.privacy import Release, calibrated
-from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.privacy import NoisyRelease, calibrate_noise, compute_epsilon
 from skdpfair.privacy.tradeoff import trade_off
 from skdpfair.report import export_statement, model_page
 
@@ -78,9 +77,11 @@ print(f"{customers} customers to train on, {person.iloc[test].nunique()} to test
 delta = 1e-6
 rows = []
 for epsilon in (0.1, 0.5, 1.0, 3.0):
-    (steps,) = calibrated([Release("gradient sum", 0.05, (1.0,), steps=300)], epsilon, delta)
+    (steps,) = calibrate_noise(
+        [NoisyRelease("gradient sum", 0.05, (1.0,), steps=300)], epsilon, delta
+    )
     guess = 50 + 50 * trade_off([steps]).total_variation
-    of_five = epsilon_of([steps], delta, records_per_person=5)
+    of_five = compute_epsilon([steps], delta, records_per_person=5)
     rows.append([epsilon, f"{guess:.1f} %", round(of_five, 2)])
 pd.DataFrame(rows, columns=["epsilon of a unit", "guess", "of a customer, if units are records"])
 
@@ -213,7 +214,7 @@ pd.DataFrame(rows).T
 
 (folder / "model.html").write_text(model_page(model, title="High income"))
 print(model.privacy_.statement)
-guess = 50 + 50 * trade_off(model.privacy_.ledger.entries).total_variation
+guess = 50 + 50 * trade_off(model.privacy_.releases).total_variation
 print(f"An attacker's guess improves from 50 % to at most {guess:.1f} %.")
 
 # %%

@@ -23,7 +23,7 @@ from skdpfair._utils.validate import (
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.groups import apart
 from skdpfair.metrics._arguments import hits
-from skdpfair.privacy.ledger import Ledger
+from skdpfair.privacy import compute_epsilon
 
 __all__ = ["StrategicResponse", "repeated_deployment"]
 
@@ -249,5 +249,5 @@ def _spent(reports, mode):
         return math.inf
     last = reports[-1]  # of a greedy estimator, it covers the fits before
     covering = [last] if mode == "greedy" else reports
-    entries = tuple(entry for report in covering for entry in report.ledger.entries)
-    return Ledger(entries).epsilon(last.delta, last.accountant)
+    entries = tuple(entry for report in covering for entry in report.releases)
+    return compute_epsilon(entries, last.delta, last.accountant)

@@ -24,7 +24,7 @@ from skdpfair.model_selection import (
 )
 from skdpfair.networks import FineKnots
 from skdpfair.preprocessing import TableSchema, public_preprocessor
-from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.privacy import compute_epsilon
 from skdpfair.privacy.gdp import gdp_parameter
 from skdpfair.release import _file
 from skdpfair.report import ShapeDisplay
@@ -101,13 +101,13 @@ def test_the_fit_chooses_the_amounts_whose_exact_values_matter(encoded, fitted, 
 
 
 def test_the_counts_are_in_the_ledger_and_in_epsilon(fitted):
-    entries = fitted.privacy_.ledger.entries
+    entries = fitted.privacy_.releases
     (noise,) = entries[0].noise_multipliers
     mu = gdp_parameter(3.0, fitted.privacy_.delta)
     assert entries[0].what == "amount counts" and entries[0].is_one_time
     assert noise == pytest.approx(5 / mu)
     assert fitted.privacy_.epsilon <= 3.0
-    assert epsilon_of(entries, fitted.privacy_.delta) == pytest.approx(fitted.privacy_.epsilon)
+    assert compute_epsilon(entries, fitted.privacy_.delta) == pytest.approx(fitted.privacy_.epsilon)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_nothing_is_released_where_nothing_is_to_choose(encoded, given, n):
     is_private = "sgd" not in given
     given = given if is_private else {"method": "sgd", "epsilon": None}
     clf = DPFairClassifier(**({"method": "dpsgd", "max_steps": 3} | given)).fit(X, y)
-    assert "amount counts" not in [entry.what for entry in clf.privacy_.ledger.entries]
+    assert "amount counts" not in [entry.what for entry in clf.privacy_.releases]
     # exact counts are free without privacy
     assert ("fine" in clf.net_.module.params) == (not is_private)
 
@@ -194,7 +194,7 @@ def test_the_next_fit_and_thresholds_and_the_reference_have_the_same_curves(enco
     assert fine == clf.reference_.net_.module.params["fine"]
     clf.fit(X, y)
     assert clf.net_.module.params["fine"] == fine
-    counts = [entry.what for entry in clf.privacy_.ledger.entries if entry.what == "amount counts"]
+    counts = [entry.what for entry in clf.privacy_.releases if entry.what == "amount counts"]
     assert len(counts) == 1
     tuned = DPThresholdClassifier(DPFairClassifier("dpsgd", epsilon=3.0, random_state=0)).fit(X, y)
     assert tuned.estimator_.net_.module.params["fine"] == fine
@@ -223,7 +223,7 @@ def test_forecasts_know_the_counts_by_the_encoder(rows):
     clf = DPFairClassifier("dpsgd", epsilon=3.0, classes=["no", "yes"])
     model = make_pipeline(public_preprocessor(SCHEMA.bounds, epsilon=3.0), clf)
     forecast = plan(model, len(X))
-    entries = model.fit(X, y)[-1].privacy_.ledger.entries
+    entries = model.fit(X, y)[-1].privacy_.releases
     assert [r.what for r in forecast.fits[0].releases][:1] == [entries[0].what] == ["amount counts"]
     assert forecast.epsilon == pytest.approx(model[-1].privacy_.epsilon, rel=1e-6)
     # under attack, rows are not those that were counted

@@ -263,7 +263,7 @@ def test_methods_train_on_views_or_says_why_not(name):
 def test_the_guarantee_is_that_of_a_fit_without_views():
     X, y = pictures()
     plain, viewed = (quick("global_adapt", **p).fit(X, y).privacy_ for p in ({}, VIEWS))
-    assert viewed.ledger == plain.ledger and viewed.epsilon == plain.epsilon
+    assert viewed.releases == plain.releases and viewed.epsilon == plain.epsilon
     for name in ("unit", "n_samples", "sample_rate", "noise_multiplier", "delta", "steps"):
         assert getattr(viewed, name) == getattr(plain, name)
     persons = np.arange(len(y)) // 3

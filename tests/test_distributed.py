@@ -257,7 +257,7 @@ def test_groups_are_counted_over_all_processes(table, together):
 
     found = together(work)
     assert not any(isinstance(clf, Exception) for clf in found), found
-    rates = [clf.privacy_.ledger.entries[-1].group_rates for clf in found]
+    rates = [clf.privacy_.releases[-1].group_rates for clf in found]
     assert rates[0] == rates[1]
     q = found[0].privacy_.expected_batch_size / 600
     shares = np.array([(table[2] == g).mean() for g in np.unique(table[2])])

@@ -47,7 +47,7 @@ from skdpfair.exceptions import (
     PrivacyAccountingError,
 )
 from skdpfair.methods import METHODS
-from skdpfair.privacy import Release, epsilon
+from skdpfair.privacy import NoisyRelease, compute_epsilon
 from skdpfair.privacy.statement import DEVICE_NOISE
 from skdpfair.testing import verify_release
 from skdpfair.training import train as _training
@@ -196,7 +196,7 @@ def test_a_reference_has_no_privacy_and_stays_out_of_copies(table):
     X = X.drop(columns="group")
     reference = fast(epsilon=None).fit(X, y)
     assert reference.method_.name == "sgd" and math.isinf(reference.privacy_.epsilon)
-    assert not reference.privacy_.is_private and reference.privacy_.ledger.entries == ()
+    assert not reference.privacy_.is_private and reference.privacy_.releases == ()
     model = fast(keep_reference=True).fit(X, y)
     assert model.reference_.method_.name == "sgd"
     assert model.reference_.n_steps_ == model.n_steps_  # a number that was given
@@ -256,8 +256,8 @@ def test_noise_instead_of_a_budget(table):
     model = fast(epsilon=None, noise_multiplier=1.3, method=get_method("dpsgd", max_grad_norm=1.0))
     report = model.fit(X, y).privacy_
     assert report.noise_multiplier == 1.3 and report.is_private
-    run = Release("steps", 1 / 6, (1.3,), 20)
-    assert report.epsilon == pytest.approx(epsilon([run], report.delta), abs=1e-9)
+    run = NoisyRelease("steps", 1 / 6, (1.3,), 20)
+    assert report.epsilon == pytest.approx(compute_epsilon([run], report.delta), abs=1e-9)
     clipped = fast(epsilon=None, noise_multiplier=0).fit(X, y)
     assert clipped.method_.name == "dpsgd" and math.isinf(clipped.privacy_.epsilon)
 
@@ -271,9 +271,9 @@ def test_the_ledger_counts_the_steps_that_were_taken(name, table):
     group_col = "group"
     model = fast(name, group_col=group_col, max_steps=23, epsilon=2.0).fit(X, y)
     report = model.privacy_
-    assert report.ledger.steps == report.steps == model.n_steps_ == 23
-    joint = report.ledger.entries[0].joint_noise_multiplier
-    spent = epsilon([Release("steps", report.sample_rate, (joint,), 23)], report.delta)
+    assert report.steps == model.n_steps_ == 23
+    joint = report.releases[0].joint_noise_multiplier
+    spent = compute_epsilon([NoisyRelease("steps", report.sample_rate, (joint,), 23)], report.delta)
     assert report.epsilon == pytest.approx(spent) and report.epsilon <= 2.0
     assert report.expected_batch_size == pytest.approx(report.sample_rate * len(y))
 
@@ -289,7 +289,7 @@ def test_a_callback_ends_a_fit_without_a_warning_and_costs_the_plan(table):
     model = fast(callbacks=[Stop()], keep_reference=True).fit(X.drop(columns="group"), y)
     assert model.reference_.n_steps_ < model.reference_.net_.plan.settings.n_steps  # stopped, too
     # whoever stops a fit may have seen released values: the plan is what the guarantee is of
-    assert model.n_steps_ == 12 and model.privacy_.steps == model.privacy_.ledger.steps == 20
+    assert model.n_steps_ == 12 and model.privacy_.steps == 20
     assert model.privacy_.epsilon == fast().fit(X.drop(columns="group"), y).privacy_.epsilon
     assert "after 12 of 20 steps, as a callback ended the fit" in model.privacy_.statement
     assert "all planned steps" in model.privacy_.statement

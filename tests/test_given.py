@@ -15,7 +15,7 @@ from skdpfair.methods import METHODS, get_method
 from skdpfair.methods.dpsgd import DPSGD
 from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier, sweep
 from skdpfair.model_selection import plan as forecast
-from skdpfair.privacy import epsilon
+from skdpfair.privacy import compute_epsilon
 from skdpfair.testing import per_sample
 from skdpfair.training import defaults
 from skdpfair.training.loop import TrainingLoop
@@ -80,7 +80,7 @@ GIVEN = {
     "epsilon": (
         {"epsilon": 2.5},
         {},
-        lambda m, f: epsilon(f["plan"].releases, f["plan"].delta, accountant="rdp"),
+        lambda m, f: compute_epsilon(f["plan"].releases, f["plan"].delta, accountant="rdp"),
         pytest.approx(2.5, rel=1e-3),
     ),
     "delta": ({"delta": 2e-4}, {}, lambda m, f: f["plan"].delta, 2e-4),

@@ -15,8 +15,7 @@ from skdpfair import MLP, DPFairClassifier, get_method
 from skdpfair.analysis import GroupRecorder
 from skdpfair.datasets import make_two_groups
 from skdpfair.methods import METHODS
-from skdpfair.privacy import Release
-from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.privacy import NoisyRelease, compute_epsilon
 from skdpfair.training import run as _run
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -82,8 +81,10 @@ class TestGroupRates:
         rates = {"a": q / 1.8, "b": q / 0.9, "c": q / 0.3}
         assert report.sample_rate == pytest.approx(rates["c"])
         for group, rate in rates.items():
-            run = Release("steps", rate, (report.noise_multiplier,), report.steps)
-            assert report.group_epsilons[group] == pytest.approx(epsilon_of([run], report.delta))
+            run = NoisyRelease("steps", rate, (report.noise_multiplier,), report.steps)
+            assert report.group_epsilons[group] == pytest.approx(
+                compute_epsilon([run], report.delta)
+            )
         assert report.group_epsilons["a"] < report.group_epsilons["b"] < report.epsilon <= 2.0
         assert report.group_epsilons["c"] == pytest.approx(report.epsilon)
         assert any("shares of the groups" in text for text in report.assumptions)
@@ -92,15 +93,15 @@ class TestGroupRates:
     def test_shares_counted_with_noise_are_in_the_ledger_and_in_epsilon(self, data):
         method = get_method("dp_is_sgd", group_count_noise_multiplier=30.0, max_sample_rate=0.25)
         report = fitted(data, method, three(data), batch_size=90).privacy_
-        first, *rest = report.ledger.entries
+        first, *rest = report.releases
         assert (first.what, first.noise_multipliers, first.sample_rate) == (
             "group counts",
             (30.0,),
             1.0,
         )
         assert report.sample_rate == 0.25 and all(e.sample_rate == 0.25 for e in rest)
-        runs = [Release("counts", 1.0, (30.0,)), *rest]
-        assert report.epsilon == pytest.approx(epsilon_of(runs, report.delta))
+        runs = [NoisyRelease("counts", 1.0, (30.0,)), *rest]
+        assert report.epsilon == pytest.approx(compute_epsilon(runs, report.delta))
         assert 1.9 < report.epsilon <= 2.0
         assert all(0 < e <= report.epsilon for e in report.group_epsilons.values())
 
@@ -114,7 +115,7 @@ class TestGroupRates:
 
         monkeypatch.setattr(_run, "noisy", counts)
         report = fitted(data, "dp_is_sgd", three(data), noise=kind, **CHEAP).privacy_
-        (booked,) = report.ledger.entries[0].noise_multipliers
+        (booked,) = report.releases[0].noise_multipliers
         assert made == [(booked, kind)] and booked > 0
 
     def test_the_smallest_group_pays_most_wherever_it_stands(self, data):
@@ -126,8 +127,8 @@ class TestGroupRates:
 
     def test_counts_take_a_small_part_of_the_budget_by_default(self, data):
         counted = fitted(data, get_method("dp_is_sgd", max_sample_rate=0.5), three(data))
-        rest = counted.privacy_.ledger.entries[1:]
-        assert 0.9 < epsilon_of(rest, counted.privacy_.delta) / counted.privacy_.epsilon < 1.0
+        rest = counted.privacy_.releases[1:]
+        assert 0.9 < compute_epsilon(rest, counted.privacy_.delta) / counted.privacy_.epsilon < 1.0
 
     def test_groups_are_drawn_equally_often(self, data):
         groups, drawn = three(data), []
@@ -194,7 +195,7 @@ class TestFairLens:
 
     def test_statistics_are_accounted_with_the_gradient(self, data):
         report = fitted(data, "fairlens_dp", lr=0.1).privacy_
-        entry = report.ledger.entries[-1]
+        entry = report.releases[-1]
         gradient, statistics = entry.noise_multipliers
         assert statistics == pytest.approx(5 * gradient) and "groups" in entry.what
 
@@ -210,10 +211,10 @@ class TestWarmStart:
         np.testing.assert_allclose(model.decision_function(data.data), before, rtol=1e-4, atol=1e-4)
         assert len(weights) == len(list(model.net_.module_.parameters()))
         second = model.privacy_
-        assert second.ledger.entries[: len(first.ledger.entries)] == first.ledger.entries
+        assert second.releases[: len(first.releases)] == first.releases
         assert second.steps == first.steps + 1
-        runs = second.ledger.entries
-        assert second.epsilon == pytest.approx(epsilon_of(runs, second.delta))
+        runs = second.releases
+        assert second.epsilon == pytest.approx(compute_epsilon(runs, second.delta))
         assert second.epsilon > first.epsilon
 
     def test_each_fit_spends_epsilon_again_and_searches_the_scale_once(self, data):
@@ -223,7 +224,7 @@ class TestWarmStart:
             model.fit(data.data, data.target)
             spent.append(model.privacy_.epsilon)
         assert spent[0] <= 1.0 < spent[1] < 2.0
-        assert sum("warm-up" in e.what for e in model.privacy_.ledger.entries) == 1
+        assert sum("warm-up" in e.what for e in model.privacy_.releases) == 1
 
     def test_without_it_a_fit_starts_afresh(self, data):
         model = fitted(data, "dpsgd").fit(data.data, data.target)
@@ -342,7 +343,7 @@ class TestWhatFitsBeforeLeave:
         model.fit(data.data, data.target)
         before = model.lr_
         model.set_params(method="dpsgd").fit(data.data, data.target)
-        assert sum("warm-up" in e.what for e in model.privacy_.ledger.entries) == 2
+        assert sum("warm-up" in e.what for e in model.privacy_.releases) == 2
         assert model.lr_ != before
 
 
@@ -389,17 +390,17 @@ def test_many_groups_pay_no_less_than_at_their_own_rates(monkeypatch):
 
     group = np.repeat(np.arange(30), np.arange(1, 31))
     X, y = np.ones((len(group), 2)), np.arange(len(group)) % 2
-    priced, real = [], ledger.epsilon_of
-    monkeypatch.setattr(ledger, "epsilon_of", lambda *a: priced.append(a) or real(*a))
+    priced, real = [], ledger.compute_epsilon
+    monkeypatch.setattr(ledger, "compute_epsilon", lambda *a: priced.append(a) or real(*a))
     method = get_method("dp_is_sgd", group_probabilities=tuple(np.arange(1, 31) / 465))
     settings = {"noise_multiplier": 1.0, "max_steps": 3, "batch_size": 60, "accountant": "rdp"}
     model = DPFairClassifier(method, epsilon=None, **settings)
     told = model.fit(X, y, sensitive_features=group).privacy_.group_epsilons
     assert len(priced) <= 1 + 8 and list(told) == list(range(30))
-    (entry,) = (e for e in model.privacy_.ledger.entries)
+    (entry,) = (e for e in model.privacy_.releases)
     for k in (0, 3, 12, 20, 29):
         own = replace(entry, sample_rate=entry.group_rates[k])
-        own = epsilon_of([own], model.privacy_.delta, "rdp")
+        own = compute_epsilon([own], model.privacy_.delta, "rdp")
         assert own <= told[k] <= model.privacy_.epsilon
     assert told[0] == pytest.approx(model.privacy_.epsilon)
 

@@ -113,7 +113,7 @@ def test_steps(mode, monkeypatch):
     high = {"strict_max_grad_norm": 1e3, "min_strict_max_grad_norm": 1e3}
     clf = model(get_method("global_adapt", max_grad_norm=BOUND, **high), mode == "persons")
     report = fitted(clf, mode, monkeypatch).privacy_
-    gradient_noise, count_noise = report.ledger.entries[-1].noise_multipliers
+    gradient_noise, count_noise = report.releases[-1].noise_multipliers
     assert gradient_noise == NOISE
     has_scale(gradients[-STEPS:], NOISE * BOUND / report.expected_batch_size)
     has_scale(counts[-STEPS:], count_noise)
@@ -139,7 +139,7 @@ def test_group_counts(mode, monkeypatch):
     method = get_method("dp_is_sgd", group_count_noise_multiplier=3.0)
     clf = model(method, mode == "persons", max_steps=1, levels=[*GROUPS, *map(str, range(500))])
     report = fitted(clf, mode, monkeypatch).privacy_
-    assert report.ledger.entries[0].noise_multipliers == (3.0,)
+    assert report.releases[0].noise_multipliers == (3.0,)
     has_scale(noise, 3.0)
 
 
@@ -156,7 +156,7 @@ def test_amount_counts(mode, monkeypatch):
     if mode == "processes":
         monkeypatch.setattr(base, "process_group", lambda _: nullcontext(First()))
     report = clf.set_params(module="auto").fit(X, y).privacy_
-    (paid,) = report.ledger.entries[0].noise_multipliers
+    (paid,) = report.releases[0].noise_multipliers
     has_scale(noise, paid * math.sqrt(2))
 
 
@@ -176,7 +176,7 @@ def test_score_counts(mode, monkeypatch):
     X = X if mode == "persons" else X.drop(columns="person")
     clf = model("dpsgd", mode == "persons", max_steps=2, epsilon=3.0, noise_multiplier=None)
     report = DPThresholdClassifier(clf).fit(X, y).privacy_
-    (paid,) = report.ledger.entries[-1].noise_multipliers
+    (paid,) = report.releases[-1].noise_multipliers
     moved = np.linalg.norm(plain(one_column, 0.0, np.random.default_rng(0)))
     has_scale(noise, paid * moved)
 
@@ -194,7 +194,7 @@ def test_quantiles(monkeypatch):
     X = np.random.default_rng(0).uniform(size=(N, 3))
     for rows in (X, X[1:]):
         scaler = DPQuantileScaler((0, 1), epsilon=1.0).fit(rows)
-    (paid,) = scaler.privacy_.ledger.entries[0].noise_multipliers
+    (paid,) = scaler.privacy_.releases[0].noise_multipliers
     has_scale(noise, paid * np.linalg.norm(exact[0] - exact[1]))
 
 

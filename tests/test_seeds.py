@@ -14,8 +14,7 @@ from skdpfair.augmentations import PGD, FlipAndShift
 from skdpfair.inputs.groups import GroupCodes
 from skdpfair.inputs.table import Table
 from skdpfair.methods.dpsgd import DPSGD
-from skdpfair.privacy import Release
-from skdpfair.privacy.ledger import Ledger
+from skdpfair.privacy import NoisyRelease
 from skdpfair.training.seeds import streams_of
 from skdpfair.training.spec import FitSpec
 
@@ -144,9 +143,8 @@ def test_fits_on_records_that_differ_share_no_noise(table):
 
 def test_fits_whose_past_differs_share_no_noise(table):
     def after(n_fits=1, spent=1, method="dpsgd", module=None):
-        ledger = Ledger()
-        ledger.record(Release("gradient sum", 0.1, (1.0,), spent))
-        past = {"n_fits": n_fits, "privacy": SimpleNamespace(ledger=ledger)}
+        releases = (NoisyRelease("gradient sum", 0.1, (1.0,), spent),)
+        past = {"n_fits": n_fits, "privacy": SimpleNamespace(releases=releases)}
         past |= {"module": module or first, "method": get_method(method)}
         return entropy(SPEC, table, SimpleNamespace(**past))
 

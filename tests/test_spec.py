@@ -148,8 +148,8 @@ def test_a_second_fit_sets_nothing_aside_for_thresholds():
     X = np.random.default_rng(0).normal(size=(300, 2)).astype(np.float32)
     y, clf = X[:, 0] > 0, DPFairClassifier("dpsgd", epsilon=9.0, max_steps=2)
     inner = DPThresholdClassifier(clf).fit(X, y).estimator_
-    assert "score counts" in [entry.what for entry in inner.privacy_.ledger.entries]
-    again = inner.fit(X, y).privacy_.ledger.entries
+    assert "score counts" in [entry.what for entry in inner.privacy_.releases]
+    again = inner.fit(X, y).privacy_.releases
     assert "score counts" not in [entry.what for entry in again]
 
 

@@ -121,9 +121,9 @@ def accuracy_excess(n_guesses: int, n_correct: int, failure: float):
     variation of the releases; the number of right guesses is binomial, and its chance is replaced
     by the lower confidence limit.
 
-    >>> from skdpfair.privacy import Release
+    >>> from skdpfair.privacy import NoisyRelease
     >>> excess = accuracy_excess(1000, 700, 0.05)
-    >>> one, two = ((Release("step", 1.0, (s,)),) for s in (1.2, 1.0))
+    >>> one, two = ((NoisyRelease("step", 1.0, (s,)),) for s in (1.2, 1.0))
     >>> excess(one) > 0 > excess(two)
     True
     """

@@ -23,8 +23,7 @@ from benchmarks.papers.study import (
 from skdpfair.analysis import GroupRecorder
 from skdpfair.methods import get_method
 from skdpfair.networks import Factory, small_cnn
-from skdpfair.privacy import Release
-from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.privacy import NoisyRelease, compute_epsilon
 from skdpfair.report._displays import PALETTE, dress
 
 _REFERENCE = "sgd"
@@ -243,8 +242,8 @@ def trained(run, device, split=None, callbacks=()):
     if settings["printed"]:  # noise of C0 where a record may weigh (1 + K) C0
         gradient = privacy.noise_multiplier / (1 + len(model.groups_))
         noise = (gradient, method.count_noise_multiplier)
-        release = Release("steps", privacy.sample_rate, noise, privacy.steps)
-        epsilon = epsilon_of([release], privacy.delta)
+        release = NoisyRelease("steps", privacy.sample_rate, noise, privacy.steps)
+        epsilon = compute_epsilon([release], privacy.delta)
     found = fitting.group_accuracies(model, split)
     return (
         {f"accuracy[{group}]": 100 * value for group, value in found.items()}

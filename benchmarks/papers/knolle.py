@@ -16,7 +16,7 @@ from skdpfair.engine.mechanism import GradientTerm, Mechanism, Task
 from skdpfair.methods import get_method
 from skdpfair.methods.bam import BAM
 from skdpfair.networks import small_cnn
-from skdpfair.privacy import Release, epsilon
+from skdpfair.privacy import NoisyRelease, compute_epsilon
 from skdpfair.report._displays import PALETTE, dress, legend_aside, new_axes
 
 BATCH, NOISE, DELTA, LR, STEPS, EVERY = 512, 1.0, 1e-5, 0.5, 150, 30
@@ -139,7 +139,7 @@ class Figure2(Study):
 
     def notes(self, options):
         """Return how the runs are smaller than the paper's."""
-        spent = epsilon([Release("steps", BATCH / 10_000, (NOISE,), STEPS)], DELTA)
+        spent = compute_epsilon([NoisyRelease("steps", BATCH / 10_000, (NOISE,), STEPS)], DELTA)
         return [
             "A part of CIFAR-10 (10,000 to train on), a CNN of two 3x3 convolutions of 8 channels, "
             f"{STEPS} steps of batches of {BATCH}, noise {NOISE:g}, epsilon {spent:.2f}; the "

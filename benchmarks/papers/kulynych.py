@@ -13,7 +13,7 @@ from skdpfair import DPFairClassifier, Factory, Groups
 from skdpfair.datasets import load_adult, public_facts
 from skdpfair.methods import get_method
 from skdpfair.metrics._compare_groups import difference
-from skdpfair.privacy import Release, epsilon
+from skdpfair.privacy import NoisyRelease, compute_epsilon
 
 EPOCHS, ACCOUNTED = 20, 4  # the paper trains 20 epochs, and accounts for 800 steps
 N_TRAIN, N_TEST = 40_000, 5_842  # 3,000 more are for validation
@@ -157,7 +157,7 @@ def rarest_rate():
 @cache
 def cost(steps, *noise, rate=0.005):
     """Return the epsilon of steps that release one Gaussian sum for each noise multiplier."""
-    return epsilon([Release("steps", rate, noise, steps)], 1 / (2 * N_TRAIN))
+    return compute_epsilon([NoisyRelease("steps", rate, noise, steps)], 1 / (2 * N_TRAIN))
 
 
 _FEW, _LONG = 1000, 100  # records to train on, and epochs: a network learns many of them by heart

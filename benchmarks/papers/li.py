@@ -278,7 +278,9 @@ def noise_multiplier(*, sound):
 @cache
 def epsilon_of(noise, n_steps):
     """Return the epsilon of so many steps with this noise."""
-    return privacy.epsilon([steps_of(ScalarProblem(), n_steps, noise_multiplier=noise)], _DELTA)
+    return privacy.compute_epsilon(
+        [steps_of(ScalarProblem(), n_steps, noise_multiplier=noise)], _DELTA
+    )
 
 
 class StepSizes(Study):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skdpfair._utils.validate import generator, integer, listed, number, safe_repr
-from skdpfair.privacy import Release, calibrated
+from skdpfair.privacy import NoisyRelease, calibrate_noise
 
 _BLOCK = 1000  # steps whose draws are held in memory at once
 
@@ -294,11 +294,11 @@ def steps_of(problem, n_steps, *, noise_multiplier=1.0):
 
     Examples
     --------
-    >>> from skdpfair.privacy import epsilon
-    >>> print(f"{epsilon([steps_of(ScalarProblem(), 100_000)], 1e-5):.4f}")
+    >>> from skdpfair.privacy import compute_epsilon
+    >>> print(f"{compute_epsilon([steps_of(ScalarProblem(), 100_000)], 1e-5):.4f}")
     0.0108
     """
-    return Release("steps", 1 / problem.n_samples, (float(noise_multiplier),), n_steps)
+    return NoisyRelease("steps", 1 / problem.n_samples, (float(noise_multiplier),), n_steps)
 
 
 def noise_for(problem, n_steps, epsilon, delta):
@@ -309,7 +309,7 @@ def noise_for(problem, n_steps, epsilon, delta):
     >>> print(f"{noise_for(ScalarProblem(n_samples=1000), 10_000, 3.0, 1e-4):.2f}")
     0.54
     """
-    (steps,) = calibrated([steps_of(problem, n_steps)], epsilon, delta)
+    (steps,) = calibrate_noise([steps_of(problem, n_steps)], epsilon, delta)
     return steps.joint_noise_multiplier
 
 
@@ -324,9 +324,9 @@ def corollary_noise_multiplier(problem, n_steps, *, epsilon, delta):
     --------
     >>> problem = ScalarProblem()
     >>> noise = corollary_noise_multiplier(problem, 100_000, epsilon=0.1, delta=1e-5)
-    >>> from skdpfair.privacy import epsilon
+    >>> from skdpfair.privacy import compute_epsilon
     >>> steps = steps_of(problem, 100_000, noise_multiplier=noise)
-    >>> print(f"{noise:.4f} {epsilon([steps], 1e-5):.0f}")
+    >>> print(f"{noise:.4f} {compute_epsilon([steps], 1e-5):.0f}")
     0.1073 259
     """
     return math.sqrt(n_steps * math.log(1 / delta)) / (problem.n_samples * epsilon)

@@ -16,8 +16,7 @@ from skdpfair.budget.journal import Journal, Line, stored
 from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.budget.spending import REFERENCE
 from skdpfair.exceptions import PrivacyAccountingError
-from skdpfair.privacy.ledger import Ledger
-from skdpfair.privacy.releases import Release
+from skdpfair.privacy.releases import NoisyRelease
 from skdpfair.privacy.renyi import rdp_curve
 
 _PAID: ContextVar[list[Any] | None] = ContextVar("skdpfair_paid_for_by_a_search", default=None)
@@ -32,7 +31,7 @@ def current_ledger() -> PrivacyLedger | None:
 
 
 def entry_of(
-    planned: Sequence[Release],
+    planned: Sequence[NoisyRelease],
     *,
     private: bool = True,
     reasons: Sequence[str] = (),
@@ -61,8 +60,8 @@ def entry_of(
 
 @contextmanager
 def charged(
-    planned: Sequence[Release],
-    releases: Ledger,
+    planned: Sequence[NoisyRelease],
+    releases: Sequence[NoisyRelease],
     *,
     ledger: PrivacyLedger | None = None,
     call: str | None = None,
@@ -70,7 +69,7 @@ def charged(
 ) -> Iterator[str | None]:
     """Charge a fit, see `entry_of`, to ``ledger`` or else to the current one, if there is any.
 
-    ``releases`` is where the fit records its releases; what it holds already was charged before.
+    ``releases`` is the list to which the fit adds its releases; those in it were charged before.
     ``ledger`` was set as a callback, in a ``call`` of this name.  Yields the name under which the
     fit is charged.
 
@@ -89,7 +88,7 @@ def charged(
         yield None
         return
     name = uuid.uuid4().hex
-    before = _counted(releases.entries)
+    before = _counted(releases)
     fit |= {"fit": name, "state": "planned", "data": ledger.data}
     fit["around"] = active_ledger.current_call() or call
     ledger._begin(fit)
@@ -99,7 +98,7 @@ def charged(
     finally:
         # no copy of the process ends a fit that goes on
         if os.getpid() == pid:
-            new = _counted(releases.entries) - before
+            new = _counted(releases) - before
             ledger._end(name, [vars(replace(release, steps=n)) for release, n in new.items()])
 
 
@@ -127,7 +126,7 @@ def paid_for(curve: np.ndarray | None) -> Iterator[None]:
         _PAID.reset(token)
 
 
-def _take_what_was_paid(planned: Sequence[Release], is_plain: bool) -> None:
+def _take_what_was_paid(planned: Sequence[NoisyRelease], is_plain: bool) -> None:
     """Use up what was paid for, or raise where it is not enough."""
     where, curve = paid = _PAID.get() or [None, None]
     paid[1] = None
@@ -143,8 +142,8 @@ def _take_what_was_paid(planned: Sequence[Release], is_plain: bool) -> None:
     )
 
 
-def _counted(entries: Iterable[Release]) -> Counter[Release]:
-    total: Counter[Release] = Counter()
+def _counted(entries: Iterable[NoisyRelease]) -> Counter[NoisyRelease]:
+    total: Counter[NoisyRelease] = Counter()
     for e in entries:
         total[replace(e, steps=1)] += e.steps
     return total

@@ -22,8 +22,8 @@ import pandas as pd
 from skdpfair._utils.files import lock, path_of
 from skdpfair._utils.validate import number
 from skdpfair.budget.spending import SCORES, UNKNOWN, Spending
-from skdpfair.privacy.accounting import epsilon as epsilon_of
-from skdpfair.privacy.releases import Release
+from skdpfair.privacy.accounting import compute_epsilon
+from skdpfair.privacy.releases import NoisyRelease
 from skdpfair.privacy.renyi import ORDERS, curve_epsilon, rdp_curve
 from skdpfair.privacy.statement import ASSUMPTIONS, PROTECTED, are_names
 
@@ -78,7 +78,7 @@ class Totals:
         if curves:
             selections = np.sum([curve["rdp"] for curve in curves], axis=0)
             return curve_epsilon(selections + rdp_curve(releases), delta)
-        return epsilon_of(releases, delta, accountant)
+        return compute_epsilon(releases, delta, accountant)
 
 
 @dataclass
@@ -370,19 +370,19 @@ class History:
         return pd.DataFrame(rows, columns=[*columns, "epsilon", "around"])
 
 
-def releases_of(*fits: Line) -> list[Release]:
+def releases_of(*fits: Line) -> list[NoisyRelease]:
     """Return what fits released; equal releases are one of so many steps."""
     return _releases(Totals.of(fits).releases)
 
 
-def _releases(counts: Counter[str]) -> list[Release]:
+def _releases(counts: Counter[str]) -> list[NoisyRelease]:
     releases = [(_release(text), n) for text, n in counts.items() if n]
     return [replace(release, steps=n * release.steps) for release, n in releases]
 
 
 @lru_cache(maxsize=4096)  # most fits release the same
-def _release(text: str) -> Release:
-    return Release(**json.loads(text))
+def _release(text: str) -> NoisyRelease:
+    return NoisyRelease(**json.loads(text))
 
 
 # types of what lines hold, by what they are about

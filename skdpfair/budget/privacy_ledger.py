@@ -67,14 +67,13 @@ class PrivacyLedger:
     Examples
     --------
     >>> import tempfile
-    >>> from skdpfair.privacy import Release
-    >>> from skdpfair.privacy.ledger import Ledger
+    >>> from skdpfair.privacy import NoisyRelease
     >>> from skdpfair.budget.charging import charged
-    >>> release = Release("gradient sum", 0.01, (1.0,), steps=100)
-    >>> path, spent = tempfile.mkdtemp() + "/budget.jsonl", Ledger()
+    >>> release = NoisyRelease("gradient sum", 0.01, (1.0,), steps=100)
+    >>> path, spent = tempfile.mkdtemp() + "/budget.jsonl", []
     >>> with PrivacyLedger(path, epsilon=1.0, delta=1e-5) as ledger:
     ...     with charged([release], spent):  # what a fit does
-    ...         spent.record(release)
+    ...         spent.append(release)
     >>> print(f"{ledger.epsilon():.2f}", ledger.frame().state.tolist())
     0.72 ['done']
     """

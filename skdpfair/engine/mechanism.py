@@ -40,7 +40,7 @@ from skdpfair._utils.validate import (
     is_auto,
     safe_repr,
 )
-from skdpfair.privacy.releases import Release
+from skdpfair.privacy.releases import NoisyRelease
 
 State: TypeAlias = Any
 NoisySums: TypeAlias = Mapping[str, Tensor]
@@ -592,8 +592,8 @@ class Mechanism:
         return self.task.n_samples * float((self.rates * self.task.group_fractions).sum())
 
     @property
-    def release(self) -> Release:
+    def release(self) -> NoisyRelease:
         """What one step releases: the gradient and each query, in this order."""
         noise = (self.noise_multiplier, *(q.noise_multiplier for q in self.queries))
         rate, strata = self.max_sample_rate, self.task.strata or None
-        return Release("gradient sum", rate, noise, strata=strata)
+        return NoisyRelease("gradient sum", rate, noise, strata=strata)

@@ -69,7 +69,7 @@ class ASC(MethodByShares, ClippedMethod, CountingMethod, name="asc", reference="
     ----------
     Cairney-Leeming, Sanyal, Lampert, "Adaptive Sampling and Clipping for Private Worst-Case Group
     Optimization", arXiv 2602.10820, 2026.  Rates and bounds are the paper's idea; the five rates
-    and their accounting, which :func:`skdpfair.privacy.epsilon` proves, are this library's.
+    and their accounting, which :func:`skdpfair.privacy.compute_epsilon` proves, are this library's.
 
     Examples
     --------

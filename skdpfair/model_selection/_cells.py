@@ -28,7 +28,7 @@ from skdpfair.inputs.labels import positions, positive_last
 from skdpfair.methods import get_method
 from skdpfair.metrics._measures import MEASURES, OVERALL, compared, rarest_class, values_by_group
 from skdpfair.model_selection._store import key_of
-from skdpfair.privacy import Release
+from skdpfair.privacy import NoisyRelease
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.training import defaults
 from skdpfair.training.spec import FitSpec
@@ -118,7 +118,7 @@ def _fit_and_test(cell, records, keep_predictions):
         "test": test.to_dict("list"),
         "train": train.drop(columns="n").to_dict("list"),
         "epsilon_spent": float(model.privacy_.epsilon),
-        "releases": [vars(release) for release in model.privacy_.ledger.entries],
+        "releases": [vars(release) for release in model.privacy_.releases],
         "call": call,  # by which a ledger that was open knows the fit
         "fit_seconds": seconds,
         "day": datetime.now(UTC).date().isoformat(),
@@ -256,7 +256,7 @@ def releases_of(cells):
     rows = [
         (*_key(cell), r.sample_rate, r.joint_noise_multiplier, r.steps, r.strata)
         for cell in cells
-        for r in (Release(**release) for release in cell.get("releases", ()))
+        for r in (NoisyRelease(**release) for release in cell.get("releases", ()))
         if cell["epsilon"] is not None
     ]
     columns = ["method", "epsilon", "seed", "fold", "sample_rate", "noise_multiplier", "steps"]

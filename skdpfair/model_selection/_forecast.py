@@ -30,7 +30,7 @@ from skdpfair.inputs.persons import Persons
 from skdpfair.preprocessing import DPQuantileScaler, check_pipeline
 from skdpfair.preprocessing._linter import reasons_of, refuse_other_units
 from skdpfair.preprocessing._piecewise_linear import PiecewiseLinearEncoder
-from skdpfair.privacy import Release
+from skdpfair.privacy import NoisyRelease
 from skdpfair.privacy.accounting import ACCOUNTANTS
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.training import plan as _planning
@@ -51,7 +51,7 @@ class PlannedFit:
     n_samples: int  # that each fit reads
     n_fits: int
     private: bool
-    releases: tuple[Release, ...]  # of one fit
+    releases: tuple[NoisyRelease, ...]  # of one fit
 
 
 @dataclass(frozen=True, repr=False)

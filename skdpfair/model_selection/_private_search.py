@@ -45,7 +45,6 @@ from skdpfair.model_selection._forecast import (
 from skdpfair.networks import Curves, network_of
 from skdpfair.preprocessing._learners import refuse_resamplers
 from skdpfair.privacy.gdp import delta_for
-from skdpfair.privacy.ledger import Ledger
 from skdpfair.privacy.renyi import (
     check_law,
     curve_epsilon,
@@ -286,7 +285,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Pa
         day = datetime.now(UTC).date().isoformat()
         with charged(
             (),
-            Ledger(),
+            [],
             curve=selection.whole,
             ledger=context.ledger,
             call=context.call,

@@ -506,7 +506,7 @@ def _paid_noise(report):
     """Return the noise multiplier that the report holds for the counts; 0 without privacy."""
     if not report.is_private:
         return 0.0
-    paid = [e.noise_multipliers for e in report.ledger.entries if e.what == SCORE_COUNTS]
+    paid = [e.noise_multipliers for e in report.releases if e.what == SCORE_COUNTS]
     if not paid:
         raise PrivacyAccountingError("The fit has not paid for the counts of scores.")
     return paid[-1][0]

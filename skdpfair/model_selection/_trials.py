@@ -103,7 +103,7 @@ def trainer(estimator, data, routing, curve, rng, seeded, public):
         if not classifier.privacy_.stop.startswith("after all"):
             # the classifier took Ctrl-C for the end of this fit
             raise KeyboardInterrupt
-        spent = rdp_curve(classifier.privacy_.ledger.entries)
+        spent = rdp_curve(classifier.privacy_.releases)
         if (spent > curve * (1 + 1e-9)).any():
             raise PrivacyAccountingError("a trial released more than was planned for any")
         return model

@@ -12,9 +12,8 @@ from skdpfair._utils.validate import integer, number, one_of, safe_repr
 from skdpfair.budget.charging import charged
 from skdpfair.preprocessing._linter import refuse_units_around
 from skdpfair.preprocessing._public_bounds import ColumnScaler, shares_of
-from skdpfair.privacy import Release, calibrated
+from skdpfair.privacy import NoisyRelease, calibrate_noise, compute_epsilon
 from skdpfair.privacy.gdp import delta_for
-from skdpfair.privacy.ledger import Ledger
 from skdpfair.privacy.one_time_noise import generator_of, noisy
 from skdpfair.privacy.statement import ASSUMPTIONS, NOT_ACCOUNTED, PrivacyReport
 
@@ -93,8 +92,8 @@ class DPQuantileScaler(ColumnScaler):
     >>> scaler = DPQuantileScaler({"age": (0, 120)}, epsilon=1.0, quantiles=(0.25, 0.75)).fit(rows)
     >>> bool(abs(scaler.quantiles_ - [29.5, 54.5]).max() < 2)
     True
-    >>> scaler.privacy_.ledger
-    Ledger(1 x quantiles of 1 column [q=1, noise (3.73...,)])
+    >>> scaler.privacy_.releases[0].noise_multipliers
+    (3.73...,)
     """
 
     _fitted = "quantiles_"
@@ -126,9 +125,9 @@ class DPQuantileScaler(ColumnScaler):
         n_samples, n_columns = units.shape
         delta, release = delta_for(self.delta, n_samples), self.planned(n_samples, n_columns)
         generator = generator_of(self.random_state, units, self)
-        ledger = Ledger()
+        releases: list[NoisyRelease] = []
         # the budget is charged first, so that a refusal reveals nothing
-        with charged((release,), ledger):
+        with charged((release,), releases):
             counts = noisy(
                 tree_counts(units, self.levels),
                 tree_sensitivity(n_columns, self.levels),
@@ -136,18 +135,18 @@ class DPQuantileScaler(ColumnScaler):
                 generator,
                 self.noise,
             )
-            ledger.record(release)
+            releases.append(release)
         low, high = limits.T[:, :, None]
         shares = quantiles_of(consistent_leaves(counts), self.quantiles)
         self.quantiles_ = low + (high - low) * shares
-        self.privacy_ = self._report(ledger, delta, n_samples)
+        self.privacy_ = self._report(releases, delta, n_samples)
         return self
 
     def _limits(self):
         return self.quantiles_
 
-    def planned(self, n_samples, n_features=1) -> Release:
-        """Return the `Release` that ``fit`` will make of ``n_samples`` records; nothing is fitted.
+    def planned(self, n_samples, n_features=1) -> NoisyRelease:
+        """Return the `NoisyRelease` that ``fit`` will make of ``n_samples`` records.
 
         Its noise does not depend on the number of columns, ``n_features``.
         """
@@ -156,10 +155,12 @@ class DPQuantileScaler(ColumnScaler):
         self._check()
         what = f"quantiles of {n_features} column{'s' * (n_features != 1)}"
         noise = 1.0 if self.noise_multiplier is None else self.noise_multiplier
-        release = Release(what, 1.0, (noise,), is_one_time=True)
+        release = NoisyRelease(what, 1.0, (noise,), is_one_time=True)
         if self.epsilon is None:
             return release
-        return calibrated([release], self.epsilon, delta_for(self.delta, n_samples), _ACCOUNTANT)[0]
+        return calibrate_noise(
+            [release], self.epsilon, delta_for(self.delta, n_samples), _ACCOUNTANT
+        )[0]
 
     def _check(self):
         budget = {"epsilon": self.epsilon, "noise_multiplier": self.noise_multiplier}
@@ -183,14 +184,14 @@ class DPQuantileScaler(ColumnScaler):
                 f"{safe_repr(self.quantiles)}. Take (0.01, 0.99), for instance."
             )
 
-    def _report(self, ledger, delta, n_samples):
+    def _report(self, releases, delta, n_samples):
         return PrivacyReport(
             method="quantiles",
             what="quantiles",
-            epsilon=ledger.epsilon(delta, _ACCOUNTANT),
+            epsilon=compute_epsilon(releases, delta, _ACCOUNTANT),
             delta=delta,
             accountant=_ACCOUNTANT,
-            noise_multiplier=ledger.entries[0].noise_multipliers[0],
+            noise_multiplier=releases[0].noise_multipliers[0],
             sample_rate=1.0,
             steps=1,
             expected_batch_size=float(n_samples),
@@ -198,7 +199,7 @@ class DPQuantileScaler(ColumnScaler):
             seeded=self.random_state is not None,
             assumptions=(ASSUMPTIONS["n"], ASSUMPTIONS["bounds"]),
             not_accounted=NOT_ACCOUNTED[1:],  # the first is preprocessing: this is it
-            ledger=ledger,
+            releases=tuple(releases),
         )
 
     def __getstate__(self):

@@ -1,7 +1,7 @@
 """Privacy accounting by numbers only: releases, their epsilon, calibration and reports."""
 
-from skdpfair.privacy.accounting import epsilon
-from skdpfair.privacy.calibration import calibrated
-from skdpfair.privacy.releases import Release
+from skdpfair.privacy.accounting import compute_epsilon
+from skdpfair.privacy.calibration import calibrate_noise
+from skdpfair.privacy.releases import NoisyRelease
 
-__all__ = ["Release", "calibrated", "epsilon"]
+__all__ = ["NoisyRelease", "calibrate_noise", "compute_epsilon"]

@@ -4,6 +4,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -12,7 +13,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from skdpfair._utils.validate import number, one_of
 from skdpfair.privacy.gdp import MIN_DELTA, clt_parameter, gdp_epsilon
 from skdpfair.privacy.mixture import loss_bounds, worst_mixture
-from skdpfair.privacy.releases import Release, Run, merged
+from skdpfair.privacy.releases import NoisyRelease, Run, merged
 from skdpfair.privacy.renyi import curve_epsilon, curve_of
 
 PRV_ERROR = 0.01
@@ -25,6 +26,8 @@ _MAX_COMPOSED = 1_000_000  # of the composition, whose losses span some 20 times
 _MAX_RUNS, _MAX_WORK, _MAX_WORK_STEPS = 1000, 10_000_000, 100_000_000
 # from the first, compose in two stages; beyond the second, rounding outgrows what points gain
 _MANY_STEPS, _VERY_MANY_STEPS = 10_000, 100_000
+# rates of groups that are accounted for one by one
+_MAX_RATES = 8
 # below it, losses leave float64
 MIN_NOISE = 0.99e-4
 MAX_MU = 1e4  # epsilon of about 5e7
@@ -34,8 +37,8 @@ _MAX_PRV, _MAX_PRV_STEPS = 500, 1_000_000
 _ROUNDING, _STEP_ROUNDING = 1e-14, 1e-15
 
 
-def epsilon(
-    releases: Iterable[Release],
+def compute_epsilon(
+    releases: Iterable[NoisyRelease],
     delta: float,
     accountant: str = "pld",
     records_per_person: int = 1,
@@ -44,7 +47,7 @@ def epsilon(
 
     Parameters
     ----------
-    releases : iterable of Release
+    releases : iterable of NoisyRelease
         Everything that was released, in any order.
     delta : float
         In (0, 1); infinity is returned below 1e-100.
@@ -87,18 +90,40 @@ def epsilon(
 
     Examples
     --------
-    >>> adult = Release("gradient sum", 1 / 92, (1.0,), steps=1840)
-    >>> print(f"{epsilon([adult], 1e-6):.2f}, {epsilon([adult], 1e-6, 'rdp'):.2f}")
+    >>> adult = NoisyRelease("gradient sum", 1 / 92, (1.0,), steps=1840)
+    >>> print(f"{compute_epsilon([adult], 1e-6):.2f}, {compute_epsilon([adult], 1e-6, 'rdp'):.2f}")
     3.10, 3.41
-    >>> print(f"{epsilon([adult], 1e-6, records_per_person=5):.1f}")
+    >>> print(f"{compute_epsilon([adult], 1e-6, records_per_person=5):.1f}")
     20.2
-    >>> epsilon([], 1e-6)
+    >>> compute_epsilon([], 1e-6)
     0.0
     """
     delta = number("delta", delta, low=0, high=1, low_open=True, high_open=True)
     one_of("accountant", accountant, ACCOUNTANTS)
     runs = merged(releases, records_per_person)
     return epsilon_of_runs(runs, delta, effective_accountant(accountant, delta, runs))
+
+
+def group_epsilons(
+    releases: Iterable[NoisyRelease], n_groups: int, delta: float, accountant: str
+) -> list[float] | None:
+    """Return the epsilon of each group at its own rate; None where all rates are equal.
+
+    Where rates are many, groups of similar ones pay for the largest rate among them.
+    """
+    releases = list(releases)
+    if all(r.group_rates is None for r in releases):
+        return None
+    by_group = [r.group_rates or (r.sample_rate,) * n_groups for r in releases]
+    rates, which = np.unique(np.array(by_group).T, axis=0, return_inverse=True)
+    alike = np.array_split(np.argsort(rates.max(axis=1)), min(len(rates), _MAX_RATES))
+    epsilons = np.empty(len(rates))
+    for rows in alike:
+        worst = zip(releases, rates[rows].max(axis=0).tolist(), strict=True)
+        at_rate = [replace(r, sample_rate=rate) for r, rate in worst if rate > 0]
+        epsilons[rows] = compute_epsilon(at_rate, delta, accountant)
+    of_groups: list[float] = epsilons[which.ravel()].tolist()
+    return of_groups
 
 
 @lru_cache(maxsize=4096)

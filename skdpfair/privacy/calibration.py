@@ -20,7 +20,14 @@ from skdpfair.privacy.accounting import (
     pld_epsilon,
 )
 from skdpfair.privacy.gdp import clt_noise_multiplier, clt_parameter, gdp_parameter
-from skdpfair.privacy.releases import Release, Run, all_releases, in_40_bits, joint_noise, merged
+from skdpfair.privacy.releases import (
+    NoisyRelease,
+    Run,
+    all_releases,
+    in_40_bits,
+    joint_noise,
+    merged,
+)
 from skdpfair.privacy.renyi import rdp_floor
 from skdpfair.privacy.statement import rounded_up
 
@@ -34,24 +41,24 @@ _MAX_EPSILON = 1e10
 _TOO_NOISY = f"needs a noise multiplier above the supported {MAX_NOISE_MULTIPLIER:g}"
 
 
-def calibrated(
-    releases: Iterable[Release],
+def calibrate_noise(
+    releases: Iterable[NoisyRelease],
     epsilon: float,
     delta: float,
     accountant: str = "pld",
     fixed: tuple[int, ...] = (),
     records_per_person: int = 1,
-) -> tuple[Release, ...]:
+) -> tuple[NoisyRelease, ...]:
     """Return releases that cost at most ``epsilon`` together, the last with the least noise.
 
     Parameters
     ----------
-    releases : iterable of Release
+    releases : iterable of NoisyRelease
         The noise of the last one is scaled; those before it stay as they are.
     epsilon, delta : float
         The target, never exceeded.
     accountant : {"pld", "prv", "rdp"}
-        See :func:`skdpfair.privacy.epsilon`.
+        See :func:`skdpfair.privacy.compute_epsilon`.
     fixed : tuple of int
         Positions in the last ``noise_multipliers`` that stay; the others are scaled together.
     records_per_person : int, default=1
@@ -59,11 +66,11 @@ def calibrated(
 
     Returns
     -------
-    tuple of Release
+    tuple of NoisyRelease
         The last one's joint noise multiplier lies between ``MIN_NOISE_MULTIPLIER`` (0.1, even if
         less noise would do) and ``MAX_NOISE_MULTIPLIER`` (1000).  The cost by
-        :func:`skdpfair.privacy.epsilon` is never above the target and, unless the noise is the
-        least, at most 0.1 % below.
+        :func:`skdpfair.privacy.compute_epsilon` is never above the target and, unless the noise is
+        the least, at most 0.1 % below.
 
     Raises
     ------
@@ -81,12 +88,12 @@ def calibrated(
 
     Examples
     --------
-    >>> from skdpfair.privacy import epsilon as epsilon_of
-    >>> step = Release("gradient sum", 0.01, (1.0, 5.0), steps=1000)
-    >>> (step,) = calibrated([step], 1.0, 1e-5)
-    >>> [f"{s:.1f}" for s in step.noise_multipliers], epsilon_of([step], 1e-5) <= 1.0
+    >>> from skdpfair.privacy import compute_epsilon
+    >>> step = NoisyRelease("gradient sum", 0.01, (1.0, 5.0), steps=1000)
+    >>> (step,) = calibrate_noise([step], 1.0, 1e-5)
+    >>> [f"{s:.1f}" for s in step.noise_multipliers], compute_epsilon([step], 1e-5) <= 1.0
     (['1.4', '7.2'], True)
-    >>> calibrated([replace(step, sample_rate=1.0)], 1e-6, 1e-6)
+    >>> calibrate_noise([replace(step, sample_rate=1.0)], 1e-6, 1e-6)
     Traceback (most recent call last):
     ...
     skdpfair.exceptions.InfeasibleBudgetError: epsilon=1e-06 at delta=1e-06 over steps=1000 ...

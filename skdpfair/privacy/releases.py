@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 from skdpfair._utils.validate import error_context, flag, integer, listed, number, safe_repr
@@ -17,7 +19,7 @@ _MIN_RATE, _MIN_FACTOR, _MAX_NOISE = 1e-9, 1e-9, 1e6
 
 
 @dataclass(frozen=True)
-class Release:
+class NoisyRelease:
     """``steps`` equal releases, each on its own Poisson sample.
 
     Parameters
@@ -42,10 +44,10 @@ class Release:
 
     Examples
     --------
-    >>> release = Release("gradient sum", 0.01, (1.0, 10.0), steps=100)
+    >>> release = NoisyRelease("gradient sum", 0.01, (1.0, 10.0), steps=100)
     >>> round(release.joint_noise_multiplier, 4)
     0.995
-    >>> Release(**vars(release)) == release  # as it is stored
+    >>> NoisyRelease(**vars(release)) == release  # as it is stored
     True
     """
 
@@ -140,7 +142,7 @@ class Run(NamedTuple):
         return min(variant.sample_rate for variant in self.variants)
 
 
-def merged(releases: Iterable[Release], records_per_person: int = 1) -> tuple[Run, ...]:
+def merged(releases: Iterable[NoisyRelease], records_per_person: int = 1) -> tuple[Run, ...]:
     """Return releases as accountants read them: sorted, equal steps in one run.
 
     What releases nothing (no steps, infinite noise) is left out.
@@ -169,11 +171,27 @@ def in_40_bits(noise: float) -> float:
     return math.ldexp(math.floor(mantissa * 2**40), exponent - 40)
 
 
-def all_releases(releases: Iterable[Release]) -> list[Release]:
+def all_releases(releases: Iterable[NoisyRelease]) -> list[NoisyRelease]:
     """Return releases as a list, or raise TypeError if anything else is among them."""
-    with error_context("releases", "must be a list of Release"):
+    with error_context("releases", "must be a list of NoisyRelease"):
         releases = list(releases)
     for release in releases:
-        if not isinstance(release, Release):
-            raise TypeError(f"releases must be a list of Release, got {safe_repr(release)} in it.")
+        if not isinstance(release, NoisyRelease):
+            raise TypeError(
+                f"releases must be a list of NoisyRelease, got {safe_repr(release)} in it."
+            )
     return releases
+
+
+def merge_consecutive(releases: Iterable[NoisyRelease]) -> tuple[NoisyRelease, ...]:
+    """Return releases in order, with equal consecutive ones as one of several steps."""
+    runs = (list(run) for _, run in groupby(releases, key=_KIND))
+    return tuple(replace(run[0], steps=sum(r.steps for r in run)) for run in runs)
+
+
+def count_steps(releases: Iterable[NoisyRelease]) -> int:
+    """Return the number of steps, including empty batches, but without one-time releases."""
+    return sum(release.steps for release in releases if not release.is_one_time)
+
+
+_KIND = attrgetter(*(f.name for f in fields(NoisyRelease) if f.name != "steps"))

@@ -20,13 +20,13 @@ from dp_accounting.rdp.rdp_privacy_accountant import (
 from scipy.optimize import brentq
 
 from skdpfair._utils.validate import number
-from skdpfair.privacy.releases import Release, Run, merged
+from skdpfair.privacy.releases import NoisyRelease, Run, merged
 
 ORDERS = np.asarray(DEFAULT_RDP_ORDERS, dtype=np.float64)
 _MAX_TRIALS, _MIN_SHAPE, _MAX_SHAPE = 1e6, 1e-3, 1e3  # drawn from in time
 
 
-def rdp_curve(releases: Iterable[Release]) -> np.ndarray:
+def rdp_curve(releases: Iterable[NoisyRelease]) -> np.ndarray:
     """Return the Renyi divergence of the composition of ``releases`` at each of ``ORDERS``.
 
     Curves of mechanisms that run one after the other add up; for two mechanisms of which a

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from html import escape
 from textwrap import fill
@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdpfair._utils.validate import integer
-from skdpfair.privacy.ledger import Ledger
-from skdpfair.privacy.releases import MAX_RECORDS
+from skdpfair.privacy.accounting import compute_epsilon
+from skdpfair.privacy.releases import MAX_RECORDS, NoisyRelease
 from skdpfair.privacy.renyi import ORDERS
 from skdpfair.privacy.tradeoff import (
     TradeOff,
@@ -183,10 +183,11 @@ class PrivacyReport:
         Facts assumed to be public, and risks that epsilon does not cover.
     read_from_rows : tuple of (str, tuple of str)
         Columns whose values the fit read from the rows, as groups or classes, and these values.
-    ledger : Ledger
-        The releases, step by step.
+    releases : tuple of NoisyRelease
+        All that was released, in order; equal steps are one of them.
     selection_curve : tuple of float or None
-        Renyi divergences of a private search at the orders of its accountant, in place of a ledger.
+        Renyi divergences of a private search at the orders of its accountant, in place of
+        releases.
 
     Examples
     --------
@@ -227,7 +228,7 @@ class PrivacyReport:
     assumptions: tuple[str, ...] = ()
     not_accounted: tuple[str, ...] = NOT_ACCOUNTED
     read_from_rows: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    ledger: Ledger = field(default_factory=Ledger)
+    releases: tuple[NoisyRelease, ...] = ()
     selection_curve: tuple[float, ...] | None = None
 
     @property
@@ -248,17 +249,17 @@ class PrivacyReport:
         n_records = integer("n_records", n_records, high=MAX_RECORDS)
         if n_records == 1 or not self.is_private or self.unit == "person":
             return self.epsilon
-        if self.epsilon > 0 and not self.ledger.entries:
+        if self.epsilon > 0 and not self.releases:
             raise ValueError(
-                f"n_records must be 1 for a report without a ledger, got {n_records}. Take the "
+                f"n_records must be 1 for a report without releases, got {n_records}. Take the "
                 "report of a fit, not that of a private search."
             )
-        return self.ledger.epsilon(self.delta, self.accountant, n_records)
+        return compute_epsilon(self.releases, self.delta, self.accountant, n_records)
 
     @property
     def _trade_off(self) -> TradeOff:
-        if self.is_private and (self.ledger.entries or self.epsilon == 0):
-            return trade_off(self.ledger.entries)
+        if self.is_private and (self.releases or self.epsilon == 0):
+            return trade_off(self.releases)
         if self.selection_curve is not None and len(self.selection_curve) == len(ORDERS):
             return trade_off_from_curve(tuple(map(float, self.selection_curve)), self.delta)
         return trade_off_from_epsilon(self.epsilon, self.delta)
@@ -317,7 +318,7 @@ class PrivacyReport:
     @property
     def sampling(self) -> str:
         """How the batches were drawn, in one sentence."""
-        entries, unit = self.ledger.entries, self.unit
+        entries, unit = self.releases, self.unit
         if not self.is_private or not self.steps:
             return "No guarantee depends on how batches were drawn."
         mixed = [e for e in entries if e.group_rates or e.strata]  # of several rates
@@ -378,7 +379,7 @@ class PrivacyReport:
         )
 
     def facts(self) -> dict[str, Any]:
-        """Return statements, fields and ledger as a dict for JSON; infinity is "inf"."""
+        """Return statements, fields and releases as a dict for JSON; infinity is "inf"."""
         return {
             "summary": self.summary,
             "plain_statement": self.plain_statement,
@@ -390,9 +391,9 @@ class PrivacyReport:
                 "at_most": float(rounded_up(self.detection_rate())),
             },
             "sampling": self.sampling,
-            **{name: _as_json(value) for name, value in vars(self).items() if name != "ledger"},
+            **{name: _as_json(value) for name, value in vars(self).items() if name != "releases"},
             "releasable": self.releasable,
-            "ledger": [_as_json(vars(release)) for release in self.ledger.entries],
+            "releases": [_as_json(vars(release)) for release in self.releases],
         }
 
     @property
@@ -421,7 +422,7 @@ class PrivacyReport:
 
     @property
     def _most(self) -> str:
-        entries = self.ledger.entries
+        entries = self.releases
         # the trials of a search have no entries, and rates up to that of the costliest
         largest = not entries or any(e.group_rates or e.strata for e in entries)
         return "at most " if largest else ""
@@ -449,7 +450,7 @@ class PrivacyReport:
         numbers |= {"n_samples": f"{self.n_samples} {self.unit}s", "mu": rounded_up(self.mu)}
         lists: dict[str, Sequence[str]] = {
             "numbers": [f"{name}: {value}" for name, value in numbers.items()],
-            "released": [f"{e.steps} x {e.what}" for e in self.ledger.entries],
+            "released": [f"{e.steps} x {e.what}" for e in self.releases],
             "sampled": [self.sampling],
             "assumed": self.assumptions,
             "not accounted": self.not_accounted if self.is_private else (),

@@ -19,7 +19,7 @@ from skdpfair.privacy.accounting import (
     rounding,
     until_settled,
 )
-from skdpfair.privacy.releases import Release, Run, merged
+from skdpfair.privacy.releases import NoisyRelease, Run, merged
 from skdpfair.privacy.renyi import curve_delta, curve_epsilon
 
 _N_EPSILONS = 1000
@@ -90,14 +90,14 @@ class TradeOff:
         return float(np.min(heights, initial=2 * ndtr(self.plain_mu / 2) - 1))
 
 
-def trade_off(releases: Iterable[Release]) -> TradeOff:
+def trade_off(releases: Iterable[NoisyRelease]) -> TradeOff:
     """Return the trade-off curve of the composition of ``releases``.
 
-    It holds in either direction of the relation of `skdpfair.privacy.epsilon`.  The deltas are
-    those of that function, plus a bound on their rounding error, up to the epsilon at which delta
-    is 1000 times that error; ``mu`` holds from the error rate on that belongs to it.  Sampling
-    never helps an attacker, so that the Gaussian without it bounds all rates, and is exact for a
-    sampling rate of 1.
+    It holds in either direction of the relation of `skdpfair.privacy.compute_epsilon`.  The deltas
+    are those of that function, plus a bound on their rounding error, up to the epsilon at
+    which delta is 1000 times that error; ``mu`` holds from the error rate on that belongs to
+    it.  Sampling never helps an attacker, so that the Gaussian without it bounds all rates, and is
+    exact for a sampling rate of 1.
     """
     runs = merged(releases)
     if any(run.noise_multiplier < MIN_NOISE for run in runs):

@@ -164,7 +164,7 @@ def is_report(report, groups=None, n_fits=1) -> bool:
     """
     check_report(report)
     groups = report.group_epsilons if groups is None else groups
-    by_group, entries = report.group_epsilons or {}, report.ledger.entries
+    by_group, entries = report.group_epsilons or {}, report.releases
     frozen = set(report.assumptions) - _ASSUMPTIONS  # of each fit at most one
     steps_before = set(report.not_accounted) - _NOT_ACCOUNTED  # likewise
     return (

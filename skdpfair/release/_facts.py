@@ -201,7 +201,7 @@ def _check_fitted(estimator, fitted):
         if values.get(name) is not None:
             number(name, values[name], low=low)
     width, at, names = estimator.n_features_in_, estimator._group_positions, "feature_names_in_"
-    rates = [len(e.group_rates) for e in privacy.ledger.entries if e.group_rates]
+    rates = [len(e.group_rates) for e in privacy.releases if e.group_rates]
     classes = np.asarray(values.get("classes_", [0]), dtype=object)
     wrong = {
         "_schema": "_schema" in fitted,  # which is beside the other facts

@@ -11,8 +11,7 @@ import pandas as pd
 
 from skdpfair._utils.files import path_of, replace_file, sha256_of
 from skdpfair._utils.validate import safe_repr
-from skdpfair.privacy.ledger import Ledger
-from skdpfair.privacy.releases import Release
+from skdpfair.privacy.releases import NoisyRelease
 from skdpfair.privacy.statement import PrivacyReport
 
 _KINDS = "biufUSO"  # of arrays
@@ -118,8 +117,7 @@ _PLAIN = [
         lambda parts: pd.Interval(*parts),
     ),
     ("report", _of(PrivacyReport), _fields, lambda p: PrivacyReport(**p[0])),
-    ("ledger", _of(Ledger), lambda v: v.entries, lambda p: Ledger(tuple(p))),
-    ("entry", _of(Release), _fields, lambda p: Release(**p[0])),
+    ("entry", _of(NoisyRelease), _fields, lambda p: NoisyRelease(**p[0])),
 ]
 
 

@@ -7,9 +7,9 @@ import re
 import numpy as np
 
 from skdpfair._utils.validate import flag, integer, number, one_of
-from skdpfair.privacy.accounting import ACCOUNTANTS, check_work
-from skdpfair.privacy.ledger import Ledger
-from skdpfair.privacy.releases import merged
+from skdpfair.privacy import compute_epsilon
+from skdpfair.privacy.accounting import ACCOUNTANTS, check_work, group_epsilons
+from skdpfair.privacy.releases import all_releases, count_steps, merged
 from skdpfair.privacy.renyi import ORDERS, curve_epsilon
 from skdpfair.privacy.statement import UNITS, PrivacyReport
 from skdpfair.release import _file
@@ -93,10 +93,11 @@ def are_ledger_fits(values) -> bool:
 def check_report(report) -> None:
     """Raise a ValueError or TypeError unless a report holds what fits leave, and what they cost.
 
-    The cost is that of its ledger, or of the curve of its search, by its own accountant.
+    The cost is that of its releases, or of the curve of its search, by its own accountant.
     """
-    if not isinstance(report, PrivacyReport) or not isinstance(report.ledger, Ledger):
+    if not isinstance(report, PrivacyReport) or type(report.releases) is not tuple:
         raise TypeError(f"a {type(report).__name__} in place of a privacy report")
+    all_releases(report.releases)
     values = {name: value for name, value in vars(report).items() if value is not None}
     delta = number("delta", report.delta, low=0, high=1, low_open=True, high_open=True)
     for name in _NUMBERS.split():
@@ -109,7 +110,7 @@ def check_report(report) -> None:
     one_of("adjacency", report.adjacency, UNITS)
     for name in _TEXTS & values.keys():
         "".join(values[name])
-    by_group, entries = report.group_epsilons or {}, report.ledger.entries
+    by_group, entries = report.group_epsilons or {}, report.releases
     for epsilon in by_group.values():
         number("group_epsilons", epsilon, low=0)
     _check_same("is_private", report.is_private, report.epsilon < math.inf)
@@ -125,7 +126,7 @@ def check_report(report) -> None:
         return
     for n_records in {1, report.records_per_person or 1}:
         check_work(merged(entries, n_records), accountant)
-    _check_same("steps", report.steps, report.ledger.steps)
+    _check_same("steps", report.steps, count_steps(report.releases))
     if steps:
         most = report.sample_rate * values.get("n_samples", math.inf) * (1 + _ROUNDING)
         _check_same("expected_batch_size", report.expected_batch_size <= most, True)
@@ -134,8 +135,8 @@ def check_report(report) -> None:
         _check_same("noise_multiplier", report.noise_multiplier in noises, True)
     of_groups = [max(e.group_rates or (0,)) <= e.sample_rate for e in entries]
     _check_same("rates of groups", all(of_groups), True)
-    _check_same("epsilon", report.epsilon, report.ledger.epsilon(delta, accountant))
-    epsilons = report.ledger.group_epsilons(len(by_group), delta, accountant)
+    _check_same("epsilon", report.epsilon, compute_epsilon(entries, delta, accountant))
+    epsilons = group_epsilons(entries, len(by_group), delta, accountant)
     _check_same("group_epsilons", list(by_group.values()), epsilons or [])
 
 

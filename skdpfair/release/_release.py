@@ -86,7 +86,7 @@ def load_release(path, *, module=None):
     ------
     ValueError
         If the file is not a release, is damaged, contradicts itself (epsilon is computed again from
-        its ledger), has a newer format or needs another ``module``.
+        its releases), has a newer format or needs another ``module``.
     TypeError
         If ``module`` is an instance.
 

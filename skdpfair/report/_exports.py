@@ -197,5 +197,5 @@ def _released(privacy):
     return [
         f"{e.steps:,} × {plain(e.what)} with sampling rate {e.sample_rate:.4g} and noise "
         f"{page.noises(e.noise_multipliers)}"
-        for e in privacy.ledger.entries
+        for e in privacy.releases
     ]

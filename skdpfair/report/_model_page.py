@@ -262,7 +262,7 @@ def _context(facts):
                 f"{e.sample_rate:.4g}",
                 noises(e.noise_multipliers),
             )
-            for e in privacy.ledger.entries
+            for e in privacy.releases
         ],
     }
 

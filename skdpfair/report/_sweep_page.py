@@ -6,8 +6,7 @@ import skdpfair
 from skdpfair._utils.validate import safe_repr
 from skdpfair.inputs.groups import apart
 from skdpfair.metrics._measures import COST, MEASURES, OVERALL, RATIOS, described
-from skdpfair.privacy import Release
-from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.privacy import NoisyRelease, compute_epsilon
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.statement import (
     ADJACENCY_IN_WORDS,
@@ -418,13 +417,15 @@ def _total(results):
         return None
     runs = _runs(results.releases)
     delta = results.spec.delta
-    return rounded_up(epsilon_of(runs, delta, "rdp")), rounded_up(delta, 3)
+    return rounded_up(compute_epsilon(runs, delta, "rdp")), rounded_up(delta, 3)
 
 
 def _runs(releases):
     columns = ["sample_rate", "noise_multiplier", "steps", "strata"]
     rows = releases[columns].itertuples(index=False)
-    return [Release("steps", q, (s,), int(steps), strata=strata) for q, s, steps, strata in rows]
+    return [
+        NoisyRelease("steps", q, (s,), int(steps), strata=strata) for q, s, steps, strata in rows
+    ]
 
 
 def _attackers(results):

@@ -111,7 +111,7 @@ def audit_fit(
     not; three numbers of guesses are tried and paid for.  What the audit computes on the records is
     not private.
 
-    The hypotheses are that the fit is as private as the steps in its ledger, with the noise of each
+    The hypotheses are that the fit is as private as the steps it released, with the noise of each
     multiplied by one factor.  The lower bound is the epsilon of the largest factor that the guesses
     refute, by the f-DP bound for one run, which lets guesses depend on each other.  It exceeds the
     claim of a correct fit with a chance of at most 1 - ``confidence``.
@@ -210,7 +210,7 @@ def refuted(report, tests):
         best = int(np.argmax(values))
         return values[best]
 
-    return least_epsilon(report.ledger.entries, report.delta, excess), best
+    return least_epsilon(report.releases, report.delta, excess), best
 
 
 def _n_records(X, y, sensitive_features):

@@ -7,7 +7,8 @@ import numpy as np
 from scipy.optimize import brentq
 
 from skdpfair._utils.validate import safe_repr
-from skdpfair.privacy.accounting import delta_curve, epsilon, joint_mu
+from skdpfair.privacy import compute_epsilon
+from skdpfair.privacy.accounting import delta_curve, joint_mu
 from skdpfair.privacy.gdp import gdp_epsilon
 from skdpfair.privacy.releases import merged
 
@@ -43,7 +44,7 @@ def least_epsilon(releases, delta: float, excess) -> float:
         high, low = low, low - 1
     if low > -_DOUBLINGS:
         high = min(high, brentq(at, low, high, xtol=_TOLERANCE) + _TOLERANCE)
-    return epsilon(scaled(high), delta)
+    return compute_epsilon(scaled(high), delta)
 
 
 def guesses_excess(n_canaries: int, n_guesses: int, n_correct: int, failure: float):

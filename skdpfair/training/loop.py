@@ -21,7 +21,7 @@ from skdpfair.engine.memory import affordable_batch, is_out_of_memory
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.step import BOUND_TOLERANCE, Attack
 from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
-from skdpfair.privacy import Release
+from skdpfair.privacy import NoisyRelease
 from skdpfair.training import defaults
 from skdpfair.training.batches import PoissonBatches
 from skdpfair.training.plan import Plan
@@ -58,7 +58,7 @@ class TrainingLoop:
         self.n_views = 1 if spec.views is None else spec.views.n
         self.attack = _attack(run, engine, example)
         self._check_process = run.check_process
-        self._ledger, self._releases = run.ledger, dict[str, Release]()
+        self._recorded, self._releases = run.releases, dict[str, NoisyRelease]()
         self._search = None
         if plan.settings.warm_up:
             self._search = ScaleSearch.for_mechanism(plan.mechanism, defaults.TARGET_QUANTILE)
@@ -326,7 +326,7 @@ class TrainingLoop:
         if self.plan.is_accounted:
             if what not in self._releases:
                 self._releases[what] = self.plan.release_of(what)
-            self._ledger.record(self._releases[what])
+            self._recorded.append(self._releases[what])
 
 
 def _attack(run: Run, engine: Strategy, example: Tensor) -> Attack | None:

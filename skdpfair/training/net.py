@@ -44,8 +44,8 @@ from skdpfair.training.run import Run
 class PrivateNet(NeuralNetClassifier):
     """A skorch net whose training step is :func:`skdpfair.engine.private_step`.
 
-    ``loss`` is that of one record, and ``run`` the fit, with its seeds and its ledger; None once it
-    has ended.
+    ``loss`` is that of one record, and ``run`` the fit, with its seeds and its releases; None once
+    it has ended.
 
     X is ``{"x": (n, ...), "group": (n,)}``, and ``"weight": (n,)`` if records have weights and
     ``"unit": (n,)`` if persons have several; see :class:`skdpfair.inputs.table.Table`.

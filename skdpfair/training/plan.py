@@ -16,7 +16,7 @@ from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
 from skdpfair.methods import get_method
 from skdpfair.methods._fractions import declared
 from skdpfair.networks import Curves
-from skdpfair.privacy import Release, calibrated
+from skdpfair.privacy import NoisyRelease, calibrate_noise
 from skdpfair.privacy.gdp import clt_noise_multiplier, clt_parameter, delta_for
 from skdpfair.training import defaults
 from skdpfair.training.spec import FitSpec
@@ -37,7 +37,7 @@ class Plan:
     accountant: str
     # of a record, as it is paid for; rates of groups, once counted, are at most this
     max_sample_rate: float
-    one_time: dict[str, Release] = field(default_factory=dict)  # on all records, by name
+    one_time: dict[str, NoisyRelease] = field(default_factory=dict)  # on all records, by name
     optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.SGD
     optimizer_params: dict[str, Any] = field(default_factory=dict)  # but for the learning rate
     lr: float = 1.0  # before it is scaled
@@ -49,11 +49,11 @@ class Plan:
         return bool(self.mechanism.method.private)
 
     @property
-    def releases(self) -> tuple[Release, ...]:
+    def releases(self) -> tuple[NoisyRelease, ...]:
         """What the fit will release."""
         return *self.one_time.values(), _steps_of(self.mechanism, self.settings)
 
-    def release_of(self, what: str) -> Release:
+    def release_of(self, what: str) -> NoisyRelease:
         """Return one step as the ledger of the fit records it."""
         rates = self.mechanism.rates
         by_group = None if bool((rates == rates[0]).all()) else tuple(rates.tolist())
@@ -137,7 +137,7 @@ def check(estimator: BaseEstimator, n_samples: int, n_groups: int) -> None:
 
 def _one_time_noise(
     mechanism: Mechanism, settings: defaults.Settings, score_share: float
-) -> dict[str, Release]:
+) -> dict[str, NoisyRelease]:
     """Return what a private method releases besides its steps.
 
     ``score_share`` is the share of mu squared that counts of scores take after the fit.
@@ -157,7 +157,7 @@ def _one_time_noise(
             rates = [rate for rate, _ in mechanism.task.strata] or [mechanism.max_sample_rate]
             mu = clt_parameter(min(rates), joint, settings.n_steps)
         once[SCORE_COUNTS] = 1 / (mu * sqrt(score_share))
-    return {what: Release(what, 1.0, (s,), is_one_time=True) for what, s in once.items()}
+    return {what: NoisyRelease(what, 1.0, (s,), is_one_time=True) for what, s in once.items()}
 
 
 def _strata(
@@ -177,7 +177,7 @@ def _strata(
     return tuple(zip(rates, (1.0, *(least / s for s in more)), strict=True))
 
 
-def _steps_of(mechanism: Mechanism, settings: defaults.Settings) -> Release:
+def _steps_of(mechanism: Mechanism, settings: defaults.Settings) -> NoisyRelease:
     return replace(mechanism.release, what="steps", steps=settings.n_steps)
 
 
@@ -187,13 +187,13 @@ def _calibrated(
     epsilon: float,
     delta: float,
     accountant: str,
-    once: dict[str, Release],
+    once: dict[str, NoisyRelease],
 ) -> Mechanism:
     unit, double = (_steps_of(replace(mechanism, noise_multiplier=s), settings) for s in (1.0, 2.0))
     pairs = zip(unit.noise_multipliers, double.noise_multipliers, strict=True)
     fixed = tuple(i for i, (a, b) in enumerate(pairs) if a == b)
     try:
-        *_, steps = calibrated([*once.values(), unit], epsilon, delta, accountant, fixed)
+        *_, steps = calibrate_noise([*once.values(), unit], epsilon, delta, accountant, fixed)
     except InfeasibleBudgetError as error:
         raise InfeasibleBudgetError(
             f"{error} (Here steps is max_steps, and sample_rate is batch_size / n, with "

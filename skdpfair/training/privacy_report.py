@@ -1,4 +1,4 @@
-"""The privacy report of a fit: epsilon of its ledger, and the assumptions."""
+"""The privacy report of a fit: epsilon of its releases, and the assumptions."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs.groups import read_from_rows
 from skdpfair.inputs.table import Table
 from skdpfair.networks import Factory
+from skdpfair.privacy import compute_epsilon
+from skdpfair.privacy.accounting import group_epsilons
+from skdpfair.privacy.releases import count_steps, merge_consecutive
 from skdpfair.privacy.statement import (
     ASSUMPTIONS,
     DEVICE_NOISE,
@@ -39,15 +42,15 @@ def account(run: Run, trained: Trained, table: Table, is_known: bool = False) ->
 
     ``is_known`` says that the last step before the classifier computed public features.
     """
-    spec, previous, ledger = run.spec, run.previous, run.ledger
+    spec, previous, releases = run.spec, run.previous, merge_consecutive(run.releases)
     plan, net = trained.plan, trained.net
     # a smaller data set must not buy a larger delta for a larger one
     delta = plan.delta if previous is None else min(plan.delta, previous.privacy.delta)
-    epsilon = ledger.epsilon(delta, plan.accountant) if plan.is_accounted else inf
-    levels, group_epsilons = table.groups.levels, None
+    epsilon = compute_epsilon(releases, delta, plan.accountant) if plan.is_accounted else inf
+    levels, by_level = table.groups.levels, None
     if plan.is_accounted and levels is not None:
-        by_group = ledger.group_epsilons(len(levels), delta, plan.accountant)
-        group_epsilons = None if by_group is None else dict(zip(levels, by_group, strict=True))
+        by_group = group_epsilons(releases, len(levels), delta, plan.accountant)
+        by_level = None if by_group is None else dict(zip(levels, by_group, strict=True))
     seeded = run.is_seeded
     most, most_records = table.most_weight, spec.persons.max_records
     # where groups move among strata, all have the same epsilon
@@ -73,9 +76,9 @@ def account(run: Run, trained: Trained, table: Table, is_known: bool = False) ->
         most_records = max(filter(None, bounds), default=None)
         if not before.is_private:
             epsilon = inf
-            group_epsilons = group_epsilons and dict.fromkeys(group_epsilons, inf)
+            by_level = by_level and dict.fromkeys(by_level, inf)
     mechanism = plan.mechanism
-    steps = [e for e in ledger.entries if not e.is_one_time]
+    steps = [e for e in releases if not e.is_one_time]
     report = PrivacyReport(
         method=net.method_.name,
         epsilon=epsilon,
@@ -83,7 +86,7 @@ def account(run: Run, trained: Trained, table: Table, is_known: bool = False) ->
         accountant=plan.accountant,
         noise_multiplier=mechanism.noise_multiplier,
         sample_rate=max((e.sample_rate for e in steps), default=mechanism.max_sample_rate),
-        steps=ledger.steps if plan.is_accounted else net.steps_,
+        steps=count_steps(releases) if plan.is_accounted else net.steps_,
         expected_batch_size=mechanism.expected_batch_size,
         max_grad_norm=net.bound_,
         max_sample_weight=most,
@@ -92,7 +95,7 @@ def account(run: Run, trained: Trained, table: Table, is_known: bool = False) ->
         adjacency=table.adjacency,
         is_private=epsilon < inf,
         seeded=seeded,
-        group_epsilons=group_epsilons,
+        group_epsilons=by_level,
         n_samples=mechanism.task.n_samples,
         holds=(*[DIAGNOSTICS_PART] * bool(spec.recorders), *[REFERENCE_PART] * spec.keep_reference),
         stop=trained.stop,
@@ -100,7 +103,7 @@ def account(run: Run, trained: Trained, table: Table, is_known: bool = False) ->
         features=table.features,
         assumptions=assumptions,
         read_from_rows=read,
-        ledger=ledger,
+        releases=releases,
     )
     notes: tuple[str, ...] = (WEIGHTS_FROM_OTHERS,) if most is not None else ()
     before_too = previous is not None and DEVICE_NOISE in previous.privacy.not_accounted

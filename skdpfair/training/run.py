@@ -9,8 +9,7 @@ import numpy as np
 
 from skdpfair.engine import Streams
 from skdpfair.inputs.table import Table
-from skdpfair.privacy import Release
-from skdpfair.privacy.ledger import Ledger
+from skdpfair.privacy import NoisyRelease
 from skdpfair.privacy.one_time_noise import noisy
 from skdpfair.training.processes import Processes
 from skdpfair.training.seeds import streams_of
@@ -29,7 +28,7 @@ class Run:
     previous: PreviousFit | None  # the fit that it continues
     streams: Streams  # where randomness comes from; of this process alone
     is_seeded: bool  # whether the noise follows from a seed
-    ledger: Ledger  # all that was released, by the fits before this one, too
+    releases: list[NoisyRelease]  # in order, by the fits before this one, too
     pid: int = field(default_factory=os.getpid)
 
     @classmethod
@@ -51,19 +50,19 @@ class Run:
         entropy = processes.sum(streams.entropy) if is_seeded else streams.entropy
         init_entropy = processes.broadcast(init_entropy or streams.init_entropy)
         streams = replace(streams, entropy=entropy, init_entropy=init_entropy)
-        ledger = Ledger(() if previous is None else previous.privacy.ledger.entries)
+        releases = [] if previous is None else list(previous.privacy.releases)
         streams = streams.of_process(processes.rank)
-        return cls(spec, processes, context, previous, streams, is_seeded, ledger)
+        return cls(spec, processes, context, previous, streams, is_seeded, releases)
 
     def released(
-        self, counts: np.ndarray, release: Release | None, sensitivity: float = 1.0
+        self, counts: np.ndarray, release: NoisyRelease | None, sensitivity: float = 1.0
     ) -> np.ndarray:
         """Return the counts of all processes, the first of which draws the noise of a release.
 
         ``sensitivity`` is by how much one record, or person, moves them, as an L2 norm.
         """
         if release is not None:
-            self.ledger.record(release)
+            self.releases.append(release)
             noise = 0.0 if self.processes.rank else release.joint_noise_multiplier
             generator = self.streams.releases(release.what)
             counts = noisy(counts, sensitivity, noise, generator, self.spec.noise)

@@ -67,4 +67,4 @@ def _acting(callbacks: Sequence[Any] | None) -> list[Any] | None:
 
 def _past(previous: PreviousFit) -> tuple[object, ...]:
     weights = [w.numpy(force=True) for w in previous.module.state_dict().values()]
-    return (*weights, describe((previous.n_fits, previous.method, previous.privacy.ledger.entries)))
+    return (*weights, describe((previous.n_fits, previous.method, previous.privacy.releases)))

@@ -24,6 +24,8 @@ from skdpfair.exceptions import InsecureSeedWarning, InterruptedWarning
 from skdpfair.inputs.persons import unit_groups
 from skdpfair.inputs.table import Table
 from skdpfair.networks import INIT_LOCK, Factory, module_factory
+from skdpfair.privacy import compute_epsilon
+from skdpfair.privacy.releases import count_steps, merge_consecutive
 from skdpfair.privacy.statement import UNITS
 from skdpfair.training import weights
 from skdpfair.training.amounts import with_fine_curves
@@ -81,7 +83,7 @@ def train(run: Run, plan: Plan, table: Table) -> Trained:
         stop = _stop(net.steps_, n_steps, by_values, is_called, is_ended)
         # whoever reserved them makes them next
         if SCORE_COUNTS in plan.one_time:
-            run.ledger.record(plan.one_time[SCORE_COUNTS])
+            run.releases.append(plan.one_time[SCORE_COUNTS])
     # whoever gets the net must not get the seeds
     net.run = None
     return Trained(net, plan, stop, net.steps_ < n_steps and not is_ended, ledger_fit)
@@ -102,7 +104,7 @@ def _charged(run: Run, plan: Plan, table: Table) -> Iterator[str | None]:
     }
     with charged(
         plan.releases if plan.is_accounted else (),
-        run.ledger,
+        run.releases,
         private=plan.is_accounted,
         reasons=[reason for reason, is_true in reasons.items() if is_true],
         unit=UNITS[table.adjacency],
@@ -150,10 +152,12 @@ def _account_for_the_plan(run: Run, n_steps: int) -> None:
     A rule that stops by released values is a privacy filter: the sum may stay below what was
     planned beforehand, which is what the guarantee is stated for.
     """
-    taken = run.ledger.steps - (0 if run.previous is None else run.previous.privacy.ledger.steps)
+    taken = count_steps(run.releases) - (
+        0 if run.previous is None else count_steps(run.previous.privacy.releases)
+    )
     if 0 < taken < n_steps:
-        last, what = run.ledger.entries[-1], "steps planned, not taken"
-        run.ledger.record(replace(last, what=what, steps=n_steps - taken))
+        last, what = run.releases[-1], "steps planned, not taken"
+        run.releases.append(replace(last, what=what, steps=n_steps - taken))
 
 
 def _trained(run: Run, plan: Plan, table: Table) -> tuple[PrivateNet, Plan]:
@@ -207,10 +211,14 @@ def _callbacks(run: Run, plan: Plan) -> list[Any] | None:
     """Return the user's callbacks, the progress bar's and scikit-learn's, or None."""
     callbacks = list(run.spec.callbacks or [])
     if run.spec.verbose and run.processes.rank == 0:
-        ledger = run.ledger  # the net keeps its callbacks, and must not keep the seeds of the run
+        releases = (
+            run.releases
+        )  # the net keeps its callbacks, and must not keep the seeds of the run
 
         def epsilon() -> float | None:
-            return ledger.epsilon(plan.delta, plan.accountant) if plan.is_accounted else None
+            if not plan.is_accounted:
+                return None
+            return compute_epsilon(merge_consecutive(releases), plan.delta, plan.accountant)
 
         progress = Progress(plan.settings.n_steps, plan.mechanism.method.name, epsilon)
         callbacks.append(("progress", progress))

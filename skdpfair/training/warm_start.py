@@ -47,7 +47,7 @@ def previous_fit(
     if not hasattr(estimator, "net_"):
         return None
     report: PrivacyReport = estimator.privacy_
-    if report.is_private and not report.ledger.entries:
+    if report.is_private and not report.releases:
         raise ValueError(
             "warm_start=True composes with the releases before, but this model comes from a "
             f"{report.method}, which keeps none to compose with. Fit a clone of it."
@@ -62,7 +62,7 @@ def previous_fit(
         lr=estimator.lr_ if is_same_method and estimator._settled else None,
         privacy=report,
         n_fits=estimator._n_fits,
-        n_steps=report.steps if report.ledger.entries else n_steps,
+        n_steps=report.steps if report.releases else n_steps,
         ledger_fits=getattr(estimator, "_ledger_fits", (None,) * estimator._n_fits),
         persons=getattr(estimator, "_persons", None),
         fine=factory.params["fine"] if factory.make is curves else (),

@@ -16,7 +16,7 @@ from skdpfair.engine.mechanism import Clip
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.step import weigh
 from skdpfair.methods import METHODS
-from skdpfair.privacy import Release, epsilon
+from skdpfair.privacy import NoisyRelease, compute_epsilon
 from skdpfair.privacy.gdp import gdp_epsilon
 from skdpfair.testing._lower_bounds import guesses_excess, least_epsilon
 
@@ -197,7 +197,7 @@ ONE_RUN = {
     (100, 100, 100, 1e-5, 0.05): 8.216186103950786,
     (1000, 100, 50, 1e-5, 0.05): 0.0,
 }
-PLAIN = Release("steps", 1.0, (1.0,), 1)
+PLAIN = NoisyRelease("steps", 1.0, (1.0,), 1)
 
 
 def epsilon_in_float64(m, n, k, delta, failure):
@@ -229,7 +229,7 @@ def test_true_runs_are_refuted_as_seldom_as_said():
     """At 90 %, of 2000 fits of 60 canaries; and noise 30 % too low is refuted in most."""
     rng, run, refuted = (
         np.random.default_rng(0),
-        Release("steps", 0.1, (1.0,), 20),
+        NoisyRelease("steps", 0.1, (1.0,), 20),
         {1.0: 0, 0.7: 0},
     )
     least = min(k for k in range(30, 61) if guesses_excess(60, 60, k, 0.1)((run,)) > 0)
@@ -250,7 +250,7 @@ def test_the_least_epsilon_never_leaves_the_hypotheses():
     def noisier(runs):  # than 1.5
         return math.log(runs[0].joint_noise_multiplier / 1.5)
 
-    exact = epsilon([Release("steps", 1.0, (1.5,), 1)], 1e-5)
+    exact = compute_epsilon([NoisyRelease("steps", 1.0, (1.5,), 1)], 1e-5)
     assert 0.995 * exact < least_epsilon([PLAIN], 1e-5, noisier) <= exact
 
 

@@ -175,7 +175,7 @@ def test_a_threshold_is_paid_for_with_the_fit(folder, table):
     table.assign(**{"kredit ok?": rare}).to_csv("loans.csv", index=False)
     done = json.loads(fitted("--threshold", "balanced_accuracy", "--seed", "1", "--json").stdout)
     assert done["epsilon"] <= 3.0 and done["what"] == "fitted weights and thresholds"
-    assert "score counts" in [release["what"] for release in done["ledger"]]
+    assert "score counts" in [release["what"] for release in done["releases"]]
     usable(invoke("predict", "model.safetensors", "loans.csv"))
     rows = pd.read_csv("predictions.csv")
     by_half = np.where(rows["probability[ja]"] >= 0.5, "ja", "nein")
@@ -201,7 +201,7 @@ def test_an_interrupted_fit_says_so_and_keeps_what_was_paid_for(folder, monkeypa
     done = invoke(*fit, "-o", "part.safetensors")
     assert done.exit_code == 130, done.output
     assert "NOT finished: part.safetensors" in " ".join(done.output.split())
-    assert load_release("part.safetensors").privacy_.ledger.steps > 0
+    assert load_release("part.safetensors").privacy_.steps > 0
     epochs.clear()
     done = invoke(*fit, "-o", "more.safetensors", "--json")
     assert done.exit_code == 130 and json.loads(done.stdout)["interrupted"]

@@ -186,13 +186,12 @@ def test_a_budget_that_contradicts_a_ledger_is_named(command, stored, given, nam
 
 def test_a_refused_fit_adds_no_line_to_a_ledger(folder):
     from skdpfair.budget.charging import charged
-    from skdpfair.privacy import Release
-    from skdpfair.privacy.ledger import Ledger
+    from skdpfair.privacy import NoisyRelease
 
-    release = Release("gradient sum", 1.0, (9.0,), 1)
+    release = NoisyRelease("gradient sum", 1.0, (9.0,), 1)
     with (
         PrivacyLedger("ledger.jsonl", epsilon=1, delta=1e-5),
-        charged([release], Ledger(), unit="person"),
+        charged([release], [], unit="person"),
     ):
         pass
     before = contents()
@@ -242,7 +241,7 @@ def test_a_model_that_was_paid_for_is_written_elsewhere(folder, monkeypatch):
     code, said = invoke(*FIT, "-o", there / "model.safetensors")
     assert code == 1 and "No space left on device. The model, which has cost budget" in said
     (kept,) = folder.glob("model-*.safetensors")
-    assert load_release(kept).privacy_.ledger.steps == 3 and not list(there.iterdir())
+    assert load_release(kept).privacy_.steps == 3 and not list(there.iterdir())
 
 
 def test_a_file_that_is_replaced_is_on_the_disk_with_its_folder(folder, monkeypatch):

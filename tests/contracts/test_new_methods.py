@@ -92,7 +92,7 @@ def test_an_object_is_fitted_and_priced(data, needs_gradient_scale):
     cls.needs_gradient_scale = needs_gradient_scale
     model = DPFairClassifier(cls(), epsilon=1.0)
     assert_fitted_and_priced(model, data)
-    steps = [entry.what for entry in model.privacy_.ledger.entries]
+    steps = [entry.what for entry in model.privacy_.releases]
     assert ("gradient scale (warm-up)" in steps) == needs_gradient_scale
     assert cls.name == "Normalised" and NAME not in METHODS
 

@@ -237,7 +237,7 @@ def test_rates_follow_what_was_released():
 def test_a_method_keeps_the_bound_of_each_stratum(monkeypatch):
     settings = {"epsilon": 0.1, "noise_multiplier": None, "max_steps": 20}
     model, *_ = fitted_by_groups(Swapping(), **settings)
-    (entry,) = model.privacy_.ledger.entries
+    (entry,) = model.privacy_.releases
     assert entry.strata[0] == (0.02, 1.0) and entry.strata[1][0] == 0.08
     assert 0.2 < entry.strata[1][1] < 0.3  # nearly as the ratio of the rates, at high noise
     with pytest.raises(ValueError, match="a weighted gradient exceeds"):

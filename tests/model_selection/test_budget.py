@@ -35,14 +35,12 @@ from skdpfair.budget.spending import DIAGNOSTICS
 from skdpfair.exceptions import BudgetExceeded, UnaccountedWarning
 from skdpfair.model_selection import DPThresholdClassifier, PrivacyLedger, plan
 from skdpfair.preprocessing import DPQuantileScaler
-from skdpfair.privacy import Release, epsilon
-from skdpfair.privacy import epsilon as epsilon_of
-from skdpfair.privacy.ledger import Ledger
+from skdpfair.privacy import NoisyRelease, compute_epsilon
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
-RUN = Release("gradient sum", 0.01, (1.0,), 100)
-COST = epsilon([RUN], 1e-5)
+RUN = NoisyRelease("gradient sum", 0.01, (1.0,), 100)
+COST = compute_epsilon([RUN], 1e-5)
 
 
 def forecast(search, **params):
@@ -68,13 +66,13 @@ def path(tmp_path):
 
 def spend(times=1, **changes):
     for _ in range(times):
-        spent = Ledger()
+        spent = []
         with charged([RUN], spent, **changes):
-            spent.record(RUN)
+            spent.append(RUN)
 
 
 def test_fits_add_up_to_the_budget_and_not_beyond(path):
-    twice = epsilon([replace(RUN, steps=200)], 1e-5)
+    twice = compute_epsilon([replace(RUN, steps=200)], 1e-5)
     with PrivacyLedger(path, epsilon=twice, delta=1e-5) as ledger:
         spend(2)
         assert ledger.epsilon() == twice
@@ -99,14 +97,14 @@ def test_names_keep_data_sets_apart(path):
 
 def test_a_fit_is_charged_for_what_it_released(path):
     with PrivacyLedger(path, delta=1e-5) as ledger:
-        spent = Ledger()
+        spent = []
         with pytest.raises(OSError), charged([RUN], spent):
-            spent.record(replace(RUN, steps=7))
+            spent.append(replace(RUN, steps=7))
             raise OSError
         assert list(ledger.frame().steps) == [7]
-        spent.record(RUN)
+        spent.append(RUN)
         with charged([RUN], spent):  # continues with the ledger of the first
-            spent.record(replace(RUN, steps=3))
+            spent.append(replace(RUN, steps=3))
     assert list(ledger.frame().steps) == [7, 3]
 
 
@@ -114,7 +112,7 @@ def test_a_private_selection_is_charged_beside_the_fits(path):
     curve = 3.0 * rdp_curve([RUN])
     with PrivacyLedger(path, delta=1e-5) as ledger:
         spend()
-        with charged((), Ledger(), curve=curve, what="private selection"):
+        with charged((), [], curve=curve, what="private selection"):
             pass
     both = curve_epsilon(curve + rdp_curve([RUN]), 1e-5)
     assert ledger.epsilon() == pytest.approx(both) and both > curve_epsilon(curve, 1e-5)
@@ -137,7 +135,7 @@ def _spend_many(times):
 
 
 def _never_ends(started):
-    with charged([RUN], Ledger()):
+    with charged([RUN], []):
         started.set()
         time.sleep(60)
 
@@ -151,7 +149,7 @@ def test_processes_that_append_together_lose_nothing(path):
         for worker in workers:
             worker.join()
     assert list(ledger.frame().state) == ["done"] * 40
-    assert ledger.epsilon() == epsilon([replace(RUN, steps=4000)], 1e-5)
+    assert ledger.epsilon() == compute_epsilon([replace(RUN, steps=4000)], 1e-5)
 
 
 def test_a_killed_fit_stays_charged_as_planned(path):
@@ -203,12 +201,12 @@ def test_a_line_for_which_the_disk_has_no_room_is_taken_back(path):
 def lines(path):
     """The lines of a ledger with two fits and a selection, and their total."""
     ledger = PrivacyLedger(path, epsilon=50.0, delta=1e-5, accountant="rdp")
-    other = Release("gradient sum", 0.02, (1.0, 5.0), 50, strata=((0.01, 1.0), (0.02, 0.5)))
+    other = NoisyRelease("gradient sum", 0.02, (1.0, 5.0), 50, strata=((0.01, 1.0), (0.02, 0.5)))
     for release in (RUN, other):
-        spent = Ledger()
+        spent = []
         with charged([release], spent, ledger=ledger, persons="id", unit="person"):
-            spent.record(release)
-    with charged((), Ledger(), ledger=ledger, curve=rdp_curve([RUN]), unit="person"):
+            spent.append(release)
+    with charged((), [], ledger=ledger, curve=rdp_curve([RUN]), unit="person"):
         pass
     return path.read_text().splitlines(keepends=True), ledger.epsilon()
 
@@ -459,7 +457,9 @@ def test_the_plan_of_a_search_is_the_report_of_its_ledger(path, data, cv):
     facts = {name: value for name, value in vars(spent).items() if name != "epsilon"}
     assert facts == {name: getattr(foreseen, name) for name in facts}
     every = [r for f in foreseen.fits for r in f.releases for _ in range(f.n_fits)]
-    assert foreseen.epsilon == pytest.approx(epsilon_of(every, foreseen.delta, "rdp"), rel=1e-9)
+    assert foreseen.epsilon == pytest.approx(
+        compute_epsilon(every, foreseen.delta, "rdp"), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("method", ["dpsgd", "global_adapt", "dpsgd_f", "dp_is_sgd", "fairlens_dp"])
@@ -493,7 +493,7 @@ def test_the_plan_of_thresholds_is_their_ledger(path, data, in_pipeline):
         search.fit(*data)
     made = [run for fit in foreseen.fits for run in fit.releases for _ in range(fit.n_fits)]
     assert len(made) == 2 * 8 and ledger.report().n_fits == 8
-    assert ledger.epsilon() == pytest.approx(epsilon_of(made, foreseen.delta, "rdp"), rel=1e-9)
+    assert ledger.epsilon() == pytest.approx(compute_epsilon(made, foreseen.delta, "rdp"), rel=1e-9)
 
 
 def test_a_fit_beyond_the_budget_is_refused_before_it_starts(path, data):
@@ -506,12 +506,12 @@ def test_a_fit_beyond_the_budget_is_refused_before_it_starts(path, data):
         with pytest.raises(BudgetExceeded, match="keep_reference"):
             quick(keep_reference=True).fit(*data)
     assert len(ledger.frame()[lambda f: f.steps > 0]) == 1
-    assert ledger.epsilon() == pytest.approx(first.privacy_.ledger.epsilon(1e-4, "rdp"))
+    assert ledger.epsilon() == pytest.approx(compute_epsilon(first.privacy_.releases, 1e-4, "rdp"))
 
 
 def test_a_private_fit_counts_whether_or_not_a_reference_follows(path, data):
     with PrivacyLedger(path, delta=1e-4) as ledger:
-        alone = quick().fit(*data).privacy_.ledger.epsilon(1e-4)
+        alone = compute_epsilon(quick().fit(*data).privacy_.releases, 1e-4)
         quick(keep_reference=True).fit(*data)
     assert ledger.report().epsilon > 1.1 * alone and ledger.epsilon() == math.inf
     assert (ledger.frame()["what"] == "not private").tolist() == [False, False, True]

@@ -36,7 +36,7 @@ from skdpfair.model_selection import (
 from skdpfair.model_selection._private_search import pool_of, selection_of
 from skdpfair.model_selection._trials import draw_count
 from skdpfair.preprocessing import DPQuantileScaler
-from skdpfair.privacy import Release
+from skdpfair.privacy import NoisyRelease
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve, selection_curve, stop_parameter
 from skdpfair.privacy.statement import ASSUMPTIONS
 from skdpfair.privacy.tradeoff import trade_off_from_epsilon
@@ -189,9 +189,9 @@ def test_a_distribution_is_drawn_from_public_numbers_alone(data):
 def test_the_score_costs_no_more_than_a_trial():
     search = searching()
     selection = selection_of(search, pool_of(search), 300)
-    score = rdp_curve([Release("score", 1.0, (selection.noise,))])
+    score = rdp_curve([NoisyRelease("score", 1.0, (selection.noise,))])
     assert (score <= selection.curve * (1 + 1e-9)).all()
-    less = rdp_curve([Release("score", 1.0, (0.99 * selection.noise,))])
+    less = rdp_curve([NoisyRelease("score", 1.0, (0.99 * selection.noise,))])
     assert (less > selection.curve).any()
 
 
@@ -359,7 +359,7 @@ def test_a_network_that_cannot_be_made_is_refused_before_any_trial(data, network
 
 
 def test_a_trial_that_released_more_than_planned_ends_the_search(data, monkeypatch):
-    rng, low = np.random.default_rng(0), rdp_curve([Release("steps", 0.1, (100.0,), 1)])
+    rng, low = np.random.default_rng(0), rdp_curve([NoisyRelease("steps", 0.1, (100.0,), 1)])
     train = _trials.trainer(base(), data, {}, low, rng, False, {})
     with suspended(), pytest.raises(PrivacyAccountingError, match="covers one model each"):
         train({})

@@ -47,7 +47,7 @@ from skdpfair.model_selection._threshold_choice import (
     pooled,
 )
 from skdpfair.preprocessing import BoundedScaler, check_pipeline, public_preprocessor
-from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.privacy import compute_epsilon
 from skdpfair.release import load_release
 from skdpfair.report import model_page
 from skdpfair.testing import verify_release
@@ -141,10 +141,10 @@ def test_fit_and_counts_cost_the_epsilon_of_the_estimator(method, accountant):
     x, y, group = table()
     inner = DPFairClassifier(method, epsilon=2.0, accountant=accountant, max_steps=50)
     model = DPThresholdClassifier(inner, budget_share=0.1).fit(x, y, sensitive_features=group)
-    entries = model.privacy_.ledger.entries
+    entries = model.privacy_.releases
     (counts,) = (e for e in entries if e.what == "score counts")
     assert (counts.sample_rate, counts.steps) == (1.0, 1)
-    whole = epsilon_of(entries, model.privacy_.delta, accountant)
+    whole = compute_epsilon(entries, model.privacy_.delta, accountant)
     assert 1.99 < whole <= model.privacy_.epsilon <= 2.0
     alone = DPFairClassifier(method, epsilon=2.0, accountant=accountant, max_steps=50)
     alone.fit(x, y, sensitive_features=group)
@@ -160,7 +160,7 @@ def test_the_counts_have_the_noise_that_the_ledger_holds(by_group, kind):
     with mock.patch.object(_score_counts, "noisy", wraps=_score_counts.noisy) as noisy:
         model.fit(x, y, sensitive_features=group)
     (call,) = noisy.call_args_list
-    paid = [e.noise_multipliers for e in model.privacy_.ledger.entries if e.what == "score counts"]
+    paid = [e.noise_multipliers for e in model.privacy_.releases if e.what == "score counts"]
     assert [(call.args[2],)] == paid and call.args[4] == kind
     share = 0.2 if by_group else 0.05
     mu = model.estimator_.signal_to_noise_ / len(y)

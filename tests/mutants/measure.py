@@ -28,7 +28,7 @@ def _run(method):
 
     from skdpfair.engine.mechanism import Mechanism, Task
     from skdpfair.methods import get_method
-    from skdpfair.privacy import epsilon
+    from skdpfair.privacy import compute_epsilon
 
     params = {
         "global_adapt": {"count_noise_multiplier": 2.0},
@@ -41,4 +41,4 @@ def _run(method):
     joint = sum(s**-2 for s in steps.noise_multipliers) ** -0.5
     event = SelfComposedDpEvent(PoissonSampledDpEvent(rate, GaussianDpEvent(joint)), 1840)
     truth = PLDAccountant().compose(event).get_epsilon(DELTA)
-    return {"claimed": epsilon([steps], DELTA), "spent": truth}
+    return {"claimed": compute_epsilon([steps], DELTA), "spent": truth}

@@ -18,10 +18,10 @@ from benchmarks.papers.bounds import (
     strong_dg_bound,
 )
 from skdpfair.metrics import dg_gap
-from skdpfair.privacy import Release
+from skdpfair.privacy import NoisyRelease
 from skdpfair.privacy.tradeoff import trade_off
 
-ADULT = [Release("steps", 1 / 92, (1.0,), 1840)]
+ADULT = [NoisyRelease("steps", 1 / 92, (1.0,), 1840)]
 
 
 def test_the_bound_is_the_total_variation_of_the_releases():
@@ -36,7 +36,7 @@ def test_the_bound_is_the_total_variation_of_the_releases():
     [(200.0, 10**8, None), (200.0, 10**4, math.sqrt(2 / 10**4)), (2.0, 10**4, None), (99.0, 1, 1)],
 )
 def test_lemma_c3_proposition_c2_and_theorem_c8(sigma, n_samples, delta):
-    plan = [Release("steps", 1.0, (sigma,), 4)]  # of full batches, with replace-one neighbours
+    plan = [NoisyRelease("steps", 1.0, (sigma,), 4)]  # of full batches, with replace-one neighbours
     delta = 2 * norm.cdf(math.sqrt(4) / sigma) - 1 if delta is None else delta
     assert n_samples >= 2 / delta**2 or delta == 1  # the lemma's condition, or an empty bound
     mean = strong_dg_bound(plan, n_samples=n_samples)

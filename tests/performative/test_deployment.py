@@ -12,8 +12,7 @@ from sklearn.linear_model import LogisticRegression, SGDClassifier
 from skdpfair import DPFairClassifier
 from skdpfair.datasets import make_two_groups
 from skdpfair.performative import StrategicResponse, repeated_deployment
-from skdpfair.privacy import Release
-from skdpfair.privacy.ledger import Ledger
+from skdpfair.privacy import NoisyRelease, compute_epsilon
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
 
@@ -38,10 +37,10 @@ class Fake(ClassifierMixin, BaseEstimator):
 
     def fit(self, X, y, sensitive_features=None):
         self.classes_, self.groups = np.array([0, 1]), sensitive_features
-        last = self.privacy_.ledger.entries if self.warm_start and self.fitted else ()
-        ledger = Ledger((*last, Release("gradient sum", 0.1, (self.noise,), 10)))
+        last = self.privacy_.releases if self.warm_start and self.fitted else ()
+        releases = (*last, NoisyRelease("gradient sum", 0.1, (self.noise,), 10))
         self.privacy_ = SimpleNamespace(
-            ledger=ledger, epsilon=ledger.epsilon(1e-5), delta=1e-5, accountant="pld"
+            releases=releases, epsilon=compute_epsilon(releases, 1e-5), delta=1e-5, accountant="pld"
         )
         return self
 
@@ -76,7 +75,8 @@ def test_accuracies_are_those_of_a_loop_written_out(data, population):
 
 def test_epsilon_composes_the_ledgers_of_all_rounds_in_both_modes(population):
     expected = [
-        Ledger((Release("gradient sum", 0.1, (2.0,), 10 * k),)).epsilon(1e-5) for k in (1, 2, 3)
+        compute_epsilon([NoisyRelease("gradient sum", 0.1, (2.0,), 10 * k)], 1e-5)
+        for k in (1, 2, 3)
     ]
     for mode in ("repeated", "greedy"):
         table = repeated_deployment(Fake(), population, 3, mode=mode)

@@ -24,7 +24,7 @@ from skdpfair.preprocessing._quantile_scaler import (
     tree_counts,
     tree_sensitivity,
 )
-from skdpfair.privacy import Release
+from skdpfair.privacy import NoisyRelease
 from skdpfair.privacy.one_time_noise import generator_of, noisy
 
 
@@ -143,8 +143,8 @@ def test_epsilon_is_that_of_one_gaussian(epsilon, delta):
     exact = gaussian_epsilon(privacy.noise_multiplier, delta)
     assert exact <= privacy.epsilon <= epsilon
     assert exact == pytest.approx(epsilon, rel=5e-3)
-    (entry,) = privacy.ledger.entries
-    assert entry == Release(entry.what, 1.0, (privacy.noise_multiplier,), is_one_time=True)
+    (entry,) = privacy.releases
+    assert entry == NoisyRelease(entry.what, 1.0, (privacy.noise_multiplier,), is_one_time=True)
     assert entry.what == "quantiles of 5 columns"
     assert privacy.is_private
     json.dumps(privacy.facts())

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from skdpfair.privacy import Release, epsilon
+from skdpfair.privacy import NoisyRelease, compute_epsilon
 from skdpfair.privacy.tradeoff import trade_off, trade_off_from_epsilon
 
-ADULT = Release("steps", 1 / 92, (1.0,), 1840)
+ADULT = NoisyRelease("steps", 1 / 92, (1.0,), 1840)
 
 
 def total_variation(*releases):
@@ -22,7 +22,7 @@ def total_variation(*releases):
 
 def test_golden_numbers_of_adult():
     assert total_variation(ADULT) == pytest.approx(0.235, abs=5e-4)
-    alone = trade_off_from_epsilon(epsilon([ADULT], 1e-6), 1e-6)
+    alone = trade_off_from_epsilon(compute_epsilon([ADULT], 1e-6), 1e-6)
     assert alone.total_variation == pytest.approx(0.914, abs=5e-4)
 
 
@@ -30,7 +30,7 @@ def test_golden_numbers_of_adult():
 @given(sigma=st.floats(0.5, 50), steps=st.integers(1, 50))
 def test_full_sampling_has_a_closed_form(sigma, steps):
     exact = 2 * norm.cdf(math.sqrt(steps) / (2 * sigma)) - 1
-    value = total_variation(Release("steps", 1.0, (sigma,), steps))
+    value = total_variation(NoisyRelease("steps", 1.0, (sigma,), steps))
     assert exact * (1 - 1e-6) <= value <= exact * 1.01
 
 
@@ -39,7 +39,7 @@ def test_full_sampling_has_a_closed_form(sigma, steps):
 def test_one_sampled_step_has_a_closed_form(q, sigma):
     # the common part (1 - q) N(0, sigma^2) cancels
     exact = q * (2 * norm.cdf(1 / (2 * sigma)) - 1)
-    value = total_variation(Release("steps", q, (sigma,), 1))
+    value = total_variation(NoisyRelease("steps", q, (sigma,), 1))
     assert exact * (1 - 1e-6) <= value <= exact * 1.02
 
 
@@ -54,7 +54,7 @@ def test_unlike_steps_compose_as_by_quadrature():
     (p, r), (s, t) = _densities(x, *a), _densities(y, *b)
     cell = (x[1] - x[0]) * (y[1] - y[0])
     exact = 0.5 * cell * np.abs(np.outer(p, s) - np.outer(r, t)).sum()
-    runs = [Release("step", rate, (noise,)) for rate, noise in (a, b)]
+    runs = [NoisyRelease("step", rate, (noise,)) for rate, noise in (a, b)]
     value = total_variation(*runs)
     assert exact * (1 - 1e-4) <= value <= exact * 1.01
     assert value == total_variation(*runs[::-1])
@@ -62,9 +62,9 @@ def test_unlike_steps_compose_as_by_quadrature():
 
 def test_several_releases_agree_with_the_librarys_accountant():
     releases = [
-        Release("counts", 1.0, (20.0,), is_one_time=True),
-        Release("gradient", 0.02, (1.2, 10.0), 200),
-        Release("gradient", 0.05, (2.0,), 100),
+        NoisyRelease("counts", 1.0, (20.0,), is_one_time=True),
+        NoisyRelease("gradient", 0.02, (1.2, 10.0), 200),
+        NoisyRelease("gradient", 0.05, (2.0,), 100),
     ]
     accountant = PLDAccountant(value_discretization_interval=3e-4)
     accountant.compose(dpa.GaussianDpEvent(20.0))
@@ -75,7 +75,7 @@ def test_several_releases_agree_with_the_librarys_accountant():
 
 def test_very_many_steps_are_composed_in_two_stages():
     exact = 2 * norm.cdf(0.5) - 1
-    run = Release("steps", 1 - 1e-9, (math.sqrt(10_001),), 10_001)
+    run = NoisyRelease("steps", 1 - 1e-9, (math.sqrt(10_001),), 10_001)
     assert exact * (1 - 1e-6) <= total_variation(run) <= exact * 1.01
 
 

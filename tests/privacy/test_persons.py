@@ -11,9 +11,8 @@ from dp_accounting.dp_event import MixtureOfGaussiansDpEvent
 from dp_accounting.pld import PLDAccountant
 from scipy.stats import binom
 
-from skdpfair.privacy import Release, calibrated, epsilon
+from skdpfair.privacy import NoisyRelease, calibrate_noise, compute_epsilon
 from skdpfair.privacy.gdp import gdp_epsilon
-from skdpfair.privacy.ledger import Ledger
 from skdpfair.privacy.statement import rounded_up
 
 from .reports import report
@@ -25,19 +24,19 @@ GOLDEN = {1: (1.00, 1.66), 2: (2.16, 3.01), 5: (6.18, 7.24), 10: (14.4, 14.3)}
 @pytest.mark.parametrize("records", GOLDEN)
 def test_epsilon_and_noise_of_a_person_are_the_golden_ones(records):
     cost, noise = GOLDEN[records]
-    steps = [Release("steps", RATE, (1.0,), STEPS)]
-    found = epsilon(calibrated(steps, 1.0, DELTA), DELTA, records_per_person=records)
+    steps = [NoisyRelease("steps", RATE, (1.0,), STEPS)]
+    found = compute_epsilon(calibrate_noise(steps, 1.0, DELTA), DELTA, records_per_person=records)
     assert found == pytest.approx(cost, rel=5e-3)
-    (person,) = calibrated(steps, 1.0, DELTA, records_per_person=records)
+    (person,) = calibrate_noise(steps, 1.0, DELTA, records_per_person=records)
     assert person.joint_noise_multiplier == pytest.approx(noise, rel=5e-3)
-    assert 0.999 <= epsilon([person], DELTA, records_per_person=records) <= 1.0
+    assert 0.999 <= compute_epsilon([person], DELTA, records_per_person=records) <= 1.0
 
 
 @pytest.mark.parametrize("accountant", ["prv", "rdp"])
 def test_no_accountant_is_below_pld(accountant):
-    runs = [Release("steps", 0.02, (2.0,), 100), Release("counts", 1.0, (30.0,))]
+    runs = [NoisyRelease("steps", 0.02, (2.0,), 100), NoisyRelease("counts", 1.0, (30.0,))]
     for records in (2, 5):
-        loose, tight = (epsilon(runs, DELTA, name, records) for name in (accountant, "pld"))
+        loose, tight = (compute_epsilon(runs, DELTA, name, records) for name in (accountant, "pld"))
         assert loose >= tight
 
 
@@ -68,7 +67,7 @@ def hockey_stick(eps, q, sigma, k):
 @pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-9, 1e-12])
 def test_one_step_has_the_delta_of_the_mixture(q, sigma, k, delta):
     with mpmath.workdps(60):
-        found = mpmath.mpf(epsilon([Release("step", q, (sigma,))], delta, "pld", k))
+        found = mpmath.mpf(compute_epsilon([NoisyRelease("step", q, (sigma,))], delta, "pld", k))
         exact = hockey_stick(found, mpmath.mpf(q), mpmath.mpf(sigma), k)
     # below, by the error of float64 that is subtracted from delta
     assert 0.98 * delta <= exact <= delta
@@ -80,25 +79,29 @@ def test_a_rate_next_to_one_has_the_plain_gaussian_as_its_limit(records, steps, 
     noise = records * math.sqrt(steps)  # together a Gaussian of mu 1
     exact = gdp_epsilon(1.0, delta)
     for rate in (1.0, 1 - 1e-9):
-        found = epsilon([Release("steps", rate, (noise,), steps)], delta, "pld", records)
+        found = compute_epsilon(
+            [NoisyRelease("steps", rate, (noise,), steps)], delta, "pld", records
+        )
         assert exact * (1 - 1e-6) <= found <= exact * 1.01
 
 
 def test_releases_on_all_records_count_each_record_of_a_person():
-    once = Release("counts", 1.0, (24.0,), is_one_time=True)
+    once = NoisyRelease("counts", 1.0, (24.0,), is_one_time=True)
     thrice = replace(once, noise_multipliers=(8.0,))
-    assert epsilon([once], DELTA, "pld", 3) == epsilon([thrice], DELTA)
-    both = [once, Release("gradient", 0.05, (2.0,), 50)]
-    assert Ledger(both).epsilon(DELTA, records_per_person=3) == epsilon(both, DELTA, "pld", 3)
-    assert epsilon(both, DELTA, "pld", 3) > epsilon(both[1:], DELTA, "pld", 3)
+    assert compute_epsilon([once], DELTA, "pld", 3) == compute_epsilon([thrice], DELTA)
+    both = [once, NoisyRelease("gradient", 0.05, (2.0,), 50)]
+    assert compute_epsilon(both, DELTA, records_per_person=3) == compute_epsilon(
+        both, DELTA, "pld", 3
+    )
+    assert compute_epsilon(both, DELTA, "pld", 3) > compute_epsilon(both[1:], DELTA, "pld", 3)
 
 
 def test_the_event_of_a_person_agrees_with_the_librarys_accountant():
     step = MixtureOfGaussiansDpEvent(2.0, np.arange(3), binom.pmf(np.arange(3), 2, 0.1))
     accountant = PLDAccountant(value_discretization_interval=2e-3)
     accountant.compose(step, 20).compose(dpa.GaussianDpEvent(20.0), 4)
-    runs = [Release("steps", 0.1, (2.0,), 20), Release("counts", 1.0, (40.0,), 4)]
-    found = epsilon(runs, DELTA, records_per_person=2)
+    runs = [NoisyRelease("steps", 0.1, (2.0,), 20), NoisyRelease("counts", 1.0, (40.0,), 4)]
+    found = compute_epsilon(runs, DELTA, records_per_person=2)
     assert found == pytest.approx(accountant.get_epsilon(DELTA), rel=5e-3)
 
 
@@ -107,15 +110,18 @@ def test_the_event_of_a_person_agrees_with_the_librarys_accountant():
     [("pld", 0.05, (30.0,)), ("pld", 1.0, ()), ("rdp", 0.05, (30.0,)), ("prv", 0.05, ())],
 )
 def test_every_accountant_calibrates_to_a_person(accountant, rate, once):
-    runs = [*(Release("once", 1.0, (s,)) for s in once), Release("steps", rate, (1.0,), 20)]
-    runs = calibrated(runs, 2.0, DELTA, accountant, records_per_person=4)
-    assert 1.99 <= epsilon(runs, DELTA, accountant, 4) <= 2.0
+    runs = [
+        *(NoisyRelease("once", 1.0, (s,)) for s in once),
+        NoisyRelease("steps", rate, (1.0,), 20),
+    ]
+    runs = calibrate_noise(runs, 2.0, DELTA, accountant, records_per_person=4)
+    assert 1.99 <= compute_epsilon(runs, DELTA, accountant, 4) <= 2.0
 
 
 def test_a_report_tells_what_a_person_is_guaranteed():
     found = report()
     assert found.epsilon_for(1) == found.epsilon
-    assert found.epsilon_for(4) == found.ledger.epsilon(DELTA, records_per_person=4)
+    assert found.epsilon_for(4) == compute_epsilon(found.releases, DELTA, records_per_person=4)
     assert "person" not in found.statement
     assert replace(found, records_per_person=1).statement == found.statement
     declared = replace(found, records_per_person=4)

@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 
 from skdpfair.exceptions import InfeasibleBudgetError
-from skdpfair.privacy import Release, calibrated, epsilon
+from skdpfair.privacy import NoisyRelease, calibrate_noise, compute_epsilon
 from skdpfair.privacy.gdp import gdp_epsilon
-from skdpfair.privacy.ledger import Ledger
 from skdpfair.privacy.renyi import check_law
 from skdpfair.privacy.tradeoff import trade_off_from_epsilon
 
 from .reports import report
 
-RUN = Release("steps", 0.1, (1.0, 5.0), 10)
+RUN = NoisyRelease("steps", 0.1, (1.0, 5.0), 10)
 GOOD = {"what": "sum", "steps": 1, "sample_rate": 0.5, "noise_multipliers": (1.0,)}
 
 
@@ -41,21 +40,22 @@ FIELDS = {
 )
 def test_a_field_of_a_release_is_checked(field, value):
     with pytest.raises((ValueError, TypeError), match=f"^{field} "):
-        Release(**GOOD | {field: value})
+        NoisyRelease(**GOOD | {field: value})
 
 
 LISTS = [None, 3, "abc", [1.0], [3, RUN], [(1.0, 1.0)], [("what", 1.0, (1.0,))], np.ones(2)]
 DOORS = {
-    "ledger": Ledger,
-    "epsilon": lambda runs: epsilon(runs, 1e-5),
-    "calibration": lambda runs: calibrated(runs, 1.0, 1e-5),
+    "epsilon": lambda runs: compute_epsilon(runs, 1e-5),
+    "calibration": lambda runs: calibrate_noise(runs, 1.0, 1e-5),
 }
 
 
 @pytest.mark.parametrize("door", DOORS)
 def test_what_is_no_list_of_releases_is_refused(door):
     for runs in LISTS:
-        with pytest.raises((ValueError, TypeError), match=r"^releases must be a list of Release"):
+        with pytest.raises(
+            (ValueError, TypeError), match=r"^releases must be a list of NoisyRelease"
+        ):
             DOORS[door](runs)
 
 
@@ -63,8 +63,8 @@ def test_what_is_no_list_of_releases_is_refused(door):
 @pytest.mark.parametrize(
     "name, call",
     [
-        ("records_per_person", lambda n: epsilon([RUN], 1e-5, records_per_person=n)),
-        ("records_per_person ", lambda n: calibrated([RUN], 1, 1e-5, records_per_person=n)),
+        ("records_per_person", lambda n: compute_epsilon([RUN], 1e-5, records_per_person=n)),
+        ("records_per_person ", lambda n: calibrate_noise([RUN], 1, 1e-5, records_per_person=n)),
         ("n_records", lambda n: report().epsilon_for(n)),
     ],
 )
@@ -74,15 +74,18 @@ def test_a_number_of_records_that_cannot_be_is_named(name, call, wrong):
 
 
 def noise(*multipliers):
-    return [Release("steps", 0.1, multipliers, 10)]
+    return [NoisyRelease("steps", 0.1, multipliers, 10)]
 
 
 CALLS = [
-    ("^steps ", lambda: epsilon([Release("steps", 0.1, (1.0,), 10**9)] * 2, 1e-5, "rdp")),
-    ("noise_multipliers", lambda: calibrated(noise(0.0, 5.0), 1.0, 1e-5)),
-    ("noise_multipliers", lambda: calibrated(noise(math.inf, 5.0), 1.0, 1e-5)),
+    (
+        "^steps ",
+        lambda: compute_epsilon([NoisyRelease("steps", 0.1, (1.0,), 10**9)] * 2, 1e-5, "rdp"),
+    ),
+    ("noise_multipliers", lambda: calibrate_noise(noise(0.0, 5.0), 1.0, 1e-5)),
+    ("noise_multipliers", lambda: calibrate_noise(noise(math.inf, 5.0), 1.0, 1e-5)),
     *[
-        ("fixed must leave out", lambda f=fixed: calibrated([RUN], 1.0, 1e-5, fixed=f))
+        ("fixed must leave out", lambda f=fixed: calibrate_noise([RUN], 1.0, 1e-5, fixed=f))
         for fixed in [(0, 1), (2,), (-1,)]
     ],
     *[
@@ -104,28 +107,35 @@ CALLS = [
         lambda: trade_off_from_epsilon(1.5, 1e-4).false_negative_rate([0.5, 1.5]),
     ),
     (
-        "^n_records must be 1 for a report without a ledger",
+        "^n_records must be 1 for a report without releases",
         lambda: report(None, epsilon=3.0).epsilon_for(2),
     ),
 ]
 BUDGETS = [
     (
         "spent by the other releases alone",
-        lambda: calibrated([Release("counts", 1.0, (1.0,)), RUN], 1.0, 1e-5),
+        lambda: calibrate_noise([NoisyRelease("counts", 1.0, (1.0,)), RUN], 1.0, 1e-5),
     ),
     (
         r"count_noise_multiplier=0\.3",
-        lambda: calibrated([Release("steps", 0.5, (1.0, 0.3), 100)], 0.5, 1e-5, fixed=(1,)),
+        lambda: calibrate_noise(
+            [NoisyRelease("steps", 0.5, (1.0, 0.3), 100)], 0.5, 1e-5, fixed=(1,)
+        ),
     ),
     *[  # below what an accountant certifies
-        ("accountant='pld'", lambda a=name: calibrated([RUN], 1e-3, 1e-6, a))
+        ("accountant='pld'", lambda a=name: calibrate_noise([RUN], 1e-3, 1e-6, a))
         for name in ("rdp", "prv")
     ],
     (
         "for a person with 100 records .* use accountant='pld'",
-        lambda: calibrated([Release("steps", 0.3, (1.0,), 10)], 0.1, 1e-5, "rdp", (), 100),
+        lambda: calibrate_noise(
+            [NoisyRelease("steps", 0.3, (1.0,), 10)], 0.1, 1e-5, "rdp", (), 100
+        ),
     ),
-    ("Raise epsilon or delta", lambda: calibrated([Release("steps", 1.0, (1.0,))], 0.1, 1e-60)),
+    (
+        "Raise epsilon or delta",
+        lambda: calibrate_noise([NoisyRelease("steps", 1.0, (1.0,))], 0.1, 1e-60),
+    ),
 ]
 
 
@@ -144,4 +154,4 @@ def test_a_budget_that_cannot_be_met_is_refused_with_the_way_out(message, call):
 @pytest.mark.parametrize("target", [1e-3, 1e-9])
 def test_an_impossible_budget_says_what_would_do(target):
     with pytest.raises(InfeasibleBudgetError, match=r"noise multiplier.*lower steps or"):
-        calibrated([Release("steps", 0.5, (1.0,), 10_000)], target, 1e-6)
+        calibrate_noise([NoisyRelease("steps", 0.5, (1.0,), 10_000)], target, 1e-6)

@@ -14,7 +14,7 @@ from dp_accounting.dp_event import (
 )
 from dp_accounting.rdp import RdpAccountant
 
-from skdpfair.privacy import Release
+from skdpfair.privacy import NoisyRelease
 from skdpfair.privacy.renyi import (
     ORDERS,
     curve_epsilon,
@@ -26,18 +26,18 @@ from skdpfair.privacy.renyi import (
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "golden_privacy.json"
 CASES = json.loads(GOLDEN.read_text())["selection_cases"]
-RUN = Release("steps", 0.01, (1.0,), 1000)
+RUN = NoisyRelease("steps", 0.01, (1.0,), 1000)
 
 
 def selection_epsilon(releases, mean, shape, delta, score_noise=math.inf):
     """Return the epsilon of a search whose score reads records that no trial trains on."""
-    curve = np.maximum(rdp_curve(releases), rdp_curve([Release("score", 1.0, (score_noise,))]))
+    curve = np.maximum(rdp_curve(releases), rdp_curve([NoisyRelease("score", 1.0, (score_noise,))]))
     return curve_epsilon(selection_curve(curve, mean, shape), delta)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c["id"])
 def test_golden(case):
-    run = Release("steps", case["q"], (case["sigma_grad"],), case["T"])
+    run = NoisyRelease("steps", case["q"], (case["sigma_grad"],), case["T"])
     value = selection_epsilon([run], case["mean_trials"], float(case["shape"]), case["delta"])
     assert value == pytest.approx(case["epsilon_rdp"], abs=1e-3)
     alone = curve_epsilon(rdp_curve([run]), case["delta"])
@@ -48,7 +48,7 @@ def test_golden(case):
 @pytest.mark.parametrize("mean", [1.5, 10.0, 300.0])
 @pytest.mark.parametrize("q, sigma, steps", [(0.01, 1.0, 1000), (1.0, 4.0, 3), (0.1, 0.7, 40)])
 def test_agrees_with_the_event_of_dp_accounting(q, sigma, steps, mean, shape):
-    run = Release("steps", q, (sigma,), steps)
+    run = NoisyRelease("steps", q, (sigma,), steps)
     step = PoissonSampledDpEvent(q, GaussianDpEvent(sigma))
     accountant = RdpAccountant()
     event = SelfComposedDpEvent(step, steps)
@@ -74,10 +74,10 @@ def test_a_score_on_other_records_costs_the_larger_curve_only():
     silent = selection_epsilon([RUN], 10.0, 1.0, 1e-5)
     assert selection_epsilon([RUN], 10.0, 1.0, 1e-5, score_noise=free) == silent
     loud = selection_epsilon([RUN], 10.0, 1.0, 1e-5, score_noise=free / 4)
-    both = [RUN, Release("steps", 1.0, (free / 4,), 1)]
+    both = [RUN, NoisyRelease("steps", 1.0, (free / 4,), 1)]
     assert silent < loud < selection_epsilon(both, 10.0, 1.0, 1e-5)
 
 
 def test_without_noise_nothing_is_private():
-    assert selection_epsilon([Release("steps", 0.1, (0.0,), 3)], 10.0, 1.0, 1e-5) == math.inf
+    assert selection_epsilon([NoisyRelease("steps", 0.1, (0.0,), 3)], 10.0, 1.0, 1e-5) == math.inf
     assert np.isinf(selection_curve(np.full_like(ORDERS, np.inf), 3.0, math.inf)).all()

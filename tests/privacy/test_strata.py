@@ -10,18 +10,18 @@ from dp_accounting.pld import PLDAccountant
 from scipy.stats import norm
 
 from skdpfair import DPFairClassifier
-from skdpfair.privacy import Release, calibrated, epsilon
+from skdpfair.privacy import NoisyRelease, calibrate_noise, compute_epsilon
 from skdpfair.privacy.accounting import delta_curve
 from skdpfair.privacy.releases import merged
 
 RARE, OFTEN = (0.05, 1.0), (0.2, 0.28)
-STEP = Release("steps", 0.2, (1.2,), strata=(RARE, OFTEN))
+STEP = NoisyRelease("steps", 0.2, (1.2,), strata=(RARE, OFTEN))
 DELTA = 1e-5
 
 
 def plain(stratum, steps=1):
     rate, factor = stratum
-    return Release("steps", rate, (1.2 / factor,), steps)
+    return NoisyRelease("steps", rate, (1.2 / factor,), steps)
 
 
 def test_one_step_costs_what_its_worst_stratum_costs():
@@ -35,7 +35,7 @@ def test_one_step_costs_what_its_worst_stratum_costs():
 
 @pytest.mark.parametrize("accountant", ["pld", "prv", "rdp"])
 def test_every_order_of_strata_costs_at_most_the_claim(accountant):
-    claimed = epsilon([replace(STEP, steps=6)], DELTA, accountant)
+    claimed = compute_epsilon([replace(STEP, steps=6)], DELTA, accountant)
     for sequence in combinations_with_replacement((RARE, OFTEN), 6):
         spent = PLDAccountant(value_discretization_interval=1e-3)
         for rate, factor in sequence:
@@ -70,26 +70,28 @@ def test_a_stratum_that_an_earlier_release_chooses_costs_at_most_the_claim():
 def test_persons_with_several_records_have_them_in_any_strata():
     whole = replace(STEP, strata=None)
     for accountant in ("pld", "rdp"):
-        ours, bound = (epsilon([r], DELTA, accountant, 3) for r in (STEP, whole))
+        ours, bound = (compute_epsilon([r], DELTA, accountant, 3) for r in (STEP, whole))
         assert ours == bound
 
 
 @pytest.mark.parametrize("target", [0.5, 3.0, 8.0])
 def test_noise_is_calibrated_for_all_strata(target):
-    counts = Release("counts", 1.0, (40.0,), is_one_time=True)
+    counts = NoisyRelease("counts", 1.0, (40.0,), is_one_time=True)
     steps = replace(STEP, steps=300, noise_multipliers=(1.0, 5.0))
-    _, steps = calibrated([counts, steps], target, DELTA)
-    assert 0.998 * target <= epsilon([counts, steps], DELTA) <= target
+    _, steps = calibrate_noise([counts, steps], target, DELTA)
+    assert 0.998 * target <= compute_epsilon([counts, steps], DELTA) <= target
     for rate, factor in steps.strata:
         noise = tuple(s / factor for s in steps.noise_multipliers)
-        alone = Release("steps", rate, noise, 300)
-        assert 0.6 * target < epsilon([counts, alone], DELTA) < target
+        alone = NoisyRelease("steps", rate, noise, 300)
+        assert 0.6 * target < compute_epsilon([counts, alone], DELTA) < target
 
 
 def test_a_rate_of_one_is_a_stratum_like_others():
     full, rare = (1.0, 0.2), (0.1, 1.0)
-    claimed = epsilon([Release("steps", 1.0, (2.0,), 20, strata=(rare, full))], DELTA)
-    alone = [epsilon([Release("steps", q, (2.0 / f,), 20)], DELTA) for q, f in (rare, full)]
+    claimed = compute_epsilon([NoisyRelease("steps", 1.0, (2.0,), 20, strata=(rare, full))], DELTA)
+    alone = [
+        compute_epsilon([NoisyRelease("steps", q, (2.0 / f,), 20)], DELTA) for q, f in (rare, full)
+    ]
     assert max(alone) <= claimed <= 1.5 * max(alone)
 
 

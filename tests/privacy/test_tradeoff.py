@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from skdpfair.privacy import Release, epsilon
+from skdpfair.privacy import NoisyRelease, compute_epsilon
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve, selection_curve
 from skdpfair.privacy.statement import rounded_up
 from skdpfair.privacy.tradeoff import trade_off, trade_off_from_curve, trade_off_from_epsilon
@@ -17,7 +17,7 @@ from skdpfair.privacy.tradeoff import trade_off, trade_off_from_curve, trade_off
 from .reports import report
 
 RATES = np.concatenate([[0.0], np.logspace(-8, -1, 30), np.linspace(0.1, 1.0, 40)])
-ADULT = Release("steps", 1 / 92, (1.0,), 1840)
+ADULT = NoisyRelease("steps", 1 / 92, (1.0,), 1840)
 
 
 def gaussian(mu, rates):
@@ -29,12 +29,12 @@ def gaussian(mu, rates):
 def test_a_rate_of_1_has_the_curve_of_two_gaussians(sigma, steps):
     mu = math.sqrt(steps) / sigma
     exact = gaussian(mu, RATES)
-    curve = trade_off([Release("steps", 1.0, (sigma,), steps)])
+    curve = trade_off([NoisyRelease("steps", 1.0, (sigma,), steps)])
     assert curve.false_negative_rate(RATES) == pytest.approx(exact, abs=1e-12)
     assert curve.mu == pytest.approx(mu)
     assert curve.mu_from == 0
     # a rate that is almost 1 takes the way of sampled steps
-    curve = trade_off([Release("steps", 1 - 1e-9, (sigma,))])
+    curve = trade_off([NoisyRelease("steps", 1 - 1e-9, (sigma,))])
     lines = curve.__class__(0.0, epsilons=curve.epsilons, deltas=curve.deltas)
     exact = gaussian(1 / sigma, RATES)
     found = lines.false_negative_rate(RATES)
@@ -46,7 +46,7 @@ def test_a_rate_of_1_has_the_curve_of_two_gaussians(sigma, steps):
 @pytest.mark.parametrize("mu", [0.1, 0.5, 2.0])
 def test_the_curve_of_a_selection_bounds_its_attackers(mean, mu):
     """The largest of K normal numbers is released, K a Poisson number: its law is known."""
-    whole = selection_curve(rdp_curve([Release("steps", 1.0, (1 / mu,), 1)]), mean, math.inf)
+    whole = selection_curve(rdp_curve([NoisyRelease("steps", 1.0, (1 / mu,), 1)]), mean, math.inf)
     curve = trade_off_from_curve(tuple(whole), 1e-5)
     at = np.linspace(-6, 8, 400)
     laws = [np.exp(-mean * norm.sf(at, shift)) for shift in (0.0, mu)]
@@ -72,7 +72,7 @@ def test_one_sampled_step_against_numerical_integrals(rate, sigma):
     def density(x):
         return (1 - rate) * without.pdf(x) + rate * norm.pdf(x, 1, sigma)
 
-    curve = trade_off([Release("steps", rate, (sigma,), 1)])
+    curve = trade_off([NoisyRelease("steps", rate, (sigma,), 1)])
     ends = -12 * sigma, 1 + 12 * sigma
     for alpha in (1e-6, 1e-4, 0.01, 0.1, 0.3):
         found = float(curve.false_negative_rate(alpha))
@@ -97,7 +97,8 @@ def test_one_sampled_step_against_numerical_integrals(rate, sigma):
 
 
 @pytest.mark.parametrize(
-    "runs", [[ADULT], [Release("steps", 0.05, (2.0,), 50), Release("steps", 1.0, (20.0,))]]
+    "runs",
+    [[ADULT], [NoisyRelease("steps", 0.05, (2.0,), 50), NoisyRelease("steps", 1.0, (20.0,))]],
 )
 def test_curves_are_convex_and_symmetric_and_lie_above_that_of_mu(runs):
     curve = trade_off(runs)
@@ -113,22 +114,22 @@ def test_curves_are_convex_and_symmetric_and_lie_above_that_of_mu(runs):
     # and no smaller mu would do
     assert np.any(curve.false_negative_rate(held) < gaussian(0.99 * curve.mu, held))
     for delta in (1e-3, 1e-5, 1e-7):
-        eps = epsilon(runs, delta)
+        eps = compute_epsilon(runs, delta)
         assert np.all(missed >= 1 - delta - math.exp(eps) * rates - 1e-3 * curve.total_variation)
 
 
 def test_curves_of_no_release_of_no_noise_and_beyond_float64():
     assert trade_off([]).false_negative_rate(RATES) == pytest.approx(1 - RATES)
     assert (trade_off([]).mu, trade_off([]).total_variation) == (0, 0)
-    bare = Release("steps", 0.1, (0.0,), 3)
+    bare = NoisyRelease("steps", 0.1, (0.0,), 3)
     for curve in (trade_off([bare]), trade_off_from_epsilon(math.inf, 1e-5)):
         assert not curve.false_negative_rate(RATES).any()
         assert (curve.mu, curve.total_variation) == (math.inf, 1)
     # epsilons beyond what float64 can exponentiate
-    for run in (Release("steps", 0.9, (0.02,), 2), Release("steps", 0.5, (0.0005,), 10)):
+    for run in (NoisyRelease("steps", 0.9, (0.02,), 2), NoisyRelease("steps", 0.5, (0.0005,), 10)):
         found = trade_off([run]).true_positive_rate(RATES)
         assert np.all((found >= 0) & (found <= 1))
-    few = trade_off([Release("step", 0.5, (0.02,))])  # half of the records are never seen
+    few = trade_off([NoisyRelease("step", 0.5, (0.02,))])  # half of the records are never seen
     assert float(few.true_positive_rate(0.01)) == pytest.approx(0.51, abs=1e-3)
 
 

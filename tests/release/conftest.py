@@ -49,7 +49,7 @@ def check_same():
             np.testing.assert_array_equal(labels, expected)
             assert labels.dtype == expected.dtype
         assert other.privacy_.facts() == model.privacy_.facts()
-        assert other.privacy_.ledger == model.privacy_.ledger
+        assert other.privacy_.releases == model.privacy_.releases
         assert other.privacy_statement() == model.privacy_statement()
         assert repr(other.classes_) == repr(model.classes_)
         assert shown(other.groups_) == shown(model.groups_)

@@ -12,8 +12,7 @@ from torch import nn
 
 from skdpfair import MLP, DPFairClassifier, DPFairRegressor, Factory, Persons, load_release
 from skdpfair.preprocessing import TableSchema
-from skdpfair.privacy import Release, accounting
-from skdpfair.privacy.ledger import Ledger
+from skdpfair.privacy import NoisyRelease, accounting
 from skdpfair.privacy.renyi import ORDERS
 from skdpfair.privacy.statement import PrivacyReport
 from skdpfair.release import _file
@@ -64,9 +63,9 @@ def half(values):
     return {name: value / 2 for name, value in values.items()}
 
 
-def fewer(ledger):
-    *first, last = ledger.entries
-    return Ledger([*first, replace(last, steps=1)])
+def fewer(releases):
+    *first, last = releases
+    return (*first, replace(last, steps=1))
 
 
 def changed(**changes):
@@ -97,11 +96,11 @@ REPORTS = {
     "a lower rate": changed(sample_rate=lambda value: value / 2),
     "negative steps": changed(steps=-4),
     "fewer steps": changed(steps=1),
-    "fewer steps in the ledger": changed(ledger=fewer),
-    "fewer steps in both": changed(ledger=fewer, steps=lambda value: value - 3),
-    "no ledger": changed(ledger=Ledger()),
-    "no ledger, no steps": changed(ledger=Ledger(), steps=0),
-    "no object as ledger": changed(ledger=()),
+    "fewer steps in the releases": changed(releases=fewer),
+    "fewer steps in both": changed(releases=fewer, steps=lambda value: value - 3),
+    "no releases": changed(releases=()),
+    "no releases, no steps": changed(releases=(), steps=0),
+    "no tuple as releases": changed(releases=[]),
     "another unit": changed(adjacency="zero_out_unit"),
     "records of persons": changed(max_records_per_unit=2),
     "another relation": changed(adjacency="swap"),
@@ -110,8 +109,8 @@ REPORTS = {
     "smaller epsilons of groups": changed(group_epsilons=half),
     "no epsilons of groups": changed(group_epsilons=None),
     "a curve beside a ledger": changed(selection_curve=(0.01,) * len(ORDERS)),
-    "a curve alone": changed(selection_curve=(0.01,) * len(ORDERS), ledger=Ledger()),
-    "a short curve": changed(selection_curve=(0.01,), ledger=Ledger()),
+    "a curve alone": changed(selection_curve=(0.01,) * len(ORDERS), releases=()),
+    "a short curve": changed(selection_curve=(0.01,), releases=()),
     "no flag": changed(seeded="no"),
     "numbers as assumptions": changed(assumptions=(1,)),
 }
@@ -265,7 +264,7 @@ def test_a_schema_makes_no_more_features_than_the_model_takes(tmp_path):
 
 def step(i=0, **changes):
     fields = {"what": "gradient sum", "sample_rate": 0.5, "noise_multipliers": (3.0 + i,)}
-    return Release(**fields | changes)
+    return NoisyRelease(**fields | changes)
 
 
 WORK = {
@@ -291,7 +290,7 @@ def test_a_ledger_that_takes_minutes_is_refused_at_once(releases, monkeypatch):
         expected_batch_size=10.0,
         is_private=True,
         seeded=False,
-        ledger=Ledger(releases),
+        releases=releases,
     )
     with pytest.raises(ValueError, match="would take minutes"):
         check_report(report)

@@ -15,7 +15,6 @@ from sklearn.pipeline import make_pipeline
 
 from skdpfair import DPFairClassifier, DPFairRegressor, Groups
 from skdpfair.datasets import make_two_groups
-from skdpfair.privacy.ledger import Ledger
 from skdpfair.privacy.statement import rounded_up
 from skdpfair.release import _file
 from skdpfair.report import export_statement, model_page
@@ -124,7 +123,7 @@ def test_persons_and_private_searches_are_told(fitted):
     assert f"at most 4 records is protected with ε = {rounded_up(privacy.epsilon_for(4))}" in (
         nist(several)
     )
-    search = replace(privacy, method="private selection", ledger=Ledger())
+    search = replace(privacy, method="private selection", releases=())
     assert "best of a random number of trials" in nist(search)
     chosen = copy(fitted)
     chosen.privacy_ = search
@@ -140,7 +139,7 @@ def test_persons_and_private_searches_are_told(fitted):
 
 
 def test_without_privacy_there_is_no_number(fitted):
-    report = replace(fitted.privacy_, epsilon=np.inf, is_private=False, ledger=Ledger())
+    report = replace(fitted.privacy_, epsilon=np.inf, is_private=False, releases=())
     text = nist(report)
     assert "NOT differentially private" in text and "finds at most" not in text
 

@@ -191,7 +191,7 @@ def test_what_was_spent_is_told(fitted):
     clf = fitted[0]
     page = model_page(clf, pipeline=public_preprocessor({"x": (0, 1)}))
     assert "ε = " in page and "number of records is public" in page
-    for entry in clf.privacy_.ledger.entries:
+    for entry in clf.privacy_.releases:
         assert escape(entry.what) in page and f"{entry.noise_multipliers[0]:.4g}" in page
     for item in (*clf.privacy_.not_accounted, *clf.privacy_.assumptions):
         assert escape(item) in page

@@ -21,8 +21,7 @@ from skdpfair.cli import main
 from skdpfair.metrics._measures import MEASURES, level_of
 from skdpfair.model_selection import TradeoffResults, sweep
 from skdpfair.model_selection._spec import SweepSpec
-from skdpfair.privacy import Release
-from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.privacy import NoisyRelease, compute_epsilon
 from skdpfair.privacy.gdp import auto_delta
 from skdpfair.privacy.statement import rounded_up
 from skdpfair.privacy.tradeoff import trade_off
@@ -74,7 +73,7 @@ class Page(HTMLParser):
         return " ".join(" ".join(self.texts).split())
 
 
-STEPS = Release("gradient sum", 0.02, (1.25,), 900)
+STEPS = NoisyRelease("gradient sum", 0.02, (1.25,), 900)
 
 
 def cells(groups=("F", "M"), methods=("poor", "even"), budgets=(1.0, 4.0), seeds=2):
@@ -321,7 +320,9 @@ def test_the_page_states_what_an_attacker_finds(swept):
     for (_, epsilon, *_), rows in found.releases.groupby(["method", "epsilon", "seed", "fold"]):
         columns = ("sample_rate", "noise_multiplier", "steps", "strata")
         steps = rows[list(columns)].itertuples(index=False)
-        curve = trade_off([Release("step", q, (s,), n, strata=strata) for q, s, n, strata in steps])
+        curve = trade_off(
+            [NoisyRelease("step", q, (s,), n, strata=strata) for q, s, n, strata in steps]
+        )
         numbers = [curve.mu, float(curve.true_positive_rate(0.01)), 0.5 + curve.total_variation / 2]
         worst[epsilon] = np.maximum(worst.get(epsilon, 0.0), numbers)
     for epsilon, (mu, rate, guess) in worst.items():
@@ -814,7 +815,9 @@ def test_ten_questions_are_answered_from_the_facts(swept):
 
 def epsilon_of_all(releases, delta):
     runs = releases[["sample_rate", "noise_multiplier", "steps"]].itertuples(index=False)
-    return epsilon_of([Release("steps", q, (s,), int(t)) for q, s, t in runs], delta, "rdp")
+    return compute_epsilon(
+        [NoisyRelease("steps", q, (s,), int(t)) for q, s, t in runs], delta, "rdp"
+    )
 
 
 def test_a_ledger_tells_what_was_fitted_before(swept, two_groups, tmp_path):

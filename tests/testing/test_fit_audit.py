@@ -18,7 +18,7 @@ from skdpfair import DPFairClassifier, Persons
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine.noise import Noise
 from skdpfair.preprocessing import BoundedScaler
-from skdpfair.privacy import Release
+from skdpfair.privacy import NoisyRelease
 from skdpfair.privacy.gdp import gdp_parameter
 from skdpfair.testing import audit_fit
 from skdpfair.testing._fit_audit import FitAudit
@@ -57,7 +57,9 @@ def test_missing_noise_is_found(name, data, monkeypatch):
     assert not audit.passed and audit.epsilon_lower > 2.0
     exact = guesses_excess(400, audit.n_guesses, audit.n_correct, 0.05 / 3)  # what it rests on
     assert (
-        exact((Release("steps", 1.0, (1 / gdp_parameter(0.8 * audit.epsilon_lower, 1e-5),), 1),))
+        exact(
+            (NoisyRelease("steps", 1.0, (1 / gdp_parameter(0.8 * audit.epsilon_lower, 1e-5),), 1),)
+        )
         > 0
     )
     assert "ABOVE its claim of 0.999" in str(audit)

@@ -16,8 +16,7 @@ from skdpfair.datasets import make_two_groups
 from skdpfair.model_selection import DPRandomizedSearch
 from skdpfair.networks import CNN
 from skdpfair.preprocessing import BoundedScaler, TableSchema
-from skdpfair.privacy import Release
-from skdpfair.privacy.ledger import Ledger
+from skdpfair.privacy import NoisyRelease
 from skdpfair.privacy.renyi import ORDERS
 from skdpfair.privacy.statement import NOT_ACCOUNTED
 from skdpfair.release import _file
@@ -183,9 +182,9 @@ def rates(values):
     """Plant sampling rates of groups in the ledger of the report."""
 
     def plant(facts, weights):
-        entry, *others = released().privacy_.ledger.entries
+        entry, *others = released().privacy_.releases
         entry = replace(entry, group_rates=tuple(v / max(values) for v in values))
-        report("ledger", Ledger((entry, *others)))(facts, weights)
+        report("releases", (entry, *others))(facts, weights)
 
     return plant
 
@@ -274,7 +273,7 @@ IN_A_RELEASE = {
     "people in its subject": report("what", "Alice and Bob"),
     "people in its proof": report("proof", "Alice and Bob"),
     "people as its method": report("method", "Alice and Bob"),
-    "people as a release": report("ledger", Ledger([Release("Alice and Bob", 0.1, (1.0,), 60)])),
+    "people as a release": report("releases", (NoisyRelease("Alice and Bob", 0.1, (1.0,), 60),)),
     "people in its stop": report("stop", "after all 60 planned steps of Alice and Bob"),
     "a row as a step before": report("not_accounted", (STEPS_BEFORE.format(repr(str(ROWS[0]))),)),
     "steps before for each row": report(
