@@ -71,7 +71,7 @@ def of_fit(case, method, epsilon, seed):
     model = DPFairClassifier(method, **params, **PARAMS.get(case, {}))
     units = np.arange(len(y)) // 3 if case == PERSONS else None
     try:
-        model.fit(x, y, sensitive_features=group, units=units)
+        model.fit(x, y, sensitive_features=group, persons=units)
     except ValueError as error:
         return [{"method": method, "case": case, "error": str(error)}]
     logits, codes = model.decision_function(x_test), np.searchsorted(model.classes_, y_test)

@@ -108,18 +108,18 @@ def rows(device):
         on_disk = np.load(f"{folder}/rows.npy", mmap_mode="r")
         kinds = {
             "dense": (x, {}),
-            "persons": (x, {"units": persons}),
+            "persons": (x, {"persons": persons}),
             "sparse": (sparse.csr_array(x * (x > 1)), {}),
             "weights": (x, {"sample_weight": np.linspace(0.5, 2, len(x))}),
             "counted groups": (x, {"sensitive_features": group}),
             "on disk": (on_disk, {}),
-            "persons on disk": (on_disk, {"units": persons}),
+            "persons on disk": (on_disk, {"persons": persons}),
         }
         for kind, (given, columns) in kinds.items():
             model = DPFairClassifier(
                 "dp_is_sgd" if "sensitive_features" in columns else "dpsgd",
                 module="logistic",
-                persons=Persons(max_records=4) if "units" in columns else None,
+                persons=Persons(max_records=4) if "persons" in columns else None,
                 max_sample_weight=2.0 if "sample_weight" in columns else None,
                 max_steps=200,
             )

@@ -129,7 +129,7 @@ def worth(n_seeds):
             (x, y, unit), (x_test, y_test) = make(seed)
             by_person, by_record = settings(len(y))
             kinds = {
-                "persons": (by_person | {"persons": Persons(max_records=K)}, {"units": unit}),
+                "persons": (by_person | {"persons": Persons(max_records=K)}, {"persons": unit}),
                 "records": (by_record, {}),
             }
             for kind, (params, given) in kinds.items():

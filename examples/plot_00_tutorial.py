@@ -125,7 +125,7 @@ X_test, y_test = X.iloc[test], income.iloc[test]
 # and fit and counts together cost epsilon 1.
 
 model = DPThresholdClassifier(classifier)
-ledger.fit(model, X_train, y_train, sensitive_features=sex_train, units=person.iloc[train])
+ledger.fit(model, X_train, y_train, sensitive_features=sex_train, persons=person.iloc[train])
 model.privacy_
 
 # %%
@@ -227,7 +227,7 @@ released = release_group_table(
     predicted["chosen"],
     sensitive_features=table["sex"].iloc[test],
     groups=["Female", "Male"],
-    units=person.iloc[test],
+    persons=person.iloc[test],
     epsilon=0.5,
 )
 card = export_statement(

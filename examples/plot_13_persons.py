@@ -43,11 +43,11 @@ epsilons = {k: by_record.privacy_.epsilon_for(k) for k in (1, 2, 5)}
 print({k: round(epsilon, 2) for k, epsilon in epsilons.items()})
 
 # %%
-# With ``units``, a batch is a random sample of persons, and the mean gradient of a person's records
+# With ``persons``, a batch is a random sample of persons: the mean gradient of a person's records
 # is clipped once. The same epsilon then holds for all records of a person.
 
 of_persons = model(persons=Persons(max_records=5))
-by_person = of_persons.fit(X, y, sensitive_features=sex, units=person)
+by_person = of_persons.fit(X, y, sensitive_features=sex, persons=person)
 print(by_person.privacy_.statement)
 
 # %%
@@ -78,8 +78,8 @@ scores = cross_validate(
     groups=person,
     cv=folds,
     scoring=["accuracy", "balanced_accuracy"],
-    params={"units": person},
+    params={"persons": person},
 )
 print({name: f"{v.mean():.3f}" for name, v in scores.items() if name.startswith("test")})
-planned = plan(of_persons, person.nunique(), units=True, cv=folds, delta=1e-5)
+planned = plan(of_persons, person.nunique(), persons=True, cv=folds, delta=1e-5)
 print(planned)

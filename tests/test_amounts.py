@@ -125,9 +125,9 @@ def test_nothing_is_released_where_nothing_is_to_choose(encoded, given, n):
     assert ("fine" in clf.net_.module.params) == (not is_private)
 
 
-def table_of(x, y, unit=None):
+def table_of(x, y, person=None):
     x = np.asarray(x, np.float32)
-    return SimpleNamespace(x=x, y=np.asarray(y), unit=unit, n_outputs=3)
+    return SimpleNamespace(x=x, y=np.asarray(y), person=person, n_outputs=3)
 
 
 def test_one_record_or_person_moves_the_counts_by_the_root_of_the_number_of_amounts():
@@ -138,16 +138,16 @@ def test_one_record_or_person_moves_the_counts_by_the_root_of_the_number_of_amou
         rest = amounts.counted(table_of(np.delete(x, i, 0), np.delete(y, i)), (0, 1, 3))
         assert np.linalg.norm(all_rows - rest) <= np.sqrt(3) + 1e-9
     # ten persons with three records each, or with records in one cell alone
-    unit = np.repeat(np.arange(10), 3)
+    person = np.repeat(np.arange(10), 3)
     x[:3], y[:3] = 0.3, y[0]
-    of_all = amounts.counted(table_of(x, y, unit), (0, 1, 3))
+    of_all = amounts.counted(table_of(x, y, person), (0, 1, 3))
     moved = []
     for i in range(10):
-        kept = unit != i
+        kept = person != i
         # whoever takes no part is as good as absent
         for rest in (
-            table_of(x[kept], y[kept], unit[kept]),
-            table_of(x, y, np.where(kept, unit, -1)),
+            table_of(x[kept], y[kept], person[kept]),
+            table_of(x, y, np.where(kept, person, -1)),
         ):
             moved.append(np.linalg.norm(of_all - amounts.counted(rest, (0, 1, 3))))
     assert max(moved) == pytest.approx(np.sqrt(3)) == moved[0] == moved[1]
@@ -161,7 +161,7 @@ def test_smooth_amounts_are_taken_for_rough_in_less_than_two_of_a_hundred_tables
         u = np.clip(rng.normal(rng.uniform(0.2, 0.8), 0.15, n), 0, 1)
         chance = 1 / (1 + np.exp(-rng.normal(0, 4) * (u - 0.5)))
         y = rng.binomial(n_classes - 1, chance)
-        table = SimpleNamespace(x=(2 * u - 1)[:, None], y=y, unit=None, n_outputs=n_classes)
+        table = SimpleNamespace(x=(2 * u - 1)[:, None], y=y, person=None, n_outputs=n_classes)
         counts = amounts.counted(table, (0,))[0]
         wrong += amounts.is_rough(counts + noise * rng.standard_normal(counts.shape), noise)
     # at a rate of 2 %, more has a probability of 1e-4

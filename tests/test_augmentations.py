@@ -252,7 +252,7 @@ def test_methods_train_on_views_or_says_why_not(name):
     epsilon = 5.0 if METHODS[name].private else None
     model = quick(name, epsilon=epsilon, **VIEWS)
     groups = np.arange(len(y)) // 2 % 2
-    if not METHODS[name].takes_units:
+    if not METHODS[name].takes_persons:
         with pytest.raises(ValueError, match="no formula for n=3 views of a record"):
             model.fit(X, y, sensitive_features=groups)
         model.set_params(augment=FlipAndShift(shift=1))
@@ -264,11 +264,11 @@ def test_the_guarantee_is_that_of_a_fit_without_views():
     X, y = pictures()
     plain, viewed = (quick("global_adapt", **p).fit(X, y).privacy_ for p in ({}, VIEWS))
     assert viewed.releases == plain.releases and viewed.epsilon == plain.epsilon
-    for name in ("unit", "n_samples", "sample_rate", "noise_multiplier", "delta", "steps"):
+    for name in ("protects", "n_samples", "sample_rate", "noise_multiplier", "delta", "steps"):
         assert getattr(viewed, name) == getattr(plain, name)
     persons = np.arange(len(y)) // 3
     bounded = {"persons": Persons(max_records=2), "delta": 1e-3}
-    plain, viewed = (quick(**bounded, **p).fit(X, y, units=persons).privacy_ for p in ({}, VIEWS))
+    plain, viewed = (quick(**bounded, **p).fit(X, y, persons=persons).privacy_ for p in ({}, VIEWS))
     assert viewed.epsilon == plain.epsilon and viewed.n_samples == plain.n_samples == 40
 
 
@@ -295,7 +295,7 @@ def seen_in(model, X, y, monkeypatch, **given):
 @pytest.mark.parametrize("persons", [False, True])
 def test_views_are_drawn_anew_in_each_step_for_each_copy(persons, monkeypatch):
     X, y = np.zeros((60, 4), dtype=np.float32), np.arange(60) % 2
-    given = {"units": np.arange(60) // 3} if persons else {}
+    given = {"persons": np.arange(60) // 3} if persons else {}
     model = quick(module="logistic", augment=Views(jittered, n=3))
     model.set_params(persons__max_records=3 if persons else None, delta=1e-3, batch_size=20)
     first = seen_in(model, X, y, monkeypatch, **given)
@@ -368,7 +368,7 @@ def test_sparse_rows_train_on_views_like_dense_ones(persons):
     found = [
         quick(get_method("dpsgd", max_grad_norm=0.3), **(params | noiseless))
         .set_params(max_physical_batch_size=50, persons__max_records=3 if persons else None)
-        .fit(rows, y, units=np.arange(120) // 3 if persons else None)
+        .fit(rows, y, persons=np.arange(120) // 3 if persons else None)
         .decision_function(X)
         for rows in (X, sparse.csr_array(X))
     ]

@@ -404,7 +404,7 @@ def test_persons_are_refused(table, together):
     x, y, group = table
     clf = DPFairClassifier(persons=Persons(max_records=2))
     found = together(
-        lambda rank: clf.fit(x, y, sensitive_features=group, units=np.arange(600) // 2)
+        lambda rank: clf.fit(x, y, sensitive_features=group, persons=np.arange(600) // 2)
     )
     assert all(isinstance(e, ValueError) and "persons" in str(e) for e in found)
 

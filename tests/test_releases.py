@@ -203,13 +203,13 @@ def test_group_table(mode):
     X, y = table(mode == "persons")
     units = X["person"] if mode == "persons" else None
     given = {"sensitive_features": X["group"], "groups": [*GROUPS, *map(str, range(1000))]}
-    counts = release_group_table(y, y, epsilon=1.0, units=units, **given)
+    counts = release_group_table(y, y, epsilon=1.0, persons=units, **given)
     noise = counts[["correct", "incorrect"]].to_numpy(copy=True)
     noise[: len(GROUPS), 0] -= N / len(GROUPS)  # persons as often as records
     assert abs(noise).max() < 40  # more counted would stand out
     scale, noise = 1 / math.sqrt(2) / math.sinh(0.5), noise.ravel()
     assert noise.std() == pytest.approx(scale, rel=0.15)  # five of Laplace's deviations
-    exact = release_group_table(y, y, epsilon=1e3, units=units, **given)
+    exact = release_group_table(y, y, epsilon=1e3, persons=units, **given)
     assert exact[["correct", "incorrect"]].to_numpy().sum() == N
 
 

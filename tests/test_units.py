@@ -218,7 +218,7 @@ def test_sparse_rows_of_persons_can_be_processed_in_parts(visits):
     params = {"group_col": None, COLUMN: None, "epsilon": None, "noise_multiplier": 0.0}
     found = [
         quick(method, **params, lr=0.5, batch_size=600, max_physical_batch_size=size)
-        .fit(rows, y, units=X["person"].to_numpy())
+        .fit(rows, y, persons=X["person"].to_numpy())
         .decision_function(rows)
         for size in (10_000, 100)
     ]
@@ -273,11 +273,11 @@ def test_persons_are_counted_sampled_and_stated(visits):
     model = quick(delta="auto", batch_size=60).fit(X, y)
     report = model.privacy_
     assert report.n_samples == 600 and report.sample_rate == 0.1 and report.delta == 1e-4
-    assert report.adjacency == "zero_out_unit" and report.max_records_per_unit == 3
+    assert report.adjacency == "zero_out_person" and report.max_records == 3
     assert "all records of one person" in report.statement
     assert "number of persons" in report.statement and "number of records" not in report.statement
     assert not any("several records" in item for item in report.not_accounted)
-    assert json.loads(json.dumps(report.facts()))["adjacency"] == "zero_out_unit"
+    assert json.loads(json.dumps(report.facts()))["adjacency"] == "zero_out_person"
     as_records = quick(persons__column=None, persons__max_records=None, batch_size=60, delta=1e-4)
     plain = as_records.fit(X.drop(columns="person"), y).privacy_
     assert plain.adjacency == "zero_out" and plain.n_samples == len(y)
@@ -356,20 +356,20 @@ def test_the_column_of_persons_is_no_feature_and_may_be_absent(visits):
 
 def test_an_array_of_persons_does_as_a_column(visits):
     X, y = visits
-    model = quick(persons__column=None).fit(X.drop(columns="person"), y, units=X["person"])
+    model = quick(persons__column=None).fit(X.drop(columns="person"), y, persons=X["person"])
     assert model.privacy_.n_samples == 600
     nested = quick(persons__column=None, group_col=None, method="dpsgd")
     memory = X[list("abc")].to_numpy()
-    assert nested.fit(memory, y, units=X["person"].to_numpy()).privacy_.n_samples == 600
+    assert nested.fit(memory, y, persons=X["person"].to_numpy()).privacy_.n_samples == 600
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_every_method_trains_on_persons_or_says_why_not(name, visits):
     X, y = visits
     model = quick(name, epsilon=3.0 if METHODS[name].private else None, batch_size=200)
-    if METHODS[name].takes_units:
+    if METHODS[name].takes_persons:
         model.fit(X, y)
-        assert model.privacy_.max_records_per_unit == 3
+        assert model.privacy_.max_records == 3
         assert model.privacy_.epsilon <= 3.0 or not METHODS[name].private
     else:
         with pytest.raises(ValueError, match="persons with several records"):
@@ -394,10 +394,10 @@ def test_persons_pass_through_pipelines_searches_and_thresholds(visits, tmp_path
     )
     assert {m[-1].privacy_.n_samples for m in found["estimator"]} == {400}
     search = GridSearchCV(plain, {"lr": [0.1, 1.0]}, cv=GroupKFold(2))
-    search.fit(features, y, units=persons, groups=persons)
+    search.fit(features, y, persons=persons, groups=persons)
     assert search.best_estimator_.privacy_.n_samples == 600
-    model = DPThresholdClassifier(plain, objective="accuracy").fit(features, y, units=persons)
-    assert model.privacy_.adjacency == "zero_out_unit" and model.privacy_.epsilon <= 3.0
+    model = DPThresholdClassifier(plain, objective="accuracy").fit(features, y, persons=persons)
+    assert model.privacy_.adjacency == "zero_out_person" and model.privacy_.epsilon <= 3.0
     fitted.save_release(tmp_path / "model.safetensors")
     again = load_release(tmp_path / "model.safetensors")
     assert again.privacy_.statement == fitted.privacy_.statement
@@ -412,7 +412,7 @@ def test_a_continued_fit_states_the_largest_number_of_records(visits, of_persons
         model.set_params(persons__max_records=most).fit(X, y)
     report, said = model.privacy_, "of which at most 5" if of_persons else "with at most 5 records"
     assert said in report.statement
-    stated = report.max_records_per_unit, report.records_per_person
+    stated = report.max_records, report.records_per_person
     assert stated == ((5, None) if of_persons else (None, 5))
 
 
@@ -437,7 +437,7 @@ def test_a_private_search_protects_persons(visits, tmp_path):
     with PrivacyLedger(tmp_path / "ledger", epsilon=100.0, delta=1e-4) as ledger:
         search = private_search(quick()).fit(X, y)
     report = search.privacy_
-    assert (report.adjacency, report.max_records_per_unit) == ("zero_out_unit", 3)
+    assert (report.adjacency, report.max_records) == ("zero_out_person", 3)
     assert report.delta == 1e-4 and "number of persons n" in report.assumptions[0]
     planned = search.forecast(600)
     assert report.epsilon == pytest.approx(planned.epsilon_total)
@@ -449,8 +449,8 @@ def test_a_private_search_protects_persons(visits, tmp_path):
     assert not any("declare" in text for text in declared.assumptions)
     pipe = make_pipeline(FunctionTransformer(), quick(persons__column=None, group_col=None))
     searching = DPRandomizedSearch(pipe, {"dpfairclassifier__lr": [1.0]}, shape=1.0)
-    searching.fit(X[list("abc")], y, units=X["person"])
-    assert searching.privacy_.adjacency == "zero_out_unit"
+    searching.fit(X[list("abc")], y, persons=X["person"])
+    assert searching.privacy_.adjacency == "zero_out_person"
     with PrivacyLedger(tmp_path / "ledger") as ledger, pytest.raises(ValueError, match="another"):
         private_search(quick(persons__column=None, persons__max_records=None)).fit(X, y)
 
@@ -498,7 +498,7 @@ def test_a_private_search_refuses_persons_that_it_cannot_count(visits):
         ),
     ):
         with pytest.raises(ValueError, match=says):
-            searching.fit(rows, y, units=units)
+            searching.fit(rows, y, persons=units)
     thresholds = DPThresholdClassifier(make_pipeline(FunctionTransformer(), quick()))
     with pytest.raises(ValueError, match="Leave out column="):
         thresholds.fit(X, y)
@@ -508,17 +508,17 @@ def test_a_released_table_counts_one_record_of_each_person(visits):
     X, y = visits
     given = {"sensitive_features": X["sex"], "epsilon": 1e3, "groups": ["f", "m"]}
     persons = X["person"].to_numpy()
-    table = release_group_table(y, y, units=persons, **given)
+    table = release_group_table(y, y, persons=persons, **given)
     assert table[["correct", "incorrect"]].to_numpy().sum() == 600
-    assert table.attrs["privacy"]["adjacency"] == "zero_out_unit"
+    assert table.attrs["privacy"]["adjacency"] == "zero_out_person"
     statement = table.attrs["privacy"]["statement"]
     assert "number of persons" in statement and "One record of each person" in statement
     assert not any("records" in text for text in table.attrs["privacy"]["not_accounted"])
-    of_one = release_group_table(y, y, units=np.zeros(len(y)), **given)
+    of_one = release_group_table(y, y, persons=np.zeros(len(y)), **given)
     assert of_one[["correct", "incorrect"]].to_numpy().sum() == 1
     right = np.arange(len(y)) % 2  # each record is drawn as often as her others
     rates = [
-        release_group_table(right, np.ones_like(right), units=np.arange(len(y)) // 2, **given)
+        release_group_table(right, np.ones_like(right), persons=np.arange(len(y)) // 2, **given)
         for _ in range(20)
     ]
     total = sum(t["correct"].sum() for t in rates)
@@ -577,19 +577,19 @@ def of_patients_and_stays(place, visits, tmp_path):
         plan(GridSearchCV(by_column, {COLUMN: ["patient", "stay"]}, cv=GroupKFold(3)), 600)
     else:
         with ledger:
-            plain.fit(features, y, units=patients)
+            plain.fit(features, y, persons=patients)
             assert {fit["persons"] for fit in ledger._history().fits} == {"patient"}
             if place == "fit":
-                plain.fit(features, y, units=stays)
+                plain.fit(features, y, persons=stays)
             elif place == "column":
                 quick(persons__column="stay").fit(table.drop(columns="patient"), y)
             elif place == "private search":
-                private_search(plain).fit(features, y, units=stays.to_frame())
+                private_search(plain).fit(features, y, persons=stays.to_frame())
             elif place == "threshold":
-                DPThresholdClassifier(plain).fit(features, y, units=stays)
+                DPThresholdClassifier(plain).fit(features, y, persons=stays)
             else:
                 given = {"persons__max_records": 3, "progress": False}
-                sweep(["dpsgd"], [3.0], 1, features, y, table["sex"], units=stays, **given)
+                sweep(["dpsgd"], [3.0], 1, features, y, table["sex"], persons=stays, **given)
 
 
 @pytest.mark.parametrize(
@@ -613,7 +613,7 @@ def test_positions_and_later_names_do_not_tell_persons_apart(visits, tmp_path):
             quick(persons__column=0, group_col=None).fit(np.c_[X["person"], features], y)
     assert "note: persons that no column name" in str(ledger.report())
     plain = quick(persons__column=None, group_col=None, warm_start=True)
-    plain.fit(features, y, units=X["person"].to_numpy()).fit(features, y, units=X["person"])
+    plain.fit(features, y, persons=X["person"].to_numpy()).fit(features, y, persons=X["person"])
     assert any("no column name" in text for text in plain.privacy_.assumptions)
 
 
@@ -622,15 +622,15 @@ def test_persons_without_a_name_are_on_record_as_those_of_the_other_fits(visits,
     plain, features = quick(persons__column=None, group_col=None, warm_start=True), X[list("abc")]
     ledger = PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp")
     with ledger:
-        plain.fit(features, y, units=X["person"])
+        plain.fit(features, y, persons=X["person"])
         said = [str(ledger.report()), *plain.privacy_.assumptions]
         assert not any("no column name" in text for text in said)
-        plain.fit(features, y, units=X["person"].to_numpy())
+        plain.fit(features, y, persons=X["person"].to_numpy())
         assert any("no column name" in text for text in plain.privacy_.assumptions)
     assert "note: persons that no column name" in str(ledger.report())
     again = pickle.loads(pickle.dumps(plain))
     with pytest.raises(ValueError, match="column of the persons changed"):
-        again.fit(features, y, units=X["person"].rename("stay"))
+        again.fit(features, y, persons=X["person"].rename("stay"))
 
 
 def test_forecasts_count_persons_and_ask_for_folds_by_person(visits):
@@ -651,24 +651,24 @@ def test_forecasts_count_persons_and_ask_for_folds_by_person(visits):
 
 def test_forecasts_ask_whether_fits_protect_persons(visits):
     bounded, given = quick(persons__column=None, delta=1e-4), {"delta": 1e-4, "accountant": "rdp"}
-    with pytest.raises(ValueError, match=r"units=None, .* Pass units=True"):
+    with pytest.raises(ValueError, match=r"persons=None, .* Pass persons=True"):
         plan(bounded, 600, **given)
-    assert plan(bounded, 600, units=True, **given).unit == "person"
-    records = plan(bounded, 600, units=False, **given)
+    assert plan(bounded, 600, persons=True, **given).unit == "person"
+    records = plan(bounded, 600, persons=False, **given)
     assert records.unit == "record"
     plain = quick(persons__column=None, persons__max_records=None)
     assert plan(plain, 600).unit == "record"
     for model, units in ((plain, True), (quick(persons__max_records=None), None)):
         with pytest.raises(ValueError, match="max_records=None declares no bound"):
-            plan(model, 600, units=units)
+            plan(model, 600, persons=units)
     for model in (quick(), GridSearchCV(quick(), {COLUMN: ["person", None]}, cv=GroupKFold(3))):
         with pytest.raises(ValueError, match="There is no sum of both"):
-            plan(model, 600, units=False)
+            plan(model, 600, persons=False)
     with pytest.raises(TypeError, match="units must be"):
-        plan(bounded, 600, units=visits[0]["person"])
+        plan(bounded, 600, persons=visits[0]["person"])
     assert plan(private_search(bounded), 600).unit == "person"  # whose fit demands them
-    with pytest.raises(ValueError, match="units=False, but a DPRandomizedSearch protects"):
-        plan(private_search(bounded), 600, units=False)
+    with pytest.raises(ValueError, match="persons=False, but a DPRandomizedSearch protects"):
+        plan(private_search(bounded), 600, persons=False)
     with pytest.raises(ValueError, match="max_records=None declares no bound"):
         private_search(quick(persons__max_records=None)).forecast(600)
 
@@ -678,7 +678,7 @@ def test_a_sweep_keeps_persons_on_one_side(visits, tmp_path):
     settings = {"persons__max_records": 3, "module": "logistic", "max_steps": 5, "lr": 0.5}
     given = ["dpsgd"], [3.0], 1, X[list("abc")], y, X["sex"]
     persons = X["person"].to_numpy()
-    results = sweep(*given, units=persons, **settings)
+    results = sweep(*given, persons=persons, **settings)
     assert (
         results.frame.query("method == 'dpsgd' and group == 'overall'")["epsilon_spent"].le(3).all()
     )
@@ -690,7 +690,7 @@ def test_a_sweep_keeps_persons_on_one_side(visits, tmp_path):
     assert "<dt>δ of one fit</dt><dd>0.0001</dd>" in page  # that of the records is 1e-05
     assert "several records of one person" not in page and "fits on the same persons" in page
     with pytest.raises(ValueError, match="records of one person among"):
-        sweep(*given, units=persons, cv=KFold(3), **settings)
+        sweep(*given, persons=persons, cv=KFold(3), **settings)
     with pytest.raises(ValueError, match="persons__column"):
         sweep(*given, persons__column="person", **settings)
 
@@ -718,21 +718,21 @@ def test_the_split_of_a_sweep_is_by_person():
         ({COLUMN: "sex"}, {}, ValueError, "also in group_col"),
         ({COLUMN: "patient"}, {}, ValueError, "persons='patient' is not a column of X"),
         ({COLUMN: ["person"]}, {}, ValueError, "column of Persons must be"),
-        ({}, {"units": np.zeros(1)}, ValueError, "by a column or by units, not by both"),
-        ({COLUMN: None}, {"units": np.zeros(3)}, ValueError, "units has 3 values for 2,"),
-        ({COLUMN: None}, {"units": np.zeros((3, 2))}, ValueError, r"got shape \(3, 2\)"),
-        ({COLUMN: None}, {"units": ("person",)}, ValueError, r"persons=Persons\('person'"),
+        ({}, {"persons": np.zeros(1)}, ValueError, "by a column or as an array, not both"),
+        ({COLUMN: None}, {"persons": np.zeros(3)}, ValueError, "units has 3 values for 2,"),
+        ({COLUMN: None}, {"persons": np.zeros((3, 2))}, ValueError, r"got shape \(3, 2\)"),
+        ({COLUMN: None}, {"persons": ("person",)}, ValueError, r"persons=Persons\('person'"),
         ({COLUMN: 0}, {}, ValueError, "persons='a' holds fractions"),
-        ({COLUMN: None}, {"units": "person"}, ValueError, "units is the column 'person' of X"),
+        ({COLUMN: None}, {"persons": "person"}, ValueError, "units is the column 'person' of X"),
     ],
 )
 def test_what_cannot_be_used_is_refused(params, change, error, match, visits):
     X, y = visits
-    if isinstance(change.get("units"), str):
+    if isinstance(change.get("persons"), str):
         X = X.assign(person=[f"p{i}" for i in X["person"]])  # a text, of no use as a feature
-        change = {"units": X[change["units"]]}
-    if isinstance(change.get("units"), tuple):
-        change = {"units": change["units"][0]}
+        change = {"persons": X[change["persons"]]}
+    if isinstance(change.get("persons"), tuple):
+        change = {"persons": change["persons"][0]}
     with pytest.raises(error, match=match) as caught:
         quick(**params).fit(X, y, **change)
     assert "Error)" not in str(caught.value)
@@ -748,7 +748,7 @@ def test_missing_persons_are_refused(missing, visits):
         quick().fit(X, y)
     features, persons = X.drop(columns="person"), X["person"].tolist()
     with pytest.raises(ValueError, match="units has missing values"):
-        quick(persons__column=None).fit(features, y, units=persons)
+        quick(persons__column=None).fit(features, y, persons=persons)
 
 
 @pytest.mark.parametrize(
@@ -776,8 +776,8 @@ def test_missing_persons_are_refused(missing, visits):
     ],
 )
 def test_one_person_is_one_however_she_is_spelt(values, expected):
-    assert codes("units", values, len(expected)).tolist() == expected
-    alone = [codes("units", values[i : i + 1], 1).tolist() for i in range(len(values))]
+    assert codes("persons", values, len(expected)).tolist() == expected
+    alone = [codes("persons", values[i : i + 1], 1).tolist() for i in range(len(values))]
     assert alone == [[0]] * len(values)
 
 
@@ -792,7 +792,7 @@ def test_one_person_is_one_however_she_is_spelt(values, expected):
 )  # fmt: skip
 def test_numbers_spelt_in_two_ways_are_not_told_apart(texts):
     with pytest.raises(ValueError, match="units holds texts that may be one number"):
-        codes("units", np.array([b"a" if isinstance(texts[0], bytes) else "a", *texts]), 3)
+        codes("persons", np.array([b"a" if isinstance(texts[0], bytes) else "a", *texts]), 3)
 
 
 @pytest.mark.parametrize("place", ["fit", "threshold", "search", "table", "sweep", "audit"])
@@ -801,22 +801,22 @@ def test_all_who_read_persons_refuse_two_spellings_of_a_number(place, visits):
     X, y = visits
     features, persons = X[list("abc")], np.array([f"p{i}" for i in range(len(X))], dtype=object)
     persons[[3, 5]] = "8,765", "8765"
-    name = "persons='id'" if place == "fit" else "units"
+    name = "persons='id'" if place == "fit" else "persons"
     plain = quick(persons__column=None, group_col=None)
     with pytest.raises(ValueError, match=f"^{name} holds texts that may be one number") as caught:
         if place == "fit":
             quick(persons__column="id", group_col=None).fit(features.assign(id=persons), y)
         elif place == "threshold":
-            DPThresholdClassifier(plain).fit(features, y, units=persons)
+            DPThresholdClassifier(plain).fit(features, y, persons=persons)
         elif place == "search":
-            private_search(plain).fit(features, y, units=persons)
+            private_search(plain).fit(features, y, persons=persons)
         elif place == "table":
             given = {"sensitive_features": X["sex"], "epsilon": 1.0}
-            release_group_table(y, y, units=persons, **given)
+            release_group_table(y, y, persons=persons, **given)
         elif place == "sweep":
-            sweep(["dpsgd"], [3.0], 1, features, y, X["sex"], units=persons)
+            sweep(["dpsgd"], [3.0], 1, features, y, X["sex"], persons=persons)
         else:
-            audit_fit(plain, features, y, 20, units=persons)
+            audit_fit(plain, features, y, 20, persons=persons)
     assert not any(text in str(caught.value) for text in ("8,765", "8765", "p7"))
 
 
@@ -825,24 +825,26 @@ def test_values_that_may_be_equal_but_compare_as_different_name_no_persons(value
     persons = np.array([value, None], dtype=object)
     persons[1] = value
     with pytest.raises(ValueError, match=r"units holds .*; give texts or numbers of one type"):
-        codes("units", persons, 2)
+        codes("persons", persons, 2)
 
 
 @pytest.mark.parametrize("values", [[1, 1.0, "1"], pd.Series([17, "17"]), [b"1", "1"]])
 def test_values_of_several_types_name_no_persons(values):
     with pytest.raises(ValueError, match=r"units holds (bytes|numbers) and texts.*astype\(str\)"):
-        codes("units", values, len(values))
+        codes("persons", values, len(values))
     with pytest.raises(ValueError, match="missing values"):  # which astype(str) would hide
-        codes("units", [*values, None], len(values) + 1)
+        codes("persons", [*values, None], len(values) + 1)
 
 
 def _fit(X, y, groups, persons):
-    quick(persons__column=None, group_col=None).fit(X, y, sensitive_features=groups, units=persons)
+    quick(persons__column=None, group_col=None).fit(
+        X, y, sensitive_features=groups, persons=persons
+    )
 
 
 def _fit_pipeline(X, y, groups, persons):  # whose steps keep the index
     model = make_pipeline(FunctionTransformer(), quick(persons__column=None, group_col=None))
-    given = {"sensitive_features": groups, "units": persons}
+    given = {"sensitive_features": groups, "persons": persons}
     model.fit(X, y, **{f"dpfairclassifier__{name}": values for name, values in given.items()})
 
 
@@ -851,7 +853,7 @@ def _fit_others(of):
     pipe = make_pipeline(FunctionTransformer(np.asarray), plain)
 
     def fit(X, y, groups, persons):
-        of(pipe).fit(X, y, sensitive_features=groups, units=persons)
+        of(pipe).fit(X, y, sensitive_features=groups, persons=persons)
 
     return fit
 
@@ -863,8 +865,8 @@ PLACES = {
     "search": _fit_others(
         lambda pipe: DPRandomizedSearch(pipe, {"dpfairclassifier__lr": [1.0]}, shape=1.0)
     ),
-    "sweep": lambda X, y, g, u: sweep(["dpsgd"], [3.0], 1, X, y, g, units=u),
-    "audit": lambda X, y, g, u: audit_fit(quick(), X, y, 20, sensitive_features=g, units=u),
+    "sweep": lambda X, y, g, u: sweep(["dpsgd"], [3.0], 1, X, y, g, persons=u),
+    "audit": lambda X, y, g, u: audit_fit(quick(), X, y, 20, sensitive_features=g, persons=u),
     "score": lambda X, y, g, u: quick().score(X, y, sample_weight=g),
     "regressor": lambda X, y, g, u: DPFairRegressor().score(X, y, sample_weight=g),
     "thresholds": lambda X, y, g, u: DPThresholdClassifier(quick()).score(X, y, sample_weight=g),
@@ -906,20 +908,20 @@ def test_persons_of_a_part_come_with_the_index_of_their_records(visits):
     part = X.sample(500, random_state=0)
     features, labels = part[list("abc")], y[part.index]
     plain = quick(persons__column=None, group_col=None)
-    report = plain.fit(features, labels, units=part["person"]).privacy_
+    report = plain.fit(features, labels, persons=part["person"]).privacy_
     assert report.n_samples == part["person"].nunique()
-    plain.fit(features, labels, units=part["person"].tolist())
+    plain.fit(features, labels, persons=part["person"].tolist())
     persons = part["person"].reset_index(drop=True)
     with pytest.raises(ValueError, match=r"another index than X.*units\.to_numpy"):
-        plain.fit(features, labels, units=persons)
+        plain.fit(features, labels, persons=persons)
     found = cross_validate(
-        plain, features, labels, cv=3, params={"units": part["person"]}, error_score="raise"
+        plain, features, labels, cv=3, params={"persons": part["person"]}, error_score="raise"
     )
     assert len(found["test_score"]) == 3
     given = {"sensitive_features": part["sex"], "epsilon": 1.0}
     truth = pd.Series(labels, index=part.index)
     with pytest.raises(ValueError, match="another index than y_true"):
-        release_group_table(truth, labels, units=persons, **given)
+        release_group_table(truth, labels, persons=persons, **given)
 
 
 def behind(*steps, column=None, last=DPFairClassifier):
@@ -971,7 +973,7 @@ MIXED = {  # fits of a pipeline, which may be those of a ledger
         **UNITS_OF_CLF,
     ),
     "thresholds": lambda fit: fit(
-        DPThresholdClassifier(behind(BY_ROW)), ROWS, LABELS, units=PERSONS
+        DPThresholdClassifier(behind(BY_ROW)), ROWS, LABELS, persons=PERSONS
     ),
 }
 
@@ -993,7 +995,7 @@ def test_steps_for_records_are_refused_before_persons(name, how, tmp_path):
 
 
 def test_steps_that_were_fitted_elsewhere_are_refused_by_the_classifier(tmp_path, monkeypatch):
-    monkeypatch.setattr("skdpfair.preprocessing._quantile_scaler.refuse_units_around", id)
+    monkeypatch.setattr("skdpfair.preprocessing._quantile_scaler.refuse_persons_around", id)
     with pytest.raises(ValueError, match=r"DPQuantileScaler .*persons.*BoundedScaler"):
         behind(BY_ROW).fit(ROWS, LABELS, **UNITS_OF_CLF)
 

@@ -172,7 +172,7 @@ def audit_step(
     integer("n_draws", n_draws, low=100)
     integer("n_features", n_features, low=250)
     integer("records_per_person", records_per_person, high=MAX_RECORDS)
-    if records_per_person > 1 and not method.takes_units:
+    if records_per_person > 1 and not method.takes_persons:
         raise ValueError(
             f"method={method.name!r} has no formula for persons with several records: "
             f"records_per_person={records_per_person} cannot be audited. Use 1."

@@ -35,7 +35,7 @@ def audit_sums(
     n_canaries,
     *,
     sensitive_features=None,
-    units=None,
+    persons=None,
     confidence=0.95,
     random_state=None,
 ):
@@ -60,7 +60,7 @@ def audit_sums(
     method = get_method(model.method)
     if method.changes_gradients:
         raise ValueError(f"{method.name} changes gradients: none can be planted. Use audit_fit.")
-    code = np.arange(len(y)) if units is None else pd.factorize(units, sort=True)[0]
+    code = np.arange(len(y)) if persons is None else pd.factorize(persons, sort=True)[0]
     group = groups.encode(
         X, y, group_col=model.group_col, sensitive_features=sensitive_features
     ).code[np.unique(code, return_index=True)[1]]
@@ -76,15 +76,15 @@ def audit_sums(
         of[kept][pd.Series(code[kept]).drop_duplicates().index], group[order[:n_canaries]]
     )
     model.set_params(callbacks=[*(model.callbacks or ()), canaries], device="cpu")
-    columns = {"sensitive_features": sensitive_features, "units": units}
+    columns = {"sensitive_features": sensitive_features, "persons": persons}
     rows = {k: _safe_indexing(v, kept) for k, v in columns.items() if v is not None}
     report = model.fit(_safe_indexing(X, kept), y[kept], **rows).privacy_
     right = np.cumsum((canaries.score > 0) == took_part)
     guesses, failure = [(end, int(right[end - 1])) for end in ends], (1 - confidence) / len(ends)
     lower, best = refuted(report, [accuracy_excess(n, k, failure) for n, k in guesses])
     claim = report.epsilon, lower, report.delta, confidence
-    unit = "record" if units is None else "person"
-    return FitAudit(report.method, *claim, n_canaries, *guesses[best], unit)
+    protects = "record" if persons is None else "person"
+    return FitAudit(report.method, *claim, n_canaries, *guesses[best], protects)
 
 
 def _favours_small_groups(method):
@@ -152,7 +152,7 @@ def clip_of(method, sample, state, task):
 class Canaries(Callback):
     """Give some records of a fit gradients that the attacker knows, and score what is released.
 
-    ``canary_of`` (n_units,) is the canary that a record or person of the fit is, -1 for none, and
+    ``canary_of`` (n_examples,) is the canary that an example of the fit is, -1 for none, and
     ``group`` (n_canaries,) the group code of each, of those that do not take part, too.  ``score``
     (n_canaries,) is the log-likelihood ratio that it took part, summed over the steps.
 

@@ -31,7 +31,7 @@ METHODS = {
 class ExactBAM(BAM):
     """BAM by equation 13, with a Hessian-vector product per record instead of a step ahead."""
 
-    takes_units = False
+    takes_persons = False
     sees_gradients = True
 
     def per_sample_perturbation_radius(self):

@@ -37,22 +37,22 @@ def entry_of(
     reasons: Sequence[str] = (),
     curve: np.ndarray | None = None,
     what: str = "steps",
-    unit: str = "record",
+    protects: str = "record",
     persons: str | None = None,
 ) -> Line:
     """Return a planned fit as a ledger's file holds it.
 
     It is not ``private`` if its epsilon is infinite; ``reasons`` say why more than the releases is
     seen, see :mod:`skdpfair.budget.spending`; ``curve`` is the Renyi curve, at ``renyi.ORDERS``, of
-    a release named ``what`` that is no run of sampled Gaussians; ``unit`` is what the fit protects,
-    and ``persons`` the name of the column of the persons, if it has one.
+    a release named ``what`` that is no run of sampled Gaussians; ``protects`` is "record" or
+    "person", and ``persons`` the name of the column of the persons, if it has one.
     """
     return {
         "private": bool(private),
         "curve": stored(curve),
         "what": what,
         "reasons": list(dict.fromkeys([REFERENCE] * (not private) + [*reasons])),
-        "unit": unit,
+        "protects": protects,
         "persons": persons,
         "entries": [vars(release) for release in planned],
     }

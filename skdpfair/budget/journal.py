@@ -56,7 +56,7 @@ class Totals:
         self.releases.update(map(json.dumps, fit["entries"]))
         self.curves += [] if fit["curve"] is None else [fit["curve"]]
         self.all_private &= fit["private"]
-        self.protected.add((fit["unit"], fit["persons"]))
+        self.protected.add((fit["protects"], fit["persons"]))
 
     def end(self, fit: Line, entries: list[Line]) -> None:
         """Replace the planned releases of a fit by those that happened."""
@@ -329,8 +329,8 @@ class History:
         if not reasons and not all(map(self.is_known, fits)):
             reasons[UNKNOWN] = None
         notes = [] if reasons else [note for line in around for note in line["notes"]]
-        unit = next((fit["unit"] for fit in fits), "record")
-        if unit == "person" and len(fits) > 1 and not are_names(f["persons"] for f in fits):
+        protects = next((fit["protects"] for fit in fits), "record")
+        if protects == "person" and len(fits) > 1 and not are_names(f["persons"] for f in fits):
             notes.append(ASSUMPTIONS["persons"])
         spent = private.cost(delta, accountant)
         return Spending(
@@ -341,7 +341,7 @@ class History:
             reasons=tuple(reasons),
             n_fits=len(fits),
             notes=tuple(dict.fromkeys(notes)),
-            unit=unit,
+            protects=protects,
             n_private=sum(fit["private"] for fit in fits),
         )
 
@@ -392,7 +392,7 @@ _AROUND = {"around": _TEXT, "data": _TEXT, "outermost": _FLAG, "reasons": _LIST,
 _PLAN: dict[str, Any] = {
     "data": _TEXT,
     "what": _TEXT,
-    "unit": _TEXT,
+    "protects": _TEXT,
     "private": _FLAG,
     "reasons": _LIST,
 }
@@ -406,8 +406,8 @@ def _check(line: Line) -> None:
     wrong = [name for name, of in types.items() if not isinstance(line.get(name), of)]
     if line.get("state") != (None if is_around else "planned" if is_plan else "done"):
         wrong.append("state")
-    if line.get("unit", "record") not in PROTECTED:
-        wrong.append("unit")
+    if line.get("protects", "record") not in PROTECTED:
+        wrong.append("protects")
     if wrong:
         raise ValueError(f"no fit writes its {wrong[0]}")
     for entry in line.get("entries", ()):

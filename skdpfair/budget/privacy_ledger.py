@@ -282,7 +282,7 @@ class PrivacyLedger:
         """
         if planned := list(fits):
             totals = Totals.of(self._history().fits)
-            _refuse_other_unit(planned[0], totals.protected)
+            _refuse_other_protection(planned[0], totals.protected)
             self._check(totals, planned)
 
     def n_unrecorded(self, calls: Iterable[str | None]) -> int:
@@ -308,7 +308,7 @@ class PrivacyLedger:
         # nobody else spends what is left meanwhile
         with self._journal.locked():
             totals = self._journal.totals(self.data)
-            _refuse_other_unit(fit, totals.protected)
+            _refuse_other_protection(fit, totals.protected)
             self._check(totals, [fit])
             self._journal.append(fit)
 
@@ -356,11 +356,11 @@ def _check_budget(epsilon: Any, delta: Any, accountant: Any) -> None:
     one_of("accountant", accountant, ACCOUNTANTS)
 
 
-def _refuse_other_unit(fit: Line, before: Iterable[tuple[str, str | None]]) -> None:
-    unit, persons = fit["unit"], fit["persons"]
+def _refuse_other_protection(fit: Line, before: Iterable[tuple[str, str | None]]) -> None:
+    protects, persons = fit["protects"], fit["persons"]
     others = sorted({name for _, name in before if name} - {persons})
-    if any(other != unit for other, _ in before):
-        what, other = f"each {unit}", "another unit"
+    if any(other != protects for other, _ in before):
+        what, other = f"each {protects}", "another unit"
     elif persons and others:
         what, other = f"the persons of the column {persons!r}", f"those of {others[0]!r}"
     else:

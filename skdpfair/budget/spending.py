@@ -33,7 +33,7 @@ class Spending:
         Number of fits, and of the private ones.
     notes : tuple of str
         What was taken on trust.
-    unit : {"record", "person"}, default="record"
+    protects : {"record", "person"}, default="record"
         What the fits protect.
     """
 
@@ -44,7 +44,7 @@ class Spending:
     reasons: tuple[str, ...]
     n_fits: int
     notes: tuple[str, ...] = ()
-    unit: str = "record"
+    protects: str = "record"
     n_private: int = 0
 
     @property
@@ -85,7 +85,7 @@ class Spending:
         total = f"epsilon={rounded_up(self.epsilon_total)}" if self.known else "unknown"
         lines = [
             f"{type(self).__name__}: {n_fits} fit{'s' * (n_fits != 1)}, protecting "
-            f"{PROTECTED[self.unit]}",
+            f"{PROTECTED[self.protects]}",
             f"  private fits   epsilon={rounded_up(self.epsilon)} at delta={self.delta:g} "
             f"({self.accountant})",
             f"  as a whole     {total}",

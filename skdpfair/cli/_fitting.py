@@ -71,17 +71,17 @@ class Job:
             method,
             classes=self.schema.classes,
             group_col=Groups(levels=self.schema.group_levels),
-            persons=Persons(max_records=self.schema.max_records_per_unit),
+            persons=Persons(max_records=self.schema.max_records),
             distributed="auto" if self.n_processes > 1 else None,
         ).set_params(**params)
 
     def person_question(self):
         """Return the question whether a row is a person, if it is open."""
-        return person_question(self.source.columns(), self.schema.unit)
+        return person_question(self.source.columns(), self.schema.person)
 
     def check_plan(self, clf, ledger):
         """Raise if a fit would be refused; return what limits guesses about a private search."""
-        schema, n_units = self.schema, self.records.n_units
+        schema, n_examples = self.schema, self.records.n_examples
         n_groups, classes = len(schema.group_levels or [None]), schema.classes
         tried = getattr(clf, "param_distributions", {})
         alone = [{name: v} for name in ("module", "method") for v in tried.get(name, ())]
@@ -89,10 +89,10 @@ class Job:
             one = clone(getattr(clf, "estimator", clf)).set_params(**params)
             check_network(network_of(one.module), (len(schema.feature_names),), len(classes))
             FitSpec.of(one).check_data(classes, n_groups)
-        about = {"persons": schema.unit, "unit": "person" if schema.unit else "record"}
+        about = {"persons": schema.person, "protects": "person" if schema.person else "record"}
         limit, releases = None, ()
         if isinstance(clf, DPRandomizedSearch):
-            forecast = clf.forecast(n_units, n_groups=n_groups)
+            forecast = clf.forecast(n_examples, n_groups=n_groups)
             limit, about["curve"] = forecast.reasons[1], forecast.curve
         else:
             if isinstance(clf, DPThresholdClassifier):
@@ -100,16 +100,16 @@ class Job:
                     raise Unusable(f"--threshold is for two classes, and there are {len(classes)}.")
                 clf = clf.planned_estimator()
             network = network_for(schema.feature_names)
-            about["private"], releases = planned_fit(clf, n_units, n_groups, network)
+            about["private"], releases = planned_fit(clf, n_examples, n_groups, network)
         if ledger is not None:
             ledger.check([entry_of(releases, **about)])
         return limit
 
     def fit(self, clf, ledger):
         """Fit an estimator, charged to an open ledger if there is one."""
-        X, y, groups, units = self.records[1:5]
-        units = None if units is None else pd.Series(units, name=self.schema.unit)
-        records = {"X": X, "y": y, "sensitive_features": groups, "units": units}
+        X, y, groups, persons = self.records[1:5]
+        persons = None if persons is None else pd.Series(persons, name=self.schema.person)
+        records = {"X": X, "y": y, "sensitive_features": groups, "persons": persons}
         clf.fit(**records) if ledger is None else ledger.fit(clf, **records)
 
     def save(self, model, output):

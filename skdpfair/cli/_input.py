@@ -210,14 +210,14 @@ class LedgerOptions:
         with in_options(options):
             return PrivacyLedger(journal, epsilon=self.epsilon, delta=delta)
 
-    def delta_of_fits(self, delta, n_units):
-        """Return the delta of fits, by default their ledger's if it suits so many units.
+    def delta_of_fits(self, delta, n_examples):
+        """Return the delta of fits, by default their ledger's if it suits so many examples.
 
         A model and all fits on its data are then stated at one delta.
         """
         if delta is None and self.path is not None:
             delta = self.planned().delta
-            delta = delta if delta is not None and delta * n_units < 1 else None
+            delta = delta if delta is not None and delta * n_examples < 1 else None
         return "auto" if delta is None else delta
 
 

@@ -26,15 +26,15 @@ class Records(NamedTuple):
     X: Any
     y: np.ndarray
     groups: pd.DataFrame | None
-    units: np.ndarray | None
+    persons: np.ndarray | None
     n_in_all: int | None = None  # if other processes have more of them
 
     @property
-    def n_units(self) -> int:
+    def n_examples(self) -> int:
         """Number of persons; of records, if each is a person."""
         if self.n_in_all is not None:
             return self.n_in_all
-        return len(self.y) if self.units is None else len(np.unique(self.units))
+        return len(self.y) if self.persons is None else len(np.unique(self.persons))
 
 
 def source_of(*data):
@@ -51,7 +51,7 @@ def print_uncovered(columns):
         note(
             f"No row has a listed value in {', '.join(columns)}, nor a number within the limits: "
             "the model would learn nothing from there. Spell the values as in the file (1 and 1.0 "
-            "are the same), and state limits in its units."
+            "are the same), and state limits in its persons."
         )
 
 
@@ -83,7 +83,7 @@ def source_for(model, schema, data):
 def test_records(model, schema, data) -> dict:
     """Return the labelled test records of a model, as the functions of reports take them."""
     source = source_for(model, schema, data)
-    needed = replace(schema, unit=None, max_records_per_unit=None)  # which tests do not need
+    needed = replace(schema, person=None, max_records=None)  # which tests do not need
     records = source.read(needed)
     X = as_encoded(pd.DataFrame(records.X, columns=schema.feature_names))
     return {"X": X, "y": records.y, "sensitive_features": records.groups}
@@ -110,12 +110,12 @@ class Rows:
     def read(self, schema, epsilon=1.0) -> Records:
         """Return the records that a schema describes."""
         table = schema.read_csv(self.path)
-        units = schema.units_in(table)
-        n_units = len(table) if units is None else pd.Series(units).nunique()
-        schema = schema.with_fixed_encoding(n_units, epsilon)
+        persons = schema.persons_in(table)
+        n_examples = len(table) if persons is None else pd.Series(persons).nunique()
+        schema = schema.with_fixed_encoding(n_examples, epsilon)
         print_uncovered(uncovered(schema, table))
         X, y, groups = schema.split(table)
-        return Records(schema, X, y, groups, units)
+        return Records(schema, X, y, groups, persons)
 
     def unlabelled(self, schema):
         """Return the features of records without labels."""
@@ -155,7 +155,7 @@ class Parquet:
         table = schema.encode_parquet(paths, _features_file(), epsilon=epsilon, verbose=verbose)
         groups = table.sensitive_features
         print_uncovered(table.uncovered if self.n_processes == 1 else ())
-        return Records(table.schema, table.X, table.y, groups, table.units, n_in_all)
+        return Records(table.schema, table.X, table.y, groups, table.persons, n_in_all)
 
     def unlabelled(self, schema):
         """Return the features of records without labels."""

@@ -45,10 +45,10 @@ class Study:
         return cls(schema, location, sweep)
 
 
-def person_question(names, unit):
-    """Return the question whether a row is a person; None if ``unit`` or the names answer it."""
-    name = None if unit is not None else next(iter(columns_of_persons(names)), None)
+def person_question(names, person):
+    """Return the question whether a row is a person; None if ``person`` or the names answer it."""
+    name = None if person is not None else next(iter(columns_of_persons(names)), None)
     if name is None:
         return None
-    remedy = f"add unit = {name!r} and max_records_per_unit to the schema."
+    remedy = f"add person = {name!r} and max_records to the schema."
     return PERSON_QUESTION.format(repr(name), remedy)

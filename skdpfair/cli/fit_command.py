@@ -137,7 +137,7 @@ def fit(
         job.check_methods(space.get("method", [method]))
         params |= {
             "epsilon": epsilon,
-            "delta": ledger.delta_of_fits(delta, job.records.n_units),
+            "delta": ledger.delta_of_fits(delta, job.records.n_examples),
             "random_state": seed,
             "verbose": 0 if as_json or candidates else 1,
         }

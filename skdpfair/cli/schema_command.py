@@ -26,8 +26,8 @@ data = {data}
 target = {target}  # the column to predict
 classes = []  # all values that the target can have, such as ["no", "yes"]
 # If a person can have several rows, name their column, and state the most rows of a person:
-{mark}unit = {unit}
-{mark}max_records_per_unit = {max_records}
+{mark}person = {person}
+{mark}max_records = {max_records}
 missing = []  # columns of [bounds] in which a value can be missing
 # Amounts, such as money, mostly small and sometimes very large; without this line, the columns
 # whose limits span several powers of ten:
@@ -98,16 +98,16 @@ def schema(data, target, groups, output, check, as_json):
         names = [name for name in names if name not in ("", target)]
         head = source.head(columns_of_persons(name for name in names if name not in groups))
         likely = next((name for name in head if _may_name_persons(head[name])), None)
-        unit, max_records = None, 1
+        person, max_records = None, 1
         if sys.stdin.isatty():
-            unit, max_records = _person(names, likely)
-        features = [name for name in names if name not in (unit, *groups)]
+            person, max_records = _person(names, likely)
+        features = [name for name in names if name not in (person, *groups)]
         numbers = [*source.head(features).select_dtypes("number")]
     text = _TEMPLATE.format(
         data=_quoted(str(data)),
         target=_quoted(target or ""),
-        mark="# " if unit is None else "",
-        unit=_quoted(unit or likely or ""),
+        mark="# " if person is None else "",
+        person=_quoted(person or likely or ""),
         max_records=max_records,
         groups="\n".join(f"{_quoted(name)} = []" for name in groups) or '# "" = []',
         numbers=_lines(name for name in features if name in numbers),
@@ -161,13 +161,13 @@ def _check(data, path, as_json):
         table = source.table_of(known)
         lists = known.categories | known.groups | {known.target: known.classes}
         shares = outside_public(table, known.bounds, lists)
-    if known.unit is not None:
-        shares.loc[known.unit] = table[known.unit].isna().mean(), 0.0, None
+    if known.person is not None:
+        shares.loc[known.person] = table[known.person].isna().mean(), 0.0, None
     if as_json:
         return echo(shares.reset_index().to_json(orient="records"))
     echo("Shares of the rows; NOT private")
     percent = dict.fromkeys(("missing", "outside"), "{:.2%}".format)
     echo(shares.to_string(formatters=percent, index_names=False))
     print_uncovered(uncovered(known, table))
-    if question := person_question(source.columns(), known.unit):
+    if question := person_question(source.columns(), known.person):
         echo(wrapped(question))

@@ -91,15 +91,15 @@ def sweep(study, data, output, ledger, jobs, measures, as_json):
         smallest = min(budgets_of(options["epsilons"]))  # features are the same for all fits
         source = source_of(data)
         records = source.read(plan.schema, smallest)
-        schema, units = records.schema, records.units
-        delta = ledger.delta_of_fits(params.get("delta"), records.n_units)
+        schema, persons = records.schema, records.persons
+        delta = ledger.delta_of_fits(params.get("delta"), records.n_examples)
         # a continued sweep keeps its own
         if delta != "auto" and delta_in(folder) in (None, delta):
             params = params | {"delta": delta}
-        if units is not None:
-            params = params | {"persons": Persons(max_records=schema.max_records_per_unit)}
-            units = pd.Series(units, name=schema.unit)
-        question = person_question(source.columns(), schema.unit)
+        if persons is not None:
+            params = params | {"persons": Persons(max_records=schema.max_records)}
+            persons = pd.Series(persons, name=schema.person)
+        question = person_question(source.columns(), schema.person)
     if question is not None:
         note(question)
     with in_options(written_as):
@@ -111,7 +111,7 @@ def sweep(study, data, output, ledger, jobs, measures, as_json):
             progress=not as_json,
             group_col=Groups(levels=schema.group_levels),
             classes=schema.classes,
-            units=units,
+            persons=persons,
             **options,
             **params,
         )

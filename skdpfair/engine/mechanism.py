@@ -292,7 +292,7 @@ class Method(Parametrised, abc.ABC):
     needs_groups, needs_group_fractions, binary : bool
         Whether records must have groups, whether ``Task.group_fractions`` must be known, and
         whether the method is only for two classes and two groups; default False.
-    takes_units : bool
+    takes_persons : bool
         Whether records may be persons with several records; default True.
     sees_gradients : bool
         Whether the samples of early queries and of :meth:`gradient_term` are
@@ -345,7 +345,7 @@ class Method(Parametrised, abc.ABC):
     needs_groups: ClassVar[bool] = False
     needs_group_fractions: ClassVar[bool] = False
     binary: ClassVar[bool] = False
-    takes_units: ClassVar[bool] = True
+    takes_persons: ClassVar[bool] = True
     sees_gradients: ClassVar[bool] = False
     changes_gradients: ClassVar[bool] = False
     scale_fields: ClassVar[tuple[str, ...]] = ("max_grad_norm",)

@@ -30,9 +30,9 @@ from skdpfair.inputs.provenance import noted
 from skdpfair.inputs.streaming import is_streamed
 from skdpfair.methods import get_method
 from skdpfair.networks import MLP, Curves, Factory, network_of
-from skdpfair.preprocessing._linter import refuse_units_around
+from skdpfair.preprocessing._linter import refuse_persons_around
 from skdpfair.preprocessing._schema import TableSchema, encoded
-from skdpfair.privacy.statement import UNITS, PrivacyReport
+from skdpfair.privacy.statement import PROTECTS, PrivacyReport
 from skdpfair.release._facts import packed, unpacked
 from skdpfair.release._read_statement import statement
 from skdpfair.release._release import release, save_release
@@ -97,7 +97,7 @@ class DPEstimator(sklearn_callbacks.Counted, Parametrised):
     random_state: int | np.random.RandomState | np.random.Generator | None = None
     verbose: int = 0
 
-    __metadata_request__fit = {"sensitive_features": True, "units": True}
+    __metadata_request__fit = {"sensitive_features": True, "persons": True}
 
     @abc.abstractmethod
     def _read_target(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
@@ -110,7 +110,7 @@ class DPEstimator(sklearn_callbacks.Counted, Parametrised):
         *,
         sensitive_features: Any = None,
         sample_weight: Any = None,
-        units: Any = None,
+        persons: Any = None,
     ) -> Self:
         """Fit to a table and its groups.
 
@@ -128,7 +128,7 @@ class DPEstimator(sklearn_callbacks.Counted, Parametrised):
             Weight of each row, from 0 to ``max_sample_weight`` if declared.  It multiplies the
             clipped gradient, relative to the declared or else the largest weight.  Epsilon assumes
             that each follows from its own row and public facts.
-        units : array of shape (n_samples,), optional
+        persons : array of shape (n_samples,), optional
             The person of each record, if ``persons`` names no column.
 
         Returns
@@ -162,7 +162,7 @@ class DPEstimator(sklearn_callbacks.Counted, Parametrised):
         UnaccountedWarning
             If a ledger counts the fits of this estimator or of its original, but not this one.
         """
-        fitted: Self = self._fit(X, y, (sensitive_features, sample_weight, units))
+        fitted: Self = self._fit(X, y, (sensitive_features, sample_weight, persons))
         return fitted
 
     @sklearn_callbacks.with_callbacks
@@ -187,8 +187,8 @@ class DPEstimator(sklearn_callbacks.Counted, Parametrised):
             fresh = type(self)(**self.get_params(deep=False))
             data = table.read(fresh, spec, X, y, *columns)
             spec.check_data(data.classes, data.groups.n_groups)
-            if data.unit is not None:
-                refuse_units_around("person")
+            if data.person is not None:
+                refuse_persons_around("person")
             spec, features = pictures.features_of(spec, data.x.shape[1:])
             if spec.loss is None and is_auto(spec.module):
                 named = getattr(fresh, "feature_names_in_", noted(X).columns)
@@ -210,10 +210,10 @@ class DPEstimator(sklearn_callbacks.Counted, Parametrised):
                     )
                 data = replace(data, most_weight=largest)
             # plan
-            n_units, n_groups = processes.sum(data.n_units), data.groups.n_groups
+            n_examples, n_groups = processes.sum(data.n_examples), data.groups.n_groups
             is_wide = pictures.is_wide(data, features)
-            unit, most = UNITS[data.adjacency], data.most_weight
-            plan = make_plan(spec, n_units, n_groups, previous, unit, is_wide, most)
+            protects, most = PROTECTS[data.adjacency], data.most_weight
+            plan = make_plan(spec, n_examples, n_groups, previous, protects, is_wide, most)
             # train
             context = sklearn_callbacks.begin(self, X, y, plan.n_training_epochs)
             inputs = pictures.extracted(data, features, extracted)

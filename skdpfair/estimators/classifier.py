@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_consistent_length
 from skdpfair._utils import validate
 from skdpfair.engine.step import Attack
 from skdpfair.estimators.base import DPEstimator
-from skdpfair.inputs import labels, persons, table
+from skdpfair.inputs import labels, table
+from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.methods import get_method
 from skdpfair.metrics._arguments import accuracy
@@ -346,30 +347,30 @@ def private_logits(model: Any, X: Any) -> np.ndarray:
     return logits
 
 
-def persons_of(model: Any, X: Any, n_samples: int, units: Any) -> np.ndarray | None:
+def persons_of(model: Any, X: Any, n_samples: int, persons: Any) -> np.ndarray | None:
     """Return the number of each record's person, (n_samples,) int64; None without persons.
 
-    ``X`` is what ``model.fit`` will be given; ``units`` are the persons, if ``persons`` of the
+    ``X`` is what ``model.fit`` will be given; ``persons`` are the persons, if ``persons`` of the
     classifier names no column.
     """
     classifier = classifier_of(model)
     if classifier is model:
-        at = persons.columns(X, classifier.persons, classifier.group_col)
-        return persons.encode(X, n_samples, at=at, units=units)
-    if (column := persons.Persons.of(classifier.persons).column) is not None:
+        at = _persons.columns(X, classifier.persons, classifier.group_col)
+        return _persons.encode(X, n_samples, at=at, persons=persons)
+    if (column := _persons.Persons.of(classifier.persons).column) is not None:
         raise ValueError(
             f"persons={validate.safe_repr(column)} names a column of what the steps of the "
             "pipeline return, which is not known before they are fitted. Leave out column=, and "
-            "pass the persons of all records as fit(..., units=...)."
+            "pass the persons of all records as fit(..., persons=...)."
         )
-    return persons.encode(None, n_samples, at=[], units=units)
+    return _persons.encode(None, n_samples, at=[], persons=persons)
 
 
-def routed(model: Any, sensitive_features: Any, units: Any = None) -> dict[str, Any]:
+def routed(model: Any, sensitive_features: Any, persons: Any = None) -> dict[str, Any]:
     """Return the keywords of fit that pass groups and persons to the classifier in a pipeline."""
     prefix, step = "", model
     while isinstance(step, Pipeline) and not get_config()["enable_metadata_routing"]:
         last, step = step.steps[-1]
         prefix += f"{last}__"
-    columns = {"sensitive_features": sensitive_features, "units": units}
+    columns = {"sensitive_features": sensitive_features, "persons": persons}
     return {prefix + name: value for name, value in columns.items() if value is not None}

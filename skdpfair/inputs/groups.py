@@ -29,7 +29,7 @@ MAX_NAME = 100  # characters
 MAX_READ = 30  # groups, or classes, that a fit reads from the rows, and so publishes
 MAX_GROUPS = 10_000  # of rows that are measured; numbers make as many as there are rows
 _DECIMAL = re.compile(r"\s*[-+]?\d*\.\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
-_KINDS = {"group_col": ("group", "sensitive_features"), "persons": ("person", "units")}
+_KINDS = {"group_col": ("group", "sensitive_features"), "persons": ("person", "persons")}
 _NO_NAMES = "has values that cannot name groups"
 
 
@@ -238,7 +238,7 @@ def _occurring(columns: list[np.ndarray], source: str, most: int) -> np.ndarray:
         raise ValueError(
             f"{source} makes more than {most} groups that nobody declared. Choose columns of few "
             "values, cut numbers into ranges, or declare all groups: Groups(..., levels=[...]), or "
-            "groups= of metrics. A column that names persons belongs in persons= or units=."
+            "groups= of metrics. A column that names persons belongs in persons=."
         )
     return _array(distinct[0] if len(distinct) == 1 else list(product(*distinct)))
 

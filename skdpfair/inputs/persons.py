@@ -43,7 +43,7 @@ class Persons(ParameterObject):
     ----------
     column : str, int or None, default=None
         Column of X that names the person of each record, never a feature.  None where ``fit`` is
-        given ``units``.  Without both, records are sampled one by one, and the statement also says
+        given ``persons``.  Without both, records are sampled one by one, and the statement says
         what a person with ``max_records`` records is guaranteed.
     max_records : int >= 1 or None, default=None
         Public bound on the records of one person, needed where persons are named.
@@ -100,35 +100,35 @@ def columns(X: Any, persons: Any, group_col: Any) -> list[int]:
     return [at]
 
 
-def encode(X: Any, n_samples: int, *, at: list[int], units: Any) -> np.ndarray | None:
+def encode(X: Any, n_samples: int, *, at: list[int], persons: Any) -> np.ndarray | None:
     """Return the number of each record's person, (n_samples,) int64; None without persons.
 
-    They are the column of X at the position in ``at``, see `columns`, or else ``units``.
+    They are the column of X at the position in ``at``, see `columns`, or else ``persons``.
     """
-    if at and units is not None:
-        raise ValueError("Give persons by a column or by units, not by both.")
-    if not at and units is None:
+    if at and persons is not None:
+        raise ValueError("Give persons by a column or as an array, not both.")
+    if not at and persons is None:
         return None
-    name = name_of(X, at, units)
+    name = name_of(X, at, persons)
     if at:
         values = (X.iloc if hasattr(X, "iloc") else np.asarray(X))[:, at[0]]
         column = safe_repr(name if hasattr(X, "columns") else at[0])
         return codes(f"persons={column}", values, n_samples)
-    code = codes("units", units, n_samples)
+    code = codes("persons", persons, n_samples)
     if name in list(map(str, getattr(X, "columns", ()))):
         raise ValueError(
-            f"units is the column {safe_repr(name)} of X, which would also be a feature. Drop the "
-            "column from X (in a pipeline, take it out of passthrough=), or set "
+            f"persons is the column {safe_repr(name)} of X, which would also be a feature. Drop "
+            "the column from X (in a pipeline, take it out of passthrough=), or set "
             f"persons=Persons({safe_repr(name)}, max_records=...) instead."
         )
     return code
 
 
-def name_of(X: Any, at: list[int], units: Any) -> str | None:
+def name_of(X: Any, at: list[int], persons: Any) -> str | None:
     """Return the name of the column of persons, see `encode`; None for values without one."""
-    names = getattr(X if at else units, "columns", None)
+    names = getattr(X if at else persons, "columns", None)
     if names is None:
-        name = at[0] if at else getattr(units, "name", None)
+        name = at[0] if at else getattr(persons, "name", None)
     else:
         name = names[at[0] if at else 0]
     return None if name in (None, "") else str(name)
@@ -202,7 +202,7 @@ def _keys(distinct: np.ndarray) -> tuple[list[Any], str]:
         if any(value % 1 != 0 for value in keys if not isinstance(value, Integral)):
             return [], (
                 "holds fractions, so it names no persons. Name another column, or pass the "
-                "persons as fit(..., units=...)."
+                "persons as fit(..., persons=...)."
             )
         is_inexact = any(issubclass(each, (float, np.floating)) for each in types)
         return [float(value) for value in keys] if is_inexact and len(types) > 1 else [], ""
@@ -265,7 +265,7 @@ def _readings(text: str) -> set[str]:
     return {number.rstrip("0").rstrip(".") if "." in number else number for number in plain}
 
 
-def check(unit: np.ndarray, persons: Persons) -> None:
+def check(person: np.ndarray, persons: Persons) -> None:
     """Raise ValueError without a bound on a person's records, or if they may not be thinned."""
     most = persons.max_records
     if most is None:
@@ -274,7 +274,7 @@ def check(unit: np.ndarray, persons: Persons) -> None:
             "person. Declare a public number by persons=Persons(..., max_records=...); of a person "
             "with more records, so many take part, drawn at random."
         )
-    if persons.surplus == "raise" and np.bincount(unit).max() > most:
+    if persons.surplus == "raise" and np.bincount(person).max() > most:
         raise ValueError(
             f"Some persons have more than max_records={most} records, and surplus='raise' forbids "
             f"thinning. Set surplus='thin' of persons, which keeps {most} records of a person at "
@@ -282,35 +282,35 @@ def check(unit: np.ndarray, persons: Persons) -> None:
         )
 
 
-def thinned(unit: np.ndarray, most: int, generator: Keystream) -> np.ndarray:
+def thinned(person: np.ndarray, most: int, generator: Keystream) -> np.ndarray:
     """Return the persons with -1 for surplus records: at most ``most`` of each person stay.
 
     Which of her records stay depends on her own records and a fresh draw only.
     """
-    order = np.lexsort((generator.random(len(unit)), unit))
-    size = np.bincount(unit)
-    rank = np.arange(len(unit)) - np.repeat(np.cumsum(size) - size, size)
-    kept = unit.copy()
+    order = np.lexsort((generator.random(len(person)), person))
+    size = np.bincount(person)
+    rank = np.arange(len(person)) - np.repeat(np.cumsum(size) - size, size)
+    kept = person.copy()
     kept[order[rank >= most]] = -1
     return kept
 
 
-def grouped(groups: GroupCodes, unit: np.ndarray) -> GroupCodes:
+def grouped(groups: GroupCodes, person: np.ndarray) -> GroupCodes:
     """Return groups in which a person has one: the first of those that most of her records have."""
-    votes = np.zeros((unit.max() + 1, groups.n_groups), dtype=np.int64)
-    np.add.at(votes, (unit, groups.code), 1)
-    return replace(groups, code=votes.argmax(axis=1)[unit])
+    votes = np.zeros((person.max() + 1, groups.n_groups), dtype=np.int64)
+    np.add.at(votes, (person, groups.code), 1)
+    return replace(groups, code=votes.argmax(axis=1)[person])
 
 
-def unit_groups(group: np.ndarray, unit: np.ndarray | None) -> np.ndarray:
+def group_of_persons(group: np.ndarray, person: np.ndarray | None) -> np.ndarray:
     """Return the group code of each person, which all her records have; of each record without."""
-    if unit is None:
+    if person is None:
         return group
-    of_unit = np.zeros(unit.max() + 1, dtype=np.int64)
-    of_unit[unit[unit >= 0]] = group[unit >= 0]
-    return of_unit
+    of_person = np.zeros(person.max() + 1, dtype=np.int64)
+    of_person[person[person >= 0]] = group[person >= 0]
+    return of_person
 
 
-def share_of(unit: np.ndarray | None) -> np.ndarray | None:
+def share_of(person: np.ndarray | None) -> np.ndarray | None:
     """Return one over the number of records of each record's person; None without persons."""
-    return None if unit is None else 1.0 / np.bincount(unit)[unit]
+    return None if person is None else 1.0 / np.bincount(person)[person]

@@ -64,7 +64,7 @@ class Table:
     most_weight: float | None = None  # the public bound of weights: declared, or the largest
     # number of each record's person, int64, -1 for records that take no part; None if each record
     # is a person
-    unit: np.ndarray | None = None
+    person: np.ndarray | None = None
     persons: str | None = None  # name of the column of the persons, if it has one
     features: str | None = None  # what computed x from each record alone; None if unknown
     variables: tuple[str, ...] = ("",)  # names of target and group columns, "" for none
@@ -75,14 +75,14 @@ class Table:
         return 1 if self.classes is None else len(self.classes)
 
     @property
-    def n_units(self) -> int:
+    def n_examples(self) -> int:
         """Number of persons; of records, if each is a person."""
-        return len(self.y) if self.unit is None else int(self.unit.max()) + 1
+        return len(self.y) if self.person is None else int(self.person.max()) + 1
 
     @property
     def adjacency(self) -> str:
         """The relation between neighbouring tables."""
-        return "zero_out" if self.unit is None else "zero_out_unit"
+        return "zero_out" if self.person is None else "zero_out_person"
 
     def digest(self, key: bytes) -> bytes:
         """Return a keyed digest of features and labels, which does not depend on their order."""
@@ -93,10 +93,10 @@ class Table:
 
     def thinned(self, most: int | None, generator: Keystream) -> "Table":
         """Return the table with at most ``most`` records of each person, who has one group."""
-        if self.unit is None or most is None:
+        if self.person is None or most is None:
             return self
-        groups = _persons.grouped(self.groups, self.unit)  # all her records vote
-        return replace(self, unit=_persons.thinned(self.unit, most, generator), groups=groups)
+        groups = _persons.grouped(self.groups, self.person)  # all her records vote
+        return replace(self, person=_persons.thinned(self.person, most, generator), groups=groups)
 
 
 def read(
@@ -106,7 +106,7 @@ def read(
     y: Any,
     sensitive_features: Any,
     sample_weight: Any = None,
-    units: Any = None,
+    persons: Any = None,
 ) -> Table:
     """Check the data given to ``fit`` and split it; no message holds a cell of them.
 
@@ -120,7 +120,7 @@ def read(
         raise ValueError("y should be a 1d array, one value for each row, got a text.")
     validate_data(estimator, X, y, skip_check_array=True)
     given = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
-    check_indexes(X=X, y=y, **given, units=units, warns_of="y")
+    check_indexes(X=X, y=y, **given, persons=persons, warns_of="y")
     y, classes, codes = estimator._read_target(y)
     group_col = spec.groups.columns
     if len(X) != len(y):
@@ -138,18 +138,18 @@ def read(
     at = _persons.columns(X, spec.persons, spec.groups)
     hidden = at if spec.groups.as_feature else [*_groups.positions(X, group_col), *at]
     # before a column of persons is a feature
-    unit = _persons.encode(X, len(y), at=at, units=units)
+    person = _persons.encode(X, len(y), at=at, persons=persons)
     visible = _without(X, hidden)
     x, estimator._scale = _numbers(visible), scale_of(visible)
-    if unit is not None:
-        _persons.check(unit, spec.persons)
+    if person is not None:
+        _persons.check(person, spec.persons)
     validation = None
     if classes is not None and spec.validation_data is not None:
         validation = _validation(estimator, spec.validation_data, hidden, x.shape[1:], classes)
     weight, most = _weights(sample_weight, len(y), spec.max_sample_weight)
     variables = _groups.variables_of(named, X, group_col, sensitive_features)
-    names = _persons.name_of(X, at, units), features, variables
-    return Table(x, codes, classes, groups, hidden, validation, weight, most, unit, *names)
+    names = _persons.name_of(X, at, persons), features, variables
+    return Table(x, codes, classes, groups, hidden, validation, weight, most, person, *names)
 
 
 def _weights(
@@ -303,7 +303,7 @@ def _without(X: Any, columns: list[int]) -> Any:
         raise ValueError(
             "Columns of groups and persons cannot be taken out of a numpy.memmap or a torch.Tensor "
             "without copying it. Give groups as fit(..., sensitive_features=...) or "
-            "group_col=Groups(..., as_feature=True), and persons as fit(..., units=...)."
+            "group_col=Groups(..., as_feature=True), and persons as fit(..., persons=...)."
         )
     if hasattr(X, "iloc"):
         return X.iloc[:, [i for i in range(X.shape[1]) if i not in set(columns)]]

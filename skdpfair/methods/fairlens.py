@@ -119,7 +119,7 @@ class FairLens(RegularisedMethod, name="fairlens", reference="tran2021fairness")
     private_alternative = "fairlens_dp"
     # as published, though it buys no epsilon
     takes_noise = True
-    takes_units = False
+    takes_persons = False
     sees_gradients = True
 
     def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:

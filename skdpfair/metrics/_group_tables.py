@@ -34,7 +34,7 @@ from skdpfair.metrics._measures import (
     values_by_group,
 )
 from skdpfair.privacy.one_time_noise import discrete_laplace
-from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, UNITS, read_in_words, rounded_up
+from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, PROTECTS, read_in_words, rounded_up
 
 _SMALLEST, _LARGEST = 1e-6, 1e3
 _NOT_ACCOUNTED = (
@@ -220,14 +220,14 @@ def release_group_table(
     sensitive_features,
     epsilon,
     groups=None,
-    units=None,
+    persons=None,
 ):
     """Release a private count of the correct and incorrect predictions in each group.
 
     Parameters
     ----------
     y_true, y_pred : array-like of shape (n_samples,)
-        Labels and predicted labels. Without ``units``, each person must have one record only.
+        Labels and predicted labels. Without ``persons``, each person must have one record only.
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
         The groups; several columns make intersections.
     epsilon : float
@@ -235,7 +235,7 @@ def release_group_table(
     groups : list or None, default=None
         All possible groups, in the order of the table; intersections are tuples. None uses the
         groups that occur, at most 30, and lists them as an assumption.
-    units : array-like of shape (n_samples,) or None, default=None
+    persons : array-like of shape (n_samples,) or None, default=None
         The person of each record, if persons have several. One record of each person, drawn at
         random, is counted.
 
@@ -281,15 +281,15 @@ def release_group_table(
     >>> table.attrs["privacy"]["mechanism"]
     'discrete Laplace'
     """
-    features = {"sensitive_features": sensitive_features, "units": units}
+    features = {"sensitive_features": sensitive_features, "persons": persons}
     check_indexes(y_true=y_true, y_pred=y_pred, **features)
     y_true = as_vector("y_true", y_true, y_true)
     right = hits(y_true, y_pred)
     epsilon = number("epsilon", epsilon, low=_SMALLEST, high=_LARGEST)
-    unit = _persons.encode(None, len(y_true), at=[], units=units)
+    person = _persons.encode(None, len(y_true), at=[], persons=persons)
     counted, generator = np.arange(len(y_true)), Keystream.fresh()
-    if unit is not None:
-        counted = np.flatnonzero(_persons.thinned(unit, 1, generator) >= 0)
+    if person is not None:
+        counted = np.flatnonzero(_persons.thinned(person, 1, generator) >= 0)
     encoded = encode_features(sensitive_features, len(y_true), groups, MAX_READ)
     assert encoded.levels is not None
     levels = list(encoded.levels)
@@ -306,7 +306,7 @@ def release_group_table(
     table = pd.DataFrame(columns | {"low": low, "high": high}, index=index)
     variables = variables_of(None, None, None, sensitive_features)
     read = read_in_words(read_from_rows(variables, None, encoded))
-    table.attrs["privacy"] = _privacy(epsilon, units, read)
+    table.attrs["privacy"] = _privacy(epsilon, persons, read)
     return table
 
 
@@ -337,10 +337,10 @@ def _lower_end(hits, misses, squared_z, v):
         return np.where(c <= 0, 0.0, 2 * c / (np.sqrt(np.maximum(b**2 - 4 * a * c, 0.0)) - b))
 
 
-def _privacy(epsilon, units, read):
-    adjacency = "zero_out" if units is None else "zero_out_unit"
+def _privacy(epsilon, persons, read):
+    adjacency = "zero_out" if persons is None else "zero_out_person"
     assumptions = ["each person has one record", "the number of records is public"]
-    if units is not None:
+    if persons is not None:
         assumptions = ["each record names its person", "the number of persons is public"]
     assumptions += [read] * bool(read)
     statement = (
@@ -348,7 +348,7 @@ def _privacy(epsilon, units, read):
         f"of scale {1 / epsilon:.4g}, sensitivity 1), where "
         f"{ADJACENCY_IN_WORDS[adjacency]}."
     )
-    if units is not None:
+    if persons is not None:
         statement += " One record of each person, drawn at random, was counted."
     statement += f" {read}" * bool(read)
     return {
@@ -360,5 +360,5 @@ def _privacy(epsilon, units, read):
         "sensitivity": 1.0,
         "noise_scale": 1 / epsilon,
         "assumptions": assumptions,
-        "not_accounted": [text.format(UNITS[adjacency]) for text in _NOT_ACCOUNTED],
+        "not_accounted": [text.format(PROTECTS[adjacency]) for text in _NOT_ACCOUNTED],
     }

@@ -49,12 +49,12 @@ class Records:
     y: np.ndarray
     code: np.ndarray
     levels: list[str]
-    unit: pd.Series | None
+    person: pd.Series | None
 
     @property
     def kind(self) -> str:
         """What each fit protects."""
-        return "record" if self.unit is None else "person"
+        return "record" if self.person is None else "person"
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Cell:
     estimator: DPFairClassifier
     train: np.ndarray
     test: np.ndarray
-    n_units: int  # persons to train on; records if each is a person
+    n_examples: int  # persons to train on; records if each is a person
     key: str = ""
     place: int = 0  # among those that run, which take the GPUs of a machine in turn
 
@@ -85,18 +85,18 @@ def run_cell(cell, records, keep_predictions):
 
 
 def _fit_and_test(cell, records, keep_predictions):
-    X, y, code, unit = records.X, records.y, records.code, records.unit
+    X, y, code, person = records.X, records.y, records.code, records.person
     names, model = np.asarray(records.levels, dtype=object), clone(cell.estimator)
     model.set_params(device=defaults.device_in_turn(model.device, cell.place))
     rows, y_train, groups = _rows(X, cell.train), y[cell.train], code[cell.train]
-    if unit is not None:
+    if person is not None:
         index = getattr(rows, "index", None)
-        unit = pd.Series(unit.to_numpy()[cell.train], index, name=unit.name)
+        person = pd.Series(person.to_numpy()[cell.train], index, name=person.name)
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as recorded, call_of(None) as call:
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", InsecureSeedWarning)  # a sweep is for research
-        model.fit(rows, y_train, sensitive_features=names[groups], units=unit)
+        model.fit(rows, y_train, sensitive_features=names[groups], persons=person)
     seconds = time.perf_counter() - start
     X_test, y_test = _rows(X, cell.test), y[cell.test]
     predicted = model.predict(X_test)
@@ -135,18 +135,18 @@ def _fit_and_test(cell, records, keep_predictions):
     return result
 
 
-def cells_of(methods, epsilons, seed, fold, rows, base, unit=None):
+def cells_of(methods, epsilons, seed, fold, rows, base, person=None):
     """Return the cells of one split: models without privacy, then every method and budget."""
     train, test = rows
-    n_units = len(train) if unit is None else len(np.unique(unit[train]))
-    at = train, test, n_units
+    n_examples = len(train) if person is None else len(np.unique(person[train]))
+    at = train, test, n_examples
     state = np.random.SeedSequence(seed, spawn_key=(1, fold)).generate_state(1)
     base = clone(base).set_params(random_state=int(state[0]))
     private = []
     for name, method in methods.items():
         for epsilon in epsilons if get_method(method).private else [None]:
             estimator = clone(base).set_params(method=method, epsilon=epsilon)
-            network = _network(estimator, n_units)
+            network = _network(estimator, n_examples)
             private.append((network, Cell(name, epsilon, seed, fold, None, estimator, *at)))
     networks_used = list(dict.fromkeys(network for network, _ in private))
     several = len(networks_used) > 1
@@ -175,13 +175,13 @@ def _reference(base, network):
     return model.set_params(module=clone(defaults.AUTO_MLP) if network == "mlp" else network)
 
 
-def splits(cv, seed, y, code, unit=None):
+def splits(cv, seed, y, code, person=None):
     """Return the (train, test) rows of each fold, on one side of which all of a person are."""
     with validate.error_context("cv", f"must split the records, got {cv!r}"):
-        return _splits(cv, seed, y, code, unit)
+        return _splits(cv, seed, y, code, person)
 
 
-def _splits(cv, seed, y, code, unit):
+def _splits(cv, seed, y, code, person):
     state = int(np.random.SeedSequence(seed, spawn_key=(0,)).generate_state(1)[0])
     if cv is None:
         strata = np.unique(
@@ -189,21 +189,23 @@ def _splits(cv, seed, y, code, unit):
         )[1].reshape(-1)
         if np.bincount(strata).min() < 2:
             strata = y
-        if unit is not None:
+        if person is not None:
             fifths = StratifiedGroupKFold(5, shuffle=True, random_state=state)
-            return [next(fifths.split(strata, strata, unit))]
+            return [next(fifths.split(strata, strata, person))]
         return [
             train_test_split(np.arange(len(y)), test_size=0.2, stratify=strata, random_state=state)
         ]
     if isinstance(cv, Integral):
         cv = validate.integer("cv", cv, low=2)
-        kind = StratifiedKFold if unit is None else StratifiedGroupKFold
+        kind = StratifiedKFold if person is None else StratifiedGroupKFold
         cv = kind(cv, shuffle=True, random_state=state)
     splitter = check_cv(cv, y, classifier=True)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The groups parameter is ignored", UserWarning)
-        folds = list(splitter.split(np.zeros((len(y), 1)), y, unit))
-    if unit is not None and any(np.isin(unit[test], unit[train]).any() for train, test in folds):
+        folds = list(splitter.split(np.zeros((len(y), 1)), y, person))
+    if person is not None and any(
+        np.isin(person[test], person[train]).any() for train, test in folds
+    ):
         raise ValueError(
             f"cv={cv!r} puts records of one person among the records to train on and among those "
             "to test. Use GroupKFold or StratifiedGroupKFold, or pass the number of folds."

@@ -28,7 +28,7 @@ from skdpfair.estimators.base import DPEstimator
 from skdpfair.estimators.classifier import DPFairClassifier, classifier_of
 from skdpfair.inputs.persons import Persons
 from skdpfair.preprocessing import DPQuantileScaler, check_pipeline
-from skdpfair.preprocessing._linter import reasons_of, refuse_other_units
+from skdpfair.preprocessing._linter import reasons_of, refuse_other_protection
 from skdpfair.preprocessing._piecewise_linear import PiecewiseLinearEncoder
 from skdpfair.privacy import NoisyRelease
 from skdpfair.privacy.accounting import ACCOUNTANTS
@@ -62,7 +62,7 @@ class SearchPlan(Spending):
     ----------
     epsilon, epsilon_total, delta, accountant, reasons
         As in :class:`~skdpfair.budget.spending.Spending`.
-    n_fits, notes, unit, n_private
+    n_fits, notes, protects, n_private
         As in :class:`~skdpfair.budget.spending.Spending`.
     fits : tuple of PlannedFit
         All fits.
@@ -75,7 +75,7 @@ class SearchPlan(Spending):
 
 
 def plan(
-    search, n_samples, *, n_groups=1, units=None, cv=None, delta="auto", accountant="pld"
+    search, n_samples, *, n_groups=1, persons=None, cv=None, delta="auto", accountant="pld"
 ) -> SearchPlan:
     """Forecast the cost of a search, a cross-validation or a fit, without fitting anything.
 
@@ -88,8 +88,8 @@ def plan(
         Number of records, or of persons where the fits protect persons; public.
     n_groups : int, default=1
         Number of groups; ``groups`` or ``group_probabilities`` of the classifier override it.
-    units : bool or None, default=None
-        Whether ``fit`` will be given ``units``, so that it protects persons.  None is for
+    persons : bool or None, default=None
+        Whether ``fit`` will be given ``persons``, so that it protects persons.  None is for
         classifiers that name them by ``persons``, or that declare no ``max_records``.
     cv : int, splitter or None, default=None
         Forecast ``cross_validate(search, ..., cv=cv)`` of a classifier or a pipeline.
@@ -107,7 +107,7 @@ def plan(
     TypeError, ValueError
         If the candidates of ``search`` or the folds of ``cv`` cannot be known in advance, one
         of their parameters cannot be used, folds may split the records of a person, a
-        DPQuantileScaler protects records where the classifier protects persons, or ``units`` does
+        DPQuantileScaler protects records where the classifier protects persons, or ``persons`` does
         not fit the classifier.
 
     Notes
@@ -132,27 +132,27 @@ def plan(
     """
     n_samples, n_groups = integer("n_samples", n_samples), integer("n_groups", n_groups)
     one_of("accountant", accountant, ACCOUNTANTS)
-    if units is not None:
-        flag("units", units)
+    if persons is not None:
+        flag("persons", persons)
     delta = delta_for(delta, n_samples)
     leaks = reasons_of(check_pipeline(search))
     # a private search knows its own cost
     if hasattr(search, "forecast"):
         forecast = search.forecast(n_samples, n_groups=n_groups, delta=delta)
-        if units not in (None, forecast.unit == "person"):
+        if persons not in (None, forecast.protects == "person"):
             raise ValueError(
-                f"units={units!r}, but a {type(search).__name__} protects persons if, and only if, "
-                "its classifier declares persons with max_records. Leave units out."
+                f"persons={persons!r}, but a {type(search).__name__} protects persons if, and only "
+                "if, its classifier declares persons with max_records. Leave persons out."
             )
         total = math.inf if leaks else forecast.epsilon_total
         return replace(forecast, epsilon_total=total, reasons=(*forecast.reasons, *leaks))
     candidates, cv, refit = _candidates_of(search, cv)
-    unit = unit_of(map(classifier_of, candidates), units)
-    if unit == "person":
+    protects = unit_of(map(classifier_of, candidates), persons)
+    if protects == "person":
         _refuse_no_sum(candidates, cv)
 
     def line(i, stage, size):
-        fit = _planned_line(candidates[i], size, n_groups, unit)
+        fit = _planned_line(candidates[i], size, n_groups, protects)
         about = {"candidate": i, "stage": stage, "n_samples": size}
         return fit | about | {"around": _CALL}
 
@@ -173,7 +173,7 @@ def plan(
     return SearchPlan(**vars(spendings[worst]), fits=tuple(_planned_fits(ways[worst])))
 
 
-def _planned_line(estimator, n_samples, n_groups, unit):
+def _planned_line(estimator, n_samples, n_groups, protects):
     """Return the line that a fit of a candidate would have in a ledger."""
     classifier = classifier_of(estimator)
     private, releases = planned_fit(estimator, n_samples, n_groups)
@@ -181,7 +181,7 @@ def _planned_line(estimator, n_samples, n_groups, unit):
     steps = (replace(step.planned(n_samples), what=type(step).__name__) for step in paying)
     reasons = [REFERENCE] * bool(classifier.keep_reference)
     reasons += [DIAGNOSTICS] * any(recorders(classifier.callbacks))
-    return entry_of((*steps, *releases), private=private, reasons=reasons, unit=unit)
+    return entry_of((*steps, *releases), private=private, reasons=reasons, protects=protects)
 
 
 def _planned_fits(lines):
@@ -194,23 +194,23 @@ def _planned_fits(lines):
         yield PlannedFit(candidate, stage, n_samples, len(fits), private, releases)
 
 
-def unit_of(classifiers, units=None):
-    """Return what fits of classifiers protect, with or without ``units``."""
-    persons = [Persons.of(c.persons) for c in classifiers]
-    columns = {p.column for p in persons}
-    is_bounded = {p.max_records is not None for p in persons}
-    if len(columns) > 1 or (columns != {None} and units is False):
+def unit_of(classifiers, persons=None):
+    """Return what fits of classifiers protect, with or without ``persons``."""
+    declared = [Persons.of(c.persons) for c in classifiers]
+    columns = {p.column for p in declared}
+    is_bounded = {p.max_records is not None for p in declared}
+    if len(columns) > 1 or (columns != {None} and persons is False):
         raise ValueError(
-            f"persons of the candidates, with units={units!r}, name other persons for some fits "
-            "than for others, or none. There is no sum of both: set one column for all candidates."
+            f"persons of the candidates, with persons={persons!r}, name other persons for "
+            "some fits than for others, or none. There is no sum of both: set one column for all."
         )
-    if units is None and columns == {None} and True in is_bounded:
+    if persons is None and columns == {None} and True in is_bounded:
         raise ValueError(
-            "units=None, and persons of the classifier has max_records but no column, so its fit "
-            "protects persons only if it is given units. Pass units=True for fit(..., units=...) "
-            "and the number of persons, or units=False for fits that protect records."
+            "persons=None, and persons of the classifier has max_records but no column, so its fit "
+            "protects persons only if fit is given them. Pass persons=True for fit(..., "
+            "persons=...) and the number of persons, or persons=False for fits of records."
         )
-    if not units and columns == {None}:
+    if not persons and columns == {None}:
         return "record"
     if False in is_bounded:
         raise ValueError(
@@ -223,7 +223,7 @@ def unit_of(classifiers, units=None):
 def _refuse_no_sum(candidates, cv):
     """Refuse a search whose costs to a person do not add up."""
     for candidate in candidates:
-        refuse_other_units(candidate, has_units=True)
+        refuse_other_protection(candidate, of_persons=True)
     if cv is not None and not isinstance(cv, _BY_GROUPS):
         raise ValueError(
             f"cv={safe_repr(cv)} may put records of one person into several folds, whose numbers "

@@ -55,9 +55,9 @@ from skdpfair.privacy.renyi import (
 from skdpfair.privacy.statement import (
     ASSUMPTIONS,
     NOT_ACCOUNTED,
-    UNITS,
+    PROTECTS,
     PrivacyReport,
-    in_unit,
+    in_words_of,
     percent,
 )
 from skdpfair.privacy.tradeoff import trade_off_from_curve
@@ -176,7 +176,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Pa
     0.99...
     """
 
-    __metadata_request__fit = {"sensitive_features": True, "units": True}
+    __metadata_request__fit = {"sensitive_features": True, "persons": True}
 
     score = by_index(ClassifierMixin.score)
 
@@ -211,19 +211,20 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Pa
         delta = delta_for(self.delta, n_samples) if delta is None else delta
         selection = self._selection(n_samples, n_groups, delta)
         every = selection.classifiers
-        unit = unit_of(every, any(Persons.of(c.persons).max_records for c in every) or None)
+        protects = unit_of(every, any(Persons.of(c.persons).max_records for c in every) or None)
         guess = trade_off_from_curve(tuple(selection.whole), delta).total_variation
         why = (
             f"the best of {self.mean_trials:g} trials on average is released",
-            f"a guess whether a {unit} was used is right in at most {percent((1 + guess) / 2)} % "
-            "of equally likely cases, more than for a single fit of that epsilon",
+            f"a guess whether a {protects} was used is right in at most "
+            f"{percent((1 + guess) / 2)} % of equally likely cases, more than for a "
+            "single fit of that epsilon",
         )
         spent = curve_epsilon(selection.curve, delta), curve_epsilon(selection.whole, delta)
-        about = {"unit": unit, "fits": (selection.trial,), "curve": selection.whole}
+        about = {"protects": protects, "fits": (selection.trial,), "curve": selection.whole}
         return SearchPlan(*spent, delta, "rdp", why, 1, n_private=1, **about)
 
     @_tasks.with_callbacks
-    def fit(self, X, y, *, sensitive_features=None, units=None):
+    def fit(self, X, y, *, sensitive_features=None, persons=None):
         """Run the search, and keep the best model.
 
         Parameters
@@ -234,7 +235,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Pa
             Class labels.
         sensitive_features : array, Series or DataFrame of n_samples rows, optional
             Passed to the classifier.
-        units : array of shape (n_samples,), optional
+        persons : array of shape (n_samples,), optional
             The person of each record, if ``persons`` of the classifier names no column.
 
         Returns
@@ -251,17 +252,17 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Pa
             On Ctrl-C; nothing is kept, and the whole search stays charged.
         """
         self._check()
-        given = {"sensitive_features": sensitive_features, "units": units}
+        given = {"sensitive_features": sensitive_features, "persons": persons}
         check_indexes(X=X, y=y, **given, warns_of="y")
         n_samples = _num_samples(X)
-        unit = persons_of(self.estimator, X, n_samples, units)
+        person = persons_of(self.estimator, X, n_samples, persons)
         at = _persons.columns(X, classifier_of(self.estimator).persons, None)
-        persons = _persons.name_of(X, at, units)
-        n_units = n_samples if unit is None else 1 + int(unit.max())
-        delta = delta_for(self.delta, n_units)
-        selection = self._selection(n_units, 1, delta)
+        persons = _persons.name_of(X, at, persons)
+        n_examples = n_samples if person is None else 1 + int(person.max())
+        delta = delta_for(self.delta, n_examples)
+        selection = self._selection(n_examples, 1, delta)
         own = classifier_of(self.estimator)
-        most_records = _most_records([own, *selection.classifiers], unit)
+        most_records = _most_records([own, *selection.classifiers], person)
         seeded = self.random_state is not None
         if seeded:
             warnings.warn(
@@ -291,15 +292,15 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Pa
             call=context.call,
             reasons=[SCORES] * context.is_in_search,
             what="private selection",
-            unit="record" if unit is None else "person",
+            protects="record" if person is None else "person",
             persons=persons,
         ) as charge:
-            records = X, y, sensitive_features, units
-            best, error = self._best(records, unit, selection, public)
+            records = X, y, sensitive_features, persons
+            best, error = self._best(records, person, selection, public)
         # the frame that held the generator is gone
         if error is not None:
             raise error
-        report = report_of(self, selection, delta, most_records, n_units)
+        report = report_of(self, selection, delta, most_records, n_examples)
         report = replace(report, read_from_rows=read)
         origin = {"_day": day, "_ledger_fits": (charge,)}
         self._keep(best, public["classes"], report, origin)
@@ -411,26 +412,26 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Pa
                 guess = math.sqrt(low * high)
         return at(low)
 
-    def _best(self, records, unit, selection, public):
+    def _best(self, records, person, selection, public):
         """Return the result of `_trials.run`; nothing else keeps the generator of its secrets."""
         parts = records if records[3] is not None else records[:3]
         rng = _trials.generator_of(self, selection.pool, parts)
-        scored, inner = self._split(rng, _num_samples(records[0]), unit)
-        share = None if unit is None else _persons.share_of(unit[scored])
+        scored, inner = self._split(rng, _num_samples(records[0]), person)
+        share = None if person is None else _persons.share_of(person[scored])
         rows, labels = (_safe_indexing(part, scored) for part in records[:2])
-        *data, groups, units = (r if r is None else rows_of(r, inner) for r in records)
-        routing = routed(self.estimator, groups, units)
+        *data, groups, persons = (r if r is None else rows_of(r, inner) for r in records)
+        routing = routed(self.estimator, groups, persons)
         seeded = self.random_state is not None
         of_trial = selection.curve, rng, seeded, public
         train = _trials.trainer(self.estimator, data, routing, *of_trial)
         score = _trials.scorer(rows, labels, selection.noise, rng, share)
         return _trials.run(rng, (self.mean_trials, self.shape), selection.pool, train, score)
 
-    def _split(self, rng, n_samples, unit):
+    def _split(self, rng, n_samples, person):
         """Return the positions of held-out records and of the others; no person has both."""
-        unit = np.arange(n_samples) if unit is None else unit
-        order = rng.random(1 + unit.max()).argsort()
-        is_scored = np.isin(unit, order[: n_scored(self, len(order))])
+        person = np.arange(n_samples) if person is None else person
+        order = rng.random(1 + person.max()).argsort()
+        is_scored = np.isin(person, order[: n_scored(self, len(order))])
         return np.flatnonzero(is_scored), np.flatnonzero(~is_scored)
 
     @property
@@ -531,7 +532,7 @@ def n_scored(search, n_samples):
     return min(max(1, round(search.holdout * n_samples)), n_samples - 1)
 
 
-def _most_records(classifiers, unit):
+def _most_records(classifiers, person):
     """Return the most records that a person has in a trial; None if each record is a person."""
     persons, *others = (Persons.of(classifier.persons) for classifier in classifiers)
     for other in others:
@@ -540,19 +541,19 @@ def _most_records(classifiers, unit):
                 f"param_distributions must leave persons as they are, got {other!r} beside "
                 f"{persons!r}: all trials must protect the same persons."
             )
-    if unit is not None:
-        _persons.check(unit, persons)
+    if person is not None:
+        _persons.check(person, persons)
     elif persons.max_records is not None:
         raise ValueError(
             f"max_records={persons.max_records} of persons needs the person of each record here: "
-            "pass units to fit, or name their column."
+            "pass persons to fit, or name their column."
         )
     return persons.max_records
 
 
 def _with_public_facts(report, trial):
     """Return the report with what that of the released trial takes as public or leaves out."""
-    replaced = {t for name in _OWN for t in in_unit([ASSUMPTIONS[name]], trial.unit)}
+    replaced = {t for name in _OWN for t in in_words_of([ASSUMPTIONS[name]], trial.protects)}
     assumptions = [*report.assumptions, *(t for t in trial.assumptions if t not in replaced)]
     not_accounted = [*report.not_accounted, *trial.not_accounted]
     read = [*report.read_from_rows, *trial.read_from_rows]
@@ -565,11 +566,11 @@ def _with_public_facts(report, trial):
     )
 
 
-def report_of(search, selection, delta, most_records, n_units):
+def report_of(search, selection, delta, most_records, n_examples):
     """Return the report of the search: the same whichever trial won, or whether one did."""
     trial, whole = selection.trial, selection.whole
     steps, epsilon = trial.releases[-1], curve_epsilon(whole, delta)
-    adjacency = "zero_out" if most_records is None else "zero_out_unit"
+    adjacency = "zero_out" if most_records is None else "zero_out_person"
     sets = ["sets"]
     if most_records is not None:
         last = classifier_of(search.estimator)
@@ -587,11 +588,11 @@ def report_of(search, selection, delta, most_records, n_units):
         is_private=epsilon < math.inf,
         selection_curve=tuple(whole.tolist()),
         seeded=search.random_state is not None,
-        n_samples=n_units,
-        max_records_per_unit=most_records,
+        n_samples=n_examples,
+        max_records=most_records,
         adjacency=adjacency,
-        assumptions=in_unit(
-            [ASSUMPTIONS[name] for name in (*sets, "held out", "trials")], UNITS[adjacency]
+        assumptions=in_words_of(
+            [ASSUMPTIONS[name] for name in (*sets, "held out", "trials")], PROTECTS[adjacency]
         ),
-        not_accounted=in_unit(NOT_ACCOUNTED, UNITS[adjacency]),
+        not_accounted=in_words_of(NOT_ACCOUNTED, PROTECTS[adjacency]),
     )

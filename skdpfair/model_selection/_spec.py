@@ -21,11 +21,11 @@ class SweepSpec:
     delta: float | None = None
     n_samples: int | None = None
     n_features: int | None = None
-    # records or persons, see unit: what each fit protects
-    n_units: int | None = None
-    unit: str = "record"
+    # records or persons, see protects: what each fit protects
+    n_examples: int | None = None
+    protects: str = "record"
     # fewest and most persons of one fit, None for a sweep on records
-    n_units_of_fit: list[int] | None = None
+    n_persons_of_fit: list[int] | None = None
     # names of the target and of the columns of the groups, "" if they are not known
     variables: list[str] = field(default_factory=lambda: [""])
     classes: list[Any] = field(default_factory=list)

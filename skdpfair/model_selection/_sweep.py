@@ -55,7 +55,7 @@ _TAKEN = {
     "noise_multiplier": "Use epsilons= instead.",
     "keep_reference": "Leave it out: reference models are always trained.",
     "warm_start": "Leave it out: cells are independent.",
-    "persons__column": "Use units= instead.",
+    "persons__column": "Use persons= instead.",
 }
 
 
@@ -72,7 +72,7 @@ def sweep(
     store=None,
     progress=True,
     keep_predictions=False,
-    units=None,
+    persons=None,
     **params,
 ):
     """Train all methods at all budgets with all seeds, and a non-private reference model.
@@ -94,7 +94,7 @@ def sweep(
         The groups; several columns make intersections.
     cv : int, splitter or None, default=None
         None holds out 20 % per seed, stratified by class and group. A number of folds is shuffled
-        again for each seed. With ``units``, all records of a person are on one side. The test sets
+        again for each seed. With ``persons``, all records of a person are on one side. Test sets
         of one seed must not overlap: intervals take them for folds.
     n_jobs : int or None, default=None
         Number of joblib processes; any backend chosen by ``joblib.parallel_config`` works. With
@@ -109,7 +109,7 @@ def sweep(
     keep_predictions : bool, default=False
         Keep predictions for `TradeoffResults.to_fairlearn`, also in the store. They include labels
         and groups of private records.
-    units : array of shape (n_samples,), optional
+    persons : array of shape (n_samples,), optional
         The person of each record, with ``persons=Persons(max_records=...)`` among the parameters.
     **params
         Parameters of `DPFairClassifier` that all fits share.
@@ -164,7 +164,7 @@ def sweep(
     5      dpsgd      4.0        b  180
     """
     records = {"X": X, "y": y, "sensitive_features": sensitive_features}
-    options = {"cv": cv, "n_jobs": n_jobs, "store": store, "progress": progress, "units": units}
+    options = {"cv": cv, "n_jobs": n_jobs, "store": store, "progress": progress, "persons": persons}
     options |= {"keep_predictions": keep_predictions}
     planned = planned_sweep(methods, epsilons, seeds, records, **options, **params)
     planned.check(current_ledger())
@@ -182,7 +182,7 @@ def planned_sweep(
     store=None,
     progress=True,
     keep_predictions=False,
-    units=None,
+    persons=None,
     **params,
 ):
     """Return a sweep, see `sweep`, that has passed all checks but those of a ledger.
@@ -200,7 +200,7 @@ def planned_sweep(
     for name, given in records.items():
         if given is None:
             raise ValueError(f"{name} must hold a value for each row, got None.")
-    check_indexes(**records, units=units)
+    check_indexes(**records, persons=persons)
     X, y, sensitive_features = records.values()
     variables = groups.variables_of(y, X, None, sensitive_features)
     y, base = labels.read(y), DPFairClassifier().set_params(**params)
@@ -211,26 +211,26 @@ def planned_sweep(
     classes, label = labels.public_classes(y, base.classes, base.pos_label)
     public = {"classes": classes.tolist(), "pos_label": None}
     base.set_params(group_col=declared.set_params(levels=levels), **public)
-    unit = _persons.encode(X, len(y), at=[], units=units)
+    person = _persons.encode(X, len(y), at=[], persons=persons)
     # as a fit reads them, before anything is written
     one, names = clone(base), np.array(levels, object)
-    read_table(one, FitSpec.of(one), X, y, names[encoded.code], units=units)
+    read_table(one, FitSpec.of(one), X, y, names[encoded.code], persons=persons)
     base, features = pictures.head_of(base, np.shape(X)[1:])
     # the fits of cells read an array, without names
     if validate.is_auto(base.module):
         base.set_params(module=defaults.network_for(getattr(X, "columns", noted(X).columns)))
     data = {"X": digest_of(X), "y": digest_of(y), "groups": digest_of(encoded.code)}
     data |= {} if features is None else {"features": features.described}
-    data |= {} if unit is None else {"units": digest_of(unit)}
+    data |= {} if person is None else {"persons": digest_of(person)}
     cells = [
         replace(cell, key=key_of_cell(cell, data, levels, keep_predictions))
         for seed in seeds
-        for fold, rows in enumerate(splits(cv, seed, y, encoded.code, unit))
-        for cell in cells_of(methods, epsilons, seed, fold, rows, base, unit)
+        for fold, rows in enumerate(splits(cv, seed, y, encoded.code, person))
+        for cell in cells_of(methods, epsilons, seed, fold, rows, base, person)
     ]
-    n_units = len(y) if unit is None else int(unit.max()) + 1
-    delta = delta_for(base.delta, n_units)
-    sizes = [cell.n_units for cell in cells]
+    n_examples = len(y) if person is None else int(person.max()) + 1
+    delta = delta_for(base.delta, n_examples)
+    sizes = [cell.n_examples for cell in cells]
     spec = SweepSpec(
         methods={name: describe(method) for name, method in methods.items()},
         epsilons=epsilons,
@@ -241,9 +241,9 @@ def planned_sweep(
         delta=delta,
         n_samples=len(y),
         n_features=int(np.prod(np.shape(X)[1:])),
-        n_units=n_units,
-        unit="record" if unit is None else "person",
-        n_units_of_fit=None if unit is None else [min(sizes), max(sizes)],
+        n_examples=n_examples,
+        protects="record" if person is None else "person",
+        n_persons_of_fit=None if person is None else [min(sizes), max(sizes)],
         variables=list(variables),
         classes=classes.tolist(),
         groups=levels,
@@ -257,7 +257,7 @@ def planned_sweep(
     if store is not None:
         digests = {f"data {name}": digest for name, digest in data.items()}
         store = Store.open(store, asdict(spec) | digests, needs=CELL_ENTRIES)
-    named = None if unit is None else pd.Series(unit, name=_persons.name_of(X, [], units))
+    named = None if person is None else pd.Series(person, name=_persons.name_of(X, [], persons))
     return PlannedSweep(
         cells=cells,
         records=Records(X, y, encoded.code, levels, named),
@@ -314,8 +314,8 @@ class PlannedSweep:
                 "from the first run on, name another folder, or leave the ledger out."
             )
         n_groups, kind = len(self.records.levels), self.records.kind
-        planned = (planned_fit(c.estimator, c.n_units, n_groups) for c in self.missing)
-        ledger.check(entry_of(r, private=private, unit=kind) for private, r in planned)
+        planned = (planned_fit(c.estimator, c.n_examples, n_groups) for c in self.missing)
+        ledger.check(entry_of(r, private=private, protects=kind) for private, r in planned)
 
     def run(self):
         """Run the missing cells, and return the results of all."""
@@ -419,7 +419,7 @@ def _check_models(cells, n_groups, shape, classes):
         FitSpec.of(cell.estimator).check_data(classes, n_groups)
         # calibrating takes a while, and a larger budget is met if this one is
         if cell.epsilon == tightest:
-            _planning.check(cell.estimator, cell.n_units, n_groups)
+            _planning.check(cell.estimator, cell.n_examples, n_groups)
 
 
 def budgets_of(epsilons) -> list:

@@ -135,7 +135,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
     (True, ['all'])
     """
 
-    __metadata_request__fit = {"sensitive_features": True, "units": True}
+    __metadata_request__fit = {"sensitive_features": True, "persons": True}
     __metadata_request__predict = {"sensitive_features": True}
     __metadata_request__score = {"sensitive_features": True}
 
@@ -162,7 +162,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         return estimator
 
     @_tasks.with_callbacks
-    def fit(self, X, y, *, sensitive_features=None, units=None):
+    def fit(self, X, y, *, sensitive_features=None, persons=None):
         """Fit the estimator, and choose thresholds from one noisy release.
 
         Parameters
@@ -173,7 +173,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             Class labels, of two classes.
         sensitive_features : array, Series or DataFrame of n_samples rows, optional
             The groups, if they are not columns of X that ``group_col`` of the classifier names.
-        units : array of shape (n_samples,), optional
+        persons : array of shape (n_samples,), optional
             The person of each record, if ``persons`` of the classifier names no column.
             The counts of a person are the mean of those of her records.
 
@@ -203,7 +203,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         classifier = classifier_of(estimator)
         # number and names of the columns
         validate_data(self, X, y, skip_check_array=True)
-        given = {"sensitive_features": sensitive_features, "units": units}
+        given = {"sensitive_features": sensitive_features, "persons": persons}
         check_indexes(X=X, y=y, **given, warns_of="y")
         if hasattr(X, "index") and hasattr(y, "set_axis"):
             y = y.set_axis(X.index)  # steps of a pipeline may drop that of X
@@ -216,11 +216,11 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
                 "the estimator without thresholds."
             )
         groups = self._counted_groups(classifier, X, labels, sensitive_features)
-        share = _persons.share_of(persons_of(estimator, X, len(labels), units))
+        share = _persons.share_of(persons_of(estimator, X, len(labels), persons))
         context = _tasks.begin(self, X, y, 0)
         if context.ledger is not None:
             estimator.set_callbacks(*getattr(estimator, "_skl_callbacks", ()), context.ledger)
-        estimator.fit(X, y, **routed(estimator, sensitive_features, units))
+        estimator.fit(X, y, **routed(estimator, sensitive_features, persons))
         estimator.__dict__.pop("_skl_callbacks", None)  # copies hold no ledger
         report = replace(classifier.privacy_, what="fitted weights and thresholds")
         if self.random_state is not None:

@@ -31,7 +31,7 @@ HARMLESS = Verdict()
 OTHER_UNIT = Verdict(
     "from single records, which its own budget protects, and the classifier protects persons: "
     "there is no sum of both",
-    "public_preprocessor or BoundedScaler with public bounds, or a fit without persons= and units=",
+    "public_preprocessor or BoundedScaler with public bounds, or a fit without persons",
 )
 UNKNOWN = Verdict(
     "possibly anything, as the step is unknown",

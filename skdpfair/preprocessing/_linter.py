@@ -217,7 +217,7 @@ def around(estimator, params=()) -> tuple[list[str], list[str]]:
 
     ``params`` are the keywords of the fit.
     """
-    refuse_other_units(estimator, _have_units(params))
+    refuse_other_protection(estimator, _have_persons(params))
     report = check_pipeline(estimator)
     # a fit names its reference model itself; the stack level is that of the call of `fit`
     PipelineReport(_leaks(report)).warn(stacklevel=6)
@@ -245,19 +245,19 @@ def _is(estimator, name):
     return any(c.__name__ == name for c in type(estimator).__mro__)
 
 
-def refuse_other_units(estimator, has_units: bool) -> None:
-    """Raise ValueError if steps protect records, and a classifier, or ``units``, persons."""
+def refuse_other_protection(estimator, of_persons: bool) -> None:
+    """Raise ValueError if steps protect records, and a classifier, or ``persons``, persons."""
     walk = _walked(estimator)
-    if walk.spending and (has_units or walk.has_column):
+    if walk.spending and (of_persons or walk.has_column):
         raise ValueError(f"{walk.payers[0]}. Nothing more was fitted.")
 
 
-def _have_units(params):
-    return any(name.split("__")[-1] == "units" for name in params)
+def _have_persons(params):
+    return any(name.split("__")[-1] == "persons" for name in params)
 
 
-def refuse_units_around(unit: str) -> None:
-    """Raise ValueError if a fit of ``unit`` is part of one that protects records and persons.
+def refuse_persons_around(protects: str) -> None:
+    """Raise ValueError if a fit of ``protects`` is part of one that protects records and persons.
 
     A pipeline tells a step nothing of the others; the frames of the fits that run in this thread
     do.  A step in another thread or process finds none, and the classifier refuses.
@@ -268,8 +268,10 @@ def refuse_units_around(unit: str) -> None:
             around, params = frame.f_locals.get("self"), frame.f_locals.get("params")
             # a search fits other candidates, too
             if hasattr(around, "get_params") and grids_of(around) is None:
-                has_units = unit == "person" or (isinstance(params, dict) and _have_units(params))
-                refuse_other_units(around, has_units)
+                of_persons = protects == "person" or (
+                    isinstance(params, dict) and _have_persons(params)
+                )
+                refuse_other_protection(around, of_persons)
         frame = frame.f_back
 
 
@@ -299,10 +301,12 @@ class _Walk:
         limits = getattr(persons, "column", None), getattr(persons, "max_records", None)
         if "group_col" in params:
             self.hidden = [*(self.hidden or ()), *as_columns(params["group_col"]), limits[0]]
-        unit = getattr(getattr(estimator, "privacy_", None), "unit", None)  # once fitted
+        protects = getattr(getattr(estimator, "privacy_", None), "protects", None)  # once fitted
         self.has_column |= limits[0] is not None
-        is_bounded = limits[1] is not None and unit is None  # with units, the fit protects persons
-        self.has_persons |= limits[0] is not None or is_bounded or unit == "person"
+        is_bounded = (
+            limits[1] is not None and protects is None
+        )  # with persons, the fit protects persons
+        self.has_persons |= limits[0] is not None or is_bounded or protects == "person"
         self.by_row |= persons is None or (not isinstance(persons, str) and limits == (None, None))
         outcome = verdict(estimator)
         if outcome.spends:

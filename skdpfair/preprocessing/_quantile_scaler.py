@@ -10,7 +10,7 @@ from sklearn.isotonic import isotonic_regression
 
 from skdpfair._utils.validate import integer, number, one_of, safe_repr
 from skdpfair.budget.charging import charged
-from skdpfair.preprocessing._linter import refuse_units_around
+from skdpfair.preprocessing._linter import refuse_persons_around
 from skdpfair.preprocessing._public_bounds import ColumnScaler, shares_of
 from skdpfair.privacy import NoisyRelease, calibrate_noise, compute_epsilon
 from skdpfair.privacy.gdp import delta_for
@@ -117,7 +117,7 @@ class DPQuantileScaler(ColumnScaler):
         `InsecureSeedWarning` if ``random_state`` is given.
         """
         self._check()
-        refuse_units_around("record")
+        refuse_persons_around("record")
         X = self._fit_columns(X)
         limits = self._pairs()
         # before anything is counted: a value beyond the bounds must not fall out of the tree

@@ -45,7 +45,7 @@ _EXCLUDE = {  # parts that may not name the same column
     "target": ("bins", "bounds", "categories"),
     "bins": ("groups", "categories"),
     "bounds": ("groups",),
-    "unit": ("target", *_PARTS),
+    "person": ("target", *_PARTS),
 }
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -81,10 +81,10 @@ class TableSchema:
     n_intervals : int from 0 to 1000, or "auto", default="auto"
         Number of intervals of the encoding of numbers. ``"auto"`` depends on the budget and the
         number of records, see `with_fixed_encoding`.
-    unit : str or None, default=None
+    person : str or None, default=None
         Column that names the person of each record, if a person may have several; no feature.
-    max_records_per_unit : int >= 1 or None, default=None
-        Bound on the records of one person that take part; needed with ``unit``.
+    max_records : int >= 1 or None, default=None
+        Bound on the records of one person that take part; needed with ``person``.
 
     Examples
     --------
@@ -121,8 +121,8 @@ class TableSchema:
     missing: list = field(default_factory=list)
     log_columns: list | str = "auto"
     n_intervals: int | str = "auto"
-    unit: str | None = None
-    max_records_per_unit: int | None = None
+    person: str | None = None
+    max_records: int | None = None
 
     def __post_init__(self):
         if not isinstance(self.target, str) or not self.target:
@@ -140,15 +140,17 @@ class TableSchema:
             object.__setattr__(self, name, _texts(name, getattr(self, name), least=0))
         if not is_auto(self.n_intervals):
             integer("n_intervals", self.n_intervals, low=0, high=_MAX_INTERVALS)
-        if (self.unit is None) != (self.max_records_per_unit is None):
+        if (self.person is None) != (self.max_records is None):
             raise ValueError(
-                f"unit={safe_repr(self.unit)} and max_records_per_unit="
-                f"{safe_repr(self.max_records_per_unit)} go together. Give both, or none."
+                f"person={safe_repr(self.person)} and max_records="
+                f"{safe_repr(self.max_records)} go together. Give both, or none."
             )
-        if self.unit is not None:
-            integer("max_records_per_unit", self.max_records_per_unit, low=1)
-            if not isinstance(self.unit, str) or not self.unit:
-                raise TypeError(f"unit must be the name of a column, got {safe_repr(self.unit)}.")
+        if self.person is not None:
+            integer("max_records", self.max_records, low=1)
+            if not isinstance(self.person, str) or not self.person:
+                raise TypeError(
+                    f"person must be the name of a column, got {safe_repr(self.person)}."
+                )
         self._check_disjoint()
         if self.has_features:
             self.preprocessor()  # raises
@@ -156,7 +158,7 @@ class TableSchema:
     def _check_disjoint(self):
         """Raise ValueError if a column has two uses that exclude each other."""
         parts = {name: set(getattr(self, name)) for name in _PARTS}
-        parts |= {"target": {self.target}, "unit": {self.unit}}
+        parts |= {"target": {self.target}, "person": {self.person}}
         for one, others in _EXCLUDE.items():
             for other in others:
                 if both := sorted(parts[one] & parts[other]):
@@ -194,7 +196,7 @@ class TableSchema:
         """Return the schema as TOML text, for `from_toml`, which people can read and edit."""
         lines = [f"target = {_toml(self.target)}", f"classes = {_toml(self.classes)}"]
         others: dict = {"missing": [], "log_columns": "auto", "n_intervals": "auto"}
-        others |= dict.fromkeys(("unit", "max_records_per_unit"))
+        others |= dict.fromkeys(("person", "max_records"))
         for name, default in others.items():
             value = getattr(self, name)
             lines += [f"{name} = {_toml(value)}"] * (value != default)
@@ -239,7 +241,7 @@ class TableSchema:
         """Return the columns that are read, each once; without labels, those of the features."""
         names = [*self.bounds, *self.categories]
         if labelled:
-            names += [*self.all_groups, self.target, *([self.unit] if self.unit else [])]
+            names += [*self.all_groups, self.target, *([self.person] if self.person else [])]
         return list(dict.fromkeys(names))
 
     def with_fixed_encoding(self, n_samples, epsilon=1.0):
@@ -303,12 +305,12 @@ class TableSchema:
                 )
         return table[[*self.bounds, *texts]]
 
-    def units_in(self, table):
-        """Return a number for the person of each record of a table, None if ``unit`` is None."""
-        if self.unit is None:
+    def persons_in(self, table):
+        """Return a number for the person of each record of a table, None if ``person`` is None."""
+        if self.person is None:
             return None
-        values = with_columns(table, [self.unit])[self.unit]
-        return persons.codes(f"Unit column {self.unit!r}", values, len(values))
+        values = with_columns(table, [self.person])[self.person]
+        return persons.codes(f"Column of persons {self.person!r}", values, len(values))
 
     def split(self, table, *, epsilon=1.0):
         """Split a table with all columns that the schema names into features, labels and groups.
@@ -348,7 +350,7 @@ class TableSchema:
         -------
         sklearn.utils.Bunch
             ``X``, the features (memmap of float32); ``schema``, with fixed encoding; ``y``,
-            ``sensitive_features`` and ``units``, each None if there is none; and ``uncovered``, the
+            ``sensitive_features`` and ``persons``, each None if there is none; ``uncovered``, the
             feature columns in which no row has a listed value or a number within its limits, which
             is NOT private.
 
@@ -367,12 +369,12 @@ class TableSchema:
         """
         columns = self.columns(labelled=labelled)
         n_samples = _files.n_rows(source, columns, self.bounds)
-        n_persons, units = n_samples, None
-        if labelled and self.unit is not None:
-            parts = _files.frames(source, [self.unit], ())
-            units = self.units_in(pd.concat(parts, ignore_index=True))
-            n_persons = units.max() + 1
-            columns.remove(self.unit)
+        n_persons, persons = n_samples, None
+        if labelled and self.person is not None:
+            parts = _files.frames(source, [self.person], ())
+            persons = self.persons_in(pd.concat(parts, ignore_index=True))
+            n_persons = persons.max() + 1
+            columns.remove(self.person)
         schema = self.with_fixed_encoding(n_persons, epsilon)
         preprocessor = schema.preprocessor()
         levels = {column: pd.CategoricalDtype(names) for column, names in self.all_groups.items()}
@@ -402,7 +404,7 @@ class TableSchema:
             X=note(np.load(path_of(path), mmap_mode="r"), Origin(columns=(*schema.feature_names,))),
             y=np.concatenate(y) if labelled else None,
             sensitive_features=sensitive_features,
-            units=units,
+            persons=persons,
             uncovered=lacking,
         )
 

@@ -26,10 +26,10 @@ from skdpfair.privacy.tradeoff import (
 ADJACENCY_IN_WORDS = {
     "zero_out": "neighbouring data sets differ in one record, which one of them replaces by a null "
     "record that contributes nothing; the number of records is public",
-    "zero_out_unit": "neighbouring data sets differ in one person, all of whose records one of "
+    "zero_out_person": "neighbouring data sets differ in one person, all of whose records one of "
     "them replaces by null records that contribute nothing; the number of persons is public",
 }
-UNITS = {"zero_out": "record", "zero_out_unit": "person"}  # what a fit protects
+PROTECTS = {"zero_out": "record", "zero_out_person": "person"}  # what a fit protects
 PROTECTED = {"record": "one record", "person": "all records of one person"}
 CHANGED = {
     "record": "including or excluding one record",
@@ -80,7 +80,7 @@ ASSUMPTIONS = {
     "max_sample_weight=)",
     "processes": "the processes that trained together are one trusted curator",
     "parts": "each record lies in one of the processes that trained together",
-    "persons": "persons that no column name tells apart (units= as an array) are the same in all "
+    "persons": "persons that no column name tells apart (persons= as an array) are the same in all "
     "fits that are added up",
     "held out": "the size of the held-out part is public",
     "trials": "the number of trials and their scores stay secret; the steps above are of one trial",
@@ -130,9 +130,11 @@ def read_in_words(read: Iterable[tuple[str, Sequence[str]]]) -> str:
     return text and f"These values were read from the rows and taken as public: {text}."
 
 
-def in_unit(texts: Iterable[str], unit: str) -> tuple[str, ...]:
-    """Return texts on records in the words for ``unit``, without those that do not apply."""
-    return tuple(filter(None, (_OF_PERSONS.get(t, t) if unit == "person" else t for t in texts)))
+def in_words_of(texts: Iterable[str], protects: str) -> tuple[str, ...]:
+    """Return texts on records in the words for ``protects``, without those that do not apply."""
+    return tuple(
+        filter(None, (_OF_PERSONS.get(t, t) if protects == "person" else t for t in texts))
+    )
 
 
 def rounded_up(value: float | Decimal, digits: int = 4) -> str:
@@ -161,12 +163,12 @@ class PrivacyReport:
         The guarantee; epsilon is infinite if the fit is not private.
     noise_multiplier, sample_rate, steps, expected_batch_size
         Of the steps on the data, warm-up and empty batches included; the rate is the largest of a
-        record, or of a person, see ``unit``.
+        record, or of a person, see ``protects``.
     max_grad_norm : float or None
         Sensitivity of the gradient sum; None if it changed with released values, or does not exist.
     max_sample_weight : float or None
         Bound on the sample weights, which multiply clipped gradients relative to it.
-    n_samples, max_records_per_unit : int or None
+    n_samples, max_records : int or None
         Number of records, or of persons; and the bound on the records of a person that take part.
     records_per_person : int or None
         Declared number of records that a person has at most, in a fit that protects records.
@@ -214,7 +216,7 @@ class PrivacyReport:
     expected_batch_size: float
     max_grad_norm: float | None = None
     max_sample_weight: float | None = None
-    max_records_per_unit: int | None = None
+    max_records: int | None = None
     is_private: bool
     seeded: bool
     n_samples: int | None = None
@@ -232,9 +234,9 @@ class PrivacyReport:
     selection_curve: tuple[float, ...] | None = None
 
     @property
-    def unit(self) -> str:
+    def protects(self) -> str:
         """What the guarantee is for: a "record", or a "person" with all records."""
-        return UNITS[self.adjacency]
+        return PROTECTS[self.adjacency]
 
     @property
     def releasable(self) -> bool:
@@ -247,7 +249,7 @@ class PrivacyReport:
         It is ``epsilon`` if the fit sampled persons, and not known for a private search.
         """
         n_records = integer("n_records", n_records, high=MAX_RECORDS)
-        if n_records == 1 or not self.is_private or self.unit == "person":
+        if n_records == 1 or not self.is_private or self.protects == "person":
             return self.epsilon
         if self.epsilon > 0 and not self.releases:
             raise ValueError(
@@ -281,7 +283,7 @@ class PrivacyReport:
     def false_negative_rate(self, false_alarm_rate: ArrayLike) -> np.ndarray:
         """Return a lower bound on the share of members missed at each rate of false alarms.
 
-        It is the trade-off function of the fit, at one record, or one person, see ``unit``.
+        It is the trade-off function of the fit, at one record, or one person, see ``protects``.
         """
         return self._trade_off.false_negative_rate(false_alarm_rate)
 
@@ -292,7 +294,7 @@ class PrivacyReport:
     @property
     def plain_statement(self) -> str:
         """The guarantee in sentences for those who decide about a release."""
-        protected, members = PROTECTED[self.unit], MEMBERS[self.unit]
+        protected, members = PROTECTED[self.protects], MEMBERS[self.protects]
         if not self.is_private:
             return (
                 f"The {self.what} are not differentially private: nothing limits what someone who "
@@ -308,7 +310,7 @@ class PrivacyReport:
             f"{alarms} % false alarms finds at most {percent(self.detection_rate())} % of the "
             f"{members}; guessing finds {alarms} %. A guess between two equally likely "
             f"cases, used or not used, is correct with a probability of at most {guess} %, instead "
-            f"of 50 %. Stated as differential privacy, {CHANGED[self.unit]} changes the "
+            f"of 50 %. Stated as differential privacy, {CHANGED[self.protects]} changes the "
             f"probability of any outcome by a factor of at most {factor} "
             f"(e^{rounded_up(self.epsilon)}), except with a probability of about "
             f"delta = {rounded_up(self.delta, 3)}."
@@ -318,21 +320,21 @@ class PrivacyReport:
     @property
     def sampling(self) -> str:
         """How the batches were drawn, in one sentence."""
-        entries, unit = self.releases, self.unit
+        entries, protects = self.releases, self.protects
         if not self.is_private or not self.steps:
             return "No guarantee depends on how batches were drawn."
         mixed = [e for e in entries if e.group_rates or e.strata]  # of several rates
         if self.sample_rate == 1 and not mixed:
-            return f"All {unit}s took part in every step ({self.steps:,} in all)."
+            return f"All {protects}s took part in every step ({self.steps:,} in all)."
         every = sum(e.steps for e in entries if e.sample_rate == 1 and e not in mixed)
         trial = "" if entries else " of the costliest trial"
-        more = f"; {every:,} more releases read all {unit}s" if every else ""
+        more = f"; {every:,} more releases read all {protects}s" if every else ""
         if any(e.strata for e in entries):
-            more += f"; the higher its probability, the less effect a {unit} could have"
+            more += f"; the higher its probability, the less effect a {protects} could have"
         return (
             f"Poisson sampling by this library: in each of {self.steps:,} steps{trial}, every "
-            f"{unit} took part with a probability of {self._most}{rounded_up(self.sample_rate)}, "
-            f"independently of all others{more}."
+            f"{protects} took part with a probability of {self._most}"
+            f"{rounded_up(self.sample_rate)}, independently of all others{more}."
         )
 
     @property
@@ -347,13 +349,13 @@ class PrivacyReport:
             f"The {self.what} are ({rounded_up(self.epsilon)}, {delta})-differentially private "
             f"({self.accountant} accountant, {self.adjacency} adjacency), where "
             f"{ADJACENCY_IN_WORDS[self.adjacency]}.",
-            self.max_records_per_unit
+            self.max_records
             and " It protects all records of one person, of which at most "
-            f"{self.max_records_per_unit} take part in the training.",
+            f"{self.max_records} take part in the training.",
             n > 1
             and f" For a person with at most {n} records, all of which are replaced, they are "
             f"({rounded_up(self.epsilon_for(n))}, {delta})-differentially private.",
-            *in_unit([_WEIGHTS] * weights, self.unit),
+            *in_words_of([_WEIGHTS] * weights, self.protects),
             self.stop and f" Training stopped {self.stop}.",
             self.proof and f" Gradients are {self.proof}.",
             self.features and f" Features are those of {self.features}.",
@@ -401,16 +403,17 @@ class PrivacyReport:
         """The guarantee in numbers, as every page, card, form and shell prints them."""
         if not self.is_private:
             return {"epsilon": "infinite: NOT differentially private", "method": self._method}
-        n, unit = self.records_per_person or 1, self.unit
+        n, protects = self.records_per_person or 1, self.protects
         of_person = f"; {rounded_up(self.epsilon_for(n))} for {n} records of a person"
-        noise = f"{self.noise_multiplier:.4g} times the largest effect of one {unit}"
+        noise = f"{self.noise_multiplier:.4g} times the largest effect of one {protects}"
         read = ", ".join(dict.fromkeys(name for name, _ in self.read_from_rows))
         return {
             "epsilon": f"{rounded_up(self.epsilon)} at delta {rounded_up(self.delta, 3)} "
             f"({self.accountant} accountant){of_person * (n > 1)}",
-            "protected": f"{PROTECTED[unit]} ({self.adjacency}; the number of {unit}s is public)",
-            "attacker": f"finds at most {percent(self.detection_rate())} % of the {MEMBERS[unit]}, "
-            f"at {percent(FALSE_ALARMS)} % false alarms",
+            "protected": f"{PROTECTED[protects]} ({self.adjacency}; "
+            f"the number of {protects}s is public)",
+            "attacker": f"finds at most {percent(self.detection_rate())} % of the "
+            f"{MEMBERS[protects]}, at {percent(FALSE_ALARMS)} % false alarms",
             "mu": rounded_up(self.mu),
             "method": self._method,
             "sampling": f"Poisson, rate {self._most}{rounded_up(self.sample_rate)}",
@@ -447,7 +450,7 @@ class PrivacyReport:
         numbers = {k: v for k, v in vars(self).items() if isinstance(v, (str, float, int))}
         by_group = _by_text(self.group_epsilons or {}).items()
         numbers |= {f"epsilon[{group}]": epsilon for group, epsilon in by_group}
-        numbers |= {"n_samples": f"{self.n_samples} {self.unit}s", "mu": rounded_up(self.mu)}
+        numbers |= {"n_samples": f"{self.n_samples} {self.protects}s", "mu": rounded_up(self.mu)}
         lists: dict[str, Sequence[str]] = {
             "numbers": [f"{name}: {value}" for name, value in numbers.items()],
             "released": [f"{e.steps} x {e.what}" for e in self.releases],

@@ -46,9 +46,11 @@ _WHAT = {"fitted weights", "fitted weights and thresholds"}
 _PROOFS = {None, Strategy.proof, ClosedForm.proof}
 _REAL: Any = Real  # numbers of this type cannot be compared, as mypy sees it
 _HELD = {words.DIAGNOSTICS_PART, words.REFERENCE_PART}
-_ASSUMPTIONS = {t for u in words.PROTECTED for t in words.in_unit(words.ASSUMPTIONS.values(), u)}
+_ASSUMPTIONS = {
+    t for u in words.PROTECTED for t in words.in_words_of(words.ASSUMPTIONS.values(), u)
+}
 _NOT_ACCOUNTED = {*words.NOT_ACCOUNTED, words.DEVICE_NOISE, words.WEIGHTS_FROM_OTHERS}
-_NOT_ACCOUNTED |= {*map(NOTED.format, _HELD), *words.in_unit(_NOT_ACCOUNTED, "person")}
+_NOT_ACCOUNTED |= {*map(NOTED.format, _HELD), *words.in_words_of(_NOT_ACCOUNTED, "person")}
 _PARTS = map(re.escape, re.split(r"{.*?}", words.FROZEN))
 _FROZEN = re.compile(r"{}[\d,]{{1,15}}{}[0-9a-f]{{16}}{}".format(*_PARTS))
 _STEPS_BEFORE = re.compile(  # each by a name: no words, no number with decimals

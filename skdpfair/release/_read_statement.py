@@ -11,7 +11,7 @@ from skdpfair.privacy import compute_epsilon
 from skdpfair.privacy.accounting import ACCOUNTANTS, check_work, group_epsilons
 from skdpfair.privacy.releases import all_releases, count_steps, merged
 from skdpfair.privacy.renyi import ORDERS, curve_epsilon
-from skdpfair.privacy.statement import UNITS, PrivacyReport
+from skdpfair.privacy.statement import PROTECTS, PrivacyReport
 from skdpfair.release import _file
 from skdpfair.release._file import decode, encode
 
@@ -24,7 +24,7 @@ _TEXTS = {"method", "what", "stop", "proof", "features", "holds", "assumptions",
 _NUMBERS = (
     "epsilon noise_multiplier sample_rate expected_batch_size max_grad_norm max_sample_weight"
 )
-_COUNTS = "n_samples", "max_records_per_unit", "records_per_person"
+_COUNTS = "n_samples", "max_records", "records_per_person"
 
 
 def statement(privacy):
@@ -107,15 +107,15 @@ def check_report(report) -> None:
     for name in ("is_private", "seeded"):
         flag(name, values.get(name))
     accountant = one_of("accountant", report.accountant, ACCOUNTANTS)
-    one_of("adjacency", report.adjacency, UNITS)
+    one_of("adjacency", report.adjacency, PROTECTS)
     for name in _TEXTS & values.keys():
         "".join(values[name])
     by_group, entries = report.group_epsilons or {}, report.releases
     for epsilon in by_group.values():
         number("group_epsilons", epsilon, low=0)
     _check_same("is_private", report.is_private, report.epsilon < math.inf)
-    bounds = ["max_records_per_unit" in values, "records_per_person" in values]
-    _check_same("unit", [report.unit == "person", False], [bounds[0], all(bounds)])
+    bounds = ["max_records" in values, "records_per_person" in values]
+    _check_same("protects", [report.protects == "person", False], [bounds[0], all(bounds)])
     if not report.is_private:
         return
     steps = [e for e in entries if not e.is_one_time]

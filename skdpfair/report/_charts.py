@@ -170,7 +170,7 @@ def scatter(points, front, *, title, label, x_label, unsure=False) -> dict:
     }
 
 
-def tradeoff(found, *, unit) -> dict:
+def tradeoff(found, *, protects) -> dict:
     """Return a chart of what an attacker finds, as (false alarms, found at most) in per cent."""
     x = _Axis(0.0, 100.0, LEFT, WIDTH - RIGHT - 12)
     y = _Axis(0.0, 100.0, _HEIGHT - BOTTOM, TOP)
@@ -181,7 +181,7 @@ def tradeoff(found, *, unit) -> dict:
         marks = [(x(a), y(b), says.format(a, b), None) for a, b in curve]
         series.append(style(i) | {"name": name, "marks": marks})
     series[1] |= {"dash": _DASHES[1], "colour": "var(--muted)"}
-    title = f"How many of the {unit}s an attacker finds at most"
+    title = f"How many of the {protects}s an attacker finds at most"
     return _plane(y, title, "found, %", "false alarms, %") | {
         "kind": "lines",
         "x_marks": x.marks(),

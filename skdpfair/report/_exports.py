@@ -178,7 +178,7 @@ def _answers(privacy, facts):
         "mu": rounded_up(privacy.mu) if privacy.is_private else None,
         "mu_from": rounded_up(privacy.mu_from) if privacy.mu_from else None,
         "method": plain(page.method_of(facts.get("method"), privacy)),
-        "protected": PROTECTED[privacy.unit],
+        "protected": PROTECTED[privacy.protects],
         "adjacency": ADJACENCY_IN_WORDS[privacy.adjacency],
         "releases": _released(privacy),
         "of_person": of_person,

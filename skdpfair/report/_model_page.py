@@ -216,8 +216,8 @@ class _Subject:
             variables(clf),
             classes=clf.classes_,
             groups=() if clf.groups_ is None else clf.groups_,
-            unit=privacy.unit,
-            n_units=privacy.n_samples if self.model is clf else None,  # a search holds some out
+            protects=privacy.protects,
+            n_examples=privacy.n_samples if self.model is clf else None,  # a search holds some out
             schema=self.file and schema_in(self.file.facts, "The file"),
             n_features=math.prod(record_shape(clf)),
         )
@@ -250,7 +250,7 @@ def _context(facts):
         "delta": rounded_up(privacy.delta, 3),
         "mu_from": rounded_up(privacy.mu_from, 2) if privacy.is_private else None,
         "adjacency": ADJACENCY_IN_WORDS[privacy.adjacency],
-        "protected": PROTECTED[privacy.unit],
+        "protected": PROTECTED[privacy.protects],
         "attacker": attacker(privacy) if privacy.is_private else None,
         "of_person": _of_person(privacy),
         "selection": selection_of(privacy),
@@ -348,8 +348,8 @@ def _table_of_sweep(results):
         results.variables,
         classes=spec.classes,
         groups=spec.groups,
-        unit=spec.unit if spec.is_known else "",
-        n_units=spec.n_units,
+        protects=spec.protects if spec.is_known else "",
+        n_examples=spec.n_examples,
         schema=results.schema,
         n_features=spec.n_features,
     )
@@ -565,10 +565,10 @@ def _facts(classifier, file=None):
     if selection_of(privacy) is not None:
         done, size = "", f"{classifier.batch_size_:,}"
     if privacy.n_samples is not None:
-        rows.append((f"{privacy.unit}s{done}", f"{privacy.n_samples:,}"))
-    if most := privacy.max_records_per_unit or privacy.records_per_person:
+        rows.append((f"{privacy.protects}s{done}", f"{privacy.n_samples:,}"))
+    if most := privacy.max_records or privacy.records_per_person:
         rows.append(("records of a person", f"at most {most:,}"))
-    if privacy.unit == "person":
+    if privacy.protects == "person":
         size += " persons"
     rows += [
         ("steps", f"{classifier.n_steps_:,}"),

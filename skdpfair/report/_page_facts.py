@@ -16,4 +16,4 @@ _FALSE_ALARMS = (0.0, 0.1, 0.5, 1.0, 2.0, 5.0, *range(10, 101, 10))  # per cent
 def attacker(privacy):
     """Return a chart of what a private fit lets an attacker find, rounded up."""
     curve = [(a, float(percent(privacy.detection_rate(a / 100)))) for a in _FALSE_ALARMS]
-    return tradeoff(curve, unit=privacy.unit)
+    return tradeoff(curve, protects=privacy.protects)

@@ -5,7 +5,7 @@ from skdpfair.inputs.groups import group_names
 
 
 def table_of(
-    variables, *, classes=(), groups=(), unit="", n_units=None, schema=None, n_features=None
+    variables, *, classes=(), groups=(), protects="", n_examples=None, schema=None, n_features=None
 ):
     """Return facts on a table by name, empty if not known; ``variables`` are target and groups."""
     target, *by = variables
@@ -18,8 +18,8 @@ def table_of(
         "group columns": by if all(by) else [],
         "classes": classes,
         "groups": groups,
-        "unit": unit,
-        "number of units": n_units,
+        "protects": protects,
+        "number of examples": n_examples,
         "columns": sorted({*schema.bounds, *schema.categories}) if has_columns else [],
         # of encoded ones, it depends on the budget
         "number of features": None if has_columns else n_features,

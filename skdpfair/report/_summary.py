@@ -66,7 +66,7 @@ def sentences_of(results, table, advised, sizes, small) -> dict:
             n_seeds=n_seeds,
             least=int(everyone["n"].min()),
             most=int(everyone["n"].max()),
-            unit=results.spec.unit,
+            protects=results.spec.protects,
             smallest=min(sizes, key=lambda row: row[1]) if sizes else None,
             small=small,
         ),
@@ -158,7 +158,7 @@ def weak_reference(table, measure):
     return (*costs.idxmin(), -costs.min())
 
 
-def guesses_at(frame, unit, attackers, delta):
+def guesses_at(frame, protects, attackers, delta):
     """Return what the budgets mean for an attacker who guesses, "" if that is not known."""
     budgets = sorted(e for e in frame["epsilon"].unique() if np.isfinite(e))
     if not budgets or delta is None:
@@ -169,7 +169,7 @@ def guesses_at(frame, unit, attackers, delta):
     for epsilon in named:
         guess = (1 + trade_off_from_epsilon(epsilon, delta).total_variation) / 2
         limits.append(f"{known.get(budget(epsilon)) or percent(guess)} % at ε {epsilon:g}")
-    return sentence("guesses", limits=limits, unit=unit)
+    return sentence("guesses", limits=limits, protects=protects)
 
 
 def before(results, ledger, total):

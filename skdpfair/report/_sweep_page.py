@@ -14,7 +14,7 @@ from skdpfair.privacy.statement import (
     FALSE_ALARMS,
     MEMBERS,
     NOT_ACCOUNTED,
-    in_unit,
+    in_words_of,
     percent,
     rounded_up,
 )
@@ -60,8 +60,8 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
     chosen += ["dg_gap"] * (measures is None and "dg_gap" in results.frame)
     groups = [g for g in results.frame["group"].unique() if g != OVERALL]
     runs = results.frame[["seed", "fold"]].drop_duplicates()
-    spec, unit = results.spec, results.spec.unit
-    adjacency = "zero_out_unit" if unit == "person" else "zero_out"
+    spec, protects = results.spec, results.spec.protects
+    adjacency = "zero_out_person" if protects == "person" else "zero_out"
     sizes, small = _sizes(results.frame, groups), small_groups(results)
     drawn = [g for g in groups if g not in small] or groups
     total, advised, attackers = _total(results), recommend(results), _attackers(results)
@@ -76,20 +76,20 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "small": small,
         "few": FEW,
         "sentences": sentences_of(results, table, advised, sizes, small),
-        "guesses": guesses_at(results.frame, unit, attackers, _delta_of_one_run(results)),
+        "guesses": guesses_at(results.frame, protects, attackers, _delta_of_one_run(results)),
         "is_choice": advised is not None,
         "has_private": bool(np.isfinite(results.frame["epsilon"]).any()),
-        "n_units": spec.n_units,
+        "n_examples": spec.n_examples,
         "measure": in_words(main),
         "settings": _settings(results),
         "data": _data(results),
         "total": total,
         "attackers": attackers,
         "alarms": percent(FALSE_ALARMS),
-        "members": MEMBERS[unit],
+        "members": MEMBERS[protects],
         "adjacency": ADJACENCY_IN_WORDS[adjacency],
-        "unit": unit,
-        "changed": CHANGED[unit],
+        "protects": protects,
+        "changed": CHANGED[protects],
         "sizes": sizes,
         "base_rates": _base_rates(results, groups),
         "measures": _tables(results, table, groups, chosen, None),
@@ -110,7 +110,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "before": before(results, ledger, total),
         "findings": findings(pipeline),
         "features": spec.features,
-        "not_accounted": in_unit(NOT_ACCOUNTED, unit),
+        "not_accounted": in_words_of(NOT_ACCOUNTED, protects),
         "commands": release_commands(results, advised, ledger),
         "is_known": spec.is_known,
         "version": skdpfair.__version__,
@@ -122,8 +122,8 @@ def _data(results):
     """Return facts about the records as pairs of name and text."""
     frame, spec = results.frame, results.spec
     rows = [("records", f"{spec.n_samples:,}")] if spec.is_known else []
-    if spec.unit == "person":
-        rows.append(("persons", f"{spec.n_units:,}"))
+    if spec.protects == "person":
+        rows.append(("persons", f"{spec.n_examples:,}"))
     if spec.n_features:
         rows.append(("features", f"{spec.n_features:,}"))
     rows += [("public features", spec.features)] if spec.features else []
@@ -146,7 +146,7 @@ def _data(results):
     split = ""
     if spec.is_known:
         split = f": {_SPLIT if spec.cv == 'None' else spec.cv}"
-        split += "; all records of a person are on one side" * (spec.unit == "person")
+        split += "; all records of a person are on one side" * (spec.protects == "person")
     rows.append(("test records of a run", tested + split))
     if spec.days:
         rows.append(("trained on", " to ".join(dict.fromkeys(spec.days))))
@@ -369,7 +369,7 @@ def _of_one_run(results):
     low, high = sizes
     return [
         (
-            f"{results.spec.unit}s of one fit",
+            f"{results.spec.protects}s of one fit",
             f"{low:,}" if low == high else f"{low:,} to {high:,}",
         ),
         ("δ of one fit", rounded_up(_delta_of_one_run(results), 3)),
@@ -378,10 +378,10 @@ def _of_one_run(results):
 
 def _trained_on(frame, spec):
     """Return the fewest and the most records or persons of a fit, None if it is not known."""
-    if spec.unit == "record" and spec.cv != "None" and not spec.cv.isdigit():
+    if spec.protects == "record" and spec.cv != "None" and not spec.cv.isdigit():
         return None
     trained = spec.n_samples - frame.loc[frame["group"] == OVERALL, "n"]
-    return spec.n_units_of_fit or [int(trained.min()), int(trained.max())]
+    return spec.n_persons_of_fit or [int(trained.min()), int(trained.max())]
 
 
 def _delta_of_one_run(results):

@@ -39,7 +39,7 @@ class FitAudit:
     n_canaries: int
     n_guesses: int
     n_correct: int
-    unit: str = "record"
+    protects: str = "record"
     epsilon_at_best: float = math.inf
 
     @property
@@ -48,7 +48,7 @@ class FitAudit:
         return self.epsilon_lower <= self.epsilon_claimed
 
     def __str__(self):
-        canaries = "canaries" if self.unit == "record" else "canary persons"
+        canaries = "canaries" if self.protects == "record" else "canary persons"
         about = f"guesses about {self.n_canaries} {canaries}"
         evidence = f"{self.n_correct} of {self.n_guesses} {about} right"
         return describe_bound(self, "the fit", evidence, self.epsilon_at_best, canaries)
@@ -61,7 +61,7 @@ def audit_fit(
     n_canaries=1000,
     *,
     sensitive_features=None,
-    units=None,
+    persons=None,
     kind="feature",
     confidence=0.95,
     random_state=None,
@@ -82,7 +82,7 @@ def audit_fit(
         are turned and share one coin.
     sensitive_features : array, Series or DataFrame of n_samples rows, optional
         Passed on to ``fit``.
-    units : array of shape (n_samples,), optional
+    persons : array of shape (n_samples,), optional
         The person of each record, passed on to ``fit``, if ``persons`` of the classifier does
         not name a column.
     kind : {"feature", "mislabelled"}, default="feature"
@@ -100,8 +100,8 @@ def audit_fit(
     FitAudit
         ``passed`` tells whether the lower bound ``epsilon_lower`` is not above ``epsilon_claimed``,
         what the fit reports, both at ``delta``.  The bound rests on ``n_correct`` right of
-        ``n_guesses`` guesses about ``n_canaries``, each a ``unit`` ("record" or "person").  If it
-        is 0, ``epsilon_at_best`` is that of right guesses only.  ``str`` says this in a sentence.
+        ``n_guesses`` guesses about ``n_canaries``, each a "record" or "person", as ``protects`` says.
+        If it is 0, ``epsilon_at_best`` is that of right guesses only.  ``str`` says this in a sentence.
 
     Notes
     -----
@@ -133,7 +133,7 @@ def audit_fit(
     >>> audit.passed, audit.n_canaries
     (True, 100)
     """
-    check_indexes(X=X, y=y, sensitive_features=sensitive_features, units=units)
+    check_indexes(X=X, y=y, sensitive_features=sensitive_features, persons=persons)
     n_samples = _n_records(X, y, sensitive_features)
     integer("n_canaries", n_canaries, low=10)
     one_of("kind", kind, tuple(_PLANT))
@@ -153,22 +153,22 @@ def audit_fit(
         estimator = estimator.steps[-1][1]
     X = in_pandas(X) if hasattr(X, "shape") else np.asarray(X)
     at = _persons.columns(X, classifier.persons, classifier.group_col)
-    person = _persons.encode(X, n_samples, at=at, units=units)
-    unit = "record" if person is None else "person"
+    person = _persons.encode(X, n_samples, at=at, persons=persons)
+    protects = "record" if person is None else "person"
     code = np.arange(n_samples) if person is None else person
-    n_units = int(code.max()) + 1
-    if 2 * n_canaries > n_units:
+    n_examples = int(code.max()) + 1
+    if 2 * n_canaries > n_examples:
         raise ValueError(
-            f"n_canaries={safe_repr(n_canaries)} is more than half of the {n_units} {unit}s. Take "
-            f"fewer, or pass more {unit}s."
+            f"n_canaries={safe_repr(n_canaries)} is more than half of the {n_examples} "
+            f"{protects}s. Take fewer, or pass more {protects}s."
         )
     columns = {  # by position: canaries get a new index
         name: rows.to_numpy() if hasattr(rows, "to_numpy") else rows
-        for name, rows in (("sensitive_features", sensitive_features), ("units", units))
+        for name, rows in (("sensitive_features", sensitive_features), ("persons", persons))
         if rows is not None
     }
-    of = np.full(n_units, -1)
-    of[rng.permutation(n_units)[:n_canaries]] = np.arange(n_canaries)
+    of = np.full(n_examples, -1)
+    of[rng.permutation(n_examples)[:n_canaries]] = np.arange(n_canaries)
     took_part = rng.random(n_canaries) < 0.5
     # the canary whose record it is, -1 for none
     of = of[code]
@@ -196,7 +196,7 @@ def audit_fit(
     at_best = lower or bound([(n, n) for n, _ in guesses])[0]
     n_guesses, n_correct = guesses[best]
     claim = report.epsilon, lower, report.delta, confidence
-    return FitAudit(report.method, *claim, n_canaries, n_guesses, n_correct, unit, at_best)
+    return FitAudit(report.method, *claim, n_canaries, n_guesses, n_correct, protects, at_best)
 
 
 def refuted(report, tests):

@@ -50,9 +50,9 @@ def counted(table: Table, amounts: Sequence[int]) -> np.ndarray:
     """
     x: Any = table.x
     share = np.ones(len(table.y))
-    if table.unit is not None:
+    if table.person is not None:
         # -1 stands for records that take no part
-        share = (table.unit >= 0) / np.bincount(table.unit + 1)[table.unit + 1]
+        share = (table.person >= 0) / np.bincount(table.person + 1)[table.person + 1]
     counts = np.zeros((len(amounts), table.n_outputs, N_CELLS))
     for place, column in enumerate(amounts):
         position = (np.clip(x[:, column], -1, 1) + 1) / 2

@@ -46,14 +46,14 @@ class StreamedRows:
 class PersonRows:
     """Rows of persons: a position is that of a person, who comes with all her records.
 
-    ``unit`` (n,) is the number of each record's person, -1 for records that take no part.
+    ``person`` (n,) is the number of each record's person, -1 for records that take no part.
     """
 
-    def __init__(self, rows: Batch | StreamedRows, unit: np.ndarray) -> None:
+    def __init__(self, rows: Batch | StreamedRows, person: np.ndarray) -> None:
         self.rows = rows
-        records = np.flatnonzero(unit >= 0)
-        size = np.bincount(unit[records])
-        order = records[np.argsort(unit[records], kind="stable")]
+        records = np.flatnonzero(person >= 0)
+        size = np.bincount(person[records])
+        order = records[np.argsort(person[records], kind="stable")]
         self._each = int(size[0]) if len(np.unique(size)) == 1 else None  # equal sizes are faster
         # positions lie where rows are fetched by them
         device = "cpu" if isinstance(rows, StreamedRows) else rows.y.device
@@ -158,7 +158,7 @@ def rows_on(
     y: np.ndarray,
     group: np.ndarray,
     weight: np.ndarray | None = None,
-    unit: np.ndarray | None = None,
+    person: np.ndarray | None = None,
 ) -> AnyRows:
     """Return all records on the device, or `StreamedRows`; `PersonRows` if there are persons.
 
@@ -176,7 +176,7 @@ def rows_on(
         rows = StreamedRows(x, columns, device)
     else:
         rows = replace(columns, x=torch.as_tensor(x, device=device))
-    return rows if unit is None else PersonRows(rows, unit)
+    return rows if person is None else PersonRows(rows, person)
 
 
 def record_rates(rates: Tensor, group: np.ndarray) -> float | np.ndarray:

@@ -23,7 +23,7 @@ from skdpfair.engine.per_sample.batch_statistics import hold_statistics
 from skdpfair.engine.per_sample.tracing import fixed_draws
 from skdpfair.engine.precision import current_device, full_precision
 from skdpfair.exceptions import UnsupportedModuleError
-from skdpfair.inputs.persons import unit_groups
+from skdpfair.inputs.persons import group_of_persons
 from skdpfair.inputs.streaming import SparseRows, as_rows
 from skdpfair.inputs.table import Rows
 from skdpfair.training.batches import PoissonBatches, record_rates, rows_on
@@ -48,7 +48,7 @@ class PrivateNet(NeuralNetClassifier):
     it has ended.
 
     X is ``{"x": (n, ...), "group": (n,)}``, and ``"weight": (n,)`` if records have weights and
-    ``"unit": (n,)`` if persons have several; see :class:`skdpfair.inputs.table.Table`.
+    ``"person": (n,)`` if persons have several; see :class:`skdpfair.inputs.table.Table`.
     Losses, norms and batches are private and are never recorded; the history holds times and,
     with public validation data, its scores.
     """
@@ -146,9 +146,9 @@ class PrivateNet(NeuralNetClassifier):
             return super().get_iterator(dataset, training)
         while hasattr(dataset, "dataset"):
             dataset = dataset.dataset
-        x, group, unit = (dataset.X.get(name) for name in ("x", "group", "unit"))
-        data = rows_on(self.device, x, dataset.y, group, dataset.X.get("weight"), unit)
-        groups = unit_groups(group, unit)
+        x, group, person = (dataset.X.get(name) for name in ("x", "group", "person"))
+        data = rows_on(self.device, x, dataset.y, group, dataset.X.get("weight"), person)
+        groups = group_of_persons(group, person)
         mechanism = self.plan.mechanism
         # groups that move among rates are drawn at the largest, and thinned
         moves = bool(mechanism.task.strata)

@@ -76,14 +76,14 @@ def plan(
     n_samples: int,
     n_groups: int,
     previous: PreviousFit | None = None,
-    unit: str = "record",
+    protects: str = "record",
     is_wide: bool = False,
     most_weight: float | None = None,
 ) -> Plan:
     """Resolve every "auto" and calibrate the noise, from public facts alone.
 
-    ``unit`` is what is counted, a "record" or a "person"; ``is_wide`` says that the network takes
-    many numbers of each; ``most_weight`` is the largest sample weight.
+    ``protects`` is what is counted, a "record" or a "person"; ``is_wide`` says that the network
+    takes many numbers of each; ``most_weight`` is the largest sample weight.
     """
     method, noise = spec.method, spec.noise_multiplier
     settled_lr = None if previous is None else previous.lr
@@ -109,7 +109,7 @@ def plan(
     once = _one_time_noise(mechanism, settings, spec.score_share)
     if spec.epsilon is not None:
         mechanism = _calibrated(mechanism, settings, spec.epsilon, delta, spec.accountant, once)
-    _warn_of_low_signal(mechanism, settings, unit, objective, most_weight)
+    _warn_of_low_signal(mechanism, settings, protects, objective, most_weight)
     optimizer_params, lr, lr_scale = defaults.optimizer(spec, settings)
     lr_scale = None if lr_scale is None else lr_scale * objective.lr
     if settled_lr is not None and spec.lr == "auto":
@@ -213,7 +213,7 @@ def _calibrated(
 def _warn_of_low_signal(
     mechanism: Mechanism,
     settings: defaults.Settings,
-    unit: str,
+    protects: str,
     objective: defaults.Objective,
     most_weight: float | None,
 ) -> None:
@@ -231,14 +231,14 @@ def _warn_of_low_signal(
         among = f" and sample weights up to {weight:g}, if most are about 1"
         share, remedy = f"n*mu / {weight:g}", ", or smaller weights,"
     few = (
-        f"n = {mechanism.task.n_samples} {unit}s are few for this privacy budget{among} (signal to "
-        f"noise {share} = {signal:.0f}; {enough:.0f} would be comfortable): expect to be {expect}. "
-        f"More {unit}s or a larger epsilon{remedy} help."
+        f"n = {mechanism.task.n_samples} {protects}s are few for this privacy budget{among} "
+        f"(signal to noise {share} = {signal:.0f}; {enough:.0f} would be comfortable): expect "
+        f"to be {expect}. More {protects}s or a larger epsilon{remedy} help."
     )
     coarse = (
         f"What the method releases beside gradients has a noise multiplier of {noisiest:.0f}, for "
-        f"batches of {mechanism.expected_batch_size:.0f} {unit}s: too coarse to follow. Fewer steps"
-        f"{', larger batches' * (settings.sample_rate < 1)} or a larger epsilon help."
+        f"batches of {mechanism.expected_batch_size:.0f} {protects}s: too coarse to follow. "
+        f"Fewer steps{', larger batches' * (settings.sample_rate < 1)} or a larger epsilon help."
     )
     messages = [few] * (signal < enough) + [coarse] * is_coarse
     warnings.warn(" ".join(messages), LowSignalWarning, stacklevel=5)

@@ -20,12 +20,12 @@ from skdpfair.privacy.statement import (
     DEVICE_NOISE,
     DIAGNOSTICS_PART,
     FROZEN,
+    PROTECTS,
     REFERENCE_PART,
-    UNITS,
     WEIGHTS_FROM_OTHERS,
     PrivacyReport,
     are_names,
-    in_unit,
+    in_words_of,
 )
 from skdpfair.training.inference import frozen_numbers
 from skdpfair.training.net import PrivateNet
@@ -66,13 +66,13 @@ def account(run: Run, trained: Trained, table: Table, is_known: bool = False) ->
     if previous is not None:
         before = previous.privacy
         seeded = seeded or before.seeded
-        if table.unit is not None and not are_names((previous.persons, table.persons)):
+        if table.person is not None and not are_names((previous.persons, table.persons)):
             assumptions += (ASSUMPTIONS["persons"],)
         assumptions = tuple(dict.fromkeys((*before.assumptions, *assumptions)))
         read = tuple(dict.fromkeys((*before.read_from_rows, *read)))
         weights = most, before.max_sample_weight  # 0 if all are
         most = max((bound for bound in weights if bound is not None), default=None)
-        bounds = most_records, before.max_records_per_unit, before.records_per_person
+        bounds = most_records, before.max_records, before.records_per_person
         most_records = max(filter(None, bounds), default=None)
         if not before.is_private:
             epsilon = inf
@@ -90,8 +90,8 @@ def account(run: Run, trained: Trained, table: Table, is_known: bool = False) ->
         expected_batch_size=mechanism.expected_batch_size,
         max_grad_norm=net.bound_,
         max_sample_weight=most,
-        max_records_per_unit=None if table.unit is None else most_records,
-        records_per_person=most_records if table.unit is None else None,
+        max_records=None if table.person is None else most_records,
+        records_per_person=most_records if table.person is None else None,
         adjacency=table.adjacency,
         is_private=epsilon < inf,
         seeded=seeded,
@@ -114,7 +114,9 @@ def account(run: Run, trained: Trained, table: Table, is_known: bool = False) ->
         names = [re.sub(r"[^\w-]|^(?=[\d-])|^$", "_", name)[:40] for name in unknown]
         names = names if len(names) <= 8 else [*names[:7], "others"]
         notes = (STEPS_BEFORE.format(", ".join(map(repr, names))), *notes)
-    return replace(report, not_accounted=in_unit((*notes, *report.not_accounted), report.unit))
+    return replace(
+        report, not_accounted=in_words_of((*notes, *report.not_accounted), report.protects)
+    )
 
 
 def _frozen(net: PrivateNet) -> tuple[str, ...]:
@@ -147,4 +149,4 @@ def _assumptions(
         "largest weight": table.most_weight is not None and spec.max_sample_weight is None,
     }
     assumed = (ASSUMPTIONS[name] for name, is_taken in taken.items() if is_taken)
-    return in_unit(assumed, UNITS[table.adjacency])
+    return in_words_of(assumed, PROTECTS[table.adjacency])

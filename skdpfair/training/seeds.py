@@ -46,7 +46,7 @@ def streams_of(spec: FitSpec, table: Table, previous: PreviousFit | None) -> tup
         rows = [np.asarray(x)]
     # no two fits in a row share their noise
     past = () if previous is None else _past(previous)
-    more = [column for column in (table.weight, table.unit) if column is not None]
+    more = [column for column in (table.weight, table.person) if column is not None]
     mixed = digest(*rows, table.y, table.groups.code, sorted(facts.items()), *more, *past)
     return Streams.seeded(int(state), digest=mixed), True
 

@@ -289,15 +289,15 @@ CONFLICTS: list[Conflict] = [
     (
         lambda s: s.persons.surplus == "raise" and not s.has_persons,
         "surplus='raise' of persons checks how many records a person has, but no persons are "
-        "given. Name their column, or pass them as fit(..., units=...).",
+        "given. Name their column, or pass them as fit(..., persons=...).",
     ),
     (
-        lambda s: s.has_persons and not s.method.takes_units,
+        lambda s: s.has_persons and not s.method.takes_persons,
         "method={method} has no formula for persons with several records. Leave persons out, or "
         "use a method such as {alternative}.",
     ),
     (
-        lambda s: s.views and s.views.n > 1 and not s.method.takes_units,
+        lambda s: s.views and s.views.n > 1 and not s.method.takes_persons,
         "method={method} has no formula for n={n_views} views of a record. Set n=1 of Views, or "
         "use a method such as {alternative}.",
     ),

@@ -21,12 +21,12 @@ from skdpfair.engine.contracts import refuse_broken
 from skdpfair.engine.losses import REGRESSION, CrossEntropy
 from skdpfair.engine.memory import used_device
 from skdpfair.exceptions import InsecureSeedWarning, InterruptedWarning
-from skdpfair.inputs.persons import unit_groups
+from skdpfair.inputs.persons import group_of_persons
 from skdpfair.inputs.table import Table
 from skdpfair.networks import INIT_LOCK, Factory, module_factory
 from skdpfair.privacy import compute_epsilon
 from skdpfair.privacy.releases import count_steps, merge_consecutive
-from skdpfair.privacy.statement import UNITS
+from skdpfair.privacy.statement import PROTECTS
 from skdpfair.training import weights
 from skdpfair.training.amounts import with_fine_curves
 from skdpfair.training.callbacks import Epochs, Progress, noticed_interrupts
@@ -107,7 +107,7 @@ def _charged(run: Run, plan: Plan, table: Table) -> Iterator[str | None]:
         run.releases,
         private=plan.is_accounted,
         reasons=[reason for reason, is_true in reasons.items() if is_true],
-        unit=UNITS[table.adjacency],
+        protects=PROTECTS[table.adjacency],
         persons=table.persons,
         ledger=run.context.ledger,
         call=run.context.call,
@@ -161,7 +161,7 @@ def _account_for_the_plan(run: Run, n_steps: int) -> None:
 
 
 def _trained(run: Run, plan: Plan, table: Table) -> tuple[PrivateNet, Plan]:
-    plan = _with_group_fractions(run, plan, unit_groups(table.groups.code, table.unit))
+    plan = _with_group_fractions(run, plan, group_of_persons(table.groups.code, table.person))
     plan = with_fine_curves(run, plan, table)
     net = _net(run, plan, table)
     with INIT_LOCK, torch.random.fork_rng(devices=[]):
@@ -180,7 +180,7 @@ def _trained(run: Run, plan: Plan, table: Table) -> tuple[PrivateNet, Plan]:
     for tensor in tensors_of(net.module_).values():
         run.processes.broadcast_(tensor.detach())
     records = {"x": x, "group": table.groups.code}
-    more = {"weight": weights.of_records(run.spec, table), "unit": table.unit}
+    more = {"weight": weights.of_records(run.spec, table), "person": table.person}
     net.partial_fit(records | {k: v for k, v in more.items() if v is not None}, table.y)
     return net, plan
 

@@ -15,7 +15,7 @@ from skdpfair.inputs.streaming import refuse_other_scale
 from skdpfair.inputs.table import Table
 from skdpfair.methods import get_method
 from skdpfair.networks import curves
-from skdpfair.privacy.statement import UNITS, PrivacyReport
+from skdpfair.privacy.statement import PROTECTS, PrivacyReport
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _check_same_form(
     before = getattr(estimator, "_persons", None)
     same: dict[str, tuple[Any, ...]] = {
         "features of pictures": tuple(f and f.described for f in (estimator.features_, features)),
-        "unit of the guarantee": (estimator.privacy_.unit, UNITS[table.adjacency]),
+        "what the guarantee protects": (estimator.privacy_.protects, PROTECTS[table.adjacency]),
         "column of the persons": (before or table.persons, table.persons or before),
         "classes": (getattr(estimator, "classes_", None), table.classes),
         "range of the target": (vars(estimator).get("y_range_"), vars(fresh).get("y_range_")),

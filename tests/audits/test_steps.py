@@ -140,7 +140,7 @@ def test_a_person_who_counts_as_often_as_she_has_records_is_found(name, part, fa
 
 def test_a_method_that_takes_no_persons_is_refused():
     class WithoutPersons(METHODS["dpsgd"]):
-        takes_units = False
+        takes_persons = False
 
     assert audit_step(WithoutPersons(), n_draws=100).passed
     with pytest.raises(ValueError, match="records_per_person=2 cannot be audited"):

@@ -122,7 +122,7 @@ def test_canaries_are_found_in_chunks_copies_and_persons(name, params):
     X, y = rng.normal(size=(len(person), 2)), rng.integers(0, 2, len(person))
     clf = strong(name, epsilon=50.0, batch_size=100, **params)
     units = person if "persons__max_records" in params else None
-    audit = audit_sums(clf, X, y, 300, units=units, random_state=0)
+    audit = audit_sums(clf, X, y, 300, persons=units, random_state=0)
     assert audit.n_correct > 240 and audit.passed
 
 

@@ -354,7 +354,7 @@ def visits(folder, table):
     return ["fit", "visits.csv", "--schema", "schema.toml", "--method", "dpsgd", *SHORT]
 
 
-PERSONS = TableSchema(**vars(SCHEMA) | {"unit": "patientId", "max_records_per_unit": 2})
+PERSONS = TableSchema(**vars(SCHEMA) | {"person": "patientId", "max_records": 2})
 
 
 def test_whether_a_person_has_several_rows_is_asked_first_and_nothing_else(visits, monkeypatch):
@@ -364,15 +364,15 @@ def test_whether_a_person_has_several_rows_is_asked_first_and_nothing_else(visit
     monkeypatch.setattr(schema_command, "prompt", lambda *_, **__: next(answers))
     for facts in ((None, None), ("patientId", 2)):
         person = tomllib.loads(draft("visits.csv"))
-        assert (person.get("unit"), person.get("max_records_per_unit")) == facts
+        assert (person.get("person"), person.get("max_records")) == facts
         Path("draft.toml").unlink()
     assert next(answers, None) is None
 
 
 def test_a_schema_names_the_likely_column_of_persons(visits):
     text = draft("visits.csv")
-    filled = tomllib.loads(text.replace("# unit =", "unit =").replace("# max_rec", "max_rec"))
-    assert filled["unit"] == "patientId" and filled["max_records_per_unit"] == 1
+    filled = tomllib.loads(text.replace("# person =", "person =").replace("# max_rec", "max_rec"))
+    assert filled["person"] == "patientId" and filled["max_records"] == 1
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -393,14 +393,14 @@ def test_a_schema_proposes_a_column_of_repeated_texts_or_whole_numbers(tmp_path,
         table.to_csv(path, index=False) if kind == "csv" else table.to_parquet(path)
         text = draft(str(path), "--target", "y")
         Path("draft.toml").unlink()
-        assert ('# unit = ""' if proposed is None else f'# unit = "{proposed}"') in text
+        assert ('# person = ""' if proposed is None else f'# person = "{proposed}"') in text
 
 
 def test_a_fit_on_persons_is_reported_with_and_without_their_column(visits):
     Path("schema.toml").write_text(PERSONS.to_toml(), encoding="utf-8")
     text = usable(invoke(*visits, "--epsilon", "11")).output
     assert "can learn about all records of one" in text and "Is a row a person?" not in text
-    assert load_release("model.safetensors").schema_.unit == "patientId"
+    assert load_release("model.safetensors").schema_.person == "patientId"
     for data in ("visits.csv", "loans.csv"):
         usable(invoke("report", "model.safetensors", "--data", data, "--card", "card.md"))
         assert "<dt>persons trained on</dt><dd>1,000</dd>" in Path("report.html").read_text()
@@ -415,7 +415,7 @@ def test_a_column_that_may_name_persons_is_noted(visits):
     assert sum(question in text for text in notes) == 1
     compared = ["sweep", "schema.toml", "--data", "visits.csv", "--ledger", "spent"]
     text = refused(*compared, "--ledger-epsilon", 1, "--ledger-delta", 1e-5)  # before any fit
-    assert question in text and "add unit = 'patientId'" in text
+    assert question in text and "add person = 'patientId'" in text
 
 
 def test_what_a_schema_misses_is_counted(folder, table):
@@ -435,11 +435,11 @@ def test_what_a_schema_misses_is_counted(folder, table):
 def test_persons_of_a_file_are_one_however_spelt_and_none_is_missing(folder, table):
     persons = [f"{i // 3}{['', ' ', '.0'][i % 3]}" for i in range(len(table))]
     table.assign(patientId=persons).to_csv("visits.csv", index=False)
-    units = PERSONS.units_in(PERSONS.read_csv("visits.csv"))
+    units = PERSONS.persons_in(PERSONS.read_csv("visits.csv"))
     assert units.tolist() == [*np.arange(len(table)) // 3]
     table.assign(patientId=[None, *persons[1:]]).to_csv("visits.csv", index=False)
     with pytest.raises(ValueError, match="Unit column 'patientId' has missing values"):
-        PERSONS.units_in(PERSONS.read_csv("visits.csv"))
+        PERSONS.persons_in(PERSONS.read_csv("visits.csv"))
 
 
 def test_a_schema_that_covers_no_row_of_a_column_is_noticed(folder):

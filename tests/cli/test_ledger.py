@@ -191,7 +191,7 @@ def test_a_refused_fit_adds_no_line_to_a_ledger(folder):
     release = NoisyRelease("gradient sum", 1.0, (9.0,), 1)
     with (
         PrivacyLedger("ledger.jsonl", epsilon=1, delta=1e-5),
-        charged([release], [], unit="person"),
+        charged([release], [], protects="person"),
     ):
         pass
     before = contents()

@@ -28,7 +28,7 @@ from skdpfair._utils import progress
 from skdpfair._utils.keystream import Keystream
 from skdpfair.engine import PoissonSampler, Streams, step
 from skdpfair.engine.noise import Noise
-from skdpfair.inputs import persons as units
+from skdpfair.inputs import persons as _persons
 from skdpfair.metrics import release_group_table
 from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier, PrivacyLedger
 from skdpfair.preprocessing import DPQuantileScaler, public_preprocessor
@@ -123,7 +123,7 @@ def of_two_groups(t):
 def regressor(t):
     given = {"epsilon": 3.0, "max_steps": 6, "persons": Persons(max_records=2)}
     model = DPFairRegressor(y_range=(0, 1), **given)
-    return model.fit(t.encoded, t.y.astype(float), units=t.person)
+    return model.fit(t.encoded, t.y.astype(float), persons=t.person)
 
 
 def by_group(t):
@@ -132,7 +132,7 @@ def by_group(t):
 
 def of_persons(t):
     tuned = DPThresholdClassifier(personal("dp_is_sgd"), constraint="equalized_odds")
-    return tuned.fit(t.grouped, t.y, units=t.person)
+    return tuned.fit(t.grouped, t.y, persons=t.person)
 
 
 FITS = {
@@ -300,7 +300,7 @@ def spy(monkeypatch):
     functions = {
         one_time_noise.noisy: (lambda values, *_: f"noise {values.shape}", standard),
         one_time_noise.discrete_laplace: (lambda *_: "table", lambda found, *_: found),
-        units.thinned: (lambda *_: "thinning", lambda found, *_: found),
+        _persons.thinned: (lambda *_: "thinning", lambda found, *_: found),
     }
     for function, (place, numbers) in functions.items():
         replaced(monkeypatch, function, noted(function, place, numbers))
@@ -329,7 +329,7 @@ def test_no_two_fits_and_no_two_places_draw_the_same_noise(tables, monkeypatch):
     for i in range(2):
         for fit in ("counts of persons", "counts of a step", "quantiles", "search"):
             FITS[fit](t)
-        given = {"groups": LEVELS, "units": t.person, "epsilon": 0.01}
+        given = {"groups": LEVELS, "persons": t.person, "epsilon": 0.01}
         release_group_table(t.y, t.y, sensitive_features=t.group, **given)
         numbers |= {(place, i): np.concatenate(parts) for place, parts in drawn.items()}
         drawn.clear()

@@ -110,10 +110,10 @@ GROUPS, WEIGHTS = DATA.sensitive_features, np.linspace(0.5, 2, 4000)
 PERSON = np.arange(4000) // 4 * 2 + (np.arange(4000) % 4 > 0)
 OTHERS = {
     "records": {},
-    "persons": {"units": PERSON},
-    "persons with as many records each": {"units": np.arange(4000) // 2},
+    "persons": {"persons": PERSON},
+    "persons with as many records each": {"persons": np.arange(4000) // 2},
     "weights": {"sample_weight": WEIGHTS},
-    "all": {"units": PERSON, "sample_weight": WEIGHTS, "sensitive_features": GROUPS},
+    "all": {"persons": PERSON, "sample_weight": WEIGHTS, "sensitive_features": GROUPS},
 }
 
 
@@ -123,7 +123,7 @@ def scores_of(device, kind, others, folder, method="dpsgd", **params):
     columns = {name: column[: x.shape[0]] for name, column in OTHERS[others].items()}
     features = Scattering2D(J=1, L=2) if x.ndim > 2 else "logistic"
     bounds = {"max_sample_weight": 2.0} if "sample_weight" in columns else {}
-    persons = Persons(max_records=3) if "units" in columns else None
+    persons = Persons(max_records=3) if "persons" in columns else None
     model = DPFairClassifier(
         method,
         **{"epsilon": None, "noise_multiplier": 0.0, "lr": 0.5, "batch_size": 40, "max_steps": 8},
@@ -154,7 +154,7 @@ def test_groups_are_counted_and_move_among_rates(method, kind, tmp_path):
             device="cuda",
             persons=None if unit is None else Persons(max_records=3),
         )
-        model.fit(ROWS[kind](tmp_path), Y, sensitive_features=GROUPS, units=unit)
+        model.fit(ROWS[kind](tmp_path), Y, sensitive_features=GROUPS, persons=unit)
         assert model.privacy_.is_private and np.isfinite(model.decision_function(X)).all()
 
 

@@ -242,7 +242,7 @@ def test_fits_and_predictions_are_those_of_dense_rows(module, persons):
     units = None if persons is None else np.arange(300) // 3
     found = []
     for X in (matrix, matrix.toarray()):
-        model.fit(X, y, units=units)
+        model.fit(X, y, persons=units)
         found += [model.predict_proba(matrix), model.predict_proba(matrix.toarray())]
     for other in found[1:]:
         np.testing.assert_allclose(found[0], other, atol=1e-6)

@@ -214,7 +214,7 @@ PARALLEL = {  # every measure, with arguments that belong to the same records
     },
     privacy_cost: {"y_true": TRUE, "y_pred": PRIVATE, "y_ref": TRUE, "sample_weight": TRUE + 1},
     release_group_table: {
-        "y_true": TRUE, "y_pred": PRIVATE, "sensitive_features": GROUPS, "units": np.arange(8),
+        "y_true": TRUE, "y_pred": PRIVATE, "sensitive_features": GROUPS, "persons": np.arange(8),
     },
 }  # fmt: skip
 OPTIONS = {

@@ -204,9 +204,9 @@ def lines(path):
     other = NoisyRelease("gradient sum", 0.02, (1.0, 5.0), 50, strata=((0.01, 1.0), (0.02, 0.5)))
     for release in (RUN, other):
         spent = []
-        with charged([release], spent, ledger=ledger, persons="id", unit="person"):
+        with charged([release], spent, ledger=ledger, persons="id", protects="person"):
             spent.append(release)
-    with charged((), [], ledger=ledger, curve=rdp_curve([RUN]), unit="person"):
+    with charged((), [], ledger=ledger, curve=rdp_curve([RUN]), protects="person"):
         pass
     return path.read_text().splitlines(keepends=True), ledger.epsilon()
 
@@ -269,7 +269,7 @@ NO_FIT_WRITES = {
     "a list as name": lambda begin, end: [begin | {"fit": ["a"]}],
     "a list as data": lambda begin, end: [begin | {"data": ["a"]}],
     "a number as reason": lambda begin, end: [begin | {"reasons": [1]}],
-    "another unit": lambda begin, end: [begin | {"unit": ["record"]}],
+    "another unit": lambda begin, end: [begin | {"protects": ["record"]}],
     "no entries": lambda begin, end: [begin | {"entries": None}],
     "nested entries": lambda begin, end: [begin | {"entries": [begin["entries"]]}],
     "an entry with more": lambda begin, end: [begin | {"entries": [{"rows": 1}]}],

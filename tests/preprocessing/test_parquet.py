@@ -66,7 +66,7 @@ def in_memory(table, tmp_path, schema):
     """Return what the rows of a CSV file give."""
     table.to_csv(tmp_path / "all.csv", index=False)
     read = schema.read_csv(tmp_path / "all.csv")
-    return *schema.split(read), schema.units_in(read)
+    return *schema.split(read), schema.persons_in(read)
 
 
 @pytest.mark.parametrize("at_once", [2**16, 70])
@@ -78,7 +78,7 @@ def test_features_labels_and_groups_are_those_of_a_csv_file(
     path = tmp_path / "features.npy"
     encoded = SCHEMA.encode_parquet(parts, path)
     assert encoded.schema == SCHEMA.with_fixed_encoding(len(table))
-    assert list(X) == encoded.schema.feature_names and encoded.units is None
+    assert list(X) == encoded.schema.feature_names and encoded.persons is None
     np.testing.assert_array_equal(encoded.X, X.to_numpy(np.float32))
     np.testing.assert_array_equal(encoded.y, y)
     assert (encoded.sensitive_features.astype(object) == groups).all(axis=None)
@@ -89,10 +89,10 @@ def test_features_labels_and_groups_are_those_of_a_csv_file(
 
 
 def test_persons(table, parts, tmp_path):
-    schema = replace(SCHEMA, unit="person", max_records_per_unit=2)
+    schema = replace(SCHEMA, person="person", max_records=2)
     *_, units = in_memory(table, tmp_path, schema)
     found = schema.encode_parquet(parts, tmp_path / "x.npy")
-    np.testing.assert_array_equal(found.units, units)
+    np.testing.assert_array_equal(found.persons, units)
     assert found.schema == schema.with_fixed_encoding(1500)
 
 
@@ -109,14 +109,14 @@ def test_columns_in_the_names_of_folders(table, tmp_path):
 
 @pytest.mark.parametrize("by_person", [True, False])
 def test_a_fit_is_that_of_the_rows_in_memory(by_person, parts, tmp_path):
-    schema = replace(SCHEMA, unit="person", max_records_per_unit=2) if by_person else SCHEMA
+    schema = replace(SCHEMA, person="person", max_records=2) if by_person else SCHEMA
     data = schema.encode_parquet(parts, tmp_path / "x.npy")
 
     def fitted(X):
         clf = DPFairClassifier(
             "dpsgd", epsilon=1.0, module="logistic", max_steps=6, batch_size=300, random_state=0
-        ).set_params(persons__max_records=schema.max_records_per_unit)
-        return clf.fit(X, data.y, sensitive_features=data.sensitive_features, units=data.units)
+        ).set_params(persons__max_records=schema.max_records)
+        return clf.fit(X, data.y, sensitive_features=data.sensitive_features, persons=data.persons)
 
     everything = np.array(data.X)
     one, other = fitted(data.X), fitted(everything)

@@ -132,6 +132,6 @@ def test_a_report_tells_what_a_person_is_guaranteed():
 
 def test_reports_of_persons_without_a_guarantee_and_without_a_ledger():
     assert report(is_private=False, epsilon=math.inf).epsilon_for(3) == math.inf
-    assert report(adjacency="zero_out_unit").epsilon_for(3) == report().epsilon
+    assert report(adjacency="zero_out_person").epsilon_for(3) == report().epsilon
     search = report(None, epsilon=1.0)
     assert search.epsilon_for(1) == search.epsilon

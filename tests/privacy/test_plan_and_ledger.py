@@ -137,7 +137,7 @@ def test_the_facts_of_a_report_are_json_and_it_prints_twelve_lines(name):
     run = NoisyRelease("gradient sum", 0.1, (2.0,), 10)
     facts = {
         "private": {"assumptions": ("n",), "max_grad_norm": 1.0},
-        "by person": {"adjacency": "zero_out_unit", "max_records_per_unit": 3},
+        "by person": {"adjacency": "zero_out_person", "max_records": 3},
         "by group": {"group_epsilons": {"F": 1.0, "M": np.inf}, "records_per_person": 2},
         "none": {"epsilon": np.inf, "is_private": False, "holds": ("a", "b")},
     }[name]

@@ -170,7 +170,7 @@ def test_a_report_states_the_numbers_of_its_ledger():
 
 
 def test_the_statement_names_persons():
-    of_persons = adult(adjacency="zero_out_unit", max_records_per_unit=5)
+    of_persons = adult(adjacency="zero_out_person", max_records=5)
     assert "of the persons whose records were used" in of_persons.plain_statement
     assert "every person took part" in of_persons.sampling
 

@@ -323,7 +323,7 @@ def test_groups_persons_weights_and_names(data):
         "dpsgd_f", group_col="sex", persons=Persons("who", max_records=2), max_sample_weight=2.0
     )
     model.fit(frame, y, sample_weight=np.full(N, 0.5))
-    assert model.privacy_.unit == "person" and list(model.groups_) == ["a", "b"]
+    assert model.privacy_.protects == "person" and list(model.groups_) == ["a", "b"]
     assert (model.predict(frame) == model.predict(frame[list("uvw")])).all()
 
 

@@ -37,7 +37,7 @@ FITS = {
         "dp_is_sgd", batch_size=50, module=MLP((4,)), columns={"sensitive_features": GROUPS}
     ),
     "persons": lambda: private(
-        persons=Persons(max_records=2), columns={"units": np.arange(400) // 2}
+        persons=Persons(max_records=2), columns={"persons": np.arange(400) // 2}
     ),
     "regressor": lambda: private(kind=DPFairRegressor, y_range=(0, 1)),
 }
@@ -101,8 +101,8 @@ REPORTS = {
     "no releases": changed(releases=()),
     "no releases, no steps": changed(releases=(), steps=0),
     "no tuple as releases": changed(releases=[]),
-    "another unit": changed(adjacency="zero_out_unit"),
-    "records of persons": changed(max_records_per_unit=2),
+    "another unit": changed(adjacency="zero_out_person"),
+    "records of persons": changed(max_records=2),
     "another relation": changed(adjacency="swap"),
     "another accountant": changed(accountant="pld"),
     "no accountant": changed(accountant="none"),

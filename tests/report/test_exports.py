@@ -117,7 +117,7 @@ def nist(model):
 
 def test_persons_and_private_searches_are_told(fitted):
     privacy = fitted.privacy_
-    persons = replace(privacy, adjacency="zero_out_unit", max_records_per_unit=3)
+    persons = replace(privacy, adjacency="zero_out_person", max_records=3)
     assert "all records of one person, of which at most 3 take part" in nist(persons).lower()
     several = replace(privacy, records_per_person=4)
     assert f"at most 4 records is protected with ε = {rounded_up(privacy.epsilon_for(4))}" in (

@@ -227,7 +227,7 @@ def test_a_model_of_persons_says_so(fitted):
     _, data, groups = fitted
     persons = np.arange(3000) // 2
     given = {"epsilon": 3.0, "max_steps": 5, "persons": Persons(max_records=2)}
-    clf = DPFairClassifier("dpsgd", **given).fit(data.data, data.target, units=persons)
+    clf = DPFairClassifier("dpsgd", **given).fit(data.data, data.target, persons=persons)
     page, card = model_page(clf), card_of(clf)
     assert "<dt>persons trained on</dt><dd>1,500</dd>" in page
     assert "<dt>records of a person</dt><dd>at most 2</dd>" in page
@@ -275,7 +275,7 @@ def test_a_private_search_tells_what_it_released(of_persons, fitted):
     data = fitted[1]
     clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=34, batch_size=99, module="logistic")
     clf.set_params(classes=[0, 1], accountant="rdp")
-    given = {"units": np.arange(3000) // 2} if of_persons else {}
+    given = {"persons": np.arange(3000) // 2} if of_persons else {}
     clf.set_params(persons__max_records=2 if of_persons else None)
     search = DPRandomizedSearch(clf, {"lr": [0.1]}, mean_trials=2.0, shape=1.0)
     search.fit(data.data, data.target, **given)
@@ -402,8 +402,8 @@ def test_a_sweep_of_persons_or_of_the_same_table(variables):
     clf, X, y, groups = variables
     same = swept(X, y, groups["black"])
     assert "black = yes" in section(model_page(clf, results=same), "cost")
-    of_persons = swept(X, y, groups["black"], units=np.arange(600) // 2, persons__max_records=2)
-    with pytest.raises(ValueError, match="unit 'person', of the model 'record'"):
+    of_persons = swept(X, y, groups["black"], persons=np.arange(600) // 2, persons__max_records=2)
+    with pytest.raises(ValueError, match="protects 'person', of the model 'record'"):
         model_page(clf, results=of_persons)
 
 

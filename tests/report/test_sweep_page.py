@@ -104,7 +104,7 @@ def cells(groups=("F", "M"), methods=("poor", "even"), budgets=(1.0, 4.0), seeds
 
 SPEC = SweepSpec(
     n_samples=12_345,
-    n_units=12_345,
+    n_examples=12_345,
     delta=1e-5,
     params={"module": "'logistic'"},
     skdpfair="0.1",

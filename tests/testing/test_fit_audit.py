@@ -99,7 +99,7 @@ def test_columns_of_groups_and_persons_stay_what_they_are_in_an_array(at, data, 
         assert planted.shape[1] == 7 + 50 and model._group_positions == [place]
         kept = set(planted[:, place])
         assert kept <= set(column) and len(kept) > 0.9 * len(set(column))
-        assert audit.unit == ("record" if name == "group_col" else "person")
+        assert audit.protects == ("record" if name == "group_col" else "person")
 
 
 # --- persons ----------------------------------------------------------------------------------
@@ -116,10 +116,10 @@ def persons(n, most, least=1):
 def test_correct_fits_of_persons_pass(name):
     X, y, person = persons(600, 6)
     clf = strong(name, persons__max_records=4, max_steps=30)
-    settings = {"sensitive_features": person % 2, "units": person, "random_state": 0}
+    settings = {"sensitive_features": person % 2, "persons": person, "random_state": 0}
     audit = audit_fit(clf, X, y, 300, **settings)
     assert audit.passed and audit.epsilon_claimed <= 1.0 and audit.delta == 1e-4
-    assert audit.unit == "person" and audit.n_canaries == 300
+    assert audit.protects == "person" and audit.n_canaries == 300
     assert "about 300 canary persons" in str(audit)
 
 
@@ -130,14 +130,14 @@ def records_one_by_one(select):
 def test_persons_who_are_clipped_record_by_record_or_without_noise_are_found(monkeypatch):
     X, y, person = persons(800, 40, 40)
     clf = strong(epsilon=0.5, lr=0.5, batch_size=300, max_steps=30, persons__max_records=40)
-    assert audit_fit(clf, X, y, 400, units=person, random_state=0).passed
+    assert audit_fit(clf, X, y, 400, persons=person, random_state=0).passed
     for owner, name, fault in (
         (PersonRows, "select", records_one_by_one(PersonRows.select)),
         (Noise, "fill_", lambda self, out, *args: out.zero_()),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, fault)
-            audit = audit_fit(clf, X, y, 400, units=person, random_state=0)
+            audit = audit_fit(clf, X, y, 400, persons=person, random_state=0)
         assert not audit.passed and audit.epsilon_lower > 2 * audit.epsilon_claimed
 
 
@@ -145,23 +145,23 @@ def test_persons_who_are_clipped_record_by_record_or_without_noise_are_found(mon
 def test_a_canary_is_a_person_with_all_her_records(kind, fitted):
     X, y, person = persons(100, 5)
     clf = strong(persons__max_records=5, max_steps=2, batch_size=50)
-    audit_fit(clf, X, y, 40, units=person, kind=kind, random_state=0)
+    audit_fit(clf, X, y, 40, persons=person, kind=kind, random_state=0)
     planted, labels, given, _ = fitted[0]
-    kept = pd.Index(given["units"]).unique()
+    kept = pd.Index(given["persons"]).unique()
     assert 100 - 40 < len(kept) < 100
     rows = np.isin(person, kept)  # nobody lost a part of her records
-    assert np.array_equal(given["units"], person[rows])
+    assert np.array_equal(given["persons"], person[rows])
     if kind == "mislabelled":
-        changed = pd.Series(labels != y[rows]).groupby(given["units"])
+        changed = pd.Series(labels != y[rows]).groupby(given["persons"])
         assert (changed.min() == changed.max()).all() and 0 < changed.min().sum() < 40
         return
-    owned = pd.DataFrame(planted[:, 2:] != 0).groupby(given["units"])
+    owned = pd.DataFrame(planted[:, 2:] != 0).groupby(given["persons"])
     assert (owned.min() == owned.max()).all(axis=None)  # one feature for all of hers
     canaries = owned.max().any(axis=1)
     assert 0 < canaries.sum() == len(kept) - 60 and owned.max().sum().max() == 1
-    mine = canaries[given["units"]].to_numpy()
+    mine = canaries[given["persons"]].to_numpy()
     assert not planted[mine, :2].any() and (planted[~mine, :2] == X[rows][~mine].astype("f")).all()
-    assert (pd.Series(labels)[mine].groupby(given["units"][mine]).nunique() == 1).all()
+    assert (pd.Series(labels)[mine].groupby(given["persons"][mine]).nunique() == 1).all()
 
 
 def test_a_column_of_persons_and_a_pipeline_do_as_an_array(fitted):
@@ -174,19 +174,21 @@ def test_a_column_of_persons_and_a_pipeline_do_as_an_array(fitted):
                           verbose_feature_names_out=False).set_output(transform="pandas"),
         strong(persons__column="person", **settings),
     )  # fmt: skip
-    for estimator, table, units in (
+    for estimator, table, named in (
         (strong(**settings), X, person),
         (strong(persons__column="person", **settings), frame, None),
         (scaled, X, list(person)),
         (pipe, frame, None),
         (scaled, frame[["a", "b"]][::-1], pd.Series(person)[::-1]),
     ):
-        assert audit_fit(estimator, table, y, 20, units=units, random_state=0).unit == "person"
+        assert (
+            audit_fit(estimator, table, y, 20, persons=named, random_state=0).protects == "person"
+        )
     *fitted, _ = fitted
     (_, _, by_units, _), (by_column, *_), *others = fitted
-    told = [f"p{i}" for i in by_units["units"]]
+    told = [f"p{i}" for i in by_units["persons"]]
     assert by_column["person"].tolist() == told == others[1][0]["person"].tolist()
-    assert others[0][2]["units"] == by_units["units"].tolist()
+    assert others[0][2]["persons"] == by_units["persons"].tolist()
     assert list(by_column)[:3] == ["a", "b", "person"] and by_column.shape[1] == 3 + 20
 
 
@@ -194,13 +196,13 @@ def test_bad_persons_are_refused():
     X, y, person = persons(30, 5)
     clf = strong(persons__max_records=5)
     with pytest.raises(ValueError, match="n_canaries=16 is more than half of the 30 persons"):
-        audit_fit(clf, X, y, 16, units=person)
-    with pytest.raises(ValueError, match=r"units has .* values for"):
-        audit_fit(clf, X, y, 10, units=person[:-1])
-    with pytest.raises(ValueError, match="by a column or by units, not by both"):
-        audit_fit(strong(persons=Persons(1, max_records=5)), X, y, 10, units=person)
+        audit_fit(clf, X, y, 16, persons=person)
+    with pytest.raises(ValueError, match=r"persons has .* values for"):
+        audit_fit(clf, X, y, 10, persons=person[:-1])
+    with pytest.raises(ValueError, match="by a column or as an array, not both"):
+        audit_fit(strong(persons=Persons(1, max_records=5)), X, y, 10, persons=person)
     with pytest.raises(ValueError, match="max_records=None declares no bound"):
-        audit_fit(strong(), X, y, 10, units=person)
+        audit_fit(strong(), X, y, 10, persons=person)
 
 
 def test_records_stay_as_they_were(data):

@@ -62,7 +62,7 @@ def pictures():
         module=CNN(channels=(4,)),
         augment=Views(FlipAndShift(shift=1), n=2),
         persons=Persons(max_records=3),
-    ).fit(np.zeros((40, 8, 8), "f4"), y[:40], units=np.arange(40) // 2)
+    ).fit(np.zeros((40, 8, 8), "f4"), y[:40], persons=np.arange(40) // 2)
 
 
 CLEAN = {
