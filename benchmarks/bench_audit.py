@@ -21,8 +21,7 @@ from skdpfair import DPFairClassifier
 from skdpfair.datasets import load_adult, public_facts
 from skdpfair.methods import METHODS
 from skdpfair.preprocessing import public_preprocessor
-from skdpfair.privacy import NoisyRelease
-from skdpfair.privacy.gdp import gdp_parameter
+from skdpfair.privacy import NoisyRelease, gdp_parameter
 from skdpfair.testing import audit_fit
 from skdpfair.testing._lower_bounds import guesses_excess, least_epsilon
 

@@ -16,8 +16,8 @@ from sklearn.model_selection import train_test_split
 
 from benchmarks import pages
 from skdpfair import MLP, DPFairClassifier
+from skdpfair._networks import Curves
 from skdpfair.datasets import fetch_dutch, load_adult, public_facts
-from skdpfair.networks import Curves
 from skdpfair.preprocessing import public_preprocessor
 from skdpfair.preprocessing._piecewise_linear import amounts_among
 

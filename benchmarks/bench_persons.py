@@ -25,7 +25,7 @@ from skdpfair import DPFairClassifier, Persons, get_method
 from skdpfair.datasets import load_adult, public_facts
 from skdpfair.engine import PoissonSampler, Streams, private_step, select_strategy
 from skdpfair.engine.mechanism import Mechanism, Task
-from skdpfair.model_selection import plan
+from skdpfair.model_selection import forecast
 from skdpfair.preprocessing import public_preprocessor
 from skdpfair.privacy import NoisyRelease, calibrate_noise, compute_epsilon
 from skdpfair.training.batches import rows_on
@@ -115,7 +115,7 @@ def record_epsilon(n_records):
 
     def excess(log_epsilon):
         model = DPFairClassifier(epsilon=float(np.exp(log_epsilon)), delta=DELTA)
-        releases = [release for fit in plan(model, n_records).fits for release in fit.releases]
+        releases = [release for fit in forecast(model, n_records).fits for release in fit.releases]
         return compute_epsilon(releases, DELTA, records_per_person=K) - EPSILON
 
     return float(np.exp(brentq(excess, np.log(EPSILON / 20), np.log(EPSILON), xtol=1e-3)))

@@ -23,7 +23,7 @@ from skdpfair.metrics import excessive_risk, privacy_cost
 from skdpfair.preprocessing import public_preprocessor
 
 difference_of_risks = make_derived_metric(
-    metric=excessive_risk, transform="difference", sample_param_names=["y_prob_ref"]
+    metric=excessive_risk, transform="difference", sample_param_names=["y_ref"]
 )
 # target and its public limits
 TASKS = {
@@ -83,7 +83,7 @@ def run(task, epsilons, seeds, losses=LOSSES, method="dpsgd", **params):
             for epsilon in epsilons:
                 model = DPFairRegressor(method, epsilon=epsilon, **common).fit(x_train, y_train)
                 predicted = model.predict(x_test)
-                risk = {"y_prob_ref": y_ref, "loss": mean_absolute_error}
+                risk = {"y_ref": y_ref, "loss": mean_absolute_error}
                 rows.append(
                     measured(f"{loss}, epsilon {epsilon:g}", predicted)
                     | {

@@ -208,7 +208,15 @@ def of_reading(rounds):
         DPFairClassifier(epsilon=1.0).fit(records[who], data.target, sensitive_features=sex)
 
     def cells(n):  # a private one and a reference for each seed; each predicts, too
-        sweep(["global_adapt"], [1.0], n, X, data.target, sex, progress=False)
+        sweep(
+            X,
+            data.target,
+            sensitive_features=sex,
+            methods=["global_adapt"],
+            epsilons=[1.0],
+            seeds=n,
+            progress=False,
+        )
 
     out = interleave({who: partial(fit, who) for who in records}, rounds)
     one, many = interleave({n: partial(cells, n) for n in (1, 5)}, rounds).values()

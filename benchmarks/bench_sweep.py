@@ -30,7 +30,16 @@ def main():
     warnings.simplefilter("ignore")
     X, y, sex = load()
     start = time.perf_counter()
-    results = sweep(METHODS, EPSILONS, args.seeds, X, y, sex, module="logistic", n_jobs=args.n_jobs)
+    results = sweep(
+        X,
+        y,
+        sensitive_features=sex,
+        methods=METHODS,
+        epsilons=EPSILONS,
+        seeds=args.seeds,
+        module="logistic",
+        n_jobs=args.n_jobs,
+    )
     minutes = (time.perf_counter() - start) / 60
     cells = results.frame.query("group == 'overall'")
     print(results)

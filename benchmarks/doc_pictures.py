@@ -54,7 +54,14 @@ def main():
     start(x, train, x_test, test)
     part = slice(12_000)  # a minute instead of ten
     given = x[part], train.target[part], train.sensitive_features["sex"][part]
-    found = sweep(["dpsgd", "global_adapt"], [0.5, 3.0], 3, *given, progress=False)
+    found = sweep(
+        *given[:2],
+        sensitive_features=given[2],
+        methods=["dpsgd", "global_adapt"],
+        epsilons=[0.5, 3.0],
+        seeds=3,
+        progress=False,
+    )
     with tempfile.TemporaryDirectory() as folder:
         found.to_html(Path(folder) / "report.html", title="Adult: who pays for privacy")
         photograph(Path(folder) / "report.html")

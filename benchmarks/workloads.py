@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from skdpfair._networks import small_cnn
 from skdpfair.engine import PoissonSampler
-from skdpfair.networks import small_cnn
 
 # name -> (records, shape of one, expected batch, classes, module)
 WORKLOADS = {

@@ -93,7 +93,8 @@ AUDIENCES = {
             "TableSchema",
             "BoundedScaler",
             "DPQuantileScaler",
-            "check_pipeline",
+            "lint_pipeline",
+            "outside_public",
         ],
         "skdpfair.datasets": ["fetch_dutch", "load_adult", "make_two_groups", "public_facts"],
     },
@@ -121,7 +122,7 @@ AUDIENCES = {
     },
     "You search, set thresholds, and keep a budget": {
         "skdpfair.budget": ["PrivacyLedger"],
-        "skdpfair.model_selection": ["DPRandomizedSearch", "DPThresholdClassifier", "plan"],
+        "skdpfair.model_selection": ["DPRandomizedSearch", "DPThresholdClassifier", "forecast"],
     },
     "You release a model, and state what it guarantees": {
         "skdpfair": ["load_release"],
@@ -129,14 +130,26 @@ AUDIENCES = {
     },
     "You audit, or account by hand": {
         "skdpfair.testing": ["audit_fit", "verify_release"],
-        "skdpfair.privacy": ["NoisyRelease", "calibrate_noise", "compute_epsilon"],
+        "skdpfair.privacy": [
+            "NoisyRelease",
+            "calibrate_noise",
+            "compute_epsilon",
+            "gdp_parameter",
+            "trade_off",
+        ],
     },
     "You bring pictures, a network, or a method": {
         "skdpfair": ["Factory", "MLP", "fit_on_dask", "get_method"],
         "skdpfair.features": ["FrozenFeatures", "Scattering2D"],
         "skdpfair.augmentations": ["PGD", "FlipAndShift", "Views"],
         "skdpfair.methods": ["Clip", "Method", "Query"],
-        "skdpfair.testing": ["check_engine", "check_method", "per_sample", "released", "task"],
+        "skdpfair.testing": [
+            "check_engine",
+            "check_method",
+            "example_records",
+            "example_task",
+            "noiseless_releases",
+        ],
     },
 }
 

@@ -37,9 +37,8 @@ from skdpfair.budget import PrivacyLedger
 from skdpfair.datasets import load_adult, public_facts
 from skdpfair.metrics import release_group_table
 from skdpfair.model_selection import DPThresholdClassifier
-from skdpfair.preprocessing import check_pipeline, public_preprocessor
-from skdpfair.privacy import NoisyRelease, calibrate_noise, compute_epsilon
-from skdpfair.privacy.tradeoff import trade_off
+from skdpfair.preprocessing import lint_pipeline, public_preprocessor
+from skdpfair.privacy import NoisyRelease, calibrate_noise, compute_epsilon, trade_off
 from skdpfair.report import export_statement, model_page
 
 adult = load_adult(dropna=True)
@@ -108,7 +107,7 @@ classifier = DPFairClassifier(
     classes=["<=50K", ">50K"],
     persons=Persons(max_records=5),
 )
-print(check_pipeline(make_pipeline(StandardScaler(), classifier)))
+print(lint_pipeline(make_pipeline(StandardScaler(), classifier)))
 
 # %%
 # The bounds and categories of the census form are public. With them, the features of a record
@@ -226,7 +225,7 @@ released = release_group_table(
     y_test,
     predicted["chosen"],
     sensitive_features=table["sex"].iloc[test],
-    groups=["Female", "Male"],
+    levels=["Female", "Male"],
     persons=person.iloc[test],
     epsilon=0.5,
 )

@@ -31,12 +31,12 @@ X = preprocessor.fit_transform(adult)
 # short; five, the default, find more differences.
 
 results = sweep(
-    ["dpsgd", "global_adapt", "dpsgd_f"],
-    [0.5, 2.0, 8.0],
-    3,
     X,
     adult["income"],
-    adult["sex"],
+    sensitive_features=adult["sex"],
+    methods=["dpsgd", "global_adapt", "dpsgd_f"],
+    epsilons=[0.5, 2.0, 8.0],
+    seeds=3,
     accountant="rdp",
     max_steps=100,
     progress=False,

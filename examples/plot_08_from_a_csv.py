@@ -19,8 +19,7 @@ import pandas as pd
 from skdpfair import DPFairClassifier, Groups, load_release
 from skdpfair.datasets import load_adult, public_facts
 from skdpfair.metrics import group_table
-from skdpfair.preprocessing import TableSchema
-from skdpfair.preprocessing._public import outside_public
+from skdpfair.preprocessing import TableSchema, outside_public
 from skdpfair.report import PrivacyCostDisplay
 
 folder = Path(tempfile.mkdtemp())

@@ -9,7 +9,7 @@ Tag: reference.
 """
 
 # %%
-# The pipeline scales two columns of 8,000 rows of Adult in the usual way. ``check_pipeline``
+# The pipeline scales two columns of 8,000 rows of Adult in the usual way. ``lint_pipeline``
 # inspects the steps and does not fit them.
 
 import tempfile
@@ -24,12 +24,12 @@ from sklearn.preprocessing import StandardScaler
 from skdpfair import DPFairClassifier
 from skdpfair.budget import PrivacyLedger
 from skdpfair.datasets import load_adult
-from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, check_pipeline
+from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, lint_pipeline
 
 adult = load_adult(subset="train").frame.head(8000)
 X, y = adult[["age", "hours_per_week"]], adult["income"]
 clf = DPFairClassifier("dpsgd", epsilon=1.0)
-print(check_pipeline(make_pipeline(StandardScaler(), clf)))
+print(lint_pipeline(make_pipeline(StandardScaler(), clf)))
 
 # %%
 # Public bounds cost no privacy: almost nobody is older than 120, and no week has more than 168
@@ -38,7 +38,7 @@ print(check_pipeline(make_pipeline(StandardScaler(), clf)))
 
 bounds = {"age": (0, 120), "hours_per_week": (0, 168)}
 by_bounds = BoundedScaler(bounds).fit(X)
-print(check_pipeline(make_pipeline(by_bounds, clf)))
+print(lint_pipeline(make_pipeline(by_bounds, clf)))
 
 # %%
 # Such bounds may lie far from most values, which then occupy a small part of the scale.
@@ -47,7 +47,7 @@ print(check_pipeline(make_pipeline(by_bounds, clf)))
 # an open ledger composes the two.
 
 pipeline = make_pipeline(DPQuantileScaler(bounds, epsilon=0.5, quantiles=(0.05, 0.95)), clf)
-print(check_pipeline(pipeline))
+print(lint_pipeline(pipeline))
 path = Path(tempfile.mkdtemp()) / "budget.jsonl"
 with PrivacyLedger(path, epsilon=2.0, delta=1e-5) as ledger:
     pipeline.fit(X, y)

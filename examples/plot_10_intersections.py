@@ -60,7 +60,7 @@ released = release_group_table(
     predictions["global_adapt"],
     sensitive_features=test[columns],
     epsilon=0.2,
-    groups=groups,
+    levels=groups,
 )
 print(released.round(2))
 print(released.attrs["privacy"]["statement"])

@@ -21,7 +21,7 @@ from sklearn.model_selection import GroupKFold, cross_validate
 
 from skdpfair import DPFairClassifier, Persons
 from skdpfair.datasets import load_adult, public_facts
-from skdpfair.model_selection import plan
+from skdpfair.model_selection import forecast
 from skdpfair.preprocessing import public_preprocessor
 
 adult = load_adult(dropna=True)
@@ -67,7 +67,7 @@ ax = table.plot.bar(
 
 # %%
 # Folds must not split a person: with some of her records in the training part and some in the test
-# part, scores are too good. ``plan`` refuses other splitters, and forecasts the cost for each
+# part, scores are too good. ``forecast`` refuses other splitters, and forecasts the cost for each
 # person, who counts in every fit.
 
 folds = GroupKFold(3)
@@ -81,5 +81,5 @@ scores = cross_validate(
     params={"persons": person},
 )
 print({name: f"{v.mean():.3f}" for name, v in scores.items() if name.startswith("test")})
-planned = plan(of_persons, person.nunique(), persons=True, cv=folds, delta=1e-5)
+planned = forecast(of_persons, person.nunique(), persons=True, cv=folds, delta=1e-5)
 print(planned)

@@ -85,12 +85,12 @@ print(table.by_group.round(3))
 # 95 % intervals over the test records: those of a single run do not cover another fit.
 
 results = sweep(
+    X,
+    y,
+    sensitive_features=pd.Series(light, name="light"),
     methods=["dpsgd", "global_adapt"],
     epsilons=[0.5, 2.0],
     seeds=1,
-    X=X,
-    y=y,
-    sensitive_features=pd.Series(light, name="light"),
     progress=False,
     classes=[0, 1],
 )

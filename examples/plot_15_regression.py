@@ -46,7 +46,7 @@ for loss in ("squared", "absolute"):
             group: excessive_risk(
                 age_test[sex_test == group],
                 predicted[sex_test == group],
-                y_prob_ref=reference[sex_test == group],
+                y_ref=reference[sex_test == group],
                 loss=mean_absolute_error,
             )
             for group in ("Female", "Male")

@@ -5,13 +5,13 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skdpfair._networks import MLP, Factory
     from skdpfair.estimators.classifier import DPFairClassifier
     from skdpfair.estimators.regressor import DPFairRegressor
     from skdpfair.inputs.groups import Groups
     from skdpfair.inputs.persons import Persons
-    from skdpfair.methods import get_method
-    from skdpfair.networks import MLP, Factory
-    from skdpfair.release import load_release
+    from skdpfair.methods._registry import get_method
+    from skdpfair.release._release import load_release
     from skdpfair.training.dask import fit_on_dask
 
 __version__ = "0.1.0"  # which pyproject.toml reads
@@ -31,15 +31,15 @@ __all__ = [
 
 # imported when they are asked for, so that the command line need not wait for torch
 _HOMES = {
-    "MLP": "skdpfair.networks",
+    "MLP": "skdpfair._networks",
     "DPFairClassifier": "skdpfair.estimators.classifier",
     "DPFairRegressor": "skdpfair.estimators.regressor",
-    "Factory": "skdpfair.networks",
+    "Factory": "skdpfair._networks",
     "Groups": "skdpfair.inputs.groups",
     "Persons": "skdpfair.inputs.persons",
     "fit_on_dask": "skdpfair.training.dask",
-    "get_method": "skdpfair.methods",
-    "load_release": "skdpfair.release",
+    "get_method": "skdpfair.methods._registry",
+    "load_release": "skdpfair.release._release",
 }
 
 

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
+from skdpfair._networks import has_channels_last
 from skdpfair._utils.validate import ParameterObject, safe_repr
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics
 from skdpfair.engine.per_sample.closed_list import TraceError
 from skdpfair.engine.per_sample.tracing import RecordTrace, fixed_draws
 from skdpfair.engine.step import Attack
-from skdpfair.networks import has_channels_last
 
 __all__ = ["PGD", "FlipAndShift", "Views"]
 

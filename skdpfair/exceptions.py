@@ -4,10 +4,10 @@ Warnings become errors where models are released:
 
 >>> import warnings
 >>> from sklearn.preprocessing import StandardScaler
->>> from skdpfair.preprocessing import check_pipeline
+>>> from skdpfair.preprocessing import lint_pipeline
 >>> with warnings.catch_warnings():
 ...     warnings.simplefilter("error", PrivacyLeakWarning)
-...     check_pipeline(StandardScaler()).warn()
+...     lint_pipeline(StandardScaler()).warn()
 Traceback (most recent call last):
 ...
 skdpfair.exceptions.PrivacyLeakWarning: These steps learn from private rows ...
@@ -18,7 +18,7 @@ class InfeasibleBudgetError(ValueError):
     """No supported noise meets the requested (epsilon, delta); the message says what would do."""
 
 
-class BudgetExceeded(RuntimeError):
+class BudgetExceededError(RuntimeError):
     """A fit would spend more than the open privacy ledger allows; nothing was fitted."""
 
 

@@ -15,17 +15,16 @@ from skorch.callbacks import Callback
 from torch import nn
 
 from skdpfair import DPFairClassifier, load_release
+from skdpfair._networks import FineKnots
 from skdpfair.augmentations import PGD
 from skdpfair.model_selection import (
     DPRandomizedSearch,
     DPThresholdClassifier,
-    plan,
+    forecast,
     sweep,
 )
-from skdpfair.networks import FineKnots
 from skdpfair.preprocessing import TableSchema, public_preprocessor
-from skdpfair.privacy import compute_epsilon
-from skdpfair.privacy.gdp import gdp_parameter
+from skdpfair.privacy import compute_epsilon, gdp_parameter
 from skdpfair.release import _file
 from skdpfair.report import ShapeDisplay
 from skdpfair.testing import verify_release
@@ -222,15 +221,15 @@ def test_forecasts_know_the_counts_by_the_encoder(rows):
     X, y = rows.drop(columns="y"), rows["y"]
     clf = DPFairClassifier("dpsgd", epsilon=3.0, classes=["no", "yes"])
     model = make_pipeline(public_preprocessor(SCHEMA.bounds, epsilon=3.0), clf)
-    forecast = plan(model, len(X))
+    foreseen = forecast(model, len(X))
     entries = model.fit(X, y)[-1].privacy_.releases
-    assert [r.what for r in forecast.fits[0].releases][:1] == [entries[0].what] == ["amount counts"]
-    assert forecast.epsilon == pytest.approx(model[-1].privacy_.epsilon, rel=1e-6)
+    assert [r.what for r in foreseen.fits[0].releases][:1] == [entries[0].what] == ["amount counts"]
+    assert foreseen.epsilon == pytest.approx(model[-1].privacy_.epsilon, rel=1e-6)
     # under attack, rows are not those that were counted
     attacked = clone(model).set_params(dpfairclassifier__attack=PGD(0.1, 0.1, 1))
-    assert plan(attacked, len(X)).fits[0].releases[0].what != "amount counts"
+    assert forecast(attacked, len(X)).fits[0].releases[0].what != "amount counts"
     frozen = make_pipeline(FrozenEstimator(model[0]), clf)
-    assert plan(frozen, len(X)).epsilon == forecast.epsilon
+    assert forecast(frozen, len(X)).epsilon == foreseen.epsilon
     # only the fit sees the names of columns that other steps pass on
     passing = make_pipeline("passthrough", clf)
     for searched in (model, frozen, passing, clf):
@@ -259,7 +258,16 @@ def test_an_attack_moves_amounts_and_their_knots_follow(encoded, fitted):
 def test_an_amount_may_be_the_first_column(encoded):
     X, y = encoded
     X = X[["pay_log", *X.columns.drop("pay_log")]]
-    found = sweep(["dpsgd"], [3.0], 1, X, y, np.arange(len(y)) % 2, max_steps=2, progress=False)
+    found = sweep(
+        X,
+        y,
+        sensitive_features=np.arange(len(y)) % 2,
+        methods=["dpsgd"],
+        epsilons=[3.0],
+        seeds=1,
+        max_steps=2,
+        progress=False,
+    )
     assert {*found.frame["method"]} == {"reference", "dpsgd"}
 
 

@@ -11,9 +11,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from skdpfair import DPFairClassifier
+from skdpfair._networks import CNN, small_cnn
 from skdpfair.augmentations import PGD, Views, check_attack, record_by_record
 from skdpfair.engine import select_strategy
-from skdpfair.networks import CNN, small_cnn
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.InsecureSeedWarning",

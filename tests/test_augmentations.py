@@ -12,14 +12,14 @@ from torch import nn
 from torch.nn.functional import cross_entropy, pad
 
 from skdpfair import DPFairClassifier, Persons, get_method
+from skdpfair._networks import CNN
 from skdpfair.analysis import GroupRecorder
 from skdpfair.augmentations import PGD, FlipAndShift, Views, views
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.mechanism import Mechanism
 from skdpfair.methods import METHODS
-from skdpfair.networks import CNN
-from skdpfair.testing import task
+from skdpfair.testing import example_task
 from skdpfair.training.loop import TrainingLoop
 
 PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
@@ -66,7 +66,7 @@ def batch_of(sizes=None, n=9):
 def stepped(module, batch, copies=1, attack=None, method=None, noise=0.0, **options):
     """Return the sum of a step, and the inputs that it was taken on."""
     method = method or get_method("dpsgd", max_grad_norm=BOUND)
-    mechanism, seen = Mechanism(method, task(n_groups=2), noise), []
+    mechanism, seen = Mechanism(method, example_task(n_groups=2), noise), []
     with select_strategy(module, batch.x, 3) as model:
         model.generator.manual_seed(0)
         view = None if attack is None else views(attack, model, batch.x[:1])

@@ -26,7 +26,7 @@ from skdpfair.budget import PrivacyLedger, charging
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine import PoissonSampler, contracts, record_hooks
 from skdpfair.estimators import base
-from skdpfair.exceptions import BudgetExceeded, PrivacyAccountingError
+from skdpfair.exceptions import BudgetExceededError, PrivacyAccountingError
 from skdpfair.methods import METHODS
 from skdpfair.training import loop, processes
 from skdpfair.training.processes import Processes
@@ -418,7 +418,7 @@ def test_a_ledger_is_charged_once(table, together, tmp_path):
         assert found[0].privacy_.epsilon == found[1].privacy_.epsilon
         assert ledger.epsilon() == pytest.approx(found[0].privacy_.epsilon)
         found = together(lambda rank: fitted(table, slice(rank, None, 2), **params))
-    assert isinstance(found[0], BudgetExceeded) and "BudgetExceeded" in str(found[1])
+    assert isinstance(found[0], BudgetExceededError) and "BudgetExceededError" in str(found[1])
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def table(two_groups):
 def test_a_data_frame_with_its_group_column(table):
     X, y = table
     model = fast("dpsgd_f", group_col="group").fit(X, y)
-    assert list(model.groups_) == ["a", "b"] and model.n_features_in_ == X.shape[1]
+    assert list(model.levels_) == ["a", "b"] and model.n_features_in_ == X.shape[1]
     assert list(model.feature_names_in_) == list(X.columns)
     with_column, without = model.predict_proba(X), model.predict_proba(X.drop(columns="group"))
     np.testing.assert_array_equal(with_column, without)
@@ -91,7 +91,7 @@ def test_sources_of_groups_agree(table):
     array = np.column_stack([features.to_numpy(), (X["group"] == "b").to_numpy()])
     by_index = fast("naive", group_col=features.shape[1]).fit(array, y)
     for model in (by_column, by_argument, by_index):
-        assert len(model.groups_) == 2 and model.n_steps_ == 20
+        assert len(model.levels_) == 2 and model.n_steps_ == 20
     assert by_index.predict(array).shape == by_index.predict(array[:, :-1]).shape == y.shape
 
 
@@ -99,18 +99,18 @@ def test_intersections_and_target_as_groups(table):
     X, y = table
     X = X.assign(region=np.where(np.arange(len(y)) % 3 == 0, "north", "south"))
     both = fast("dpsgd_f", group_col=["group", "region"]).fit(X, y)
-    assert ("a", "north") in list(both.groups_) and len(both.groups_) == 4
+    assert ("a", "north") in list(both.levels_) and len(both.levels_) == 4
     X = X.drop(columns="region")
     crossed = fast("dpsgd_f", group_col=["group", "target"]).fit(X, y)
-    assert len(crossed.groups_) == 2 * len(np.unique(y))
+    assert len(crossed.levels_) == 2 * len(np.unique(y))
     labels = fast("naive", group_col="target").fit(X.drop(columns="group"), y)
-    np.testing.assert_array_equal(labels.groups_.astype(y.dtype), labels.classes_)
+    np.testing.assert_array_equal(labels.levels_.astype(y.dtype), labels.classes_)
 
 
 def test_declared_groups_and_classes_are_no_assumption(table):
     X, y = table
     declared = fast(group_col=Groups("group", ["a", "b", "c"]), classes=[0, 1, 2]).fit(X, y)
-    assert list(declared.groups_) == ["a", "b", "c"] and len(declared.classes_) == 3
+    assert list(declared.levels_) == ["a", "b", "c"] and len(declared.classes_) == 3
     assert not any("declare" in line for line in declared.privacy_.assumptions)
     assert any("declare" in line for line in fast().fit(X[["x0"]], y).privacy_.assumptions)
 
@@ -134,7 +134,7 @@ class Wide(nn.Module):
         {"module": lambda: nn.Sequential(nn.Linear(6, 4), nn.LayerNorm(4), nn.Linear(4, 2))},
         {"optimizer": "adam"},
         {"optimizer": torch.optim.Adam, "lr": 0.01, "optimizer__betas": (0.8, 0.9)},
-        {"noise": "gaussian_sum"},
+        {"noise_sampler": "gaussian_sum"},
         {"max_physical_batch_size": 7},
         {"class_weight": {0: 1.0, 1: 3.0}},
         {"accountant": "rdp"},
@@ -518,7 +518,7 @@ REFUSED = [
     ({"group_col": "target"}, lambda x, y, g: (x.assign(target=0), y), "target"),
     ({"group_col": "group"}, lambda x, y, g: (x.to_numpy(), y), "set_output"),
     ({"group_col": "group"}, lambda x, y, g: (x.assign(group=g), y, g), "not by both"),
-    (AB, lambda x, y, g: (x.assign(group=g.replace("a", "zq")), y), "outside groups= .*, which"),
+    (AB, lambda x, y, g: (x.assign(group=g.replace("a", "zq")), y), "outside levels= .*, which"),
     (AB, lambda x, y, g: (x.assign(group=g.replace("a", None)), y), "add None to groups"),
     ({}, lambda x, y, g: (x, y, "group"), r"single str.*set group_col="),
     ({"classes": [5, 6]}, lambda x, y, g: (x, y), "outside classes"),

@@ -9,14 +9,13 @@ import torch
 from sklearn.model_selection import GridSearchCV
 from skorch.callbacks import Callback, LRScheduler
 
-from skdpfair import MLP, DPFairClassifier, DPFairRegressor, Factory, Persons
+from skdpfair import MLP, DPFairClassifier, DPFairRegressor, Factory, Persons, get_method
 from skdpfair.augmentations import Views
-from skdpfair.methods import METHODS, get_method
+from skdpfair.methods import METHODS
 from skdpfair.methods.dpsgd import DPSGD
-from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier, sweep
-from skdpfair.model_selection import plan as forecast
+from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier, forecast, sweep
 from skdpfair.privacy import compute_epsilon
-from skdpfair.testing import per_sample
+from skdpfair.testing import example_records
 from skdpfair.training import defaults
 from skdpfair.training.loop import TrainingLoop
 from skdpfair.training.plan import plan
@@ -134,7 +133,12 @@ GIVEN = {
         True,
     ),
     "accountant": ({"accountant": "rdp"}, {}, lambda m, f: m.privacy_.accountant, "rdp"),
-    "noise": ({"noise": "gaussian_sum"}, {}, lambda m, f: f["noise"].kind, "gaussian_sum"),
+    "noise_sampler": (
+        {"noise_sampler": "gaussian_sum"},
+        {},
+        lambda m, f: f["noise"].kind,
+        "gaussian_sum",
+    ),
     "keep_reference": ({"keep_reference": True}, {}, lambda m, f: hasattr(m, "reference_"), True),
     "callbacks": ({"callbacks": [COUNTED]}, {}, lambda m, f: Counts.n > 0, True),
     "device": ({"device": "cpu"}, {}, lambda m, f: f["device"], "cpu"),
@@ -226,7 +230,7 @@ class Step:
 
     def clip(self, *norms):
         counts = torch.tensor(COUNTS.get(self.method.name, [0.0]))
-        return self.method.clip(per_sample(norms), self.state, {"counts": counts})
+        return self.method.clip(example_records(norms), self.state, {"counts": counts})
 
     def bound(self):
         """Return C."""
@@ -240,7 +244,7 @@ class Step:
 
     def is_counted(self, norm):
         """Return whether a norm, in thresholds, is counted as above."""
-        return bool(self.queries[0].rows(per_sample([norm * self.state.z]), self.state))
+        return bool(self.queries[0].rows(example_records([norm * self.state.z]), self.state))
 
 
 # what a number does in the first step, or right after it
@@ -401,12 +405,12 @@ DOORS = {
     "forecast": lambda clf, name: forecast(grid(clf, {name: [1]}), N),
     "private search": lambda clf, name: DPRandomizedSearch(clf, {name: [1]}).fit(X, Y),
     "sweep": lambda clf, name: sweep(
-        "dpsgd",
-        1.0,
-        1,
         X,
         Y,
-        X[:, 2],
+        sensitive_features=X[:, 2],
+        methods="dpsgd",
+        epsilons=1.0,
+        seeds=1,
         **{k: getattr(clf, k) for k in (name.partition("__")[0],) if k != "method"},
         **{name: 1},
     ),
@@ -440,7 +444,9 @@ def test_too_many_epochs_are_named(door, first):
         "thresholds": lambda: DPThresholdClassifier(clf).fit(X, Y),
         "forecast": lambda: forecast(clf, N),
         "search": lambda: DPRandomizedSearch(clf, {"lr": [0.1]}).fit(X, Y),
-        "sweep": lambda: sweep("dpsgd", 1.0, 1, X, Y, X[:, 2], **params),
+        "sweep": lambda: sweep(
+            X, Y, sensitive_features=X[:, 2], methods="dpsgd", epsilons=1.0, seeds=1, **params
+        ),
     }
     with pytest.raises(ValueError, match=r"max_epochs must make at most 1000000000 steps, at [34]"):
         doors[door]()

@@ -56,7 +56,7 @@ def test_missing_values_need_a_level(missing):
 def test_declared_levels_keep_their_order_and_may_be_absent():
     groups = coded(["b", "a"], levels=["c", "b", "a"])
     assert list(groups.code) == [1, 2] and groups.n_groups == 3
-    with pytest.raises(ValueError, match="outside groups"):
+    with pytest.raises(ValueError, match="outside levels"):
         coded(["b", "z"], levels=["a", "b"])
     with pytest.raises(ValueError, match="twice"):
         coded(["b", "a"], levels=["a", "b", "a"])
@@ -141,8 +141,12 @@ READERS = {
         X, Y, sensitive_features=MANY
     ),
     "classes of a search": lambda: DPRandomizedSearch(fast(), {"lr": [0.1]}).fit(X, MANY),
-    "a sweep": lambda: sweep(["dpsgd"], [1.0], 1, X, Y, MANY, progress=False),
-    "classes of a sweep": lambda: sweep(["dpsgd"], [1.0], 1, X, MANY, Y, progress=False),
+    "a sweep": lambda: sweep(
+        X, Y, sensitive_features=MANY, methods=["dpsgd"], epsilons=[1.0], seeds=1, progress=False
+    ),
+    "classes of a sweep": lambda: sweep(
+        X, MANY, sensitive_features=Y, methods=["dpsgd"], epsilons=[1.0], seeds=1, progress=False
+    ),
     "a table": lambda: release_group_table(Y, Y, sensitive_features=MANY, epsilon=1.0),
 }
 
@@ -160,10 +164,10 @@ def test_many_undeclared_values_are_refused_before_anything_is_spent(reader, tmp
 def test_declared_and_measured_groups_may_be_many():
     levels, n = sorted(set(MANY)), MAX_READ + 1
     declared = fast(group_col=Groups("job", levels=levels)).fit(TABLE, Y)
-    assert len(declared.groups_) == n
+    assert len(declared.levels_) == n
     assert declared.privacy_.read_from_rows == (("classes", ("no", "yes")),)
     by_class = fast(group_col="target", classes=levels).fit(X, MANY)
-    assert list(by_class.groups_) == levels and by_class.privacy_.read_from_rows == ()
+    assert list(by_class.levels_) == levels and by_class.privacy_.read_from_rows == ()
     assert encode_features(MANY, len(MANY)).n_groups == n
 
 
@@ -172,7 +176,7 @@ def test_reports_name_the_values_that_were_read():
     named = pd.DataFrame({"sex": sex, "area": area})
     y = pd.Series(Y, name="deny")
     read = (("deny", ("no", "yes")), ("sex", ("F", "M")), ("area", ("A, B", "C")))
-    search = DPRandomizedSearch(fast(), {"lr": [0.1, 0.2]}, mean_trials=2, shape=1.0)
+    search = DPRandomizedSearch(fast(), {"lr": [0.1, 0.2]}, mean_trials=2, trials="geometric")
     fits = [
         fast().fit(X, y, sensitive_features=named),
         fast(group_col=["sex", "area"]).fit(TABLE[["a", "b"]].join(named), y),
@@ -197,8 +201,10 @@ def test_reports_name_the_values_that_were_read():
 @pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
 def test_trials_of_a_search_take_the_groups_of_all_records():
     rare = np.where(np.arange(400) == 7, "rare", np.resize(["F", "M"], 400))
-    search = DPRandomizedSearch(fast(group_col="job"), {"lr": [0.1]}, mean_trials=2, shape=1.0)
+    search = DPRandomizedSearch(
+        fast(group_col="job"), {"lr": [0.1]}, mean_trials=2, trials="geometric"
+    )
     for seed in range(6):  # the half that is held out has the rare one in some
         fitted = search.set_params(random_state=seed, holdout=0.5).fit(TABLE.assign(job=rare), Y)
-        assert list(fitted.best_estimator_.groups_) == ["F", "M", "rare"]
+        assert list(fitted.best_estimator_.levels_) == ["F", "M", "rare"]
         assert fitted.privacy_.read_from_rows[1:] == (("job", ("F", "M", "rare")),)

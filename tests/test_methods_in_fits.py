@@ -114,7 +114,7 @@ class TestGroupRates:
             return noisy(counted, sensitivity, noise, generator, kind)
 
         monkeypatch.setattr(_run, "noisy", counts)
-        report = fitted(data, "dp_is_sgd", three(data), noise=kind, **CHEAP).privacy_
+        report = fitted(data, "dp_is_sgd", three(data), noise_sampler=kind, **CHEAP).privacy_
         (booked,) = report.releases[0].noise_multipliers
         assert made == [(booked, kind)] and booked > 0
 

@@ -12,8 +12,7 @@ from sklearn.pipeline import make_pipeline
 
 from skdpfair import DPFairClassifier
 from skdpfair.model_selection import GroupScorer, comparison_scorer
-from skdpfair.preprocessing import BoundedScaler, TableSchema, public_preprocessor
-from skdpfair.preprocessing._public import outside_public
+from skdpfair.preprocessing import BoundedScaler, TableSchema, outside_public, public_preprocessor
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.InsecureSeedWarning",
@@ -60,7 +59,7 @@ def test_names_are_kept_and_columns_in_another_order_are_refused(made, frame):
 def test_the_group_column(made, frame):
     X, y = frame[0].drop(columns="ward"), frame[1]
     model = quick(group_col="group").fit(made(X), y)
-    assert list(model.groups_) == ["a", "b"] and list(model.feature_names_in_) == list(X)
+    assert list(model.levels_) == ["a", "b"] and list(model.feature_names_in_) == list(X)
     expected = quick(group_col="group").fit(X, y).predict_proba(X)
     np.testing.assert_array_equal(model.predict_proba(made(X)), expected)
     np.testing.assert_array_equal(model.predict_proba(made(X[NAMES])), expected)
@@ -72,10 +71,10 @@ def test_labels_and_groups_beside_the_table(made, frame):
     model = quick().fit(made(X[NAMES]), beside["y"], sensitive_features=beside["group"])
     same = quick().fit(X[NAMES], np.where(y > 0, "yes", "no"), sensitive_features=X["group"])
     assert model.score(made(X[NAMES]), beside["y"]) == same.score(X[NAMES], np.asarray(beside["y"]))
-    assert list(model.groups_) == ["a", "b"]
+    assert list(model.levels_) == ["a", "b"]
     both = beside.select(["group", "ward"])
     both = quick().fit(made(X[NAMES]), y, sensitive_features=both)
-    assert list(both.groups_) == [(g, w) for g in "ab" for w in (1, 2)]
+    assert list(both.levels_) == [(g, w) for g in "ab" for w in (1, 2)]
 
 
 def test_public_preprocessing_in_a_search(made, frame):

@@ -13,10 +13,10 @@ from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 
 from skdpfair import MLP, DPFairClassifier, load_release
+from skdpfair._networks import small_cnn
 from skdpfair.augmentations import PGD, FlipAndShift, Views
 from skdpfair.features import FrozenFeatures, Scattering2D
 from skdpfair.model_selection import TradeoffResults, comparison_scorer, sweep
-from skdpfair.networks import small_cnn
 from skdpfair.report import model_page
 from skdpfair.report._sweep_page import results_page
 from skdpfair.testing import verify_release
@@ -247,12 +247,23 @@ def test_pages_name_the_features(bars, fitted, tmp_path):
     on_them = DPFairClassifier(**SETTINGS).fit(given := frozen.transform(x), y)
     assert frozen.described in model_page(on_them)
     made = {"store": tmp_path / "runs", "max_steps": 2, "delta": 1e-4, "progress": False}
-    results = sweep(["dpsgd"], [8.0], 1, x, y, group, **made)
+    results = sweep(
+        x, y, sensitive_features=group, methods=["dpsgd"], epsilons=[8.0], seeds=1, **made
+    )
     for found in (results, TradeoffResults.from_store(tmp_path / "runs")):
         page = results_page(found)
         assert "<dd>Scattering2D(), which learns nothing</dd>" in page
         assert "No pipeline was given" not in page
-    frozen_runs = sweep(["dpsgd"], [8.0], 1, given, y, group, max_steps=2, progress=False)
+    frozen_runs = sweep(
+        given,
+        y,
+        sensitive_features=group,
+        methods=["dpsgd"],
+        epsilons=[8.0],
+        seeds=1,
+        max_steps=2,
+        progress=False,
+    )
     assert frozen.described in results_page(frozen_runs)
 
 

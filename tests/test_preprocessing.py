@@ -12,9 +12,9 @@ from skdpfair.preprocessing import (
     BoundedScaler,
     DPQuantileScaler,
     TableSchema,
+    outside_public,
     public_preprocessor,
 )
-from skdpfair.preprocessing._public import outside_public
 
 
 @parametrize_with_checks([BoundedScaler()])

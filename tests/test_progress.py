@@ -32,7 +32,15 @@ def fitted(estimator):
 
 def swept(store=None, seeds=2):
     records = DATA.data, DATA.target, DATA.sensitive_features
-    return sweep(["dpsgd"], [3.0], seeds, *records, store=store, **SHORT)
+    return sweep(
+        *records[:2],
+        sensitive_features=records[2],
+        methods=["dpsgd"],
+        epsilons=[3.0],
+        seeds=seeds,
+        store=store,
+        **SHORT,
+    )
 
 
 @pytest.mark.parametrize("step", [0.0, 40.0])

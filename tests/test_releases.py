@@ -202,7 +202,7 @@ def test_quantiles(monkeypatch):
 def test_group_table(mode):
     X, y = table(mode == "persons")
     units = X["person"] if mode == "persons" else None
-    given = {"sensitive_features": X["group"], "groups": [*GROUPS, *map(str, range(1000))]}
+    given = {"sensitive_features": X["group"], "levels": [*GROUPS, *map(str, range(1000))]}
     counts = release_group_table(y, y, epsilon=1.0, persons=units, **given)
     noise = counts[["correct", "incorrect"]].to_numpy(copy=True)
     noise[: len(GROUPS), 0] -= N / len(GROUPS)  # persons as often as records

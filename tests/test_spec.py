@@ -8,10 +8,9 @@ from sklearn.exceptions import NotFittedError
 from skorch.callbacks import Callback
 from torch import nn
 
-from skdpfair import MLP, DPFairClassifier, DPFairRegressor, Factory, Groups, Persons
+from skdpfair import MLP, DPFairClassifier, DPFairRegressor, Factory, Groups, Persons, get_method
 from skdpfair.augmentations import FlipAndShift, Views
 from skdpfair.features import Scattering2D
-from skdpfair.methods import get_method
 from skdpfair.model_selection import DPThresholdClassifier
 from skdpfair.training.spec import CONFLICTS, FitSpec
 

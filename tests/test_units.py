@@ -21,6 +21,7 @@ from sklearn.pipeline import Pipeline, make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures
 
 from skdpfair import DPFairClassifier, DPFairRegressor, Persons, get_method, load_release
+from skdpfair.budget import PrivacyLedger
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.mechanism import Mechanism
@@ -35,16 +36,15 @@ from skdpfair.model_selection import (
     DPRandomizedSearch,
     DPThresholdClassifier,
     GroupScorer,
-    PrivacyLedger,
     _trials,
     comparison_scorer,
-    plan,
+    forecast,
     sweep,
 )
 from skdpfair.model_selection._cells import splits
 from skdpfair.model_selection._score_counts import released
-from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, check_pipeline
-from skdpfair.testing import audit_fit, task
+from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, lint_pipeline
+from skdpfair.testing import audit_fit, example_task
 from skdpfair.training.batches import PersonRows
 
 PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
@@ -86,7 +86,7 @@ def step_on(sizes, name="dpsgd", seed=0, **settings):
     group = torch.randint(0, 2, (len(sizes),), generator=generator)
     sizes = torch.tensor(sizes)
     batch = Batch(x, y, group.repeat_interleave(sizes), examples=Examples(sizes))
-    return batch, Mechanism(get_method(name, **settings), task(n_groups=2), 0.0)
+    return batch, Mechanism(get_method(name, **settings), example_task(n_groups=2), 0.0)
 
 
 def without(batch, person):
@@ -174,7 +174,7 @@ def test_persons_with_one_record_take_the_step_of_records(name):
 @pytest.mark.parametrize("name", PRIVATE)
 def test_a_batch_without_persons_is_a_step(name):
     batch, mechanism = step_on([2, 1], name)
-    mechanism = Mechanism(mechanism.method, task(n_groups=20), 1.0)  # wide rows of counts
+    mechanism = Mechanism(mechanism.method, example_task(n_groups=20), 1.0)  # wide rows of counts
     unit = np.array([0, 0, 1])
     none = PersonRows(batch, unit).select(torch.tensor([], dtype=torch.int64))
     state = mechanism.method.start(mechanism.task)
@@ -428,7 +428,7 @@ def test_one_person_moves_the_counts_of_scores_by_one_record(visits, monkeypatch
 
 
 def private_search(estimator, **params):
-    given = {"mean_trials": 2.0, "shape": 1.0, "random_state": 0}
+    given = {"mean_trials": 2.0, "trials": "geometric", "random_state": 0}
     return DPRandomizedSearch(estimator, {"lr": [0.1, 1.0]}, **(given | params))
 
 
@@ -448,7 +448,7 @@ def test_a_private_search_protects_persons(visits, tmp_path):
     declared = private_search(declared).fit(X, y).privacy_
     assert not any("declare" in text for text in declared.assumptions)
     pipe = make_pipeline(FunctionTransformer(), quick(persons__column=None, group_col=None))
-    searching = DPRandomizedSearch(pipe, {"dpfairclassifier__lr": [1.0]}, shape=1.0)
+    searching = DPRandomizedSearch(pipe, {"dpfairclassifier__lr": [1.0]}, trials="geometric")
     searching.fit(X[list("abc")], y, persons=X["person"])
     assert searching.privacy_.adjacency == "zero_out_person"
     with PrivacyLedger(tmp_path / "ledger") as ledger, pytest.raises(ValueError, match="another"):
@@ -506,7 +506,7 @@ def test_a_private_search_refuses_persons_that_it_cannot_count(visits):
 
 def test_a_released_table_counts_one_record_of_each_person(visits):
     X, y = visits
-    given = {"sensitive_features": X["sex"], "epsilon": 1e3, "groups": ["f", "m"]}
+    given = {"sensitive_features": X["sex"], "epsilon": 1e3, "levels": ["f", "m"]}
     persons = X["person"].to_numpy()
     table = release_group_table(y, y, persons=persons, **given)
     assert table[["correct", "incorrect"]].to_numpy().sum() == 600
@@ -574,7 +574,7 @@ def of_patients_and_stays(place, visits, tmp_path):
         search = GridSearchCV(by_column, {COLUMN: ["patient", "stay"]}, error_score="raise")
         ledger.fit(search, table, y)
     elif place == "forecast":
-        plan(GridSearchCV(by_column, {COLUMN: ["patient", "stay"]}, cv=GroupKFold(3)), 600)
+        forecast(GridSearchCV(by_column, {COLUMN: ["patient", "stay"]}, cv=GroupKFold(3)), 600)
     else:
         with ledger:
             plain.fit(features, y, persons=patients)
@@ -589,7 +589,16 @@ def of_patients_and_stays(place, visits, tmp_path):
                 DPThresholdClassifier(plain).fit(features, y, persons=stays)
             else:
                 given = {"persons__max_records": 3, "progress": False}
-                sweep(["dpsgd"], [3.0], 1, features, y, table["sex"], persons=stays, **given)
+                sweep(
+                    features,
+                    y,
+                    sensitive_features=table["sex"],
+                    methods=["dpsgd"],
+                    epsilons=[3.0],
+                    seeds=1,
+                    persons=stays,
+                    **given,
+                )
 
 
 @pytest.mark.parametrize(
@@ -637,38 +646,38 @@ def test_forecasts_count_persons_and_ask_for_folds_by_person(visits):
     X, y = visits
     model = quick(delta=1e-4)
     spent = model.fit(X, y).privacy_.epsilon
-    assert plan(model, 600, n_groups=2, delta=1e-4, accountant="rdp").epsilon == pytest.approx(
+    assert forecast(model, 600, n_groups=2, delta=1e-4, accountant="rdp").epsilon == pytest.approx(
         spent
     )
-    found = plan(model, 600, n_groups=2, cv=GroupKFold(3), delta=1e-4, accountant="rdp")
+    found = forecast(model, 600, n_groups=2, cv=GroupKFold(3), delta=1e-4, accountant="rdp")
     assert str(found).startswith("SearchPlan: 3 fits, protecting all records of one person\n")
     for cv in (3, KFold(3)):
         with pytest.raises(ValueError, match="records of one person into several folds"):
-            plan(model, 600, cv=cv)
+            forecast(model, 600, cv=cv)
     with pytest.raises(ValueError, match="there is no sum of both"):
-        plan(make_pipeline(DPQuantileScaler(), model), 600)
+        forecast(make_pipeline(DPQuantileScaler(), model), 600)
 
 
 def test_forecasts_ask_whether_fits_protect_persons(visits):
     bounded, given = quick(persons__column=None, delta=1e-4), {"delta": 1e-4, "accountant": "rdp"}
     with pytest.raises(ValueError, match=r"persons=None, .* Pass persons=True"):
-        plan(bounded, 600, **given)
-    assert plan(bounded, 600, persons=True, **given).unit == "person"
-    records = plan(bounded, 600, persons=False, **given)
-    assert records.unit == "record"
+        forecast(bounded, 600, **given)
+    assert forecast(bounded, 600, persons=True, **given).protects == "person"
+    records = forecast(bounded, 600, persons=False, **given)
+    assert records.protects == "record"
     plain = quick(persons__column=None, persons__max_records=None)
-    assert plan(plain, 600).unit == "record"
+    assert forecast(plain, 600).protects == "record"
     for model, units in ((plain, True), (quick(persons__max_records=None), None)):
         with pytest.raises(ValueError, match="max_records=None declares no bound"):
-            plan(model, 600, persons=units)
+            forecast(model, 600, persons=units)
     for model in (quick(), GridSearchCV(quick(), {COLUMN: ["person", None]}, cv=GroupKFold(3))):
         with pytest.raises(ValueError, match="There is no sum of both"):
-            plan(model, 600, persons=False)
-    with pytest.raises(TypeError, match="units must be"):
-        plan(bounded, 600, persons=visits[0]["person"])
-    assert plan(private_search(bounded), 600).unit == "person"  # whose fit demands them
+            forecast(model, 600, persons=False)
+    with pytest.raises(TypeError, match="persons must be"):
+        forecast(bounded, 600, persons=visits[0]["person"])
+    assert forecast(private_search(bounded), 600).protects == "person"  # whose fit demands them
     with pytest.raises(ValueError, match="persons=False, but a DPRandomizedSearch protects"):
-        plan(private_search(bounded), 600, persons=False)
+        forecast(private_search(bounded), 600, persons=False)
     with pytest.raises(ValueError, match="max_records=None declares no bound"):
         private_search(quick(persons__max_records=None)).forecast(600)
 
@@ -676,9 +685,10 @@ def test_forecasts_ask_whether_fits_protect_persons(visits):
 def test_a_sweep_keeps_persons_on_one_side(visits, tmp_path):
     X, y = visits
     settings = {"persons__max_records": 3, "module": "logistic", "max_steps": 5, "lr": 0.5}
-    given = ["dpsgd"], [3.0], 1, X[list("abc")], y, X["sex"]
+    given = {"X": X[list("abc")], "y": y, "sensitive_features": X["sex"]}
+    given |= {"methods": ["dpsgd"], "epsilons": [3.0], "seeds": 1}
     persons = X["person"].to_numpy()
-    results = sweep(*given, persons=persons, **settings)
+    results = sweep(**given, persons=persons, **settings)
     assert (
         results.frame.query("method == 'dpsgd' and group == 'overall'")["epsilon_spent"].le(3).all()
     )
@@ -690,9 +700,9 @@ def test_a_sweep_keeps_persons_on_one_side(visits, tmp_path):
     assert "<dt>δ of one fit</dt><dd>0.0001</dd>" in page  # that of the records is 1e-05
     assert "several records of one person" not in page and "fits on the same persons" in page
     with pytest.raises(ValueError, match="records of one person among"):
-        sweep(*given, persons=persons, cv=KFold(3), **settings)
+        sweep(**given, persons=persons, cv=KFold(3), **settings)
     with pytest.raises(ValueError, match="persons__column"):
-        sweep(*given, persons__column="person", **settings)
+        sweep(**given, persons__column="person", **settings)
 
 
 def test_the_split_of_a_sweep_is_by_person():
@@ -814,7 +824,15 @@ def test_all_who_read_persons_refuse_two_spellings_of_a_number(place, visits):
             given = {"sensitive_features": X["sex"], "epsilon": 1.0}
             release_group_table(y, y, persons=persons, **given)
         elif place == "sweep":
-            sweep(["dpsgd"], [3.0], 1, features, y, X["sex"], persons=persons)
+            sweep(
+                features,
+                y,
+                sensitive_features=X["sex"],
+                methods=["dpsgd"],
+                epsilons=[3.0],
+                seeds=1,
+                persons=persons,
+            )
         else:
             audit_fit(plain, features, y, 20, persons=persons)
     assert not any(text in str(caught.value) for text in ("8,765", "8765", "p7"))
@@ -863,9 +881,11 @@ PLACES = {
     "pipeline": _fit_pipeline,
     "threshold": _fit_others(lambda pipe: DPThresholdClassifier(pipe, objective="accuracy")),
     "search": _fit_others(
-        lambda pipe: DPRandomizedSearch(pipe, {"dpfairclassifier__lr": [1.0]}, shape=1.0)
+        lambda pipe: DPRandomizedSearch(pipe, {"dpfairclassifier__lr": [1.0]}, trials="geometric")
     ),
-    "sweep": lambda X, y, g, u: sweep(["dpsgd"], [3.0], 1, X, y, g, persons=u),
+    "sweep": lambda X, y, g, u: sweep(
+        X, y, sensitive_features=g, methods=["dpsgd"], epsilons=[3.0], seeds=1, persons=u
+    ),
     "audit": lambda X, y, g, u: audit_fit(quick(), X, y, 20, sensitive_features=g, persons=u),
     "score": lambda X, y, g, u: quick().score(X, y, sample_weight=g),
     "regressor": lambda X, y, g, u: DPFairRegressor().score(X, y, sample_weight=g),
@@ -1002,9 +1022,9 @@ def test_steps_that_were_fitted_elsewhere_are_refused_by_the_classifier(tmp_path
 
 def test_steps_and_classifier_for_the_same_unit_are_accepted():
     records = behind(BY_ROW).fit(ROWS, LABELS)
-    assert records[-1].privacy_.unit == "record" and not check_pipeline(records).findings
+    assert records[-1].privacy_.protects == "record" and not lint_pipeline(records).findings
     persons = behind(BoundedScaler((0, 1))).fit(ROWS, LABELS, **UNITS_OF_CLF)
-    assert persons[-1].privacy_.unit == "person" and not check_pipeline(persons).findings
+    assert persons[-1].privacy_.protects == "person" and not lint_pipeline(persons).findings
     for model in (behind(BY_ROW), kept()):
-        (finding,) = check_pipeline(model).findings
+        (finding,) = lint_pipeline(model).findings
         assert finding.name == "DPQuantileScaler" and "persons" in finding.learns

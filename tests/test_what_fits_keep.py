@@ -11,7 +11,7 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.LowSignalWarning",
     "ignore::skdpfair.exceptions.InsecureSeedWarning",
 )
-PUBLIC = {"classes_", "groups_", "n_features_in_", "feature_names_in_", "batch_size_", "n_steps_"}
+PUBLIC = {"classes_", "levels_", "n_features_in_", "feature_names_in_", "batch_size_", "n_steps_"}
 PUBLIC |= {"features_"}
 RELEASED = {"method_", "privacy_", "lr_", "net_"}
 SETTLED = {
@@ -72,5 +72,5 @@ def test_no_message_depends_on_the_batches(two_groups, caplog):
 def test_the_noise_is_of_the_kind_asked_for(kind, two_groups, monkeypatch):
     made, noise = [], Streams.noise
     monkeypatch.setattr(Streams, "noise", lambda *a: made.append(noise(*a)) or made[-1])
-    fitted(two_groups, noise=kind)
+    fitted(two_groups, noise_sampler=kind)
     assert [one.kind for one in made] == [kind]

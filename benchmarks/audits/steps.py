@@ -16,14 +16,14 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from benchmarks.audits.sums import clip_of, rate_at_most, recording
+from skdpfair import get_method
 from skdpfair._utils.validate import integer, number, one_of
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.mechanism import Mechanism, PerSample, Task
-from skdpfair.methods import get_method
 from skdpfair.privacy import gdp
 from skdpfair.privacy.releases import MAX_RECORDS
-from skdpfair.testing import per_sample
+from skdpfair.testing import example_records
 from skdpfair.testing._lower_bounds import describe_bound
 
 _NORMS = np.geomspace(1e-2, 1e4, 61)
@@ -97,7 +97,7 @@ def audit_step(
     method,
     *,
     noise_multiplier=1.0,
-    noise="standard",
+    noise_sampler="standard",
     n_draws=20_000,
     delta=1e-5,
     confidence=1 - 1e-6,
@@ -114,7 +114,7 @@ def audit_step(
         A private method, with its hyper-parameters.
     noise_multiplier : float in [0.001, 1e6], default=1.0
         Of the gradient.
-    noise : {"standard", "gaussian_sum"}, default="standard"
+    noise_sampler : {"standard", "gaussian_sum"}, default="standard"
         As in `DPFairClassifier`.
     n_draws : int >= 100, default=20_000
         Steps taken with the record and without, on each of three batches.
@@ -164,7 +164,7 @@ def audit_step(
     method = get_method(method)
     if not method.private:
         raise ValueError(f"method={method.name!r} claims no finite epsilon: nothing to audit.")
-    one_of("noise", noise, ("standard", "gaussian_sum"))
+    one_of("noise_sampler", noise_sampler, ("standard", "gaussian_sum"))
     inner: dict[str, Any] = {"low": 0, "low_open": True, "high_open": True}
     number("noise_multiplier", noise_multiplier, low=1e-3, high=1e6)
     number("delta", delta, high=1, **inner)
@@ -181,7 +181,7 @@ def audit_step(
     mechanism = Mechanism(method, task, float(noise_multiplier))
     batches, bounds = scenarios(task.n_groups), {}
     for place, scenario in enumerate(batches):
-        source = _streams(random_state, place).noise(kind=noise)
+        source = _streams(random_state, place).noise(kind=noise_sampler)
         with_record = _batch(mechanism, scenario, n_features, records_per_person)
         without, with_record = _outputs(mechanism, with_record, n_draws, source)
         bounds[scenario.name] = mu_of(without, with_record, (1 - confidence) / len(batches))
@@ -248,10 +248,10 @@ def _telling_norm(mechanism, scenario):
     """Return the largest norm of a gradient that moves the releases, or their noise, most."""
     method, task, groups = mechanism.method, mechanism.task, [*scenario.groups]
     state, best = method.start(task), (0.0, 1.0)
-    quiet = clip_of(method, per_sample(scenario.norms, group=groups), state, task).bound
+    quiet = clip_of(method, example_records(scenario.norms, group=groups), state, task).bound
     groups.append(scenario.canary_group)
     for norm in _NORMS:
-        sample = per_sample([*scenario.norms, norm], group=groups)
+        sample = example_records([*scenario.norms, norm], group=groups)
         clip = clip_of(method, sample, state, task)
         moved = [float(clip.weight[-1]) * norm / float(clip.bound) / mechanism.noise_multiplier]
         moved.append(_SPREAD * abs(float(torch.log(clip.bound / quiet))))  # data-dependent noise

@@ -13,11 +13,11 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from skorch.callbacks import Callback
 
+from skdpfair import get_method
 from skdpfair.inputs import groups
-from skdpfair.methods import get_method
 from skdpfair.privacy.accounting import delta_curve
 from skdpfair.privacy.releases import merged
-from skdpfair.testing import per_sample, released, task
+from skdpfair.testing import example_records, example_task, noiseless_releases
 from skdpfair.testing._fit_audit import FitAudit, refuted
 from skdpfair.testing._lower_bounds import LEVEL
 
@@ -89,8 +89,8 @@ def audit_sums(
 
 def _favours_small_groups(method):
     """Return whether, of two groups alike but for their sizes, the small one has more influence."""
-    sample = per_sample([1.0] * 4, group=[0, 0, 0, 1])
-    facts = replace(task(), group_fractions=torch.tensor([0.75, 0.25], dtype=torch.float64))
+    sample = example_records([1.0] * 4, group=[0, 0, 0, 1])
+    facts = replace(example_task(), group_fractions=torch.tensor([0.75, 0.25], dtype=torch.float64))
     state = method.start(facts)
     weight = clip_of(method, sample, state, facts).weight
     influence = method.rates(facts) * weight[[0, 3]]
@@ -146,7 +146,7 @@ def recording(mechanism):
 
 def clip_of(method, sample, state, task):
     """Return how a method clips gradients if its releases have no noise."""
-    return method.clip(sample, state, released(method, sample, task, state))
+    return method.clip(sample, state, noiseless_releases(method, sample, task, state))
 
 
 class Canaries(Callback):
@@ -184,7 +184,7 @@ class Canaries(Callback):
         x = (step.gradient[n:].double() * size / step.bound).numpy()
         x, blank = np.split(x, [len(self.group)])
         groups = list(range(mechanism.task.n_groups))
-        sample = per_sample([norm] * len(groups), group=groups)
+        sample = example_records([norm] * len(groups), group=groups)
         weighed = mechanism.method.clip(sample, state, releases)
         r = (weighed.weight * norm / weighed.bound).double()[self.group].numpy()
         q = np.minimum(mechanism.rates_at(state)[self.group].numpy(), 1 - 1e-12)
@@ -243,7 +243,7 @@ class Planted:
 def _telling_norm(mechanism, state):
     """Return the largest norm of a gradient that, weighted, is longest over its bound."""
     method, task = mechanism.method, mechanism.task
-    sample = per_sample(_NORMS.tolist(), group=[task.n_groups - 1] * len(_NORMS))
+    sample = example_records(_NORMS.tolist(), group=[task.n_groups - 1] * len(_NORMS))
     clip = clip_of(method, sample, state, task)
     share = (clip.weight.double().numpy() * _NORMS / float(clip.bound)).round(5)
     return float(_NORMS[share == share.max()].max())

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import torch
 
+from skdpfair import get_method
 from skdpfair.analysis._clipped_step import noiseless, weighed
 from skdpfair.analysis._problem import of_tensors
 from skdpfair.engine import Batch, PoissonSampler, Streams
 from skdpfair.engine.flat import split
 from skdpfair.engine.mechanism import Mechanism, Task
-from skdpfair.methods import get_method
 
 
 @dataclass(frozen=True)

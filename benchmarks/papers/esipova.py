@@ -20,9 +20,9 @@ from benchmarks.papers.study import (
     less_apart,
     printed,
 )
+from skdpfair import get_method
+from skdpfair._networks import Factory, small_cnn
 from skdpfair.analysis import GroupRecorder
-from skdpfair.methods import get_method
-from skdpfair.networks import Factory, small_cnn
 from skdpfair.privacy import NoisyRelease, compute_epsilon
 from skdpfair.report._displays import PALETTE, dress
 
@@ -240,7 +240,7 @@ def trained(run, device, split=None, callbacks=()):
     privacy = model.privacy_
     epsilon = privacy.epsilon
     if settings["printed"]:  # noise of C0 where a record may weigh (1 + K) C0
-        gradient = privacy.noise_multiplier / (1 + len(model.groups_))
+        gradient = privacy.noise_multiplier / (1 + len(model.levels_))
         noise = (gradient, method.count_noise_multiplier)
         release = NoisyRelease("steps", privacy.sample_rate, noise, privacy.steps)
         epsilon = compute_epsilon([release], privacy.delta)

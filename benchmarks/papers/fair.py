@@ -9,10 +9,10 @@ from sklearn.neural_network import MLPClassifier
 from benchmarks.papers import data, fitting
 from benchmarks.papers.rendering import headline
 from benchmarks.papers.study import POINTS, Study, cell, claim, less_apart
+from skdpfair import get_method
 from skdpfair.datasets import fetch_dutch, load_adult, public_facts
 from skdpfair.estimators.classifier import DPFairClassifier
 from skdpfair.inputs.groups import Groups
-from skdpfair.methods import get_method
 from skdpfair.preprocessing import public_preprocessor
 from skdpfair.report._displays import PALETTE, dress
 

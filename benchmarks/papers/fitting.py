@@ -93,7 +93,7 @@ def fit(method, split, seed, *, sigma, epochs, batch_size=256, delta=1e-6, callb
         **params,
     )
     fit_in_silence(model, split)
-    running = {model.groups_[k]: float(np.mean(v)) for k, v in losses.sums_.items()}
+    running = {model.levels_[k]: float(np.mean(v)) for k, v in losses.sums_.items()}
     return model, running
 
 
@@ -108,7 +108,7 @@ def fit_in_silence(model, split):
 def group_accuracies(model, split) -> dict[str, float]:
     """Return the share of right answers on all test records, and on those of each group."""
     right = model.predict(split.x_test) == split.y_test
-    groups = {str(g): float(right[split.group_test == g].mean()) for g in model.groups_}
+    groups = {str(g): float(right[split.group_test == g].mean()) for g in model.levels_}
     return {"all": float(right.mean())} | groups
 
 
@@ -121,10 +121,10 @@ class PrintedDPSGDF(DPSGDF):
 
     Examples
     --------
-    >>> from skdpfair.testing import per_sample
+    >>> from skdpfair.testing import example_records
     >>> counts = torch.tensor([3.0, 1.0, 1.0, 3.0])
     >>> PrintedDPSGDF(max_grad_norm=1.0).clip(
-    ...     per_sample(norm=[4.0, 4.0], group=[0, 1]), None, {"counts": counts})
+    ...     example_records(norm=[4.0, 4.0], group=[0, 1]), None, {"counts": counts})
     Clip(weight=tensor([0.6250, 0.3750]), bound=tensor(1.))
     """
 

@@ -11,11 +11,11 @@ from torch import nn
 from benchmarks.papers.clipping import gradient_bias
 from benchmarks.papers.images import fetch_cifar10
 from benchmarks.papers.study import OTHER, Study, cell, claim
+from skdpfair import get_method
+from skdpfair._networks import small_cnn
 from skdpfair.engine import Batch, PoissonSampler, Streams, private_step, select_strategy
 from skdpfair.engine.mechanism import GradientTerm, Mechanism, Task
-from skdpfair.methods import get_method
 from skdpfair.methods.bam import BAM
-from skdpfair.networks import small_cnn
 from skdpfair.privacy import NoisyRelease, compute_epsilon
 from skdpfair.report._displays import PALETTE, dress, legend_aside, new_axes
 

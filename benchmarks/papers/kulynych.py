@@ -9,9 +9,8 @@ import numpy as np
 from benchmarks.papers import fitting
 from benchmarks.papers.data import Split
 from benchmarks.papers.study import SHARE, Study, cell, claim, printed
-from skdpfair import DPFairClassifier, Factory, Groups
+from skdpfair import DPFairClassifier, Factory, Groups, get_method
 from skdpfair.datasets import load_adult, public_facts
-from skdpfair.methods import get_method
 from skdpfair.metrics._compare_groups import difference
 from skdpfair.privacy import NoisyRelease, compute_epsilon
 

@@ -17,10 +17,10 @@ from benchmarks.papers.study import (
     less_apart,
     printed,
 )
+from skdpfair import get_method
+from skdpfair._networks import Factory
 from skdpfair.analysis import GroupRecorder
 from skdpfair.datasets import fetch_dutch, load_adult, public_facts
-from skdpfair.methods import get_method
-from skdpfair.networks import Factory
 
 _REFERENCE, _METHODS = "sgd", ("sgd", "dpsgd", "naive", "dpsgd_f")
 _SETS = {  # and how many steps fewer are taken as published, which pay for the counts

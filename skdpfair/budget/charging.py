@@ -73,7 +73,7 @@ def charged(
     ``ledger`` was set as a callback, in a ``call`` of this name.  Yields the name under which the
     fit is charged.
 
-    Before the block, BudgetExceeded is raised if the plan exceeds the budget, and
+    Before the block, BudgetExceededError is raised if the plan exceeds the budget, and
     PrivacyAccountingError inside a private search that has not paid for this fit, or in another
     thread or process while one runs.
     """

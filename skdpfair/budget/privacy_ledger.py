@@ -15,7 +15,7 @@ from skdpfair._utils.validate import number, one_of, safe_repr
 from skdpfair.budget import active_ledger
 from skdpfair.budget.journal import History, Journal, Line, Totals
 from skdpfair.budget.spending import REFERENCE, Spending
-from skdpfair.exceptions import BudgetExceeded
+from skdpfair.exceptions import BudgetExceededError
 from skdpfair.privacy.accounting import ACCOUNTANTS
 from skdpfair.privacy.statement import rounded_up
 
@@ -25,7 +25,7 @@ class PrivacyLedger:
 
     Inside ``with PrivacyLedger(...)``, every fit of this process, of its threads and of the
     worker processes that it starts is charged to the file.  A fit that would exceed the budget
-    raises :class:`~skdpfair.exceptions.BudgetExceeded` before it reads a record.
+    raises :class:`~skdpfair.exceptions.BudgetExceededError` before it reads a record.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class PrivacyLedger:
 
         Raises
         ------
-        BudgetExceeded
+        BudgetExceededError
             If a private fit would exceed the budget.
         ValueError
             If a step protects records and a classifier persons, before anything is fitted.
@@ -301,7 +301,7 @@ class PrivacyLedger:
         return any(fit["data"] != self.data for fit in self._journal.history().fits)
 
     def _begin(self, fit: Line) -> None:
-        """Record a planned fit, or raise BudgetExceeded if it would exceed the budget.
+        """Record a planned fit, or raise BudgetExceededError if it would exceed the budget.
 
         ValueError is raised if it protects persons and earlier fits records, or other persons.
         """
@@ -335,7 +335,7 @@ class PrivacyLedger:
                     "alone."
                 )
             what = "This fit" if len(fits) == 1 else f"These {len(fits)} fits together"
-            raise BudgetExceeded(
+            raise BudgetExceededError(
                 f"{what} would bring epsilon on data={self.data!r} from {rounded_up(now)} to "
                 f"{rounded_up(after)} at delta={self.delta:g}, above the budget "
                 f"epsilon={self.budget:g} of {str(self.path)!r}. Nothing was fitted. {remedy}"

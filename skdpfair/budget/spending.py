@@ -8,7 +8,7 @@ UNKNOWN = "the estimators around the fits were not checked: use ledger.fit(model
 
 SCORES = "scores on private records are not private: select with DPRandomizedSearch instead"
 DIAGNOSTICS = "a fitted object holds diagnostics, which are not private (a recorder)"
-LEAKS = "{} learn{} from private records outside the budget: see check_pipeline"
+LEAKS = "{} learn{} from private records outside the budget: see lint_pipeline"
 ELSEWHERE = "{} spend{} another budget, which is not counted here"
 REFERENCE = (
     "a non-private reference model is trained on the same records (epsilon=None, or "

@@ -13,6 +13,7 @@ import pandas as pd
 from sklearn.base import clone
 
 from skdpfair import DPFairClassifier, Groups, Persons
+from skdpfair._networks import network_of
 from skdpfair._utils.validate import nearest, one_of
 from skdpfair.budget.charging import entry_of
 from skdpfair.cli._input import Unusable
@@ -21,7 +22,6 @@ from skdpfair.cli._study import Study, person_question
 from skdpfair.methods import METHODS
 from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier
 from skdpfair.model_selection._forecast import planned_fit
-from skdpfair.networks import network_of
 from skdpfair.release._file import require_safetensors
 from skdpfair.training.defaults import check_network, network_for
 from skdpfair.training.processes import launched

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from skdpfair.exceptions import BudgetExceeded, InterruptedWarning
+from skdpfair.exceptions import BudgetExceededError, InterruptedWarning
 
 OPTIONS = {  # by the parameter of the library that they set
     **{name: f"--{name}" for name in ("epsilon", "delta", "method", "measures")},
@@ -124,7 +124,7 @@ def in_options(options=OPTIONS):
         yield
     except RecursionError:
         raise Unusable("An input is nested too deeply.") from None
-    except (ValueError, TypeError, OSError, ImportError, BudgetExceeded) as error:
+    except (ValueError, TypeError, OSError, ImportError, BudgetExceededError) as error:
         begins = _PARAMETER.match(str(error))
         option = options.get(getattr(error, "parameter", begins and begins[1]))
         raise Unusable(f"{option}: {error}" if option else str(error)) from None

@@ -71,10 +71,10 @@ def demo(epsilon, seed, output, as_json):
 def _adult(epsilon):
     """Return features, labels and sexes for training and for testing."""
     from skdpfair.datasets import load_adult, public_facts
-    from skdpfair.preprocessing import check_pipeline, public_preprocessor
+    from skdpfair.preprocessing import lint_pipeline, public_preprocessor
 
     features = public_preprocessor(**public_facts("adult"), epsilon=epsilon)
-    report = check_pipeline(features)
+    report = lint_pipeline(features)
     # they would tell of the people what no epsilon covers
     if report.findings:
         raise ValueError(str(report))

@@ -30,7 +30,7 @@ def predict(model, data, output, as_json):
 
     from skdpfair._utils.files import replace_file
     from skdpfair.cli._sources import source_for
-    from skdpfair.release import load_release
+    from skdpfair.release._release import load_release
 
     with in_options():
         clf = load_release(model)

@@ -95,7 +95,7 @@ def _of_model(path, output, card, data, sweep, options):
     from skdpfair._utils.files import replace_file  # late: they need most of the package
     from skdpfair.cli._sources import test_records
     from skdpfair.model_selection import TradeoffResults
-    from skdpfair.release import load_release
+    from skdpfair.release._release import load_release
     from skdpfair.report import export_statement, model_page
 
     clf = load_release(path)

@@ -152,17 +152,13 @@ def _check(data, path, as_json):
     # late, with all that takes time to import
     from skdpfair.cli._sources import print_uncovered, source_of
     from skdpfair.cli._study import Study, person_question
-    from skdpfair.preprocessing._public import outside_public
     from skdpfair.preprocessing._schema import uncovered
 
     with in_options({}):  # a file may have any name
         known = Study.read(path).schema
         source = source_of(data)
         table = source.table_of(known)
-        lists = known.categories | known.groups | {known.target: known.classes}
-        shares = outside_public(table, known.bounds, lists)
-    if known.person is not None:
-        shares.loc[known.person] = table[known.person].isna().mean(), 0.0, None
+        shares = known.check(table)
     if as_json:
         return echo(shares.reset_index().to_json(orient="records"))
     echo("Shares of the rows; NOT private")

@@ -97,7 +97,7 @@ def _export(path, kind, output, ledger, data):
     tests = {}
     if data is not None:
         from skdpfair.cli._sources import test_records
-        from skdpfair.release import load_release
+        from skdpfair.release._release import load_release
 
         clf = load_release(path)
         tests = test_records(path, clf.schema_, data)

@@ -35,7 +35,7 @@ _N_ROWS = 5  # of a batch that are compared with themselves alone
 _EXTREME: list[list[float]] = [[], [0.0], [1e-30, 1e30], [0.0, 1.0, 1e6], [1.0] * 5, [1e6] * 4]
 
 
-def task(n_samples: int = 1000, n_groups: int = 2, sample_rate: float = 0.1) -> Task:
+def example_task(n_samples: int = 1000, n_groups: int = 2, sample_rate: float = 0.1) -> Task:
     """Return a small task for examples and tests.
 
     Parameters
@@ -52,13 +52,13 @@ def task(n_samples: int = 1000, n_groups: int = 2, sample_rate: float = 0.1) -> 
 
     Examples
     --------
-    >>> task(sample_rate=0.5)
+    >>> example_task(sample_rate=0.5)
     Task(n_samples=1000, n_groups=2, sample_rate=0.5, group_fractions=None, strata=())
     """
     return Task(n_samples, n_groups, sample_rate)
 
 
-def per_sample(
+def example_records(
     norm: Values,
     loss: Values | None = None,
     group: Sequence[int] | Tensor | None = None,
@@ -85,7 +85,7 @@ def per_sample(
 
     Examples
     --------
-    >>> per_sample(norm=[1.0, 2.0]).group
+    >>> example_records(norm=[1.0, 2.0]).group
     tensor([0, 0])
     """
     norm = torch.as_tensor(norm, dtype=dtype)
@@ -97,7 +97,7 @@ def per_sample(
     return PerSample(norm, loss, group, torch.as_tensor(probability, dtype=dtype))
 
 
-def released(
+def noiseless_releases(
     method: Method, sample: PerSample, task: Task, state: State = None
 ) -> dict[str, Tensor]:
     """Return the releases of the method's queries on a batch, without noise.
@@ -121,7 +121,8 @@ def released(
     Examples
     --------
     >>> from skdpfair import get_method
-    >>> released(get_method("global_adapt"), per_sample(norm=[4.0, 0.5]), task())
+    >>> sample = example_records(norm=[4.0, 0.5])
+    >>> noiseless_releases(get_method("global_adapt"), sample, example_task())
     {'above_z': tensor([1.])}
     """
     state = method.start(task) if state is None else state
@@ -174,7 +175,7 @@ def check_method(method: Method, *, n_groups: int = 3) -> None:
     >>> check_method(get_method("dpsgd_f"))
     """
     assert method.private, f"{method.name} is not private, so it has no bound to keep"
-    small = task(n_groups=2 if method.binary else n_groups)
+    small = example_task(n_groups=2 if method.binary else n_groups)
     rates = method.rate_choices(small)
     strata = tuple((rate, min(rates) / rate) for rate in rates)
     _check_hooks(method, replace(small, strata=strata), _N_BATCHES)
@@ -244,17 +245,21 @@ def _batches(n_groups: int, n_batches: int, n_outputs: int) -> Iterator[PerSampl
     generator = torch.Generator().manual_seed(0)
     for norms in _EXTREME:
         codes = [i % max(n_groups - 1, 1) for i in range(len(norms))]
-        yield per_sample(norms, None, codes, torch.full((len(norms), n_outputs), 1 / n_outputs))
+        yield example_records(
+            norms, None, codes, torch.full((len(norms), n_outputs), 1 / n_outputs)
+        )
     for _ in range(n_batches):
         n = int(torch.randint(1, 40, (), generator=generator))
         norm = torch.empty(n).log_normal_(0.0, 3.0, generator=generator)
         group = torch.randint(0, n_groups, (n,), generator=generator)
         probability = torch.rand((n, n_outputs), generator=generator)
-        yield per_sample(norm, torch.rand(n, generator=generator), group, probability)
+        yield example_records(norm, torch.rand(n, generator=generator), group, probability)
 
 
 def _release(method: Method, sample: PerSample, task: Task, state: State) -> dict[str, Tensor]:
-    return released(method, sample, task, state) | {"gradient": torch.tensor([3.0, 0.0, -4.0])}
+    return noiseless_releases(method, sample, task, state) | {
+        "gradient": torch.tensor([3.0, 0.0, -4.0])
+    }
 
 
 def _rows(sample: PerSample, rows: slice) -> PerSample:

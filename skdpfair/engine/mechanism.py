@@ -97,8 +97,8 @@ class PerSample:
 
     Examples
     --------
-    >>> from skdpfair.testing import per_sample
-    >>> sample = per_sample(norm=[4.0, 0.5, 3.0], group=[0, 1, 1])
+    >>> from skdpfair.testing import example_records
+    >>> sample = example_records(norm=[4.0, 0.5, 3.0], group=[0, 1, 1])
     >>> sample.norm[sample.group == 1]
     tensor([0.5000, 3.0000])
     """
@@ -198,9 +198,9 @@ class Query:
 
     Examples
     --------
-    >>> from skdpfair.testing import per_sample
+    >>> from skdpfair.testing import example_records
     >>> long = Query("long", lambda s, state: (s.norm > 1.0).float()[:, None], 1.0, 5.0)
-    >>> long.rows(per_sample(norm=[4.0, 0.5]), None).tolist()  # their sum plus noise is a count
+    >>> long.rows(example_records(norm=[4.0, 0.5]), None).tolist()  # of which a count is the sum
     [[1.0], [0.0]]
     """
 
@@ -330,11 +330,11 @@ class Method(Parametrised, abc.ABC):
 
     Examples
     --------
-    >>> from skdpfair.testing import per_sample
+    >>> from skdpfair.testing import example_records
     >>> class Normalised(Method):  # one with name="normalised" would be in METHODS
     ...     def clip(self, sample, state, release):
     ...         return Clip(1.0 / (sample.norm + 1.0), torch.tensor(1.0))
-    >>> Normalised().clip(per_sample(norm=[4.0, 1.0]), None, {})
+    >>> Normalised().clip(example_records(norm=[4.0, 1.0]), None, {})
     Clip(weight=tensor([0.2000, 0.5000]), bound=tensor(1.))
     """
 

@@ -16,6 +16,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from skdpfair._networks import MLP, Curves, Factory, network_of
 from skdpfair._utils.validate import Parametrised, is_auto
 from skdpfair.augmentations import Augment, Views
 from skdpfair.engine.mechanism import Method
@@ -28,8 +29,7 @@ from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.persons import Persons
 from skdpfair.inputs.provenance import noted
 from skdpfair.inputs.streaming import is_streamed
-from skdpfair.methods import get_method
-from skdpfair.networks import MLP, Curves, Factory, network_of
+from skdpfair.methods._registry import get_method
 from skdpfair.preprocessing._linter import refuse_persons_around
 from skdpfair.preprocessing._schema import TableSchema, encoded
 from skdpfair.privacy.statement import PROTECTS, PrivacyReport
@@ -90,7 +90,7 @@ class DPEstimator(sklearn_callbacks.Counted, Parametrised):
     max_sample_weight: float | None = None
     warm_start: bool = False
     accountant: str = "pld"
-    noise: str = "standard"
+    noise_sampler: str = "standard"
     keep_reference: bool = False
     callbacks: Sequence[Any] | None = None
     device: str = "auto"
@@ -142,7 +142,7 @@ class DPEstimator(sklearn_callbacks.Counted, Parametrised):
             If a parameter or the data cannot be used; nothing has been fitted then.
         InfeasibleBudgetError
             If no supported noise meets epsilon and delta.
-        BudgetExceeded
+        BudgetExceededError
             If an open `PrivacyLedger` has no room for the fit; nothing has been trained
             or charged then.
         UnsupportedModuleError, PrivacyAccountingError
@@ -375,7 +375,7 @@ class DPEstimator(sklearn_callbacks.Counted, Parametrised):
         fitted = {name: getattr(fresh, name) for name in names if hasattr(fresh, name)}
         before = () if previous is None else previous.ledger_fits
         fitted |= {
-            "groups_": data.groups.levels,
+            "levels_": data.groups.levels,
             "_variables": data.variables,
             "net_": net,
             "features_": pictures.for_prediction(features),

@@ -19,7 +19,7 @@ from skdpfair.estimators.base import DPEstimator
 from skdpfair.inputs import labels, table
 from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import check_indexes
-from skdpfair.methods import get_method
+from skdpfair.methods._registry import get_method
 from skdpfair.metrics._arguments import accuracy
 
 
@@ -90,7 +90,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         Each fit spends ``epsilon`` again, and ``privacy_`` composes them all.
     accountant : {"pld", "prv", "rdp"}, default="pld"
         How epsilon is computed.
-    noise : {"standard", "gaussian_sum"}, default="standard"
+    noise_sampler : {"standard", "gaussian_sum"}, default="standard"
         "gaussian_sum" sums four float64 Gaussians per number against floating-point attacks.
     keep_reference : bool, default=False
         Also train the non-private reference model and keep it in ``reference_``: the same network
@@ -137,7 +137,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         The classes, sorted.
     pos_label_ : label or None
         The positive class of two; None with more.
-    groups_ : ndarray of shape (n_groups,) or None
+    levels_ : ndarray of shape (n_groups,) or None
         The groups, tuples for intersections; None without groups.
     n_features_in_ : int
         Number of columns of X in ``fit``, group columns included.
@@ -337,7 +337,7 @@ def private_logits(model: Any, X: Any) -> np.ndarray:
     """Return logits (n_samples, n_classes) of PRIVATE records, which are counted with noise.
 
     The classifier at the end of a pipeline computes each from its own record alone. The steps
-    before it have to transform each row by itself, see :func:`check_pipeline`.
+    before it have to transform each row by itself, see :func:`lint_pipeline`.
     """
     while isinstance(model, Pipeline):
         X = model[:-1].transform(X) if len(model.steps) > 1 else X

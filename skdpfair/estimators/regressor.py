@@ -54,7 +54,7 @@ class DPFairRegressor(RegressorMixin, DPEstimator):
     ----------
     y_range_ : tuple of float
         Limits of the target and of the predictions.
-    groups_, n_features_in_, feature_names_in_, privacy_, features_, net_, method_, lr_, \
+    levels_, n_features_in_, feature_names_in_, privacy_, features_, net_, method_, lr_, \
 batch_size_, n_steps_, n_iter_, signal_to_noise_, diagnostics_, reference_
         As in `DPFairClassifier`.
 

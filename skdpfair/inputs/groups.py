@@ -210,7 +210,7 @@ def _coded(columns: list[np.ndarray], groups: Any, source: str, most: int) -> Gr
     elif missing.any():
         raise ValueError(
             f"{source} has missing values. Give them a level of their own, for instance "
-            "fillna('unknown'), or declare one: groups=[..., None] (levels= of Groups)."
+            "fillna('unknown'), or declare one: levels=[..., None]."
         )
     else:
         levels = _occurring(columns, source, most)
@@ -222,11 +222,8 @@ def _coded(columns: list[np.ndarray], groups: Any, source: str, most: int) -> Gr
     if (code < 0).any():
         remedy = "Declare every group, spelt as in the data."
         if missing[code < 0].all():
-            remedy = "Missing values need a level too: add None to groups, or fill them."
-        raise ValueError(
-            f"{source} has values outside groups= (levels= of Groups), which must list them "
-            f"all. {remedy}"
-        )
+            remedy = "Missing values need a level too: add None to levels, or fill them."
+        raise ValueError(f"{source} has values outside levels=, which must list them all. {remedy}")
     return GroupCodes(code, levels, groups is not None)
 
 
@@ -238,7 +235,7 @@ def _occurring(columns: list[np.ndarray], source: str, most: int) -> np.ndarray:
         raise ValueError(
             f"{source} makes more than {most} groups that nobody declared. Choose columns of few "
             "values, cut numbers into ranges, or declare all groups: Groups(..., levels=[...]), or "
-            "groups= of metrics. A column that names persons belongs in persons=."
+            "levels= of metrics. A column that names persons belongs in persons=."
         )
     return _array(distinct[0] if len(distinct) == 1 else list(product(*distinct)))
 

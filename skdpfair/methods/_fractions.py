@@ -23,7 +23,7 @@ def declared(probabilities: Any, n_groups: int) -> Tensor | None:
     if len(values) != n_groups or not math.isclose(sum(values), 1.0, abs_tol=1e-6):
         raise ValueError(
             f"group_probabilities={safe_repr(probabilities)} must be one share for each of the "
-            f"{n_groups} groups, in the order of groups_ (sorted, or as declared by Groups), and "
+            f"{n_groups} groups, in the order of levels_ (sorted, or as declared by Groups), and "
             "sum to 1."
         )
     return torch.tensor(values, dtype=torch.float64)

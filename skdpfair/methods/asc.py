@@ -74,14 +74,14 @@ class ASC(MethodByShares, ClippedMethod, CountingMethod, name="asc", reference="
     Examples
     --------
     >>> from dataclasses import replace
-    >>> from skdpfair.testing import per_sample, task
+    >>> from skdpfair.testing import example_records, example_task
     >>> method, strata = ASC(max_grad_norm=1.0), ((0.05, 1.0), (0.1, 0.5), (0.2, 0.25))
-    >>> facts = replace(task(), group_fractions=torch.tensor([0.8, 0.2]), strata=strata)
+    >>> facts = replace(example_task(), group_fractions=torch.tensor([0.8, 0.2]), strata=strata)
     >>> state = method.start(facts)._replace(weight=torch.tensor([0.7, 2.2]))
     >>> state = method.update(state, {"losses": torch.tensor([20.0, 5.0])})  # means of 0.5
     >>> method.stratum(state)  # wanted are rates of 0.07 and 0.22
     tensor([0, 2])
-    >>> method.clip(per_sample(norm=[4.0, 4.0], group=[0, 1]), state, {})
+    >>> method.clip(example_records(norm=[4.0, 4.0], group=[0, 1]), state, {})
     Clip(weight=tensor([0.5000, 0.1250]), bound=tensor(2.))
     """
 

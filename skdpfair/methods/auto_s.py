@@ -26,8 +26,8 @@ class AutoS(Method, name="auto_s"):
 
     Examples
     --------
-    >>> from skdpfair.testing import per_sample
-    >>> AutoS(gamma=0.5).clip(per_sample(norm=[4.5, 0.5]), None, {})
+    >>> from skdpfair.testing import example_records
+    >>> AutoS(gamma=0.5).clip(example_records(norm=[4.5, 0.5]), None, {})
     Clip(weight=tensor([0.2000, 1.0000]), bound=tensor(1.))
     """
 

@@ -29,11 +29,11 @@ class BAM(ClippedMethod, name="bam", reference="knolle2023bias"):
 
     Examples
     --------
-    >>> from skdpfair.testing import per_sample
+    >>> from skdpfair.testing import example_records
     >>> method = BAM(max_grad_norm=1.0, perturbation_radius=0.05)
     >>> method.per_sample_perturbation_radius()
     0.05
-    >>> method.clip(per_sample(norm=[4.0, 0.5]), None, {})  # norms are those of g'
+    >>> method.clip(example_records(norm=[4.0, 0.5]), None, {})  # norms are those of g'
     Clip(weight=tensor([0.2500, 1.0000]), bound=tensor(1.))
     """
 

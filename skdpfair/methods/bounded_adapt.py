@@ -33,9 +33,9 @@ class BoundedAdapt(AdaptiveMethod, name="bounded_adapt"):
 
     Examples
     --------
-    >>> from skdpfair.testing import per_sample, task
+    >>> from skdpfair.testing import example_records, example_task
     >>> method = BoundedAdapt(max_grad_norm=1.0)
-    >>> method.clip(per_sample(norm=[4.0, 0.5]), method.start(task()), {})
+    >>> method.clip(example_records(norm=[4.0, 0.5]), method.start(example_task()), {})
     Clip(weight=tensor([0.2500, 1.0000]), bound=tensor(1.))
     """
 

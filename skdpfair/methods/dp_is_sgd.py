@@ -39,9 +39,9 @@ class DPISSGD(MethodByShares, ClippedMethod, name="dp_is_sgd", reference="kulyny
 
     Examples
     --------
-    >>> from skdpfair.testing import task
+    >>> from skdpfair.testing import example_task
     >>> method = DPISSGD(group_probabilities=(0.8, 0.2), max_sample_rate=0.2)
-    >>> method.rates(task(sample_rate=0.1))
+    >>> method.rates(example_task(sample_rate=0.1))
     tensor([0.0625, 0.2000], dtype=torch.float64)
     """
 

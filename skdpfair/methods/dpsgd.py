@@ -18,7 +18,7 @@ class DPSGD(ClippedMethod, name="dpsgd", reference="abadi2016deep"):
 
     Examples
     --------
-    >>> from skdpfair.testing import per_sample
-    >>> DPSGD(max_grad_norm=1.0).clip(per_sample(norm=[4.0, 0.5]), None, {})
+    >>> from skdpfair.testing import example_records
+    >>> DPSGD(max_grad_norm=1.0).clip(example_records(norm=[4.0, 0.5]), None, {})
     Clip(weight=tensor([0.2500, 1.0000]), bound=tensor(1.))
     """

@@ -44,9 +44,9 @@ class DPSGDF(ClippedMethod, CountingMethod, name="dpsgd_f", reference="xu2021rem
 
     Examples
     --------
-    >>> from skdpfair.testing import per_sample
+    >>> from skdpfair.testing import example_records
     >>> counts = torch.tensor([3.0, 1.0, 1.0, 3.0])  # clipped: 3, 1; unclipped: 1, 3
-    >>> sample = per_sample(norm=[4.0, 4.0], group=[0, 1])
+    >>> sample = example_records(norm=[4.0, 4.0], group=[0, 1])
     >>> DPSGDF(max_grad_norm=1.0).clip(sample, None, {"counts": counts})
     Clip(weight=tensor([0.6250, 0.3750]), bound=tensor(2.5000))
     """

@@ -110,8 +110,8 @@ class FairLens(RegularisedMethod, name="fairlens", reference="tran2021fairness")
 
     Examples
     --------
-    >>> from skdpfair.testing import per_sample
-    >>> FairLens(max_grad_norm=1.0).clip(per_sample(norm=[4.0, 0.5]), None, {})
+    >>> from skdpfair.testing import example_records
+    >>> FairLens(max_grad_norm=1.0).clip(example_records(norm=[4.0, 0.5]), None, {})
     Clip(weight=tensor([0.2500, 1.0000]), bound=tensor(1.))
     """
 
@@ -164,8 +164,8 @@ class FairLensDP(
 
     Examples
     --------
-    >>> from skdpfair.testing import per_sample
-    >>> FairLensDP(max_grad_norm=1.0).clip(per_sample(norm=[4.0, 0.5]), None, {})
+    >>> from skdpfair.testing import example_records
+    >>> FairLensDP(max_grad_norm=1.0).clip(example_records(norm=[4.0, 0.5]), None, {})
     Clip(weight=tensor([0.2500, 1.0000]), bound=tensor(1.))
     """
 

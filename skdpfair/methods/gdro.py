@@ -30,9 +30,9 @@ class GDRO(UnclippedMethod, name="gdro", reference="sagawa2020distributionally")
 
     Examples
     --------
-    >>> from skdpfair.testing import per_sample, task
+    >>> from skdpfair.testing import example_records, example_task
     >>> method = GDRO(group_lr=0.0)
-    >>> sample, state = per_sample(norm=[4.0, 0.5], group=[0, 1]), method.start(task())
+    >>> sample, state = example_records(norm=[4.0, 0.5], group=[0, 1]), method.start(example_task())
     >>> sums = torch.tensor([10.0, 40.0, 5.0, 60.0])  # counts, then sums of losses
     >>> method.clip(sample, state, {"groups": sums}).weight  # B = 100
     tensor([5.0000, 1.2500])

@@ -30,9 +30,9 @@ class Global(Method, name="global", reference="bu2021convergence"):
 
     Examples
     --------
-    >>> from skdpfair.testing import per_sample
+    >>> from skdpfair.testing import example_records
     >>> method = Global(max_grad_norm=1.0, strict_max_grad_norm=10.0)
-    >>> method.clip(per_sample(norm=[4.0, 20.0]), None, {})
+    >>> method.clip(example_records(norm=[4.0, 20.0]), None, {})
     Clip(weight=tensor([0.1000, 0.0000]), bound=tensor(1.))
     """
 

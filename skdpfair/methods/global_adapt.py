@@ -52,9 +52,9 @@ class GlobalAdapt(CountingMethod, name="global_adapt", reference="esipova2023dis
 
     Examples
     --------
-    >>> from skdpfair.testing import per_sample, task
+    >>> from skdpfair.testing import example_records, example_task
     >>> method = GlobalAdapt(max_grad_norm=1.0, strict_max_grad_norm=10.0)
-    >>> method.clip(per_sample(norm=[4.0, 20.0]), method.start(task()), {})
+    >>> method.clip(example_records(norm=[4.0, 20.0]), method.start(example_task()), {})
     Clip(weight=tensor([0.1000, 0.0500]), bound=tensor(1.))
     """
 

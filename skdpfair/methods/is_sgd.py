@@ -24,8 +24,8 @@ class ISSGD(MethodByShares, UnclippedMethod, name="is_sgd", reference="kulynych2
 
     Examples
     --------
-    >>> from skdpfair.testing import task
-    >>> ISSGD(group_probabilities=(0.8, 0.2)).rates(task(sample_rate=0.1))
+    >>> from skdpfair.testing import example_task
+    >>> ISSGD(group_probabilities=(0.8, 0.2)).rates(example_task(sample_rate=0.1))
     tensor([0.0625, 0.2500], dtype=torch.float64)
     """
 

@@ -23,9 +23,10 @@ class IWSGD(MethodByShares, UnclippedMethod, name="iw_sgd", reference="kulynych2
 
     Examples
     --------
-    >>> from skdpfair.testing import per_sample, task
+    >>> from skdpfair.testing import example_records, example_task
     >>> method = IWSGD(group_probabilities=(0.8, 0.2))
-    >>> method.clip(per_sample(norm=[4.0, 0.5], group=[0, 1]), method.start(task()), {})
+    >>> sample, state = example_records(norm=[4.0, 0.5], group=[0, 1]), method.start(example_task())
+    >>> method.clip(sample, state, {})
     Clip(weight=tensor([0.6250, 2.5000]), bound=tensor(inf))
     """
 

@@ -39,9 +39,9 @@ class Naive(ClippedMethod, CountingMethod, name="naive", reference="xu2021removi
     Examples
     --------
     >>> import torch
-    >>> from skdpfair.testing import per_sample, task
-    >>> method, sample = Naive(max_grad_norm=1.0), per_sample(norm=[2.0, 0.5], group=[0, 1])
-    >>> state = method.start(task(n_samples=100, n_groups=2, sample_rate=0.4))  # B/K = 20
+    >>> from skdpfair.testing import example_records, example_task
+    >>> method, sample = Naive(max_grad_norm=1.0), example_records(norm=[2.0, 0.5], group=[0, 1])
+    >>> state = method.start(example_task(n_samples=100, n_groups=2, sample_rate=0.4))  # B/K = 20
     >>> method.clip(sample, state, {"counts": torch.tensor([40.0, 10.0])})
     Clip(weight=tensor([0.2500, 2.0000]), bound=tensor(2.))
     """

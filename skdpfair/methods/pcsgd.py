@@ -36,9 +36,9 @@ class PCSGD(ClippedMethod, name="pcsgd", reference="li2024pcsgd"):
 
     Examples
     --------
-    >>> from skdpfair.testing import per_sample
+    >>> from skdpfair.testing import example_records
     >>> method = PCSGD(max_grad_norm=1.0, radius=2.5, schedule=(10.0, 100.0))
-    >>> method.clip(per_sample(norm=[4.0, 0.5]), None, {})
+    >>> method.clip(example_records(norm=[4.0, 0.5]), None, {})
     Clip(weight=tensor([0.2500, 1.0000]), bound=tensor(1.))
     >>> method.step_size(0), method.step_size(99)  # t = 1 and t = 100
     (0.09900990099009901, 0.05)

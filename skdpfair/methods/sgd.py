@@ -17,7 +17,7 @@ class SGD(UnclippedMethod, name="sgd", reference="robbins1951stochastic"):
 
     Examples
     --------
-    >>> from skdpfair.testing import per_sample
-    >>> SGD().clip(per_sample(norm=[4.0, 0.5]), None, {})
+    >>> from skdpfair.testing import example_records
+    >>> SGD().clip(example_records(norm=[4.0, 0.5]), None, {})
     Clip(weight=tensor([1., 1.]), bound=tensor(inf))
     """

@@ -28,9 +28,9 @@ class SoftAdaClip(AdaptiveMethod, name="soft_adaclip"):
 
     Examples
     --------
-    >>> from skdpfair.testing import per_sample, task
+    >>> from skdpfair.testing import example_records, example_task
     >>> method = SoftAdaClip(max_grad_norm=1.0)
-    >>> method.clip(per_sample(norm=[4.0, 0.5]), method.start(task()), {})
+    >>> method.clip(example_records(norm=[4.0, 0.5]), method.start(example_task()), {})
     Clip(weight=tensor([0.2498, 0.9242]), bound=tensor(1.))
     """
 

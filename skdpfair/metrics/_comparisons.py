@@ -126,7 +126,7 @@ def dg_gap(y_true, y_pred, *, is_train, metric=None, sample_weight=None):
     return scores[0] - scores[1]
 
 
-def excessive_risk(y_true, y_prob, *, y_prob_ref, classes=None, loss=None, sample_weight=None):
+def excessive_risk(y_true, y_pred, *, y_ref, classes=None, loss=None, sample_weight=None):
     """Measure how much larger the loss is than that of a reference model.
 
     The loss is log loss, or that of a regression.
@@ -135,12 +135,12 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref, classes=None, loss=None, sampl
     ----------
     y_true : array-like of shape (n_samples,)
         The labels; with ``loss``, the targets.
-    y_prob : array-like of shape (n_samples, n_classes) or (n_samples,)
+    y_pred : array-like of shape (n_samples, n_classes) or (n_samples,)
         The private model's ``predict_proba(X)``, or the probability of each record's OWN class, as
         `MetricFrame` requires one number for each record. Do not pass
         ``predict_proba(X)[:, 1]``, the probability of class 1: the result would be meaningless, and
         this error cannot be detected. With ``loss``, its ``predict(X)``.
-    y_prob_ref : array-like of shape (n_samples, n_classes) or (n_samples,)
+    y_ref : array-like of shape (n_samples, n_classes) or (n_samples,)
         The same for the reference model.
     classes : array-like of shape (n_classes,) or None, default=None
         The label of each column: ``model.classes_``. None means the sorted labels of ``y_true``.
@@ -169,18 +169,18 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref, classes=None, loss=None, sampl
     >>> y_true = [1, 0, 1, 0]
     >>> reference = np.array([[0.2, 0.8], [0.8, 0.2], [0.2, 0.8], [0.8, 0.2]])  # predict_proba(X)
     >>> private = np.array([[0.6, 0.4], [0.8, 0.2], [0.6, 0.4], [0.8, 0.2]])
-    >>> round(excessive_risk(y_true, private, y_prob_ref=reference), 4)
+    >>> round(excessive_risk(y_true, private, y_ref=reference), 4)
     0.3466
 
     Of a regression:
 
     >>> from sklearn.metrics import mean_absolute_error
     >>> ages, private, reference = [20, 30, 40], [26, 33, 37], [23, 30, 37]
-    >>> excessive_risk(ages, private, y_prob_ref=reference, loss=mean_absolute_error)
+    >>> excessive_risk(ages, private, y_ref=reference, loss=mean_absolute_error)
     2.0
     """
-    check_indexes(y_true=y_true, y_prob=y_prob, y_prob_ref=y_prob_ref, sample_weight=sample_weight)
-    models = {"y_prob": y_prob, "y_prob_ref": y_prob_ref}
+    check_indexes(y_true=y_true, y_pred=y_pred, y_ref=y_ref, sample_weight=sample_weight)
+    models = {"y_pred": y_pred, "y_ref": y_ref}
     if loss is not None:
         of = weighted(metric_of(loss, None, name="loss"), as_weights(sample_weight, y_true))
         private, reference = (

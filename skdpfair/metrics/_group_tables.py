@@ -219,7 +219,7 @@ def release_group_table(
     *,
     sensitive_features,
     epsilon,
-    groups=None,
+    levels=None,
     persons=None,
 ):
     """Release a private count of the correct and incorrect predictions in each group.
@@ -232,7 +232,7 @@ def release_group_table(
         The groups; several columns make intersections.
     epsilon : float
         The epsilon that the table spends, in [1e-6, 1000]; its delta is 0.
-    groups : list or None, default=None
+    levels : list or None, default=None
         All possible groups, in the order of the table; intersections are tuples. None uses the
         groups that occur, at most 30, and lists them as an assumption.
     persons : array-like of shape (n_samples,) or None, default=None
@@ -272,7 +272,7 @@ def release_group_table(
     >>> y_true, sex = np.tile([1, 0], 500), np.repeat(["F", "M"], 500)
     >>> y_pred = np.where(np.arange(1000) % 5 == 0, 1 - y_true, y_true)
     >>> table = release_group_table(
-    ...     y_true, y_pred, sensitive_features=sex, epsilon=1.0, groups=["F", "M"]
+    ...     y_true, y_pred, sensitive_features=sex, epsilon=1.0, levels=["F", "M"]
     ... )
     >>> list(table), list(table.index)
     (['correct', 'incorrect', 'accuracy', 'low', 'high'], ['[F]', '[M]'])
@@ -290,7 +290,7 @@ def release_group_table(
     counted, generator = np.arange(len(y_true)), Keystream.fresh()
     if person is not None:
         counted = np.flatnonzero(_persons.thinned(person, 1, generator) >= 0)
-    encoded = encode_features(sensitive_features, len(y_true), groups, MAX_READ)
+    encoded = encode_features(sensitive_features, len(y_true), levels, MAX_READ)
     assert encoded.levels is not None
     levels = list(encoded.levels)
     codes = (2 * encoded.code + ~right)[counted]

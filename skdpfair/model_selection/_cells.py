@@ -25,7 +25,7 @@ from skdpfair.budget.active_ledger import call_of
 from skdpfair.estimators.classifier import DPFairClassifier
 from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
 from skdpfair.inputs.labels import positions, positive_last
-from skdpfair.methods import get_method
+from skdpfair.methods._registry import get_method
 from skdpfair.metrics._measures import MEASURES, OVERALL, compared, rarest_class, values_by_group
 from skdpfair.model_selection._store import key_of
 from skdpfair.privacy import NoisyRelease

@@ -27,7 +27,7 @@ from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE, SCORES, Spending
 from skdpfair.estimators.base import DPEstimator
 from skdpfair.estimators.classifier import DPFairClassifier, classifier_of
 from skdpfair.inputs.persons import Persons
-from skdpfair.preprocessing import DPQuantileScaler, check_pipeline
+from skdpfair.preprocessing import DPQuantileScaler, lint_pipeline
 from skdpfair.preprocessing._linter import reasons_of, refuse_other_protection
 from skdpfair.preprocessing._piecewise_linear import PiecewiseLinearEncoder
 from skdpfair.privacy import NoisyRelease
@@ -56,7 +56,7 @@ class PlannedFit:
 
 @dataclass(frozen=True, repr=False)
 class SearchPlan(Spending):
-    """The cost of a search, as forecast by :func:`plan`.
+    """The cost of a search, as forecast by :func:`forecast`.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class SearchPlan(Spending):
     curve: np.ndarray | None = field(default=None, compare=False)
 
 
-def plan(
+def forecast(
     search, n_samples, *, n_groups=1, persons=None, cv=None, delta="auto", accountant="pld"
 ) -> SearchPlan:
     """Forecast the cost of a search, a cross-validation or a fit, without fitting anything.
@@ -117,14 +117,14 @@ def plan(
 
     A DPQuantileScaler in a pipeline is charged with each fit, and so are the counts of amounts that
     `public_preprocessor` encodes there. No epsilon covers the findings of
-    :func:`~skdpfair.preprocessing.check_pipeline`, so each of them is a reason.
+    :func:`~skdpfair.preprocessing.lint_pipeline`, so each of them is a reason.
 
     Examples
     --------
     >>> from sklearn.model_selection import GridSearchCV
     >>> from skdpfair import DPFairClassifier
     >>> grid = {"epsilon": [0.5, 1.0]}
-    >>> print(plan(GridSearchCV(DPFairClassifier(), grid, cv=3), 10_000))
+    >>> print(forecast(GridSearchCV(DPFairClassifier(), grid, cv=3), 10_000))
     SearchPlan: 7 fits, protecting one record
       private fits   epsilon=2... at delta=1e-05 (pld)
       as a whole     epsilon=inf
@@ -135,17 +135,17 @@ def plan(
     if persons is not None:
         flag("persons", persons)
     delta = delta_for(delta, n_samples)
-    leaks = reasons_of(check_pipeline(search))
+    leaks = reasons_of(lint_pipeline(search))
     # a private search knows its own cost
     if hasattr(search, "forecast"):
-        forecast = search.forecast(n_samples, n_groups=n_groups, delta=delta)
-        if persons not in (None, forecast.protects == "person"):
+        planned = search.forecast(n_samples, n_groups=n_groups, delta=delta)
+        if persons not in (None, planned.protects == "person"):
             raise ValueError(
                 f"persons={persons!r}, but a {type(search).__name__} protects persons if, and only "
                 "if, its classifier declares persons with max_records. Leave persons out."
             )
-        total = math.inf if leaks else forecast.epsilon_total
-        return replace(forecast, epsilon_total=total, reasons=(*forecast.reasons, *leaks))
+        total = math.inf if leaks else planned.epsilon_total
+        return replace(planned, epsilon_total=total, reasons=(*planned.reasons, *leaks))
     candidates, cv, refit = _candidates_of(search, cv)
     protects = unit_of(map(classifier_of, candidates), persons)
     if protects == "person":
@@ -177,7 +177,7 @@ def _planned_line(estimator, n_samples, n_groups, protects):
     """Return the line that a fit of a candidate would have in a ledger."""
     classifier = classifier_of(estimator)
     private, releases = planned_fit(estimator, n_samples, n_groups)
-    paying = [step for step in check_pipeline(estimator).spending if hasattr(step, "planned")]
+    paying = [step for step in lint_pipeline(estimator).spending if hasattr(step, "planned")]
     steps = (replace(step.planned(n_samples), what=type(step).__name__) for step in paying)
     reasons = [REFERENCE] * bool(classifier.keep_reference)
     reasons += [DIAGNOSTICS] * any(recorders(classifier.callbacks))

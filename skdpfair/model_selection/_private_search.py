@@ -21,7 +21,8 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skdpfair._utils.validate import Parametrised, integer, number, safe_repr
+from skdpfair._networks import Curves, network_of
+from skdpfair._utils.validate import Parametrised, integer, number, one_of, safe_repr
 from skdpfair.budget.charging import charged
 from skdpfair.budget.spending import SCORES
 from skdpfair.estimators.classifier import DPFairClassifier, classifier_of, persons_of, routed
@@ -42,7 +43,6 @@ from skdpfair.model_selection._forecast import (
     refuse_other_fits,
     unit_of,
 )
-from skdpfair.networks import Curves, network_of
 from skdpfair.preprocessing._learners import refuse_resamplers
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.renyi import (
@@ -110,9 +110,9 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Pa
         Lists of values, or distributions with ``rvs``, as in RandomizedSearchCV.
     mean_trials : float >= 1, default=10.0
         Mean of K.
-    shape : float >= 0, default=inf
-        Distribution of K: infinity is Poisson, which stays near its mean; 1 (geometric) and 0
-        (logarithmic) cost less but often draw few trials; others are truncated negative binomial.
+    trials : {"poisson", "geometric", "logarithmic"}, default="poisson"
+        Distribution of K: a Poisson number stays near its mean; the others, which are at least 1,
+        cost less but often are small.
     holdout : float in (0, 1), default=0.2
         Share of the records, or of the persons, that are held out to score all trials.
     n_candidates : int, default=100
@@ -165,7 +165,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Pa
     Examples
     --------
     >>> from skdpfair import DPFairClassifier
-    >>> search = DPRandomizedSearch(DPFairClassifier("dpsgd"), {"lr": [0.1, 1.0]}, shape=1.0)
+    >>> clf = DPFairClassifier("dpsgd")
+    >>> search = DPRandomizedSearch(clf, {"lr": [0.1, 1.0]}, trials="geometric")
     >>> search.forecast(20_000)
     SearchPlan: 1 fit, protecting one record
       private fits   epsilon=1.08... at delta=1e-06 (rdp)
@@ -184,7 +185,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Pa
     param_distributions: Any
     _: KW_ONLY
     mean_trials: float = 10.0
-    shape: float = math.inf
+    trials: str = "poisson"
     holdout: float = 0.2
     n_candidates: int = 100
     delta: float | str = "auto"
@@ -244,7 +245,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Pa
 
         Raises
         ------
-        BudgetExceeded
+        BudgetExceededError
             If a privacy ledger is open and the search would exceed its budget.
         ValueError, TypeError
             If a parameter cannot be used.
@@ -355,7 +356,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Pa
                 "param_distributions must be a dict or a list of dicts, got "
                 f"{safe_repr(self.param_distributions)}."
             )
-        check_law(self.mean_trials, self.shape)
+        one_of("trials", self.trials, _trials.SHAPES)
+        check_law(self.mean_trials, _trials.SHAPES[self.trials])
         integer("n_candidates", self.n_candidates)
         number("holdout", self.holdout, low=0, high=1, low_open=True, high_open=True)
         if self.epsilon is not None:
@@ -425,7 +427,9 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Pa
         of_trial = selection.curve, rng, seeded, public
         train = _trials.trainer(self.estimator, data, routing, *of_trial)
         score = _trials.scorer(rows, labels, selection.noise, rng, share)
-        return _trials.run(rng, (self.mean_trials, self.shape), selection.pool, train, score)
+        return _trials.run(
+            rng, (self.mean_trials, _trials.SHAPES[self.trials]), selection.pool, train, score
+        )
 
     def _split(self, rng, n_samples, person):
         """Return the positions of held-out records and of the others; no person has both."""
@@ -522,7 +526,7 @@ def selection_of(search, pool, n_samples, n_groups=1) -> _Selection:
     curve = np.max(list(curves.values()), axis=0)
     worst = max(curves, key=lambda releases: curves[releases][_MIDDLE])
     trial = PlannedFit(0, "fit", n_train, 1, True, worst)
-    whole = selection_curve(curve, search.mean_trials, search.shape)
+    whole = selection_curve(curve, search.mean_trials, _trials.SHAPES[search.trials])
     classifiers = [classifier_of(candidate) for candidate in every]
     return _Selection(pool, classifiers, trial, curve, free_score_noise(curve), whole)
 

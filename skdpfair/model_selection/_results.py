@@ -78,8 +78,10 @@ class TradeoffResults:
     >>> from skdpfair.datasets import make_two_groups
     >>> from skdpfair.model_selection import sweep
     >>> data = make_two_groups(3000, random_state=0)
-    >>> given = data.data, data.target, data.sensitive_features
-    >>> results = sweep(["dpsgd"], [3.0], 1, *given, module="logistic", max_steps=5)
+    >>> results = sweep(
+    ...     data.data, data.target, sensitive_features=data.sensitive_features,
+    ...     methods=["dpsgd"], epsilons=[3.0], seeds=1, module="logistic", max_steps=5,
+    ... )
     >>> results, results.table().index.tolist()
     (TradeoffResults(2 models x 1 runs), [('reference', inf), ('dpsgd', 3.0)])
     """
@@ -573,7 +575,7 @@ class TradeoffResults:
         title : str or None, default=None
             Title of the page.
         pipeline : estimator, PipelineReport or None, default=None
-            The pipeline that prepared the features; the page lists its `check_pipeline` findings.
+            The pipeline that prepared the features; the page lists its `lint_pipeline` findings.
         measures : list of str or None, default=None
             Measures to tabulate by group; None is ``accuracy``, ``privacy_cost`` and
             ``dg_gap``, after ``balanced_accuracy``, ``rarest_class_recall`` and their costs if a

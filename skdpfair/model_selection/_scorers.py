@@ -95,27 +95,27 @@ class _ByGroupScorer(Parametrised):
         if group_col is None and sensitive_features is None:
             raise ValueError(
                 f"{name} got no groups. Either name their column in the raw X, and the groups: "
-                f'{name}(group_col="sex", groups=["Female", "Male"]); or call '
+                f'{name}(group_col="sex", levels=["Female", "Male"]); or call '
                 "sklearn.set_config(enable_metadata_routing=True) and pass sensitive_features= to "
                 'the search\'s fit (to cross_validate: params={"sensitive_features": ...}).'
             )
-        levels = getattr(final, "groups_", None) if self.groups is None else self.groups
+        levels = getattr(final, "levels_", None) if self.levels is None else self.levels
         if levels is None:
             raise ValueError(
-                f"groups=None takes the groups from the fitted groups_ of the final step, but "
-                f"{type(final).__name__} has none. Declare them: {name}(groups=[...])."
+                f"levels=None takes the groups from the fitted levels_ of the final step, but "
+                f"{type(final).__name__} has none. Declare them: {name}(levels=[...])."
             )
-        levels = listed("groups", levels, "all groups")
+        levels = listed("levels", levels, "all groups")
         try:
             groups = _groups.encode(
                 X, y, group_col=group_col, levels=levels, sensitive_features=sensitive_features
             )
         except ValueError as error:
-            if self.groups is not None or "values outside groups" not in str(error):
+            if self.levels is not None or "values outside levels" not in str(error):
                 raise
             raise ValueError(
                 f"{error} The groups are those of the fit, seen in the training part of this fold: "
-                f"declare all, by Groups(levels=...) of the classifier or by {name}(groups=[...])."
+                f"declare all, by Groups(levels=...) of the classifier or by {name}(levels=[...])."
             ) from None
         assert groups.levels is not None
         return {name: groups.code == i for i, name in enumerate(group_names(groups.levels))}
@@ -141,8 +141,8 @@ class GroupScorer(_ByGroupScorer):
     group_col : str, int, "target", list of these, or None, default=None
         Column(s) of the scored X, before any pipeline transforms it. None uses
         ``sensitive_features`` by metadata routing, or else the ``group_col`` of the final step.
-    groups : list or None, default=None
-        The groups, so that every fold has the same keys. None is ``groups_`` of the final step,
+    levels : list or None, default=None
+        The groups, so that every fold has the same keys. None is ``levels_`` of the final step,
         which must be fitted with the same ``group_col``. If the training part of a fold may lack a
         rare group, list all groups here or in the classifier.
     only : str or None, default=None
@@ -171,7 +171,7 @@ class GroupScorer(_ByGroupScorer):
     >>> from skdpfair.model_selection import GroupScorer
     >>> X, y, sex = [[0], [1], [2], [3]], [1, 1, 1, 0], ["F", "F", "M", "M"]
     >>> model = DummyClassifier(strategy="most_frequent").fit(X, y)
-    >>> GroupScorer(groups=["F", "M"])(model, X, y, sensitive_features=sex)
+    >>> GroupScorer(levels=["F", "M"])(model, X, y, sensitive_features=sex)
     {'accuracy': 0.75, 'neg_accuracy_difference': -0.5, 'accuracy_group_min': 0.5, ...}
     """
 
@@ -181,7 +181,7 @@ class GroupScorer(_ByGroupScorer):
         *,
         measures=None,
         group_col=None,
-        groups=None,
+        levels=None,
         only=None,
     ):
         # now, rather than in the last fold of a search
@@ -190,7 +190,7 @@ class GroupScorer(_ByGroupScorer):
         self.metrics = metrics
         self.measures = measures
         self.group_col = group_col
-        self.groups = groups
+        self.levels = levels
         self.only = only
         names = [key for name in of_metrics for key in _named(name, np.nan, _ONE_GROUP)]
         self._check_only([*names, *(name for m in measured for name in _score_names(m))])
@@ -232,11 +232,11 @@ class _ComparisonScorer(_ByGroupScorer):
 
     _public_name = "comparison_scorer"
 
-    def __init__(self, name, table=None, *, group_col=None, groups=None, only=None):
+    def __init__(self, name, table=None, *, group_col=None, levels=None, only=None):
         self.name = name
         self.table = table
         self.group_col = group_col
-        self.groups = groups
+        self.levels = levels
         self.only = only
         self._check_only(_score_names(name))
 
@@ -272,7 +272,7 @@ def comparison_scorer(
     *,
     sensitive_features=None,
     group_col=None,
-    groups=None,
+    levels=None,
     only=None,
 ):
     """Make a scorer of a measure that compares two models, or two sets of records.
@@ -289,7 +289,7 @@ def comparison_scorer(
         the X and y passed to the ``fit`` of the search or of the model.
     sensitive_features : array-like of n_rows rows or None, default=None
         Groups of X_train, unless a column of it holds them.
-    group_col, groups, only
+    group_col, levels, only
         As in `GroupScorer`.
 
     Returns
@@ -342,7 +342,7 @@ def comparison_scorer(
     if has_rows:
         check_indexes(X_train=X_train, y_train=y_train, sensitive_features=sensitive_features)
         table = _Rows(X_train, y_train, sensitive_features)
-    return _ComparisonScorer(measure, table, group_col=group_col, groups=groups, only=only)
+    return _ComparisonScorer(measure, table, group_col=group_col, levels=levels, only=only)
 
 
 @dataclass(repr=False)  # a repr would print the rows

@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.exceptions import UndefinedMetricWarning
 
 import skdpfair
+from skdpfair._networks import CNN, MLP, network_of
 from skdpfair._utils import validate
 from skdpfair._utils.describe import describe
 from skdpfair._utils.progress import ProgressBar
@@ -26,7 +27,7 @@ from skdpfair.inputs.groups import apart, group_names
 from skdpfair.inputs.provenance import noted
 from skdpfair.inputs.table import numbers_of
 from skdpfair.inputs.table import read as read_table
-from skdpfair.methods import get_method
+from skdpfair.methods._registry import get_method
 from skdpfair.metrics._measures import OVERALL, rarest_class
 from skdpfair.model_selection._cells import (
     CELL_ENTRIES,
@@ -41,7 +42,6 @@ from skdpfair.model_selection._forecast import planned_fit
 from skdpfair.model_selection._results import TradeoffResults, empty_runs
 from skdpfair.model_selection._spec import SweepSpec
 from skdpfair.model_selection._store import Store, digest_of, run_missing
-from skdpfair.networks import CNN, MLP, network_of
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.training import defaults, pictures
 from skdpfair.training import plan as _planning
@@ -60,13 +60,13 @@ _TAKEN = {
 
 
 def sweep(
+    X,
+    y,
+    *,
+    sensitive_features,
     methods,
     epsilons,
     seeds=5,
-    X=None,
-    y=None,
-    sensitive_features=None,
-    *,
     cv=None,
     n_jobs=None,
     store=None,
@@ -79,19 +79,18 @@ def sweep(
 
     Parameters
     ----------
-    methods : list of str or Method, or dict of str to these
-        Methods to compare; a dict names them. A method that is not private runs once per seed.
-    epsilons : list of float > 0
-        Budgets, each for a single fit.
-    seeds : int or list of int >= 0, default=5
-        A number n means 0 to n - 1. The seed sets the split, initial weights, batches and noise.
-        With the default, pass X and what follows by name.
     X : DataFrame or array of shape (n_samples, n_features, ...)
         Numbers, see `skdpfair.preprocessing.public_preprocessor`, or pictures.
     y : array-like of shape (n_samples,)
         Class labels.
     sensitive_features : array, Series or DataFrame of n_samples rows
         The groups; several columns make intersections.
+    methods : list of str or Method, or dict of str to these
+        Methods to compare; a dict names them. A method that is not private runs once per seed.
+    epsilons : list of float > 0
+        Budgets, each for a single fit.
+    seeds : int or list of int >= 0, default=5
+        A number n means 0 to n - 1. The seed sets the split, initial weights, batches and noise.
     cv : int, splitter or None, default=None
         None holds out 20 % per seed, stratified by class and group. A number of folds is shuffled
         again for each seed. With ``persons``, all records of a person are on one side. Test sets
@@ -124,7 +123,7 @@ def sweep(
     TypeError, ValueError
         If a parameter cannot be used, or ``store`` holds another sweep, or private fits that an
         open `PrivacyLedger` has not recorded.
-    BudgetExceeded
+    BudgetExceededError
         If the remaining fits together would exceed the budget of an open `PrivacyLedger`. Reference
         models, which are not private, exceed any budget. Nothing is fitted in this case.
 
@@ -151,7 +150,8 @@ def sweep(
     >>> from skdpfair.model_selection import sweep
     >>> data = make_two_groups(3000, random_state=0)
     >>> results = sweep(
-    ...     ["dpsgd"], [4.0], 2, data.data, data.target, data.sensitive_features,
+    ...     data.data, data.target, sensitive_features=data.sensitive_features,
+    ...     methods=["dpsgd"], epsilons=[4.0], seeds=2,
     ...     module="logistic", lr=0.5, batch_size=500, max_steps=5,
     ... )
     >>> results.frame.query("seed == 0")[["method", "epsilon", "group", "n"]]

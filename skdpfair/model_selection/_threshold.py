@@ -186,7 +186,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         ------
         ValueError, TypeError
             If a parameter or the data cannot be used; nothing has been fitted then.
-        BudgetExceeded
+        BudgetExceededError
             If an open `PrivacyLedger` has no room for fit and counts together.
 
         Warns
@@ -232,7 +232,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             settings = codes.tobytes(), groups.code.tobytes(), noise
             generator = generator_of(self.random_state, scores, settings, stacklevel=3)
         records = scores, codes, groups.code, groups.n_groups
-        counts = score_counts(*records, noise, generator, classifier.noise, share)
+        counts = score_counts(*records, noise, generator, classifier.noise_sampler, share)
         thresholds = self._thresholds(objective, counts, groups.levels, noise, classes)
         classifier.privacy_ = report
         kept = {"estimator_": estimator, "classes_": classifier.classes_}

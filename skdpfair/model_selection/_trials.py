@@ -39,6 +39,10 @@ def generator_of(search, pool, records):
     return Keystream.seeded("search", int(search.random_state), mixed)
 
 
+# of the number of trials: of a truncated negative binomial law, whose limit is Poisson
+SHAPES = {"poisson": math.inf, "geometric": 1.0, "logarithmic": 0.0}
+
+
 def draw_count(rng, mean_trials: float, shape: float) -> int:
     """Draw the number of trials."""
     u = rng.random()

@@ -1,7 +1,7 @@
 """Transformers for private rows, with public or private statistics, and a linter of pipelines."""
 
-from skdpfair.preprocessing._linter import check_pipeline
-from skdpfair.preprocessing._public import public_preprocessor
+from skdpfair.preprocessing._linter import lint_pipeline
+from skdpfair.preprocessing._public import outside_public, public_preprocessor
 from skdpfair.preprocessing._public_bounds import BoundedScaler
 from skdpfair.preprocessing._quantile_scaler import DPQuantileScaler
 from skdpfair.preprocessing._schema import TableSchema
@@ -10,6 +10,7 @@ __all__ = [
     "BoundedScaler",
     "DPQuantileScaler",
     "TableSchema",
-    "check_pipeline",
+    "lint_pipeline",
+    "outside_public",
     "public_preprocessor",
 ]

@@ -75,7 +75,7 @@ class PipelineFinding:
 
 @dataclass(frozen=True, repr=False)
 class PipelineReport:
-    """The findings of :func:`check_pipeline`.
+    """The findings of :func:`lint_pipeline`.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class PipelineReport:
         return "\n".join(lines)
 
 
-def check_pipeline(pipe) -> PipelineReport:
+def lint_pipeline(pipe) -> PipelineReport:
     """List the steps of a pipeline that learn from private rows outside the budget.
 
     The check fits nothing on your rows; it reads parameters, even of a fitted pipeline.
@@ -157,17 +157,17 @@ def check_pipeline(pipe) -> PipelineReport:
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import OneHotEncoder, StandardScaler
     >>> from skdpfair import DPFairClassifier
-    >>> from skdpfair.preprocessing import check_pipeline, public_preprocessor
+    >>> from skdpfair.preprocessing import lint_pipeline, public_preprocessor
     >>> encode = OneHotEncoder(categories=[["F", "M"]])
     >>> columns = make_column_transformer((StandardScaler(), ["age"]), (encode, ["sex"]))
-    >>> check_pipeline(make_pipeline(columns, DPFairClassifier()))
+    >>> lint_pipeline(make_pipeline(columns, DPFairClassifier()))
     PipelineReport: 1 step learns from private rows outside the budget
       columntransformer.standardscaler: StandardScaler
         learns   statistics of its columns
         instead  public_preprocessor with public bounds and categories, or DPQuantileScaler, whose
                  quantiles are private
     >>> columns = public_preprocessor({"age": (0, 120)}, {"sex": ["F", "M"]})
-    >>> check_pipeline(make_pipeline(columns, DPFairClassifier())).findings
+    >>> lint_pipeline(make_pipeline(columns, DPFairClassifier())).findings
     []
     """
     if not is_estimator(pipe):
@@ -218,7 +218,7 @@ def around(estimator, params=()) -> tuple[list[str], list[str]]:
     ``params`` are the keywords of the fit.
     """
     refuse_other_protection(estimator, _have_persons(params))
-    report = check_pipeline(estimator)
+    report = lint_pipeline(estimator)
     # a fit names its reference model itself; the stack level is that of the call of `fit`
     PipelineReport(_leaks(report)).warn(stacklevel=6)
     return [*reasons_of(report), *[SCORES] * bool(report.searches)], report.notes
@@ -355,7 +355,7 @@ class _Walk:
             self.searches.append(step)
             self.notes.append(
                 f"{step} selects by scores on private records, which are not private: see "
-                "skdpfair.model_selection.plan and DPRandomizedSearch"
+                "skdpfair.model_selection.forecast and DPRandomizedSearch"
             )
 
     def _note_function(self, params, step):

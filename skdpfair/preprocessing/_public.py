@@ -246,11 +246,29 @@ def public_preprocessor(
 def outside_public(table, bounds, categories=None):
     """Count values outside public bounds and categories, such as typing errors.
 
-    The result has a row for each column of ``bounds`` and ``categories``, with the shares
-    ``missing`` and ``outside``, and ``example``, a value that is outside. It is NOT private.
+    Parameters
+    ----------
+    table : DataFrame
+        Rows, which the caller may look at.
+    bounds : dict of column to (low, high)
+        Public bounds of numbers.
+    categories : dict of column to list, or None, default=None
+        Public lists of values.
+
+    Returns
+    -------
+    DataFrame
+        For each column, the shares ``missing`` and ``outside``, and ``example``, a value that is
+        outside, None if there is none.  It is NOT private.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``table`` is not a DataFrame, lacks a column, has one twice, or holds dates in one.
 
     Examples
     --------
+    >>> from skdpfair.preprocessing import outside_public
     >>> rows = pd.DataFrame({"age": [30, 150, None, 40], "ward": ["A", "b", "A", "A"]})
     >>> outside_public(rows, {"age": (0, 120)}, {"ward": ["A", "B"]})
             missing  outside example

@@ -32,7 +32,7 @@ class DPQuantileScaler(ColumnScaler):
     ----------
     bounds : tuple, dict or array-like of shape (n_features, 2), default=(-1.0, 1.0)
         Public bounds, as in `BoundedScaler`. Values beyond them count as the nearer bound. The
-        resolution of the quantiles is about (high - low) / 2^levels.
+        resolution of the quantiles is about (high - low) / 2^depth.
     epsilon : float > 0 or None, default=1.0
         The epsilon that ``fit`` spends; None if ``noise_multiplier`` is given.
     delta : float in (0, 1/n_samples) or "auto", default="auto"
@@ -42,9 +42,9 @@ class DPQuantileScaler(ColumnScaler):
     quantiles : tuple of (low, high), default=(0.01, 0.99)
         Quantiles to map to -1 and 1, 0 < low < high < 1; (0.25, 0.75) scales by the interquartile
         range. Values beyond them are moved to the nearer one; NaN stays, and is not counted.
-    levels : int, default=10
+    depth : int, default=10
         Depth of the tree of counts, from 1 to 16.
-    noise : {"standard", "gaussian_sum"}, default="standard"
+    noise_sampler : {"standard", "gaussian_sum"}, default="standard"
         "gaussian_sum" draws each noise value as a sum of four Gaussians.
     random_state : int or None, default=None
         None takes a fresh key of the operating system for the noise. An int makes it reproducible
@@ -61,7 +61,7 @@ class DPQuantileScaler(ColumnScaler):
 
     Notes
     -----
-    The range between the public bounds of each of the d columns is halved L = ``levels`` times,
+    The range between the public bounds of each of the d columns is halved L = ``depth`` times,
     and for l = 1..L the values in each of the 2^l intervals of level l are counted, as in
     Hay et al. (2010).  All d (2^(L+1) - 2) counts, as one vector f(X), are released once with
     independent Gaussian noise of standard deviation ``noise_multiplier`` * sqrt(d L).
@@ -104,16 +104,16 @@ class DPQuantileScaler(ColumnScaler):
     delta: float | str = "auto"
     noise_multiplier: float | None = None
     quantiles: tuple[float, float] = (0.01, 0.99)
-    levels: int = 10
-    noise: str = "standard"
+    depth: int = 10
+    noise_sampler: str = "standard"
     random_state: Any = None
 
     def fit(self, X, y=None):
         """Release noisy counts of the rows once, and estimate the quantiles from them.
 
-        Raises `BudgetExceeded`, before anything is counted, if a privacy ledger is open and the
-        release would exceed its budget, `InfeasibleBudgetError` if no supported noise meets epsilon
-        and delta, and ValueError in front of a classifier that protects persons. Warns with
+        Raises `BudgetExceededError`, before anything is counted, if a privacy ledger is open and
+        the release would exceed its budget, `InfeasibleBudgetError` if no supported noise meets
+        epsilon and delta, and ValueError in front of a classifier that protects persons. Warns with
         `InsecureSeedWarning` if ``random_state`` is given.
         """
         self._check()
@@ -129,11 +129,11 @@ class DPQuantileScaler(ColumnScaler):
         # the budget is charged first, so that a refusal reveals nothing
         with charged((release,), releases):
             counts = noisy(
-                tree_counts(units, self.levels),
-                tree_sensitivity(n_columns, self.levels),
+                tree_counts(units, self.depth),
+                tree_sensitivity(n_columns, self.depth),
                 release.joint_noise_multiplier,
                 generator,
-                self.noise,
+                self.noise_sampler,
             )
             releases.append(release)
         low, high = limits.T[:, :, None]
@@ -174,8 +174,8 @@ class DPQuantileScaler(ColumnScaler):
         for name, value in budget.items():
             is_noise = name == "noise_multiplier"
             number(name, value, low=1e-3 if is_noise else 0, low_open=not is_noise, high=1e6)
-        integer("levels", self.levels, high=16)
-        one_of("noise", self.noise, ("standard", "gaussian_sum"))
+        integer("depth", self.depth, high=16)
+        one_of("noise_sampler", self.noise_sampler, ("standard", "gaussian_sum"))
         shares = list(self.quantiles) if np.ndim(self.quantiles) == 1 else []
         shares = [share for share in shares if isinstance(share, Real)]
         if len(shares) != 2 or not 0 < shares[0] < shares[1] < 1:
@@ -213,25 +213,25 @@ class DPQuantileScaler(ColumnScaler):
         return tags
 
 
-def tree_counts(units: np.ndarray, levels: int) -> np.ndarray:
+def tree_counts(units: np.ndarray, depth: int) -> np.ndarray:
     """Count the values of each column in every node of a dyadic tree over [0, 1].
 
-    Level l = 1..levels cuts [0, 1] into 2^l equal intervals; a row of the result has the counts of
+    Level l = 1..depth cuts [0, 1] into 2^l equal intervals; a row of the result has the counts of
     a column level by level from the coarsest.  NaN is counted nowhere.
     """
-    n_columns, n_leaves = units.shape[1], 2**levels
+    n_columns, n_leaves = units.shape[1], 2**depth
     rows, columns = np.nonzero(~np.isnan(units))
     # the upper bound itself belongs to the last interval
     leaf = np.minimum(units[rows, columns] * n_leaves, n_leaves - 1).astype(np.int64)
     counts = np.bincount(columns * n_leaves + leaf, minlength=n_columns * n_leaves)
     finest = counts.reshape(n_columns, n_leaves).astype(np.float64)
-    every = [finest.reshape(n_columns, 2**level, -1).sum(2) for level in range(1, levels + 1)]
+    every = [finest.reshape(n_columns, 2**level, -1).sum(2) for level in range(1, depth + 1)]
     return np.concatenate(every, axis=1)
 
 
-def tree_sensitivity(n_columns: int, levels: int) -> float:
+def tree_sensitivity(n_columns: int, depth: int) -> float:
     """Return how far one record can move :func:`tree_counts`, in the L2 norm."""
-    return math.sqrt(n_columns * levels)
+    return math.sqrt(n_columns * depth)
 
 
 def consistent_leaves(noisy_counts: np.ndarray) -> np.ndarray:
@@ -241,8 +241,8 @@ def consistent_leaves(noisy_counts: np.ndarray) -> np.ndarray:
     the sum of its children's, weighted by their precisions; from above, children share what their
     parent's count differs from their sum.  Estimates may be negative.
     """
-    levels = int(math.log2(noisy_counts.shape[1] + 2)) - 1
-    parts = np.split(noisy_counts, np.cumsum(2 ** np.arange(1, levels)), axis=1)
+    depth = int(math.log2(noisy_counts.shape[1] + 2)) - 1
+    parts = np.split(noisy_counts, np.cumsum(2 ** np.arange(1, depth)), axis=1)
     up = [parts[-1]]
     for height, counts in enumerate(reversed(parts[:-1]), start=2):
         # inverse variances of the node's own count and of the sum of its children

@@ -34,6 +34,7 @@ from skdpfair.preprocessing._files import read_columns
 from skdpfair.preprocessing._piecewise_linear import CHOICES, log_columns_of, n_intervals_for
 from skdpfair.preprocessing._public import (
     codes_in,
+    outside_public,
     public_preprocessor,
     with_columns,
 )
@@ -304,6 +305,19 @@ class TableSchema:
                     "categories."
                 )
         return table[[*self.bounds, *texts]]
+
+    def check(self, table) -> pd.DataFrame:
+        """Count values of ``table`` outside the schema, column by column; it is NOT private.
+
+        The result is that of `outside_public`, with the groups, the target and, for missing values
+        alone, the column of the persons.
+        """
+        listed = self.categories | self.groups | {self.target: self.classes}
+        found = outside_public(table, self.bounds, listed)
+        if self.person is not None:
+            column = with_columns(table, [self.person])[self.person]
+            found.loc[self.person] = column.isna().mean(), 0.0, None
+        return found
 
     def persons_in(self, table):
         """Return a number for the person of each record of a table, None if ``person`` is None."""

@@ -43,7 +43,7 @@ OTHER_FITS = "other fits on the same records: their cost comes in addition"
 # what is not covered, and after the first colon what to do about it
 NOT_ACCOUNTED = (
     "preprocessing fitted on the data (scalers, encoders, imputers, feature selection, "
-    "resampling): use public bounds and categories; check_pipeline finds such steps",
+    "resampling): use public bounds and categories; lint_pipeline finds such steps",
     "choices made by looking at results on this data (method, epsilon, hyper-parameters, "
     "features): choose before the fit, or with DPRandomizedSearch",
     OTHER_FITS,

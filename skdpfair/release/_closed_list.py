@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from skdpfair._networks import CNN, MLP, Curves, Factory
 from skdpfair.engine.losses import REGRESSION
 from skdpfair.engine.mechanism import Method
 from skdpfair.engine.per_sample.closed_form import ClosedForm
@@ -31,7 +32,6 @@ from skdpfair.inputs.groups import (
     read_from_rows,
 )
 from skdpfair.inputs.targets import range_of
-from skdpfair.networks import CNN, MLP, Curves, Factory
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._piecewise_linear import amounts_among
 from skdpfair.privacy import statement as words
@@ -149,7 +149,7 @@ def _are_read(columns, n_fits) -> bool:
 
 def _are_of(estimator, columns) -> bool:
     """Return whether values that fits read from rows are classes or groups of an estimator."""
-    groups = GroupCodes(np.empty(0), estimator.groups_, declared=False)
+    groups = GroupCodes(np.empty(0), estimator.levels_, declared=False)
     known = read_from_rows(("",), getattr(estimator, "classes_", None), groups)
     return {v for _, texts in columns for v in texts} <= {v for _, texts in known for v in texts}
 
@@ -310,11 +310,11 @@ PARAMETERS: dict[str, Callable[[Any, Any], bool]] = {
 FITTED: dict[str, Callable[[Any, Any], bool]] = {
     "classes_": _are_classes,
     "y_range_": lambda v, e: v == range_of(v),
-    "groups_": lambda v, e: _is_list(v) and are_levels(v),
+    "levels_": lambda v, e: _is_list(v) and are_levels(v),
     "n_features_in_": lambda v, e: is_whole(v),
     "feature_names_in_": _are_names,
     "method_": _is_method,
-    "privacy_": lambda v, e: is_report(v, e.groups_, e._n_fits) and _are_of(e, v.read_from_rows),
+    "privacy_": lambda v, e: is_report(v, e.levels_, e._n_fits) and _are_of(e, v.read_from_rows),
     "features_": _is_scattering,
     **dict.fromkeys(("lr_", "batch_size_", "n_steps_", "n_iter_", "logit_scale_"), _is_scalar),
     **dict.fromkeys(("signal_to_noise_", "_settled", "_charged"), _is_scalar),

@@ -10,11 +10,11 @@ import torch
 from sklearn.base import is_regressor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from skdpfair._networks import Factory, ModuleFactory
 from skdpfair._utils.validate import LARGE, number, safe_repr
 from skdpfair.engine.mechanism import Method
 from skdpfair.exceptions import InsecureSeedWarning, PrivacyLeakWarning
 from skdpfair.inputs.targets import range_of
-from skdpfair.networks import Factory, ModuleFactory
 from skdpfair.release._closed_list import FITTED, NOTED, OPTIONAL
 from skdpfair.release._file import NotPlain, decode, encode
 from skdpfair.release._objects import NETWORKS
@@ -211,7 +211,7 @@ def _check_fitted(estimator, fitted):
         "n_features_in_": record_shape(estimator)[:1] != (width - len(at),),
         "_group_positions": not all(0 <= i < width for i in at),
         names: names in values and np.shape(values[names]) != (width,),
-        "groups_": any(n != len(estimator.groups_) for n in rates),
+        "levels_": any(n != len(estimator.levels_) for n in rates),
         "n_steps_": "n_steps_" in values and 0 < (privacy.steps or 0) < values["n_steps_"],
         "_n_fits": len(values["_ledger_fits"]) != values["_n_fits"],
         "method_": privacy.method not in (estimator.method_.name, "private selection"),

@@ -2,20 +2,20 @@
 
 import torch
 
-from skdpfair import networks
+from skdpfair import _networks
+from skdpfair._networks import CNN, MLP, Curves, Factory
 from skdpfair.augmentations import PGD, FlipAndShift, Views
 from skdpfair.engine.mechanism import METHODS, Method
 from skdpfair.features import Scattering2D
 from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.persons import Persons
-from skdpfair.networks import CNN, MLP, Curves, Factory
 
 CLASSES = {c.__name__: c for c in (PGD, FlipAndShift, Views, Groups, Persons, MLP, CNN, Curves)}
 NETWORKS = {
-    "logistic": networks.logistic,
-    "curves": networks.curves,
-    "mlp": networks.mlp,
-    "cnn": networks.small_cnn,
+    "logistic": _networks.logistic,
+    "curves": _networks.curves,
+    "mlp": _networks.mlp,
+    "cnn": _networks.small_cnn,
 }
 
 

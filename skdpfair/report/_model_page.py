@@ -115,7 +115,7 @@ def model_page(
         Title of the page.
     pipeline : estimator, PipelineReport or None, default=None
         The pipeline that prepared the features, by default ``classifier`` if it is one; the page
-        lists its `check_pipeline` findings.
+        lists its `lint_pipeline` findings.
     measures : list of str or None, default=None
         Measures of the group table, as in `skdpfair.metrics.group_table`, those against a
         reference model excepted. None is ``accuracy``, after ``balanced_accuracy`` and
@@ -215,7 +215,7 @@ class _Subject:
         return table_of(
             variables(clf),
             classes=clf.classes_,
-            groups=() if clf.groups_ is None else clf.groups_,
+            groups=() if clf.levels_ is None else clf.levels_,
             protects=privacy.protects,
             n_examples=privacy.n_samples if self.model is clf else None,  # a search holds some out
             schema=self.file and schema_in(self.file.facts, "The file"),
@@ -425,7 +425,7 @@ def tested(model, classifier, X, y, sensitive_features, measures):
             X,
             y,
             group_col=by,
-            levels=None if classifier.groups_ is None else list(classifier.groups_),
+            levels=None if classifier.levels_ is None else list(classifier.levels_),
             sensitive_features=sensitive_features,
             most=_groups.MAX_GROUPS,
         )
@@ -558,8 +558,8 @@ def _facts(classifier, file=None):
         rows.append((THRESHOLD, f"{expit(cut):.4f}"))
     if privacy.features is not None:
         rows.append((FEATURES, privacy.features))
-    if classifier.groups_ is not None:
-        rows.append(("groups", "; ".join(named(classifier.groups_, columns))))
+    if classifier.levels_ is not None:
+        rows.append(("groups", "; ".join(named(classifier.levels_, columns))))
     done, size = " trained on", f"{privacy.expected_batch_size:.4g}"
     # some are held out, and trials have batches of their own
     if selection_of(privacy) is not None:

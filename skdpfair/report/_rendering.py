@@ -15,7 +15,7 @@ from skdpfair.inputs.groups import joined, named
 from skdpfair.metrics._compare_groups import NOT_COMPARED
 from skdpfair.metrics._intervals import of_share
 from skdpfair.metrics._measures import MEASURES, OVERALL, measure_of, of_positive
-from skdpfair.preprocessing._linter import PipelineReport, check_pipeline
+from skdpfair.preprocessing._linter import PipelineReport, lint_pipeline
 
 # a sentence or the bars name no more
 MOST_BUDGETS = 6
@@ -203,7 +203,7 @@ def findings(pipeline):
     """Return the findings of the linter on a pipeline, or None without one."""
     if pipeline is None:
         return None
-    found = pipeline if isinstance(pipeline, PipelineReport) else check_pipeline(pipeline)
+    found = pipeline if isinstance(pipeline, PipelineReport) else lint_pipeline(pipeline)
     return {
         "steps": [(f.step, f.learns, f.instead) for f in found.findings],
         "notes": [str(note) for note in found.notes],

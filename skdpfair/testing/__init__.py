@@ -1,6 +1,12 @@
 """Contracts of methods and modules, and audits of what fits and files disclose."""
 
-from skdpfair.testing._contracts import check_engine, check_method, per_sample, released, task
+from skdpfair.testing._contracts import (
+    check_engine,
+    check_method,
+    example_records,
+    example_task,
+    noiseless_releases,
+)
 from skdpfair.testing._fit_audit import audit_fit
 from skdpfair.testing._verify_release import verify_release
 
@@ -8,8 +14,8 @@ __all__ = [
     "audit_fit",
     "check_engine",
     "check_method",
-    "per_sample",
-    "released",
-    "task",
+    "example_records",
+    "example_task",
+    "noiseless_releases",
     "verify_release",
 ]

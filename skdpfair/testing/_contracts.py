@@ -7,10 +7,15 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from skdpfair.engine import Batch, select_strategy
-from skdpfair.engine.contracts import check_method, per_sample, released, task
+from skdpfair.engine.contracts import (
+    check_method,
+    example_records,
+    example_task,
+    noiseless_releases,
+)
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics
 
-__all__ = ["check_engine", "check_method", "per_sample", "released", "task"]
+__all__ = ["check_engine", "check_method", "example_records", "example_task", "noiseless_releases"]
 
 
 def check_engine(module: nn.Module, example: Tensor, n_classes: int) -> str:

@@ -73,7 +73,7 @@ def audit_fit(
     estimator : DPFairClassifier or Pipeline that ends in one
         Cloned, then fitted; private.  A pipeline's other steps are fitted first, on all records,
         those that become canaries included, and are not audited: for those see
-        :func:`~skdpfair.preprocessing.check_pipeline`.
+        :func:`~skdpfair.preprocessing.lint_pipeline`.
     X : DataFrame or array of shape (n_samples, n_features) or (n_samples, ...)
     y : array of shape (n_samples,)
     n_canaries : int in [10, n_samples / 2], default=1000
@@ -100,8 +100,8 @@ def audit_fit(
     FitAudit
         ``passed`` tells whether the lower bound ``epsilon_lower`` is not above ``epsilon_claimed``,
         what the fit reports, both at ``delta``.  The bound rests on ``n_correct`` right of
-        ``n_guesses`` guesses about ``n_canaries``, each a "record" or "person", as ``protects`` says.
-        If it is 0, ``epsilon_at_best`` is that of right guesses only.  ``str`` says this in a sentence.
+        ``n_guesses`` guesses about ``n_canaries``, records or persons as ``protects`` says.
+        If it is 0, ``epsilon_at_best`` is that of right guesses only.  ``str`` is a sentence.
 
     Notes
     -----

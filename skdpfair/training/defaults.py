@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
+from skdpfair._networks import CNN, MLP, Curves, Factory, is_linear, module_factory
 from skdpfair._utils.validate import invalid, is_auto, safe_repr
 from skdpfair.engine.losses import HUBER_THRESHOLD
 from skdpfair.engine.memory import used_device
-from skdpfair.networks import CNN, MLP, Curves, Factory, is_linear, module_factory
 from skdpfair.preprocessing._piecewise_linear import amounts_among
 from skdpfair.privacy.gdp import gdp_parameter
 from skdpfair.privacy.releases import LARGEST_STEPS

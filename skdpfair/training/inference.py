@@ -13,6 +13,7 @@ from scipy import sparse
 from torch import nn
 from torch.nn.functional import softmax
 
+from skdpfair._networks import knots_of
 from skdpfair._utils.files import sha256_of
 from skdpfair.engine import select_strategy
 from skdpfair.engine.per_sample import ClosedForm, Strategy, forward_of, linear_layers
@@ -21,7 +22,6 @@ from skdpfair.engine.precision import full_precision
 from skdpfair.engine.sparse_rows import SparseBatch
 from skdpfair.inputs.streaming import SparseRows, as_rows
 from skdpfair.inputs.table import Rows
-from skdpfair.networks import knots_of
 
 _MAX_NUMBERS = 2**26  # in a batch
 _ROWS = 2**16  # with knots, made at a time

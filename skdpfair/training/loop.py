@@ -50,7 +50,7 @@ class TrainingLoop:
     ) -> None:
         spec, self.processes = run.spec, run.processes
         self.plan, self.engine, self.optimizer, self.flat = plan, engine, optimizer, flat
-        self.noise = run.processes.noise(run.streams.noise(flat.device, spec.noise))
+        self.noise = run.processes.noise(run.streams.noise(flat.device, spec.noise_sampler))
         chunk = spec.max_physical_batch_size
         if isinstance(chunk, str):
             chunk = affordable_batch(engine.module, example, n_inputs)

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
+from skdpfair._networks import check_pictures
 from skdpfair._utils.validate import error_context, is_auto, safe_repr
 from skdpfair.features import Scattering2D
 from skdpfair.features._scattering import form_of
 from skdpfair.inputs.streaming import SIDES, SparseRows
 from skdpfair.inputs.table import Table, numbers_of
-from skdpfair.networks import check_pictures
 from skdpfair.training import defaults
 from skdpfair.training.spec import FitSpec
 

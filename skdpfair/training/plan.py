@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from sklearn.base import BaseEstimator, clone
 
+from skdpfair._networks import Curves
 from skdpfair.engine.mechanism import Mechanism, Method, Task
 from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
-from skdpfair.methods import get_method
 from skdpfair.methods._fractions import declared
-from skdpfair.networks import Curves
+from skdpfair.methods._registry import get_method
 from skdpfair.privacy import NoisyRelease, calibrate_noise
 from skdpfair.privacy.gdp import clt_noise_multiplier, clt_parameter, delta_for
 from skdpfair.training import defaults

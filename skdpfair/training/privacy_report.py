@@ -6,12 +6,12 @@ import re
 from dataclasses import replace
 from math import inf
 
+from skdpfair._networks import Factory
 from skdpfair.engine.memory import used_device
 from skdpfair.engine.noise import is_cryptographic
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs.groups import read_from_rows
 from skdpfair.inputs.table import Table
-from skdpfair.networks import Factory
 from skdpfair.privacy import compute_epsilon
 from skdpfair.privacy.accounting import group_epsilons
 from skdpfair.privacy.releases import count_steps, merge_consecutive
@@ -34,7 +34,7 @@ from skdpfair.training.run import Run
 from skdpfair.training.spec import FitSpec
 from skdpfair.training.train import Trained
 
-STEPS_BEFORE = "what the steps before it learned, if anything ({}): see check_pipeline"
+STEPS_BEFORE = "what the steps before it learned, if anything ({}): see lint_pipeline"
 
 
 def account(run: Run, trained: Trained, table: Table, is_known: bool = False) -> PrivacyReport:

@@ -65,7 +65,7 @@ class Run:
             self.releases.append(release)
             noise = 0.0 if self.processes.rank else release.joint_noise_multiplier
             generator = self.streams.releases(release.what)
-            counts = noisy(counts, sensitivity, noise, generator, self.spec.noise)
+            counts = noisy(counts, sensitivity, noise, generator, self.spec.noise_sampler)
         total: np.ndarray = self.processes.sum(counts)
         return total
 

@@ -29,6 +29,7 @@ from skorch.callbacks import (
 from skorch.callbacks.scoring import ScoringBase
 from torch import nn
 
+from skdpfair._networks import Factory, network_of
 from skdpfair._utils.validate import (
     LARGE,
     check_parameter,
@@ -48,9 +49,8 @@ from skdpfair.engine.memory import used_device
 from skdpfair.inputs import targets
 from skdpfair.inputs.groups import TARGET, Groups, as_columns
 from skdpfair.inputs.persons import Persons
-from skdpfair.methods import get_method
+from skdpfair.methods._registry import get_method
 from skdpfair.methods.sgd import SGD
-from skdpfair.networks import Factory, network_of
 from skdpfair.privacy.accounting import ACCOUNTANTS
 from skdpfair.privacy.gdp import MIN_DELTA
 from skdpfair.privacy.releases import LARGEST_STEPS
@@ -81,7 +81,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "max_sample_weight": [Interval(Real, 0, LARGE, closed="right"), None],
     "warm_start": ["boolean"],
     "accountant": [StrOptions(set(ACCOUNTANTS))],
-    "noise": [StrOptions({"standard", "gaussian_sum"})],
+    "noise_sampler": [StrOptions({"standard", "gaussian_sum"})],
     "keep_reference": ["boolean"],
     "callbacks": [list, tuple, None],
     "device": [str, torch.device],
@@ -131,7 +131,7 @@ class FitSpec:
     max_sample_weight: float | None
     warm_start: bool
     accountant: str
-    noise: str
+    noise_sampler: str
     keep_reference: bool
     callbacks: Sequence[Any] | None
     device: str | torch.device

@@ -13,6 +13,7 @@ import torch
 from skorch.dataset import Dataset
 from skorch.helper import predefined_split
 
+from skdpfair._networks import INIT_LOCK, Factory, module_factory
 from skdpfair._utils.validate import safe_repr
 from skdpfair.augmentations import check_inputs
 from skdpfair.budget.charging import charged
@@ -23,7 +24,6 @@ from skdpfair.engine.memory import used_device
 from skdpfair.exceptions import InsecureSeedWarning, InterruptedWarning
 from skdpfair.inputs.persons import group_of_persons
 from skdpfair.inputs.table import Table
-from skdpfair.networks import INIT_LOCK, Factory, module_factory
 from skdpfair.privacy import compute_epsilon
 from skdpfair.privacy.releases import count_steps, merge_consecutive
 from skdpfair.privacy.statement import PROTECTS
@@ -52,7 +52,7 @@ class Trained:
 def train(run: Run, plan: Plan, table: Table) -> Trained:
     """Train a net as planned, and charge the ledger for it, in the first of the processes.
 
-    An open `PrivacyLedger` without room for the fit raises BudgetExceeded before the first step.
+    An open `PrivacyLedger` without room for the fit raises BudgetExceededError before any step.
     """
     spec, n_steps = run.spec, plan.settings.n_steps
     check_inputs(spec.attack, table.x)

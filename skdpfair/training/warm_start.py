@@ -9,12 +9,12 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from torch import nn
 
+from skdpfair._networks import curves
 from skdpfair.engine.mechanism import Method
 from skdpfair.features import Scattering2D
 from skdpfair.inputs.streaming import refuse_other_scale
 from skdpfair.inputs.table import Table
-from skdpfair.methods import get_method
-from skdpfair.networks import curves
+from skdpfair.methods._registry import get_method
 from skdpfair.privacy.statement import PROTECTS, PrivacyReport
 
 
@@ -82,7 +82,7 @@ def _check_same_form(
         "column of the persons": (before or table.persons, table.persons or before),
         "classes": (getattr(estimator, "classes_", None), table.classes),
         "range of the target": (vars(estimator).get("y_range_"), vars(fresh).get("y_range_")),
-        "groups": (estimator.groups_, table.groups.levels),
+        "groups": (estimator.levels_, table.groups.levels),
         "number of features": (estimator.n_features_in_, fresh.n_features_in_),
     }
     if hasattr(estimator, "feature_names_in_") and hasattr(fresh, "feature_names_in_"):

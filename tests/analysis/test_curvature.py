@@ -9,10 +9,10 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from benchmarks.papers.clipping import problem_of
+from skdpfair._networks import small_cnn
 from skdpfair.analysis._curvature import largest_eigenvalues, products, traces
 from skdpfair.analysis._problem import of_tensors
 from skdpfair.engine import Batch
-from skdpfair.networks import small_cnn
 
 N = 23
 

@@ -54,7 +54,10 @@ def test_groups_hyper_parameters_and_noise():
     for method, settings in (
         (get_method("dpsgd_f", ratio="group_mean"), {"n_groups": 5}),
         (get_method("global", strict_max_grad_norm=50.0), {"n_groups": 1, "noise_multiplier": 4.0}),
-        (get_method("naive", largest_factor=2.0), {"n_features": 300, "noise": "gaussian_sum"}),
+        (
+            get_method("naive", largest_factor=2.0),
+            {"n_features": 300, "noise_sampler": "gaussian_sum"},
+        ),
     ):
         given = {"n_features": 250, "confidence": 0.9, "random_state": 1} | settings
         audit = audit_step(method, n_draws=300, **given)
@@ -177,7 +180,7 @@ def test_a_lower_bound_of_zero_is_no_result():
         ({"delta": 1.0}, "delta"),
         ({"confidence": 1.0}, "confidence"),
         ({"n_groups": 0}, "n_groups"),
-        ({"noise": "loud"}, "noise"),
+        ({"noise_sampler": "loud"}, "noise_sampler"),
         ({"n_features": 10}, "n_features"),
         ({"records_per_person": 0}, "records_per_person"),
     ],

@@ -68,12 +68,12 @@ def swept(tmp_path_factory):
     data = make_two_groups(3000, random_state=0)
     groups = np.array([HOSTILE[g] for g in data.sensitive_features])
     results = sweep(
-        ["dpsgd", "global_adapt"],
-        [1.0, 4.0],
-        2,
         data.data,
         data.target,
-        groups,
+        sensitive_features=groups,
+        methods=["dpsgd", "global_adapt"],
+        epsilons=[1.0, 4.0],
+        seeds=2,
         module="logistic",
         batch_size=500,
         max_steps=10,

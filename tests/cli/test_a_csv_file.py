@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+from skdpfair import load_release
 from skdpfair.budget import PrivacyLedger
 from skdpfair.cli import main, schema_command
 from skdpfair.preprocessing import TableSchema
-from skdpfair.release import load_release
 from skdpfair.testing import verify_release
 from skdpfair.training.net import PrivateNet
 
@@ -286,7 +286,7 @@ def test_bins_and_missing_cells_and_labels_are_groups(folder, table):
     Path("schema.toml").write_text(TableSchema(**parts).to_toml(), encoding="utf-8")
     fitted("--method", "naive")
     clf = load_release("model.safetensors")
-    assert len(clf.groups_) == 18 and ("", "nein", "[160, 180)") in list(map(tuple, clf.groups_))
+    assert len(clf.levels_) == 18 and ("", "nein", "[160, 180)") in list(map(tuple, clf.levels_))
     assert not any("kredit" in name for name in clf.feature_names_in_)
     usable(invoke("report", "model.safetensors", "--data", "loans.csv"))
     assert "[160, 180)" in (folder / "report.html").read_text()

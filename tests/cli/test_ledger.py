@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+from skdpfair import load_release
 from skdpfair._utils.files import replace_file
+from skdpfair.budget import PrivacyLedger
 from skdpfair.cli import main
-from skdpfair.model_selection import PrivacyLedger
-from skdpfair.release import load_release
 
 STUDY = """
 data = "loans.csv"

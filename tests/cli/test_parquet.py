@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+from skdpfair import load_release
 from skdpfair.budget import PrivacyLedger
 from skdpfair.cli import main
 from skdpfair.preprocessing import TableSchema
-from skdpfair.release import load_release
 
 SCHEMA = TableSchema(
     target="paid",

@@ -22,7 +22,7 @@ from skdpfair.model_selection import DPThresholdClassifier, GroupScorer
 from skdpfair.preprocessing import (
     BoundedScaler,
     TableSchema,
-    check_pipeline,
+    lint_pipeline,
     public_preprocessor,
 )
 
@@ -70,10 +70,10 @@ def test_dates_have_no_unit_under_bounds(kind, tmp_path):
 def test_a_number_under_passthrough_is_noted():
     steps = public_preprocessor({"a": (-3, 3)}, passthrough=["b", "group"])
     grouped = make_pipeline(steps, quick(group_col="group"))
-    assert re.search(r"\['b'\] under passthrough", str(check_pipeline(grouped)))
+    assert re.search(r"\['b'\] under passthrough", str(lint_pipeline(grouped)))
     alone = public_preprocessor({"a": (-3, 3)}, passthrough=["group"])
     alone = make_pipeline(alone, quick(group_col="group"))
-    assert "under passthrough" not in str(check_pipeline(alone))
+    assert "under passthrough" not in str(lint_pipeline(alone))
 
 
 def test_categories_of_types_are_taken_as_declared():
@@ -83,7 +83,7 @@ def test_categories_of_types_are_taken_as_declared():
     encoded = steps.fit_transform(table)
     assert [c for c in encoded if "ward" in c] == [f"ward_{w}" for w in wards.categories]
     assert encoded["ward_south"].all() and not encoded["ward_west"].any()
-    assert "must be public" in str(check_pipeline(make_pipeline(steps, quick())))
+    assert "must be public" in str(lint_pipeline(make_pipeline(steps, quick())))
     pl = pytest.importorskip("polars")
     columns = {"a": X["a"].to_numpy(), "ward": ["south"] * N}
     enum = pl.DataFrame(columns, schema_overrides={"ward": pl.Enum(list(wards.categories))})
@@ -139,7 +139,7 @@ def test_a_shuffled_index_of_labels_is_a_warning_in_fits_alone():
             call(X, shuffled)
     with pytest.warns(UserWarning, match="y has another index"):
         permutation_test_score(quick(), X, Y, n_permutations=2, cv=2)
-    scorer = GroupScorer(groups=["u", "v"])
+    scorer = GroupScorer(levels=["u", "v"])
     for refuse in (
         lambda: privacy_cost(Y, shuffled, y_ref=Y),
         lambda: quick().fit(X, Y, sensitive_features=GROUP.sample(frac=1, random_state=0)),

@@ -24,7 +24,7 @@ from skdpfair.engine import step as engine_step
 from skdpfair.engine.mechanism import Mechanism
 from skdpfair.engine.step import noisy_sums
 from skdpfair.methods import METHODS
-from skdpfair.testing import check_method, per_sample, released, task
+from skdpfair.testing import check_method, example_records, example_task, noiseless_releases
 
 BIBLIOGRAPHY = Path(__file__).parents[2] / "docs" / "references.bib"
 PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
@@ -39,7 +39,7 @@ norms = st.lists(st.one_of(extreme, st.floats(0, 1e3, width=32)), max_size=12)
 def sample_of(norm, seed):
     rng = torch.Generator().manual_seed(seed)
     group = torch.randint(0, 3, (len(norm),), generator=rng)
-    return per_sample(norm, group=group)
+    return example_records(norm, group=group)
 
 
 @pytest.mark.parametrize("name", PRIVATE)
@@ -66,14 +66,14 @@ def test_contract_of_other_settings(name, settings):
 @given(norm=norms, seed=st.integers(0, 9))
 @settings(max_examples=40, deadline=None)
 def test_one_record_moves_each_release_by_at_most_its_sensitivity(name, norm, seed):
-    method, facts = METHODS[name](), task(n_groups=3)
+    method, facts = METHODS[name](), example_task(n_groups=3)
     sample, state = sample_of(norm, seed), METHODS[name]().start(facts)
-    whole = released(method, sample, facts, state)
+    whole = noiseless_releases(method, sample, facts, state)
     for i in range(len(norm)):
         kept = [j for j in range(len(norm)) if j != i]
         rest = type(sample)(*(getattr(sample, f)[kept] for f in sample.__dataclass_fields__))
         for query in method.queries(facts, 1.0):
-            moved = whole[query.name] - released(method, rest, facts, state)[query.name]
+            moved = whole[query.name] - noiseless_releases(method, rest, facts, state)[query.name]
             assert moved.norm() <= query.sensitivity * (1 + 1e-5)
         # the gradient query is asked at the SAME noisy counts for both neighbours
         with_i, without = method.clip(sample, state, whole), method.clip(rest, state, whole)
@@ -93,7 +93,7 @@ def wide():
 
 def noise_of(name, module, batch, noise_multiplier, seed):
     """Return one step's noise in units of its claimed standard deviation."""
-    mechanism = Mechanism(METHODS[name](), task(n_groups=2), noise_multiplier)
+    mechanism = Mechanism(METHODS[name](), example_task(n_groups=2), noise_multiplier)
     strategy = select_strategy(module, batch.x, 20)
     state = mechanism.method.start(mechanism.task)
     bounds, original = [], METHODS[name].clip
@@ -136,11 +136,15 @@ def test_gradient_noise_has_the_claimed_scale_whoever_is_in_the_batch(name, size
 
 @pytest.mark.parametrize("name", PRIVATE)
 def test_count_noise_has_the_claimed_scale(name):
-    method, facts, source = METHODS[name](), task(n_groups=3), Streams.seeded(0, digest=b"").noise()
+    method, facts, source = (
+        METHODS[name](),
+        example_task(n_groups=3),
+        Streams.seeded(0, digest=b"").noise(),
+    )
     sample, state = sample_of([0.5, 2.0, 1e6], 0), method.start(facts)
     finite = torch.ones(3, dtype=torch.bool)
     for query in method.queries(facts, 1.5):
-        exact = released(method, sample, facts, state)[query.name]
+        exact = noiseless_releases(method, sample, facts, state)[query.name]
         draws = [
             noisy_sums((query,), sample, finite, state, source)[query.name] - exact
             for _ in range(5000)
@@ -152,7 +156,7 @@ def test_count_noise_has_the_claimed_scale(name):
 
 @pytest.mark.parametrize("name", PRIVATE)
 def test_two_steps_draw_fresh_noise(name, wide):
-    mechanism = Mechanism(METHODS[name](), task(n_groups=2), 1.0)
+    mechanism = Mechanism(METHODS[name](), example_task(n_groups=2), 1.0)
     strategy, source = select_strategy(wide, torch.zeros(1, 500), 20), Streams.fresh().noise()
     state, empty = mechanism.method.start(mechanism.task), batch_of(0, [0])
     with strategy:
@@ -168,7 +172,7 @@ def test_a_record_without_a_finite_gradient_contributes_nothing(name, value, wid
     bad = Batch(good.x.clone(), good.y, good.group)
     bad.x[2] = value
     kept = torch.tensor([0, 1, 3, 4])
-    mechanism = Mechanism(METHODS[name](), task(n_groups=2), 0.0)
+    mechanism = Mechanism(METHODS[name](), example_task(n_groups=2), 0.0)
     state = mechanism.method.start(mechanism.task)
     with select_strategy(wide, good.x, 20) as strategy:
         with_bad = private_step(strategy, bad, mechanism, state, UNUSED)
@@ -191,7 +195,7 @@ def test_a_record_moves_the_sum_by_at_most_the_bound_whatever_its_weight(
 ):
     batch, kept = replace(batch_of(5, [0, 1]), weight=torch.ones(5)), torch.tensor([0, 1, 3, 4])
     batch.x.mul_(1e-3)
-    mechanism = Mechanism(METHODS[name](**options), task(n_groups=2), 0.0)
+    mechanism = Mechanism(METHODS[name](**options), example_task(n_groups=2), 0.0)
     state, fixed, moves = mechanism.method.start(mechanism.task), {}, []
 
     def same_for_neighbours(queries, *args, early=None, examples=None):
@@ -215,7 +219,7 @@ def test_a_record_moves_the_sum_by_at_most_the_bound_whatever_its_weight(
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_chunks_change_nothing(name, wide):
     batch = batch_of(23, [0, 1])
-    mechanism = Mechanism(METHODS[name](), task(n_groups=2), 0.0)
+    mechanism = Mechanism(METHODS[name](), example_task(n_groups=2), 0.0)
     state = mechanism.method.start(mechanism.task)
     with select_strategy(wide, batch.x, 20) as strategy:
         whole = private_step(strategy, batch, mechanism, state, UNUSED)
@@ -226,7 +230,7 @@ def test_chunks_change_nothing(name, wide):
 
 @pytest.mark.parametrize("name", PRIVATE)
 def test_a_broken_bound_is_noticed(name, wide):
-    mechanism = Mechanism(METHODS[name](), task(n_groups=2), 0.0)
+    mechanism = Mechanism(METHODS[name](), example_task(n_groups=2), 0.0)
     method, original = mechanism.method, METHODS[name].clip
 
     def too_heavy(*args):
@@ -275,8 +279,8 @@ def test_the_paper_is_named(name):
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_only_methods_that_take_noise_have_a_bound(name):
     method, sample = METHODS[name](), sample_of([1.0, 2.0], 0)
-    facts = task(n_groups=3)
+    facts = example_task(n_groups=3)
     state = method.start(facts)
-    clip = method.clip(sample, state, released(method, sample, facts, state))
+    clip = method.clip(sample, state, noiseless_releases(method, sample, facts, state))
     assert (float(clip.bound) < inf) == method.takes_noise
     assert method.takes_noise or not method.private

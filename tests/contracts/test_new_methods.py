@@ -16,7 +16,7 @@ from skdpfair.engine import Batch, private_step, select_strategy
 from skdpfair.engine.mechanism import Clip, Mechanism, Method, Query
 from skdpfair.exceptions import InsecureSeedWarning
 from skdpfair.methods import METHODS
-from skdpfair.testing import check_method, task
+from skdpfair.testing import check_method, example_task
 
 NAME = "normalised"
 
@@ -109,7 +109,7 @@ def test_it_is_listed_with_what_its_step_uses(registered):
 
 def test_it_is_checked(registered):
     check_method(registered())
-    assert Mechanism(registered(), task(), 2.0).release.noise_multipliers == (2.0,)
+    assert Mechanism(registered(), example_task(), 2.0).release.noise_multipliers == (2.0,)
 
 
 def test_what_holds_for_all_objects_is_written_in_the_body():
@@ -169,7 +169,7 @@ class Recorded:
 @pytest.mark.parametrize("n_groups", [2, 3])
 def test_listed_sensitivities_are_those_that_scale_the_noise(name, n_groups):
     method, noise = get_method(name), Recorded()
-    small = task(n_groups=2 if method.binary else n_groups)
+    small = example_task(n_groups=2 if method.binary else n_groups)
     group = torch.arange(6) % small.n_groups
     batch = Batch(torch.rand(6, 5), torch.zeros(6, dtype=torch.int64), group)
     with select_strategy(nn.Linear(5, 2), batch.x, 2) as engine:
@@ -181,9 +181,9 @@ def test_listed_sensitivities_are_those_that_scale_the_noise(name, n_groups):
 
 
 def test_a_bound_that_moves_with_what_was_released_is_no_number():
-    assert sensitivities(get_method("dpsgd_f"), task())["gradient sum"] is None
+    assert sensitivities(get_method("dpsgd_f"), example_task())["gradient sum"] is None
     assert methods_table().loc["dpsgd_f", "sensitivity"] == "C times released factors; 1"
-    assert math.isinf(sensitivities(get_method("sgd"), task())["gradient sum"])
+    assert math.isinf(sensitivities(get_method("sgd"), example_task())["gradient sum"])
 
 
 class Sound(Method):

@@ -103,7 +103,7 @@ def test_pages_cards_statements_and_files_name_it(fitted, rows, tmp_path):
 
 def by_group(model, **scores):
     """Return scores of two groups, of which the model knows nothing."""
-    return GroupScorer(**scores, groups=["u", "v"])
+    return GroupScorer(**scores, levels=["u", "v"])
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_searches_and_sweeps_count_it(rows):
     private = DPRandomizedSearch(clf, {"lr": [0.5, 1.0]}, epsilon=8.0).fit(X, y)
     assert private.pos_label_ == "approved"
     results = sweep(
-        ["dpsgd"], [8.0], 1, X[list("abc")], y, X["sex"],
+        X[list("abc")], y, sensitive_features=X["sex"], methods=["dpsgd"], epsilons=[8.0], seeds=1,
         classes=["denied", "approved"], module="logistic", max_steps=20, keep_predictions=True,
     )  # fmt: skip
     (part,) = (p for name, p in results.predictions_of().items() if name.startswith("dpsgd"))

@@ -93,7 +93,7 @@ def test_a_pipeline_from_a_csv_to_a_group_table(tmp_path):
         sample_params={"cost": {"y_ref": model[-1].reference_.predict(features)}},
     )
     assert list(frame.by_group.index) == ["Female", "Male"]
-    assert model[-1].privacy_.epsilon <= 3.0 and list(model[-1].groups_) == ["Female", "Male"]
+    assert model[-1].privacy_.epsilon <= 3.0 and list(model[-1].levels_) == ["Female", "Male"]
     np.testing.assert_array_equal(model.predict(test), model[-1].predict(features))
 
 

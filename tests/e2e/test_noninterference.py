@@ -26,11 +26,12 @@ from sklearn.pipeline import make_pipeline
 from skdpfair import DPFairClassifier, DPFairRegressor, Groups, Persons
 from skdpfair._utils import progress
 from skdpfair._utils.keystream import Keystream
+from skdpfair.budget import PrivacyLedger
 from skdpfair.engine import PoissonSampler, Streams, step
 from skdpfair.engine.noise import Noise
 from skdpfair.inputs import persons as _persons
 from skdpfair.metrics import release_group_table
-from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier, PrivacyLedger
+from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier
 from skdpfair.preprocessing import DPQuantileScaler, public_preprocessor
 from skdpfair.privacy import one_time_noise
 from skdpfair.training import defaults
@@ -106,7 +107,7 @@ def continued(t):
 
 
 def searched(t):
-    law = {"mean_trials": 2.0, "shape": 1.0}  # at least one trial
+    law = {"mean_trials": 2.0, "trials": "geometric"}  # at least one trial
     search = DPRandomizedSearch(classifier("dpsgd"), {"lr": [0.5, 1.0]}, **law)
     return search.fit(t.encoded, t.y, sensitive_features=None)
 

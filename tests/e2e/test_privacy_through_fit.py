@@ -132,13 +132,15 @@ def is_standard(values):
 def test_every_step_carries_fresh_noise_of_the_claimed_scale(name, noise):
     """Batches of 2 on average: an eighth of them are empty."""
     X, settings = np.zeros((200, 300), np.float32), {"sigma": 2.0, "batch_size": 2, "max_steps": 60}
-    moves = noise_of(name, X, noise=noise, **settings)
+    moves = noise_of(name, X, noise_sampler=noise, **settings)
     assert moves.shape == (60, 600)
     assert is_standard(moves) and not is_standard(moves * 1.1) and not is_standard(moves / 1.1)
     for row in moves:
         assert stats.kstest(row / row.std(), "norm").pvalue > ALPHA
     unlike = [(moves[1:] * moves[:-1]).mean(), (moves[:, 1:] * moves[:, :-1]).mean()]
-    unlike.append((moves * noise_of(name, X, noise=noise, random_state=1, **settings)).mean())
+    unlike.append(
+        (moves * noise_of(name, X, noise_sampler=noise, random_state=1, **settings)).mean()
+    )
     assert np.abs(unlike).max() < stats.norm.isf(ALPHA / 2) / np.sqrt(moves.size / 2)
 
 

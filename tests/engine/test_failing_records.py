@@ -14,7 +14,7 @@ from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.mechanism import Clip, Mechanism, Method
 from skdpfair.engine.per_sample.tracing import RecordTrace
 from skdpfair.model_selection import DPThresholdClassifier
-from skdpfair.testing import per_sample, task
+from skdpfair.testing import example_records, example_task
 
 BAD = 77_777.0  # no other number holds these digits
 OPERATIONS = {
@@ -55,7 +55,7 @@ def rows():
 
 def check_two_records_of_40(module, rows, strategy_name=None):
     batch = Batch(rows, torch.arange(40) % 2)
-    mechanism = Mechanism(get_method("dpsgd"), task(40, n_groups=1, sample_rate=1.0), 0.0)
+    mechanism = Mechanism(get_method("dpsgd"), example_task(40, n_groups=1, sample_rate=1.0), 0.0)
     others = torch.tensor([i for i in range(40) if i not in (3, 20)])
     with select_strategy(module, rows[:1], 2) as strategy:
         assert strategy_name in (None, strategy.name)
@@ -163,8 +163,8 @@ def test_no_door_of_a_fit_lets_its_value_out(door, rows):
 
 
 def test_a_method_on_whose_record_an_operation_fails_gives_it_no_weight():
-    hooks = Mechanism(Picky(), task(), 1.0).hooks
-    clip = hooks.clip(per_sample([1e-6, 2.0]), None, {})
+    hooks = Mechanism(Picky(), example_task(), 1.0).hooks
+    clip = hooks.clip(example_records([1e-6, 2.0]), None, {})
     assert clip.weight.tolist() == pytest.approx([0.5, 0.0], rel=1e-4)
 
 

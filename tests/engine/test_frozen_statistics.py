@@ -14,7 +14,7 @@ from skdpfair.engine.mechanism import Mechanism
 from skdpfair.engine.memory import affordable_batch
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics
 from skdpfair.exceptions import UnsupportedModuleError
-from skdpfair.testing import check_engine, task
+from skdpfair.testing import check_engine, example_task
 
 
 class Residual(nn.Module):
@@ -169,7 +169,7 @@ def test_only_frozen_normalisation_is_held():
 def test_a_step_costs_a_forward_pass_of_the_frozen_backbone():
     module, n = nn.Sequential(backbone(16), nn.Linear(16, 3)).train(), 256
     x, y = torch.rand(n, 1, 32, 32), torch.zeros(n, dtype=torch.int64)
-    batch, mechanism = Batch(x, y, y), Mechanism(get_method("dpsgd"), task(), 1.0)
+    batch, mechanism = Batch(x, y, y), Mechanism(get_method("dpsgd"), example_task(), 1.0)
     alone, noise = copy.deepcopy(module[0]).eval(), Streams.fresh().noise()
 
     def seconds(work):

@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from skdpfair import DPFairClassifier
+from skdpfair._networks import small_cnn
 from skdpfair.augmentations import record_by_record
 from skdpfair.engine import Batch, select_strategy
 from skdpfair.engine.memory import affordable_batch
@@ -16,7 +17,6 @@ from skdpfair.engine.per_sample.closed_list import TraceError
 from skdpfair.engine.per_sample.graphs import of_any_size
 from skdpfair.engine.per_sample.tracing import RecordTrace, trace
 from skdpfair.exceptions import UnsupportedModuleError
-from skdpfair.networks import small_cnn
 from skdpfair.testing import check_engine
 
 

@@ -9,14 +9,14 @@ import torch
 from torch import nn
 
 from skdpfair import DPFairClassifier, get_method
+from skdpfair.budget import PrivacyLedger
 from skdpfair.engine import Batch, Streams, private_step, record_hooks, select_strategy
 from skdpfair.engine.contracts import with_gradients
 from skdpfair.engine.mechanism import Clip, GradientTerm, GroupRows, Mechanism, Method, Query
 from skdpfair.engine.record_hooks import RecordHooks, is_shipped
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.methods import METHODS
-from skdpfair.model_selection import PrivacyLedger
-from skdpfair.testing import per_sample, released, task
+from skdpfair.testing import example_records, example_task, noiseless_releases
 
 PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
 N = 1000
@@ -28,7 +28,7 @@ def sample_of(n, n_groups):
     norm = torch.empty(n).log_normal_(0.0, 2.0, generator=draw)
     group = torch.randint(0, n_groups, (n,), generator=draw)
     columns = torch.rand(n, generator=draw), group, torch.rand(n, 2, generator=draw)
-    return per_sample(norm, *columns)
+    return example_records(norm, *columns)
 
 
 def tensors_of(result):
@@ -41,7 +41,7 @@ def test_methods_of_the_package_are_what_their_traces_say(name, monkeypatch):
     method = get_method(name)
     assert is_shipped(method.planned(0.2).at_scale(1.0, 1.0)[0])
     n_groups = 2 if method.binary else 3
-    rates = method.rate_choices(small := task(n_groups=n_groups))
+    rates = method.rate_choices(small := example_task(n_groups=n_groups))
     strata = tuple((rate, min(rates) / rate) for rate in rates)
     shares = torch.full((n_groups,), 1 / n_groups)
     mechanism = Mechanism(method, replace(small, strata=strata, group_fractions=shares), 1.0)
@@ -51,7 +51,7 @@ def test_methods_of_the_package_are_what_their_traces_say(name, monkeypatch):
     sample = sample_of(20, n_groups)
     sample = with_gradients(sample) if method.sees_gradients else sample
     for _ in range(2):
-        release = released(method, sample, mechanism.task, state)
+        release = noiseless_releases(method, sample, mechanism.task, state)
         for query, other in zip(own.queries, traced.queries, strict=True):
             rows = query.matrix(sample, state), other.matrix(sample, state)
             torch.testing.assert_close(*rows)
@@ -241,7 +241,7 @@ def test_one_record_moves_a_step_by_its_bound_at_most(method):
     x = torch.rand(N, 6, generator=torch.Generator().manual_seed(0))
     x[0] *= 3e3
     batch = Batch(x, torch.zeros(N, dtype=torch.int64))
-    mechanism = Mechanism(method(), task(n_samples=N, n_groups=1, sample_rate=1.0), 0.0)
+    mechanism = Mechanism(method(), example_task(n_samples=N, n_groups=1, sample_rate=1.0), 0.0)
     others, noise = torch.arange(1, N), Streams.fresh().noise()
     with select_strategy(nn.Linear(6, 2), x[:1], 2) as strategy:
         steps = [
@@ -252,8 +252,8 @@ def test_one_record_moves_a_step_by_its_bound_at_most(method):
 
 
 def test_rows_of_queries_are_no_longer_than_their_sensitivity():
-    hooks = Mechanism(Unbounded(), task(), 1.0).hooks
-    sample = per_sample([0.5, 3.0, 200.0, torch.inf, torch.nan])
+    hooks = Mechanism(Unbounded(), example_task(), 1.0).hooks
+    sample = example_records([0.5, 3.0, 200.0, torch.inf, torch.nan])
     cells, norm = (query.matrix(sample, None) for query in hooks.queries)
     # a code beyond the cells, and what is not finite, count for nothing
     assert cells.tolist() == [[1, 0], [1, 0], [0, 0], [0, 0], [1, 0]]
@@ -301,10 +301,10 @@ class AnnealedList(Annealed):
 @pytest.mark.parametrize("kind", [Annealed, AnnealedTensor, AnnealedList])
 def test_an_attribute_that_changes_between_steps_is_followed(kind):
     method = kind()
-    hooks = Mechanism(method, task(), 1.0).hooks
+    hooks = Mechanism(method, example_task(), 1.0).hooks
     for t in range(6):
         method.step_size(t)
-        clip = hooks.clip(per_sample([0.1, 2.0]), None, {})
+        clip = hooks.clip(example_records([0.1, 2.0]), None, {})
         torch.testing.assert_close(clip.bound, torch.tensor(1 / (1 + t)))
         torch.testing.assert_close(clip.weight[1], torch.tensor(0.5 / (1 + t)))
 

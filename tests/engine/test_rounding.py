@@ -12,7 +12,7 @@ from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.mechanism import Mechanism
 from skdpfair.engine.per_sample.rounding import steady
 from skdpfair.engine.per_sample.tracing import RecordTrace, trace
-from skdpfair.testing import task
+from skdpfair.testing import example_task
 
 GATES = {  # of products that are a half in exact arithmetic
     "comparison": lambda z: (z >= 0.5).float(),
@@ -71,7 +71,9 @@ def test_a_record_that_leaves_turns_no_gate_of_others(name, rows, width, n_colum
     x = rows(193, width)
     batch = Batch(x, torch.zeros(len(x), dtype=torch.int64))
     mechanism = Mechanism(
-        get_method("dpsgd", max_grad_norm=1.0), task(len(x), n_groups=1, sample_rate=1.0), 0.0
+        get_method("dpsgd", max_grad_norm=1.0),
+        example_task(len(x), n_groups=1, sample_rate=1.0),
+        0.0,
     )
     noise, sums = Streams.fresh().noise(), []
     with select_strategy(Gated(width, GATES[name], n_columns), x[:1], 2) as strategy:

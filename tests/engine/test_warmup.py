@@ -9,13 +9,13 @@ from torch import nn
 from skdpfair import get_method
 from skdpfair.engine import Batch, ScaleSearch, Streams, select_strategy
 from skdpfair.engine.mechanism import Mechanism
-from skdpfair.testing import task
+from skdpfair.testing import example_task
 
 ALPHA, SIZE, STEPS = 1e-6, 1000.0, 1500  # the chance that correct code fails one of the tests
 
 
 def search_beside(name):
-    return ScaleSearch.for_mechanism(Mechanism(get_method(name), task(), 1.5), 0.5)
+    return ScaleSearch.for_mechanism(Mechanism(get_method(name), example_task(), 1.5), 0.5)
 
 
 def counts(search, n_rows):
@@ -34,7 +34,7 @@ def counts(search, n_rows):
 
 @pytest.mark.parametrize("name", ["dpsgd", "global_adapt"])
 def test_its_noise_is_no_less_than_that_of_the_step_it_is_charged_as(name):
-    mechanism = Mechanism(get_method(name), task(), 1.5)
+    mechanism = Mechanism(get_method(name), example_task(), 1.5)
     assert search_beside(name).noise_multiplier >= mechanism.release.joint_noise_multiplier
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from skdpfair import DPFairClassifier
 from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.features import FrozenFeatures
-from skdpfair.preprocessing import check_pipeline
+from skdpfair.preprocessing import lint_pipeline
 
 
 class Backbone(nn.Module):
@@ -172,7 +172,7 @@ def test_the_report_names_the_network_and_its_digest(backbone):
     told = f"Features are those of FrozenFeatures(Backbone), sha256 {frozen.digest[:16]}, public"
     assert told in pipe[-1].privacy_.statement
     assert "frozenfeatures" not in " ".join(pipe[-1].privacy_.not_accounted)
-    report = check_pipeline(pipe)
+    report = lint_pipeline(pipe)
     assert not report.findings
     assert any("must come from public rows" in note for note in report.notes)
     bare = clone(pipe).fit(X, y)[-1].fit(frozen.transform(X).copy(), y)  # a copy may be anything

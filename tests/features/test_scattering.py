@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from skdpfair import DPFairClassifier
 from skdpfair.features import Scattering2D, _base
 from skdpfair.features._wavelets import Scattering
-from skdpfair.preprocessing import check_pipeline
+from skdpfair.preprocessing import lint_pipeline
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def test_it_learns_nothing_and_says_so(digits):
     y = np.arange(7) % 2
     head = DPFairClassifier("dpsgd", epsilon=8.0, delta=0.01, module="logistic", max_steps=3)
     pipe = make_pipeline(transformer, head)
-    assert not check_pipeline(pipe).findings
+    assert not lint_pipeline(pipe).findings
     with pytest.warns(UserWarning):  # seven records are few
         report = pipe.fit(digits, y)[-1].privacy_
     assert "Features are those of Scattering2D(L=4), which learns nothing." in report.statement

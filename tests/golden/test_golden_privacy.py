@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from skdpfair import get_method
 from skdpfair.engine.mechanism import Mechanism
-from skdpfair.methods import METHODS, get_method
+from skdpfair.methods import METHODS
 from skdpfair.privacy import NoisyRelease, calibrate_noise, compute_epsilon
-from skdpfair.testing import task
+from skdpfair.testing import example_task
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_privacy.json").read_text())
 CASES = {c["id"]: c for c in GOLDEN["epsilon_cases"]}
@@ -59,7 +60,9 @@ def test_halves_of_a_plan_cost_what_it_costs(key):
 
 def test_the_number_of_groups_does_not_enter():
     for name in METHODS:
-        costs = {Mechanism(METHODS[name](), task(n_groups=k), 1.0).release for k in (1, 2, 50)}
+        costs = {
+            Mechanism(METHODS[name](), example_task(n_groups=k), 1.0).release for k in (1, 2, 50)
+        }
         assert len(costs) == 1
 
 
@@ -76,7 +79,7 @@ def test_calibration(case):
     assert 0.995 * case["target_epsilon"] < spent <= case["target_epsilon"]
     method = {"dpsgd": "dpsgd", "naive": "naive"}.get(case["method"], case["method"])
     if ratio is not None:
-        auto = Mechanism(get_method(method, count_noise_multiplier=ratio), task(), 1.0)
+        auto = Mechanism(get_method(method, count_noise_multiplier=ratio), example_task(), 1.0)
         assert auto.release.noise_multipliers == noise
 
 

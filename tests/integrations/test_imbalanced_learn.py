@@ -8,8 +8,8 @@ from sklearn.model_selection import GridSearchCV
 
 from skdpfair import DPFairClassifier
 from skdpfair.budget import PrivacyLedger
-from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier, plan
-from skdpfair.preprocessing import BoundedScaler, check_pipeline
+from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier, forecast
+from skdpfair.preprocessing import BoundedScaler, lint_pipeline
 from skdpfair.report import model_page
 from skdpfair.testing import audit_fit
 
@@ -56,11 +56,11 @@ RESAMPLING = {
 @pytest.mark.parametrize("name", RESAMPLING)
 def test_the_linter_the_forecast_and_the_ledger_say_infinite(name, ledger, data):
     model = RESAMPLING[name]()
-    assert check_pipeline(model).findings[0].learns.startswith("how many rows each")
+    assert lint_pipeline(model).findings[0].learns.startswith("how many rows each")
     ledger.fit(model, *data)
     assert ledger.report().epsilon_total == math.inf and ledger.report().known
     if name not in ("bags", "easy"):
-        assert plan(model, 300, delta=1e-4, accountant="rdp").epsilon_total == math.inf
+        assert forecast(model, 300, delta=1e-4, accountant="rdp").epsilon_total == math.inf
 
 
 def test_a_pipeline_without_a_resampler_is_known(ledger, data):
@@ -108,7 +108,7 @@ def test_the_page_lists_the_resampler(data):
 def test_a_fit_by_such_a_pipeline_names_what_its_epsilon_does_not_cover(data):
     """The classifier gets rows alone: it cannot know that a resampler made them."""
     report = RESAMPLING["over"]().fit(*data)[-1].privacy_
-    assert "resampling" in report.not_accounted[0] and "check_pipeline" in report.not_accounted[0]
+    assert "resampling" in report.not_accounted[0] and "lint_pipeline" in report.not_accounted[0]
 
 
 @pytest.mark.skipif(not hasattr(GridSearchCV, "set_callbacks"), reason="scikit-learn < 1.9")

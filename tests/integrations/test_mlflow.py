@@ -5,8 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from skdpfair import DPFairClassifier
-from skdpfair.release import load_release
+from skdpfair import DPFairClassifier, load_release
 from skdpfair.report import export_statement
 
 with warnings.catch_warnings():  # of type hints of its own

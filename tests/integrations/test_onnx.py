@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from skdpfair import DPFairClassifier
-from skdpfair.networks import Curves
+from skdpfair._networks import Curves
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")

@@ -6,7 +6,7 @@ import pytest
 
 from skdpfair import DPFairClassifier
 from skdpfair.budget import PrivacyLedger
-from skdpfair.exceptions import BudgetExceeded
+from skdpfair.exceptions import BudgetExceededError
 
 optuna = pytest.importorskip("optuna")
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
@@ -29,7 +29,7 @@ def test_a_study_stops_at_the_budget_and_the_ledger_holds_its_cost(tmp_path, two
         clf = DPFairClassifier("dpsgd", epsilon=1.0, accountant="rdp", lr=lr, max_steps=5)
         try:
             ledger.fit(clf, X, y)
-        except BudgetExceeded:
+        except BudgetExceededError:
             trial.study.stop()
             raise optuna.TrialPruned("the budget is used up") from None
         return clf.score(X, y)

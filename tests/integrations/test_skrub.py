@@ -6,7 +6,7 @@ import pytest
 
 from skdpfair import DPFairClassifier
 from skdpfair.budget import PrivacyLedger
-from skdpfair.preprocessing import check_pipeline, public_preprocessor
+from skdpfair.preprocessing import lint_pipeline, public_preprocessor
 
 skrub = pytest.importorskip("skrub")
 pytestmark = [
@@ -21,9 +21,9 @@ def quick():
 
 def test_a_table_vectorizer_is_found_and_makes_the_whole_infinite(tmp_path, two_groups):
     model = skrub.tabular_pipeline(quick())
-    findings = check_pipeline(model).findings
+    findings = lint_pipeline(model).findings
     assert "TableVectorizer" in {f.name for f in findings}
-    assert check_pipeline(skrub.TableVectorizer()).findings
+    assert lint_pipeline(skrub.TableVectorizer()).findings
     ledger = PrivacyLedger(tmp_path / "ledger", delta=1e-5, accountant="rdp")
     ledger.fit(model, two_groups.data, two_groups.target)
     assert ledger.report().epsilon_total == math.inf and ledger.report().known

@@ -103,7 +103,7 @@ def test_measures_are_those_of_a_loop_over_groups(rare):
     less_is_better = {"false_positive_rate", "false_negative_rate", "log_loss", "excessive_risk"}
     assert {c.removesuffix("_group_max") for c in table if c.endswith("max")} == less_is_better
     rows = groups == "F"
-    risk = excessive_risk(y_true[rows], likely["dpsgd"][rows], y_prob_ref=likely["sgd"][rows])
+    risk = excessive_risk(y_true[rows], likely["dpsgd"][rows], y_ref=likely["sgd"][rows])
     assert table.loc["dpsgd", "excessive_risk[F]"] == pytest.approx(risk)
     assert (table.loc["sgd", "excessive_risk":] == 0).all()
 
@@ -207,7 +207,7 @@ PARALLEL = {  # every measure, with arguments that belong to the same records
     dg_gap: {
         "y_true": TRUE, "y_pred": PRIVATE, "is_train": np.arange(8) < 4, "sample_weight": TRUE + 1,
     },
-    excessive_risk: {"y_true": TRUE, "y_prob": LIKELY, "y_prob_ref": LIKELY},
+    excessive_risk: {"y_true": TRUE, "y_pred": LIKELY, "y_ref": LIKELY},
     group_table: {
         "y_true": TRUE, "predictions": {"r": TRUE, "p": PRIVATE}, "sensitive_features": GROUPS,
         "probabilities": {"r": LIKELY, "p": LIKELY},

@@ -30,8 +30,8 @@ def test_privacy_costs_by_hand(case):
 
 def test_risks_by_hand():
     y = [0, 1, 0, 1]
-    assert excessive_risk(y, PROB, y_prob_ref=REF) == pytest.approx(0)
-    risk = excessive_risk(y, PROB, y_prob_ref=REF, sample_weight=[1, 3, 1, 0])
+    assert excessive_risk(y, PROB, y_ref=REF) == pytest.approx(0)
+    risk = excessive_risk(y, PROB, y_ref=REF, sample_weight=[1, 3, 1, 0])
     assert risk == pytest.approx((3 * math.log(2) - math.log(2)) / 5)
 
 
@@ -40,17 +40,17 @@ def test_risks_by_hand():
 def test_a_model_costs_nothing_against_itself(rows, likely):
     y_true, y_pred = zip(*rows, strict=True)
     assert privacy_cost(y_true, y_pred, y_ref=y_pred) == 0
-    assert excessive_risk([0] * len(likely), likely, y_prob_ref=likely) == 0
+    assert excessive_risk([0] * len(likely), likely, y_ref=likely) == 0
 
 
 def test_risks_are_differences_of_sklearns_log_loss():
     rng = np.random.default_rng(0)
     y, classes = np.array(["no", "yes", "so"] * 10), ["yes", "so", "no"]
     private, reference = rng.dirichlet(np.ones(3), (2, 30))
-    risk = excessive_risk(y, private, y_prob_ref=reference, classes=classes)
+    risk = excessive_risk(y, private, y_ref=reference, classes=classes)
     at = np.arange(30), [classes.index(label) for label in y]
     own = [likely[at] for likely in (private, reference)]
-    assert risk == excessive_risk(y, own[0], y_prob_ref=own[1])
+    assert risk == excessive_risk(y, own[0], y_ref=own[1])
     losses = [log_loss(y, likely[:, [2, 1, 0]]) for likely in (private, reference)]  # sorted
     assert risk == pytest.approx(losses[0] - losses[1])
 
@@ -60,7 +60,7 @@ def test_zero_is_clipped_as_in_log_loss(dtype):
     y_prob = np.array([[1, 0], [1, 0]], dtype=dtype)
     own = y_prob[[0, 1], [0, 1]]
     expected = log_loss([0, 1], y_prob.astype(dtype))
-    assert excessive_risk([0, 1], own, y_prob_ref=[1.0, 1.0]) == pytest.approx(expected)
+    assert excessive_risk([0, 1], own, y_ref=[1.0, 1.0]) == pytest.approx(expected)
 
 
 every_part = [(1, 1, True), (0, 1, False)]
@@ -94,7 +94,7 @@ OF_FAIRLEARN = {  # measure, its second array, and its arguments, which have one
         "y_pred",
         {"y_ref": [1, 0, 1, 0, 0, 1], "sample_weight": [1, 1, 2, 1, 1, 2]},
     ),
-    "risk": (excessive_risk, "y_prob", {"y_prob_ref": [0.5, 0.1, 0.9, 0.3, 0.2, 0.7]}),
+    "risk": (excessive_risk, "y_pred", {"y_ref": [0.5, 0.1, 0.9, 0.3, 0.2, 0.7]}),
     "gap": (dg_gap, "y_pred", {"is_train": [True, False, True, True, False, False]}),
 }
 
@@ -137,7 +137,7 @@ def test_the_rule_is_that_of_fairlearn():
 
 
 LABELS = {"y_true": [0, 1, 0, 1], "y_pred": [0, 1, 1, 1], "y_ref": [0, 1, 0, 1]}
-CHANCES = {"y_true": [0, 1, 0, 1], "y_prob": [0.5] * 4, "y_prob_ref": [0.5] * 4}
+CHANCES = {"y_true": [0, 1, 0, 1], "y_pred": [0.5] * 4, "y_ref": [0.5] * 4}
 GOOD = {
     privacy_cost: LABELS | {"sample_weight": [1] * 4},
     excessive_risk: CHANCES | {"sample_weight": [1] * 4},
@@ -148,15 +148,17 @@ WRONG = {  # of each argument: values that are none
     "y_pred": (["a"] * 4, [0], dict.fromkeys(range(4))),
     "y_ref": (None, [0], [0.5, 0.25, 1, 0]),
     "sample_weight": ([0] * 4, [-1, 1, 1, 1], ["a"] * 4, [np.nan] * 4, [1]),
-    "y_prob": ([1.1] * 4, [np.nan] * 4, ["a"] * 4, [[0.7] * 2] * 4, [[-0.5, 1.5]] * 4, [0.5]),
-    "y_prob_ref": (None, [-0.1] * 4, [[[0.5] * 2]] * 4, [[np.nan, 0.5]] * 4),
     "is_train": (["train", "test"] * 2, [True]),
     "metric": ("accuracy",),
+}
+WRONG_CHANCES = {
+    "y_pred": ([1.1] * 4, [np.nan] * 4, ["a"] * 4, [[0.7] * 2] * 4, [[-0.5, 1.5]] * 4, [0.5]),
+    "y_ref": (None, [-0.1] * 4, [[[0.5] * 2]] * 4, [[np.nan, 0.5]] * 4),
 }
 BAD = [
     (measure, name, value)
     for measure, good in GOOD.items()
-    for name, values in WRONG.items()
+    for name, values in (WRONG | (WRONG_CHANCES if measure is excessive_risk else {})).items()
     for value in values
     if (name in good or (name == "metric" and measure is not excessive_risk))
     and (name != "y_true" or measure is privacy_cost)

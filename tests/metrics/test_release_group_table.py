@@ -27,7 +27,7 @@ def release(**changes):
         "y_pred": PRED,
         "sensitive_features": SEX,
         "epsilon": 1.0,
-        "groups": ["F", "M"],
+        "levels": ["F", "M"],
     }
     return release_group_table(**(arguments | changes))
 
@@ -82,7 +82,7 @@ def test_the_noise_has_a_key_of_the_operating_system_and_takes_few_draws(monkeyp
     keys, asked, integers = [], [], Keystream.integers
     monkeypatch.setattr(Keystream, "integers", lambda s, n: asked.append(n) or integers(s, n))
     monkeypatch.setattr(secrets, "token_bytes", lambda n: keys.append(n) or bytes([len(keys)] * n))
-    one, other = (release(groups=["F", "M", *range(98)]) for _ in range(2))
+    one, other = (release(levels=["F", "M", *range(98)]) for _ in range(2))
     assert keys == [32, 32] and not one["correct"].equals(other["correct"])
     assert 400 <= len(asked) < 400 * 40
 
@@ -126,7 +126,7 @@ def test_intervals_hold_the_accuracy_and_stay_in_the_unit_interval(right, wrong,
 
 
 def test_an_empty_declared_group_is_released_like_any_other():
-    tables = [release(groups=["F", "M", "X"], epsilon=0.5) for _ in range(20)]
+    tables = [release(levels=["F", "M", "X"], epsilon=0.5) for _ in range(20)]
     noisy = pd.concat([t.loc[["[X]"]] for t in tables])
     assert noisy[["correct", "incorrect"]].to_numpy().any()  # no zero that tells
     undefined = noisy["accuracy"].isna()
@@ -143,14 +143,14 @@ def test_the_statement_says_what_was_spent_and_assumed():
     assert privacy["sensitivity"] == privacy["noise_scale"] == 1.0
     assert "null record" in privacy["statement"]
     assert not any("groups" in a for a in privacy["assumptions"])
-    assumed = release(groups=None).attrs["privacy"]["assumptions"]
+    assumed = release(levels=None).attrs["privacy"]["assumptions"]
     assert any("read from the rows" in text and "F, M" in text for text in assumed)
 
 
 def test_intersections_are_declared_by_tuples():
     both = pd.DataFrame({"sex": SEX, "race": ["w", "b", "w"] * 2})
     groups = [(s, r) for s in "FM" for r in "wb"]
-    table = release(sensitive_features=both, groups=groups, epsilon=1e3)
+    table = release(sensitive_features=both, levels=groups, epsilon=1e3)
     assert list(table.index) == ["[F, w]", "[F, b]", "[M, w]", "[M, b]"]
     assert table[["correct", "incorrect"]].sum(axis=1).tolist() == [2, 1, 2, 1]
 
@@ -161,7 +161,7 @@ def test_intersections_are_declared_by_tuples():
         ({"epsilon": 0.0}, ValueError, "epsilon must be a number >= 1e-06 and <= 1000, got 0.0"),
         ({"epsilon": math.inf}, ValueError, "epsilon must be a number .* got inf"),
         ({"y_pred": [1]}, ValueError, "y_pred must have one entry for each of the 6"),
-        ({"groups": ["F"]}, ValueError, "sensitive_features has values outside groups=.*Declare"),
+        ({"levels": ["F"]}, ValueError, "sensitive_features has values outside levels=.*Declare"),
     ],
 )
 def test_bad_input_is_named(change, error, message):

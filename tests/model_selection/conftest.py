@@ -41,7 +41,7 @@ class FromFirstColumn(ClassifierMixin, BaseEstimator):
     def __init__(self, groups=None, reference=None):
         self.groups, self.reference = groups, reference
         if groups is not None:
-            self.groups_ = np.array(groups, dtype=object)
+            self.levels_ = np.array(groups, dtype=object)
         if reference is not None:
             self.reference_ = reference
 

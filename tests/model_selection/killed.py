@@ -11,12 +11,12 @@ from skdpfair.model_selection import sweep
 def run(folder, **settings):
     data = make_two_groups(300, random_state=0)
     return sweep(
-        ["dpsgd", "dpsgd_f"],
-        [2.0],
-        2,
         data.data,
         data.target,
-        data.sensitive_features,
+        sensitive_features=data.sensitive_features,
+        methods=["dpsgd", "dpsgd_f"],
+        epsilons=[2.0],
+        seeds=2,
         store=folder,
         **{"module": "logistic", "lr": 0.5, "batch_size": 100, "max_steps": 4} | settings,
         accountant="rdp",

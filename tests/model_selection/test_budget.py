@@ -28,12 +28,12 @@ from sklearn.preprocessing import FunctionTransformer
 
 from skdpfair import DPFairClassifier, Groups, get_method
 from skdpfair.analysis import GroupRecorder
-from skdpfair.budget import journal
+from skdpfair.budget import PrivacyLedger, journal
 from skdpfair.budget.active_ledger import VARIABLE
 from skdpfair.budget.charging import charged, current_ledger, suspended
 from skdpfair.budget.spending import DIAGNOSTICS
-from skdpfair.exceptions import BudgetExceeded, UnaccountedWarning
-from skdpfair.model_selection import DPThresholdClassifier, PrivacyLedger, plan
+from skdpfair.exceptions import BudgetExceededError, UnaccountedWarning
+from skdpfair.model_selection import DPThresholdClassifier, forecast
 from skdpfair.preprocessing import DPQuantileScaler
 from skdpfair.privacy import NoisyRelease, compute_epsilon
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
@@ -43,8 +43,8 @@ RUN = NoisyRelease("gradient sum", 0.01, (1.0,), 100)
 COST = compute_epsilon([RUN], 1e-5)
 
 
-def forecast(search, **params):
-    return plan(search, 200, accountant="rdp", **params)
+def forecast_of_200(search, **params):
+    return forecast(search, 200, accountant="rdp", **params)
 
 
 def quick(method="dpsgd", **params):
@@ -76,7 +76,7 @@ def test_fits_add_up_to_the_budget_and_not_beyond(path):
     with PrivacyLedger(path, epsilon=twice, delta=1e-5) as ledger:
         spend(2)
         assert ledger.epsilon() == twice
-        with pytest.raises(BudgetExceeded, match=r"epsilon=.* Nothing was fitted"):
+        with pytest.raises(BudgetExceededError, match=r"epsilon=.* Nothing was fitted"):
             spend()
         assert ledger.epsilon() == twice
     assert list(ledger.frame().state) == ["done", "done"]
@@ -121,7 +121,7 @@ def test_a_private_selection_is_charged_beside_the_fits(path):
 def test_a_fit_without_privacy_exceeds_every_budget(path, tmp_path):
     with (
         PrivacyLedger(path, epsilon=100.0, delta=1e-5),
-        pytest.raises(BudgetExceeded, match="not private"),
+        pytest.raises(BudgetExceededError, match="not private"),
     ):
         spend(private=False)
     with PrivacyLedger(tmp_path / "ledger", delta=1e-5) as ledger:
@@ -163,7 +163,7 @@ def test_a_killed_fit_stays_charged_as_planned(path):
         worker.join()
         assert list(ledger.frame().state) == ["planned"]
         assert ledger.epsilon() == COST
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(BudgetExceededError):
             spend()
 
 
@@ -449,7 +449,7 @@ def test_the_plan_of_a_search_is_the_report_of_its_ledger(path, data, cv):
     model = make_pipeline(FunctionTransformer(), quick())
     grid = {"dpfairclassifier__lr": [0.1, 0.5]}
     search = GridSearchCV(model, grid, cv=cv, error_score="raise")
-    foreseen = plan(search, 200, accountant="rdp")
+    foreseen = forecast(search, 200, accountant="rdp")
     ledger = PrivacyLedger(path, delta=foreseen.delta, accountant="rdp")
     ledger.fit(search, *data)
     spent = ledger.report()
@@ -467,7 +467,7 @@ def test_the_plan_of_a_fit_is_its_ledger(path, data, method):
     clf = quick(method=method, group_col=1)
     X = data[0].copy()
     X[:, 1] = X[:, 1] > 0
-    foreseen = plan(clf, 200, n_groups=2, accountant="rdp")
+    foreseen = forecast(clf, 200, n_groups=2, accountant="rdp")
     with PrivacyLedger(path, delta=foreseen.delta, accountant="rdp") as ledger:
         clone(clf).fit(X, data[1])
     assert ledger.epsilon() == pytest.approx(foreseen.epsilon, rel=1e-9)
@@ -482,13 +482,13 @@ def test_the_plan_of_thresholds_is_their_ledger(path, data, in_pipeline):
     if in_pipeline:
         model = make_pipeline(FunctionTransformer(), model)
         grid = {f"dpthresholdclassifier__{name}": v for name, v in grid.items()}
-    alone = plan(model, 200, accountant="rdp")
+    alone = forecast(model, 200, accountant="rdp")
     with PrivacyLedger(path, delta=alone.delta, accountant="rdp") as ledger:
         clone(model).fit(*data)
     assert ledger.epsilon() == pytest.approx(alone.epsilon, rel=1e-9)
     assert len(alone.fits[0].releases) == 2 and alone.epsilon == pytest.approx(2.0, rel=1e-3)
     search = GridSearchCV(model, grid, cv=4, refit=False, error_score="raise")
-    foreseen = plan(search, 200, accountant="rdp")
+    foreseen = forecast(search, 200, accountant="rdp")
     with PrivacyLedger(path, delta=foreseen.delta, accountant="rdp", data="search") as ledger:
         search.fit(*data)
     made = [run for fit in foreseen.fits for run in fit.releases for _ in range(fit.n_fits)]
@@ -500,10 +500,10 @@ def test_a_fit_beyond_the_budget_is_refused_before_it_starts(path, data):
     with PrivacyLedger(path, epsilon=0.8, delta=1e-4, accountant="rdp") as ledger:
         first = quick().fit(*data)
         again = quick()
-        with pytest.raises(BudgetExceeded, match="above the budget epsilon=0"):
+        with pytest.raises(BudgetExceededError, match="above the budget epsilon=0"):
             again.fit(*data)
         assert not hasattr(again, "net_")
-        with pytest.raises(BudgetExceeded, match="keep_reference"):
+        with pytest.raises(BudgetExceededError, match="keep_reference"):
             quick(keep_reference=True).fit(*data)
     assert len(ledger.frame()[lambda f: f.steps > 0]) == 1
     assert ledger.epsilon() == pytest.approx(compute_epsilon(first.privacy_.releases, 1e-4, "rdp"))
@@ -541,7 +541,7 @@ def test_workers_know_the_ledger_of_their_block_and_no_other(path):
 
 def test_the_sizes_of_folds():
     def sizes(cv):
-        return {f.n_samples: f.n_fits for f in forecast(quick(), cv=cv).fits}
+        return {f.n_samples: f.n_fits for f in forecast_of_200(quick(), cv=cv).fits}
 
     assert sizes(4) == {150: 4} and sizes(KFold(3)) == sizes(GroupKFold(3)) == {133: 2, 134: 1}
     assert sizes(RepeatedKFold(n_splits=4, n_repeats=3)) == {150: 12}
@@ -551,9 +551,9 @@ def test_the_sizes_of_folds():
 
 def test_the_refit_is_charged_as_the_costliest_candidate():
     grid = GridSearchCV(quick(), {"noise_multiplier": [4.0, 2.0, 3.0]}, cv=2)
-    foreseen = forecast(grid)
+    foreseen = forecast_of_200(grid)
     assert foreseen.fits[-1].candidate == 1
-    assert forecast(GridSearchCV(quick(), grid.param_grid, cv=2, refit=False)).epsilon < (
+    assert forecast_of_200(GridSearchCV(quick(), grid.param_grid, cv=2, refit=False)).epsilon < (
         foreseen.epsilon
     )
     assert foreseen.epsilon_total == math.inf
@@ -564,43 +564,43 @@ def test_the_refit_is_charged_as_the_costliest_candidate():
 def test_a_refit_with_strata_replaces_no_dearer_one():
     asc = get_method("asc", group_probabilities=(0.5, 0.5))
     space = [{"noise_multiplier": [2.0]}, {"method": [asc], "noise_multiplier": [1.9]}]
-    foreseen = forecast(GridSearchCV(quick(), space, cv=2), n_groups=2)
+    foreseen = forecast_of_200(GridSearchCV(quick(), space, cv=2), n_groups=2)
     assert foreseen.fits[-1].candidate == 0
     assert foreseen.fits[-2].releases[-1].strata is not None  # a higher rate, and less noise
 
 
 def test_a_reference_makes_the_search_as_a_whole_not_private():
-    with_reference = forecast(GridSearchCV(quick(), {"noise_multiplier": [None, 3.0]}, cv=2))
-    without = forecast(GridSearchCV(quick(), {"noise_multiplier": [3.0]}, cv=2))
+    with_reference = forecast_of_200(GridSearchCV(quick(), {"noise_multiplier": [None, 3.0]}, cv=2))
+    without = forecast_of_200(GridSearchCV(quick(), {"noise_multiplier": [3.0]}, cv=2))
     assert with_reference.epsilon == without.epsilon
     assert with_reference.reasons[0].startswith("a non-private reference model")
-    single = forecast(quick(noise_multiplier=None))
+    single = forecast_of_200(quick(noise_multiplier=None))
     assert (single.epsilon, single.epsilon_total) == (0.0, math.inf)
-    assert forecast(quick(keep_reference=True)).epsilon_total == math.inf
-    assert forecast(quick(noise_multiplier=0.0)).epsilon_total == math.inf
-    recorded = forecast(quick(callbacks=[GroupRecorder(terms=False)]))
+    assert forecast_of_200(quick(keep_reference=True)).epsilon_total == math.inf
+    assert forecast_of_200(quick(noise_multiplier=0.0)).epsilon_total == math.inf
+    recorded = forecast_of_200(quick(callbacks=[GroupRecorder(terms=False)]))
     assert recorded.reasons == (DIAGNOSTICS,) and recorded.epsilon_total == math.inf
 
 
 def test_a_random_search_is_forecast_if_its_candidates_are_known():
     space = {"noise_multiplier": [4.0, 2.0, 3.0]}
     search = RandomizedSearchCV(quick(), space, n_iter=2, cv=2, random_state=0)
-    assert len(forecast(search).fits) == 3
+    assert len(forecast_of_200(search).fits) == 3
     with pytest.raises(ValueError, match="random_state of the search must be an int, got None"):
-        forecast(search.set_params(random_state=None))
+        forecast_of_200(search.set_params(random_state=None))
 
 
 def test_what_cannot_be_forecast_is_refused():
     with pytest.raises(TypeError, match="got LogisticRegression"):
-        plan(LogisticRegression(), 200)
+        forecast(LogisticRegression(), 200)
     with pytest.raises(TypeError, match="n_samples must be an int"):
-        plan(quick(), [1, 2, 3])
+        forecast(quick(), [1, 2, 3])
     with pytest.raises(TypeError, match="a Pipeline that ends in one"):
-        plan(GridSearchCV(LogisticRegression(), {"C": [1.0]}), 200)
+        forecast(GridSearchCV(LogisticRegression(), {"C": [1.0]}), 200)
     with pytest.raises(ValueError, match="cv must be None"):
-        plan(GridSearchCV(quick(), {}), 200, cv=3)
+        forecast(GridSearchCV(quick(), {}), 200, cv=3)
     with pytest.raises(ValueError, match="delta"):
-        plan(quick(), 200, delta=2.0)
+        forecast(quick(), 200, delta=2.0)
 
 
 def test_a_scaler_that_pays_is_listed_before_and_during(tmp_path):
@@ -608,12 +608,12 @@ def test_a_scaler_that_pays_is_listed_before_and_during(tmp_path):
     classifier = DPFairClassifier(
         epsilon=1.0, group_col=Groups(levels=["F", "M"]), max_steps=3, accountant="rdp"
     )
-    planned = forecast(make_pipeline(scaler, classifier))
+    planned = forecast_of_200(make_pipeline(scaler, classifier))
     first, *_, last = planned.fits[0].releases
     assert (first.what, last.what) == ("DPQuantileScaler", "steps")
     assert (first.steps, first.sample_rate) == (1, 1.0)
     assert first.noise_multipliers == scaler.planned(200).noise_multipliers
-    assert [r.what for r in forecast(classifier).fits[0].releases] == ["steps"]
+    assert [r.what for r in forecast_of_200(classifier).fits[0].releases] == ["steps"]
     with PrivacyLedger(tmp_path / "ledger", delta=1e-5) as ledger:
         scaler.fit(np.random.default_rng(0).normal(size=(200, 2)))
     assert list(ledger.frame().steps) == [scaler.privacy_.steps] == [1]

@@ -16,8 +16,9 @@ from sklearn.pipeline import make_pipeline
 from skorch.callbacks import Callback
 
 from skdpfair import DPFairClassifier, fit_on_dask
+from skdpfair.budget import PrivacyLedger
 from skdpfair.datasets import load_adult, make_two_groups, public_facts
-from skdpfair.model_selection import GroupScorer, PrivacyLedger, TradeoffResults, plan, sweep
+from skdpfair.model_selection import GroupScorer, TradeoffResults, forecast, sweep
 from skdpfair.preprocessing import public_preprocessor
 
 distributed = pytest.importorskip("distributed", reason="dask is not installed")
@@ -80,7 +81,7 @@ def test_a_search_has_the_same_scores_and_the_same_ledger(cluster, adult, tmp_pa
         far = search(2).set_callbacks(ledger).fit(*adult)
     pd.testing.assert_frame_equal(scores(one), scores(far))
     assert one.best_params_ == far.best_params_
-    found, foreseen = ledger.report(), plan(far, len(adult[0]), delta=1e-5, accountant="rdp")
+    found, foreseen = ledger.report(), forecast(far, len(adult[0]), delta=1e-5, accountant="rdp")
     assert (found.n_fits, found.reasons) == (10, foreseen.reasons)
     # the forecast takes stratified folds as equal, and refits the costliest candidate
     assert found.epsilon == pytest.approx(foreseen.epsilon, rel=0.02)
@@ -108,8 +109,8 @@ def test_a_sweep_is_the_same_and_outlives_a_worker(cluster, two_groups, tmp_path
     data = [part.iloc[:1500] for part in (two_groups.data, two_groups.target)]
     settings = {"module": "logistic", "lr": 0.5, "batch_size": 100, "max_steps": 150}
     settings |= {"sensitive_features": two_groups.sensitive_features.iloc[:1500]}
-    call = (["dpsgd"], [2.0, 4.0], 2, *data)
-    one = sweep(*call, **settings).frame.drop(columns="fit_seconds")
+    call = {"X": data[0], "y": data[1], "methods": ["dpsgd"], "epsilons": [2.0, 4.0], "seeds": 2}
+    one = sweep(**call, **settings).frame.drop(columns="fit_seconds")
     pid = next(iter(cluster.workers.values())).pid
     store = tmp_path / "store"
 
@@ -122,7 +123,7 @@ def test_a_sweep_is_the_same_and_outlives_a_worker(cluster, two_groups, tmp_path
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
     with joblib.parallel_config("dask"):
-        far = sweep(*call, store=store, **settings).frame.drop(columns="fit_seconds")
+        far = sweep(**call, store=store, **settings).frame.drop(columns="fit_seconds")
     done.set()
     killer.join(10)
     assert pid not in [worker.pid for worker in cluster.workers.values()]

@@ -69,7 +69,7 @@ def test_each_fold_of_a_search_has_the_gap_of_its_own_parts(
     counts, pipeline, cv, n_jobs, column, groups
 ):
     X, y = counts
-    scorer = comparison_scorer("dg_gap", X, y, group_col=column, groups=groups)
+    scorer = comparison_scorer("dg_gap", X, y, group_col=column, levels=groups)
     grid = {"dpfairclassifier__max_steps": [2, 12]}
     search = GridSearchCV(pipeline, grid, scoring=scorer, refit="neg_dg_gap", cv=cv, n_jobs=n_jobs)
     found = search.fit(X, y).cv_results_
@@ -127,7 +127,7 @@ def test_one_model_and_rows_it_has_not_seen(frame, classifier):
     X, y = frame
     seen, new = X.drop(columns="group")[:400], X.drop(columns="group")[400:]
     model = classifier().fit(seen, y[:400])
-    rows = {"sensitive_features": X["group"][:400], "groups": ["a", "b"]}
+    rows = {"sensitive_features": X["group"][:400], "levels": ["a", "b"]}
     scores = comparison_scorer("dg_gap", seen, y[:400], **rows)(
         model, new, y[400:], X["group"][400:]
     )
@@ -159,7 +159,7 @@ def test_models_that_know_no_rows_are_refused(frame, classifier):
     other = DummyClassifier().fit(X, y)
     for unknown in (*copies, other):
         with pytest.raises(ValueError, match=r"cannot identify the training rows.*from_search"):
-            comparison_scorer("dg_gap", X, y, group_col="group", groups=["a", "b"])(unknown, X, y)
+            comparison_scorer("dg_gap", X, y, group_col="group", levels=["a", "b"])(unknown, X, y)
 
 
 def test_marks_of_rows_stay_out_of_models_and_go_with_them(frame, classifier):

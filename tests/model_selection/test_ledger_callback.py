@@ -21,10 +21,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpfair import DPFairClassifier
+from skdpfair.budget import PrivacyLedger
 from skdpfair.budget.active_ledger import VARIABLE
 from skdpfair.budget.spending import SCORES, UNKNOWN
-from skdpfair.exceptions import BudgetExceeded, InsecureSeedWarning, UnaccountedWarning
-from skdpfair.model_selection import DPRandomizedSearch, PrivacyLedger, plan
+from skdpfair.exceptions import BudgetExceededError, InsecureSeedWarning, UnaccountedWarning
+from skdpfair.model_selection import DPRandomizedSearch, forecast
 from skdpfair.privacy import compute_epsilon
 
 callback = pytest.importorskip("sklearn.callback", reason="scikit-learn < 1.9 has no callbacks")
@@ -54,8 +55,8 @@ def grid(estimator, cv=4, n_jobs=None, **spaces):
     return GridSearchCV(estimator, spaces, cv=cv, n_jobs=n_jobs, error_score="raise")
 
 
-def forecast(search):
-    return plan(search, 200, delta=DELTA, accountant="rdp")
+def forecast_of_200(search):
+    return forecast(search, 200, delta=DELTA, accountant="rdp")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def forecast(search):
 def test_a_search_spends_what_was_planned(tmp_path, data, cv, fits, n_jobs):
     model = make_pipeline(FunctionTransformer(), quick())
     search = grid(model, cv, n_jobs, **{NAME + "max_steps": [4], NAME + "lr": [0.1, 0.2]})
-    foreseen, ledger = forecast(search), books(tmp_path)
+    foreseen, ledger = forecast_of_200(search), books(tmp_path)
     search.set_callbacks(ledger).fit(*data)
     found = ledger.report()
     assert found.n_fits == fits and SCORES in found.reasons
@@ -84,7 +85,7 @@ def test_a_reference_and_scores_are_reasons_and_the_private_fits_are_told_apart(
     search = grid(quick(), cv=3, noise_multiplier=[3.0, None])
     ledger = books(tmp_path)
     search.set_callbacks(ledger).fit(*data)
-    found, foreseen = ledger.report(), forecast(search)
+    found, foreseen = ledger.report(), forecast_of_200(search)
     assert found.epsilon_total == ledger.epsilon() == math.inf
     assert found.reasons == foreseen.reasons and len(found.reasons) == 2
     private_refit = search.best_params_["noise_multiplier"] is not None
@@ -96,15 +97,15 @@ def test_a_reference_and_scores_are_reasons_and_the_private_fits_are_told_apart(
 
 def test_a_budget_that_was_planned_is_enough_and_no_more(tmp_path, data):
     search = grid(quick(), cv=4, lr=[0.1, 0.2])
-    enough = forecast(search).epsilon * (1 + 1e-9)
+    enough = forecast_of_200(search).epsilon * (1 + 1e-9)
     ledger = books(tmp_path, epsilon=enough)
     search.set_callbacks(ledger).fit(*data)
-    with pytest.raises(BudgetExceeded, match="Nothing was fitted"):
+    with pytest.raises(BudgetExceededError, match="Nothing was fitted"):
         quick().set_callbacks(ledger).fit(*data)
     assert ledger.report().n_fits == 9
     assert VARIABLE not in os.environ  # also after an error
     ledger = PrivacyLedger(tmp_path / "small", epsilon=0.6 * enough, delta=DELTA, accountant="rdp")
-    with pytest.raises(BudgetExceeded, match="Nothing was fitted"):
+    with pytest.raises(BudgetExceededError, match="Nothing was fitted"):
         search.set_callbacks(ledger).fit(*data)
     assert 0.3 * enough < ledger.epsilon() <= 0.6 * enough
     assert VARIABLE not in os.environ

@@ -24,17 +24,13 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from skdpfair import DPFairClassifier, get_method
 from skdpfair._utils.keystream import Keystream
 from skdpfair.analysis import GroupRecorder
+from skdpfair.budget import PrivacyLedger
 from skdpfair.budget.active_ledger import SEARCH
 from skdpfair.budget.charging import suspended
-from skdpfair.exceptions import BudgetExceeded, InsecureSeedWarning, PrivacyAccountingError
-from skdpfair.model_selection import (
-    DPRandomizedSearch,
-    PrivacyLedger,
-    _trials,
-    plan,
-)
+from skdpfair.exceptions import BudgetExceededError, InsecureSeedWarning, PrivacyAccountingError
+from skdpfair.model_selection import DPRandomizedSearch, _trials, forecast
 from skdpfair.model_selection._private_search import pool_of, selection_of
-from skdpfair.model_selection._trials import draw_count
+from skdpfair.model_selection._trials import SHAPES, draw_count
 from skdpfair.preprocessing import DPQuantileScaler
 from skdpfair.privacy import NoisyRelease
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve, selection_curve, stop_parameter
@@ -84,7 +80,7 @@ def data():
 
 
 def test_the_winner_is_kept_and_predicts(data):
-    search = searching(shape=1.0).fit(*data)
+    search = searching(trials="geometric").fit(*data)
     assert search.best_params_["lr"] in (0.1, 1.0)
     assert search.best_estimator_.lr == search.best_params_["lr"]
     assert search.score(*data) == np.mean(search.predict(data[0]) == data[1])
@@ -95,16 +91,16 @@ def test_the_winner_is_kept_and_predicts(data):
     assert search.n_features_in_ == 3
 
 
-@pytest.mark.parametrize("shape", [0.0, 1.0, math.inf])
-def test_epsilon_is_that_of_the_selection(data, shape):
-    search = searching(shape=shape).fit(*data)
-    foreseen = plan(search, 300)
+@pytest.mark.parametrize("trials", SHAPES)
+def test_epsilon_is_that_of_the_selection(data, trials):
+    search = searching(trials=trials).fit(*data)
+    foreseen = forecast(search, 300)
     (fit,) = foreseen.fits
     report = search.privacy_
     assert fit.n_samples == 240
     assert report.epsilon == foreseen.epsilon_total
     assert report.epsilon == pytest.approx(
-        curve_epsilon(selection_curve(rdp_curve(fit.releases), 3.0, shape), report.delta),
+        curve_epsilon(selection_curve(rdp_curve(fit.releases), 3.0, SHAPES[trials]), report.delta),
         rel=1e-12,
     )
     assert foreseen.epsilon == pytest.approx(curve_epsilon(rdp_curve(fit.releases), 1e-4))
@@ -126,10 +122,10 @@ def test_the_worst_configuration_is_charged_whichever_wins(data):
 
 @pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
 @pytest.mark.parametrize("estimator", [private(), make_pipeline(FunctionTransformer(), private())])
-@pytest.mark.parametrize("shape", [0.0, 1.0, math.inf])
-def test_a_budget_of_the_whole_search_is_met_from_below(data, estimator, shape):
+@pytest.mark.parametrize("trials", SHAPES)
+def test_a_budget_of_the_whole_search_is_met_from_below(data, estimator, trials):
     name = "lr" if isinstance(estimator, DPFairClassifier) else "dpfairclassifier__lr"
-    search = searching(estimator, {name: [0.1, 1.0]}, epsilon=2.0, shape=shape, random_state=1)
+    search = searching(estimator, {name: [0.1, 1.0]}, epsilon=2.0, trials=trials, random_state=1)
     assert 1.99 < search.forecast(300).epsilon_total <= 2.0
     found = search.fit(*data)
     trial = found.best_params_[name.replace("lr", "epsilon")]
@@ -176,7 +172,7 @@ def test_the_report_has_the_public_facts_of_the_released_trial(data):
 
 def test_a_small_budget_that_some_trial_can_meet_is_met():
     """Where the smallest epsilon that is tried is infeasible, larger ones are not given up."""
-    search = searching(private(), epsilon=0.05, shape=1.0)
+    search = searching(private(), epsilon=0.05, trials="geometric")
     assert 0.045 < search.forecast(3000).epsilon_total <= 0.05
 
 
@@ -239,7 +235,7 @@ def test_no_trial_leaves_a_model_that_knows_nothing(data, monkeypatch):
     assert isinstance(search.best_estimator_, DummyClassifier)
     assert (search.predict_proba(data[0]) == 0.5).all()
     assert search.best_params_ == {} and search.privacy_.is_private
-    assert search.privacy_.epsilon == plan(search, 300).epsilon_total
+    assert search.privacy_.epsilon == forecast(search, 300).epsilon_total
 
 
 def test_neither_the_trials_nor_their_scores_are_kept(data, monkeypatch, capfd, caplog):
@@ -303,32 +299,32 @@ def test_the_estimators_seed_is_not_shared_by_the_trials(data):
 def test_groups_and_pipelines(data):
     X, y = data
     sex = np.where(X[:, 1] > 0, "F", "M")
-    search = searching(base("dpsgd_f"), shape=1.0).fit(X, y, sensitive_features=sex)
-    assert list(search.best_estimator_.groups_) == ["F", "M"]
+    search = searching(base("dpsgd_f"), trials="geometric").fit(X, y, sensitive_features=sex)
+    assert list(search.best_estimator_.levels_) == ["F", "M"]
     pipe = make_pipeline(FunctionTransformer(), base("dpsgd_f"))
     space = {"dpfairclassifier__lr": [0.1]}
-    search = searching(pipe, space, shape=1.0).fit(X, y, sensitive_features=sex)
+    search = searching(pipe, space, trials="geometric").fit(X, y, sensitive_features=sex)
     assert search.best_estimator_[-1].privacy_ is search.privacy_
 
 
 def test_a_ledger_is_charged_once_for_the_whole_search(data, tmp_path, monkeypatch):
     with PrivacyLedger(tmp_path / "ledger", epsilon=100.0, delta=1e-4) as ledger:
-        search = searching(shape=1.0).fit(*data)
+        search = searching(trials="geometric").fit(*data)
     assert list(ledger.frame().what) == ["private selection"]
     assert ledger.epsilon() == pytest.approx(search.privacy_.epsilon)
     monkeypatch.setattr(_trials, "run", lambda *_: pytest.fail("trained"))
     with (
         PrivacyLedger(tmp_path / "tight", epsilon=0.1, delta=1e-4),
-        pytest.raises(BudgetExceeded),
+        pytest.raises(BudgetExceededError),
     ):
-        searching(shape=1.0).fit(*data)
+        searching(trials="geometric").fit(*data)
 
 
 @pytest.mark.parametrize(
     ("params", "says"),
     [
         ({"mean_trials": 0.0}, "mean_trials"),
-        ({"shape": -1.0}, "shape"),
+        ({"trials": "binomial"}, "trials"),
         ({"holdout": 1.0}, "holdout"),
         ({"delta": 0.5}, "delta"),
         ({"n_candidates": 0}, "n_candidates"),

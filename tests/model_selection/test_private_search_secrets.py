@@ -16,12 +16,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpfair import DPFairClassifier
-from skdpfair.model_selection import (
-    DPRandomizedSearch,
-    PrivacyLedger,
-    _trials,
-    plan,
-)
+from skdpfair.budget import PrivacyLedger
+from skdpfair.model_selection import DPRandomizedSearch, _trials, forecast
 from skdpfair.preprocessing import DPQuantileScaler
 
 pytestmark = [
@@ -40,7 +36,9 @@ def searching(estimator=None, space=None, **params):
     estimator = estimator or base()
     name = "" if isinstance(estimator, DPFairClassifier) else NAME
     space = {name + "lr": [0.1, 1.0]} if space is None else space
-    return DPRandomizedSearch(estimator, space, **{"mean_trials": 3.0, "shape": 1.0} | params)
+    return DPRandomizedSearch(
+        estimator, space, **{"mean_trials": 3.0, "trials": "geometric"} | params
+    )
 
 
 @pytest.fixture
@@ -101,7 +99,7 @@ def test_a_rare_class_and_a_rare_group_are_known_to_all_trials(data, trials):
             with pytest.warns(UserWarning, match="random_state"):
                 search = searching(random_state=seed).fit(X, y, sensitive_features=sex)
             assert list(search.classes_) == [0, 1, 2] == list(search.best_estimator_.classes_)
-            assert count == 0 or list(search.best_estimator_.groups_) == ["F", "M", "X"]
+            assert count == 0 or list(search.best_estimator_.levels_) == ["F", "M", "X"]
     declared = searching(base(classes=[3, 2, 1, 0])).fit(X, y)
     assert list(declared.classes_) == [0, 1, 2, 3]
 
@@ -152,7 +150,7 @@ def test_callbacks_inside_the_estimator_are_refused(data, tmp_path, inside):
     with pytest.raises(ValueError, match="Call set_callbacks on the DPRandomizedSearch"):
         search.fit(*data)
     with pytest.raises(ValueError, match="Call set_callbacks on the DPRandomizedSearch"):
-        plan(search, 200)
+        forecast(search, 200)
 
 
 def test_a_ledger_set_on_the_search_is_charged_once(data, tmp_path):
@@ -197,7 +195,7 @@ def test_private_fits_besides_the_last_step_are_refused(data, pipe):
         searching(pipe).fit(*data)
     for planned in (pipe, searching(pipe), GridSearchCV(pipe, {NAME + "lr": [0.1]})):
         with pytest.raises(ValueError, match="before its last step"):
-            plan(planned, 200)
+            forecast(planned, 200)
 
 
 def test_a_frozen_private_step_was_paid_for_before(data):
@@ -206,7 +204,7 @@ def test_a_frozen_private_step_was_paid_for_before(data):
         searching(make_pipeline(scaler, base())).fit(*data)
     scaler.fit(data[0])
     search = searching(make_pipeline(FrozenEstimator(scaler), base())).fit(*data)
-    assert search.privacy_.epsilon == plan(search, 200).epsilon_total
+    assert search.privacy_.epsilon == forecast(search, 200).epsilon_total
 
 
 # traces
@@ -259,7 +257,7 @@ def test_ctrl_c_ends_the_search_which_stays_charged(data, trials, tmp_path, monk
         search.fit(*data)
     assert len(taken) == 6
     assert not hasattr(search, "best_estimator_")
-    assert ledger.epsilon() == pytest.approx(plan(search, 200, delta=1e-4).epsilon_total)
+    assert ledger.epsilon() == pytest.approx(forecast(search, 200, delta=1e-4).epsilon_total)
     frames = traceback.extract_tb(caught.value.__traceback__)
     assert not any(frame.filename.endswith("_trials.py") for frame in frames)
     assert caught.value.__context__ is None

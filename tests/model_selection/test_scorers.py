@@ -50,7 +50,7 @@ KEYS = {"accuracy", "accuracy_group_min", "neg_accuracy_difference", "accuracy[a
 def test_scores_are_those_of_a_loop_over_groups(two_groups, from_first_column):
     X, y, group = two_groups.data, two_groups.target, two_groups.sensitive_features
     metrics = {"accuracy": accuracy_score, "balanced": balanced_accuracy_score}
-    scorer = GroupScorer({n: make_scorer(m) for n, m in metrics.items()}, groups=["a", "b"])
+    scorer = GroupScorer({n: make_scorer(m) for n, m in metrics.items()}, levels=["a", "b"])
     scores = scorer(from_first_column(), X, y, group)
     pred = from_first_column().predict(X)
     for name, metric in metrics.items():
@@ -75,7 +75,7 @@ def test_a_group_without_records_is_nan_and_said(from_first_column):
 
 def test_intersections_have_one_key_each(from_first_column):
     sensitive = pd.DataFrame({"sex": ["F", "M"], "race": ["x", "y"]})
-    scorer = GroupScorer(groups=[("F", "x"), ("M", "y")])
+    scorer = GroupScorer(levels=[("F", "x"), ("M", "y")])
     scores = scorer(from_first_column(), [[1], [1]], [1, 0], sensitive)
     assert scores["accuracy[F, x]"] == 1 and scores["accuracy[M, y]"] == 0
 
@@ -83,13 +83,13 @@ def test_intersections_have_one_key_each(from_first_column):
 @pytest.mark.parametrize(
     ("scorer", "sensitive", "match"),
     [
-        (GroupScorer(), ["a", "b"], r"groups=None .* GroupScorer\(groups="),
-        (GroupScorer(), None, r"GroupScorer\(group_col=.sex., groups=.*enable_metadata_routing"),
-        (GroupScorer(groups=["a", "b"]), None, "enable_metadata_routing=True"),
-        (GroupScorer(groups=["a", "b"]), ["a", "z"], "values outside groups"),
-        (comparison_scorer("privacy_cost", groups=["a", "b"]), ["a", "b"], "keep_reference=True"),
+        (GroupScorer(), ["a", "b"], r"levels=None .* GroupScorer\(levels="),
+        (GroupScorer(), None, r"GroupScorer\(group_col=.sex., levels=.*enable_metadata_routing"),
+        (GroupScorer(levels=["a", "b"]), None, "enable_metadata_routing=True"),
+        (GroupScorer(levels=["a", "b"]), ["a", "z"], "values outside levels"),
+        (comparison_scorer("privacy_cost", levels=["a", "b"]), ["a", "b"], "keep_reference=True"),
         (
-            comparison_scorer("excessive_risk", groups=["a", "b"]),
+            comparison_scorer("excessive_risk", levels=["a", "b"]),
             ["a", "b"],
             r"from_search\(search\)",
         ),
@@ -142,7 +142,7 @@ def test_each_metric_gets_what_it_needs(scored, name):
     given, metric, method, sign = METRICS[name]
     answer = getattr(model, method)(X)
     answer = answer[:, 1] if method == LIKELY else answer
-    scores = GroupScorer({"m": given}, groups=["a", "b"])(model, X, y, group)
+    scores = GroupScorer({"m": given}, levels=["a", "b"])(model, X, y, group)
     assert scores == pytest.approx(by_hand("m", metric, y, answer, group, sign))
 
 
@@ -155,7 +155,7 @@ def test_three_classes_and_a_group_that_lacks_one(scored):
     metrics = {"loss": "neg_log_loss", "recall": "recall_macro", "auc": "roc_auc_ovr"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scikit-learn's: a class without records
-        scores = GroupScorer(metrics, groups=["a", "b"])(model, X, y, group)
+        scores = GroupScorer(metrics, levels=["a", "b"])(model, X, y, group)
     assert scores["loss[b]"] == pytest.approx(
         -log_loss(y[rows], likely[rows], labels=model.classes_)
     )
@@ -172,7 +172,7 @@ def test_the_positive_class_and_the_column_of_the_groups(scored):
     model.fit(X, y)
     hired = make_scorer(average_precision_score, response_method=LIKELY, pos_label="hired")
     metrics = {"ap": hired, "f1": make_scorer(f1_score, pos_label="hired")}
-    scores = GroupScorer(metrics, group_col="group", groups=["a", "b"])(model, X, y)
+    scores = GroupScorer(metrics, group_col="group", levels=["a", "b"])(model, X, y)
     likely = model.predict_proba(X)[:, 0]
     of_hired = partial(average_precision_score, pos_label="hired")
     expected = by_hand("ap", of_hired, y, likely, group)
@@ -187,7 +187,7 @@ def test_a_group_of_one_class_has_no_auc_but_a_loss(scored):
     X, y, group = X[kept], y[kept], group[kept]
     metrics = {"auc": "roc_auc", "ap": "average_precision", "loss": "neg_log_loss", "f1": "f1"}
     with pytest.warns(UndefinedMetricWarning) as said:
-        scores = GroupScorer(metrics, groups=["a", "b"])(model, X, y, group)
+        scores = GroupScorer(metrics, levels=["a", "b"])(model, X, y, group)
     assert [str(w.message)[:52] for w in said] == [
         "The groups ['b'] have records of one class only, for"
     ] * 2
@@ -231,26 +231,26 @@ def test_groups_of_another_column_must_be_named(from_first_column):
     model = from_first_column(["a", "b"])
     model.group_col = "sex"
     X = pd.DataFrame({"x": [1, -1], "sex": ["a", "b"], "race": ["u", "v"]})
-    with pytest.raises(ValueError, match=r"those of the fit.*declare all.*GroupScorer\(groups="):
+    with pytest.raises(ValueError, match=r"those of the fit.*declare all.*GroupScorer\(levels="):
         GroupScorer(group_col="race")(model, X, [1, 0])
-    assert GroupScorer(group_col="race", groups=["u", "v"])(model, X, [1, 0])["accuracy[u]"] == 1
+    assert GroupScorer(group_col="race", levels=["u", "v"])(model, X, [1, 0])["accuracy[u]"] == 1
     assert GroupScorer(group_col="sex")(model, X, [1, 0])["accuracy[b]"] == 1
 
 
 def test_a_group_that_the_training_part_lacked_must_be_declared(from_first_column):
     model, data = from_first_column(["a", "b"]), ([[1], [1]], [1, 0], ["a", "rare"])
     with pytest.raises(
-        ValueError, match=r"outside groups=.*training part of this fold: declare all"
+        ValueError, match=r"outside levels=.*training part of this fold: declare all"
     ) as caught:
         GroupScorer()(model, *data)
     assert "rare" not in str(caught.value)  # a cell of the data
     with pytest.warns(UndefinedMetricWarning, match="have no records"):
-        scores = GroupScorer(groups=["a", "b", "rare"])(model, *data)
+        scores = GroupScorer(levels=["a", "b", "rare"])(model, *data)
     assert scores["accuracy[rare]"] == 0
 
 
 def test_scorer_is_picklable_clonable_and_its_request_can_be_changed(routed):
-    scorer = GroupScorer(groups=["a", "b"], only="accuracy")
+    scorer = GroupScorer(levels=["a", "b"], only="accuracy")
     assert repr(pickle.loads(pickle.dumps(scorer))) == repr(scorer) == repr(clone(scorer))
     assert scorer.get_metadata_routing().score.requests == {"sensitive_features": True}
     aliased = scorer.set_score_request(sensitive_features="race")
@@ -291,7 +291,7 @@ def test_every_search_takes_it_with_the_column_that_the_classifier_names(frame, 
     for search in searches:
         search.fit(*frame)
         assert 0 < search.score(*frame) < 1
-        assert list(search.best_estimator_[-1].groups_) == ["a", "b"]
+        assert list(search.best_estimator_[-1].levels_) == ["a", "b"]
         assert GroupScorer()(search, *frame)["accuracy"] == accuracy_score(
             frame[1], search.predict(frame[0])
         )
@@ -377,7 +377,7 @@ def test_measures_are_scored_by_name_and_losses_negated(scored):
     model, X, y, group = scored
     losses = ["neg_log_loss", "neg_calibration_error", "neg_false_positive_rate"]
     names = ["accuracy", *losses, "selection_rate"]
-    scorer = GroupScorer(measures=names, groups=["a", "b"])
+    scorer = GroupScorer(measures=names, levels=["a", "b"])
     scores = scorer(model, X, y, group)
     likely, predicted = model.predict_proba(X)[:, 1], model.predict(X)
 
@@ -405,7 +405,7 @@ def test_measures_are_scored_by_name_and_losses_negated(scored):
     assert expected.pop("selection_rate_group_min") == low
     assert scores == pytest.approx(expected)
     assert repr(clone(scorer)) == repr(scorer)
-    both = GroupScorer({"f1": "f1"}, measures=["roc_auc"], groups=["a", "b"])(model, X, y, group)
+    both = GroupScorer({"f1": "f1"}, measures=["roc_auc"], levels=["a", "b"])(model, X, y, group)
     assert {"f1", "roc_auc", "f1_group_min", "roc_auc_group_min"} <= set(both)
     assert not any(key.startswith("accuracy") for key in both)
 
@@ -417,12 +417,12 @@ def test_measures_that_cannot_be_scored_are_refused(scored):
     with pytest.raises(TypeError, match="measures must be a list of names"):
         GroupScorer(measures="accuracy")
     three = LogisticRegression().fit(X, np.arange(len(y)) % 3)
-    rates = GroupScorer(measures=["true_positive_rate"], groups=["a", "b"])
+    rates = GroupScorer(measures=["true_positive_rate"], levels=["a", "b"])
     with pytest.raises(ValueError, match=r"measures must be one of .* got 'true_positive_rate'"):
         rates(three, X, np.arange(len(y)) % 3, group)
     kept = (group == "a") | (y == 0)
     with pytest.warns(UndefinedMetricWarning, match=r"\['b'\] have records of one class only"):
-        recall = GroupScorer(measures=["rarest_class_recall"], groups=["a", "b"])
+        recall = GroupScorer(measures=["rarest_class_recall"], levels=["a", "b"])
         turned = 1 - y[kept] if y[kept].mean() > 0.5 else y[kept]
         scores = recall(model, X[kept], turned, group[kept])
     assert np.isnan(scores["rarest_class_recall[b]"])
@@ -444,10 +444,10 @@ def test_excessive_risk_of_one_model_uses_the_reference_it_carries(frame, classi
     each = {}
     for g in ("a", "b"):
         rows = (X["group"] == g).to_numpy()
-        each[g] = excessive_risk(y[rows], likely[0][rows], y_prob_ref=likely[1][rows])
+        each[g] = excessive_risk(y[rows], likely[0][rows], y_ref=likely[1][rows])
         assert found[f"test_neg_excessive_risk[{g}]"][0] == pytest.approx(-each[g])
     assert found["test_neg_excessive_risk"][0] == pytest.approx(
-        -excessive_risk(y, likely[0], y_prob_ref=likely[1])
+        -excessive_risk(y, likely[0], y_ref=likely[1])
     )
     assert found["test_neg_excessive_risk_group_max"][0] == pytest.approx(-max(each.values()))
     assert found["test_neg_excessive_risk_difference"][0] == pytest.approx(
@@ -467,8 +467,8 @@ def test_groups_of_any_names_keep_their_scores(scored, names):
     named = np.empty(len(y), dtype=object)
     named[:] = [names[g == "b"] for g in group]
     columns = pd.DataFrame(list(named)) if isinstance(names[0], tuple) else named
-    scorer = GroupScorer({"f1": "f1"}, measures=["accuracy", "neg_log_loss"], groups=list(names))
-    expected = GroupScorer({"f1": "f1"}, measures=["accuracy", "neg_log_loss"], groups=["a", "b"])
+    scorer = GroupScorer({"f1": "f1"}, measures=["accuracy", "neg_log_loss"], levels=list(names))
+    expected = GroupScorer({"f1": "f1"}, measures=["accuracy", "neg_log_loss"], levels=["a", "b"])
     found = scorer(model, X, y, columns)
     assert list(found.values()) == list(expected(model, X, y, group).values())
 
@@ -479,9 +479,9 @@ def test_true_is_one_for_every_scorer(scored, kind):
     model.reference_ = model
     labels = y.astype(bool).astype(kind)
     scorers = [
-        GroupScorer({"f1": "f1"}, measures=["accuracy"], groups=["a", "b"]),
-        comparison_scorer("privacy_cost", groups=["a", "b"]),
-        comparison_scorer("excessive_risk", groups=["a", "b"]),
+        GroupScorer({"f1": "f1"}, measures=["accuracy"], levels=["a", "b"]),
+        comparison_scorer("privacy_cost", levels=["a", "b"]),
+        comparison_scorer("excessive_risk", levels=["a", "b"]),
     ]
     for scorer in scorers:
         assert scorer(model, X, labels, group) == scorer(model, X, y, group)
@@ -497,7 +497,7 @@ def test_functions_of_fairlearn_take_texts_for_what_they_are(scored):
     }
     labels = np.array(["no", "yes"])[y]
     model = clone(model).fit(X, labels)
-    found = GroupScorer(metrics, groups=["a", "b"])(model, X, labels, group)
+    found = GroupScorer(metrics, levels=["a", "b"])(model, X, labels, group)
     for key in ("{}", "{}[a]", "{}[b]", "neg_{}_difference"):
         assert found[key.format("rate")] == found[key.format("named")]
     assert found["rate"] == np.mean(model.predict(X) == "yes") > 0

@@ -10,13 +10,10 @@ from sklearn.model_selection import KFold
 from skorch.callbacks import Callback
 
 from skdpfair import DPFairClassifier, Factory, Groups, get_method
+from skdpfair.budget import PrivacyLedger
 from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
 from skdpfair.features import Scattering2D
-from skdpfair.model_selection import (
-    PrivacyLedger,
-    _cells,
-    sweep,
-)
+from skdpfair.model_selection import _cells, sweep
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
 
@@ -58,7 +55,15 @@ def test_cells_take_the_devices_in_turn(device, n_devices, expected, data, setti
     monkeypatch.setattr(_cells.defaults, "used_device", lambda given: DEVICE_OF.get(given, given))
     monkeypatch.setattr("torch.cuda.device_count", lambda: n_devices)
     monkeypatch.setattr("skdpfair.training.spec.used_device", lambda given: None)
-    sweep(["dpsgd"], [1.0, 2.0, 3.0], [0], *data, **settings, device=device)
+    sweep(
+        *data[:2],
+        sensitive_features=data[2],
+        methods=["dpsgd"],
+        epsilons=[1.0, 2.0, 3.0],
+        seeds=[0],
+        **settings,
+        device=device,
+    )
     assert used == expected
 
 
@@ -75,7 +80,16 @@ def test_a_cell_is_the_fit_that_one_would_write_by_hand(data, settings, levels, 
     """Groups and classes have the same noise, whether they are declared or discovered."""
     X, y, group = data
     group = group.map(dict(zip("ab", levels, strict=True)))
-    results = sweep(["dpsgd"], [2.0], [3], X, y, group, **settings, keep_predictions=True)
+    results = sweep(
+        X,
+        y,
+        sensitive_features=group,
+        methods=["dpsgd"],
+        epsilons=[2.0],
+        seeds=[3],
+        **settings,
+        keep_predictions=True,
+    )
     state = int(np.random.SeedSequence(3, spawn_key=(1, 0)).generate_state(1)[0])
     code = (group == levels[1]).astype(int).to_numpy()
     (train, test) = _cells.splits(None, 3, y.to_numpy(), code)[0]
@@ -119,9 +133,10 @@ def test_features_of_pictures_are_computed_once_for_all_fits(kind, monkeypatch, 
 
     monkeypatch.setattr(Scattering2D, "transform", counted)
     settings = {"max_steps": 5, "lr": 0.5, "batch_size": 100}
-    call = (["dpsgd"], [1.0, 8.0], [3], X, y, group)
-    results = sweep(*call, store=tmp_path / "store", **settings)
-    again = sweep(*call, store=tmp_path / "store", **settings)
+    call = {"X": X, "y": y, "sensitive_features": group}
+    call |= {"methods": ["dpsgd"], "epsilons": [1.0, 8.0], "seeds": [3]}
+    results = sweep(**call, store=tmp_path / "store", **settings)
+    again = sweep(**call, store=tmp_path / "store", **settings)
     assert n_pictures == [400]  # what is finished needs no features
     assert without_clock(again).equals(without_clock(results))
     state = int(np.random.SeedSequence(3, spawn_key=(1, 0)).generate_state(1)[0])
@@ -139,7 +154,16 @@ def test_features_of_pictures_are_computed_once_for_all_fits(kind, monkeypatch, 
         expected = log_loss(y[test], model.predict_proba(X[test]))
         assert row["log_loss"] == pytest.approx(expected, rel=1e-5)
     public = {"validation_data": (X[:9], y[:9])}
-    sweep(["dpsgd"], [1.0], 1, X, y, group, **settings, **public)
+    sweep(
+        X,
+        y,
+        sensitive_features=group,
+        methods=["dpsgd"],
+        epsilons=[1.0],
+        seeds=1,
+        **settings,
+        **public,
+    )
     assert n_pictures[-2:] == [9, 400]
 
 
@@ -148,7 +172,15 @@ def test_a_ledger_must_hold_the_finished_fits_of_a_store(data, settings, tmp_pat
 
     def run(name):
         with PrivacyLedger(path, delta=1e-4, data=name) as ledger:
-            return sweep(["dpsgd"], [2.0], 1, *data, store=store, **settings), ledger
+            return sweep(
+                *data[:2],
+                sensitive_features=data[2],
+                methods=["dpsgd"],
+                epsilons=[2.0],
+                seeds=1,
+                store=store,
+                **settings,
+            ), ledger
 
     first, ledger = run("mine")
     again, _ = run("mine")
@@ -161,19 +193,37 @@ def test_a_ledger_must_hold_the_finished_fits_of_a_store(data, settings, tmp_pat
     private.write_text(json.dumps(cell))
     with pytest.raises(ValueError, match=r"store=.* holds 1 finished fit .* leave the ledger out"):
         run("mine")
-    sweep(["dpsgd"], [2.0], 1, *data, store=store, **settings)  # without a ledger, it continues
+    sweep(
+        *data[:2],
+        sensitive_features=data[2],
+        methods=["dpsgd"],
+        epsilons=[2.0],
+        seeds=1,
+        store=store,
+        **settings,
+    )  # without a ledger, it continues
     assert ledger.report().n_fits == 2
 
 
 def test_the_schedule_does_not_matter_and_processes_charge_their_fits(data, settings, tmp_path):
-    call = (["dpsgd", "sgd"], [4.0], 2, *data)
-    one = without_clock(sweep(*call, **settings))
+    call = dict(zip(("X", "y", "sensitive_features"), data, strict=True))
+    call |= {"methods": ["dpsgd", "sgd"], "epsilons": [4.0], "seeds": 2}
+    one = without_clock(sweep(**call, **settings))
     with PrivacyLedger(tmp_path / "ledger", delta=1e-5) as ledger:
-        pd.testing.assert_frame_equal(one, without_clock(sweep(*call, n_jobs=2, **settings)))
+        pd.testing.assert_frame_equal(one, without_clock(sweep(**call, n_jobs=2, **settings)))
     assert ledger.report().n_fits == 6
     with joblib.parallel_config("threading", n_jobs=2):
-        pd.testing.assert_frame_equal(one, without_clock(sweep(*call, **settings)))
-    fewer = without_clock(sweep(["sgd"], [4.0], [1], *data, **settings))
+        pd.testing.assert_frame_equal(one, without_clock(sweep(**call, **settings)))
+    fewer = without_clock(
+        sweep(
+            *data[:2],
+            sensitive_features=data[2],
+            methods=["sgd"],
+            epsilons=[4.0],
+            seeds=[1],
+            **settings,
+        )
+    )
     both = one[(one["seed"] == 1) & one["method"].isin(["reference", "sgd"])]
     pd.testing.assert_frame_equal(fewer, both.reset_index(drop=True))
     assert set(one[one["method"] == "sgd"]["epsilon"]) == {np.inf}
@@ -181,7 +231,15 @@ def test_the_schedule_does_not_matter_and_processes_charge_their_fits(data, sett
 
 @pytest.mark.parametrize("cv", [3, KFold(3)])
 def test_folds_cover_every_record_once(data, settings, cv):
-    frame = sweep(["dpsgd"], [4.0], 1, *data, cv=cv, **settings).frame
+    frame = sweep(
+        *data[:2],
+        sensitive_features=data[2],
+        methods=["dpsgd"],
+        epsilons=[4.0],
+        seeds=1,
+        cv=cv,
+        **settings,
+    ).frame
     own = frame[(frame["method"] == "dpsgd") & (frame["group"] == "overall")]
     assert own["fold"].tolist() == [0, 1, 2]
     assert own["n"].sum() == 600
@@ -216,7 +274,16 @@ def test_intersections_and_arrays(two_groups, settings):
         {"sex": two_groups.sensitive_features, "old": two_groups.data["x2"] > 0}
     )
     X, y = two_groups.data.to_numpy(), two_groups.target.map({0: "no", 1: "yes"}).to_numpy()
-    results = sweep(["dpsgd"], [4.0], 1, X, y, sensitive, keep_predictions=True, **settings)
+    results = sweep(
+        X,
+        y,
+        sensitive_features=sensitive,
+        methods=["dpsgd"],
+        epsilons=[4.0],
+        seeds=1,
+        keep_predictions=True,
+        **settings,
+    )
     assert list(results.frame["group"].unique())[1:] == [
         "a, False",
         "a, True",
@@ -238,7 +305,9 @@ def test_little_data_is_said_once(two_groups, quick):
         two_groups.sensitive_features[rows],
     )
     with pytest.warns(LowSignalWarning, match=r"At epsilon 0.1, 0.2: n = 48") as said:
-        sweep(["dpsgd"], [0.2, 0.1], 2, X, y, group, **quick)
+        sweep(
+            X, y, sensitive_features=group, methods=["dpsgd"], epsilons=[0.2, 0.1], seeds=2, **quick
+        )
     assert len(said) == 1
 
 
@@ -273,7 +342,15 @@ def test_a_rare_group_is_said_and_does_not_spoil_the_gaps(data, settings, tmp_pa
     group = group.astype(object)
     group.iloc[0] = "rare"
     with pytest.warns(UndefinedMetricWarning, match="no test records in some runs"):
-        results = sweep(["dpsgd"], [2.0, 4.0], 3, X, y, group, **settings)
+        results = sweep(
+            X,
+            y,
+            sensitive_features=group,
+            methods=["dpsgd"],
+            epsilons=[2.0, 4.0],
+            seeds=3,
+            **settings,
+        )
     gaps = results.table()[["accuracy_difference", "privacy_cost_difference"]].xs(
         "mean", axis=1, level=1
     )
@@ -288,7 +365,16 @@ def test_what_no_fit_reads_is_refused_before_anything_is_written(faulty, data, s
     wrong = {"X": X.assign(x0=np.nan), "validation_data": (X, y[:3]), "cv": 5000}
     given = settings | {faulty: wrong[faulty]}
     with pytest.raises(ValueError, match=faulty):
-        sweep(["dpsgd"], [1.0], 1, given.pop("X", X), y, group, **given, store=tmp_path / "s")
+        sweep(
+            given.pop("X", X),
+            y,
+            sensitive_features=group,
+            methods=["dpsgd"],
+            epsilons=[1.0],
+            seeds=1,
+            **given,
+            store=tmp_path / "s",
+        )
     assert not (tmp_path / "s").exists()
 
 
@@ -297,13 +383,29 @@ def test_pictures_that_no_fit_reads_are_refused_before_anything_is_written(tmp_p
     pictures[3, 2, 1] = np.nan
     groups = np.where(np.arange(200) % 3, "u", "v")
     with pytest.raises(ValueError, match="NaN"):
-        sweep(["dpsgd"], [1.0], 1, pictures, np.arange(200) % 2, groups, store=tmp_path / "s")
+        sweep(
+            pictures,
+            np.arange(200) % 2,
+            sensitive_features=groups,
+            methods=["dpsgd"],
+            epsilons=[1.0],
+            seeds=1,
+            store=tmp_path / "s",
+        )
     assert not (tmp_path / "s").exists()
 
 
 def test_a_budget_that_cannot_be_met_is_refused_before_any_fit(data, settings, tmp_path):
     with pytest.raises(InfeasibleBudgetError):
-        sweep(["dpsgd"], [1.0, 1e-9], 1, *data, **settings, store=tmp_path / "s")
+        sweep(
+            *data[:2],
+            sensitive_features=data[2],
+            methods=["dpsgd"],
+            epsilons=[1.0, 1e-9],
+            seeds=1,
+            **settings,
+            store=tmp_path / "s",
+        )
     assert not (tmp_path / "s").exists()
 
 
@@ -314,5 +416,12 @@ class Failing(Callback):
 
 def test_an_error_names_its_cell(data, settings):
     with pytest.raises(ValueError) as caught:
-        sweep(["dpsgd"], [1.0], 1, *data, **settings | {"callbacks": [Failing()]})
+        sweep(
+            *data[:2],
+            sensitive_features=data[2],
+            methods=["dpsgd"],
+            epsilons=[1.0],
+            seeds=1,
+            **settings | {"callbacks": [Failing()]},
+        )
     assert caught.value.__notes__ == ["In the cell: reference, seed 0, fold 0."]

@@ -24,11 +24,11 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 
-from skdpfair import DPFairClassifier, Factory
+from skdpfair import DPFairClassifier, Factory, load_release
 from skdpfair.budget import PrivacyLedger
 from skdpfair.datasets import make_two_groups
 from skdpfair.estimators.classifier import private_logits
-from skdpfair.exceptions import BudgetExceeded, PrivacyAccountingError, UnsupportedModuleError
+from skdpfair.exceptions import BudgetExceededError, PrivacyAccountingError, UnsupportedModuleError
 from skdpfair.model_selection import DPThresholdClassifier, GroupScorer, _score_counts, _threshold
 from skdpfair.model_selection._score_counts import (
     EDGES,
@@ -46,9 +46,8 @@ from skdpfair.model_selection._threshold_choice import (
     few_to_tell,
     pooled,
 )
-from skdpfair.preprocessing import BoundedScaler, check_pipeline, public_preprocessor
+from skdpfair.preprocessing import BoundedScaler, lint_pipeline, public_preprocessor
 from skdpfair.privacy import compute_epsilon
-from skdpfair.release import load_release
 from skdpfair.report import model_page
 from skdpfair.testing import verify_release
 
@@ -156,7 +155,9 @@ def test_fit_and_counts_cost_the_epsilon_of_the_estimator(method, accountant):
 @pytest.mark.parametrize(("by_group", "kind"), [(False, "standard"), (True, "gaussian_sum")])
 def test_the_counts_have_the_noise_that_the_ledger_holds(by_group, kind):
     x, y, group = table()
-    model = DPThresholdClassifier(DPFairClassifier(max_steps=50, noise=kind), by_group=by_group)
+    model = DPThresholdClassifier(
+        DPFairClassifier(max_steps=50, noise_sampler=kind), by_group=by_group
+    )
     with mock.patch.object(_score_counts, "noisy", wraps=_score_counts.noisy) as noisy:
         model.fit(x, y, sensitive_features=group)
     (call,) = noisy.call_args_list
@@ -189,7 +190,7 @@ def test_a_ledger_is_charged_for_fit_and_counts_before_the_fit(tmp_path):
         model.fit(x, y)
         spent = ledger.epsilon()
         assert spent == pytest.approx(model.privacy_.epsilon, rel=1e-3)
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(BudgetExceededError):
             DPThresholdClassifier(DPFairClassifier(epsilon=1.0, max_steps=50)).fit(x, y)
         assert ledger.epsilon() == spent
 
@@ -418,7 +419,7 @@ def test_groups_come_from_the_column_that_the_classifier_names():
     assert list(model.thresholds_) == ["a", "b"]
     assert list(model.feature_names_in_) == ["u", "v", "w", "group"]
     assert model.predict(X).shape == y.shape
-    assert not check_pipeline(model).findings
+    assert not lint_pipeline(model).findings
     copy = pickle.loads(pickle.dumps(model))
     assert (copy.predict(X, random_state=0) == model.predict(X, random_state=0)).all()
     assert copy.random_state is None

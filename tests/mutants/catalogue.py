@@ -126,7 +126,7 @@ MUTANTS = (
         "noise_multiplier / 2).sum(0))",
         "noise_multiplier / 4).sum(0))",
         NOISE + "[dpsgd-gaussian_sum]",
-        ("step", "dpsgd", {"noise": "gaussian_sum"}),
+        ("step", "dpsgd", {"noise_sampler": "gaussian_sum"}),
     ),
     Mutant(
         "variance for standard deviation",
@@ -946,7 +946,7 @@ MUTANTS = (
     Mutant(
         "one network for two fits",
         "a fit trains what the function returns, from which the next fit begins",
-        "networks.py",
+        "_networks.py",
         "return plain_copy(self._made()).float()",
         "return self._made().float()",
         "tests/test_factories.py::test_fits_begin_with_public_weights_and_share_no_module[in_turn]",
@@ -1491,8 +1491,8 @@ MUTANTS = (
         "counts kept for the next fit",
         "noisy counts are those of the fit before, if it counted the same",
         "training/run.py",
-        "counts = noisy(counts, sensitivity, noise, generator, self.spec.noise)",
-        "new = noisy(counts, sensitivity, noise, generator, self.spec.noise)\n"
+        "counts = noisy(counts, sensitivity, noise, generator, self.spec.noise_sampler)",
+        "new = noisy(counts, sensitivity, noise, generator, self.spec.noise_sampler)\n"
         "            counts = vars(Run.released).setdefault((release.what, counts.shape), new)",
         AGAIN,
     ),

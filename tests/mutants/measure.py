@@ -26,8 +26,8 @@ def _run(method):
     from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
     from dp_accounting.pld import PLDAccountant
 
+    from skdpfair import get_method
     from skdpfair.engine.mechanism import Mechanism, Task
-    from skdpfair.methods import get_method
     from skdpfair.privacy import compute_epsilon
 
     params = {

@@ -18,8 +18,7 @@ from benchmarks.papers.bounds import (
     strong_dg_bound,
 )
 from skdpfair.metrics import dg_gap
-from skdpfair.privacy import NoisyRelease
-from skdpfair.privacy.tradeoff import trade_off
+from skdpfair.privacy import NoisyRelease, trade_off
 
 ADULT = [NoisyRelease("steps", 1 / 92, (1.0,), 1840)]
 

@@ -350,7 +350,7 @@ def test_the_two_equations_of_bam_differ_little_and_by_the_radius():
 class Answers:
     """A model that answers what it was told."""
 
-    groups_ = ("a", "b")
+    levels_ = ("a", "b")
 
     def __init__(self, right):
         self.right = right

@@ -51,12 +51,12 @@ from skdpfair.model_selection import DPRandomizedSearch
 from skdpfair.preprocessing import (
     BoundedScaler,
     DPQuantileScaler,
-    check_pipeline,
+    lint_pipeline,
 )
 
 
 def steps(pipe):
-    return [finding.step for finding in check_pipeline(pipe).findings]
+    return [finding.step for finding in lint_pipeline(pipe).findings]
 
 
 def private(**params):
@@ -110,7 +110,7 @@ def test_what_depends_on_the_rows_is_a_finding(step):
         warnings.simplefilter("ignore")
         one, two = (_fitted_on(step, *rows, ROWS[0][0][:5]) for rows in ROWS)
     if one.shape != two.shape or not np.array_equal(one, two, equal_nan=True):
-        assert check_pipeline(step).findings
+        assert lint_pipeline(step).findings
 
 
 HARMLESS = [
@@ -145,7 +145,7 @@ def test_steps_that_learn_nothing_pass(step):
 
 @pytest.mark.parametrize("step", LEAKS, ids=class_name)
 def test_steps_that_learn_are_named(step):
-    (finding,) = check_pipeline(make_pipeline(step, private())).findings
+    (finding,) = lint_pipeline(make_pipeline(step, private())).findings
     assert finding.step == f"{type(step).__name__.lower()}: {type(step).__name__}"
     assert finding.learns and finding.instead
 
@@ -160,9 +160,9 @@ def doubled(rows):
 
 def test_functions_of_the_user_are_noted():
     for function in (centred, doubled, lambda X: X.dropna()):
-        report = check_pipeline(FunctionTransformer(function))
+        report = lint_pipeline(FunctionTransformer(function))
         assert report.findings == [] and "each row by itself" in report.notes[0]
-    assert check_pipeline(FunctionTransformer(np.log1p)).notes == []
+    assert lint_pipeline(FunctionTransformer(np.log1p)).notes == []
 
 
 # ----------------------------------------------------------------------------------- nesting
@@ -283,7 +283,7 @@ def scaled(step):
 
 def test_a_search_is_judged_by_its_candidates_not_by_what_they_replace():
     grid = {"scale": [BoundedScaler(), "passthrough"], "model__lr": [0.1, 1.0]}
-    report = check_pipeline(GridSearchCV(scaled(StandardScaler()), grid))
+    report = lint_pipeline(GridSearchCV(scaled(StandardScaler()), grid))
     assert report.findings == []
     assert "scores on private records" in report.notes[0]
 
@@ -291,7 +291,7 @@ def test_a_search_is_judged_by_its_candidates_not_by_what_they_replace():
 @pytest.mark.parametrize("search", [GridSearchCV, RandomizedSearchCV, DPRandomizedSearch])
 def test_steps_that_a_grid_swaps_in_are_named(search):
     grid = {"scale": [BoundedScaler(), StandardScaler()], "model__lr": [0.1, 1.0]}
-    (finding,) = check_pipeline(search(scaled("passthrough"), grid)).findings
+    (finding,) = lint_pipeline(search(scaled("passthrough"), grid)).findings
     assert finding.step == "estimator.scale: StandardScaler"
 
 
@@ -318,10 +318,10 @@ def test_references_in_a_grid_are_named():
 def test_a_private_search_does_not_pay_for_other_steps():
     pipe = make_pipeline(DPQuantileScaler(), private())
     grid = {"dpfairclassifier__lr": [0.1, 1.0]}
-    report = check_pipeline(pipe)
+    report = lint_pipeline(pipe)
     assert "its own epsilon" in report.notes[0]
     assert report.spending == [pipe.steps[0][1]]
-    (finding,) = check_pipeline(DPRandomizedSearch(pipe, grid)).findings
+    (finding,) = lint_pipeline(DPRandomizedSearch(pipe, grid)).findings
     assert finding.step == "estimator.dpquantilescaler: DPQuantileScaler"
 
 
@@ -358,13 +358,13 @@ class Noisy(ClassifierMixin, BaseEstimator):
 
 
 def test_subclasses_are_known_by_their_parents():
-    (finding,) = check_pipeline(Renamed()).findings
+    (finding,) = lint_pipeline(Renamed()).findings
     assert (finding.name, "statistics" in finding.learns) == ("Renamed", True)
     assert steps(LearningNormalizer()) == ["LearningNormalizer"]
 
 
 def test_strangers_are_named():
-    (finding,) = check_pipeline(make_pipeline(Stranger(), private())).findings
+    (finding,) = lint_pipeline(make_pipeline(Stranger(), private())).findings
     assert finding.name == "Stranger" and "possibly anything" in finding.learns
 
 
@@ -390,7 +390,7 @@ class Sampler(BaseEstimator):
 
 def test_resamplers_and_pipelines_of_other_libraries():
     chain = Chain([("more", Sampler()), ("scale", StandardScaler()), ("model", private())])
-    findings = check_pipeline(chain).findings
+    findings = lint_pipeline(chain).findings
     assert [f.step for f in findings] == ["more: Sampler", "scale: StandardScaler"]
     assert "class_weight" in findings[0].instead
     assert steps(Chain([("model", private())])) == []
@@ -400,7 +400,7 @@ def test_resamplers_and_pipelines_of_other_libraries():
 
 
 def test_the_report_names_all_in_print_and_in_one_warning():
-    report = check_pipeline(Pipeline([("columns", leaky_columns()), ("model", private())]))
+    report = lint_pipeline(Pipeline([("columns", leaky_columns()), ("model", private())]))
     text = repr(report)
     assert "4 steps learn" in text and all(step in text for step in LEAKY)
     assert max(map(len, text.splitlines())) < 100
@@ -412,18 +412,18 @@ def test_the_report_names_all_in_print_and_in_one_warning():
 
 
 def test_a_clean_report_warns_of_nothing_and_does_not_promise_what_it_cannot_see():
-    report = check_pipeline(make_pipeline(BoundedScaler(), private()))
+    report = lint_pipeline(make_pipeline(BoundedScaler(), private()))
     assert repr(report) == "PipelineReport: no step learns from private rows outside the budget"
     report.warn()  # warnings are errors here
-    first = repr(check_pipeline(FunctionTransformer(doubled))).splitlines()[0]
+    first = repr(lint_pipeline(FunctionTransformer(doubled))).splitlines()[0]
     assert first.endswith("outside the budget, as far as can be seen; 1 note")
 
 
 def test_what_cannot_be_seen_is_noted():
     columns = make_column_transformer((BoundedScaler(), lambda table: table.columns))
-    notes = check_pipeline(make_pipeline(columns, private())).notes
+    notes = lint_pipeline(make_pipeline(columns, private())).notes
     assert "chosen by a function" in notes[0]
-    assert "FrozenEstimator" in check_pipeline(FrozenEstimator(PCA())).notes[0]
+    assert "FrozenEstimator" in lint_pipeline(FrozenEstimator(PCA())).notes[0]
 
 
 @pytest.mark.parametrize(
@@ -437,7 +437,7 @@ def test_what_cannot_be_seen_is_noted():
 )
 def test_a_column_that_may_name_persons_asks_what_a_row_is(name, asks):
     columns = make_column_transformer((BoundedScaler((0, 1)), [name, "height"]))
-    report = check_pipeline(make_pipeline(columns, private()))
+    report = lint_pipeline(make_pipeline(columns, private()))
     assert report.findings == [] and len(report.notes) == asks
     assert all(f"Persons({name!r}" in note for note in report.notes)
 
@@ -446,14 +446,14 @@ def test_the_question_what_a_row_is_can_be_answered():
     """By a column or a bound; a search asks if one candidate does."""
     columns = make_column_transformer((BoundedScaler((0, 1)), ["user_id"]))
     for answer in (Persons("user_id"), Persons(max_records=3)):
-        assert check_pipeline(make_pipeline(columns, private(persons=answer))).notes == []
-    assert check_pipeline(columns).notes == []  # nothing is trained
+        assert lint_pipeline(make_pipeline(columns, private(persons=answer))).notes == []
+    assert lint_pipeline(columns).notes == []  # nothing is trained
     pipe = make_pipeline(columns, private(persons=Persons(max_records=3)))
     grid = {"dpfairclassifier__persons__max_records": [2, None]}
-    assert "Is a row a person?" in check_pipeline(GridSearchCV(pipe, grid)).notes[-1]
+    assert "Is a row a person?" in lint_pipeline(GridSearchCV(pipe, grid)).notes[-1]
 
 
 @pytest.mark.parametrize("pipe", [StandardScaler, "passthrough", None, [("a", PCA())]])
 def test_what_is_no_estimator_is_refused(pipe):
     with pytest.raises(TypeError, match="pipe must be an estimator"):
-        check_pipeline(pipe)
+        lint_pipeline(pipe)

@@ -7,7 +7,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import SplineTransformer
 
 from skdpfair import DPFairClassifier
-from skdpfair.preprocessing import check_pipeline, public_preprocessor
+from skdpfair.preprocessing import lint_pipeline, public_preprocessor
 from skdpfair.preprocessing._piecewise_linear import PiecewiseLinearEncoder
 
 BOUNDS = {"age": (17, 90), "gain": (0, 99999)}
@@ -120,6 +120,6 @@ def test_a_linear_model_learns_a_curve_that_scaled_columns_hide():
     for encoding in ("linear", "auto"):
         features = public_preprocessor({"age": (17, 90)}, {"ward": ["A", "B"]}, encoding=encoding)
         model = make_pipeline(features, DPFairClassifier(epsilon=1.0, random_state=0))
-        assert check_pipeline(model).findings == []
+        assert lint_pipeline(model).findings == []
         scores[encoding] = model.fit(table, y).score(table, y)
     assert scores["auto"] > 0.9 > 0.7 > scores["linear"]

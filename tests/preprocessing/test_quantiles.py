@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdpfair.budget import PrivacyLedger
-from skdpfair.exceptions import BudgetExceeded, InsecureSeedWarning
+from skdpfair.exceptions import BudgetExceededError, InsecureSeedWarning
 from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler
 from skdpfair.preprocessing._quantile_scaler import (
     consistent_leaves,
@@ -75,7 +75,7 @@ def test_counts_by_a_naive_loop(units, levels):
 
 @pytest.mark.parametrize("value", [-1e9, 1e9])
 def test_a_value_beyond_the_bounds_counts_at_the_bound(value):
-    scaler = DPQuantileScaler((0, 8), noise_multiplier=1e-3, epsilon=None, levels=3)
+    scaler = DPQuantileScaler((0, 8), noise_multiplier=1e-3, epsilon=None, depth=3)
     found = scaler.fit(np.full((1000, 1), value)).quantiles_
     np.testing.assert_allclose(found, [[0, 1]] if value < 0 else [[7, 8]], atol=0.05)
 
@@ -166,7 +166,7 @@ def test_an_open_ledger_is_charged_before_anything_is_counted(tmp_path, monkeypa
         counted, refused = [], DPQuantileScaler(delta=1e-5)
         name = "skdpfair.preprocessing._quantile_scaler.tree_counts"
         monkeypatch.setattr(name, lambda *args: counted.append(args))
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(BudgetExceededError):
             refused.fit(rows)
         assert not hasattr(refused, "quantiles_") and not counted
         assert len(ledger.frame()) == 1
@@ -243,7 +243,7 @@ def test_quantiles_go_to_the_ends_of_the_range():
 
 
 def test_a_fitted_scaler_keeps_its_quantiles_and_what_they_cost():
-    scaler = exact((0, 1), levels=3).fit(np.linspace(0, 1, 50)[:, None])
+    scaler = exact((0, 1), depth=3).fit(np.linspace(0, 1, 50)[:, None])
     kept = set(vars(scaler)) - set(scaler.get_params())
     assert kept == {"quantiles_", "privacy_", "n_features_in_"}
 
@@ -257,7 +257,7 @@ def test_missing_numbers_count_nowhere():
 
 def test_a_column_without_numbers_or_with_a_single_value_stays_finite():
     rows = np.column_stack([np.full(100, np.nan), np.full(100, 3.0)])
-    scaler = exact((0, 8), levels=3).fit(rows)
+    scaler = exact((0, 8), depth=3).fit(rows)
     assert (np.diff(scaler.quantiles_) >= 1 - 1e-9).all()
     assert np.isfinite(scaler.transform(rows)[:, 1]).all()
 
@@ -277,7 +277,7 @@ def test_a_column_without_numbers_or_with_a_single_value_stays_finite():
         ({"quantiles": (0.5, 0.5)}, "quantiles must be a pair"),
         ({"quantiles": ("a", "b")}, "quantiles must be a pair"),
         ({"quantiles": 0.5}, "quantiles must be a pair"),
-        ({"noise": "loud"}, "noise must be one of"),
+        ({"noise_sampler": "loud"}, "noise_sampler must be one of"),
         ({"random_state": -1}, "random_state must be"),
         ({"bounds": (1, 0)}, "bounds must be"),
     ],

@@ -37,8 +37,8 @@ from skdpfair.analysis import GroupRecorder
 from skdpfair.budget import PrivacyLedger, active_ledger
 from skdpfair.budget.spending import SCORES, UNKNOWN
 from skdpfair.exceptions import PrivacyLeakWarning
-from skdpfair.model_selection import DPRandomizedSearch, plan
-from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, check_pipeline
+from skdpfair.model_selection import DPRandomizedSearch, forecast
+from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, lint_pipeline
 from skdpfair.privacy.statement import NOT_ACCOUNTED
 from skdpfair.training import sklearn_callbacks
 
@@ -170,7 +170,7 @@ WRAPPERS = {  # by whether they learn from the records beside the private fits
 
 @pytest.mark.parametrize("model", WRAPPERS, ids=lambda model: type(model).__name__)
 def test_wrappers_that_learn_are_findings(model):
-    assert bool(check_pipeline(model).findings) == WRAPPERS[model]
+    assert bool(lint_pipeline(model).findings) == WRAPPERS[model]
 
 
 def groups_for(name):
@@ -182,7 +182,7 @@ def groups_for(name):
 def test_a_call_around_which_nothing_learns_is_known_as_a_whole(name, ledger, data):
     model = FREE[name]()
     groups = groups_for(name)
-    assert check_pipeline(model).findings == []
+    assert lint_pipeline(model).findings == []
     assert ledger.fit(model, *data, **groups) is model
     found = ledger.report()
     assert found.n_fits >= 1 and found.reasons == () and found.known
@@ -349,7 +349,7 @@ def test_another_budget_is_named_and_not_counted(ledger, data):
 
     model = make_pipeline(Elsewhere(), quick())
     ledger.fit(model, *data)
-    for found in (ledger.report(), plan(model, 120, delta=1e-4, accountant="rdp")):
+    for found in (ledger.report(), forecast(model, 120, delta=1e-4, accountant="rdp")):
         assert found.epsilon_total == math.inf
         assert found.reasons == ("Elsewhere spends another budget, which is not counted here",)
 
@@ -368,7 +368,7 @@ def test_a_fit_in_a_pipeline_names_the_steps_before_it(data):
     inner = make_pipeline("passthrough", quick())
     make_pipeline(StandardScaler(), SelectKBest(k=2), inner).fit(*data)
     first, *others = inner[-1].privacy_.not_accounted
-    assert "('standardscaler', 'selectkbest', 'passthrough'): see check_pipeline" in first
+    assert "('standardscaler', 'selectkbest', 'passthrough'): see lint_pipeline" in first
     assert tuple(others) == NOT_ACCOUNTED
     assert quick().fit(*data).privacy_.not_accounted == NOT_ACCOUNTED
 

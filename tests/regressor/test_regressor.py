@@ -32,11 +32,11 @@ from skdpfair.engine.step import measure
 from skdpfair.exceptions import LowSignalWarning, PrivacyLeakWarning
 from skdpfair.methods import METHODS
 from skdpfair.metrics import excessive_risk, privacy_cost
-from skdpfair.model_selection import plan
-from skdpfair.preprocessing import BoundedScaler, check_pipeline
+from skdpfair.model_selection import forecast
+from skdpfair.preprocessing import BoundedScaler, lint_pipeline
 from skdpfair.privacy import compute_epsilon
 from skdpfair.report import model_page
-from skdpfair.testing import audit_fit, task, verify_release
+from skdpfair.testing import audit_fit, example_task, verify_release
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.InsecureSeedWarning",
@@ -110,7 +110,7 @@ def test_clipped_sums_are_those_of_a_loop_over_records(name, kind):
         g = slope * torch.cat([part.flatten() for part in gradient])
         total = total + float(weight[i]) * g * min(1.0, bound / max(float(g.norm()), 1e-300))
     batch = Batch(x, y, group, weight=weight)
-    mechanism = Mechanism(get_method("dpsgd", max_grad_norm=bound), task(12, 1, 1.0), 0.0)
+    mechanism = Mechanism(get_method("dpsgd", max_grad_norm=bound), example_task(12, 1, 1.0), 0.0)
     with select_strategy(module, x[:1], 1, loss=REGRESSION[name]()) as engine:
         sample = measure(engine, batch, batch, None, 0.0)[0]
         step = private_step(engine, batch, mechanism, None, Streams.fresh().noise())
@@ -133,7 +133,7 @@ def test_one_record_moves_the_sum_by_no_more_than_the_bound(name, x, y, weight):
     nn.init.zeros_(module.bias)
     given = {} if weight is None else {"weight": torch.tensor([weight])}
     batch = Batch(torch.tensor([[x]]), torch.tensor([y]), torch.zeros(1).long(), **given)
-    mechanism = Mechanism(get_method("dpsgd", max_grad_norm=0.5), task(1, 1, 1.0), 0.0)
+    mechanism = Mechanism(get_method("dpsgd", max_grad_norm=0.5), example_task(1, 1, 1.0), 0.0)
     with select_strategy(module, batch.x, 1, loss=REGRESSION[name]()) as engine:
         sample = measure(engine, batch, batch, None, 0.0)[0]
         step = private_step(engine, batch, mechanism, None, Streams.fresh().noise())
@@ -306,7 +306,7 @@ def test_it_works_in_the_tools_of_scikit_learn(data):
     model = regressor(noise_multiplier=0.0, max_steps=60)
     pipeline = make_pipeline(BoundedScaler((-1, 1)), model)
     private = clone(pipeline).set_params(dpfairregressor__noise_multiplier=1.0)
-    assert not check_pipeline(private).findings and check_pipeline(pipeline).findings
+    assert not lint_pipeline(private).findings and lint_pipeline(pipeline).findings
     given = {"dpfairregressor__sensitive_features": groups}
     scores = cross_validate(pipeline, X, y, cv=3, params=given, scoring=("r2",))["test_r2"]
     assert scores.min() > 0.6
@@ -323,7 +323,7 @@ def test_groups_persons_weights_and_names(data):
         "dpsgd_f", group_col="sex", persons=Persons("who", max_records=2), max_sample_weight=2.0
     )
     model.fit(frame, y, sample_weight=np.full(N, 0.5))
-    assert model.privacy_.protects == "person" and list(model.groups_) == ["a", "b"]
+    assert model.privacy_.protects == "person" and list(model.levels_) == ["a", "b"]
     assert (model.predict(frame) == model.predict(frame[list("uvw")])).all()
 
 
@@ -376,10 +376,10 @@ def test_what_is_for_classes_refuses_regressors(data):
         with pytest.raises(TypeError, match="DPFairClassifier"):
             function(model)
     with pytest.raises(TypeError, match="DPFairClassifier"):
-        plan(GridSearchCV(model, {"loss": ["squared"]}), n_samples=N)
+        forecast(GridSearchCV(model, {"loss": ["squared"]}), n_samples=N)
     before = make_pipeline(SelectFromModel(regressor()), DPFairClassifier())
     with pytest.raises(ValueError, match="only the cost of the last step is counted"):
-        plan(before, n_samples=N)
+        forecast(before, n_samples=N)
     with pytest.raises(ValueError, match="GroupRecorder"):
         regressor(callbacks=[GroupRecorder()]).fit(X, y)
 
@@ -410,7 +410,7 @@ def test_the_warning_of_few_records_speaks_of_a_regression(data):
 def test_risks_of_groups_are_differences_of_mean_losses(data):
     _, y, groups = data
     private, reference = y + np.where(groups == "a", 3.0, 1.0), y + 0.5
-    given = {"y_prob_ref": reference, "loss": mean_absolute_error}
+    given = {"y_ref": reference, "loss": mean_absolute_error}
     risk = {g: np.abs(private - y)[groups == g].mean() - 0.5 for g in "ab"}
     shares = [np.mean(groups == g) for g in "ab"]
     total = excessive_risk(y, private, **given)
@@ -421,4 +421,4 @@ def test_risks_of_groups_are_differences_of_mean_losses(data):
     cost = r2_score(y, reference) - r2_score(y, private)
     assert privacy_cost(y, private, y_ref=reference, metric=r2_score) == pytest.approx(cost)
     with pytest.raises(TypeError, match="loss must be a function"):
-        excessive_risk(y, private, y_prob_ref=reference, loss="mae")
+        excessive_risk(y, private, y_ref=reference, loss="mae")

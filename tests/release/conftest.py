@@ -52,7 +52,7 @@ def check_same():
         assert other.privacy_.releases == model.privacy_.releases
         assert other.privacy_statement() == model.privacy_statement()
         assert repr(other.classes_) == repr(model.classes_)
-        assert shown(other.groups_) == shown(model.groups_)
+        assert shown(other.levels_) == shown(model.levels_)
         assert other.random_state is other.callbacks is other.validation_data is None
         assert shown(clone(other).get_params()) == shown(other.get_params())
 

@@ -147,7 +147,7 @@ FITTED = {
     "logit_scale_": [math.nan, math.inf, -1.0, 0],
     "classes_": [np.array([0, 0]), np.array([0, 1, 2]), np.array([[0, 1]])],
     "n_features_in_": [4, 10**18],
-    "groups_": [np.array(["a", "b", "c"]), None],
+    "levels_": [np.array(["a", "b", "c"]), None],
     "method_": [None],
     "features_": [3],
     "lr_": [math.nan, -1.0],

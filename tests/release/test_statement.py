@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from skdpfair.release import _file, load_release
+from skdpfair import load_release
+from skdpfair.release import _file
 from skdpfair.release._read_statement import read_statement
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")

@@ -277,7 +277,7 @@ def test_a_private_search_tells_what_it_released(of_persons, fitted):
     clf.set_params(classes=[0, 1], accountant="rdp")
     given = {"persons": np.arange(3000) // 2} if of_persons else {}
     clf.set_params(persons__max_records=2 if of_persons else None)
-    search = DPRandomizedSearch(clf, {"lr": [0.1]}, mean_trials=2.0, shape=1.0)
+    search = DPRandomizedSearch(clf, {"lr": [0.1]}, mean_trials=2.0, trials="geometric")
     search.fit(data.data, data.target, **given)
     page = model_page(search)
     assert "It follows from the Rényi curve of the private search." in page
@@ -295,7 +295,16 @@ def test_a_private_search_tells_what_it_released(of_persons, fitted):
 def compared(fitted):
     data, groups = fitted[1:]
     given = {"module": "logistic", "max_steps": 10, "group_col": Groups(levels=[HOSTILE, "b"])}
-    return sweep(["dpsgd"], [1.0, 4.0], 3, data.data, data.target, groups, n_jobs=1, **given)
+    return sweep(
+        data.data,
+        data.target,
+        sensitive_features=groups,
+        methods=["dpsgd"],
+        epsilons=[1.0, 4.0],
+        seeds=3,
+        n_jobs=1,
+        **given,
+    )
 
 
 def test_a_sweep_tells_what_privacy_costs_each_group(fitted, compared):
@@ -369,7 +378,17 @@ def test_values_are_told_with_their_variables(variables, tmp_path):
 
 
 def swept(X, y, groups, **settings):
-    return sweep(["dpsgd"], [30.0], 1, X, y, groups, module="logistic", max_steps=1, **settings)
+    return sweep(
+        X,
+        y,
+        sensitive_features=groups,
+        methods=["dpsgd"],
+        epsilons=[30.0],
+        seeds=1,
+        module="logistic",
+        max_steps=1,
+        **settings,
+    )
 
 
 @pytest.mark.parametrize(
@@ -599,7 +618,7 @@ def test_the_card_flags_or_pays(fitted):
         data.target,
         clf.predict(data.data),
         sensitive_features=groups,
-        groups=[HOSTILE, "b"],
+        levels=[HOSTILE, "b"],
         epsilon=1.0,
     )
     text = card_of(clf, released_table=released, intended_use="Ours.")
@@ -773,7 +792,7 @@ def test_a_model_that_was_trained_twice_and_recorded_once_is_not_all_in_the_ledg
 def test_a_search_and_thresholds_are_found_in_the_ledger(spent, tmp_path):
     data = spent[3]
     clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=5, accountant="rdp", classes=[0, 1])
-    search = DPRandomizedSearch(clf, {"lr": [0.1]}, mean_trials=2.0, shape=1.0)
+    search = DPRandomizedSearch(clf, {"lr": [0.1]}, mean_trials=2.0, trials="geometric")
     for i, model in enumerate([search, DPThresholdClassifier(clf)]):
         ledger = PrivacyLedger(tmp_path / f"{i}.jsonl", delta=1e-6)
         with ledger:

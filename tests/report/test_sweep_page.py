@@ -21,10 +21,9 @@ from skdpfair.cli import main
 from skdpfair.metrics._measures import MEASURES, level_of
 from skdpfair.model_selection import TradeoffResults, sweep
 from skdpfair.model_selection._spec import SweepSpec
-from skdpfair.privacy import NoisyRelease, compute_epsilon
+from skdpfair.privacy import NoisyRelease, compute_epsilon, trade_off
 from skdpfair.privacy.gdp import auto_delta
 from skdpfair.privacy.statement import rounded_up
-from skdpfair.privacy.tradeoff import trade_off
 from skdpfair.report._recommendation import Costs, estimated, recommend, small_groups
 from skdpfair.report._summary import release_commands
 
@@ -290,12 +289,12 @@ def swept(two_groups, tmp_path_factory):
     folder = tmp_path_factory.mktemp("sweep") / "store"
     settings = {"module": "logistic", "max_steps": 5, "batch_size": 200, "accountant": "rdp"}
     found = sweep(
-        ["dpsgd", "global"],
-        [20.0, 10.0],
-        2,
         two_groups.data,
         two_groups.target,
-        two_groups.sensitive_features,
+        sensitive_features=two_groups.sensitive_features,
+        methods=["dpsgd", "global"],
+        epsilons=[20.0, 10.0],
+        seeds=2,
         store=folder,
         keep_predictions=True,
         **settings,
@@ -828,7 +827,15 @@ def test_a_ledger_tells_what_was_fitted_before(swept, two_groups, tmp_path):
     with ledger:
         DPFairClassifier(epsilon=1.0, max_steps=3).fit([[0.0], [1.0]] * 1000, [0, 1] * 1000)
         settings = {"module": "logistic", "max_steps": 3, "batch_size": 200}
-        found = sweep(["dpsgd"], [5.0], 1, *given, store=folder, **settings)
+        found = sweep(
+            *given[:2],
+            sensitive_features=given[2],
+            methods=["dpsgd"],
+            epsilons=[5.0],
+            seeds=1,
+            store=folder,
+            **settings,
+        )
     spent = ledger.report()
     page = found.to_html(ledger=ledger)
     paid = f"cost at most ε {rounded_up(spent.epsilon)}, at δ 1e-06."

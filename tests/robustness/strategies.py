@@ -225,7 +225,7 @@ TABLE = [
     ("validation_data", {}, among(PAIRS)),
     ("warm_start", {}, NOT_A_FLAG),
     ("accountant", {}, not_among("pld", "prv", "rdp") | st.none()),
-    ("noise", {}, not_among("standard", "gaussian_sum") | st.none()),
+    ("noise_sampler", {}, not_among("standard", "gaussian_sum") | st.none()),
     ("keep_reference", {}, NOT_A_FLAG),
     ("callbacks", {}, among([[1], [None], ["a"], {"a": 1}, [("a", 1)], (1, 2)], ODD, hostile())),
     ("callbacks", {}, among(ARRAYS, TEXTS, NOT_FINITE, FLAGS, HUGE)),

@@ -119,9 +119,9 @@ def test_labels_and_groups_of_any_dtype(dtype):
         values = pd.Series(Y).astype("bool" if "bool" in dtype else "int64").astype(dtype)
     assert fitted(A, values).classes_.tolist() == sorted(set(values.tolist()))
     model = fitted(A, Y, values, method="dpsgd_f")
-    assert list(model.groups_) == sorted(set(values.tolist()))
+    assert list(model.levels_) == sorted(set(values.tolist()))
     column = fitted(F.assign(which=values), Y, method="naive", group_col="which")
-    assert list(column.groups_) == list(model.groups_)
+    assert list(column.levels_) == list(model.levels_)
 
 
 def test_nullable_labels_keep_their_kind():
@@ -156,7 +156,7 @@ def test_names_of_columns(names):
             group_col=names[at],
             method="dpsgd_f",
         )
-        assert list(model.groups_) == ["u", "v"]
+        assert list(model.levels_) == ["u", "v"]
         assert model.predict(X.drop(columns=names[at])).shape == (N,)
 
 
@@ -178,7 +178,7 @@ def test_names_of_groups_and_classes(names):
     values = pd.Series([names[code] for code in Y])
     declared = {"group_col": Groups(levels=names)} if None in names else {}
     model = fitted(A, Y, values, method="dpsgd_f", **declared)
-    assert set(model.groups_) == set(names)
+    assert set(model.levels_) == set(names)
     if all(isinstance(name, str) for name in names):
         assert set(fitted(A, values).classes_) == set(names)
         assert set(fitted(A, values.tolist()).classes_) == set(names)
@@ -190,9 +190,9 @@ def test_few_and_many_groups(method):
     for groups in (Y, np.arange(N) % 50, np.where(np.arange(N) == 7, "alone", "rest")):
         levels = np.unique(groups).tolist()
         model = fitted(A, Y, groups, method=method, group_col=Groups(levels=levels), **off)
-        assert len(model.groups_) == len(set(groups.tolist()))
+        assert len(model.levels_) == len(set(groups.tolist()))
     empty = fitted(A, Y, G, method=method, group_col=Groups(levels=["u", "v", "nobody"]))
-    assert len(empty.groups_) == 3
+    assert len(empty.levels_) == 3
 
 
 def test_ten_classes():

@@ -19,9 +19,9 @@ from skorch.callbacks import Callback
 
 import skdpfair.training.loop as steps
 from skdpfair import DPFairClassifier, get_method
+from skdpfair.budget import PrivacyLedger
 from skdpfair.engine import ScaleSearch
 from skdpfair.engine.flat import FlatSGD
-from skdpfair.model_selection import PrivacyLedger
 from skdpfair.privacy import compute_epsilon
 
 pytestmark = pytest.mark.filterwarnings(

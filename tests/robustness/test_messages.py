@@ -150,21 +150,35 @@ CASES = {
     "a scored fold with an unknown group": lambda f, t: GroupScorer()(
         f, X, TEXTS, sensitive_features=planted(GROUPS)
     ),
-    "a scored fold without a group": lambda f, t: GroupScorer(groups=None)(
+    "a scored fold without a group": lambda f, t: GroupScorer(levels=None)(
         f, X[:1], TEXTS[:1], sensitive_features=["u"]
     ),
-    "a score by an unknown name": lambda f, t: GroupScorer(groups=[SECRET, "v"], only="f1")(
+    "a score by an unknown name": lambda f, t: GroupScorer(levels=[SECRET, "v"], only="f1")(
         f, X, TEXTS, sensitive_features=np.where(GROUPS == "u", SECRET, "v")
     ),
     "grid search of cells": lambda f, t: GridSearchCV(
         DPFairClassifier(**FAST), {"lr": [0.1]}, cv=2, error_score="raise"
     ).fit(cells(SECRET), LABELS),
     "sweep of a rare group": lambda f, t: sweep(
-        ["dpsgd"], [8.0], 1, X, LABELS, planted(GROUPS), module="logistic", max_steps=1
+        X,
+        LABELS,
+        sensitive_features=planted(GROUPS),
+        methods=["dpsgd"],
+        epsilons=[8.0],
+        seeds=1,
+        module="logistic",
+        max_steps=1,
     ),
-    "sweep of cells": lambda f, t: sweep(["dpsgd"], [8.0], 1, cells(SECRET), LABELS, GROUPS),
+    "sweep of cells": lambda f, t: sweep(
+        cells(SECRET), LABELS, sensitive_features=GROUPS, methods=["dpsgd"], epsilons=[8.0], seeds=1
+    ),
     "sweep without groups": lambda f, t: sweep(
-        ["dpsgd"], [8.0], 1, X, planted(TEXTS), {"g": GROUPS}
+        X,
+        planted(TEXTS),
+        sensitive_features={"g": GROUPS},
+        methods=["dpsgd"],
+        epsilons=[8.0],
+        seeds=1,
     ),
     "audit of texts": lambda f, t: audit_fit(
         DPFairClassifier("dpsgd", epsilon=8.0), cells(SECRET), LABELS, 10
@@ -189,20 +203,18 @@ CASES = {
         LABELS, LABELS, y_ref=LABELS, sample_weight=-ODD
     ),
     "table of an unknown group": lambda f, t: metrics.release_group_table(
-        TEXTS, TEXTS, sensitive_features=planted(GROUPS), groups=["u", "v"], epsilon=1.0
+        TEXTS, TEXTS, sensitive_features=planted(GROUPS), levels=["u", "v"], epsilon=1.0
     ),
     "reference in texts": lambda f, t: metrics.privacy_cost(LABELS, LABELS, y_ref=planted(TEXTS)),
     "reference in fractions": lambda f, t: metrics.privacy_cost(LABELS, LABELS, y_ref=ODD),
-    "risk of no chances": lambda f, t: metrics.excessive_risk(LABELS, ODD, y_prob_ref=ODD),
-    "risk of texts": lambda f, t: metrics.excessive_risk(
-        LABELS, planted(TEXTS), y_prob_ref=LABELS / 2
-    ),
+    "risk of no chances": lambda f, t: metrics.excessive_risk(LABELS, ODD, y_ref=ODD),
+    "risk of texts": lambda f, t: metrics.excessive_risk(LABELS, planted(TEXTS), y_ref=LABELS / 2),
     "training rows by text": lambda f, t: metrics.dg_gap(LABELS, LABELS, is_train=planted(TEXTS)),
     "risk of unknown labels": lambda f, t: metrics.excessive_risk(
-        planted(TEXTS), np.full((N, 2), 0.5), y_prob_ref=np.full((N, 2), 0.5), classes=["no", "yes"]
+        planted(TEXTS), np.full((N, 2), 0.5), y_ref=np.full((N, 2), 0.5), classes=["no", "yes"]
     ),
     "risk of rows that do not sum to 1": lambda f, t: metrics.excessive_risk(
-        TEXTS, np.full((N, 2), 0.7), y_prob_ref=np.full((N, 2), 0.5), classes=["no", "yes"]
+        TEXTS, np.full((N, 2), 0.7), y_ref=np.full((N, 2), 0.5), classes=["no", "yes"]
     ),
     # pictures and pages
     "page of other groups": lambda f, t: model_page(

@@ -18,8 +18,7 @@ from skdpfair import DPFairClassifier, Persons
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine.noise import Noise
 from skdpfair.preprocessing import BoundedScaler
-from skdpfair.privacy import NoisyRelease
-from skdpfair.privacy.gdp import gdp_parameter
+from skdpfair.privacy import NoisyRelease, gdp_parameter
 from skdpfair.testing import audit_fit
 from skdpfair.testing._fit_audit import FitAudit
 from skdpfair.testing._lower_bounds import guesses_excess

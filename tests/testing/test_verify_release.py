@@ -11,10 +11,10 @@ from sklearn.pipeline import Pipeline
 from torch import nn
 
 from skdpfair import MLP, DPFairClassifier, Factory, Groups, Persons
+from skdpfair._networks import CNN
 from skdpfair.augmentations import PGD, FlipAndShift, Views
 from skdpfair.datasets import make_two_groups
 from skdpfair.model_selection import DPRandomizedSearch
-from skdpfair.networks import CNN
 from skdpfair.preprocessing import BoundedScaler, TableSchema
 from skdpfair.privacy import NoisyRelease
 from skdpfair.privacy.renyi import ORDERS
@@ -53,7 +53,7 @@ def crossed(**params):
 
 def chosen():
     choices = {"lr": [0.1, 0.2], "module__hidden_layer_sizes": [(4,), (8, 4)]}
-    search = DPRandomizedSearch(classifier(), choices, mean_trials=2, shape=1.0)
+    search = DPRandomizedSearch(classifier(), choices, mean_trials=2, trials="geometric")
     return search.fit(X, y).best_estimator_
 
 
@@ -105,7 +105,7 @@ def test_a_schema_of_many_words_is_verified(tmp_path):
 
 long = pd.DataFrame(X, columns=["a" * 101, *(f"x{i}" for i in range(1, X.shape[1]))])
 REFUSED = {
-    "groups_": lambda: classifier().fit(X, y, sensitive_features=np.resize([0.25, 0.75], 300)),
+    "levels_": lambda: classifier().fit(X, y, sensitive_features=np.resize([0.25, 0.75], 300)),
     "group_col": lambda: classifier(group_col=Groups(levels=[0.25, 0.75])).fit(
         X, y, sensitive_features=np.resize([0.25, 0.75], 300)
     ),
@@ -253,10 +253,10 @@ IN_A_RELEASE = {
     "indices as classes": attribute("classes_", np.array(drawn)),
     "a dict as classes": attribute("classes_", {0: norms, 1: norms}),
     "people as classes": attribute("classes_", np.array(NAMES, dtype=object)),
-    "rows as groups": attribute("groups_", [tuple(row) for row in ROWS]),
-    "measurements as groups": attribute("groups_", X[:, 0]),
-    "a dict as groups": attribute("groups_", {"a": norms, "b": norms}),
-    "long texts as groups": attribute("groups_", [("a" * 999, "x"), ("b" * 999, "y")]),
+    "rows as groups": attribute("levels_", [tuple(row) for row in ROWS]),
+    "measurements as groups": attribute("levels_", X[:, 0]),
+    "a dict as groups": attribute("levels_", {"a": norms, "b": norms}),
+    "long texts as groups": attribute("levels_", [("a" * 999, "x"), ("b" * 999, "y")]),
     "a dict as fits": attribute("_ledger_fits", {"0" * 32: norms}),
     "a number of fits": attribute("_n_fits", 20_000),
     "names of people": attribute("feature_names_in_", np.array(NAMES, dtype=object)),

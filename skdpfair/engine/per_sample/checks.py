@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
+from skdpfair._networks import copied
 from skdpfair.engine.batch import Batch
 from skdpfair.engine.flat import NOTHING_TRAINS
 from skdpfair.engine.losses import Loss, Regression
@@ -23,7 +24,6 @@ from skdpfair.engine.per_sample.closed_list import PLAIN_TENSORS, TraceError
 from skdpfair.engine.per_sample.records import Strategy
 from skdpfair.engine.per_sample.tracing import fixed_draws
 from skdpfair.exceptions import UnsupportedModuleError
-from skdpfair.networks import copied
 
 N_PROBE = 4
 # above the rounding of deep nets; couplings and wrong gradients are far above

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from skdpfair._networks import FineKnots
 from skdpfair.engine.batch import Batch
 from skdpfair.engine.losses import Loss
 from skdpfair.engine.per_sample.closed_list import TraceError
@@ -17,7 +18,6 @@ from skdpfair.engine.per_sample.records import Gradients, Strategy
 from skdpfair.engine.per_sample.vmap import gradients_ahead
 from skdpfair.engine.precision import without_grad
 from skdpfair.engine.sparse_rows import SparseBatch
-from skdpfair.networks import FineKnots
 
 _aten = torch.ops.aten
 

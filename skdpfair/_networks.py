@@ -24,8 +24,6 @@ from skdpfair._utils.validate import (
 )
 from skdpfair.exceptions import UnsupportedModuleError
 
-__all__ = ["MLP", "Factory"]
-
 # initial weights pass through torch's global generator; a function may fit a public model first
 INIT_LOCK = threading.RLock()
 MAX_WEIGHTS = 2**28  # of a built-in network: one GiB, and a fit holds several of that size
