@@ -1,6 +1,7 @@
 """Sphinx: pages of Markdown, a gallery that runs, and a reference made from the modules."""
 
 import os
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -169,22 +170,30 @@ def autosummary(names):
 
 
 def write_reference(app, config):
-    """Write api/index.rst: every public name, by who needs it."""
+    """Write a page for each audience, of its public names by room, and api/index.rst of the pages.
+
+    The side bar shows the pages, and below each the names on it.
+    """
     folder = Path(app.srcdir) / "api"
     folder.mkdir(exist_ok=True)
-    lines = ["API reference", "=============", ""]
-    for audience, rooms in AUDIENCES.items():
-        lines += [audience, "-" * len(audience), ""]
-        for room, names in rooms.items():
-            lines += [f"``{room}``", "~" * (len(room) + 4), ""]
-            lines += autosummary([f"   ~{room}.{name}" for name in names])
     methods = sorted(METHODS.values(), key=lambda method: method.__name__)
-    lines += ["Methods", "-------", ""]
-    lines += autosummary([f"   ~{method.__module__}.{method.__name__}" for method in methods])
     raised = [name for name, value in vars(skdpfair.exceptions).items() if isinstance(value, type)]
-    lines += ["Errors and warnings", "-------------------", ""]
-    lines += autosummary([f"   ~skdpfair.exceptions.{name}" for name in sorted(raised)])
-    (folder / "index.rst").write_text("\n".join(lines))
+    further = {  # of the first page
+        "Methods": [f"{method.__module__}.{method.__name__}" for method in methods],
+        "Errors and warnings": [f"skdpfair.exceptions.{name}" for name in sorted(raised)],
+    }
+    pages = []
+    for audience, rooms in AUDIENCES.items():
+        named = {f"``{room}``": [f"{room}.{n}" for n in names] for room, names in rooms.items()}
+        lines = [audience, "=" * len(audience), ""]
+        for title, names in (named | further).items():
+            lines += [title, "-" * len(title), "", *autosummary([f"   ~{name}" for name in names])]
+        pages.append("-".join(re.findall(r"[a-z]+", audience.lower())))
+        (folder / f"{pages[-1]}.rst").write_text("\n".join(lines))
+        further = {}
+    toctree = [".. toctree::", "   :maxdepth: 2", "", *(f"   {page}" for page in pages)]
+    title = "API reference"
+    (folder / "index.rst").write_text("\n".join([title, "=" * len(title), "", *toctree, ""]))
 
 
 def method_tables():

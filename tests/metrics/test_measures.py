@@ -178,8 +178,8 @@ def test_bad_input_is_named(measure, name, value):
     [
         (privacy_cost, {"y_ref": ["no"] * 4}, r"same labels as y_true, but one"),
         (privacy_cost, {"y_true": [], "y_pred": [], "y_ref": []}, "at least one"),
-        (excessive_risk, {"y_prob": [np.nan] * 4}, r"diverged.*predict_proba"),
-        (excessive_risk, {"y_prob": [[0.5] * 2] * 4, "classes": [0, 2]}, "classes=model.classes_"),
+        (excessive_risk, {"y_pred": [np.nan] * 4}, r"diverged.*predict_proba"),
+        (excessive_risk, {"y_pred": [[0.5] * 2] * 4, "classes": [0, 2]}, "classes=model.classes_"),
     ],
 )
 def test_messages_have_a_remedy(measure, change, message):

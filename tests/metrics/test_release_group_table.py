@@ -91,7 +91,7 @@ def test_the_noise_has_a_key_of_the_operating_system_and_takes_few_draws(monkeyp
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), st.sampled_from("ab")), min_size=2))
 def test_one_record_changes_one_count_by_one(rows):
     y_true, y_pred, groups = map(list, zip(*rows, strict=True))
-    extra = {"epsilon": 1e3, "groups": ["a", "b"]}
+    extra = {"epsilon": 1e3, "levels": ["a", "b"]}
     tables = [
         release_group_table(y_true[i:], y_pred[i:], sensitive_features=groups[i:], **extra)
         for i in (0, 1)
