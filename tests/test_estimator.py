@@ -778,7 +778,7 @@ def test_callbacks_that_score_public_or_disclosed_rows_are_not_refused(table):
     assert watching.fit(X, y).n_steps_ > 0
 
 
-def test_rows_that_a_fit_discloses_can_be_scored(table):
+def test_rows_that_a_fit_exposes_can_be_scored(table):
     X, y = table
     X, own = X.drop(columns="group"), EpochScoring("accuracy", on_train=True, use_caching=False)
     recorder = GroupRecorder(terms=False)

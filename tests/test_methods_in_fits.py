@@ -137,7 +137,7 @@ class TestGroupRates:
         from skorch.callbacks import Callback
 
         class Look(Callback):
-            discloses = True
+            exposes_records = True
 
             def on_batch_begin(self, net, batch=None, training=None, **kwargs):
                 drawn.append(batch[0])

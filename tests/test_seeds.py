@@ -21,7 +21,7 @@ from skdpfair.training.spec import FitSpec
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
 
 NO_MATTER = {"verbose", "device", "distributed", "random_state"}
-NO_MATTER |= {"keep_reference", "score_share"}
+NO_MATTER |= {"keep_reference", "score_budget_fraction"}
 NO_MATTER |= {"classes", "has_groups"}  # which act by what the table makes of them
 SPEC = FitSpec.of(DPFairClassifier(random_state=0))
 

@@ -131,7 +131,7 @@ def test_features_of_pictures_are_a_module():
 
 
 class Watches(Callback):
-    discloses = True
+    exposes_records = True
 
 
 def test_a_callback_that_is_shown_rows_forbids_the_release():

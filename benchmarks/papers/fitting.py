@@ -80,7 +80,7 @@ def fit(method, split, seed, *, sigma, epochs, batch_size=256, delta=1e-6, callb
     """
     n_steps = epochs * -(-len(split.y) // batch_size)
     losses = RunningLoss(n_steps - n_steps // epochs)
-    losses.discloses = not recorders(callbacks)  # a fit with one hands callbacks the batches
+    losses.exposes_records = not recorders(callbacks)  # a fit with one hands callbacks the batches
     model = DPFairClassifier(
         method,
         epsilon=None,

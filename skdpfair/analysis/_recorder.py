@@ -94,7 +94,7 @@ class GroupRecorder(Callback):
     """
 
     frame_: pd.DataFrame
-    discloses = True  # a fit has to be marked
+    exposes_records = True  # a fit has to be marked
     # as to a seed, which mixes in what may change a fit
     leaves_fits_unchanged = True
 

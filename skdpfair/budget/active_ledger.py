@@ -1,4 +1,4 @@
-"""The active ledger of a process, and the call that the fits of a thread belong to.
+"""The active ledger of a process.
 
 A fit finds the ledger that it is charged to in a variable of the process's environment, which
 reaches the processes that it starts.  Whoever activates a ledger counts as one user of the
@@ -9,28 +9,23 @@ says that the trials of a private search are running.
 import json
 import os
 import threading
-import uuid
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from multiprocessing import forkserver
-from typing import Any, TypeAlias
+from typing import Any
 
-from skdpfair.budget.spending import LEAKS
+from joblib.parallel import get_active_backend
+
 from skdpfair.exceptions import UnaccountedWarning
-
-Linter: TypeAlias = Callable[[Any, Iterable[str]], tuple[list[str], list[str]]]
 
 VARIABLE = "SKDPFAIR_LEDGER"
 SEARCH = "SKDPFAIR_PRIVATE_SEARCH"
 _LOCK = threading.RLock()
 _USERS: Counter[str] = Counter()
-_CALL: ContextVar[tuple[str | None, Any]] = ContextVar(
-    "skdpfair_call_of_a_ledger", default=(None, None)
-)
-_LINTERS: list[Linter] = []
+# whose workers have the environment of this process
+_BACKENDS = "Loky", "Multiprocessing", "Sequential", "Threading"
 
 
 def current() -> dict[str, Any] | None:
@@ -42,8 +37,15 @@ def current() -> dict[str, Any] | None:
 def activate(path: str | os.PathLike[str], data: str, memory: Sequence[Any]) -> None:
     """Become a user of a ledger, the name of a data set, and what the ledger has seen of its file.
 
-    RuntimeError is raised if another ledger is active.
+    RuntimeError is raised if another ledger is active, or if the workers of joblib's backend run
+    already.
     """
+    backend = type(get_active_backend()[0]).__name__
+    if not backend.startswith(_BACKENDS):
+        raise RuntimeError(
+            f"joblib's backend is {backend}, whose workers run already and would not charge their "
+            'fits. Open the ledger outside of parallel_config, and choose the backend "loky".'
+        )
     with _LOCK:
         active = current()
         if active and (active["path"], active["data"]) != (str(path), data):
@@ -112,47 +114,3 @@ def _restart_workers() -> None:
             UnaccountedWarning,
             stacklevel=5,
         )
-
-
-def linter(function: Linter) -> Linter:
-    """Register the function that finds what an estimator learns outside the ledger.
-
-    It takes the names of the keywords of a fit, too, and returns why the fit reveals more than the
-    private fits in it do, and what was taken on trust.  A floor above sets it.
-    """
-    _LINTERS[:] = [function]
-    return function
-
-
-def findings_of(estimator: Any, params: Iterable[str] = ()) -> dict[str, list[str]]:
-    """Return the findings of the linter, as a line of the ledger's file holds them."""
-    # no estimator with a budget was imported, which brings the linter with it
-    if not _LINTERS:
-        return {"reasons": [LEAKS.format(type(estimator).__name__, "s")], "notes": []}
-    reasons, notes = _LINTERS[0](estimator, params)
-    return {"reasons": reasons, "notes": notes}
-
-
-@contextmanager
-def call_of(estimator: Any) -> Iterator[str]:
-    """Mark the fits of this thread, inside the block, as those of a call of ``estimator.fit``.
-
-    A fit in another thread or process is not known to be of that call, unless the tasks of
-    scikit-learn's callbacks lead back to it.
-    """
-    name = uuid.uuid4().hex
-    token = _CALL.set((name, estimator))
-    try:
-        yield name
-    finally:
-        _CALL.reset(token)
-
-
-def current_call() -> str | None:
-    """Return the name of the call that this thread is in."""
-    return _CALL.get()[0]
-
-
-def is_called(estimator: Any) -> bool:
-    """Return whether the call that this thread is in is that of this very object, no clone."""
-    return estimator is not None and _CALL.get()[1] is estimator

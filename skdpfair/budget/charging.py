@@ -1,4 +1,4 @@
-"""Charging a fit to the active ledger, or to one that was set as a callback."""
+"""Charging a fit to the active ledger."""
 
 import os
 import uuid
@@ -19,7 +19,7 @@ from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.privacy.releases import NoisyRelease
 from skdpfair.privacy.renyi import rdp_curve
 
-_PAID: ContextVar[list[Any] | None] = ContextVar("skdpfair_paid_for_by_a_search", default=None)
+_PREPAID: ContextVar[list[Any] | None] = ContextVar("skdpfair_prepaid_fit", default=None)
 
 
 def current_ledger() -> PrivacyLedger | None:
@@ -60,18 +60,12 @@ def entry_of(
 
 @contextmanager
 def charged(
-    planned: Sequence[NoisyRelease],
-    releases: Sequence[NoisyRelease],
-    *,
-    ledger: PrivacyLedger | None = None,
-    call: str | None = None,
-    **about: Any,
+    planned: Sequence[NoisyRelease], releases: Sequence[NoisyRelease], **about: Any
 ) -> Iterator[str | None]:
-    """Charge a fit, see `entry_of`, to ``ledger`` or else to the current one, if there is any.
+    """Charge a fit, see `entry_of`, to the current ledger, if there is any.
 
     ``releases`` is the list to which the fit adds its releases; those in it were charged before.
-    ``ledger`` was set as a callback, in a ``call`` of this name.  Yields the name under which the
-    fit is charged.
+    Yields the name under which the fit is charged.
 
     Before the block, BudgetExceededError is raised if the plan exceeds the budget, and
     PrivacyAccountingError inside a private search that has not paid for this fit, or in another
@@ -79,18 +73,16 @@ def charged(
     """
     fit = entry_of(planned, **about)
     if active_ledger.is_searching():
-        _take_what_was_paid(planned, fit["private"] and fit["curve"] is None)
+        _consume_prepaid_fit(planned, fit["private"] and fit["curve"] is None)
         yield None
         return
-    call = None if ledger is None else call
-    ledger = current_ledger() if ledger is None else ledger
+    ledger = current_ledger()
     if ledger is None:
         yield None
         return
     name = uuid.uuid4().hex
     before = _counted(releases)
     fit |= {"fit": name, "state": "planned", "data": ledger.data}
-    fit["around"] = active_ledger.current_call() or call
     ledger._begin(fit)
     pid = os.getpid()
     try:
@@ -103,33 +95,33 @@ def charged(
 
 
 @contextmanager
-def suspended() -> Iterator[None]:
+def ledger_suspended() -> Iterator[None]:
     """Keep fits out of the ledger, whose cost has been charged as a whole, and let none happen.
 
     Inside the block no other thread of the process, and no process that it starts, can fit: it
     might be a step of a trial that does.
     """
-    with active_ledger.searching(), paid_for(None):
+    with active_ledger.searching(), prepaid_fit(None):
         yield
 
 
 @contextmanager
-def paid_for(curve: np.ndarray | None) -> Iterator[None]:
-    """Let this thread do one private fit, of at most this Renyi curve, in a block of `suspended`.
+def prepaid_fit(curve: np.ndarray | None) -> Iterator[None]:
+    """Let this thread do one private fit, of at most this Renyi curve, under `ledger_suspended`.
 
     None is for no fit.
     """
-    token = _PAID.set([os.getpid(), curve])
+    token = _PREPAID.set([os.getpid(), curve])
     try:
         yield
     finally:
-        _PAID.reset(token)
+        _PREPAID.reset(token)
 
 
-def _take_what_was_paid(planned: Sequence[NoisyRelease], is_plain: bool) -> None:
-    """Use up what was paid for, or raise where it is not enough."""
-    where, curve = paid = _PAID.get() or [None, None]
-    paid[1] = None
+def _consume_prepaid_fit(planned: Sequence[NoisyRelease], is_plain: bool) -> None:
+    """Use up the fit that was paid for, or raise where it is not enough."""
+    where, curve = prepaid = _PREPAID.get() or [None, None]
+    prepaid[1] = None
     enough = where == os.getpid() and curve is not None and is_plain
     if enough and (rdp_curve(planned) <= curve * (1 + 1e-9)).all():
         return

@@ -34,8 +34,8 @@ Line: TypeAlias = dict[str, Any]  # of a ledger's file, for instance a fit
 class Totals:
     """What fits add up to: a new one costs the same, however many there are.
 
-    ``releases`` counts equal releases, each as JSON; ``protected`` has the units and the columns of
-    persons.
+    ``releases`` counts equal releases, each as JSON; ``protected`` has what fits protect, and the
+    columns of persons.
     """
 
     releases: Counter[str] = field(default_factory=Counter)
@@ -82,15 +82,34 @@ class Totals:
 
 
 @dataclass
-class Events:
-    """Lines by what they are about, taken in as they come; ``totals`` are by data set."""
+class _Seen:
+    """What this process, or the one that started it, has seen of a file.
 
+    ``totals`` are by data set.
+    """
+
+    size: int
+    digest: str
+    n_read: int = 0  # bytes that this process has taken in, and their lines
+    n_lines: int = 0
+    hash: Any = field(default_factory=hashlib.blake2b)  # of them
+    state: tuple[int, ...] = ()  # of the file, when it was read
+    is_sealed: bool = False
     first: Line | None = None
     fits: dict[str, Line] = field(default_factory=dict)
-    around: dict[str, Line] = field(default_factory=dict)
     totals: defaultdict[str, Totals] = field(default_factory=lambda: defaultdict(Totals))
 
-    def take(self, line: Line) -> None:
+    def take(self, text: bytes) -> None:
+        """Take in lines that were read or written at the end; each is parsed once in a process."""
+        for line in text.splitlines(keepends=True):
+            self._check_seal(line)
+            self._take_line(json.loads(line))
+            self.is_sealed = _SEAL in line
+            self.n_read, self.n_lines = self.n_read + len(line), self.n_lines + 1
+            self.hash.update(line)
+        self.size, self.digest = self.n_read, self.hash.hexdigest()
+
+    def _take_line(self, line: Line) -> None:
         """Take in a line; ValueError or TypeError if it is none that a ledger writes here."""
         if not isinstance(line, dict):
             raise TypeError("it is no object")
@@ -98,41 +117,17 @@ class Events:
             self.first = line
             return
         _check(line)
-        if "outermost" in line:
-            self.around[line["around"]] = line
-        elif "data" in line:
-            if line["fit"] in self.fits:
+        fit = self.fits.get(line["fit"])
+        if "data" in line:
+            if fit is not None:
                 raise ValueError("it begins a fit that an earlier line began")
             self.totals[line["data"]].add(line)
-            self.fits[line["fit"]] = line
+            fit = line
         else:
-            fit = self.fits.get(line["fit"])
             if fit is None or fit["state"] != "planned":
                 raise ValueError("it ends a fit that no earlier line began, or that has ended")
             self.totals[fit["data"]].end(fit, line["entries"])
-            self.fits[line["fit"]] = fit | line
-
-
-@dataclass
-class _Seen:
-    """What the process that started this one has seen of a file, and what this one has read."""
-
-    size: int
-    digest: str
-    content: bytearray = field(default_factory=bytearray)
-    state: tuple[int, ...] = ()  # of the file, when it had this content
-    hash: Any = field(default_factory=hashlib.blake2b)  # of the content
-    is_sealed: bool = False
-    events: Events = field(default_factory=Events)
-
-    def take(self, text: bytes) -> None:
-        """Take in lines that were read or written at the end; each is parsed once in a process."""
-        for line in text.splitlines(keepends=True):
-            self._check_seal(line)
-            self.events.take(json.loads(line))
-            self.is_sealed = _SEAL in line
-            self.content += line
-            self.hash.update(line)
+        self.fits[line["fit"]] = fit | line
 
     def sealed(self, text: bytes) -> bytes:
         """Return a line with a digest of it and of all lines before, as its last entry."""
@@ -147,16 +142,8 @@ class _Seen:
         if self.sealed(text + b"}") + b"\n" != line if seal else self.is_sealed:
             raise ValueError("it, or a line before it, is not as it was written")
 
-    @property
-    def memory(self) -> tuple[int, str]:
-        """What a copy in another process has to know."""
-        size = len(self.content)
-        return (size, self.hash.hexdigest()) if size else (self.size, self.digest)
-
     def begins(self, content: bytes) -> bool:
         """Return whether a file begins with what was seen of it."""
-        if self.content:
-            return content[: len(self.content)] == self.content
         return len(content) >= self.size and _digest(content[: self.size]) == self.digest
 
 
@@ -177,13 +164,13 @@ class Journal:
         self._handle: FileIO | None = None
         name, size, digest = memory or (uuid.uuid4().hex, 0, _digest(b""))
         self._name: str = name
-        if name not in _SEEN or size > max(_SEEN[name].size, len(_SEEN[name].content)):
+        if name not in _SEEN or size > _SEEN[name].size:
             _SEEN[name] = _Seen(size, digest)
 
     @property
     def memory(self) -> tuple[str, int, str]:
         """What this object and its copies have seen of the file."""
-        return self._name, *_SEEN[self._name].memory
+        return self._name, _SEEN[self._name].size, _SEEN[self._name].digest
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Journal, (self.path, self.memory)
@@ -191,14 +178,12 @@ class Journal:
     def begin(self, first: Line) -> Line:
         """Make the file with a first line, if it is missing or empty; return its first line."""
         # a file that was read before and is missing was lost
-        if not _SEEN[self._name].memory[0]:
+        if not _SEEN[self._name].size:
             self.path.touch(exist_ok=True)
-        events = _SEEN[self._name].events
         with self.locked():
-            if events.first is None:
+            if _SEEN[self._name].first is None:
                 self.append(first)
-            assert events.first is not None
-            return events.first
+            return _SEEN[self._name].first or first
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -234,14 +219,13 @@ class Journal:
         try:
             if content and not content.endswith(b"\n"):
                 raise ValueError("the last line has no end")
-            seen.take(content[len(seen.content) :])
+            seen.take(content[seen.n_read :])
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            at = seen.content.count(b"\n") + 1
             raise ValueError(
-                f"path={str(self.path)!r} is not a ledger, or its line {at} was edited or "
-                "cut off by a crash or a copy. Restore the file, or name a new one. No fit starts "
-                "before its line is whole: if the computer stopped in half a line, you may delete "
-                f"it. ({str(error)[:200]})"
+                f"path={str(self.path)!r} is not a ledger, or its line {seen.n_lines + 1} was "
+                "edited or cut off by a crash or a copy. Restore the file, or name a new one. No "
+                "fit starts before its line is whole: if the computer stopped in half a line, you "
+                f"may delete it. ({str(error)[:200]})"
             ) from None
 
     def append(self, line: Line) -> None:
@@ -261,14 +245,15 @@ class Journal:
         _SEEN[self._name].take(text)
         _SEEN[self._name].state = _state(handle)
 
-    def history(self, data: str | None = None) -> History:
-        """Return the history of a data set, or of all."""
+    def fits(self, data: str | None = None) -> list[Line]:
+        """Return the fits on a data set, or on all, as they ended or else as planned."""
         with self.locked():
-            return History.of(_SEEN[self._name].events, data)
+            every = _SEEN[self._name].fits.values()
+            return [fit for fit in every if data in (None, fit["data"])]
 
     def totals(self, data: str) -> Totals:
         """Return what the fits on a data set add up to; only inside :meth:`locked`."""
-        return _SEEN[self._name].events.totals[data]
+        return _SEEN[self._name].totals[data]
 
 
 class Unbegun(Journal):
@@ -294,80 +279,56 @@ def _digest(text: bytes) -> str:
     return hashlib.blake2b(text).hexdigest()
 
 
-@dataclass(frozen=True)
-class History:
-    """The lines of a ledger's file on one data set or on all.
+def spending(
+    fits: Sequence[Line], delta: float, accountant: str, around: Sequence[str] | None = None
+) -> Spending:
+    """Return the cost of fits.
 
-    Fits are as they ended or else as planned; the checks of estimators ``around`` fits are by the
-    names of their calls.
+    ``around`` is why the estimators around them reveal more; None if that is not known.
     """
+    private = Totals.of(fit for fit in fits if fit["private"])
+    reasons = dict.fromkeys([*(why for fit in fits for why in fit["reasons"]), *(around or ())])
+    if reasons.pop(SCORES, False) is None:
+        reasons[SCORES] = None  # comes last
+    if around is None and fits and not reasons:
+        reasons[UNKNOWN] = None
+    protects = next((fit["protects"] for fit in fits), "record")
+    is_trusted = protects == "person" and len(fits) > 1
+    is_trusted &= not are_names(fit["persons"] for fit in fits)
+    spent = private.cost(delta, accountant)
+    return Spending(
+        epsilon=spent,
+        epsilon_total=math.inf if reasons else spent,
+        delta=delta,
+        accountant="rdp" if private.curves else accountant,
+        reasons=tuple(reasons),
+        n_fits=len(fits),
+        notes=(ASSUMPTIONS["persons"],) * is_trusted,
+        protects=protects,
+        n_private=sum(fit["private"] for fit in fits),
+    )
 
-    fits: list[Line]
-    around: dict[str, Line]
 
-    @classmethod
-    def of(cls, events: Events, data: str | None = None) -> Self:
-        """Return the history of a data set, or of all, from the events of a file."""
-
-        def of_data(lines: dict[str, Line]) -> dict[str, Line]:
-            return {name: line for name, line in lines.items() if data in (None, line["data"])}
-
-        return cls(list(of_data(events.fits).values()), of_data(events.around))
-
-    def is_known(self, fit: Line) -> bool:
-        """Return whether the ledger knows all estimators around a fit."""
-        known: bool = self.around.get(fit.get("around", ""), {}).get("outermost", False)
-        return known
-
-    def spending(self, delta: float, accountant: str) -> Spending:
-        """Return the cost of the fits, and of the estimators around them."""
-        fits, around = self.fits, self.around.values()
-        private = Totals.of(fit for fit in fits if fit["private"])
-        reasons = dict.fromkeys(why for line in (*fits, *around) for why in line["reasons"])
-        if reasons.pop(SCORES, False) is None:
-            reasons[SCORES] = None  # comes last
-        if not reasons and not all(map(self.is_known, fits)):
-            reasons[UNKNOWN] = None
-        notes = [] if reasons else [note for line in around for note in line["notes"]]
-        protects = next((fit["protects"] for fit in fits), "record")
-        if protects == "person" and len(fits) > 1 and not are_names(f["persons"] for f in fits):
-            notes.append(ASSUMPTIONS["persons"])
-        spent = private.cost(delta, accountant)
-        return Spending(
-            epsilon=spent,
-            epsilon_total=math.inf if reasons else spent,
-            delta=delta,
-            accountant="rdp" if private.curves else accountant,
-            reasons=tuple(reasons),
-            n_fits=len(fits),
-            notes=tuple(dict.fromkeys(notes)),
-            protects=protects,
-            n_private=sum(fit["private"] for fit in fits),
+def frame(fits: Sequence[Line], delta: float | None, accountant: str) -> pd.DataFrame:
+    """Return one row per fit, see :meth:`PrivacyLedger.frame`."""
+    rows = []
+    for fit in fits:
+        releases = releases_of(fit)
+        what = "; ".join(dict.fromkeys(r.what for r in releases)) or fit["what"]
+        noises = (r.joint_noise_multiplier for r in releases)
+        rows.append(
+            {
+                "data": fit["data"],
+                "what": what if fit["private"] else "not private",
+                "state": fit["state"],
+                "steps": sum(r.steps for r in releases if r.what not in _BEFORE_STEPS),
+                "sample_rate": max((r.sample_rate for r in releases), default=math.nan),
+                "noise_multiplier": min(noises, default=math.nan),
+                "epsilon": Totals.of([fit]).cost(delta, accountant) if delta else math.nan,
+            }
         )
-
-    def frame(self, delta: float | None, accountant: str) -> pd.DataFrame:
-        """Return one row per fit, see :meth:`PrivacyLedger.frame`."""
-        rows = []
-        for fit in self.fits:
-            releases = releases_of(fit)
-            what = "; ".join(dict.fromkeys(r.what for r in releases)) or fit["what"]
-            leaks = self.around.get(fit.get("around", ""), {"reasons": ()})["reasons"]
-            rows.append(
-                {
-                    "data": fit["data"],
-                    "what": what if fit["private"] else "not private",
-                    "state": fit["state"],
-                    "steps": sum(r.steps for r in releases if r.what not in _BEFORE_STEPS),
-                    "sample_rate": max((r.sample_rate for r in releases), default=math.nan),
-                    "noise_multiplier": min(
-                        (r.joint_noise_multiplier for r in releases), default=math.nan
-                    ),
-                    "epsilon": Totals.of([fit]).cost(delta, accountant) if delta else math.nan,
-                    "around": "; ".join(leaks) or ("nothing" if self.is_known(fit) else "unknown"),
-                }
-            )
-        columns = ["data", "what", "state", "steps", "sample_rate", "noise_multiplier"]
-        return pd.DataFrame(rows, columns=[*columns, "epsilon", "around"])
+    columns = ["data", "what", "state", "steps", "sample_rate", "noise_multiplier", "epsilon"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def releases_of(*fits: Line) -> list[NoisyRelease]:
@@ -386,33 +347,25 @@ def _release(text: str) -> NoisyRelease:
 
 
 # types of what lines hold, by what they are about
-_TEXT, _FLAG, _LIST, _NAME = str, bool, list, str | None
-_FIT: dict[str, Any] = {"fit": _TEXT, "entries": _LIST}
-_AROUND = {"around": _TEXT, "data": _TEXT, "outermost": _FLAG, "reasons": _LIST, "notes": _LIST}
-_PLAN: dict[str, Any] = {
-    "data": _TEXT,
-    "what": _TEXT,
-    "protects": _TEXT,
-    "private": _FLAG,
-    "reasons": _LIST,
-}
-_PLAN |= {"around": _NAME, "persons": _NAME, "curve": dict | None}
+_FIT: dict[str, Any] = {"fit": str, "entries": list}
+_PLAN: dict[str, Any] = {"data": str, "what": str, "protects": str, "private": bool}
+_PLAN |= {"reasons": list, "persons": str | None, "curve": dict | None}
 
 
 def _check(line: Line) -> None:
     """Raise ValueError or TypeError unless a line after the first is one that fits write."""
-    is_around, is_plan = "outermost" in line, "data" in line
-    types = _AROUND if is_around else _FIT | _PLAN if is_plan else _FIT
+    is_plan = "data" in line
+    types = _FIT | _PLAN if is_plan else _FIT
     wrong = [name for name, of in types.items() if not isinstance(line.get(name), of)]
-    if line.get("state") != (None if is_around else "planned" if is_plan else "done"):
+    if line.get("state") != ("planned" if is_plan else "done"):
         wrong.append("state")
     if line.get("protects", "record") not in PROTECTED:
         wrong.append("protects")
     if wrong:
         raise ValueError(f"no fit writes its {wrong[0]}")
-    for entry in line.get("entries", ()):
+    for entry in line["entries"]:
         _release(json.dumps(entry))
-    "".join(line.get("reasons", [])) + "".join(line.get("notes", []))  # of texts
+    "".join(line.get("reasons", []))  # of texts
     if (curve := line.get("curve")) is not None:
         rdp = [number("curve", value, low=0) for value in curve["rdp"]]
         if len(rdp) != len(curve["orders"]):

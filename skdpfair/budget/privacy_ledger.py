@@ -3,21 +3,31 @@
 import math
 import os
 import uuid
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import pandas as pd
 
 from skdpfair._utils.validate import number, one_of, safe_repr
 from skdpfair.budget import active_ledger
-from skdpfair.budget.journal import History, Journal, Line, Totals
+from skdpfair.budget.journal import Journal, Line, Totals, frame, spending
 from skdpfair.budget.spending import REFERENCE, Spending
 from skdpfair.exceptions import BudgetExceededError
 from skdpfair.privacy.accounting import ACCOUNTANTS
 from skdpfair.privacy.statement import rounded_up
+
+Linter: TypeAlias = Callable[[Any, Iterable[str]], None]
+_LINTERS: list[Linter] = []
+
+
+def linter(function: Linter) -> Linter:
+    """Register the function that warns of what an estimator learns outside the ledger.
+
+    It takes the names of the keywords of a fit, too, and may refuse it.  A floor above sets it.
+    """
+    _LINTERS[:] = [function]
+    return function
 
 
 class PrivacyLedger:
@@ -45,18 +55,10 @@ class PrivacyLedger:
 
     Notes
     -----
-    Clones and workers are other objects in other processes, therefore the ledger is a file.  There
-    are three ways to use it, which may be combined.
-
-    ``ledger.fit(model, X, y)`` checks the model before fitting it, and uses the other two ways.
-    Only for such fits are the estimators around them checked (see :meth:`report`).
-
-    ``with ledger:`` sets the environment variable ``SKDPFAIR_LEDGER``, which joblib's processes
-    inherit; loky's processes are restarted at both ends of the block.  Workers of other back ends
-    must be started inside the block.
-
-    ``search.set_callbacks(ledger)`` (scikit-learn 1.9 or later) does that for each fit of the
-    search, a Pipeline or a classifier, in workers of every back end.
+    Clones and workers are other objects in other processes, therefore the ledger is a file.
+    ``with ledger:`` sets the environment variable ``SKDPFAIR_LEDGER``, which processes that are
+    started inside the block inherit; loky's are restarted at both ends.  ``ledger.fit(model, X,
+    y)`` checks the model, and fits it in such a block.
 
     Every fit is charged as if it read all records, also the fits of folds.
 
@@ -78,9 +80,6 @@ class PrivacyLedger:
     0.72 ['done']
     """
 
-    # scikit-learn warns of every step that takes no callbacks
-    max_propagation_depth = 0
-
     def __init__(
         self,
         path: str | os.PathLike[str] | Journal,
@@ -95,7 +94,6 @@ class PrivacyLedger:
             raise TypeError(f"data must be the name of a data set, got {safe_repr(data)}.")
         self.data = data
         self._journal = path if isinstance(path, Journal) else Journal(path)
-        self._open: defaultdict[uuid.UUID, set[int]] = defaultdict(set)
         budget = {"epsilon": epsilon, "delta": delta, "accountant": accountant}
         new = {"budget": budget | {"accountant": accountant or "pld"}, "id": uuid.uuid4().hex}
         self._open_file(self._journal.begin(new), budget)
@@ -132,9 +130,6 @@ class PrivacyLedger:
         limit = "no budget" if self.budget is None else f"epsilon={self.budget:g}"
         return f"PrivacyLedger({str(self.path)!r}, {limit}, delta={self.delta}, data={self.data!r})"
 
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_open": defaultdict(set)}  # of this process
-
     def __enter__(self) -> Self:
         active_ledger.activate(self.path, self.data, self._journal.memory)
         return self
@@ -143,125 +138,42 @@ class PrivacyLedger:
         active_ledger.deactivate()
 
     def fit(self, estimator: Any, X: Any, y: Any = None, **params: Any) -> Any:
-        """Check an estimator, and fit it with its private fits charged to this ledger.
+        """Fit an estimator, such as a Pipeline or a search, inside ``with ledger:``; return it.
 
-        Only for such fits does the ledger know all the estimators around them.
-
-        Parameters
-        ----------
-        estimator : estimator
-            A DPFairClassifier, or an estimator that holds one: a Pipeline, a search, an ensemble.
-        X, y : array-like
-            As in its ``fit``.  Earlier processing of the data is unknown to the ledger.
-        **params : dict
-            Passed to its ``fit``.
-
-        Returns
-        -------
-        estimator
-
-        Raises
-        ------
-        BudgetExceededError
-            If a private fit would exceed the budget.
-        ValueError
-            If a step protects records and a classifier persons, before anything is fitted.
-
-        Warns
-        -----
-        PrivacyLeakWarning
-            If a step learns from the records outside the budget.
+        A PrivacyLeakWarning names what it learns outside the budget, before the fit.
+        BudgetExceededError is raised if a private fit would exceed the budget, and ValueError,
+        before anything is fitted, if a step protects records and a classifier persons.  ``params``
+        are passed to its ``fit``.  Earlier processing of the data is unknown to the ledger.
         """
         data = (X,) if y is None else (X, y)
-        with active_ledger.call_of(estimator) as name, self, self._set_on(estimator):
-            self._check_around(name, estimator, params)
+        with self:
+            for lint in _LINTERS:
+                lint(estimator, params)
             estimator.fit(*data, **params)
         return estimator
-
-    @contextmanager
-    def _set_on(self, estimator: Any) -> Iterator[None]:
-        """Follow the folds of an estimator that takes callbacks."""
-        callbacks = getattr(estimator, "_skl_callbacks", [])
-        if not hasattr(estimator, "set_callbacks") or self in callbacks:
-            yield
-            return
-        estimator.set_callbacks(*callbacks, self)
-        try:
-            yield
-        finally:
-            estimator.set_callbacks(*callbacks)
-
-    def _append(self, line: Line) -> None:
-        with self._journal.locked():
-            self._journal.append(line)
-
-    def _check_around(self, name: str, estimator: Any, params: Iterable[str] = ()) -> None:
-        """Enter what an estimator learns outside this ledger, and whether it is outermost."""
-        line: Line = {
-            "around": name,
-            "data": self.data,
-            "outermost": active_ledger.is_called(estimator),
-        }
-        line |= active_ledger.findings_of(estimator, params)
-        if line["outermost"] or line["reasons"]:
-            self._append(line)
-
-    def setup(self, estimator: Any, context: Any) -> None:
-        """Activate this ledger for a fit of which it is a callback of scikit-learn's."""
-        self._activate_for(context)
-        self._check_around(str(context.root_uuid), estimator)
-
-    def teardown(self, estimator: Any, context: Any) -> None:
-        """Undo `setup`, and what tasks that failed have left."""
-        self._deactivate_for(context.root_uuid, set(self._open[context.root_uuid]))
-
-    def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
-        """Activate this ledger for a task."""
-        self._activate_for(context)
-
-    def on_fit_task_end(self, estimator: Any, context: Any) -> None:
-        """Deactivate this ledger after a task."""
-        self._deactivate_for(context.root_uuid, {id(context)})
-
-    def _activate_for(self, context: Any) -> None:
-        tasks = self._open[context.root_uuid]
-        if id(context) not in tasks:
-            self.__enter__()
-            tasks.add(id(context))
-
-    def _deactivate_for(self, root: uuid.UUID, ended: set[int]) -> None:
-        """Deactivate the ledger once for each task that ``ended`` and had activated it."""
-        tasks = self._open[root]
-        for task in tasks & ended:
-            tasks.remove(task)
-            active_ledger.deactivate()
-        if not tasks:
-            del self._open[root]
 
     def epsilon(self, delta: float | None = None) -> float:
         """Return the epsilon of all private fits on the data set, at ``delta`` or the ledger's.
 
-        It is that of the fits alone, and infinite if one was not private; :meth:`report` includes
-        the estimators around them.
+        It is that of the fits alone, and infinite if one was not private.
         """
-        return Totals.of(self._history().fits).cost(self._delta(delta), self.accountant)
+        return Totals.of(self._fits()).cost(self._delta(delta), self.accountant)
 
     def report(self, delta: float | None = None) -> Spending:
-        """Return the cost of the private fits on the data set, and the total cost with reasons.
+        """Return the cost of the private fits on the data set, and what it does not cover.
 
-        Its ``epsilon_total`` is infinite if no epsilon covers a step that learns, or if a fit was
-        not part of a call of :meth:`fit`; ``known`` distinguishes the two cases.
+        The ledger does not know what estimators around the fits learned, so ``epsilon_total`` is
+        infinite once there is a fit; ``known`` is whether a fit itself gives a reason.
         """
-        return self._history().spending(self._delta(delta), self.accountant)
+        return spending(self._fits(), self._delta(delta), self.accountant)
 
     def frame(self) -> pd.DataFrame:
         """Return the fits on all data sets as a table with one row per fit.
 
-        ``state`` is "planned" for a fit that runs or was killed, ``epsilon`` is that of the fit
-        alone, and ``around`` names other steps around it that learn: "nothing", names, or
-        "unknown".
+        ``state`` is "planned" for a fit that runs or was killed, and ``epsilon`` is that of the fit
+        alone.
         """
-        return self._journal.history().frame(self.delta, self.accountant)
+        return frame(self._journal.fits(), self.delta, self.accountant)
 
     def _delta(self, delta: float | None) -> float:
         delta = self.delta if delta is None else delta
@@ -272,8 +184,8 @@ class PrivacyLedger:
             )
         return delta
 
-    def _history(self) -> History:
-        return self._journal.history(self.data)
+    def _fits(self) -> list[Line]:
+        return self._journal.fits(self.data)
 
     def check(self, fits: Iterable[Line]) -> None:
         """Raise, as the fits would, if they cannot be charged together; record none of them.
@@ -281,24 +193,22 @@ class PrivacyLedger:
         Each is as :func:`skdpfair.budget.charging.entry_of` returns it.
         """
         if planned := list(fits):
-            totals = Totals.of(self._history().fits)
+            totals = Totals.of(self._fits())
             _refuse_other_protection(planned[0], totals.protected)
             self._check(totals, planned)
 
-    def n_unrecorded(self, calls: Iterable[str | None]) -> int:
-        """Return how many calls or fits are not in this ledger, on its data set.
+    def n_unrecorded(self, names: Iterable[str | None]) -> int:
+        """Return how many fits are not in this ledger, on its data set.
 
-        They are names that `active_ledger.call_of` or `charging.charged` gave; None is in no
-        ledger.
+        Their names are those of `charging.charged`; None is in no ledger.
         """
-        fits = self._history().fits
-        recorded = {fit.get(name) for fit in fits for name in ("fit", "around")} - {None}
-        return sum(call not in recorded for call in calls)
+        recorded = {fit["fit"] for fit in self._fits()}
+        return sum(name not in recorded for name in names)
 
     @property
     def holds_other_data(self) -> bool:
         """Whether the file has fits on data sets of other names."""
-        return any(fit["data"] != self.data for fit in self._journal.history().fits)
+        return any(fit["data"] != self.data for fit in self._journal.fits())
 
     def _begin(self, fit: Line) -> None:
         """Record a planned fit, or raise BudgetExceededError if it would exceed the budget.
@@ -314,7 +224,8 @@ class PrivacyLedger:
 
     def _end(self, name: str, entries: list[Line]) -> None:
         """Record the actual releases of a fit."""
-        self._append({"fit": name, "state": "done", "entries": entries})
+        with self._journal.locked():
+            self._journal.append({"fit": name, "state": "done", "entries": entries})
 
     def _check(self, totals: Totals, fits: Sequence[Line]) -> None:
         if self.budget is None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from skdpfair.privacy.statement import PROTECTED, rounded_up
 
-UNKNOWN = "the estimators around the fits were not checked: use ledger.fit(model, X, y)"
+UNKNOWN = "what estimators around the fits learn from the records: see lint_pipeline"
 
 SCORES = "scores on private records are not private: select with DPRandomizedSearch instead"
 DIAGNOSTICS = "a fitted object holds diagnostics, which are not private (a recorder)"
@@ -49,7 +49,7 @@ class Spending:
 
     @property
     def known(self) -> bool:
-        """Whether the estimators around the fits were checked, or no epsilon covers them."""
+        """Whether the estimators around the fits are known, or no epsilon covers a fit."""
         return UNKNOWN not in self.reasons
 
     def sentences(

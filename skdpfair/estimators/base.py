@@ -44,7 +44,7 @@ from skdpfair.training.plan import reference_estimator
 from skdpfair.training.privacy_report import account
 from skdpfair.training.processes import check_parts, process_group
 from skdpfair.training.run import Run
-from skdpfair.training.spec import SCORE_SHARES, FitSpec
+from skdpfair.training.spec import SCORE_BUDGET_FRACTIONS, FitSpec
 from skdpfair.training.train import Trained, train
 from skdpfair.training.warm_start import PreviousFit, previous_fit
 
@@ -65,7 +65,7 @@ def _features_or_network(module: Any) -> Any:
 
 
 @dataclass(repr=False, eq=False)
-class DPEstimator(sklearn_callbacks.Counted, Parametrised):
+class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
     """An estimator trained by a private, group-aware gradient method.
 
     A subclass says how targets are read and predicted.
@@ -181,7 +181,7 @@ class DPEstimator(sklearn_callbacks.Counted, Parametrised):
             facts = {name: c is not None for name, c in zip(names, columns, strict=True)}
             spec = FitSpec.of(self, **facts)
             # a later fit of this estimator sets nothing aside
-            SCORE_SHARES.pop(self, None)
+            SCORE_BUDGET_FRACTIONS.pop(self, None)
             stack.enter_context(full_precision(used_device(spec.device)))
             # a failed fit leaves this one as it was
             fresh = type(self)(**self.get_params(deep=False))

@@ -21,7 +21,6 @@ from sklearn.model_selection import (
 import skdpfair
 from skdpfair._utils import validate
 from skdpfair._utils.describe import describe
-from skdpfair.budget.active_ledger import call_of
 from skdpfair.estimators.classifier import DPFairClassifier
 from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
 from skdpfair.inputs.labels import positions, positive_last
@@ -53,7 +52,6 @@ class Records:
 
     @property
     def kind(self) -> str:
-        """What each fit protects."""
         return "record" if self.person is None else "person"
 
 
@@ -75,7 +73,6 @@ class Cell:
 
 
 def run_cell(cell, records, keep_predictions):
-    """Fit and test one cell."""
     try:
         return _fit_and_test(cell, records, keep_predictions)
     except Exception as error:
@@ -93,7 +90,7 @@ def _fit_and_test(cell, records, keep_predictions):
         index = getattr(rows, "index", None)
         person = pd.Series(person.to_numpy()[cell.train], index, name=person.name)
     start = time.perf_counter()
-    with warnings.catch_warnings(record=True) as recorded, call_of(None) as call:
+    with warnings.catch_warnings(record=True) as recorded:
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", InsecureSeedWarning)  # a sweep is for research
         model.fit(rows, y_train, sensitive_features=names[groups], persons=person)
@@ -119,7 +116,7 @@ def _fit_and_test(cell, records, keep_predictions):
         "train": train.drop(columns="n").to_dict("list"),
         "epsilon_spent": float(model.privacy_.epsilon),
         "releases": [vars(release) for release in model.privacy_.releases],
-        "call": call,  # by which a ledger that was open knows the fit
+        "ledger_fit": model._ledger_fits[-1],  # its name in a ledger that was open
         "fit_seconds": seconds,
         "day": datetime.now(UTC).date().isoformat(),
         "low_signal": [
@@ -177,24 +174,23 @@ def _reference(base, network):
 
 def splits(cv, seed, y, code, person=None):
     """Return the (train, test) rows of each fold, on one side of which all of a person are."""
-    with validate.error_context("cv", f"must split the records, got {cv!r}"):
-        return _splits(cv, seed, y, code, person)
-
-
-def _splits(cv, seed, y, code, person):
     state = int(np.random.SeedSequence(seed, spawn_key=(0,)).generate_state(1)[0])
-    if cv is None:
-        strata = np.unique(
-            np.stack([np.unique(y, return_inverse=True)[1], code]), axis=1, return_inverse=True
-        )[1].reshape(-1)
-        if np.bincount(strata).min() < 2:
-            strata = y
-        if person is not None:
-            fifths = StratifiedGroupKFold(5, shuffle=True, random_state=state)
-            return [next(fifths.split(strata, strata, person))]
-        return [
-            train_test_split(np.arange(len(y)), test_size=0.2, stratify=strata, random_state=state)
-        ]
+    with validate.error_context("cv", f"must split the records, got {cv!r}"):
+        return _hold_out(state, y, code, person) if cv is None else _folds(cv, state, y, person)
+
+
+def _hold_out(state, y, code, person):
+    strata = pd.Series(y).groupby([y, code]).ngroup().to_numpy()
+    if np.bincount(strata).min() < 2:
+        strata = y
+    if person is not None:
+        fifths = StratifiedGroupKFold(5, shuffle=True, random_state=state)
+        return [next(fifths.split(strata, strata, person))]
+    rows = np.arange(len(y))
+    return [train_test_split(rows, test_size=0.2, stratify=strata, random_state=state)]
+
+
+def _folds(cv, state, y, person):
     if isinstance(cv, Integral):
         cv = validate.integer("cv", cv, low=2)
         kind = StratifiedKFold if person is None else StratifiedGroupKFold
@@ -214,7 +210,6 @@ def _splits(cv, seed, y, code, person):
 
 
 def key_of_cell(cell, data, levels, keep_predictions):
-    """Return the name of a cell's file."""
     described = describe(cell.estimator.get_params(deep=False))
     facts = (cell.method, cell.epsilon, cell.seed, cell.fold, cell.reference, keep_predictions)
     versions = (skdpfair.__version__, torch.__version__)
@@ -267,7 +262,6 @@ def releases_of(cells):
 
 
 def _frame_rows(cell, levels):
-    """Yield a cell's rows of the frame."""
     method, epsilon, seed, fold = _key(cell)
     for i, group in enumerate([OVERALL, *levels]):
         test, train = ({m: v[i] for m, v in cell[part].items()} for part in ("test", "train"))

@@ -22,7 +22,7 @@ from sklearn.pipeline import Pipeline
 
 from skdpfair._utils.validate import flag, integer, is_auto, one_of, safe_repr
 from skdpfair.budget.charging import entry_of
-from skdpfair.budget.journal import History, releases_of
+from skdpfair.budget.journal import Totals, releases_of, spending
 from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE, SCORES, Spending
 from skdpfair.estimators.base import DPEstimator
 from skdpfair.estimators.classifier import DPFairClassifier, classifier_of
@@ -38,7 +38,6 @@ from skdpfair.training.callbacks import recorders
 from skdpfair.training.defaults import network_for
 from skdpfair.training.spec import FitSpec
 
-_CALL = "plan"  # name of the call around the lines of a dry run
 _BY_GROUPS = GroupKFold, StratifiedGroupKFold
 
 
@@ -113,7 +112,8 @@ def forecast(
     Notes
     -----
     Every fit is charged as if it read all records. The candidate of the refit is not known, so
-    the one with the largest total is charged. Grouped folds are assumed to have the same size.
+    the one with the largest total, by Renyi DP, is charged. Grouped folds are assumed to have the
+    same size.
 
     A DPQuantileScaler in a pipeline is charged with each fit, and so are the counts of amounts that
     `public_preprocessor` encodes there. No epsilon covers the findings of
@@ -148,29 +148,36 @@ def forecast(
         return replace(planned, epsilon_total=total, reasons=(*planned.reasons, *leaks))
     candidates, cv, refit = _candidates_of(search, cv)
     protects = unit_of(map(classifier_of, candidates), persons)
-    if protects == "person":
-        _refuse_no_sum(candidates, cv)
+    for candidate in candidates:
+        refuse_other_protection(candidate, of_persons=protects == "person")
+    if protects == "person" and cv is not None and not isinstance(cv, _BY_GROUPS):
+        raise ValueError(
+            f"cv={safe_repr(cv)} may put records of one person into several folds, whose numbers "
+            "of persons are not known. Use GroupKFold or StratifiedGroupKFold."
+        )
+    stage, sizes = "fit", {n_samples: 1}
+    if cv is not None:
+        stage, sizes = "fold", Counter(_training_sizes(cv, n_samples))
+        leaks = [*leaks, SCORES]
 
-    def line(i, stage, size):
-        fit = _planned_line(candidates[i], size, n_groups, protects)
-        about = {"candidate": i, "stage": stage, "n_samples": size}
-        return fit | about | {"around": _CALL}
+    def fit_of(i, stage, size, n_fits):
+        line = _planned_line(candidates[i], size, n_groups, protects)
+        releases = tuple(releases_of(line))
+        return PlannedFit(i, stage, size, n_fits, line["private"], releases), line
 
     every = range(len(candidates))
-    if cv is None:
-        fits = [line(i, "fit", n_samples) for i in every]
-    else:
-        # equal sizes have equal lines, of which each is made once
-        sizes = Counter(_training_sizes(cv, n_samples))
-        fits = [fit for i in every for s, n in sizes.items() for fit in [line(i, "fold", s)] * n]
-        leaks = [*leaks, SCORES]
-    last = _costliest([line(i, "refit", n_samples) for i in every]) if refit else []
-    ways = [[*fits, fit] for fit in last] or [fits]
-    around = {_CALL: {"outermost": True, "reasons": leaks, "notes": []}}
-    dry_runs = [History(way, around) for way in ways]
-    spendings = [run.spending(delta, accountant) for run in dry_runs]
-    worst = max(range(len(ways)), key=lambda i: spendings[i].epsilon)
-    return SearchPlan(**vars(spendings[worst]), fits=tuple(_planned_fits(ways[worst])))
+    fits = [fit_of(i, stage, size, n) for i in every for size, n in sizes.items()]
+    lines = [line for fit, line in fits for _ in range(fit.n_fits)]
+    if refit:
+        before = Totals.of(line for line in lines if line["private"])
+
+        def total(last):
+            return last[1]["private"] and before.cost(delta, "rdp", [last[1]])
+
+        fits.append(max((fit_of(i, "refit", n_samples, 1) for i in every), key=total))
+        lines.append(fits[-1][1])
+    spent = spending(lines, delta, accountant, leaks)
+    return SearchPlan(**vars(spent), fits=tuple(fit for fit, _ in fits))
 
 
 def _planned_line(estimator, n_samples, n_groups, protects):
@@ -184,68 +191,30 @@ def _planned_line(estimator, n_samples, n_groups, protects):
     return entry_of((*steps, *releases), private=private, reasons=reasons, protects=protects)
 
 
-def _planned_fits(lines):
-    """Yield the fits of lines, equal ones together."""
-    alike = {}
-    for fit in lines:
-        alike.setdefault((fit["candidate"], fit["stage"], fit["n_samples"]), []).append(fit)
-    for (candidate, stage, n_samples), fits in alike.items():
-        private, releases = fits[0]["private"], tuple(releases_of(fits[0]))
-        yield PlannedFit(candidate, stage, n_samples, len(fits), private, releases)
-
-
 def unit_of(classifiers, persons=None):
     """Return what fits of classifiers protect, with or without ``persons``."""
     declared = [Persons.of(c.persons) for c in classifiers]
     columns = {p.column for p in declared}
-    is_bounded = {p.max_records is not None for p in declared}
+    is_bounded = [p.max_records is not None for p in declared]
     if len(columns) > 1 or (columns != {None} and persons is False):
         raise ValueError(
             f"persons of the candidates, with persons={persons!r}, name other persons for "
             "some fits than for others, or none. There is no sum of both: set one column for all."
         )
-    if persons is None and columns == {None} and True in is_bounded:
+    if columns == {None} and persons is None and any(is_bounded):
         raise ValueError(
             "persons=None, and persons of the classifier has max_records but no column, so its fit "
             "protects persons only if fit is given them. Pass persons=True for fit(..., "
             "persons=...) and the number of persons, or persons=False for fits of records."
         )
-    if not persons and columns == {None}:
+    if columns == {None} and not persons:
         return "record"
-    if False in is_bounded:
+    if not all(is_bounded):
         raise ValueError(
             "max_records=None declares no bound on the records of one person, which fits with "
             "persons need. Set persons=Persons(..., max_records=...)."
         )
     return "person"
-
-
-def _refuse_no_sum(candidates, cv):
-    """Refuse a search whose costs to a person do not add up."""
-    for candidate in candidates:
-        refuse_other_protection(candidate, of_persons=True)
-    if cv is not None and not isinstance(cv, _BY_GROUPS):
-        raise ValueError(
-            f"cv={safe_repr(cv)} may put records of one person into several folds, whose numbers "
-            "of persons are not known. Use GroupKFold or StratifiedGroupKFold."
-        )
-
-
-def _costliest(lines):
-    """Return the refits of which one may cost most, whatever they are composed with."""
-    # by their numbers: fits that differ in names only would each outdo the other
-    private = {
-        tuple((r.sample_rate, -r.joint_noise_multiplier, r.steps, r.strata) for r in releases): line
-        for line, releases in ((line, releases_of(line)) for line in lines if line["private"])
-    }
-
-    def is_outdone(cost):
-        # a release with strata costs less than its largest rate and least noise say
-        alike = (o for o in private if o != cost and len(o) == len(cost))
-        plain = ([r[:3] for r in other] for other in alike if all(r[3] is None for r in other))
-        return any(np.less_equal([r[:3] for r in cost], other).all() for other in plain)
-
-    return [line for cost, line in private.items() if not is_outdone(cost)] or lines[:1]
 
 
 def planned_fit(estimator, n_samples, n_groups=1, network=None):
@@ -263,8 +232,8 @@ def planned_fit(estimator, n_samples, n_groups=1, network=None):
     spec = FitSpec.of(classifier)
     if is_auto(spec.module):
         spec = replace(spec, module=network_for(names) if network is None else network)
-    shares = getattr(spec.method, "group_probabilities", None)
-    declared = shares if shares is not None else spec.groups.levels
+    probabilities = getattr(spec.method, "group_probabilities", None)
+    declared = probabilities if probabilities is not None else spec.groups.levels
     n_groups = n_groups if declared is None else max(len(declared), 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit will warn
@@ -348,7 +317,6 @@ def _candidates_of(search, cv):
 
 
 def _training_sizes(cv, n_samples):
-    """Return the number of records in the training part of each split."""
     rows, y = np.zeros((n_samples, 1)), np.arange(n_samples) % 2
     splitter = check_cv(cv, y=y, classifier=True)
     if isinstance(splitter, _BY_GROUPS):

@@ -8,9 +8,9 @@ import pandas as pd
 
 from skdpfair.inputs import labels
 from skdpfair.metrics._measures import MEASURES, OVERALL, compared
+from skdpfair.model_selection._cells import REFERENCE
 from skdpfair.model_selection._scorers import at_final_step
 
-REFERENCE = "reference"
 _BUDGETS = ("epsilon", "noise_multiplier")
 _SCORE = re.compile(r"split(\d+)_(train|test)_(neg_)?(\w+?)(?:\[(.*)\])?", re.DOTALL)
 
@@ -101,16 +101,13 @@ def _labels(params, defaults):
     last = [{key.rpartition("__")[2]: value for key, value in p.items()} for p in params]
     labels = []
     for p in last:
-        known = defaults | p
-        noise = known.get("noise_multiplier")
-        is_reference = "epsilon" in known and known["epsilon"] is None and noise is None
+        known = {"epsilon": np.nan} | defaults | p
+        is_reference = known["epsilon"] is None and known.get("noise_multiplier") is None
         name = REFERENCE if is_reference else str(known.get("method", "private"))
-        others = (f"{k}={v}" for k, v in p.items() if k not in ("method", "epsilon"))
-        more = ", ".join(others)
-        epsilon = np.inf if is_reference else known.get("epsilon")
-        labels.append(
-            (f"{name} ({more})" if more else name, np.nan if epsilon is None else epsilon)
-        )
+        more = ", ".join(f"{k}={v}" for k, v in p.items() if k not in ("method", "epsilon"))
+        name += f" ({more})" * bool(more)
+        epsilon = np.nan if known["epsilon"] is None else known["epsilon"]
+        labels.append((name, np.inf if is_reference else epsilon))
     return [
         (f"{name}, row {i}", epsilon) if labels.count((name, epsilon)) > 1 else (name, epsilon)
         for i, (name, epsilon) in enumerate(labels)
@@ -120,10 +117,9 @@ def _labels(params, defaults):
 def _references(results, labels):
     """Return the row of the reference of each row: all else equal, as far as named."""
     references = [i for i, (_, epsilon) in enumerate(labels) if np.isinf(epsilon)]
-    private = [i for i in range(len(labels)) if i not in references]
-    pairs = {i: i for i in references}
-    pairs |= {i: _reference_of(results, i, references) for i in private}
-    return {i: reference for i, reference in pairs.items() if reference is not None}
+    private = (i for i in range(len(labels)) if i not in references)
+    found = {i: _reference_of(results, i, references) for i in private}
+    return {i: i for i in references} | {i: r for i, r in found.items() if r is not None}
 
 
 def _reference_of(results, row, references):

@@ -96,7 +96,7 @@ class _Selection:
 
 
 @dataclass(repr=False, eq=False)
-class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Parametrised):
+class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin, Parametrised):
     """Random search that releases only the best of a random number of private trials.
 
     The search draws a secret number K of configurations, trains and scores each of them, and keeps
@@ -151,8 +151,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Pa
 
     The run time of the search, what steps print or log, and counters of the process depend on K:
     do not publish them.  Trials warn of nothing, and while they run, other threads cannot fit
-    private models.  Set a ledger on the search, or on the estimator that holds it, by
-    ``set_callbacks``; it is charged once.
+    private models.  An open ledger is charged once.
 
     Other steps of a pipeline are fitted on private records without accounting: use public bounds
     and categories.  Steps that fit a model of this package are refused, even in another thread or
@@ -193,20 +192,9 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Pa
     random_state: Any = None
 
     def forecast(self, n_samples, *, n_groups=1, delta=None) -> SearchPlan:
-        """Forecast the cost of the search, without fitting anything.
+        """Return the SearchPlan of the search on so many records, or persons, fitting nothing.
 
-        Parameters
-        ----------
-        n_samples : int
-            Number of records, or of persons; public.
-        n_groups : int, default=1
-            Number of groups.
-        delta : float in (0, 1) or None, default=None
-            None is the delta of the search.
-
-        Returns
-        -------
-        SearchPlan
+        ``n_groups`` is the number of groups, and ``delta`` that of the search, unless it is given.
         """
         self._check()
         delta = delta_for(self.delta, n_samples) if delta is None else delta
@@ -289,8 +277,6 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Pa
             (),
             [],
             curve=selection.whole,
-            ledger=context.ledger,
-            call=context.call,
             reasons=[SCORES] * context.is_in_search,
             what="private selection",
             protects="record" if person is None else "person",
@@ -310,32 +296,11 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Pa
         return self
 
     def predict(self, X):
-        """Predict the class of each record with the best model.
-
-        Parameters
-        ----------
-        X : DataFrame or array of shape (n_samples, ...)
-            The records.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
+        """Return the class (n_samples,) that the best model predicts for each row of X."""
         return self._fitted.predict(X)
 
     def predict_proba(self, X):
-        """Predict the probabilities of the classes with the best model.
-
-        Parameters
-        ----------
-        X : DataFrame or array of shape (n_samples, ...)
-            The records.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``.
-        """
+        """Return the probabilities (n_samples, n_classes) of ``classes_`` by the best model."""
         return self._fitted.predict_proba(X)
 
     def predict_log_proba(self, X):
@@ -502,8 +467,7 @@ def pool_of(search):
                 raise ValueError(
                     f"The {type(part).__name__} in estimator has memory or callbacks, "
                     f"{safe_repr(kept)}, which would store or observe trials that must stay "
-                    "secret. Set memory=None. Call set_callbacks on the DPRandomizedSearch, or on "
-                    "the estimator that holds it: a PrivacyLedger is charged once, for the search."
+                    "secret. Set memory=None, and call set_callbacks on the DPRandomizedSearch."
                 )
     return pool
 

@@ -23,12 +23,7 @@ from skdpfair.metrics._measures import (
     of_positive,
     worst_column,
 )
-from skdpfair.model_selection._cells import (
-    CELL_ENTRIES,
-    frame_of,
-    predictions_of,
-    releases_of,
-)
+from skdpfair.model_selection._cells import CELL_ENTRIES, frame_of, predictions_of, releases_of
 from skdpfair.model_selection._from_search import classes_of_search, frame_of_search
 from skdpfair.model_selection._spec import SweepSpec
 from skdpfair.model_selection._store import Store
@@ -95,48 +90,19 @@ class TradeoffResults:
 
     @classmethod
     def from_cells(cls, cells, levels, classes, spec=None):
-        """Return the results of finished cells, as a sweep stores them.
-
-        Parameters
-        ----------
-        cells : iterable of dict
-            The cells.
-        levels : list of str
-            Names of the groups.
-        classes : ndarray of shape (n_classes,)
-            Class labels.
-        spec : SweepSpec or None, default=None
-            What the sweep compared.
-
-        Returns
-        -------
-        TradeoffResults
-        """
+        """Return the results of finished cells, as a sweep stores them, by names of its groups."""
         kept = predictions_of(cells, levels, classes) or None
         if spec is not None:
             days = sorted({cell["day"] for cell in cells if "day" in cell})
-            calls = [cell.get("call") for cell in cells if cell["epsilon"] is not None]
-            spec = replace(spec, days=[days[0], days[-1]] if days else [], calls=calls)
+            fits = [cell.get("ledger_fit") for cell in cells if cell["epsilon"] is not None]
+            spec = replace(spec, days=[days[0], days[-1]] if days else [], ledger_fits=fits)
         return cls(frame_of(cells, levels), kept, spec, releases_of(cells))
 
     @classmethod
     def from_store(cls, store):
-        """Return the results of the cells that a sweep has finished.
+        """Return the results of the cells in the folder that `sweep` was given, in its order.
 
-        Parameters
-        ----------
-        store : path-like
-            The folder that `sweep` was given.
-
-        Returns
-        -------
-        TradeoffResults
-            In the order of the sweep.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If the folder holds no sweep, or no cell is finished.
+        An error is raised if the folder holds no sweep, or no cell is finished.
         """
         folder, manifest = Store.existing(store, needs=CELL_ENTRIES)
         facts = {name: v for name, v in manifest.items() if not name.startswith("data ")}
@@ -258,16 +224,9 @@ class TradeoffResults:
     def as_text(self, measures=None):
         """Return `estimates` for a terminal, in per cent, percentage points and nats.
 
-        Parameters
-        ----------
-        measures : list of str or None, default=None
-            Names of measures. None is ``accuracy`` and ``privacy_cost``, after
-            ``balanced_accuracy``, ``rarest_class_recall`` and their costs if a class is rare
-            (`leading_measures`).
-
-        Returns
-        -------
-        str
+        ``measures`` are names; None is ``accuracy`` and ``privacy_cost``, after
+        ``balanced_accuracy``, ``rarest_class_recall`` and their costs if a class is rare
+        (`leading_measures`).
         """
         readable = with_readable_names(self)
         frame, groups = readable.frame, readable._groups()
@@ -303,9 +262,7 @@ class TradeoffResults:
         accuracy hides how often it is missed. Then these are ``balanced_accuracy`` and
         ``rarest_class_recall``. The share is that of the test records, and not private.
         """
-        if not {"rarest_class_share", "balanced_accuracy", "rarest_class_recall"} <= set(
-            self.frame
-        ):
+        if not {"rarest_class_share", "balanced_accuracy", "rarest_class_recall"} <= {*self.frame}:
             return ["accuracy"]
         everyone = self.frame[self.frame["group"] == OVERALL]
         return leading_measures(everyone["rarest_class_share"].mean(), self.n_classes)
@@ -321,35 +278,19 @@ class TradeoffResults:
         return self.spec.variables
 
     def chosen_measures(self, measures=None):
-        """Return the names of measures, the default for None, else raise ValueError.
-
-        Parameters
-        ----------
-        measures : list of str or None, default=None
-            As in `as_text`.
-
-        Returns
-        -------
-        list of str
-        """
+        """Return the names of measures, the default of `as_text` for None, or raise ValueError."""
         simple = list(dict.fromkeys([*self.leading_measures, "accuracy"]))
-        known = [name for name in MEASURES if name in self.frame]
-        return chosen_measures(measures, known, [*simple, *map(COST.get, simple)])
+        return chosen_measures(measures, self._known(), [*simple, *map(COST.get, simple)])
 
     def by_run(self):
         """Return the measures of each cell, by group, with differences and worst groups.
 
-        A group without test records in a run has NaN, and the difference leaves it out.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Indexed by method, epsilon, seed and fold, in the order of the sweep. For each measure
-            there are ``MEASURE``, ``MEASURE[GROUP]``, ``MEASURE_difference`` and, of the worst
-            group, ``MEASURE_group_min`` or, if less is better, ``MEASURE_group_max``; a difference
-            is NaN if only one of several groups has a value.
-            ``dg_gap_worst_group`` is the worst accuracy of a group on the training records minus
-            the worst one on the test records.
+        The frame is indexed by method, epsilon, seed and fold, in the order of the sweep. For each
+        measure there are ``MEASURE``, ``MEASURE[GROUP]``, ``MEASURE_difference`` and, of the worst
+        group, ``MEASURE_group_min`` or, if less is better, ``MEASURE_group_max``. A group without
+        test records in a run has NaN, and the difference leaves it out; it is NaN if only one of
+        several groups has a value. ``dg_gap_worst_group`` is the worst accuracy of a group on the
+        training records minus the worst one on the test records.
         """
         rows = {
             key: {column: float(high[0] - low[0]) for column, (high, low) in columns.items()}
@@ -361,25 +302,12 @@ class TradeoffResults:
     def table(self, measures=None):
         """Return mean and standard error over runs, in the form of the papers.
 
-        Parameters
-        ----------
-        measures : list of str or None, default=None
-            Names of measures; None is all.
-
-        Returns
-        -------
-        pandas.DataFrame
-            One row per method and epsilon, and columns (quantity, "mean", "se" or "n"), as shares,
-            and nats for ``log_loss`` and ``excessive_risk``. Means are over the n runs in which a
-            group has test records. Differences and worst groups are those of the groups with the
-            largest and the smallest mean. Standard errors allow for the test records that runs of
-            several seeds share, see `overlap`; those of differences and worst groups do not cover
-            the choice of these groups.
-
-        Raises
-        ------
-        ValueError
-            If a measure is unknown, or the sweep does not have it.
+        There is one row per method and epsilon, and columns (quantity, "mean", "se" or "n"), as
+        shares, and nats for ``log_loss`` and ``excessive_risk``; ``measures`` are names, or None
+        for all. Means are over the n runs in which a group has test records. Differences and worst
+        groups are those of the groups with the largest and the smallest mean. Standard errors allow
+        for the test records that runs of several seeds share, see `overlap`; those of differences
+        and worst groups do not cover the choice of these groups.
         """
         names = self._known() if measures is None else self.chosen_measures(measures)
         rows, quantities, common = {}, [], self.overlap
@@ -408,21 +336,12 @@ class TradeoffResults:
         return 0.0 if np.isnan(n + n_train) else n / (n + n_train)
 
     def estimates(self, measures=None):
-        """Return means over runs with 95 % intervals.
+        """Return means over runs with 95 % intervals, which pages, figures and ``print`` show.
 
-        Parameters
-        ----------
-        measures : list of str or None, default=None
-            Names of measures; None is all.
-
-        Returns
-        -------
-        pandas.DataFrame
-            As `table`, with columns (quantity, "mean", "low", "high", "n" or "kind"). ``kind`` is
-            "Student", of several runs, corrected for the test records that they share (Nadeau and
-            Bengio); "Wilson", of a share of test records in a single run, which does not cover
-            another fit; or "". Intervals of differences, worst groups and costs allow for the
-            choice of groups. Pages, figures and ``print`` show these numbers.
+        It is as `table`, with columns (quantity, "mean", "low", "high", "n" or "kind"). ``kind`` is
+        "Student", of several runs, corrected for the test records that they share (Nadeau and
+        Bengio); "Wilson", of a share of test records in a single run, which does not cover another
+        fit; or "". Intervals of differences, worst groups and costs allow for the choice of groups.
         """
         table, groups = self.table(measures), self._groups()
         everyone = self.frame[self.frame["group"] == OVERALL]
@@ -475,21 +394,9 @@ class TradeoffResults:
     def pareto_front(self, x="accuracy", y="privacy_cost_difference"):
         """Return the private models that no other beats in both quantities.
 
-        Parameters
-        ----------
-        x, y : str
-            Columns of `table`, or ``"epsilon"``. Larger scores, such as accuracy, are better;
-            smaller losses, costs, differences and epsilon are better.
-
-        Returns
-        -------
-        pandas.DataFrame
-            The means of both, indexed by method and epsilon, sorted from the best ``x``.
-
-        Raises
-        ------
-        ValueError
-            If a column is unknown, or no private model has both quantities.
+        ``x`` and ``y`` are columns of `table`, or ``"epsilon"``: larger scores, such as accuracy,
+        are better, and smaller losses, costs, differences and epsilon. The frame holds the means of
+        both, indexed by method and epsilon, sorted from the best ``x``.
         """
         means, private = self._means()
         for name, column in {"x": x, "y": y}.items():
@@ -507,20 +414,7 @@ class TradeoffResults:
         return table[kept].sort_values(x, ascending=direction(x) <= 0)
 
     def plot(self, measure="accuracy", ax=None):
-        """Draw one quantity against epsilon.
-
-        Parameters
-        ----------
-        measure : str, default="accuracy"
-            A column of `by_run`, such as ``"true_positive_rate[F]"``.
-        ax : matplotlib.axes.Axes or None, default=None
-            Axes to draw into.
-
-        Returns
-        -------
-        TradeoffDisplay
-            With the attributes ``ax_`` and ``figure_``.
-        """
+        """Return a TradeoffDisplay of a column of `by_run` against epsilon, drawn into ``ax``."""
         from skdpfair.report._displays import TradeoffDisplay
 
         return TradeoffDisplay.from_results(self, measure=measure).plot(ax=ax)
@@ -602,18 +496,11 @@ class TradeoffResults:
         replace_file(path, page.encode())
 
     def to_fairlearn(self, metrics=None):
-        """Return a fairlearn MetricFrame of each model and run.
+        """Return a fairlearn MetricFrame of each model and run, by name.
 
-        Parameters
-        ----------
-        metrics : callable, dict of str to callable, or None, default=None
-            As in fairlearn; None is ``{"accuracy": accuracy_score}``. They get the numbers of the
-            classes from 0, in the order of ``classes_``; with two classes, 1 is the positive one.
-
-        Returns
-        -------
-        dict of str to fairlearn.metrics.MetricFrame
-            The keys are names such as ``"dpsgd, epsilon 1, seed 0, fold 0"``.
+        ``metrics`` are as in fairlearn; None is ``{"accuracy": accuracy_score}``. They get the
+        numbers of the classes from 0, in the order of ``classes_``; with two classes, 1 is the
+        positive one.
         """
         metrics = {"accuracy": accuracy_score} if metrics is None else metrics
         return {
@@ -627,42 +514,20 @@ class TradeoffResults:
         }
 
     def to_fairness_dashboard(self, seed=None, fold=0):
-        """Return the arguments of raiwidgets' FairnessDashboard.
+        """Return the arguments of raiwidgets' FairnessDashboard, of one seed and fold; NOT private.
 
-        Parameters
-        ----------
-        seed, fold
-            As in `predictions_of`.
-
-        Returns
-        -------
-        dict
-            ``sensitive_features`` (dict of lists), ``y_true`` (list) and ``y_pred`` (dict from the
-            model's name to a list); NOT private. Classes are numbered from 0 in the order of
-            ``classes_``; with two classes, 1 is the positive one. Characters that would end a
-            string in a script are replaced by similar ones.
+        They are ``sensitive_features`` (dict of lists), ``y_true`` (list) and ``y_pred`` (dict from
+        the model's name to a list). Classes are numbered from 0 in the order of ``classes_``; with
+        two classes, 1 is the positive one. Characters that would end a string in a script are
+        replaced by similar ones.
         """
         return to_fairness_dashboard(self, seed=seed, fold=fold)
 
     def predictions_of(self, *, seed=None, fold=0) -> dict:
         """Return the predictions of all models on one test set, by model name; NOT private.
 
-        Parameters
-        ----------
-        seed : int or None, default=None
-            Seed of the split; None is the first.
-        fold : int, default=0
-            Fold of the split.
-
-        Returns
-        -------
-        dict of str to pandas.DataFrame
-            The frames have columns ``y_true``, ``y_pred`` and ``group``.
-
-        Raises
-        ------
-        ValueError
-            If no predictions were kept for this seed and fold.
+        The frames have columns ``y_true``, ``y_pred`` and ``group``. The split is that of a seed,
+        by None of the first, and a fold.
         """
         kept = self._kept()
         seed = next(iter(kept))[2] if seed is None else seed
@@ -699,8 +564,8 @@ def _columns(runs, name, groups):
     is_compared = len(groups) == 1 or (~np.isnan(by_group)).any(axis=0).sum() > 1
     out[f"{name}_difference"] = (high if is_compared else np.nan * high), low
     if name in RATIOS:
-        shares = np.divide(low, high, out=np.full(len(low), np.nan), where=high > 0)
-        out[f"{name}_ratio"] = (shares if is_compared else np.nan * shares), zero
+        ratios = np.divide(low, high, out=np.full(len(low), np.nan), where=high > 0)
+        out[f"{name}_ratio"] = (ratios if is_compared else np.nan * ratios), zero
     if MEASURES[name].against == "training":
         test = runs[MEASURES[name].of][:, 1:]
         worst = (_of_group(values, np.argmin) for values in (test + by_group, test))
@@ -759,6 +624,4 @@ def empty_runs(frame):
 
 
 def _where(seeds):
-    if not seeds:
-        return ""
-    return f" (seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))})"
+    return f" (seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))})" if seeds else ""

@@ -3,9 +3,10 @@
 import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from inspect import signature
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -75,12 +76,7 @@ class _ByGroupScorer(Parametrised):
         return self(estimator, X, y, sensitive_features=sensitive_features)
 
     def get_metadata_routing(self):
-        """Ask for ``sensitive_features``, unless ``group_col`` says where the groups are.
-
-        Returns
-        -------
-        sklearn.utils.metadata_routing.MetadataRequest
-        """
+        """Return a request for ``sensitive_features``, unless ``group_col`` names the groups."""
         routing = super().get_metadata_routing()
         if self.group_col is not None:
             routing.score.add_request(param="sensitive_features", alias=False)
@@ -121,6 +117,7 @@ class _ByGroupScorer(Parametrised):
         return {name: groups.code == i for i, name in enumerate(group_names(groups.levels))}
 
 
+@dataclass(repr=False, eq=False)
 class GroupScorer(_ByGroupScorer):
     """Score a model on all records and on each group, with the least score and the difference.
 
@@ -175,34 +172,25 @@ class GroupScorer(_ByGroupScorer):
     {'accuracy': 0.75, 'neg_accuracy_difference': -0.5, 'accuracy_group_min': 0.5, ...}
     """
 
-    def __init__(
-        self,
-        metrics=None,
-        *,
-        measures=None,
-        group_col=None,
-        levels=None,
-        only=None,
-    ):
+    metrics: Any = None
+    _: KW_ONLY
+    measures: Any = None
+    group_col: Any = None
+    levels: Any = None
+    only: Any = None
+
+    def __post_init__(self):
         # now, rather than in the last fold of a search
-        of_metrics = _scorers(metrics) if metrics is not None or measures is None else ()
-        measured = _measures_named(measures, 2)
-        self.metrics = metrics
-        self.measures = measures
-        self.group_col = group_col
-        self.levels = levels
-        self.only = only
-        names = [key for name in of_metrics for key in _named(name, np.nan, _ONE_GROUP)]
+        names = [key for name in self._scorers() for key in _named(name, np.nan, _ONE_GROUP)]
+        measured = _measures_named(self.measures, 2)
         self._check_only([*names, *(name for m in measured for name in _score_names(m))])
 
     def _scores(self, estimator, X, y, parts):
-        everyone, answers, scores, scorers = np.full(len(y), True), {}, {}, {}
+        everyone, answers, scores = np.full(len(y), True), {}, {}
         if self.measures is not None:
             scores |= self._measured(estimator, X, y, parts)
-        if self.metrics is not None or self.measures is None:
-            scorers = _scorers(self.metrics)
         named = [name for name, metric in (self.metrics or {}).items() if isinstance(metric, str)]
-        for name, scorer in scorers.items():
+        for name, scorer in self._scorers().items():
             scorer = _of_positive(scorer, estimator) if name in named else scorer
             answer, labels = _answer(scorer, estimator, X, answers), y
             if _lacks_pos_label(scorer) and len(getattr(estimator, "classes_", ())) == 2:
@@ -215,8 +203,18 @@ class GroupScorer(_ByGroupScorer):
             scores |= _named(name, score(everyone)[0], by_group)
         return scores
 
+    def _scorers(self):
+        """Return a scikit-learn scorer for each metric, else raise."""
+        if self.metrics is None:
+            return {} if self.measures is not None else {"accuracy": get_scorer("accuracy")}
+        if not isinstance(self.metrics, Mapping) or not self.metrics:
+            raise TypeError(
+                f"metrics must be a dict from names to scorers, got {safe_repr(self.metrics)}: "
+                'GroupScorer({"auc": "roc_auc", "balanced": "balanced_accuracy"}).'
+            )
+        return {name: _scorer_of(name, metric) for name, metric in self.metrics.items()}
+
     def _measured(self, estimator, X, y, parts):
-        """Return the scores of the named measures."""
         names = _measures_named(self.measures, len(estimator.classes_))
         table, scores = _values(estimator, X, y, parts, names), {}
         for name in names:
@@ -227,18 +225,20 @@ class GroupScorer(_ByGroupScorer):
         return scores
 
 
+@dataclass(repr=False, eq=False)
 class _ComparisonScorer(_ByGroupScorer):
     """The scores of a measure that compares two models, or two sets of records."""
 
     _public_name = "comparison_scorer"
 
-    def __init__(self, name, table=None, *, group_col=None, levels=None, only=None):
-        self.name = name
-        self.table = table
-        self.group_col = group_col
-        self.levels = levels
-        self.only = only
-        self._check_only(_score_names(name))
+    name: str
+    table: Any = None
+    group_col: Any = None
+    levels: Any = None
+    only: Any = None
+
+    def __post_init__(self):
+        self._check_only(_score_names(self.name))
 
     def _scores(self, estimator, X, y, parts):
         of = MEASURES[self.name].of
@@ -372,7 +372,6 @@ def _measures_named(scores, n_classes):
 
 
 def _score_names(measure):
-    """Return the names of the scores of a measure."""
     columns = columns_of(measure, pd.Series([np.nan, np.nan]), _ONE_GROUP.index)
     if measure == "dg_gap":
         columns["dg_gap_worst_group"] = np.nan
@@ -506,17 +505,6 @@ def _score(scorer, estimator, X, y, answer, rows):
         value = scorer._score(lambda *_, **__: answer[rows], estimator, X, y[rows], **params)
     undefined = any(issubclass(w.category, (UserWarning, RuntimeWarning)) for w in caught or ())
     return (np.nan, False) if undefined else (float(value), True)
-
-
-def _scorers(metrics):
-    """Return a scikit-learn scorer for each metric, else raise."""
-    metrics = {"accuracy": "accuracy"} if metrics is None else metrics
-    if not isinstance(metrics, Mapping) or not metrics:
-        raise TypeError(
-            f"metrics must be a dict from names to scorers, got {safe_repr(metrics)}: "
-            'GroupScorer({"auc": "roc_auc", "balanced": "balanced_accuracy"}).'
-        )
-    return {name: _scorer_of(name, metric) for name, metric in metrics.items()}
 
 
 def _scorer_of(name, metric):

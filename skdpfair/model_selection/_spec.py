@@ -40,7 +40,7 @@ class SweepSpec:
     torch: str = ""
     # the first and the last of the fits, and their names in a PrivacyLedger
     days: list[str] = field(default_factory=list)
-    calls: list[str | None] = field(default_factory=list)
+    ledger_fits: list[str | None] = field(default_factory=list)
 
     @property
     def is_known(self) -> bool:

@@ -89,19 +89,15 @@ class Store:
         return store, content
 
     def cells(self):
-        """Return all finished cells."""
         return [self.load(path.stem) for path in sorted(self.folder.glob("[0-9a-f]*.json"))]
 
     def finished(self, keys):
-        """Return the finished cells among ``keys``, by key."""
         return {key: cell for key in keys if (cell := self.load(key)) is not None}
 
     def load(self, key):
-        """Return a finished cell, or None."""
         return _read(self.folder / f"{key}.json", self.needs)
 
     def save(self, key, cell):
-        """Keep a finished cell."""
         replace_file(self.folder / f"{key}.json", json.dumps(cell).encode())
 
 
@@ -189,22 +185,18 @@ def digest_of(values) -> str:
 
 
 def _differences(content, wanted):
-    """Return one line for each entry that differs."""
-    there, now = (
-        {name: json.dumps(v) for part in map(_entries, whole.items()) for name, v in part.items()}
-        for whole in (content, wanted)
-    )
+    """Return one line for each entry that differs, also within a dict."""
+    there, now = map(_entries, (content, wanted))
     return [
-        f"  {_WORDS.get(name, name)}: {_short(there.get(name))} there, {_short(now.get(name))} now"
+        f"  {_WORDS.get(name, name)}: {there.get(name)!s:.120} there, {now.get(name)!s:.120} now"
         for name in sorted(there.keys() | now.keys())
         if there.get(name) != now.get(name)
     ]
 
 
-def _entries(item):
-    name, value = item
-    return {f"{name} {k}": v for k, v in value.items()} if isinstance(value, dict) else dict([item])
-
-
-def _short(text):
-    return text if text is None or len(text) <= 120 else text[:117] + "..."
+def _entries(whole):
+    entries = {}
+    for name, value in whole.items():
+        parts = value.items() if isinstance(value, dict) else [("", value)]
+        entries |= {f"{name} {part}".strip(): json.dumps(v) for part, v in parts}
+    return entries

@@ -272,7 +272,6 @@ def planned_sweep(
 
 
 def _counts(code, n_groups, label, n_classes):
-    """Return the number of records by group and class."""
     counts = np.bincount(code * n_classes + label, minlength=n_groups * n_classes)
     return counts[: n_groups * n_classes].reshape(n_groups, n_classes).tolist()
 
@@ -293,7 +292,6 @@ class PlannedSweep:
 
     @property
     def missing(self) -> list:
-        """The cells that are to run."""
         return [cell for cell in self.cells if cell.key not in self.done]
 
     def check(self, ledger):
@@ -304,7 +302,7 @@ class PlannedSweep:
         # no budget admits models without privacy
         if ledger.budget is not None:
             counted = [cell for cell in counted if cell["epsilon"] is not None]
-        lacking = ledger.n_unrecorded(cell.get("call") for cell in counted)
+        lacking = ledger.n_unrecorded(cell.get("ledger_fit") for cell in counted)
         if lacking:
             assert self.store is not None  # which has them
             raise ValueError(
@@ -369,7 +367,6 @@ class PlannedSweep:
 
 
 def _named(methods):
-    """Return the methods by name."""
     if isinstance(methods, str) or not hasattr(methods, "__iter__"):
         methods = [methods]
     if not hasattr(methods, "items"):

@@ -43,19 +43,19 @@ from skdpfair.preprocessing._learners import refuse_resamplers
 from skdpfair.privacy.one_time_noise import generator_of
 from skdpfair.training import sklearn_callbacks as _tasks
 from skdpfair.training.plan import SCORE_COUNTS
-from skdpfair.training.spec import SCORE_SHARES
+from skdpfair.training.spec import SCORE_BUDGET_FRACTIONS
 
 _LARGE_LOSS = 0.05  # of accuracy, from which it is reported
 # groups that are counted under one threshold, which has the noise of all their counts: with 8, it
 # is as good on Adult as without groups, by paired fits to 3,000 and to all records
 _MOST_REPORTED = 8
-_SHARE, _SHARE_BY_GROUP = 0.05, 0.2
+_BUDGET_SHARE, _BUDGET_SHARE_BY_GROUP = 0.05, 0.2
 # name of the records where thresholds do not depend on the group
 ALL = "all"
 
 
 @dataclass(repr=False, eq=False)
-class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Parametrised):
+class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin, Parametrised):
     """Binary classifier whose decision threshold is chosen within the privacy budget.
 
     The estimator is fitted, and the records are counted once by class, score and group, if it has
@@ -158,7 +158,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         """Return the unfitted estimator that `fit` trains, with the counts' share set aside."""
         self._check()
         estimator = clone(self.estimator)
-        SCORE_SHARES[classifier_of(estimator)] = self._share
+        SCORE_BUDGET_FRACTIONS[classifier_of(estimator)] = self._score_budget_fraction
         return estimator
 
     @_tasks.with_callbacks
@@ -218,10 +218,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         groups = self._counted_groups(classifier, X, labels, sensitive_features)
         share = _persons.share_of(persons_of(estimator, X, len(labels), persons))
         context = _tasks.begin(self, X, y, 0)
-        if context.ledger is not None:
-            estimator.set_callbacks(*getattr(estimator, "_skl_callbacks", ()), context.ledger)
         estimator.fit(X, y, **routed(estimator, sensitive_features, persons))
-        estimator.__dict__.pop("_skl_callbacks", None)  # copies hold no ledger
         report = replace(classifier.privacy_, what="fitted weights and thresholds")
         if self.random_state is not None:
             report = replace(report, seeded=True)
@@ -246,18 +243,9 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
     def save_release(self, path, *, schema=None):
         """Write the classifier with its threshold to one file, for `skdpfair.load_release`.
 
-        Parameters
-        ----------
-        path : str or path-like
-            The file, as `skdpfair.DPFairClassifier.save_release` writes it; the classifier that is
-            loaded predicts by the threshold, and its report covers the counts.
-        schema : TableSchema, optional
-            The public facts from which the features were computed.
-
-        Raises
-        ------
-        ValueError
-            If thresholds depend on the group.
+        The file is as `skdpfair.DPFairClassifier.save_release` writes it, and ``schema`` is as
+        there; the classifier that is loaded predicts by the threshold, and its report covers the
+        counts. ValueError is raised if thresholds depend on the group.
         """
         check_is_fitted(self, "thresholds_")
         if list(self.thresholds_) != [ALL]:
@@ -271,21 +259,10 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         classifier.save_release(path, schema=schema)
 
     def predict(self, X, *, sensitive_features=None, random_state=None):
-        """Return the predicted class of each row.
+        """Return the predicted class (n_samples,) of each row of X.
 
-        Parameters
-        ----------
-        X : DataFrame or array of shape (n_samples, ...)
-            The rows.
-        sensitive_features : array, Series or DataFrame of n_samples rows, optional
-            The groups, where thresholds depend on them and X lacks the columns.
-        random_state : int, RandomState or None, default=None
-            Draws the threshold of each row, where a group has more than one.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Class labels, as in ``classes_``.
+        ``sensitive_features`` are the groups, where thresholds depend on them and X lacks the
+        columns; ``random_state`` draws the threshold of each row, where a group has more than one.
         """
         check_is_fitted(self, "thresholds_")
         check_indexes(X=X, sensitive_features=sensitive_features)
@@ -357,9 +334,9 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         return objective
 
     @property
-    def _share(self):
+    def _score_budget_fraction(self):
         if is_auto(self.budget_share):
-            return _SHARE_BY_GROUP if self._is_by_group else _SHARE
+            return _BUDGET_SHARE_BY_GROUP if self._is_by_group else _BUDGET_SHARE
         return float(self.budget_share)
 
     @property
@@ -381,7 +358,6 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         return _groups.GroupCodes(np.zeros(len(y), dtype=np.int64), np.array([ALL]), True)
 
     def _groups_of(self, classifier, X, y, sensitive_features, levels=None):
-        """Return the groups of rows."""
         column = classifier.group_col if sensitive_features is None else None
         in_pipeline = classifier is not self.estimator and hasattr(self.estimator, "steps")
         names = _groups.as_columns(column)

@@ -48,8 +48,9 @@ def pooled(counts, deviation):
     """
     totals, every = np.maximum(counts[:, :, :1], _FEWEST), counts.sum(axis=0)
     sizes, of_all = totals.sum(axis=1, keepdims=True), np.maximum(every[:, :1], _FEWEST)
-    shares = _nearer(totals / sizes, of_all / of_all.sum(), _error(sizes, deviation))
-    return sizes * shares * _nearer(counts / totals, every / of_all, _error(totals, deviation))
+    class_fractions = _nearer(totals / sizes, of_all / of_all.sum(), _error(sizes, deviation))
+    rates = _nearer(counts / totals, every / of_all, _error(totals, deviation))
+    return sizes * class_fractions * rates
 
 
 def _nearer(own, of_all, error):

@@ -13,7 +13,7 @@ from scipy import stats
 
 from skdpfair._utils.describe import describe, digest
 from skdpfair._utils.keystream import Keystream
-from skdpfair.budget.charging import paid_for, suspended
+from skdpfair.budget.charging import ledger_suspended, prepaid_fit
 from skdpfair.estimators.classifier import classifier_of, private_logits
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs import groups as _groups
@@ -44,7 +44,6 @@ SHAPES = {"poisson": math.inf, "geometric": 1.0, "logarithmic": 0.0}
 
 
 def draw_count(rng, mean_trials: float, shape: float) -> int:
-    """Draw the number of trials."""
     u = rng.random()
     if shape == math.inf:
         return int(stats.poisson.ppf(u, mean_trials))
@@ -71,7 +70,7 @@ def best_of(rng, law, pool, train, score):
 def run(rng, law, pool, train, score):
     """Return ``best_of(...)`` and None, or None and an error that tells nothing of the trials."""
     try:
-        with suspended(), warnings.catch_warnings():
+        with ledger_suspended(), warnings.catch_warnings():
             # warnings name the configurations that were drawn
             warnings.simplefilter("ignore")
             return best_of(rng, law, pool, train, score), None
@@ -101,7 +100,7 @@ def trainer(estimator, data, routing, curve, rng, seeded, public):
         values = {name: getattr(classifier, name) for name in public}
         sets = {n: public[n] for n, v in values.items() if v is None or repr(v) == repr(unset[n])}
         classifier.set_params(random_state=seed, **sets)
-        with paid_for(curve):
+        with prepaid_fit(curve):
             model.fit(*data, **routing)
         classifier = classifier_of(model)
         if not classifier.privacy_.stop.startswith("after all"):

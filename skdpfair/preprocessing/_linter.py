@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.base import clone
 
 from skdpfair._utils.validate import safe_repr
-from skdpfair.budget.active_ledger import linter
-from skdpfair.budget.spending import ELSEWHERE, LEAKS, SCORES
+from skdpfair.budget.privacy_ledger import linter
+from skdpfair.budget.spending import ELSEWHERE, LEAKS
 from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.inputs.groups import as_columns
 from skdpfair.preprocessing._learners import (
@@ -212,16 +212,11 @@ def _names_persons(name):
 
 
 @linter
-def around(estimator, params=()) -> tuple[list[str], list[str]]:
-    """Return why a fit reveals more than the private fits in it, and what is taken on trust.
-
-    ``params`` are the keywords of the fit.
-    """
+def warn_of_leaks(estimator, params=()) -> None:
+    """Warn of what a fit with these keywords learns outside the budget; refuse other protection."""
     refuse_other_protection(estimator, _have_persons(params))
-    report = lint_pipeline(estimator)
     # a fit names its reference model itself; the stack level is that of the call of `fit`
-    PipelineReport(_leaks(report)).warn(stacklevel=6)
-    return [*reasons_of(report), *[SCORES] * bool(report.searches)], report.notes
+    PipelineReport(_leaks(lint_pipeline(estimator))).warn(stacklevel=4)
 
 
 def reasons_of(report: PipelineReport) -> list[str]:

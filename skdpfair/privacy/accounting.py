@@ -162,13 +162,13 @@ def effective_accountant(accountant: str, delta: float, runs: tuple[Run, ...]) -
 def _pld(runs: tuple[Run, ...], delta: float) -> float:
     if joint_mu(runs) <= MAX_MU:
         with suppress(OverflowError):  # of an exponential, where there is hardly any noise
-            bounds = until_settled(runs, lambda level: pld_epsilon(runs, delta, level))
+            bounds = refine_until_stable(runs, lambda level: pld_epsilon(runs, delta, level))
             # the worst of Renyi curves may be tighter than that of deltas
             return min(*bounds, _rdp(runs, delta) if any(r.strata for r in runs) else math.inf)
     return _rdp(runs, delta)
 
 
-def until_settled(runs: tuple[Run, ...], bound_at: Callable[[int], float]) -> list[float]:
+def refine_until_stable(runs: tuple[Run, ...], bound_at: Callable[[int], float]) -> list[float]:
     """Return the upper bounds at finer and finer intervals, until one moves by less than 0.5 %."""
     values = [bound_at(0)]
     while interval(runs, len(values)) < 0.9 * interval(runs, len(values) - 1):

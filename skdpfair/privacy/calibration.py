@@ -24,9 +24,9 @@ from skdpfair.privacy.releases import (
     NoisyRelease,
     Run,
     all_releases,
-    in_40_bits,
     joint_noise,
     merged,
+    truncated_noise,
 )
 from skdpfair.privacy.renyi import rdp_floor
 from skdpfair.privacy.statement import rounded_up
@@ -98,7 +98,7 @@ def calibrate_noise(
     ...
     skdpfair.exceptions.InfeasibleBudgetError: epsilon=1e-06 at delta=1e-06 over steps=1000 ...
     """
-    *kept, last = all_releases(releases)
+    *fixed_releases, last = all_releases(releases)
     noise = last.noise_multipliers
     for s in noise:
         number("noise_multipliers", s, low=0, low_open=True, high=math.inf, high_open=True)
@@ -111,69 +111,69 @@ def calibrate_noise(
     target = number("epsilon", epsilon, low=0, low_open=True, high=math.inf, high_open=True)
     (run,) = merged([replace(last, noise_multipliers=(1.0,))], records_per_person)
     joint = _least_noise(
-        merged(kept, records_per_person),
+        merged(fixed_releases, records_per_person),
         run,
         min(target, _MAX_EPSILON),
         number("delta", delta, low=0, high=1, low_open=True, high_open=True),
         one_of("accountant", accountant, ACCOUNTANTS),
     )
-    rest = 1 - math.fsum((noise[i] / joint) ** -2 for i in fixed)
-    if rest <= 0:
+    share_left = 1 - math.fsum((noise[i] / joint) ** -2 for i in fixed)
+    if share_left <= 0:
         raise InfeasibleBudgetError(
             f"The fixed count_noise_multiplier={joint_noise(tuple(noise[i] for i in fixed)):g} "
             f"alone spends epsilon={epsilon:g} or more at delta={delta:g}: it must exceed the "
             f"joint noise multiplier {joint:.4g}. Raise it to {2 * joint:.3g} or more, or "
             'use count_noise_multiplier="auto".'
         )
-    free = math.fsum(s**-2 for i, s in enumerate(noise) if i not in fixed)
-    factor = joint * math.sqrt(free / rest)
+    scaled_precision = math.fsum(s**-2 for i, s in enumerate(noise) if i not in fixed)
+    factor = joint * math.sqrt(scaled_precision / share_left)
 
     def scaled(factor: float) -> tuple[float, ...]:
         return tuple(s if i in fixed else s * factor for i, s in enumerate(noise))
 
     if joint_noise(scaled(factor)) < joint:  # by rounding
         factor *= 1 + 1e-12
-    return *kept, replace(last, noise_multipliers=scaled(factor))
+    return *fixed_releases, replace(last, noise_multipliers=scaled(factor))
 
 
 @lru_cache(maxsize=1024)
 def _least_noise(
-    kept: tuple[Run, ...], run: Run, target: float, delta: float, accountant: str
+    fixed_runs: tuple[Run, ...], run: Run, target: float, delta: float, accountant: str
 ) -> float:
-    """Return the least noise multiplier at which ``run`` and the ``kept`` runs cost ``target``."""
-    accountant = effective_accountant(accountant, delta, (*kept, run))
-    whole = gdp_parameter(target, delta)
-    left = math.sqrt(max(whole**2 - joint_mu(kept) ** 2, 0.0))  # in mu
+    """Return the least noise multiplier at which ``run`` and the fixed ones cost ``target``."""
+    accountant = effective_accountant(accountant, delta, (*fixed_runs, run))
+    mu_target = gdp_parameter(target, delta)
+    mu_left = math.sqrt(max(mu_target**2 - joint_mu(fixed_runs) ** 2, 0.0))  # in mu
     q, steps, records = run.lowest_rate, run.steps, run.records
-    asked = tuple(kept), run, target, delta, accountant
-    _refuse_in_advance(asked, left)
+    asked = tuple(fixed_runs), run, target, delta, accountant
+    _refuse_in_advance(asked, mu_left)
 
     def noise_at(log_mu: float) -> float:
         noise = clt_noise_multiplier(q, math.exp(log_mu), steps, records)
         # 1e-11 outweighs what the 40 bits leave out
         noise = min(max(noise, MIN_NOISE_MULTIPLIER * (1 + 1e-11)), MAX_NOISE_MULTIPLIER)
-        return in_40_bits(noise)
+        return truncated_noise(noise)
 
     def runs(log_mu: float) -> tuple[Run, ...]:
-        return tuple(sorted((*kept, run._replace(noise_multiplier=noise_at(log_mu)))))
+        return tuple(sorted((*fixed_runs, run._replace(noise_multiplier=noise_at(log_mu)))))
 
     def first_bound(log_mu: float) -> float:
         with suppress(OverflowError):  # of an exponential, where there is hardly any noise
             return pld_epsilon(runs(log_mu), delta, 0)
         return math.inf
 
-    def settled(log_mu: float) -> float:
+    def certified(log_mu: float) -> float:
         return epsilon_of_runs(runs(log_mu), delta, accountant)
 
     ends = MAX_NOISE_MULTIPLIER, MIN_NOISE_MULTIPLIER
     limits = [math.log(clt_parameter(q, noise, steps, records)) for noise in ends]
-    log_mu = math.log(left * gdp_parameter(target * (1 - _MARGIN / 2), delta) / whole)
+    log_mu = math.log(mu_left * gdp_parameter(target * (1 - _MARGIN / 2), delta) / mu_target)
     # its finer intervals take several times as long as the first
     if accountant == "pld":
         # a bound that is a little above may settle below
         costs = _costs_near(target * (1 + 0.4 * _MARGIN), delta, first_bound, log_mu, limits)
         log_mu = min(costs, key=lambda at: abs(costs[at] - target))
-    costs = _costs_near(target, delta, settled, log_mu, limits)
+    costs = _costs_near(target, delta, certified, log_mu, limits)
     safe = [noise_at(log_mu) for log_mu, cost in costs.items() if cost <= target]
     if not safe:
         what = f"{_TOO_NOISY} by the {accountant!r} accountant"
@@ -184,11 +184,11 @@ def _least_noise(
 _Asked: TypeAlias = tuple[tuple[Run, ...], Run, float, float, str]  # as of `_least_noise`
 
 
-def _refuse_in_advance(asked: _Asked, left: float) -> None:
+def _refuse_in_advance(asked: _Asked, mu_left: float) -> None:
     """Refuse a target that no noise meets, before a distribution is computed."""
     _, run, target, delta, accountant = asked
     floor = _floor(accountant, delta)
-    if left == 0:
+    if mu_left == 0:
         what = (
             "is spent by the other releases alone, whose noise (of a fit, its "
             "group_count_noise_multiplier) is too low"
@@ -197,7 +197,8 @@ def _refuse_in_advance(asked: _Asked, left: float) -> None:
     if target <= floor:
         what = f"is below the {floor:.3g} that {accountant!r} can certify at this delta"
         raise _infeasible(asked, what)
-    if clt_noise_multiplier(run.lowest_rate, left, run.steps, run.records) > MAX_NOISE_MULTIPLIER:
+    least = clt_noise_multiplier(run.lowest_rate, mu_left, run.steps, run.records)
+    if least > MAX_NOISE_MULTIPLIER:
         raise _infeasible(asked, _TOO_NOISY)
 
 
@@ -208,18 +209,18 @@ def _floor(accountant: str, delta: float) -> float:
 
 def _infeasible(asked: _Asked, what: str) -> InfeasibleBudgetError:
     """Return the error that says which numbers are feasible instead, with the most noise."""
-    kept, run, target, delta, accountant = asked
+    fixed_runs, run, target, delta, accountant = asked
     floor = _floor(accountant, delta)
 
     def cost(steps: int) -> float:
         quiet = run._replace(noise_multiplier=MAX_NOISE_MULTIPLIER, steps=steps)
-        return epsilon_of_runs(tuple(sorted((*kept, quiet))), delta, accountant)
+        return epsilon_of_runs(tuple(sorted((*fixed_runs, quiet))), delta, accountant)
 
     least, steps, feasible = max(cost(run.steps), floor), 0, ""
     # the others take a share of mu squared of a larger budget, too, and have less noise then
-    for _ in range(_MAX_EVALUATIONS if kept and math.isfinite(least) else 0):
+    for _ in range(_MAX_EVALUATIONS if fixed_runs and math.isfinite(least) else 0):
         factor = gdp_parameter(target, delta) / gdp_parameter(least, delta)
-        others = [r._replace(noise_multiplier=factor * r.noise_multiplier) for r in kept]
+        others = [r._replace(noise_multiplier=factor * r.noise_multiplier) for r in fixed_runs]
         quiet = run._replace(noise_multiplier=MAX_NOISE_MULTIPLIER)
         if epsilon_of_runs(tuple(sorted((*others, quiet))), delta, accountant) <= least:
             break

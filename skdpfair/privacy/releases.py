@@ -155,14 +155,16 @@ def merged(releases: Iterable[NoisyRelease], records_per_person: int = 1) -> tup
         if noise < math.inf:
             # records of a person may be in several strata at a time
             strata = (release.strata or ()) if records == 1 else ()
-            total[max(release.sample_rate, _MIN_RATE), in_40_bits(noise), strata] += release.steps
+            total[max(release.sample_rate, _MIN_RATE), truncated_noise(noise), strata] += (
+                release.steps
+            )
     for steps in total.values():
         integer("steps", steps, low=0, high=LARGEST_STEPS)
     runs = (Run(q, s, n, records, strata) for (q, s, strata), n in total.items() if n)
     return tuple(sorted(runs))
 
 
-def in_40_bits(noise: float) -> float:
+def truncated_noise(noise: float) -> float:
     """Return a noise multiplier as accountants read it: not above, and at most 1e-12 below.
 
     The joint noise of calibrated releases, which rounding moves, is then the one that was priced.

@@ -61,7 +61,7 @@ DEVICE_NOISE = (
 ASSUMPTIONS = {
     "n": "the number of records n is public",
     "bounds": "the bounds are public",
-    "shares": "the shares of the groups (group_probabilities) are public",
+    "group probabilities": "the shares of the groups (group_probabilities) are public",
     "classes": "the set of classes is public (it was taken from y; declare classes=)",
     "y_range": "y_range, the limits of the target, is public",
     "limits": "the smallest and the largest target are public (y_range was taken from y; declare "

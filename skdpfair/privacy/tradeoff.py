@@ -16,8 +16,8 @@ from skdpfair.privacy.accounting import (
     delta_curve,
     joint_mu,
     pld_epsilon,
+    refine_until_stable,
     rounding,
-    until_settled,
 )
 from skdpfair.privacy.releases import NoisyRelease, Run, merged
 from skdpfair.privacy.renyi import curve_delta, curve_epsilon
@@ -158,7 +158,7 @@ def _of_runs(runs: tuple[Run, ...]) -> TradeOff:
         curves.append(delta_curve(runs, epsilons, level))
         return float(curves[-1][0])
 
-    until_settled(runs, delta_at_zero)
+    refine_until_stable(runs, delta_at_zero)
     deltas = np.min(curves, axis=0)
     ratios = np.expm1(epsilons)
     # where neighbouring lines meet

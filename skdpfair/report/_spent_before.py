@@ -1,19 +1,11 @@
 """What a ledger tells about all fits on the same records, in fixed sentences with numbers."""
 
-import re
 from dataclasses import asdict, replace
 
 import numpy as np
 
 from skdpfair._utils.validate import safe_repr
-from skdpfair.budget.spending import (
-    DIAGNOSTICS,
-    ELSEWHERE,
-    LEAKS,
-    REFERENCE,
-    SCORES,
-    UNKNOWN,
-)
+from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE, SCORES, UNKNOWN
 from skdpfair.privacy.statement import rounded_up
 
 HOLDS = "{ledger} holds {n} {fits}{own}."
@@ -40,10 +32,8 @@ NO_ALARM = (
     "What is not counted, or has no privacy, does not weaken the guarantee of this model, which "
     "holds as stated above."
 )
-_SOMETHING = "a step around a fit"
-_OF_STEPS = {text: text.format(_SOMETHING, "s") for text in (LEAKS, ELSEWHERE)}
 _OTHER = "the ledger gives a reason that this page does not repeat"
-REASONS = (REFERENCE, DIAGNOSTICS, *_OF_STEPS.values(), SCORES, UNKNOWN, _OTHER)
+REASONS = (REFERENCE, DIAGNOSTICS, SCORES, UNKNOWN, _OTHER)
 
 
 def beside(ledger, privacy, fits):
@@ -70,7 +60,7 @@ def beside(ledger, privacy, fits):
     n_lacking = None if fits is None else ledger.n_unrecorded(fits)
     held = "unknown" if fits is None else _amount(n_lacking, len(fits))
     spent = ledger.report(ledger.delta or privacy.delta)
-    reasons = {_fixed(reason) for reason in spent.reasons}
+    reasons = {reason if reason in REASONS else _OTHER for reason in spent.reasons}
     known = replace(spent, reasons=tuple(r for r in REASONS if r in reasons), notes=())
     bound, no_bound = OWN_COST
     cost = bound.format(rounded_up(privacy.epsilon), rounded_up(privacy.delta, 3))
@@ -113,11 +103,3 @@ def check_ledger(ledger) -> None:
 
 def _amount(n_lacking, n):
     return "all" if not n_lacking else "none" if n_lacking == n else "some"
-
-
-def _fixed(reason):
-    """Return a reason without the names of steps that it may hold."""
-    for text, fixed in _OF_STEPS.items():
-        if re.fullmatch(re.sub(r"\\{\\}", ".*", re.escape(text)), reason, re.S):
-            return fixed
-    return reason if reason in REASONS else _OTHER

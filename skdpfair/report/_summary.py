@@ -177,8 +177,7 @@ def before(results, ledger, total):
     if ledger is None:
         return None
     n_private = int(np.isfinite(results.frame.query("group == @OVERALL")["epsilon"]).sum())
-    calls = results.spec.calls or [None] * n_private
-    if lacking := ledger.n_unrecorded(calls):
+    if lacking := ledger.n_unrecorded(results.spec.ledger_fits or [None] * n_private):
         fits = f"{lacking:,} private fit{'s' * (lacking != 1)} of this sweep"
         are = "is" if lacking == 1 else "are"
         return [f"{fits} {are} not in the ledger, so it does not tell what was spent."]

@@ -33,7 +33,7 @@ def with_fine_curves(run: Run, plan: Plan, table: Table) -> Plan:
     if not (isinstance(network, Curves) and network.fine is None):
         return plan
     release, sensitivity = plan.one_time.get(AMOUNT_COUNTS), np.sqrt(len(network.amounts))
-    counts = run.released(counted(table, network.amounts), release, sensitivity)
+    counts = run.noisy_counts(counted(table, network.amounts), release, sensitivity)
     noise = 0.0 if release is None else sensitivity * release.joint_noise_multiplier
     fine = tuple(i for i, n in zip(network.amounts, counts, strict=True) if is_rough(n, noise))
     # which computes on its own machine

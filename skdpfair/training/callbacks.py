@@ -58,8 +58,8 @@ def without_names(callbacks: Sequence[Any] | None) -> list[Any]:
 
 
 def recorders(callbacks: Sequence[Any] | None) -> list[Callback]:
-    """Return the callbacks that keep private values, which have ``discloses = True``."""
-    return [c for c in without_names(callbacks) if getattr(c, "discloses", False)]
+    """Return the callbacks that keep private values, which have ``exposes_records = True``."""
+    return [c for c in without_names(callbacks) if getattr(c, "exposes_records", False)]
 
 
 @contextmanager

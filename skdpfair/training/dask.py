@@ -69,8 +69,8 @@ def fit_on_dask(
 
     Notes
     -----
-    A :class:`skdpfair.budget.PrivacyLedger` that is open, or given to ``set_callbacks`` of the
-    estimator, is charged once, by a worker, which must reach its file.
+    A :class:`skdpfair.budget.PrivacyLedger` that is open is charged once, by a worker, which must
+    reach its file.
 
     Examples
     --------

@@ -75,7 +75,7 @@ class PrivateNet(NeuralNetClassifier):
         self.loss, self.plan, self.run = loss, plan, run
 
     @property
-    def discloses(self) -> bool:
+    def exposes_records(self) -> bool:
         """Whether callbacks get the training rows, so that the net is NOT private."""
         is_public = not self.plan.is_accounted
         return self.run is not None and (is_public or bool(self.run.spec.recorders))
@@ -186,7 +186,7 @@ class PrivateNet(NeuralNetClassifier):
         self._refuse_callbacks()
         with current_device(self.device):
             self._begin(X["x"])
-            if self.discloses:
+            if self.exposes_records:
                 self.records_ = X, y  # while the fit lasts
             try:
                 with self.engine_:
@@ -256,14 +256,14 @@ class PrivateNet(NeuralNetClassifier):
         hold_statistics(self.module_)
 
     def notify(self, method_name: str, **kwargs: Any) -> None:
-        """Call the callbacks, without training rows unless the net discloses them.
+        """Call the callbacks, without training rows unless the net exposes them.
 
         They do not see epochs in which no weight moves.  Changes of the module other than of its
         weights are refused: its code was traced, so that training would not follow.
         """
         if method_name.startswith("on_epoch") and self._only_warms_up(method_name):
             return
-        if not self.discloses:
+        if not self.exposes_records:
             kwargs |= {name: None for name in ("X", "y", "group") if name in kwargs}
             kwargs |= {"dataset_train": WITHHELD} if "dataset_train" in kwargs else {}
             kwargs |= {"batch": WITHHELD} if kwargs.get("training") else {}
@@ -344,7 +344,7 @@ class PrivateNet(NeuralNetClassifier):
             return
         self.history.new_batch()
         facts: dict[str, Any] = {"batch": None, "group": None, "training": True}
-        if self.discloses:
+        if self.exposes_records:
             batch = loop.batch(index)
             facts |= {"batch": (batch.dense_x, batch.y), "group": batch.group}
         self.notify("on_batch_begin", **facts)

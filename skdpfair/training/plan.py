@@ -106,7 +106,7 @@ def plan(
     task = Task(n_samples, n_groups, settings.sample_rate, shares)
     task = replace(task, strata=_strata(method, task, settings, noise))
     mechanism = Mechanism(method, task, 0.0 if noise is None else float(noise))
-    once = _one_time_noise(mechanism, settings, spec.score_share)
+    once = _one_time_noise(mechanism, settings, spec.score_budget_fraction)
     if spec.epsilon is not None:
         mechanism = _calibrated(mechanism, settings, spec.epsilon, delta, spec.accountant, once)
     _warn_of_low_signal(mechanism, settings, protects, objective, most_weight)
@@ -136,11 +136,11 @@ def check(estimator: BaseEstimator, n_samples: int, n_groups: int) -> None:
 
 
 def _one_time_noise(
-    mechanism: Mechanism, settings: defaults.Settings, score_share: float
+    mechanism: Mechanism, settings: defaults.Settings, score_budget_fraction: float
 ) -> dict[str, NoisyRelease]:
     """Return what a private method releases besides its steps.
 
-    ``score_share`` is the share of mu squared that counts of scores take after the fit.
+    ``score_budget_fraction`` is the share of mu squared that counts of scores take after the fit.
     """
     method, once = mechanism.method, {}
     mu = settings.signal_to_noise / mechanism.task.n_samples
@@ -150,13 +150,13 @@ def _one_time_noise(
     network = settings.module
     if method.private and isinstance(network, Curves) and network.fine is None:
         once[AMOUNT_COUNTS] = defaults.COUNT_NOISE / mu
-    if method.private and score_share:
+    if method.private and score_budget_fraction:
         # the noise is given, and the steps may be given, too
         if mechanism.noise_multiplier:
             joint = mechanism.release.joint_noise_multiplier
             rates = [rate for rate, _ in mechanism.task.strata] or [mechanism.max_sample_rate]
             mu = clt_parameter(min(rates), joint, settings.n_steps)
-        once[SCORE_COUNTS] = 1 / (mu * sqrt(score_share))
+        once[SCORE_COUNTS] = 1 / (mu * sqrt(score_budget_fraction))
     return {what: NoisyRelease(what, 1.0, (s,), is_one_time=True) for what, s in once.items()}
 
 

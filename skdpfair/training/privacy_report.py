@@ -136,7 +136,7 @@ def _assumptions(
 ) -> tuple[str, ...]:
     taken = {
         "n": True,
-        "shares": getattr(net.method_, "group_probabilities", None) is not None,
+        "group probabilities": getattr(net.method_, "group_probabilities", None) is not None,
         "classes": table.classes is not None and spec.classes is None,
         "y_range": table.classes is None,
         "limits": table.classes is None and spec.y_range is None,

@@ -21,7 +21,6 @@ from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from skdpfair.budget.charging import current_ledger
-from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.engine import Noise
 from skdpfair.inputs.table import Table
 from skdpfair.training.seeds import described
@@ -253,17 +252,17 @@ def check_parts(
         )
 
 
-def check_ledgers(processes: Processes, callback: PrivacyLedger | None) -> None:
+def check_ledgers(processes: Processes) -> None:
     """Raise ValueError if a process has another ledger than the first, which charges for all."""
     if processes.size == 1:
         return
-    ledger = callback or current_ledger()
+    ledger = current_ledger()
     ledgers = processes.all_gather(ledger and (ledger.id, ledger.data))
     for rank, each in enumerate(ledgers):
         if each not in (None, ledgers[0]):
             raise ValueError(
                 f"Process {rank} has a PrivacyLedger that process 0, which charges for all, has "
-                "not. Open the same file there, or set it there as a callback."
+                "not. Open the same file there."
             )
 
 

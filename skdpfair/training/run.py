@@ -54,7 +54,7 @@ class Run:
         streams = streams.of_process(processes.rank)
         return cls(spec, processes, context, previous, streams, is_seeded, releases)
 
-    def released(
+    def noisy_counts(
         self, counts: np.ndarray, release: NoisyRelease | None, sensitivity: float = 1.0
     ) -> np.ndarray:
         """Return the counts of all processes, the first of which draws the noise of a release.

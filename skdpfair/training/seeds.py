@@ -18,7 +18,7 @@ from skdpfair.training.warm_start import PreviousFit
 # what cannot change the weights of a fit, has no stable description, or follows from the records
 _NOT_IN_DIGEST = {
     *("verbose", "device", "distributed", "random_state", "keep_reference", "has_groups"),
-    *("groups", "classes", "score_share", "estimator"),
+    *("groups", "classes", "score_budget_fraction", "estimator"),
 }
 
 

@@ -1,15 +1,12 @@
-"""scikit-learn's callbacks: tasks of a fit, and the ledger set on the outermost estimator."""
+"""scikit-learn's callbacks: the tasks that a fit is part of, and those that it begins."""
 
 import warnings
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
-from sklearn.utils.metaestimators import available_if
-
 from skdpfair.budget import active_ledger
-from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.exceptions import UnaccountedWarning
 
 try:
@@ -30,30 +27,12 @@ _CLONES: weakref.WeakSet[Any] = weakref.WeakSet()
 _SEARCH_TASKS = {"candidate-split-evaluation", "refit-with-best-params"}
 
 
-class Counted(CallbackSupportMixin):
+class LedgerAware(CallbackSupportMixin):
     """An estimator that, with all its copies, knows whether a ledger counts its fits.
 
-    Copies, pickles and releases of a fitted estimator hold no callbacks, and so no ledger.  The
-    mark ``_charged`` goes with them and with clones, and a marked fit without a ledger warns.
+    The mark ``_charged`` of a fit that was charged goes with copies, pickles, releases and clones,
+    and a marked fit without a ledger warns.
     """
-
-    @available_if(lambda self: hasattr(CallbackSupportMixin, "set_callbacks"))
-    def set_callbacks(self, *callbacks: Any) -> Self:
-        """Set callbacks of scikit-learn (1.9 or later), for instance a PrivacyLedger.
-
-        Parameters
-        ----------
-        *callbacks : callbacks
-            None takes away those that were set.
-
-        Returns
-        -------
-        self
-        """
-        super().set_callbacks(*callbacks)
-        if any(isinstance(callback, PrivacyLedger) for callback in callbacks):
-            self._charged = True
-        return self
 
     def __sklearn_clone__(self) -> Self:
         """Return an unfitted copy with the mark."""
@@ -68,8 +47,6 @@ class Counted(CallbackSupportMixin):
 class FitContext:
     """The place of a fit within the fit that called it."""
 
-    ledger: PrivacyLedger | None = None  # that was set as a callback, here or above
-    call: str | None = None  # name of the outermost fit
     is_in_search: bool = False
     epoch: Callable[[], None] | None = None  # tells the callbacks; None if there are none
     end: Callable[[], None] | None = None
@@ -82,28 +59,18 @@ class FitContext:
 def begin(estimator: Any, X: Any, y: Any, n_epochs: int) -> FitContext:
     """Tell scikit-learn's callbacks that a fit begins."""
     is_called = estimator in _CLONES and not getattr(estimator, "callbacks", None)
+    _mark_charged(estimator)
     if not hasattr(estimator, "_init_callback_context"):
-        _remember(estimator, None)
         return FitContext(is_called=is_called)
     context = estimator._init_callback_context(max_subtasks=n_epochs)
-    # a ledger is set on the outermost estimator only, and travels with the tasks
-    above = [c for task in _ancestors(context) for c in getattr(task, "_callbacks", ())]
-    ledger = next((c for c in above if isinstance(c, PrivacyLedger)), None)
-    _remember(estimator, ledger)
     is_in_search = any(
         name in _SEARCH_TASKS
         for task in _ancestors(context)
         for name in (task.task_name, task.source_task_name)
     )
-    fit = FitContext(
-        ledger,
-        str(context.root_uuid),
-        is_in_search,
-        steps=_steps_before(context),
-        is_called=is_called or is_in_search,
-    )
+    steps, is_called = _steps_before(context), is_called or is_in_search
     if not getattr(estimator, "_skl_callbacks", ()):
-        return fit
+        return FitContext(is_in_search, steps=steps, is_called=is_called)
     context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
 
     def epoch() -> None:
@@ -114,20 +81,17 @@ def begin(estimator: Any, X: Any, y: Any, n_epochs: int) -> FitContext:
     def end() -> None:
         context.call_on_fit_task_end(estimator=estimator, X=X, y=y)
 
-    others = [c for c in estimator._skl_callbacks if type(c) is not PrivacyLedger]
-    # no ledger looks at epochs
-    return replace(fit, epoch=epoch if others else None, end=end)
+    return FitContext(is_in_search, epoch, end, steps, is_called)
 
 
-def _remember(estimator: Any, ledger: PrivacyLedger | None) -> None:
+def _mark_charged(estimator: Any) -> None:
     """Warn if a ledger counts other fits of this estimator, but not this one."""
-    if ledger is not None or active_ledger.current() is not None:
+    if active_ledger.current() is not None:
         estimator._charged = True
     elif getattr(estimator, "_charged", False):
         warnings.warn(
             "A PrivacyLedger counts the fits of this estimator, or of the one that it is a copy "
-            "of; this fit is not counted, as copies, pickles and releases do not hold the ledger. "
-            "Fit inside `with ledger:`, or call set_callbacks(ledger) again.",
+            "of; this fit is not counted. Fit inside `with ledger:`, or by ledger.fit.",
             UnaccountedWarning,
             stacklevel=5,
         )

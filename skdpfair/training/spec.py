@@ -98,7 +98,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
 
 
 # shares of mu squared that fits of estimators set aside for counts of scores, which come next
-SCORE_SHARES: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
+SCORE_BUDGET_FRACTIONS: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
 Conflict: TypeAlias = "tuple[Callable[[FitSpec], Any], str]"
 
 
@@ -148,7 +148,9 @@ class FitSpec:
     has_groups: bool = True  # whether the fit gets them; likewise sample weights and persons
     has_weights: bool = False
     has_persons: bool = False
-    score_share: float = 0.0  # of mu squared, set aside for counts of scores, released next
+    score_budget_fraction: float = (
+        0.0  # of mu squared, set aside for counts of scores, released next
+    )
     own: Mapping[str, Any] = field(default_factory=dict)  # parameters that only a subclass has
 
     @classmethod
@@ -163,7 +165,9 @@ class FitSpec:
                 "Call fit outside of it; predictions may stay inside."
             )
         spec = cls(type(estimator), **_read(estimator.get_params(deep=False)))
-        spec = replace(spec, score_share=SCORE_SHARES.get(estimator, 0.0), **facts)
+        spec = replace(
+            spec, score_budget_fraction=SCORE_BUDGET_FRACTIONS.get(estimator, 0.0), **facts
+        )
         has_groups = spec.has_groups or bool(spec.groups.columns)
         has_persons = spec.has_persons or spec.persons.column is not None
         spec = replace(spec, has_groups=has_groups, has_persons=has_persons)
@@ -351,7 +355,7 @@ APART: list[Conflict] = [
         ),
         (lambda s: s.recorders, "{recorder}, whose values are not private"),
         (lambda s: s.has_persons, "persons, whose records may lie in several processes"),
-        (lambda s: s.score_share, "thresholds, whose counts are those of one process"),
+        (lambda s: s.score_budget_fraction, "thresholds, whose counts are those of one process"),
     )
 ]
 
@@ -454,7 +458,7 @@ def _refuse_unseen(callback: Any, public: bool, private: bool) -> None:
     watched = getattr(callback, "monitor", None)
     in_vain = isinstance(watched, str) and (not public or watched.startswith("train_"))
     scores = isinstance(callback, (ScoringBase, PassthroughScoring)) and callback.on_train
-    # rows that a fit discloses are scored at the end of an epoch, by predictions of their own
+    # rows that a fit exposes are scored at the end of an epoch, by predictions of their own
     anew = isinstance(callback, EpochScoring) and not callback.use_caching
     counts = isinstance(callback, ProgressBar) and callback.batches_per_epoch == "auto"
     reasons = {
@@ -487,7 +491,7 @@ def _check_callbacks(params: dict[str, Any], public: bool) -> None:
         if issubclass(kind, PrivacyLedger):
             raise TypeError(
                 "callbacks holds a PrivacyLedger, but takes those of skorch. Open the ledger "
-                "around the fit, `with ledger: ...`, or give it to set_callbacks of the estimator."
+                "around the fit, `with ledger: ...`."
             )
         if not issubclass(kind, Callback):
             raise TypeError(

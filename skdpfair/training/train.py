@@ -92,7 +92,7 @@ def train(run: Run, plan: Plan, table: Table) -> Trained:
 @contextmanager
 def _charged(run: Run, plan: Plan, table: Table) -> Iterator[str | None]:
     """Charge the ledger in the first process, and let all processes begin once it is charged."""
-    check_ledgers(run.processes, run.context.ledger)
+    check_ledgers(run.processes)
     if run.processes.rank:
         run.processes.barrier()
         yield None
@@ -109,8 +109,6 @@ def _charged(run: Run, plan: Plan, table: Table) -> Iterator[str | None]:
         reasons=[reason for reason, is_true in reasons.items() if is_true],
         protects=PROTECTS[table.adjacency],
         persons=table.persons,
-        ledger=run.context.ledger,
-        call=run.context.call,
     ) as ledger_fit:
         run.processes.barrier()
         yield ledger_fit
@@ -202,7 +200,7 @@ def _with_group_fractions(run: Run, plan: Plan, groups: np.ndarray) -> Plan:
         return plan
     counts = np.bincount(groups, minlength=task.n_groups)
     # what noise took below one record still has a share
-    counts = np.maximum(run.released(counts, plan.one_time.get(GROUP_COUNTS)), 1.0)
+    counts = np.maximum(run.noisy_counts(counts, plan.one_time.get(GROUP_COUNTS)), 1.0)
     task = replace(task, group_fractions=torch.from_numpy(counts / counts.sum()))
     return replace(plan, mechanism=replace(plan.mechanism, task=task))
 

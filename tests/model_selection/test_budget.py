@@ -30,7 +30,7 @@ from skdpfair import DPFairClassifier, Groups, get_method
 from skdpfair.analysis import GroupRecorder
 from skdpfair.budget import PrivacyLedger, journal
 from skdpfair.budget.active_ledger import VARIABLE
-from skdpfair.budget.charging import charged, current_ledger, suspended
+from skdpfair.budget.charging import charged, current_ledger, ledger_suspended
 from skdpfair.budget.spending import DIAGNOSTICS
 from skdpfair.exceptions import BudgetExceededError, UnaccountedWarning
 from skdpfair.model_selection import DPThresholdClassifier, forecast
@@ -204,9 +204,9 @@ def lines(path):
     other = NoisyRelease("gradient sum", 0.02, (1.0, 5.0), 50, strata=((0.01, 1.0), (0.02, 0.5)))
     for release in (RUN, other):
         spent = []
-        with charged([release], spent, ledger=ledger, persons="id", protects="person"):
+        with ledger, charged([release], spent, persons="id", protects="person"):
             spent.append(release)
-    with charged((), [], ledger=ledger, curve=rdp_curve([RUN]), protects="person"):
+    with ledger, charged((), [], curve=rdp_curve([RUN]), protects="person"):
         pass
     return path.read_text().splitlines(keepends=True), ledger.epsilon()
 
@@ -321,19 +321,15 @@ LOSSES = {
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_file_that_lost_its_lines_takes_no_more(path, loss):
-    """Whatever way the ledger is used in, before and after; ``spend`` is what a fit does."""
     ledger = PrivacyLedger(path, epsilon=5 * COST, delta=1e-5)
     copy = pickle.loads(pickle.dumps(ledger))  # as in the workers of a search
-    spend(ledger=ledger)
-    with ledger:
-        spend()
-    spend(ledger=copy)
+    for own in (ledger, copy):
+        with own:
+            spend()
     whole = path.read_text()
     path.write_text("".join(LOSSES[loss](whole.splitlines(keepends=True))))
     message = f"(?s)ledger {str(path)!r} (no longer begins|does not exist any more)"
     for own in (ledger, copy, copy_of(copy)):
-        with pytest.raises(ValueError, match=message):
-            spend(ledger=own)
         with pytest.raises((ValueError, FileNotFoundError), match=message), own:
             spend()
         with pytest.raises(ValueError, match=message):
@@ -345,15 +341,16 @@ def test_a_file_that_lost_its_lines_takes_no_more(path, loss):
         with pytest.raises((ValueError, FileNotFoundError), match=message):
             spend()
     path.unlink()
-    with pytest.raises(FileNotFoundError, match="does not exist any more"):
-        spend(ledger=ledger)
-    PrivacyLedger(path)  # on purpose
-    spend(ledger=PrivacyLedger(path))
+    with pytest.raises(FileNotFoundError, match="does not exist any more"), ledger:
+        spend()
+    with PrivacyLedger(path):  # on purpose
+        spend()
 
 
 def test_a_process_knows_what_the_one_that_started_it_has_seen(path, monkeypatch):
     ledger = PrivacyLedger(path, epsilon=5 * COST, delta=1e-5)
-    spend(ledger=ledger)
+    with ledger:
+        spend()
     sent = pickle.dumps(ledger)
     with ledger:
         path.write_text(path.read_text().splitlines(keepends=True)[0])
@@ -361,8 +358,8 @@ def test_a_process_knows_what_the_one_that_started_it_has_seen(path, monkeypatch
         with pytest.raises(ValueError, match="no longer begins with its earlier lines"):
             spend()
     monkeypatch.setattr(journal, "_SEEN", {})
-    with pytest.raises(ValueError, match="no longer begins with its earlier lines"):
-        spend(ledger=pickle.loads(sent))
+    with pytest.raises(ValueError, match="no longer begins"), pickle.loads(sent):
+        spend()
 
 
 def test_no_file_of_other_things_becomes_a_ledger(path):
@@ -401,10 +398,11 @@ def test_the_file_is_locked_from_the_check_to_the_entry(path, monkeypatch):
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
         tried.append(len(path.read_text().splitlines()))
 
-    monkeypatch.setattr(ledger, "_check", meanwhile)
-    append = ledger._journal.append
-    monkeypatch.setattr(ledger._journal, "append", lambda line: (meanwhile(), append(line)))
-    spend(ledger=ledger)
+    monkeypatch.setattr(PrivacyLedger, "_check", meanwhile)
+    append = journal.Journal.append
+    monkeypatch.setattr(journal.Journal, "append", lambda *args: (meanwhile(), append(*args)))
+    with ledger:
+        spend()
     assert tried == [1, 1, 2]  # the check, the plan, the end
 
 
@@ -432,7 +430,7 @@ def test_one_block_at_a_time_and_never_without_its_file(path, tmp_path):
         with pytest.raises(RuntimeError, match="already open"), PrivacyLedger(tmp_path / "b"):
             pass
         assert current_ledger().path == ledger.path
-        with suspended():
+        with ledger_suspended():
             assert current_ledger() is None
         path.unlink()
         with pytest.raises(FileNotFoundError, match="does not exist any more"):

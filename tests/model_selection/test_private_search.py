@@ -26,7 +26,7 @@ from skdpfair._utils.keystream import Keystream
 from skdpfair.analysis import GroupRecorder
 from skdpfair.budget import PrivacyLedger
 from skdpfair.budget.active_ledger import SEARCH
-from skdpfair.budget.charging import suspended
+from skdpfair.budget.charging import ledger_suspended
 from skdpfair.exceptions import BudgetExceededError, InsecureSeedWarning, PrivacyAccountingError
 from skdpfair.model_selection import DPRandomizedSearch, _trials, forecast
 from skdpfair.model_selection._private_search import pool_of, selection_of
@@ -357,11 +357,14 @@ def test_a_network_that_cannot_be_made_is_refused_before_any_trial(data, network
 def test_a_trial_that_released_more_than_planned_ends_the_search(data, monkeypatch):
     rng, low = np.random.default_rng(0), rdp_curve([NoisyRelease("steps", 0.1, (100.0,), 1)])
     train = _trials.trainer(base(), data, {}, low, rng, False, {})
-    with suspended(), pytest.raises(PrivacyAccountingError, match="covers one model each"):
+    with ledger_suspended(), pytest.raises(PrivacyAccountingError, match="covers one model each"):
         train({})
     less = property(lambda plan: (replace(plan.mechanism.release, steps=0),))  # than it releases
     monkeypatch.setattr(Plan, "releases", less)
-    with suspended(), pytest.raises(PrivacyAccountingError, match="released more than was planned"):
+    with (
+        ledger_suspended(),
+        pytest.raises(PrivacyAccountingError, match="released more than was planned"),
+    ):
         train({})
 
 

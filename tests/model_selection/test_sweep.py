@@ -184,12 +184,12 @@ def test_a_ledger_must_hold_the_finished_fits_of_a_store(data, settings, tmp_pat
 
     first, ledger = run("mine")
     again, _ = run("mine")
-    assert first.spec.calls == again.spec.calls and ledger.report().n_fits == 2
+    assert first.spec.ledger_fits == again.spec.ledger_fits and ledger.report().n_fits == 2
     with pytest.raises(ValueError, match=r"holds 2 finished fits .* recorded for data='other'"):
         run("other")
     private = next(p for p in store.glob("[0-9a-f]*.json") if '"epsilon": 2.0' in p.read_text())
     cell = json.loads(private.read_text())
-    del cell["call"]  # as an earlier version wrote it
+    del cell["ledger_fit"]  # as an earlier version wrote it
     private.write_text(json.dumps(cell))
     with pytest.raises(ValueError, match=r"store=.* holds 1 finished fit .* leave the ledger out"):
         run("mine")

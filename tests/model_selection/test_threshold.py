@@ -20,7 +20,7 @@ from sklearn.model_selection import (
     StratifiedKFold,
     cross_validate,
 )
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 
@@ -46,7 +46,7 @@ from skdpfair.model_selection._threshold_choice import (
     few_to_tell,
     pooled,
 )
-from skdpfair.preprocessing import BoundedScaler, lint_pipeline, public_preprocessor
+from skdpfair.preprocessing import lint_pipeline, public_preprocessor
 from skdpfair.privacy import compute_epsilon
 from skdpfair.report import model_page
 from skdpfair.testing import verify_release
@@ -193,17 +193,6 @@ def test_a_ledger_is_charged_for_fit_and_counts_before_the_fit(tmp_path):
         with pytest.raises(BudgetExceededError):
             DPThresholdClassifier(DPFairClassifier(epsilon=1.0, max_steps=50)).fit(x, y)
         assert ledger.epsilon() == spent
-
-
-@pytest.mark.skipif(not hasattr(Pipeline, "set_callbacks"), reason="scikit-learn < 1.9")
-@pytest.mark.parametrize("steps", [[], [BoundedScaler((-8, 8))]], ids=["alone", "pipeline"])
-def test_a_ledger_set_on_the_classifier_is_charged(tmp_path, steps):
-    x, y, _ = table()
-    ledger = PrivacyLedger(tmp_path / "ledger.jsonl", epsilon=1.5, delta=1e-5)
-    inner = DPFairClassifier(max_steps=50)
-    model = DPThresholdClassifier(make_pipeline(*steps, inner) if steps else inner)
-    model.set_callbacks(ledger).fit(x, y)
-    assert ledger.epsilon() == pytest.approx(model.privacy_.epsilon, rel=1e-3)
 
 
 def test_a_fit_that_fails_at_its_thresholds_keeps_the_fit_before():

@@ -14,7 +14,7 @@ POISSON = FIT + "test_batches_are_poisson_samples[dpsgd]"
 THRESHOLD = "tests/model_selection/test_threshold.py::"
 STANDS = "tests/e2e/test_what_stands_around.py::"
 VIEWS = "tests/test_augmentations.py::"
-AROUND = "tests/privacy/test_around.py::"
+LEDGER = "tests/budget/test_privacy_ledger.py::"
 SPARSE = "tests/engine/test_sparse_rows.py::"
 SHARED = "tests/test_distributed.py::"
 HOOKS = "tests/engine/test_record_hooks.py::"
@@ -717,18 +717,18 @@ MUTANTS = (
     ),
     Mutant(
         "a ledger lost in copies",
-        "a ledger set on a fitted estimator is dropped from its copies, and nobody is told",
+        "a clone of an estimator whose fits a ledger counts is fitted outside, and nobody is told",
         "training/sklearn_callbacks.py",
-        "if any(isinstance(callback, PrivacyLedger) for callback in callbacks):",
+        'if getattr(self, "_charged", False):',
         "if False:",
-        "tests/model_selection/test_ledger_callback.py::"
-        "test_a_ledger_set_on_a_fitted_estimator_is_not_lost_in_silence[deepcopy]",
+        "tests/training/test_sklearn_callbacks.py::"
+        "test_a_fit_that_leaves_its_ledger_is_told_of[classifier-clone]",
     ),
     Mutant(
         "a model of a step's own for nothing",
         "a step trains a private model inside a private search, and nobody pays",
         "budget/charging.py",
-        '        _take_what_was_paid(planned, fit["private"] and fit["curve"] is None)\n',
+        '        _consume_prepaid_fit(planned, fit["private"] and fit["curve"] is None)\n',
         "",
         "tests/model_selection/test_private_search.py::test_a_step_that_fits_a_model_of_its_own_is_refused[private-fit-False]",
     ),
@@ -736,8 +736,8 @@ MUTANTS = (
         "a search that its threads do not know of",
         "a step trains a private model in a thread inside a private search, and nobody pays",
         "budget/charging.py",
-        "    if active_ledger.is_searching():\n        _take",
-        "    if _PAID.get():\n        _take",
+        "    if active_ledger.is_searching():\n        _consume",
+        "    if _PREPAID.get():\n        _consume",
         "tests/model_selection/test_private_search.py::test_a_step_that_fits_in_a_thread_or_process_is_refused[thread]",
     ),
     Mutant(
@@ -759,55 +759,20 @@ MUTANTS = (
     ),
     # ledgers
     Mutant(
-        "a ledger that trusts every call",
-        "the ledger's whole is finite for fits whose surroundings were not checked",
+        "a ledger that trusts every fit",
+        "the ledger's whole is finite, whatever learns around the fits",
         "budget/journal.py",
-        "    return known\n",
-        "    return True\n",
-        AROUND + "test_where_nobody_looked_the_whole_is_unknown[bootstrap]",
+        "if around is None and fits and not reasons:",
+        "if False:",
+        LEDGER + "test_a_ledger_counts_private_fits_and_knows_no_more[bootstrap-with]",
     ),
     Mutant(
-        "callbacks that vouch for clones",
-        "a ledger that an ensemble cloned along with the classifier takes it for the outermost",
-        "budget/privacy_ledger.py",
-        '"outermost": active_ledger.is_called(estimator)',
-        '"outermost": True',
-        AROUND + "test_clones_carry_callbacks_so_these_do_not_tell_who_is_outermost[bootstrap]",
-    ),
-    Mutant(
-        "a call that spans threads",
-        "fits of other threads count as those of the call that was looked at",
+        "workers that run already",
+        "a ledger is opened for workers that charge it with nothing",
         "budget/active_ledger.py",
-        "    token = _CALL.set((name, estimator))\n"
-        "    try:\n"
-        "        yield name\n"
-        "    finally:\n"
-        "        _CALL.reset(token)\n"
-        "\n"
-        "\n"
-        "def current_call() -> str | None:\n"
-        '    """Return the name of the call that this thread is in."""\n'
-        "    return _CALL.get()[0]",
-        "    token = _CALL.set((name, estimator))\n"
-        "    _LINTERS.append(name)\n"
-        "    try:\n"
-        "        yield name\n"
-        "    finally:\n"
-        "        _LINTERS.pop()\n"
-        "        _CALL.reset(token)\n"
-        "\n"
-        "\n"
-        "def current_call() -> str | None:\n"
-        "    return _LINTERS[1] if _LINTERS[1:] else None",
-        AROUND + "test_a_fit_of_another_thread_is_not_of_the_call",
-    ),
-    Mutant(
-        "scores that cost nothing",
-        "a search that is looked at has a finite whole",
-        "preprocessing/_linter.py",
-        "*[SCORES] * bool(report.searches)",
-        "*[SCORES] * False",
-        AROUND + "test_where_there_are_no_folds_scores_are_seen_all_the_same",
+        "if not backend.startswith(_BACKENDS):",
+        "if False:",
+        LEDGER + "test_workers_that_run_already_are_refused",
     ),
     Mutant(
         "folds that cost nothing",
@@ -815,7 +780,7 @@ MUTANTS = (
         "training/train.py",
         "        SCORES: run.context.is_in_search,\n",
         "        SCORES: False,\n",
-        AROUND + "test_a_fit_inside_a_search_knows_that_it_is_scored",
+        LEDGER + "test_a_fit_inside_a_search_knows_that_it_is_scored",
     ),
     Mutant(
         "a key of 64 bits",
@@ -1095,7 +1060,7 @@ MUTANTS = (
         "rows for callbacks",
         "callbacks of a private fit get the training rows",
         "training/net.py",
-        "        if not self.discloses:\n            kwargs",
+        "        if not self.exposes_records:\n            kwargs",
         "        if False:\n            kwargs",
         STANDS + "test_callbacks_of_a_private_fit_get_no_rows",
     ),
@@ -1781,7 +1746,7 @@ MUTANTS = (
         "training/processes.py",
         "if each not in (None, ledgers[0]):",
         "if False:",
-        SHARED + "test_a_ledger_that_the_first_process_lacks_is_refused_in_all[callback]",
+        SHARED + "test_a_ledger_that_the_first_process_lacks_is_refused_in_all[False]",
     ),
     Mutant(
         "all rows in each process",

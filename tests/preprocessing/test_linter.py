@@ -17,22 +17,30 @@ from sklearn.compose import (
 )
 from sklearn.decomposition import PCA
 from sklearn.ensemble import (
+    AdaBoostClassifier,
     BaggingClassifier,
     StackingClassifier,
     VotingClassifier,
 )
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
-from sklearn.feature_selection import RFE, SelectFromModel
+from sklearn.feature_selection import (
+    RFE,
+    RFECV,
+    SelectFromModel,
+    SequentialFeatureSelector,
+)
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import (
+    FixedThresholdClassifier,
     GridSearchCV,
     RandomizedSearchCV,
     TunedThresholdClassifierCV,
 )
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
+from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
@@ -43,6 +51,7 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 from sklearn.random_projection import GaussianRandomProjection
+from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.utils import all_estimators
 
 from skdpfair import DPFairClassifier, Persons
@@ -220,6 +229,14 @@ WRAPPED = [
         TransformedTargetRegressor(Ridge(), transformer=StandardScaler()),
         ["regressor: Ridge", "transformer: StandardScaler"],
     ),
+    (FixedThresholdClassifier(private(), threshold=0.4), []),
+    (MultiOutputClassifier(private()), []),
+    (ClassifierChain(private()), []),
+    (OutputCodeClassifier(private()), []),
+    (SelfTrainingClassifier(private()), ["SelfTrainingClassifier"]),
+    (SequentialFeatureSelector(private()), ["SequentialFeatureSelector"]),
+    (RFECV(private()), ["RFECV"]),
+    (AdaBoostClassifier(private()), ["AdaBoostClassifier"]),
     (make_pipeline(RFE(private()), private()), []),
     (
         make_pipeline(SelectFromModel(LogisticRegression()), private()),
