@@ -85,14 +85,11 @@ class PipelineReport:
         Facts that the parameters do not show, or that another budget covers.
     spending : list of estimator
         Steps, other than a DPFairClassifier, with their own budget, such as DPQuantileScaler.
-    searches : list of str
-        Steps that select by scores on the rows, which are not private.
     """
 
     findings: list[PipelineFinding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     spending: list = field(default_factory=list)
-    searches: list[str] = field(default_factory=list)
 
     def warn(self, stacklevel=2) -> None:
         """Emit one `PrivacyLeakWarning` that names all findings; none if there are none."""
@@ -177,9 +174,7 @@ def lint_pipeline(pipe) -> PipelineReport:
         )
     walk = _walked(pipe)
     walk.findings += walk.payers if walk.has_persons else []
-    findings, notes, searches = (
-        list(dict.fromkeys(every)) for every in (walk.findings, walk.notes, walk.searches)
-    )
+    findings, notes = (list(dict.fromkeys(every)) for every in (walk.findings, walk.notes))
     names = [*declared_columns(pipe), *getattr(pipe, "feature_names_in_", ())]
     if walk.hidden is not None and (raw := [c for c in walk.raw if c not in walk.hidden]):
         notes.append(
@@ -190,7 +185,7 @@ def lint_pipeline(pipe) -> PipelineReport:
     if walk.by_row and name is not None:
         remedy = f"keep it, and set persons=Persons({safe_repr(name)}, max_records=...)"
         notes.append(f"{PERSON_QUESTION.format(safe_repr(name), remedy)}; else drop it")
-    return PipelineReport(findings, notes, walk.spending, searches)
+    return PipelineReport(findings, notes, walk.spending)
 
 
 def _walked(estimator):
@@ -278,7 +273,7 @@ class _Walk:
     """
 
     def __init__(self):
-        self.findings, self.notes, self.spending, self.searches = [], [], [], []
+        self.findings, self.notes, self.spending = [], [], []
         self.payers = []  # findings on the steps with a budget, if the classifier protects persons
         self.by_row = False  # whether some classifier takes each row for a person
         self.has_persons = self.has_column = False  # whether one names persons, and in a column
@@ -347,7 +342,6 @@ class _Walk:
             columns = declared | declared_columns(candidate)
             self.into(candidate, (*path, "estimator"), columns, pays and not is_private)
         if not is_private:
-            self.searches.append(step)
             self.notes.append(
                 f"{step} selects by scores on private records, which are not private: see "
                 "skdpfair.model_selection.forecast and DPRandomizedSearch"
