@@ -578,7 +578,7 @@ def of_patients_and_stays(place, visits, tmp_path):
     else:
         with ledger:
             plain.fit(features, y, persons=patients)
-            assert {fit["persons"] for fit in ledger._history().fits} == {"patient"}
+            assert {fit["persons"] for fit in ledger._fits()} == {"patient"}
             if place == "fit":
                 plain.fit(features, y, persons=stays)
             elif place == "column":
