@@ -236,7 +236,7 @@ class Planted:
             gradients,
             norm=torch.where(mine, self._norm, gradients.norm),
             weighted_sum=weighted_sum,
-            ahead=lambda scale: self._with_canaries(gradients.ahead(scale), canary),
+            at_ascent=lambda scale: self._with_canaries(gradients.at_ascent(scale), canary),
         )
 
 

@@ -32,14 +32,7 @@ from sklearn.base import clone
 from sklearn.utils._param_validation import Interval, InvalidParameterError, StrOptions
 from torch import Tensor
 
-from skdpfair._utils.validate import (
-    LARGE,
-    SMALL,
-    Parametrised,
-    check_parameter,
-    is_auto,
-    safe_repr,
-)
+from skdpfair._utils.validate import LARGE, SMALL, Parametrised, check_parameter, is_auto, safe_repr
 from skdpfair.privacy.releases import Release
 
 State: TypeAlias = Any

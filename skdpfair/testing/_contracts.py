@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from skdpfair.engine import Batch, select_strategy
 from skdpfair.engine.contracts import check_method, per_sample, released, task
-from skdpfair.engine.per_sample.batch_statistics import hold_statistics
+from skdpfair.engine.per_sample.proof import hold_statistics
 
 __all__ = ["check_engine", "check_method", "per_sample", "released", "task"]
 

@@ -12,7 +12,7 @@ from skdpfair import get_method
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.mechanism import Mechanism
 from skdpfair.engine.memory import affordable_batch
-from skdpfair.engine.per_sample.batch_statistics import hold_statistics
+from skdpfair.engine.per_sample.proof import hold_statistics
 from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.testing import check_engine, task
 
