@@ -33,6 +33,7 @@ from sklearn.utils._param_validation import Interval, InvalidParameterError, Str
 from torch import Tensor
 
 from skdpfair._utils.validate import LARGE, SMALL, Parametrised, check_parameter, is_auto, safe_repr
+from skdpfair.engine.record_hooks import RecordHooks
 from skdpfair.privacy.releases import Release
 
 State: TypeAlias = Any
@@ -551,11 +552,8 @@ class Mechanism:
         return self.method.queries(self.task, self.noise_multiplier)
 
     @cached_property
-    def hooks(self) -> Any:
-        """What of the method sees records, as `RecordHooks`."""
-        # tracing takes time to import
-        from skdpfair.engine.record_hooks import RecordHooks
-
+    def hooks(self) -> RecordHooks:
+        """What of the method sees records."""
         return RecordHooks(self)
 
     @property

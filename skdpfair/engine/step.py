@@ -22,7 +22,7 @@ from skdpfair.engine.mechanism import (
     Query,
 )
 from skdpfair.engine.noise import Noise
-from skdpfair.engine.per_sample import GradientMatrix, Gradients, Strategy, in_two_passes
+from skdpfair.engine.per_sample import Gradients, Strategy, gradients_of_rows, in_two_passes, norms
 from skdpfair.engine.precision import full_precision, is_exact, without_grad
 from skdpfair.exceptions import PrivacyAccountingError
 
@@ -123,7 +123,7 @@ def clip_weights(
 ) -> ClippedBatch:
     """Return the weights of the examples, from their norms and the noisy queries."""
     method, hooks = mechanism.method, mechanism.hooks
-    regularised: GradientMatrix | Batch = batch
+    regularised: Gradients | Batch = batch
     release: dict[str, Tensor] = {}
     if method.changes_gradients:
         early, finite_mask = _early_sample(model, batch, mechanism, chunk_size)
@@ -157,9 +157,9 @@ def _early_sample(
             sample = PerSampleGradients(**vars(sample), gradient=nothing)
         return sample, sample.norm.bool()
     if sees_gradients:
-        plain = model.gradient_matrix(batch)
-        columns = plain.norm, plain.loss, batch.group, plain.probability
-        sample, finite_mask = PerSampleGradients(*columns, plain.rows), torch.isfinite(plain.norm)
+        gradients, loss, probability = model.gradient_matrix(batch)
+        columns = norms(gradients), loss, batch.group, probability, gradients
+        sample, finite_mask = PerSampleGradients(*columns), torch.isfinite(columns[0])
     else:
         chunks = batch.split(chunk_size or len(batch))
         logits = torch.cat([model.logits(chunk).detach() for chunk in chunks])
@@ -179,7 +179,7 @@ def _with_term(
     sample: PerSample,
     finite_mask: Tensor | None,
     term: GradientTerm,
-) -> GradientMatrix | Batch:
+) -> Gradients | Batch:
     """Return the gradients with their term, or the batch with the term in the logits."""
     if term.logit_gradient is not None and term.logit_gradient.shape != sample.probability.shape:
         raise PrivacyAccountingError(
@@ -194,14 +194,14 @@ def _with_term(
             f"{mechanism.method!r} adds a mean over the batch to every record's gradient, so one "
             "record moves all others; it cannot be private."
         )
-    regularised = model.gradient_matrix(batch, term.hvp_vectors)
+    gradients, *terms = model.gradient_matrix(batch, term.hvp_vectors)
     if term.averaged:  # by methods that take no examples of several rows
-        change = regularised.rows.sub_(sample.gradient)
+        change = gradients.sub_(sample.gradient)
         if finite_mask is not None:
             change = torch.where(finite_mask[:, None], change, 0.0)
         n = len(change) if finite_mask is None else finite_mask.sum().clamp(min=1)
-        regularised.rows = sample.gradient + change.sum(0) / n
-    return regularised.mean(batch.examples)
+        gradients = sample.gradient + change.sum(0) / n
+    return gradients_of_rows(batch.examples, gradients, *terms)
 
 
 def _step(
@@ -282,7 +282,7 @@ def noisy_sums(
 
 def measure(
     model: Strategy,
-    regularised: GradientMatrix | Batch,
+    regularised: Gradients | Batch,
     batch: Batch,
     chunk_size: int | None,
     radius: float,
@@ -290,8 +290,7 @@ def measure(
     """Return the sample, which examples count (None for all), and a function for weighted sums."""
     if len(batch) == 0:
         return _nothing(model, batch), None, lambda weight, out: None
-    gradients: GradientMatrix | Gradients
-    if isinstance(regularised, GradientMatrix):
+    if isinstance(regularised, Gradients):
         gradients = regularised
     elif chunk_size is not None and len(batch) > chunk_size:
         chunks = [(model, chunk, radius) for chunk in regularised.split(chunk_size)]

@@ -22,10 +22,7 @@ from skdpfair.engine.precision import without_grad
 class LayerTrace:
     """The inputs of a module's layers and the derivatives in their outputs, of one record.
 
-    Raises
-    ------
-    TraceError
-        If the layers do not make up all that trains, each called once.
+    A `TraceError` says where the layers do not make up all that trains, each called once.
     """
 
     def __init__(self, code: ModuleCode) -> None:

@@ -39,29 +39,22 @@ class Gradients:
     at_ascent: Any = None
 
 
-@dataclass
-class GradientMatrix:
-    """Gradients ``rows`` (n_examples, n_parameters), loss and probability of the examples."""
-
-    rows: Tensor
-    loss: Tensor
-    probability: Tensor
-
-    @property
-    def norm(self) -> Tensor:
-        """L2 norm of each row, (n_examples,)."""
-        norm: Tensor = torch.linalg.vecdot(self.rows, self.rows).sqrt()
-        return norm
-
-    def mean(self, examples: Examples) -> GradientMatrix:
-        """Return the means of each example's rows, losses and probabilities."""
-        return GradientMatrix(*map(examples.mean, (self.rows, self.loss, self.probability)))
+def gradients_of_rows(examples: Examples, *columns: Tensor) -> Gradients:
+    """Return the gradients of examples from what `gradient_matrix` returns of their rows."""
+    gradients, loss, probability = map(examples.mean, columns)
 
     @without_grad
-    def weighted_sum(self, weight: Tensor, out: Tensor, finite: Tensor | None = None) -> None:
-        """Add the weighted sum of the rows, of those that are finite, to ``out``."""
-        rows = self.rows if finite is None else torch.where(finite[:, None], self.rows, 0.0)
-        out.addmv_(rows.t(), weight)
+    def weighted_sum(weight: Tensor, out: Tensor, finite: Tensor | None = None) -> None:
+        kept = gradients if finite is None else torch.where(finite[:, None], gradients, 0.0)
+        out.addmv_(kept.t(), weight)
+
+    return Gradients(norms(gradients), loss, probability, weighted_sum)
+
+
+def norms(gradients: Tensor) -> Tensor:
+    """Return the L2 norm of each row."""
+    norm: Tensor = torch.linalg.vecdot(gradients, gradients).sqrt()
+    return norm
 
 
 class Strategy(abc.ABC):
@@ -131,10 +124,13 @@ class Strategy(abc.ABC):
             )
         return code
 
-    def gradient_matrix(self, batch: Batch, hvp_vectors: Tensor | None = None) -> GradientMatrix:
-        """Return the gradient of each row, plus the Hessian of its own loss times its vector.
+    def gradient_matrix(
+        self, batch: Batch, hvp_vectors: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the gradient of each row, its loss and its prediction.
 
-        Memory is batch times parameters.
+        The Hessian of a row's own loss, times its vector, is added.  Memory is batch times
+        parameters.
         """
         x, output_gradient = batch.dense_x, OutputGradient(self, batch)
         code = self.code_without_draws(x)
@@ -148,7 +144,7 @@ class Strategy(abc.ABC):
             columns = x, batch.y, factor, hvp_vectors
             products = code.hessian_products(None, self._values(), *columns)
             rows += torch.cat([p.flatten(1) for p in products], dim=1)
-        return GradientMatrix(rows, *output_gradient.terms())
+        return rows, *output_gradient.terms()
 
     def _values(self) -> list[Tensor]:
         return [p.detach() for p in self.module.parameters()]

@@ -41,31 +41,24 @@ def select_strategy(
     what it keeps of a batch is gone at the end.
     """
     loss = CrossEntropy(n_classes) if loss is None else loss
+    refusals = dict[str, str]()
     # checks draw random numbers, too
     devices = [example.device] if example.is_cuda else []
     with torch.random.fork_rng(devices), full_precision(example.device):
-        return _chosen(prove(module, example, loss))
-
-
-def _chosen(code: ModuleCode) -> Strategy:
-    loss, refusals = code.loss, dict[str, str]()
-
-    @cache
-    def layer_trace() -> LayerTrace:
-        return LayerTrace(code)
-
-    makers: dict[str, Callable[[nn.Module], Strategy]] = {
-        "closed_form": lambda module: ClosedForm(module, loss, linear_layers(module, code.probe)),
-        "bookkeeping": lambda module: BookKeeping(module, loss, code, layer_trace()),
-        "vmap": lambda module: MicroVmap(module, loss, code, refusals["bookkeeping"]),
-    }
-    for name, make in makers.items():
-        reason = _gradient_error(make, code)
-        if reason is None:
-            strategy = make(code.module)
-            log.info("%s: %s", strategy.name, strategy.reason)
-            return strategy
-        refusals[name] = reason
+        code = prove(module, example, loss)
+        layer_trace = cache(lambda: LayerTrace(code))
+        makers: dict[str, Callable[[nn.Module], Strategy]] = {
+            "closed_form": lambda m: ClosedForm(m, loss, linear_layers(m, code.probe)),
+            "bookkeeping": lambda m: BookKeeping(m, loss, code, layer_trace()),
+            "vmap": lambda m: MicroVmap(m, loss, code, refusals["bookkeeping"]),
+        }
+        for name, make in makers.items():
+            reason = _gradient_error(make, code)
+            if reason is None:
+                strategy = make(module)
+                log.info("%s: %s", strategy.name, strategy.reason)
+                return strategy
+            refusals[name] = reason
     raise UnsupportedModuleError(
         f"No way is known to take per-record gradients of this module. {refusals}"
     )

@@ -13,7 +13,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -22,28 +22,23 @@ from skdpfair.engine.batch import Examples
 from skdpfair.engine.sparse_rows import SparseBatch
 
 Views: TypeAlias = dict[Tensor, Tensor]
-SamplerMaker: TypeAlias = "Callable[[Any, Tensor, Tensor], GradSampler]"
-Maker = TypeVar("Maker", bound=SamplerMaker)
 
 # layer type -> (grad sampler of (module, a, b), whether it covers a module, on which inputs)
-LAYERS: dict[
-    type[nn.Module], tuple[SamplerMaker, Callable[[Any], bool], Callable[[Any, int], bool]]
-]
-LAYERS = {}
+LAYERS: dict[type[nn.Module], tuple[Any, Callable[[Any], bool], Callable[[Any, int], bool]]] = {}
 
 
 def register_grad_sampler(
     *layer_types: type[nn.Module],
     takes: Callable[[Any, int], bool],
     fits: Callable[[Any], bool] = lambda module: True,
-) -> Callable[[Maker], Maker]:
+) -> Callable[[Any], Any]:
     """Register the decorated grad sampler for layer types.
 
     ``fits(module)`` tells whether it covers a module; ``takes(module, n_axes)`` whether the layer
     takes the first of so many axes of its input for the batch.
     """
 
-    def decorate(grad_sampler: Maker) -> Maker:
+    def decorate(grad_sampler: Any) -> Any:
         LAYERS.update(dict.fromkeys(layer_types, (grad_sampler, fits, takes)))
         return grad_sampler
 
@@ -55,9 +50,10 @@ def is_covered(module: nn.Module) -> bool:
     return type(module) in LAYERS and LAYERS[type(module)][1](module)
 
 
-def sampler_of(module: nn.Module) -> SamplerMaker:
+def sampler_of(module: nn.Module) -> Callable[[Any, Tensor, Tensor], GradSampler]:
     """Return the grad sampler of a covered layer."""
-    return LAYERS[type(module)][0]
+    sampler: Callable[[Any, Tensor, Tensor], GradSampler] = LAYERS[type(module)][0]
+    return sampler
 
 
 def takes_rows(module: nn.Module, a: Tensor) -> bool:

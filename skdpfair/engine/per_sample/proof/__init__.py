@@ -6,28 +6,16 @@ are carried out on whole batches by rules of torch (`record_trace`), and no code
 the data.  Nobody outside imports the files of this package.
 """
 
+from skdpfair.engine.per_sample.proof.alone import ConstantDraws as ConstantDraws
+from skdpfair.engine.per_sample.proof.alone import fixed_draws as fixed_draws
 from skdpfair.engine.per_sample.proof.alone import (
-    ConstantDraws,
-    fixed_draws,
-    same_alone_and_together,
+    same_alone_and_together as same_alone_and_together,
 )
-from skdpfair.engine.per_sample.proof.closed_list import TraceError
-from skdpfair.engine.per_sample.proof.frozen_statistics import hold_statistics
-from skdpfair.engine.per_sample.proof.module_checks import held_copy, perturbed_copy
-from skdpfair.engine.per_sample.proof.module_code import ModuleCode, prove
-from skdpfair.engine.per_sample.proof.record_trace import RecordTrace
-from skdpfair.engine.per_sample.proof.tracing import trace
-
-__all__ = [
-    "ConstantDraws",
-    "ModuleCode",
-    "RecordTrace",
-    "TraceError",
-    "fixed_draws",
-    "held_copy",
-    "hold_statistics",
-    "perturbed_copy",
-    "prove",
-    "same_alone_and_together",
-    "trace",
-]
+from skdpfair.engine.per_sample.proof.closed_list import TraceError as TraceError
+from skdpfair.engine.per_sample.proof.frozen_statistics import hold_statistics as hold_statistics
+from skdpfair.engine.per_sample.proof.module_checks import held_copy as held_copy
+from skdpfair.engine.per_sample.proof.module_checks import perturbed_copy as perturbed_copy
+from skdpfair.engine.per_sample.proof.module_code import ModuleCode as ModuleCode
+from skdpfair.engine.per_sample.proof.module_code import prove as prove
+from skdpfair.engine.per_sample.proof.record_trace import RecordTrace as RecordTrace
+from skdpfair.engine.per_sample.proof.tracing import trace as trace
