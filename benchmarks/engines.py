@@ -14,6 +14,7 @@ from skdpfair import get_method
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.flat import FlatSGD, flatten_
 from skdpfair.engine.mechanism import Mechanism, Task
+from skdpfair.training.batches import records_at
 
 LR, CLIP = 0.05, 1.0
 
@@ -52,7 +53,7 @@ def ours(name, **params):
 
         @torch.no_grad()
         def step():
-            batch = every.select(next(turn))
+            batch = records_at(every, next(turn))
             state[0] = private_step(strategy, batch, mechanism, state[0], noise, out=gradient).state
             optimizer.step()
 

@@ -16,9 +16,7 @@ from torch.nn.functional import cross_entropy
 from skdpfair._networks import has_channels_last
 from skdpfair._utils.validate import ParameterObject, safe_repr
 from skdpfair.engine.per_sample import Strategy
-from skdpfair.engine.per_sample.batch_statistics import hold_statistics
-from skdpfair.engine.per_sample.closed_list import TraceError
-from skdpfair.engine.per_sample.tracing import RecordTrace, fixed_draws
+from skdpfair.engine.per_sample.proof import RecordTrace, TraceError, fixed_draws, hold_statistics
 from skdpfair.engine.step import Attack
 
 __all__ = ["PGD", "FlipAndShift", "Views"]

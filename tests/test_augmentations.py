@@ -20,6 +20,7 @@ from skdpfair.engine.batch import Examples
 from skdpfair.engine.mechanism import Mechanism
 from skdpfair.methods import METHODS
 from skdpfair.testing import example_task
+from skdpfair.training.batches import records_at
 from skdpfair.training.loop import TrainingLoop
 
 PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
@@ -141,7 +142,7 @@ def test_views_that_are_the_record_change_nothing(name, sizes):
 @pytest.mark.parametrize("name", PRIVATE)
 def test_an_empty_batch_releases_noise(name):
     module, batch = module_of("closed_form"), batch_of()
-    none, method = batch.select(torch.tensor([], dtype=torch.int64)), get_method(name)
+    none, method = records_at(batch, torch.tensor([], dtype=torch.int64)), get_method(name)
     found, _ = stepped(module, none, 3, jittered, method=method, noise=0.5)
     assert found.norm() > 0
 
@@ -151,7 +152,7 @@ def test_sizes_that_are_equal_are_split_without_being_read():
     assert [len(part) for part in examples.split(7)] == [2, 2, 1]
     assert [len(part) for part in examples.split(2)] == [1] * 5
     batch = Batch(torch.zeros(15, 1), torch.zeros(15), examples=examples)
-    assert [part.repeated(2).examples.each for part in batch.split(7)] == [6, 6, 6]
+    assert [part.repeated(2).examples.rows_per_example for part in batch.split(7)] == [6, 6, 6]
 
 
 # --- no record acts on the views of another ------------------------------------------------------

@@ -25,7 +25,7 @@ from skdpfair.budget import PrivacyLedger
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.mechanism import Mechanism
-from skdpfair.engine.step import weigh
+from skdpfair.engine.step import clip_weights
 from skdpfair.exceptions import LowSignalWarning
 from skdpfair.inputs.groups import GroupCodes
 from skdpfair.inputs.persons import codes, grouped, thinned
@@ -45,7 +45,7 @@ from skdpfair.model_selection._cells import splits
 from skdpfair.model_selection._score_counts import released
 from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, lint_pipeline
 from skdpfair.testing import audit_fit, example_task
-from skdpfair.training.batches import PersonRows
+from skdpfair.training.batches import PersonRows, records_at
 
 PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
 COLUMN = "persons__column"
@@ -90,9 +90,9 @@ def step_on(sizes, name="dpsgd", seed=0, **settings):
 
 
 def without(batch, person):
-    kept = batch.examples.of != person
+    kept = batch.examples.example_of_row != person
     sizes = batch.examples.sizes[torch.arange(len(batch.examples)) != person]
-    return replace(batch.select(torch.nonzero(kept)[:, 0]), examples=Examples(sizes))
+    return replace(records_at(batch, torch.nonzero(kept)[:, 0]), examples=Examples(sizes))
 
 
 @pytest.mark.parametrize("name", PRIVATE)
@@ -103,13 +103,13 @@ def test_one_person_moves_each_release_by_at_most_its_sensitivity(name, sizes, s
     method, noise = mechanism.method, Streams.fresh().noise()
     state = method.start(mechanism.task)
     with select_strategy(torch.nn.Linear(4, 2), batch.x, 2) as model:
-        whole = weigh(model, batch, mechanism, state, noise, None)
+        whole = clip_weights(model, batch, mechanism, state, noise, None)
         assert len(whole.weight) == len(sizes)
         gradients = torch.zeros(len(sizes), model.n_parameters)
         for u, row in enumerate(gradients):
             whole.add_weighted(torch.eye(len(sizes))[u], row)
         for u in range(len(sizes)):
-            rest = weigh(model, without(batch, u), mechanism, state, noise, None)
+            rest = clip_weights(model, without(batch, u), mechanism, state, noise, None)
             for query in mechanism.queries:
                 moved = whole.release[query.name] - rest.release[query.name]
                 assert moved.norm() <= query.sensitivity * (1 + 1e-5)

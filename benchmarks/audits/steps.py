@@ -25,6 +25,7 @@ from skdpfair.privacy import gdp
 from skdpfair.privacy.releases import MAX_RECORDS
 from skdpfair.testing import example_records
 from skdpfair.testing._lower_bounds import describe_bound
+from skdpfair.training.batches import records_at
 
 _NORMS = np.geomspace(1e-2, 1e4, 61)
 # how well a change of scale shows in the norm of so many numbers
@@ -232,15 +233,15 @@ def _batch(mechanism, scenario, n_features, most):
     batch = replace(batch, x=batch.x * (1 - 1e-4))
     sizes = torch.tensor([*(1 + i % most for i in range(len(norms) - 1)), most])
     records = torch.arange(len(norms)).repeat_interleave(sizes)
-    return replace(batch.select(records), examples=Examples(sizes))
+    return replace(records_at(batch, records), examples=Examples(sizes))
 
 
 def _without_last(batch):
     """Return the batch without its last record or person."""
     sizes = batch.examples.sizes
     if isinstance(sizes, int):
-        return batch.select(torch.arange(len(batch) - 1))
-    rest = batch.select(torch.arange(len(batch) - int(sizes[-1])))
+        return records_at(batch, torch.arange(len(batch) - 1))
+    rest = records_at(batch, torch.arange(len(batch) - int(sizes[-1])))
     return replace(rest, examples=Examples(sizes[:-1]))
 
 

@@ -214,9 +214,9 @@ class Planted:
         flat = self._engine.flat()
         return flat.new_zeros(len(flat) + self._n_more)
 
-    def moved(self, shift):
+    def perturbed_parameters(self, shift):
         """Move the parameters; canaries have none."""
-        return self._engine.moved(shift[: self._engine.n_parameters])
+        return self._engine.perturbed_parameters(shift[: self._engine.n_parameters])
 
     def per_sample_gradients(self, batch):
         """Return the gradients of the next examples of the batch, which may come in chunks."""
@@ -236,7 +236,7 @@ class Planted:
             gradients,
             norm=torch.where(mine, self._norm, gradients.norm),
             weighted_sum=weighted_sum,
-            ahead=lambda scale: self._with_canaries(gradients.ahead(scale), canary),
+            at_ascent=lambda scale: self._with_canaries(gradients.at_ascent(scale), canary),
         )
 
 

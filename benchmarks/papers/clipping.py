@@ -14,6 +14,7 @@ from skdpfair.analysis._problem import of_tensors
 from skdpfair.engine import Batch, PoissonSampler, Streams
 from skdpfair.engine.flat import split
 from skdpfair.engine.mechanism import Mechanism, Task
+from skdpfair.training.batches import records_at
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ def train_with_error(module, x, y, groups, *, error, lr, bound, n_epochs, batch_
     with problem.strategy() as strategy, torch.no_grad():
         for epoch in range(n_epochs):
             for index in sampler.draw(per_epoch):
-                batch = records.select(index.to(records.y.device))
+                batch = records_at(records, index.to(records.y.device))
                 if epoch == n_epochs - 1:
                     values = pd.Series(problem.loss(batch).cpu().numpy())
                     losses.append(values.groupby(batch.group.cpu().numpy()).mean())

@@ -18,6 +18,7 @@ from skdpfair.engine.mechanism import GradientTerm, Mechanism, Task
 from skdpfair.methods.bam import BAM
 from skdpfair.privacy import NoisyRelease, compute_epsilon
 from skdpfair.report._displays import PALETTE, dress, legend_aside, new_axes
+from skdpfair.training.batches import records_at
 
 BATCH, NOISE, DELTA, LR, STEPS, EVERY = 512, 1.0, 1e-5, 0.5, 150, 30
 METHODS = {
@@ -75,7 +76,7 @@ def training(name, seed, n_steps, x, y, batch_size=BATCH):
         for index in batches:
             yield module, state, gradient
             with torch.no_grad():
-                batch = data.select(index.to(x.device))
+                batch = records_at(data, index.to(x.device))
                 step = private_step(strategy, batch, mechanism, state, noise)
                 state, gradient = step.state, step.gradient
                 for p, part in strategy.views(gradient).items():

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
-from torch._C._functorch import is_functorch_wrapped_tensor
-from torch._subclasses.functional_tensor import FunctionalTensor
+
+from skdpfair._utils.torch_internals import FunctionalTensor, is_functorch_wrapped_tensor
 
 # containers and objects within one another that a description goes into
 MAX_DEPTH = 8

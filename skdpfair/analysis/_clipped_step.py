@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map_only
 
+from skdpfair._utils.torch_internals import tree_map_only
 from skdpfair.engine.mechanism import Mechanism, PerSample
-from skdpfair.engine.step import weigh
+from skdpfair.engine.step import clip_weights
 
 # a norm that any method clips
 _LONG = 1e12
@@ -59,8 +59,8 @@ def weighed(strategy, batch, mechanism, state, noise, chunk) -> WeighedStep:
         and not method.per_sample_perturbation_radius()
         and not method.changes_gradients
     )
-    with torch.no_grad(), nullcontext() if shift is None else strategy.moved(shift):
-        step = weigh(strategy, batch, mechanism, state, noise, chunk)
+    with torch.no_grad(), nullcontext() if shift is None else strategy.perturbed_parameters(shift):
+        step = clip_weights(strategy, batch, mechanism, state, noise, chunk)
         size = mechanism.expected_batch_size
         gradient, unclipped = strategy.flat(), strategy.flat()
         step.add_weighted(step.weight / size, gradient)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from skdpfair.engine import Batch, select_strategy
 from skdpfair.engine.losses import Loss
 from skdpfair.engine.memory import ACTIVATION_BUDGET, affordable_batch
+from skdpfair.training.batches import records_at
 
 _MIN_CHUNK = 8  # records, unless memory holds fewer
 _CACHED = 12_000_000  # floats of a chunk that a processor keeps at hand: a third faster on images
@@ -90,7 +91,7 @@ class Problem:
         parts = [np.flatnonzero(code == k) for k in range(self.n_groups)]
         drawn = [rng.choice(part, min(n, len(part)), replace=False) for part in parts]
         index = torch.from_numpy(np.sort(np.concatenate(drawn))).to(self.batch.y.device)
-        return replace(self, batch=self.batch.select(index))
+        return replace(self, batch=records_at(self.batch, index))
 
     def group_gradients(self, strategy) -> tuple[Tensor, dict[str, np.ndarray]]:
         """Return g_k (n_groups, n_parameters), and sizes, losses and gradient norms of the groups.

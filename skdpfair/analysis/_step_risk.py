@@ -10,7 +10,7 @@ from skdpfair.analysis._clipped_step import noiseless, weighed
 from skdpfair.analysis._curvature import largest_eigenvalues, products, traces
 from skdpfair.analysis._problem import Problem
 from skdpfair.engine import PoissonSampler, Streams
-from skdpfair.training.batches import record_rates
+from skdpfair.training.batches import record_rates, records_at
 
 TERMS = ("clip", "magnitude", "direction", "magnitude_star", "direction_star")
 
@@ -77,7 +77,7 @@ def _batch_steps(problem: Problem, strategy, mechanism, state, n_batches, rng):
     device = records.y.device
     noise = Streams.seeded(int(rng.integers(2**63)), digest=bytes(32)).noise(device)
     quiet = noiseless(mechanism)
-    batches = [records.select(rows.to(device)) for rows in index]
+    batches = [records_at(records, rows.to(device)) for rows in index]
     steps = [weighed(strategy, batch, quiet, state, noise, problem.chunk) for batch in batches]
     return steps, [len(batch) for batch in batches]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import groupby
 from typing import Any
@@ -27,21 +27,17 @@ class Examples:
     def __init__(self, sizes: int | Tensor, n_rows: int | None = None) -> None:
         self.sizes = sizes
         self.n_rows = int(torch.as_tensor(sizes).sum()) if n_rows is None else n_rows
-        self.each = sizes if isinstance(sizes, int) else None
+        self.rows_per_example = sizes if isinstance(sizes, int) else None
 
     def __len__(self) -> int:
         return self.n_rows // self.sizes if isinstance(self.sizes, int) else len(self.sizes)
 
     @cached_property
-    def of(self) -> Tensor:
+    def example_of_row(self) -> Tensor:
         """Position of each row's example, shape (n_rows,), int64; where sizes differ."""
         assert isinstance(self.sizes, Tensor)
-        return self.of_rows(self.sizes.device)
-
-    def of_rows(self, device: torch.device) -> Tensor:
-        """Return the position of each row's example, shape (n_rows,), int64."""
-        at = torch.arange(len(self), device=device)
-        return at.repeat_interleave(self.sizes, output_size=self.n_rows)
+        index = torch.arange(len(self), device=self.sizes.device)
+        return index.repeat_interleave(self.sizes, output_size=self.n_rows)
 
     @cached_property
     def largest(self) -> int:
@@ -53,32 +49,34 @@ class Examples:
 
         How many rows the others in the batch have does not change how it is rounded.
         """
-        if self.each == 1:
+        if self.rows_per_example == 1:
             return rows
-        if self.each is not None:
-            return rows.view(len(self), self.each, *rows.shape[1:]).sum(1)
+        if self.rows_per_example is not None:
+            return rows.view(len(self), self.rows_per_example, *rows.shape[1:]).sum(1)
         if rows.shape[1:].numel() > 8 and rows.is_floating_point():  # wide enough to pay
             return self._bags(rows.flatten(1)).view(len(self), *rows.shape[1:])
-        return rows.new_zeros((len(self), *rows.shape[1:])).index_add_(0, self.of, rows)
+        return rows.new_zeros((len(self), *rows.shape[1:])).index_add_(0, self.example_of_row, rows)
 
     def outer_sum(self, b: Tensor, a: Tensor) -> Tensor:
         """Return the sum (n_examples, n_b, n_a) of outer products of the rows, as `sum` does."""
-        if self.each is not None:
-            b, a = (rows.view(len(self), self.each, -1) for rows in (b, a))
+        if self.rows_per_example is not None:
+            b, a = (rows.view(len(self), self.rows_per_example, -1) for rows in (b, a))
             return torch.bmm(b.transpose(1, 2), a)
         return torch.stack([self._bags(a, column.contiguous()) for column in b.t()], 1)
 
     def _bags(self, rows: Tensor, weight: Tensor | None = None) -> Tensor:
         # several times faster than `index_add_`, and weighted rows are never made
-        return embedding_bag(self.at, rows, self.first, mode="sum", per_sample_weights=weight)
+        return embedding_bag(
+            self.row_index, rows, self.first_row, mode="sum", per_sample_weights=weight
+        )
 
     @cached_property
-    def at(self) -> Tensor:
+    def row_index(self) -> Tensor:
         """Position of each row, shape (n_rows,), int64; where sizes differ."""
-        return torch.arange(self.n_rows, device=self.first.device)
+        return torch.arange(self.n_rows, device=self.first_row.device)
 
     @cached_property
-    def first(self) -> Tensor:
+    def first_row(self) -> Tensor:
         """Position of each example's first row, shape (n_examples,), int64; where sizes differ."""
         assert isinstance(self.sizes, Tensor)
         return self.sizes.cumsum(0) - self.sizes
@@ -89,7 +87,7 @@ class Examples:
 
     def over_size(self, values: Tensor) -> Tensor:
         """Return the values (n_examples, ...) over the numbers of rows."""
-        if self.each == 1:
+        if self.rows_per_example == 1:
             return values
         if isinstance(self.sizes, int):
             return values / self.sizes
@@ -97,11 +95,11 @@ class Examples:
 
     def spread(self, values: Tensor) -> Tensor:
         """Return the value of each row's example, (n_rows, ...)."""
-        if self.each == 1:
+        if self.rows_per_example == 1:
             return values
-        if self.each is not None:
-            return values.repeat_interleave(self.each, 0)
-        return values.index_select(0, self.of)
+        if self.rows_per_example is not None:
+            return values.repeat_interleave(self.rows_per_example, 0)
+        return values.index_select(0, self.example_of_row)
 
     def blocks(self, *columns: Tensor) -> Iterator[list[Tensor]]:
         """Yield columns (n_rows, ..., d) of some examples after the other, (n, positions, d) each.
@@ -111,7 +109,7 @@ class Examples:
         about 2**16 numbers at most, which stay in a cache, as float64: so how many rows the others
         have does not change how products are rounded.
         """
-        if self.each == 1:
+        if self.rows_per_example == 1:
             yield [c.unsqueeze(1) if c.dim() == 2 else c for c in columns]
             return
         width = max(c.shape[1:].numel() for c in columns)
@@ -186,9 +184,10 @@ class Batch:
     @property
     def example_group(self) -> Tensor:
         """Group code of each example."""
-        if self.examples.each is not None:
-            return self.group if self.examples.each == 1 else self.group[:: self.examples.each]
-        return self.group.index_select(0, self.examples.first)
+        each = self.examples.rows_per_example
+        if each is not None:
+            return self.group if each == 1 else self.group[::each]
+        return self.group.index_select(0, self.examples.first_row)
 
     @property
     def example_weight(self) -> Tensor | None:
@@ -199,7 +198,7 @@ class Batch:
     @property
     def weight_in_example(self) -> Tensor | None:
         """Factor of each row's loss, of mean 1 within an example; None for 1."""
-        if self.weight is None or self.examples.each == 1:
+        if self.weight is None or self.examples.rows_per_example == 1:
             return None
         mean = self.examples.spread(self.examples.mean(self.weight))
         return torch.where(mean > 0, self.weight / mean, 1.0)
@@ -209,26 +208,19 @@ class Batch:
         if n == 1:
             return self
         index = torch.arange(len(self), device=self.y.device).repeat_interleave(n)
-        examples = Examples(self.examples.sizes * n, len(index))
-        return replace(self.select(index), examples=examples)
-
-    def select(self, index: Tensor, out: Tensor | None = None) -> Batch:
-        """Return the records at some positions, each as an example; inputs lie in ``out``."""
-        x = self.x
-        return Batch(
-            x.index_select(0, index) if out is None else torch.index_select(x, 0, index, out=out),
-            self.y.index_select(0, index),
-            self.group.index_select(0, index),
-            weight=None if self.weight is None else self.weight.index_select(0, index),
-        )
+        columns = {name: column.index_select(0, index) for name, column in self._columns().items()}
+        return Batch(**columns, examples=Examples(self.examples.sizes * n, len(index)))
 
     def split(self, n_rows: int) -> list[Batch]:
         """Return the batch in chunks of at most ``n_rows`` rows, or one example, in order."""
         parts = self.examples.split(n_rows)
-        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "examples"}
         counts = [part.n_rows for part in parts]
-        chunks = {name: c.split(counts) for name, c in columns.items() if c is not None}
+        chunks = {name: column.split(counts) for name, column in self._columns().items()}
         return [
             Batch(**{name: c[i] for name, c in chunks.items()}, examples=part)
             for i, part in enumerate(parts)
         ]
+
+    def _columns(self) -> dict[str, Any]:
+        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "examples"}
+        return {name: column for name, column in columns.items() if column is not None}

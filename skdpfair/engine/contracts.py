@@ -10,8 +10,8 @@ import torch
 from sklearn.base import clone
 from torch import Tensor
 from torch.nn.functional import normalize
-from torch.utils._pytree import tree_leaves
 
+from skdpfair._utils.torch_internals import tree_leaves
 from skdpfair.engine.mechanism import (
     Mechanism,
     Method,
@@ -22,7 +22,7 @@ from skdpfair.engine.mechanism import (
     State,
     Task,
 )
-from skdpfair.engine.per_sample.checks import ConstantDraws
+from skdpfair.engine.per_sample.proof import ConstantDraws, same_alone_and_together
 from skdpfair.engine.record_hooks import is_shipped
 from skdpfair.engine.step import noisy_sums
 from skdpfair.engine.streams import Streams
@@ -266,16 +266,13 @@ def _rows(sample: PerSample, rows: slice) -> PerSample:
     return type(sample)(*(getattr(sample, field.name)[rows] for field in fields(sample)))
 
 
-def _check_apart(
-    what: str, of: Callable[[PerSample], Tensor], sample: PerSample, rtol: float, atol: float = 0.0
-) -> None:
+def _check_alone(what: str, of: Callable[[PerSample], Tensor], sample: PerSample) -> None:
     """Check that what follows from a batch has, of each record, what follows from it alone."""
     whole = of(sample)
     assert len(whole) == len(sample.norm), f"{what}: not one row per record"
-    for i in range(min(len(whole), _N_ROWS)):
-        alone = of(_rows(sample, slice(i, i + 1)))[0]
-        is_same = torch.allclose(alone, whole[i], rtol=rtol, atol=atol)
-        assert is_same, f"{what} of a record depends on other records"
+    alone = (of(_rows(sample, slice(i, i + 1)))[0] for i in range(min(len(whole), _N_ROWS)))
+    is_same = same_alone_and_together(whole, alone, rtol=1e-5, atol=1e-6, equal_nan=False)
+    assert is_same, f"{what} of a record depends on other records"
 
 
 def _check_queries(
@@ -289,17 +286,19 @@ def _check_queries(
         def of(batch: PerSample, query: Query = query) -> Tensor:
             return query.matrix(batch, state)
 
-        _check_apart(query.name, of, sample, rtol=1e-5, atol=1e-6)
+        _check_alone(query.name, of, sample)
 
 
 def _check_addition(method: Method, sample: PerSample, state: State, release: NoisySums) -> None:
     addition = method.gradient_term(sample, state, release)
-    assert addition is None or not addition.averaged, "a mean over the batch mixes the records"
-    term = getattr(addition, "logit_gradient", None)
+    if addition is None:
+        return
+    assert not addition.averaged, "a mean over the batch mixes the records"
+    term = addition.logit_gradient
     is_of_outputs = term is None or term.shape == sample.probability.shape
     assert is_of_outputs, "logit_gradient has no number for each output"
     for part in ("logit_gradient", "hvp_vectors"):
-        if getattr(addition, part, None) is not None:
+        if getattr(addition, part) is not None:
 
             def of(batch: PerSample, part: str = part) -> Tensor:
                 value: Tensor | None = getattr(
@@ -308,7 +307,7 @@ def _check_addition(method: Method, sample: PerSample, state: State, release: No
                 assert value is not None, f"{part} of a record depends on other records"
                 return value
 
-            _check_apart(part, of, sample, rtol=1e-5, atol=1e-6)
+            _check_alone(part, of, sample)
 
 
 def _check_clip(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, log_softmax, nll_loss
 
-MIN_SLOPE = 1e-18  # its square does not underflow, and so no norm of a gradient does
+MIN_OUTPUT_GRADIENT = 1e-18  # its square does not underflow, and so no norm of a gradient does
 _FEW_CLASSES = 100  # whose identity matrix is small, and quicker to look up than to add to places
 HUBER_THRESHOLD = 0.25  # in units of half the range of the targets
 
@@ -49,33 +49,29 @@ class CrossEntropy(Loss):
         self._identity: Tensor | None = None
 
     def each(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Return the loss of each record, (batch,); autograd may pass."""
         return cross_entropy(outputs, y, reduction="none")
 
     def terms(self, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return loss, probabilities and the gradient in the logits."""
         log_p = log_softmax(outputs.detach(), dim=1)
         probability = log_p.exp()
         loss = nll_loss(log_p, y, reduction="none")
         if self.n_outputs <= _FEW_CLASSES:
-            slope = probability - self._one_hot(log_p).index_select(0, y)
+            gradient = probability - self._one_hot(log_p).index_select(0, y)
         else:
             ones = torch.ones_like(loss)[:, None]
-            slope = (probability + MIN_SLOPE).scatter_add_(1, y[:, None], -ones)
-        return loss, probability, slope
+            gradient = (probability + MIN_OUTPUT_GRADIENT).scatter_add_(1, y[:, None], -ones)
+        return loss, probability, gradient
 
     def predicted(self, outputs: Tensor) -> Tensor:
-        """Return class probabilities."""
         return outputs.softmax(1)
 
     def probe_targets(self, n: int, device: torch.device) -> Tensor:
-        """Return codes of all classes in turn."""
         return torch.arange(n, device=device) % self.n_outputs
 
     def _one_hot(self, like: Tensor) -> Tensor:
         if self._identity is None or self._identity.dtype != like.dtype:
-            # no slope is so small that its square underflows, and a norm with it
-            least = torch.full((self.n_outputs,) * 2, -MIN_SLOPE)
+            # no gradient is so small that its square underflows, and a norm with it
+            least = torch.full((self.n_outputs,) * 2, -MIN_OUTPUT_GRADIENT)
             self._identity = least.fill_diagonal_(1.0).to(like.device, like.dtype)
         return self._identity
 
@@ -89,27 +85,23 @@ class Regression(Loss):
         self.name = name
 
     def each(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Return the loss of each record, (batch,); autograd may pass."""
         return _OF_ERROR[self.name][0](outputs[:, 0] - y)
 
     def terms(self, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return loss, predictions and the gradient in the output."""
         outputs = outputs.detach()
         error = outputs[:, 0] - y
-        loss, slope = (function(error) for function in _OF_ERROR[self.name])
-        slope = torch.where(slope.abs() < MIN_SLOPE, MIN_SLOPE, slope)
-        return loss, outputs, slope[:, None]
+        loss, gradient = (function(error) for function in _OF_ERROR[self.name])
+        gradient = torch.where(gradient.abs() < MIN_OUTPUT_GRADIENT, MIN_OUTPUT_GRADIENT, gradient)
+        return loss, outputs, gradient[:, None]
 
     def predicted(self, outputs: Tensor) -> Tensor:
-        """Return the outputs."""
         return outputs
 
     def probe_targets(self, n: int, device: torch.device) -> Tensor:
-        """Return targets from -1 to 1."""
         return torch.linspace(-1.0, 1.0, n, device=device)
 
     def of_warm_up(self, y: Tensor) -> Tensor:
-        """Return 1 for all records: the scale of the gradients shall not depend on targets."""
+        # the scale of the gradients shall not depend on targets
         return torch.ones_like(y)
 
 

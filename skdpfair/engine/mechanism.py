@@ -40,6 +40,7 @@ from skdpfair._utils.validate import (
     is_auto,
     safe_repr,
 )
+from skdpfair.engine.record_hooks import RecordHooks
 from skdpfair.privacy.releases import NoisyRelease
 
 State: TypeAlias = Any
@@ -558,11 +559,8 @@ class Mechanism:
         return self.method.queries(self.task, self.noise_multiplier)
 
     @cached_property
-    def hooks(self) -> Any:
-        """What of the method sees records, as `RecordHooks`."""
-        # tracing takes time to import
-        from skdpfair.engine.record_hooks import RecordHooks
-
+    def hooks(self) -> RecordHooks:
+        """What of the method sees records."""
         return RecordHooks(self)
 
     @property

@@ -8,6 +8,13 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
+from skdpfair._utils.torch_internals import (
+    get_cudnn_allow_tf32,
+    get_fp32_precision,
+    set_cudnn_allow_tf32,
+    set_fp32_precision,
+)
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -64,12 +71,12 @@ def is_exact(device: torch.device) -> bool:
     kind = device.type
     if torch.is_autocast_enabled(kind):
         return False
-    if _setting is None:  # before torch 2.9
+    if get_fp32_precision is None:  # before torch 2.9
         exact = torch.get_float32_matmul_precision() == "highest"
         return exact and not (kind == "cuda" and torch.backends.cudnn.allow_tf32)
     if kind == "cpu":
-        return _setting("mkldnn", "matmul") in _EXACT
-    return {_setting(*place) for place in _PLACES[kind == "cuda"]} <= _EXACT
+        return get_fp32_precision("mkldnn", "matmul") in _EXACT
+    return {get_fp32_precision(*place) for place in _PLACES[kind == "cuda"]} <= _EXACT
 
 
 # what may surround a caller, and the context that puts it off
@@ -82,8 +89,6 @@ _AUTOCASTS = [k for k in ("cpu", "cuda", "mps", "xpu") if torch.amp.is_autocast_
 # where torch keeps its settings for products, on a CPU and on a GPU; cuDNN's are under "cuda"
 _PLACES = (("mkldnn", "matmul"),), tuple(("cuda", name) for name in ("matmul", "conv", "rnn"))
 _EXACT = {"none", "ieee"}
-_setting = getattr(torch._C, "_get_fp32_precision_getter", None)
-
 
 _LOCK = threading.Lock()
 # how often torch's default type and each kind of device are in use, and the settings before
@@ -94,12 +99,12 @@ def _switches(kind: str) -> list[tuple[Callable[[], Any], Callable[[Any], object
     """Return how to read and to write each setting, and what it is in full precision."""
     if kind == "dtype":
         return [(torch.get_default_dtype, torch.set_default_dtype, torch.float32)]
-    if _setting is not None:
-        write = torch._C._set_fp32_precision_setter
+    if get_fp32_precision is not None:
+        write = set_fp32_precision
         places = _PLACES[kind == "cuda"]
-        return [(partial(_setting, *at), partial(write, *at), "ieee") for at in places]
+        return [(partial(get_fp32_precision, *at), partial(write, *at), "ieee") for at in places]
     products = torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest"
-    return [products, (torch._C._get_cudnn_allow_tf32, torch._C._set_cudnn_allow_tf32, False)]
+    return [products, (get_cudnn_allow_tf32, set_cudnn_allow_tf32, False)]
 
 
 def current_device(device: str | torch.device) -> AbstractContextManager[Any]:

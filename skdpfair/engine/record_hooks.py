@@ -18,11 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx import GraphModule
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from skdpfair._utils.torch_internals import tree_flatten, tree_unflatten
 from skdpfair._utils.validate import without_text
-from skdpfair.engine.per_sample.closed_list import TraceError
-from skdpfair.engine.per_sample.tracing import RecordTrace, trace
+from skdpfair.engine.per_sample.proof import RecordTrace, TraceError, trace
 from skdpfair.exceptions import PrivacyAccountingError
 
 log = logging.getLogger("skdpfair")

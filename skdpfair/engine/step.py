@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -21,8 +22,7 @@ from skdpfair.engine.mechanism import (
     Query,
 )
 from skdpfair.engine.noise import Noise
-from skdpfair.engine.per_sample import Strategy
-from skdpfair.engine.per_sample.records import GradientMatrix, Gradients, capped
+from skdpfair.engine.per_sample import Gradients, Strategy, gradients_of_rows, in_two_passes, norms
 from skdpfair.engine.precision import full_precision, is_exact, without_grad
 from skdpfair.exceptions import PrivacyAccountingError
 
@@ -78,19 +78,12 @@ def private_step(
     on, each made from its own record; for ``module`` it gets a function from inputs to logits.
     ``out`` is the flat vector to write the gradient to.
     """
-    if not is_exact(batch.x.device):
-        with full_precision(batch.x.device):
-            return private_step(
-                model, batch, mechanism, state, generator,
-                chunk_size=chunk_size, attack=attack, out=out,
-            )  # fmt: skip
-    batch = attacked(model, batch, attack, chunk_size)
-    shift = mechanism.method.parameter_perturbation(state)
-    # a context that does nothing would take time in small steps
-    if shift is None:
-        return _step(model, batch, mechanism, state, generator, chunk_size, out)
-    with model.moved(shift):
-        return _step(model, batch, mechanism, state, generator, chunk_size, out)
+    device = batch.x.device
+    with nullcontext() if is_exact(device) else full_precision(device):
+        batch = attacked(model, batch, attack, chunk_size)
+        shift = mechanism.method.parameter_perturbation(state)
+        with nullcontext() if shift is None else model.perturbed_parameters(shift):
+            return _step(model, batch, mechanism, state, generator, chunk_size, out)
 
 
 def attacked(
@@ -106,7 +99,7 @@ def attacked(
 
 
 @dataclass(frozen=True)
-class Weighed:
+class ClippedBatch:
     """A batch with its weights, before noise is added to the sum.
 
     ``weight`` (n_examples,) is 0 for what counts for nothing; ``add_weighted(weight, out)`` adds
@@ -120,33 +113,35 @@ class Weighed:
     add_weighted: AddWeighted
 
 
-def weigh(
+def clip_weights(
     model: Strategy,
     batch: Batch,
     mechanism: Mechanism,
     state: Any,
     generator: Noise,
     chunk_size: int | None,
-) -> Weighed:
+) -> ClippedBatch:
     """Return the weights of the examples, from their norms and the noisy queries."""
     method, hooks = mechanism.method, mechanism.hooks
-    changed: GradientMatrix | Batch = batch
+    regularised: Gradients | Batch = batch
     release: dict[str, Tensor] = {}
     if method.changes_gradients:
-        early, finite = _early_sample(model, batch, mechanism, chunk_size)
-        args = early, finite, state, generator
+        early, finite_mask = _early_sample(model, batch, mechanism, chunk_size)
+        args = early, finite_mask, state, generator
         release = noisy_sums(hooks.queries, *args, early=True, examples=batch.examples)
         term = hooks.gradient_term(early, state, release) if len(batch) else None
         if term is not None:
-            changed = _with_term(model, batch, mechanism, early, finite, term)
-    measured = measure(model, changed, batch, chunk_size, method.per_sample_perturbation_radius())
-    sample, finite, add_weighted = measured
-    release |= noisy_sums(hooks.queries, sample, finite, state, generator, early=False)
+            regularised = _with_term(model, batch, mechanism, early, finite_mask, term)
+    measured = measure(
+        model, regularised, batch, chunk_size, method.per_sample_perturbation_radius()
+    )
+    sample, finite_mask, add_weighted = measured
+    release |= noisy_sums(hooks.queries, sample, finite_mask, state, generator, early=False)
     clip = hooks.clip(sample, state, release)
-    weight = clip.weight if finite is None else torch.where(finite, clip.weight, 0.0)
+    weight = clip.weight if finite_mask is None else torch.where(finite_mask, clip.weight, 0.0)
     if (of_example := batch.example_weight) is not None:
         weight = weight * of_example  # at most 1
-    return Weighed(sample, release, clip, weight, add_weighted)
+    return ClippedBatch(sample, release, clip, weight, add_weighted)
 
 
 def _early_sample(
@@ -162,19 +157,19 @@ def _early_sample(
             sample = PerSampleGradients(**vars(sample), gradient=nothing)
         return sample, sample.norm.bool()
     if sees_gradients:
-        plain = model.gradient_matrix(batch)
-        columns = plain.norm, plain.loss, batch.group, plain.probability
-        sample, finite = PerSampleGradients(*columns, plain.rows), torch.isfinite(plain.norm)
+        gradients, loss, probability = model.gradient_matrix(batch)
+        columns = norms(gradients), loss, batch.group, probability, gradients
+        sample, finite_mask = PerSampleGradients(*columns), torch.isfinite(columns[0])
     else:
         chunks = batch.split(chunk_size or len(batch))
         logits = torch.cat([model.logits(chunk).detach() for chunk in chunks])
         loss, probability, _ = model.loss_terms(logits, batch)
         sample = PerSample(torch.full_like(loss, torch.nan), loss, batch.group, probability)
-        finite = torch.isfinite(probability).all(1)
-    if finite.device.type == "cpu" and bool(finite.all()):
+        finite_mask = torch.isfinite(probability).all(1)
+    if finite_mask.device.type == "cpu" and bool(finite_mask.all()):
         return sample, None
     examples = batch.examples  # each counts with all its rows or not at all
-    return sample, examples.spread(examples.sum((~finite).to(torch.int64)) == 0)
+    return sample, examples.spread(examples.sum((~finite_mask).to(torch.int64)) == 0)
 
 
 def _with_term(
@@ -182,9 +177,9 @@ def _with_term(
     batch: Batch,
     mechanism: Mechanism,
     sample: PerSample,
-    finite: Tensor | None,
+    finite_mask: Tensor | None,
     term: GradientTerm,
-) -> GradientMatrix | Batch:
+) -> Gradients | Batch:
     """Return the gradients with their term, or the batch with the term in the logits."""
     if term.logit_gradient is not None and term.logit_gradient.shape != sample.probability.shape:
         raise PrivacyAccountingError(
@@ -199,14 +194,14 @@ def _with_term(
             f"{mechanism.method!r} adds a mean over the batch to every record's gradient, so one "
             "record moves all others; it cannot be private."
         )
-    changed = model.gradient_matrix(batch, term.hvp_vectors)
+    gradients, *terms = model.gradient_matrix(batch, term.hvp_vectors)
     if term.averaged:  # by methods that take no examples of several rows
-        change = changed.rows.sub_(sample.gradient)
-        if finite is not None:
-            change = torch.where(finite[:, None], change, 0.0)
-        n = len(change) if finite is None else finite.sum().clamp(min=1)
-        changed.rows = sample.gradient + change.sum(0) / n
-    return changed.mean(batch.examples)
+        change = gradients.sub_(sample.gradient)
+        if finite_mask is not None:
+            change = torch.where(finite_mask[:, None], change, 0.0)
+        n = len(change) if finite_mask is None else finite_mask.sum().clamp(min=1)
+        gradients = sample.gradient + change.sum(0) / n
+    return gradients_of_rows(batch.examples, gradients, *terms)
 
 
 def _step(
@@ -219,13 +214,13 @@ def _step(
     out: Tensor | None,
 ) -> Step:
     method = mechanism.method
-    weighed = weigh(model, batch, mechanism, state, generator, chunk_size)
-    clip, weight = weighed.clip, weighed.weight
+    clipped = clip_weights(model, batch, mechanism, state, generator, chunk_size)
+    clip, weight = clipped.clip, clipped.weight
     max_bound_ratio: Tensor | None = None
     if len(batch):
-        lengths = weight * weighed.sample.norm
+        lengths = weight * clipped.sample.norm
         if (factors := mechanism.factors_at(state)) is not None:
-            lengths = lengths / factors.to(lengths).index_select(0, weighed.sample.group)
+            lengths = lengths / factors.to(lengths).index_select(0, clipped.sample.group)
         max_bound_ratio = torch.linalg.vector_norm(lengths, math.inf) / clip.bound
     size = mechanism.expected_batch_size
     gradient = model.flat() if out is None else out
@@ -239,19 +234,19 @@ def _step(
     # rows by about eps sqrt(n): shrinking by well more than both keeps the bound true.  The size is
     # the expected one, for the bound must not tell how many records there are
     shrink = (1 - (100 + 10 * size**0.5) * torch.finfo(weight.dtype).eps) / size
-    weighed.add_weighted(weight * model.number(shrink), gradient)
+    clipped.add_weighted(weight * model.number(shrink), gradient)
     generator.all_reduce_(gradient)
     # the sum is zero there, with and without any record
     if model.fixed is not None:
         gradient.index_fill_(0, model.fixed, 0.0)
-    state = method.update(state, {**weighed.release, "gradient": gradient})
+    state = method.update(state, {**clipped.release, "gradient": gradient})
     return Step(gradient, state, max_bound_ratio, clip.bound)
 
 
 def noisy_sums(
     queries: tuple[Query, ...],
     sample: PerSample,
-    finite: Tensor | None,
+    finite_mask: Tensor | None,
     state: Any,
     generator: Noise,
     *,
@@ -273,9 +268,9 @@ def noisy_sums(
             share = torch.ones_like(sample.norm)
             if examples is not None:
                 share /= examples.spread(examples.sum(share))
-            total = rows.sum(share if finite is None else torch.where(finite, share, 0.0))
+            total = rows.sum(share if finite_mask is None else torch.where(finite_mask, share, 0.0))
         else:
-            rows = rows if finite is None else torch.where(finite[:, None], rows, 0.0)
+            rows = rows if finite_mask is None else torch.where(finite_mask[:, None], rows, 0.0)
             rows = rows if examples is None else examples.mean(rows)
             total = rows.sum(0, dtype=sample.norm.dtype)
         if query.noise_multiplier > 0:
@@ -287,7 +282,7 @@ def noisy_sums(
 
 def measure(
     model: Strategy,
-    changed: GradientMatrix | Batch,
+    regularised: Gradients | Batch,
     batch: Batch,
     chunk_size: int | None,
     radius: float,
@@ -295,15 +290,17 @@ def measure(
     """Return the sample, which examples count (None for all), and a function for weighted sums."""
     if len(batch) == 0:
         return _nothing(model, batch), None, lambda weight, out: None
-    gradients: GradientMatrix | Gradients
-    if isinstance(changed, GradientMatrix):
-        gradients = changed
+    if isinstance(regularised, Gradients):
+        gradients = regularised
     elif chunk_size is not None and len(batch) > chunk_size:
-        return _measure_in_chunks(model, changed.split(chunk_size), batch, radius)
+        chunks = [(model, chunk, radius) for chunk in regularised.split(chunk_size)]
+        gradients = in_two_passes(model, chunks, _gradients)
     else:
-        gradients = _gradients(model, changed, radius)
-    sample, finite = screened(gradients.norm, gradients.loss, gradients.probability, batch)
-    return sample, finite, lambda w, out: gradients.weighted_sum(w, out, finite)
+        gradients = _gradients(model, regularised, radius)
+    sample, finite_mask = mask_non_finite(
+        gradients.norm, gradients.loss, gradients.probability, batch
+    )
+    return sample, finite_mask, lambda w, out: gradients.weighted_sum(w, out, finite_mask)
 
 
 def _nothing(model: Strategy, batch: Batch) -> PerSample:
@@ -312,44 +309,18 @@ def _nothing(model: Strategy, batch: Batch) -> PerSample:
     return PerSample(empty, empty, batch.group, empty.new_zeros((0, model.loss.n_outputs)))
 
 
-def _measure_in_chunks(
-    model: Strategy, chunks: list[Batch], batch: Batch, radius: float
-) -> tuple[PerSample, Tensor | None, AddWeighted]:
-    rng_states, columns = [], list[tuple[Tensor, Tensor, Tensor]]()
-    for chunk in chunks:
-        rng_states.append(model.rng_state())
-        gradients = _gradients(model, chunk, radius)
-        columns.append((gradients.norm, gradients.loss, gradients.probability))
-        del gradients
-    norm, loss, probability = (torch.cat(part) for part in zip(*columns, strict=True))
-    sample, finite = screened(norm, loss, probability, batch)
-
-    def add_weighted(weight: Tensor, out: Tensor) -> None:
-        norms = [norm for norm, _, _ in columns]
-        weights = weight.split([len(norm) for norm in norms])
-        for chunk, w, then, rng_state in zip(chunks, weights, norms, rng_states, strict=True):
-            # the dropout masks of the norms
-            model.set_rng_state(rng_state)
-            gradients = _gradients(model, chunk, radius)
-            # the first pass decided the weights: this one may only make them smaller
-            w = capped(w, then, gradients.norm)
-            finite = torch.isfinite(then) & torch.isfinite(gradients.norm)
-            gradients.weighted_sum(w, out, finite)
-
-    return sample, finite, add_weighted
-
-
 def _gradients(model: Strategy, batch: Batch, radius: float) -> Gradients:
-    """Return the gradients of the examples, each ``radius`` ahead along itself."""
+    """Return the gradients of the examples, each ``radius`` uphill along itself."""
     if not radius:
         return model.per_sample_gradients(batch)
     rng_state = model.rng_state()
     here = model.per_sample_gradients(batch)
     model.set_rng_state(rng_state)  # the same dropout masks
-    return here.ahead(torch.where(here.norm > 0, radius / here.norm, 0.0))
+    there: Gradients = here.at_ascent(torch.where(here.norm > 0, radius / here.norm, 0.0))
+    return there
 
 
-def screened(
+def mask_non_finite(
     norm: Tensor, loss: Tensor, probability: Tensor, batch: Batch
 ) -> tuple[PerSample, Tensor | None]:
     """Return the sample, and which examples count (None for all).
@@ -358,7 +329,7 @@ def screened(
     """
     if norm.device.type == "cpu" and math.isfinite((norm.sum() + loss.sum()).item()):
         return PerSample(norm, loss, batch.example_group, probability), None
-    finite = torch.isfinite(norm) & torch.isfinite(loss)
-    norm, loss = torch.where(finite, norm, 0.0), torch.where(finite, loss, 0.0)
-    probability = torch.where(finite[:, None], probability, 0.0)
-    return PerSample(norm, loss, batch.example_group, probability), finite
+    finite_mask = torch.isfinite(norm) & torch.isfinite(loss)
+    norm, loss = torch.where(finite_mask, norm, 0.0), torch.where(finite_mask, loss, 0.0)
+    probability = torch.where(finite_mask[:, None], probability, 0.0)
+    return PerSample(norm, loss, batch.example_group, probability), finite_mask

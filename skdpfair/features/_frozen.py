@@ -12,8 +12,7 @@ from torch.func import functional_call
 from skdpfair._networks import has_channels_last, plain_copy
 from skdpfair._utils.files import sha256_of
 from skdpfair._utils.validate import safe_repr
-from skdpfair.engine.per_sample.closed_list import TraceError
-from skdpfair.engine.per_sample.tracing import RecordTrace
+from skdpfair.engine.per_sample.proof import RecordTrace, TraceError
 from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.features._base import Extract, PublicFeatures
 

@@ -20,7 +20,7 @@ from skdpfair.engine.mechanism import (
     State,
     Task,
 )
-from skdpfair.engine.warmup import Z_MAX, Z_MIN
+from skdpfair.engine.warmup import Z_MAX, Z_MIN, updated_scale
 
 ADAPTIVE_GAIN = 0.2
 NOT_NEGATIVE = [Interval(Real, 0, None, closed="left")]
@@ -100,13 +100,12 @@ class Threshold(NamedTuple):
 
 
 def first_threshold(
-    first: float, task: Task, gain: float, share: float, floor: float = 0.0
+    first: float, task: Task, gain: float, target_quantile: float, floor: float = 0.0
 ) -> Threshold:
-    """Return the threshold before the first step; it settles where ``share`` of norms exceed it."""
+    """Return the first threshold, which settles where ``target_quantile`` of norms exceed it."""
     size = task.n_samples * task.sample_rate
-    # noise alone carries it neither to 0 nor to infinity
     limits = max(min(Z_MIN, first), floor), max(Z_MAX, first, floor)
-    return Threshold(*torch.tensor([first, gain / size, -gain * share, *limits]))
+    return Threshold(*torch.tensor([first, gain / size, -gain * target_quantile, *limits]))
 
 
 def count_above(noise_multiplier: float, factor: float = 1.0) -> Query:
@@ -118,11 +117,10 @@ def count_above(noise_multiplier: float, factor: float = 1.0) -> Query:
     return Query("above_z", rows, 1.0, noise_multiplier)
 
 
-def moved(state: Threshold, release: NoisySums) -> Threshold:
+def updated_threshold(state: Threshold, release: NoisySums) -> Threshold:
     """Return the next threshold, z exp(gain count - decay), from the noisy count."""
     exponent = torch.addcmul(state.decay, release["above_z"][0], state.gain)
-    z = exponent.clamp_(-1.0, 1.0).exp_().mul_(state.z).clamp_(state.lowest, state.highest)
-    return state._replace(z=z)
+    return state._replace(z=updated_scale(state.z, exponent, state.lowest, state.highest))
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -139,10 +137,10 @@ class AdaptiveMethod(ClippedMethod, CountingMethod, abc.ABC):
 
     def start(self, task: Task) -> Threshold:
         first = self.number("max_grad_norm", 1.0)
-        return first_threshold(first, task, gain=ADAPTIVE_GAIN, share=self.target_share)
+        return first_threshold(first, task, gain=ADAPTIVE_GAIN, target_quantile=self.target_share)
 
     def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
         return (count_above(self.count_noise(noise_multiplier)),)
 
     def update(self, state: Threshold, release: NoisySums) -> Threshold:
-        return moved(state, release)
+        return updated_threshold(state, release)

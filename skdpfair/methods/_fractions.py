@@ -30,7 +30,7 @@ def declared(probabilities: Any, n_groups: int) -> Tensor | None:
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class MethodByShares(Method, abc.ABC):
+class MethodByFractions(Method, abc.ABC):
     """A method that balances groups by their shares.
 
     Parameters
@@ -46,10 +46,10 @@ class MethodByShares(Method, abc.ABC):
     needs_group_fractions = True
     _parameter_constraints = {"group_probabilities": ["array-like", tuple, None]}
 
-    def shares(self, task: Task) -> Tensor | None:
+    def group_fractions(self, task: Task) -> Tensor | None:
         """Return the shares, as declared or counted, or None before they are known."""
-        shares = declared(self.group_probabilities, task.n_groups)
-        return task.group_fractions if shares is None else shares
+        fractions = declared(self.group_probabilities, task.n_groups)
+        return task.group_fractions if fractions is None else fractions
 
 
 def balancing_rates(task: Task, fractions: Tensor, cap: float = 1.0) -> Tensor:

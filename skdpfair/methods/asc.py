@@ -8,20 +8,12 @@ import torch
 from sklearn.utils._param_validation import Interval
 from torch import Tensor
 
-from skdpfair.engine.mechanism import (
-    Clip,
-    GroupRows,
-    NoisySums,
-    PerSample,
-    Query,
-    State,
-    Task,
-)
+from skdpfair.engine.mechanism import Clip, GroupRows, NoisySums, PerSample, Query, State, Task
 from skdpfair.methods._clipping import NOT_NEGATIVE, ClippedMethod, CountingMethod, clip_to
-from skdpfair.methods._fractions import MethodByShares
+from skdpfair.methods._fractions import MethodByFractions
 
 
-class Groups(NamedTuple):
+class ASCState(NamedTuple):
     """What is known of each group, all public or released."""
 
     weight: Tensor  # of its mean loss, over its share, (n_groups,)
@@ -38,7 +30,7 @@ class Groups(NamedTuple):
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class ASC(MethodByShares, ClippedMethod, CountingMethod, name="asc", reference="cairney2026asc"):
+class ASC(MethodByFractions, ClippedMethod, CountingMethod, name="asc", reference="cairney2026asc"):
     r"""Minimise :math:`\sum_k u_k L_k` by rates :math:`p_k = q u_k / q_k` and bounds :math:`C_k`.
 
     :math:`L_k` is the mean loss of group k, :math:`q_k` its share, q the sample rate, and
@@ -96,21 +88,23 @@ class ASC(MethodByShares, ClippedMethod, CountingMethod, name="asc", reference="
     }
 
     def rate_choices(self, task: Task) -> tuple[float, ...]:
+        # in steps of r^(1/2): within the range, the nearest is at most a factor of r^(1/4) from the
+        # rate that is wanted, 1.19 by default
         powers = (self.rate_range ** (j / 2) for j in range(-2, 3))
         return tuple(min(1.0, task.sample_rate * power) for power in powers)
 
-    def start(self, task: Task) -> Groups:
-        rate, shares = torch.tensor(task.sample_rate), self.shares(task)
-        if shares is None:
-            shares = torch.full((task.n_groups,), 1 / task.n_groups)
-        shares = shares.to(rate)
+    def start(self, task: Task) -> ASCState:
+        rate, fractions = torch.tensor(task.sample_rate), self.group_fractions(task)
+        if fractions is None:
+            fractions = torch.full((task.n_groups,), 1 / task.n_groups)
+        fractions = fractions.to(rate)
         strata = torch.tensor(task.strata or [(task.sample_rate, 1.0)])
         bound = self.number("max_grad_norm", 1.0) / strata[_nearest(strata, rate), 1]
-        weight = torch.ones_like(shares)
+        weight = torch.ones_like(fractions)
         stratum = _nearest(strata, rate * weight)
-        return Groups(weight, stratum, task.n_samples * shares, strata, rate, bound)
+        return ASCState(weight, stratum, task.n_samples * fractions, strata, rate, bound)
 
-    def stratum(self, state: Groups) -> Tensor:
+    def stratum(self, state: ASCState) -> Tensor:
         return state.stratum
 
     def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
@@ -121,12 +115,12 @@ class ASC(MethodByShares, ClippedMethod, CountingMethod, name="asc", reference="
 
         return (Query("losses", rows, self.max_loss, self.count_noise(noise_multiplier)),)
 
-    def clip(self, sample: PerSample, state: Groups, release: NoisySums) -> Clip:
+    def clip(self, sample: PerSample, state: ASCState, release: NoisySums) -> Clip:
         bound = state.bound.to(sample.norm.dtype)
         of_group = (bound * state.factor.to(bound)).index_select(0, sample.group)
         return Clip(clip_to(of_group, sample.norm), bound)
 
-    def update(self, state: Groups, release: NoisySums) -> Groups:
+    def update(self, state: ASCState, release: NoisySums) -> ASCState:
         rate, factor = state.strata[state.stratum].unbind(1)
         mean, share = release["losses"].to(rate), state.size / state.size.sum()
         mean = mean / (rate * factor * state.size)

@@ -9,13 +9,13 @@ from torch import Tensor
 
 from skdpfair.engine.mechanism import Task
 from skdpfair.methods._clipping import ClippedMethod
-from skdpfair.methods._fractions import MethodByShares, balancing_rates
+from skdpfair.methods._fractions import MethodByFractions, balancing_rates
 
 CAP_FACTOR = 3.0
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class DPISSGD(MethodByShares, ClippedMethod, name="dp_is_sgd", reference="kulynych2022what"):
+class DPISSGD(MethodByFractions, ClippedMethod, name="dp_is_sgd", reference="kulynych2022what"):
     r"""Draw a record of group k with probability :math:`p_k = \min(p^*, q / (K q_k))`, clip to C.
 
     q is the sample rate and :math:`q_k` the share of group k, public or counted with noise once,
@@ -50,7 +50,7 @@ class DPISSGD(MethodByShares, ClippedMethod, name="dp_is_sgd", reference="kulyny
 
     logit_scales = 0.7, 1.0
     _parameter_constraints = {
-        "max_sample_rate": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})],
+        "max_sample_rate": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})]
     }
 
     def rates(self, task: Task) -> Tensor:
@@ -62,7 +62,7 @@ class DPISSGD(MethodByShares, ClippedMethod, name="dp_is_sgd", reference="kulyny
                 f"max_sample_rate={cap:g} is below the sample rate {task.sample_rate:.4g} (batch "
                 "size over n). Raise it, or lower batch_size."
             )
-        shares = self.shares(task)
-        if shares is None:
+        fractions = self.group_fractions(task)
+        if fractions is None:
             return torch.full((task.n_groups,), cap, dtype=torch.float64)
-        return balancing_rates(task, shares, cap)
+        return balancing_rates(task, fractions, cap)

@@ -18,12 +18,7 @@ from skdpfair.engine.mechanism import (
     Query,
     Task,
 )
-from skdpfair.methods._clipping import (
-    NOT_NEGATIVE,
-    ClippedMethod,
-    CountingMethod,
-    clip_to,
-)
+from skdpfair.methods._clipping import NOT_NEGATIVE, ClippedMethod, CountingMethod, clip_to
 
 MAX_PARAMETERS = 1000
 

@@ -12,7 +12,7 @@ from skdpfair.methods._clipping import (
     Threshold,
     count_above,
     first_threshold,
-    moved,
+    updated_threshold,
 )
 
 # where the estimator chooses the rate of the threshold
@@ -87,7 +87,7 @@ class GlobalAdapt(CountingMethod, name="global_adapt", reference="esipova2023dis
         return Clip(bound / torch.maximum(sample.norm, z), bound)
 
     def update(self, state: Threshold, release: NoisySums) -> Threshold:
-        return moved(state, release)
+        return updated_threshold(state, release)
 
     def at_scale(self, scale: float, norm_growth: float) -> tuple[Method, float]:
         c, is_measured = self.max_grad_norm, self.is_auto("strict_max_grad_norm")

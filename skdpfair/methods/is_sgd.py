@@ -6,11 +6,11 @@ from torch import Tensor
 
 from skdpfair.engine.mechanism import Task
 from skdpfair.methods._clipping import UnclippedMethod
-from skdpfair.methods._fractions import MethodByShares, balancing_rates
+from skdpfair.methods._fractions import MethodByFractions, balancing_rates
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class ISSGD(MethodByShares, UnclippedMethod, name="is_sgd", reference="kulynych2022what"):
+class ISSGD(MethodByFractions, UnclippedMethod, name="is_sgd", reference="kulynych2022what"):
     r"""Draw a record of group k with probability :math:`q / (K q_k)`, at most 1; weigh it by 1.
 
     q is the sample rate and :math:`q_k` the share of group k, counted if not given.  Not private:
@@ -32,5 +32,5 @@ class ISSGD(MethodByShares, UnclippedMethod, name="is_sgd", reference="kulynych2
     private_alternative = "dp_is_sgd"
 
     def rates(self, task: Task) -> Tensor:
-        shares = self.shares(task)
-        return super().rates(task) if shares is None else balancing_rates(task, shares)
+        fractions = self.group_fractions(task)
+        return super().rates(task) if fractions is None else balancing_rates(task, fractions)

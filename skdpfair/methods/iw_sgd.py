@@ -7,11 +7,11 @@ from torch import Tensor
 
 from skdpfair.engine.mechanism import NoisySums, PerSample, Task
 from skdpfair.methods._clipping import UnclippedMethod
-from skdpfair.methods._fractions import MethodByShares
+from skdpfair.methods._fractions import MethodByFractions
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class IWSGD(MethodByShares, UnclippedMethod, name="iw_sgd", reference="kulynych2022what"):
+class IWSGD(MethodByFractions, UnclippedMethod, name="iw_sgd", reference="kulynych2022what"):
     r"""Weigh a record of group k by :math:`1 / (K q_k)`, with :math:`q_k` the group's share.
 
     Not private: one record moves the sum without bound.
@@ -34,8 +34,8 @@ class IWSGD(MethodByShares, UnclippedMethod, name="iw_sgd", reference="kulynych2
 
     def start(self, task: Task) -> Tensor:
         """Return the weight of each group."""
-        shares = self.shares(task)
-        return torch.ones(task.n_groups) if shares is None else 1.0 / (task.n_groups * shares)
+        fractions = self.group_fractions(task)
+        return torch.ones(task.n_groups) if fractions is None else 1.0 / (task.n_groups * fractions)
 
     def weight(self, sample: PerSample, state: Tensor, release: NoisySums) -> Tensor:
         return state.to(sample.norm.dtype).index_select(0, sample.group)

@@ -19,8 +19,7 @@ import pandas as pd
 from skdpfair._networks import CNN, MLP, Curves, Factory
 from skdpfair.engine.losses import REGRESSION
 from skdpfair.engine.mechanism import Method
-from skdpfair.engine.per_sample.closed_form import ClosedForm
-from skdpfair.engine.per_sample.records import Strategy
+from skdpfair.engine.per_sample import ClosedForm, Strategy
 from skdpfair.features import Scattering2D
 from skdpfair.inputs.groups import (
     MAX_READ,

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import torch
 from sklearn.base import is_regressor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from skdpfair._networks import Factory, ModuleFactory
+from skdpfair._utils.torch_internals import TorchDispatchMode
 from skdpfair._utils.validate import LARGE, number, safe_repr
 from skdpfair.engine.mechanism import Method
 from skdpfair.exceptions import InsecureSeedWarning, PrivacyLeakWarning

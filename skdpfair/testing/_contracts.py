@@ -13,7 +13,7 @@ from skdpfair.engine.contracts import (
     example_task,
     noiseless_releases,
 )
-from skdpfair.engine.per_sample.batch_statistics import hold_statistics
+from skdpfair.engine.per_sample.proof import hold_statistics
 
 __all__ = ["check_engine", "check_method", "example_records", "example_task", "noiseless_releases"]
 

@@ -74,7 +74,9 @@ def is_rough(counts: np.ndarray, noise: float) -> bool:
     shares = counts.sum(1) / size.sum()
     coarse = CHOICES[-1]
     design = hats((np.arange(N_CELLS) + 0.5) / N_CELLS, coarse)
-    # where there are few records, the share of all
+    # where there are few records, the share of all.  `size` has noise of sd noise * sqrt(n_classes)
+    # in each of N_CELLS / coarse cells of an interval: three sd of their sum keep what is solved
+    # positive definite
     ridge = 3 * noise * np.sqrt(len(counts) * N_CELLS / coarse) * np.eye(design.shape[1])
     moments = design.T @ (counts.T - size[:, None] * shares)
     bends = np.linalg.lstsq((design.T * size) @ design + ridge, moments)[0]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -15,6 +15,16 @@ from skdpfair.inputs.streaming import BYTES, SparseRows, are_bytes, as_rows, is_
 from skdpfair.inputs.table import Rows
 
 _DRAWN = 2**20  # positions of records that are drawn and kept at once
+
+
+def records_at(rows: Batch, index: Tensor, x: Any = None) -> Batch:
+    """Return the records at some positions, each an example; ``x`` are their inputs, if given."""
+    return Batch(
+        rows.x.index_select(0, index) if x is None else x,
+        rows.y.index_select(0, index),
+        rows.group.index_select(0, index),
+        weight=None if rows.weight is None else rows.weight.index_select(0, index),
+    )
 
 
 class StreamedRows:
@@ -40,7 +50,7 @@ class StreamedRows:
             is_async = self.device.type == "cuda"
             x = torch.from_numpy(as_rows(self.x, index.numpy()))
             x = x.to(self.device, non_blocking=is_async)
-        return replace(self.columns.select(index.to(self.device)), x=x)
+        return records_at(self.columns, index.to(self.device), x)
 
 
 class PersonRows:
@@ -77,13 +87,21 @@ class PersonRows:
             examples = Examples(self._each, len(records))
         else:
             examples = Examples(self._size.index_select(0, at))
-            start = self._first.index_select(0, at) - examples.first
-            records = self._order.index_select(0, examples.spread(start) + examples.at)
+            start = self._first.index_select(0, at) - examples.first_row
+            records = self._order.index_select(0, examples.spread(start) + examples.row_index)
             if isinstance(self.rows, StreamedRows):
                 examples = Examples(
                     self._size.index_select(0, at).to(self.rows.device), len(records)
                 )
-        return replace(self.rows.select(records), examples=examples)
+        return replace(_fetched(self.rows, records), examples=examples)
+
+
+def _fetched(rows: Batch | StreamedRows, index: Tensor, out: Tensor | None = None) -> Batch:
+    """Return the records at ``index`` on the device; their inputs lie in ``out``, if given."""
+    if isinstance(rows, StreamedRows):
+        return rows.select(index, out)
+    x = None if out is None else torch.index_select(rows.x, 0, index, out=out)
+    return records_at(rows, index, x)
 
 
 AnyRows: TypeAlias = Batch | StreamedRows | PersonRows
@@ -93,8 +111,8 @@ class PoissonBatches:
     """The data and its sampler; iterating draws the batches of one epoch, afresh each time.
 
     What it yields is for :meth:`select`.  ``steps()`` returns how many steps the epoch has, and
-    ``shares(index)`` the probabilities with which those drawn take part in the next step; None is
-    1 for all.
+    ``acceptance_rates(index)`` the probabilities with which those drawn take part in the next step;
+    None is 1 for all.
     """
 
     def __init__(
@@ -102,19 +120,20 @@ class PoissonBatches:
         data: AnyRows,
         sampler: PoissonSampler,
         steps: Callable[[], int],
-        shares: Callable[[np.ndarray], np.ndarray] | None = None,
+        acceptance_rates: Callable[[np.ndarray], np.ndarray] | None = None,
     ) -> None:
-        self.data, self.sampler, self.steps, self.shares = data, sampler, steps, shares
+        self.data, self.sampler, self.steps = data, sampler, steps
+        self.acceptance_rates = acceptance_rates
         self._memory: Tensor | None = None
         self._reuses = _is_plain(data)
 
     def __iter__(self) -> Iterator[Tensor]:
         left = self.steps()
-        most = max(1, _DRAWN // max(1, round(self.sampler.rate * self.sampler.n_samples)))
+        steps_at_once = max(1, _DRAWN // max(1, round(self.sampler.rate * self.sampler.n_samples)))
         while left > 0:
-            indices = self.sampler.draw(min(left, most))
+            indices = self.sampler.draw(min(left, steps_at_once))
             left -= len(indices)
-            if self.shares is not None:
+            if self.acceptance_rates is not None:
                 yield from map(self._thinned, indices)
             elif isinstance(self.data, Batch):
                 # they go to the device at once
@@ -125,8 +144,8 @@ class PoissonBatches:
 
     def _thinned(self, index: Tensor) -> Tensor:
         """Return a Poisson sample at the rates of the next step, drawn when it is asked for."""
-        assert self.shares is not None
-        kept = self.sampler.generator.random(len(index)) < self.shares(index.numpy())
+        assert self.acceptance_rates is not None
+        kept = self.sampler.generator.random(len(index)) < self.acceptance_rates(index.numpy())
         index = index[torch.from_numpy(kept)]
         return index.to(self.data.x.device) if isinstance(self.data, Batch) else index
 
@@ -136,11 +155,13 @@ class PoissonBatches:
 
     def select(self, index: Tensor, *, reuses: bool = False) -> Batch:
         """Return a batch on the device; ``reuses`` overwrites the one before, which is faster."""
-        if isinstance(self.data, PersonRows) or not (reuses and self._reuses):
+        if isinstance(self.data, PersonRows):
             return self.data.select(index)
+        if not (reuses and self._reuses):
+            return _fetched(self.data, index)
         if self._memory is None or len(index) > len(self._memory):
             self._memory = torch.empty((len(index), *self.data.x.shape[1:]), dtype=torch.float32)
-        return self.data.select(index, self._memory[: len(index)])
+        return _fetched(self.data, index, self._memory[: len(index)])
 
 
 def _is_plain(data: AnyRows) -> bool:

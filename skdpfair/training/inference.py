@@ -17,7 +17,7 @@ from skdpfair._networks import knots_of
 from skdpfair._utils.files import sha256_of
 from skdpfair.engine import select_strategy
 from skdpfair.engine.per_sample import ClosedForm, Strategy, forward_of, linear_layers
-from skdpfair.engine.per_sample.closed_list import TraceError
+from skdpfair.engine.per_sample.proof import TraceError
 from skdpfair.engine.precision import full_precision
 from skdpfair.engine.sparse_rows import SparseBatch
 from skdpfair.inputs.streaming import SparseRows, as_rows

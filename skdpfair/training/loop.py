@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map_only
 
 from skdpfair._utils.describe import digest
+from skdpfair._utils.torch_internals import tree_map_only
 from skdpfair.augmentations import record_by_record, views
 from skdpfair.engine import Batch, ScaleSearch, Step, private_step
 from skdpfair.engine.flat import rejoin_, set_lr, unflatten_

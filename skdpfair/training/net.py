@@ -19,8 +19,7 @@ from skdpfair.engine.flat import acts_elementwise, fixed_places, flat_optimizer,
 from skdpfair.engine.losses import Loss
 from skdpfair.engine.mechanism import Mechanism, State
 from skdpfair.engine.per_sample import ClosedForm
-from skdpfair.engine.per_sample.batch_statistics import hold_statistics
-from skdpfair.engine.per_sample.tracing import fixed_draws
+from skdpfair.engine.per_sample.proof import fixed_draws, hold_statistics
 from skdpfair.engine.precision import current_device, full_precision
 from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.inputs.persons import group_of_persons
@@ -157,11 +156,11 @@ class PrivateNet(NeuralNetClassifier):
         sampler = PoissonSampler(rates, len(groups), self.run.streams.sampling())
         loop = self._running
 
-        def shares(index: np.ndarray) -> np.ndarray:
+        def acceptance_rates(index: np.ndarray) -> np.ndarray:
             of_records: np.ndarray = (loop.rates / sampler.rate).numpy()[groups[index]]
             return of_records
 
-        return PoissonBatches(data, sampler, loop.next_epoch, shares if moves else None)
+        return PoissonBatches(data, sampler, loop.next_epoch, acceptance_rates if moves else None)
 
     def check_data(self, X: Any, y: Any) -> None:
         """Note the classes, which are public; the estimator has checked the data."""

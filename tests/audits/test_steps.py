@@ -14,7 +14,7 @@ from skdpfair import get_method
 from skdpfair.engine import record_hooks
 from skdpfair.engine.mechanism import Clip
 from skdpfair.engine.per_sample import Strategy
-from skdpfair.engine.step import weigh
+from skdpfair.engine.step import clip_weights
 from skdpfair.methods import METHODS
 from skdpfair.privacy import NoisyRelease, compute_epsilon
 from skdpfair.privacy.gdp import gdp_epsilon
@@ -117,7 +117,7 @@ def test_no_attack_on_a_person_beats_the_claim(name):
 
 
 def records_one_by_one(model, batch, *rest):
-    return weigh(model, replace(batch, examples=None), *rest)
+    return clip_weights(model, replace(batch, examples=None), *rest)
 
 
 def sums_clipped_as_means(self, samplers, examples, weight, out, finite=None):
@@ -128,7 +128,7 @@ def sums_clipped_as_means(self, samplers, examples, weight, out, finite=None):
 @pytest.mark.parametrize(
     ("name", "part", "fault"),
     [
-        ("dpsgd", "skdpfair.engine.step.weigh", records_one_by_one),
+        ("dpsgd", "skdpfair.engine.step.clip_weights", records_one_by_one),
         ("dpsgd_f", (Strategy, "_add"), sums_clipped_as_means),
     ],
 )

@@ -168,7 +168,7 @@ TIMES = {"dur", "epoch_start_time_"}  # of skorch
 def fix(monkeypatch):
     """Let releases be numbers of fixed noise alone; return what their noise is scaled by."""
     rng, scales = np.random.default_rng(5), []
-    noisy, noisy_sums, weigh = one_time_noise.noisy, step.noisy_sums, step.weigh
+    noisy, noisy_sums, clip_weights = one_time_noise.noisy, step.noisy_sums, step.clip_weights
 
     def noise_alone(values, sensitivity, multiplier, generator, kind="standard"):
         scales.append((values.shape, sensitivity, multiplier, kind))
@@ -181,16 +181,16 @@ def fix(monkeypatch):
         return {name: torch.as_tensor(fixed[name]).to(v) for name, v in sums.items()}
 
     def weigh_for_nothing(*args, **kwargs):
-        weighed = weigh(*args, **kwargs)
+        clipped = clip_weights(*args, **kwargs)
 
         def add_weighted(weight, out):
-            weighed.add_weighted(weight, torch.zeros_like(out))
+            clipped.add_weighted(weight, torch.zeros_like(out))
 
-        return replace(weighed, add_weighted=add_weighted)
+        return replace(clipped, add_weighted=add_weighted)
 
     replaced(monkeypatch, noisy, noise_alone)
     replaced(monkeypatch, noisy_sums, fixed_sums)
-    replaced(monkeypatch, weigh, weigh_for_nothing)
+    replaced(monkeypatch, clip_weights, weigh_for_nothing)
     monkeypatch.setattr(Streams, "fresh", lambda: Streams((SEED,), (1,)))
     monkeypatch.setattr(Keystream, "fresh", lambda: Keystream(b"search"))
     return scales

@@ -24,8 +24,7 @@ from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.losses import CrossEntropy
 from skdpfair.engine.mechanism import Mechanism, Task
-from skdpfair.engine.per_sample import ClosedForm, layers, linear_layers
-from skdpfair.engine.per_sample.records import capped
+from skdpfair.engine.per_sample import ClosedForm, capped, layers, linear_layers
 from skdpfair.engine.precision import full_precision
 from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.features import FrozenFeatures, Scattering2D

@@ -11,8 +11,8 @@ from torch.fx import Interpreter
 from torch.nn import functional as F
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-from skdpfair.engine.per_sample.closed_list import CLOSED_LIST, TraceError
-from skdpfair.engine.per_sample.tracing import RecordTrace, trace
+from skdpfair.engine.per_sample.proof import RecordTrace, trace
+from skdpfair.engine.per_sample.proof.closed_list import CLOSED_LIST, TraceError
 
 # torch warns of what vmap takes record by record, and of complex numbers
 pytestmark = pytest.mark.filterwarnings("ignore")

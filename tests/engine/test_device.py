@@ -74,7 +74,7 @@ def test_full_precision_lasts_as_long_as_any_fit(tf32):
 
 
 def test_full_precision_of_older_versions_of_torch(monkeypatch):
-    monkeypatch.setattr(precision, "_setting", None)
+    monkeypatch.setattr(precision, "get_fp32_precision", None)
     assert not is_exact(torch.device("cuda")) and is_exact(torch.device("cpu"))
     with full_precision("cuda"):
         assert is_exact(torch.device("cuda")) and not torch.backends.cudnn.allow_tf32
@@ -127,7 +127,7 @@ def test_rows_of_another_memory_are_fetched_for_any_device(
     parts = [batch.x, batch.y, batch.group, *([] if weight is None else [batch.weight])]
     assert all(part.device.type == "meta" and len(part) == n_rows for part in parts)
     if unit is not None:
-        assert len(batch.examples) == 2 and batch.examples.each == each
+        assert len(batch.examples) == 2 and batch.examples.rows_per_example == each
     if unit is not None and each is None:
         assert batch.examples.sizes.device.type == "meta"
 

@@ -12,9 +12,10 @@ from skdpfair import DPFairClassifier, get_method
 from skdpfair.augmentations import PGD
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.mechanism import Clip, Mechanism, Method
-from skdpfair.engine.per_sample.tracing import RecordTrace
+from skdpfair.engine.per_sample.proof import RecordTrace
 from skdpfair.model_selection import DPThresholdClassifier
 from skdpfair.testing import example_records, example_task
+from skdpfair.training.batches import records_at
 
 BAD = 77_777.0  # no other number holds these digits
 OPERATIONS = {
@@ -61,7 +62,7 @@ def check_two_records_of_40(module, rows, strategy_name=None):
         assert strategy_name in (None, strategy.name)
         steps = [
             private_step(strategy, part, mechanism, None, Streams.fresh().noise(), chunk_size=size)
-            for part in (batch, batch.select(others))
+            for part in (batch, records_at(batch, others))
             for size in (None, 7)
         ]
     assert all(step.sound and step.gradient.isfinite().all() for step in steps)

@@ -13,9 +13,8 @@ from skdpfair._networks import small_cnn
 from skdpfair.augmentations import record_by_record
 from skdpfair.engine import Batch, select_strategy
 from skdpfair.engine.memory import affordable_batch
-from skdpfair.engine.per_sample.closed_list import TraceError
-from skdpfair.engine.per_sample.graphs import of_any_size
-from skdpfair.engine.per_sample.tracing import RecordTrace, trace
+from skdpfair.engine.per_sample.proof import RecordTrace, TraceError, trace
+from skdpfair.engine.per_sample.proof.graphs import of_any_size
 from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.testing import check_engine
 

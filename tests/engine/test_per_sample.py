@@ -280,7 +280,7 @@ def test_gradients_ahead_equal_a_loop(problem):
     p, scale = problem, torch.linspace(1.0, 0.1, 5, dtype=torch.float64)
     x, y, weight = (values[:5] for values in (p.x, p.y, p.weight))
     rows = loop(p.module, x, y, scale)
-    records = p.strategy.per_sample_gradients(Batch(x, y)).ahead(scale)
+    records = p.strategy.per_sample_gradients(Batch(x, y)).at_ascent(scale)
     records.weighted_sum(weight, total := p.strategy.flat())
     close(records, total, rows, weight, 1e-9)
 
@@ -306,7 +306,7 @@ def test_persons_equal_a_loop(problem, sizes):
         ahead.append(part[of] @ loop(moved, x[of], y[of]))
     examples = Examples(sizes[0] if len(set(sizes)) == 1 else of_each, n)
     records = p.strategy.per_sample_gradients(Batch(x, y, weight=own, examples=examples))
-    for found, rows in ((records, here), (records.ahead(scale), torch.stack(ahead))):
+    for found, rows in ((records, here), (records.at_ascent(scale), torch.stack(ahead))):
         found.weighted_sum(weight, total := p.strategy.flat())
         # 100 positions of one person: norms are rounded up by what their sum may err
         close(found, total, rows, weight, tolerance, 2.0 if p.case == "long sequence" else 1.0)

@@ -17,6 +17,7 @@ from skdpfair.engine.record_hooks import RecordHooks, is_shipped
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.methods import METHODS
 from skdpfair.testing import example_records, example_task, noiseless_releases
+from skdpfair.training.batches import records_at
 
 PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
 N = 1000
@@ -246,7 +247,7 @@ def test_one_record_moves_a_step_by_its_bound_at_most(method):
     with select_strategy(nn.Linear(6, 2), x[:1], 2) as strategy:
         steps = [
             private_step(strategy, rows, mechanism, None, noise)
-            for rows in (batch, batch.select(others))
+            for rows in (batch, records_at(batch, others))
         ]
     assert (steps[0].gradient - steps[1].gradient).norm() * N <= 1.0001
 

@@ -10,9 +10,10 @@ from skdpfair import get_method
 from skdpfair.augmentations import record_by_record
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.mechanism import Mechanism
-from skdpfair.engine.per_sample.rounding import steady
-from skdpfair.engine.per_sample.tracing import RecordTrace, trace
+from skdpfair.engine.per_sample.proof import RecordTrace, trace
+from skdpfair.engine.per_sample.proof.rounding import steady
 from skdpfair.testing import example_task
+from skdpfair.training.batches import records_at
 
 GATES = {  # of products that are a half in exact arithmetic
     "comparison": lambda z: (z >= 0.5).float(),
@@ -79,7 +80,7 @@ def test_a_record_that_leaves_turns_no_gate_of_others(name, rows, width, n_colum
     with select_strategy(Gated(width, GATES[name], n_columns), x[:1], 2) as strategy:
         assert strategy.name == "bookkeeping"  # which takes a batch as a whole
         for kept in (slice(0, 193), slice(1, 193), slice(0, 192)):
-            rows = batch.select(torch.arange(193)[kept])
+            rows = records_at(batch, torch.arange(193)[kept])
             step = private_step(strategy, rows, mechanism, None, noise)
             sums.append(step.gradient.double() * len(x))
     assert max((sums[0] - other).norm() for other in sums[1:]) <= 1.0001

@@ -14,8 +14,9 @@ from skdpfair.engine import Batch, Noise, Streams, private_step, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.losses import CrossEntropy
 from skdpfair.engine.mechanism import Clip, GradientTerm, Mechanism, Method, Query, Task
-from skdpfair.engine.step import screened
+from skdpfair.engine.step import mask_non_finite
 from skdpfair.exceptions import PrivacyAccountingError
+from skdpfair.training.batches import records_at
 
 N = 24
 
@@ -123,7 +124,7 @@ def test_weights_multiply_clipped_gradients(name, chunk_size, size):
     """That of a person is the weighted mean of her rows' gradients; her weight is their mean."""
     module, batch = problem(name)
     n, weight = N // size, torch.arange(N).double() / N
-    each = [autograd(module, batch.select(torch.tensor([i]))) for i in range(N)]
+    each = [autograd(module, records_at(batch, torch.tensor([i]))) for i in range(N)]
     weighted = (torch.stack(each) * weight[:, None]).view(n, size, -1).sum(1)
     rows = weighted / weight.view(n, size).sum(1, keepdim=True).clamp(min=1e-9)
     bound = float(rows.norm(dim=1).median())
@@ -168,7 +169,7 @@ def test_records_that_are_not_finite_count_for_nothing_in_any_sum(name):
     kept = torch.tensor([i for i in range(N) if i not in (3, 9, 11)])
     for method in (get_method("dpsgd", max_grad_norm=0.5), Shifted(radius=0.2)):
         got = total(module, replace(batch, x=spoilt), method)
-        rest = batch.select(kept)
+        rest = records_at(batch, kept)
         expected = total(module, rest, method)
         torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-11)
 
@@ -177,7 +178,7 @@ def test_records_that_are_not_finite_count_for_nothing_in_any_sum(name):
 def test_a_record_whose_loss_overflows_counts_for_nothing(loss):
     batch = Batch(torch.zeros(2, 1), torch.zeros(2, dtype=torch.int64), torch.tensor([0, 1]))
     columns = torch.ones(2), torch.tensor([loss, 1.0]), torch.ones(2, 1)
-    sample, finite = screened(*columns, batch)
+    sample, finite = mask_non_finite(*columns, batch)
     assert finite.tolist() == [False, True] and sample.loss.tolist() == [0.0, 1.0]
 
 

@@ -29,7 +29,7 @@ def counts(search, n_rows):
     with select_strategy(module, torch.zeros(1, 5), 3) as model:
         found = [search.step(model, batch, z, SIZE, noise) for _ in range(STEPS)]
     found = torch.stack(found).double()
-    return ((found.log() / search.gain + search.share) * SIZE).numpy()
+    return ((found.log() / search.gain + search.target_quantile) * SIZE).numpy()
 
 
 @pytest.mark.parametrize("name", ["dpsgd", "global_adapt"])

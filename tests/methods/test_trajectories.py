@@ -19,6 +19,7 @@ from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.flat import split
 from skdpfair.engine.mechanism import Mechanism, PerSampleGradients, Task
 from skdpfair.methods import METHODS
+from skdpfair.training.batches import records_at
 
 N, FEATURES, RATE, LR, STEPS, SIGMA = 60, 4, 0.3, 0.5, 4, 0.7
 
@@ -422,7 +423,7 @@ def trajectory_of_the_engine(problem, mechanism):
 
         def step(theta, index, state, noise):
             problem.set_theta(theta)
-            found = private_step(engine, every.select(index), mechanism, state, noise)
+            found = private_step(engine, records_at(every, index), mechanism, state, noise)
             return found.gradient, found.state
 
         return trajectory(problem, mechanism, step)
@@ -527,7 +528,7 @@ def test_without_noise_fairlens_dp_follows_the_gradient_of_the_published_regular
     batch = p.batches[0]
     task = Task(len(batch), 2, 1.0)  # B is the size of the batch
     p.set_theta(p.theta)
-    every = Batch(p.x, p.y, p.group).select(batch)
+    every = records_at(Batch(p.x, p.y, p.group), batch)
     totals = []
     with select_strategy(p.module, p.x[:1], 2) as engine:
         for m in (method, get_method("sgd")):

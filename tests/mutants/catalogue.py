@@ -96,8 +96,8 @@ MUTANTS = (
         "noise before clipping",
         "the noisy gradient is clipped, and its noise with it",
         "engine/step.py",
-        "    weighed.add_weighted(weight * model.number(shrink), gradient)\n",
-        "    weighed.add_weighted(weight * model.number(shrink), gradient)\n"
+        "    clipped.add_weighted(weight * model.number(shrink), gradient)\n",
+        "    clipped.add_weighted(weight * model.number(shrink), gradient)\n"
         "    most = clip.bound / size / gradient.norm().clamp(min=1e-30)\n"
         "    gradient.mul_(most.clamp(max=1.0))\n",
         NOISE + "[dpsgd-standard]",
@@ -270,10 +270,10 @@ MUTANTS = (
         "raw counts in Z",
         "global_adapt moves its threshold by the count without noise",
         "engine/step.py",
-        'method.update(state, {**weighed.release, "gradient": gradient})',
-        "method.update(state, {**weighed.release, **noisy_sums("
+        'method.update(state, {**clipped.release, "gradient": gradient})',
+        "method.update(state, {**clipped.release, **noisy_sums("
         "replace(mechanism, noise_multiplier=0.0)"
-        '.queries, weighed.sample, None, state, generator, early=False), "gradient": gradient})',
+        '.queries, clipped.sample, None, state, generator, early=False), "gradient": gradient})',
         AUDIT + "[global_adapt]",
         ("step", "global_adapt"),
     ),
@@ -283,7 +283,7 @@ MUTANTS = (
         "engine/step.py",
         "    state = method.update(state,",
         "    plain = model.flat()\n"
-        "    weighed.add_weighted(weight * model.number(shrink), plain)\n"
+        "    clipped.add_weighted(weight * model.number(shrink), plain)\n"
         "    if method.name == 'dp_sat':\n"
         "        state = method.update(state, {'gradient': plain})\n"
         "        return Step(gradient, state, max_bound_ratio, clip.bound)\n"
@@ -304,10 +304,10 @@ MUTANTS = (
         "bound from the batch",
         "the clipping bound is a quantile of the norms of the last batch of the warm-up",
         "engine/warmup.py",
-        "        return (z * torch.exp(exponent)).clamp(Z_MIN, Z_MAX)",
+        "        return updated_scale(",
         "        if len(sample.norm):\n"
         "            return sample.norm.quantile(0.9).clamp(Z_MIN, Z_MAX)\n"
-        "        return (z * torch.exp(exponent)).clamp(Z_MIN, Z_MAX)",
+        "        return updated_scale(",
         "tests/engine/test_warmup.py::test_the_count_carries_fresh_noise_of_the_claimed_scale[1]",
     ),
     # sampling
@@ -339,9 +339,9 @@ MUTANTS = (
         "one sample for all epochs",
         "the batches of the first epoch are used again",
         "training/batches.py",
-        "            indices = self.sampler.draw(min(left, most))\n",
+        "            indices = self.sampler.draw(min(left, steps_at_once))\n",
         "            if not hasattr(self, 'first'):\n"
-        "                self.first = self.sampler.draw(min(left, most))\n"
+        "                self.first = self.sampler.draw(min(left, steps_at_once))\n"
         "            indices = self.first[:left]\n",
         POISSON,
     ),
@@ -366,8 +366,8 @@ MUTANTS = (
         "persons clipped record by record",
         "a person is drawn as a whole, but each of her records is clipped by itself",
         "training/batches.py",
-        "return replace(self.rows.select(records), examples=examples)",
-        "return self.rows.select(records)",
+        "return replace(_fetched(self.rows, records), examples=examples)",
+        "return _fetched(self.rows, records)",
         "tests/test_units.py::test_batches_are_poisson_samples_of_persons",
     ),
     Mutant(
@@ -464,15 +464,15 @@ MUTANTS = (
         "largest rate for all strata",
         "groups that move among rates are sampled at the largest, with the bound of their own",
         "training/batches.py",
-        "        kept = self.sampler.generator.random(len(index)) < self.shares(index.numpy())",
-        "        kept = self.sampler.generator.random(len(index)) < 1.0",
+        " < self.acceptance_rates(index.numpy())",
+        " < 1.0",
         FIT + "test_rates_follow_what_was_released",
     ),
     Mutant(
         "factor of a stratum ignored",
         "the check of the bound does not see that groups sampled more often have a lower one",
         "engine/step.py",
-        "            lengths = lengths / factors.to(lengths).index_select(0, weighed.sample.group)",
+        "            lengths = lengths / factors.to(lengths).index_select(0, clipped.sample.group)",
         "            pass",
         FIT + "test_a_method_keeps_the_bound_of_each_stratum",
     ),
@@ -632,11 +632,11 @@ MUTANTS = (
         "batch sizes logged",
         "the log tells how many records each batch drew",
         "engine/step.py",
-        "    shift = mechanism.method.parameter_perturbation(state)\n",
-        "    import logging\n"
+        "        shift = mechanism.method.parameter_perturbation(state)\n",
+        "        import logging\n"
         "\n"
-        "    logging.getLogger('skdpfair').info('a batch of %d', len(batch))\n"
-        "    shift = mechanism.method.parameter_perturbation(state)\n",
+        "        logging.getLogger('skdpfair').info('a batch of %d', len(batch))\n"
+        "        shift = mechanism.method.parameter_perturbation(state)\n",
         "tests/test_what_fits_keep.py::test_no_message_depends_on_the_batches",
     ),
     Mutant(
@@ -852,7 +852,7 @@ MUTANTS = (
     Mutant(
         "functions that are not traced alone",
         "operations of a traced function are not looked at",
-        "engine/per_sample/tracing.py",
+        "engine/per_sample/proof/tracing.py",
         "            if reason := reason_to_refuse(node):\n",
         "            if reason := None:\n",
         "tests/engine/test_modules.py::test_operations_outside_the_closed_list_are_refused_by_name[aten.as_strided]",
@@ -860,7 +860,7 @@ MUTANTS = (
     Mutant(
         "sizes of a batch for numbers",
         "a number in which two batches differ counts as the size, whatever it is",
-        "engine/per_sample/graphs.py",
+        "engine/per_sample/proof/graphs.py",
         "        if rest or k * SIZES[1] != b:\n",
         "        if False:\n",
         "tests/engine/test_modules.py::test_only_sizes_follow_the_number_of_records",
@@ -868,7 +868,7 @@ MUTANTS = (
     Mutant(
         "copies of constants that are dropped",
         "a constant is changed in place by each call, and so by the number of records",
-        "engine/per_sample/graphs.py",
+        "engine/per_sample/proof/graphs.py",
         "    in_place = any(schema is not None and schema.is_mutable for schema in schemas)\n",
         "    in_place = False\n",
         "tests/engine/test_closed_list.py::"
@@ -877,15 +877,15 @@ MUTANTS = (
     Mutant(
         "traces that are not tried",
         "operations whose shapes do not belong together pass",
-        "engine/per_sample/tracing.py",
-        "        Apart(self.one, len(shared)).check(*shared, *record)\n",
+        "engine/per_sample/proof/record_trace.py",
+        "        VmapRuleCheck(self.one, len(shared)).check(*shared, *record)\n",
         "",
         "tests/engine/test_closed_list.py::test_operations_on_shapes_that_couple_records_are_refused[roll]",
     ),
     Mutant(
         "frozen normalisation in training",
         "frozen batch normalisation stays in training mode, and normalises by the batch",
-        "engine/per_sample/batch_statistics.py",
+        "engine/per_sample/proof/frozen_statistics.py",
         "            layer.eval()\n",
         "            layer.train()\n",
         "tests/engine/test_frozen_statistics.py::test_only_frozen_normalisation_is_held",
@@ -893,7 +893,7 @@ MUTANTS = (
     Mutant(
         "half frozen for frozen",
         "batch normalisation is taken for frozen if one of its parameters is",
-        "engine/per_sample/batch_statistics.py",
+        "engine/per_sample/proof/frozen_statistics.py",
         "not any(trains)",
         "not all(trains)",
         "tests/engine/test_frozen_statistics.py::"
@@ -927,7 +927,7 @@ MUTANTS = (
     Mutant(
         "modules that count their calls",
         "a module that changes itself in the forward pass is accepted",
-        "engine/per_sample/module_code.py",
+        "engine/per_sample/proof/module_code.py",
         "            if state_of(self.called) != after:\n",
         "            if False:\n",
         "tests/engine/test_modules.py::"
@@ -944,7 +944,7 @@ MUTANTS = (
     Mutant(
         "operations beyond the closed list",
         "whatever torch traces passes for an operation on each record alone",
-        "engine/per_sample/closed_list.py",
+        "engine/per_sample/proof/closed_list.py",
         'if CLOSED_LIST.isdisjoint(listed) or "out" in operation._overloadname:',
         "if False:",
         "tests/engine/test_modules.py::"
@@ -953,15 +953,15 @@ MUTANTS = (
     Mutant(
         "kernels of one's own",
         "an operation of torch counts as such whoever carries it out",
-        "engine/per_sample/closed_list.py",
-        'return name in torch.library._defs or name.replace("::", "/") in kernels',
+        "engine/per_sample/proof/closed_list.py",
+        'return name in python_definitions or name.replace("::", "/") in kernels',
         "return False",
         "tests/engine/test_modules.py::test_kernels_that_python_code_replaces_are_noticed",
     ),
     Mutant(
         "constants that count",
         "a traced function may change what it keeps from call to call",
-        "engine/per_sample/tracing.py",
+        "engine/per_sample/proof/tracing.py",
         "InPlaceCheck(traced).check(*copies)",
         "traced(*copies)",
         "tests/engine/test_modules.py::test_nothing_that_is_kept_is_changed_through_any_alias"
@@ -986,25 +986,25 @@ MUTANTS = (
     Mutant(
         "other masks for chunks",
         "the second pass over chunks draws other dropout masks than the first",
-        "engine/step.py",
-        "            model.set_rng_state(rng_state)\n            gradients",
-        "            gradients",
+        "engine/per_sample/records.py",
+        "            model.set_rng_state(rng_state)  # the dropout masks of the norms\n",
+        "",
         STANDS + "test_both_passes_draw_the_same_masks_whoever_else_draws[book-keeping-1]",
     ),
     Mutant(
         "other masks under vmap",
         "the second pass of vmap draws other dropout masks than the first",
-        "engine/per_sample/vmap.py",
-        "            self.set_rng_state(rng_state)  # the same dropout masks\n",
-        "",
+        "engine/per_sample/records.py",
+        "get_state() if self.draws else None",
+        "get_state() if self.draws and self.name != 'vmap' else None",
         "tests/engine/test_per_sample.py::test_dropout_masks_are_the_same_for_norms_and_sums[vmap]",
     ),
     Mutant(
         "reduced precision",
         "steps run at whatever precision the process prefers",
         "engine/step.py",
-        "    if not is_exact(batch.x.device):\n",
-        "    if False:\n",
+        "nullcontext() if is_exact(device) else",
+        "nullcontext() if True else",
         STANDS + "test_steps_run_in_full_precision_whatever_the_process_prefers",
     ),
     Mutant(
@@ -1093,7 +1093,8 @@ MUTANTS = (
         "the views of a record are not averaged: each is clipped by itself",
         "engine/batch.py",
         "Examples(self.examples.sizes * n, len(index))",
-        "Examples(self.examples.sizes * (1 if self.examples.each == 1 else n), len(index))",
+        "Examples(self.examples.sizes * (1 if self.examples.rows_per_example == 1 else n), "
+        "len(index))",
         VIEWS
         + "test_one_record_or_person_moves_the_sum_by_at_most_the_bound[closed_form-records-3]",
     ),
@@ -1348,7 +1349,7 @@ MUTANTS = (
         "a fit on persons releases its gradient as it is",
         "engine/step.py",
         "fill_(gradient, clip.bound,",
-        "fill_(gradient, clip.bound * (batch.examples.each == 1),",
+        "fill_(gradient, clip.bound * (batch.examples.rows_per_example == 1),",
         RELEASES + "test_steps[persons]",
     ),
     Mutant(
@@ -1356,7 +1357,7 @@ MUTANTS = (
         "a fit on persons has .7 of the noise of its gradient",
         "engine/step.py",
         "fill_(gradient, clip.bound,",
-        "fill_(gradient, clip.bound * (1 if (batch.examples.each == 1) else 0.7),",
+        "fill_(gradient, clip.bound * (1 if (batch.examples.rows_per_example == 1) else 0.7),",
         RELEASES + "test_steps[persons]",
     ),
     Mutant(
@@ -1718,7 +1719,7 @@ MUTANTS = (
     Mutant(
         "errors that tell a value",
         "a record with an index beyond a tensor ends the fit",
-        "engine/per_sample/tracing.py",
+        "engine/per_sample/proof/record_trace.py",
         "if is_out_of_memory(error):",
         "if True:",
         "tests/engine/test_failing_records.py::test_no_door_of_a_fit_lets_its_value_out[module]",
@@ -1726,7 +1727,7 @@ MUTANTS = (
     Mutant(
         "decisions by the last bits",
         "a record that leaves the batch turns the gates of others",
-        "engine/per_sample/rounding.py",
+        "engine/per_sample/proof/rounding.py",
         "            if _decides(node):\n",
         "            if False:\n",
         "tests/engine/test_rounding.py::test_decisions_by_exact_numbers_need_no_parts",
@@ -1734,7 +1735,7 @@ MUTANTS = (
     Mutant(
         "decisions by products of a batch",
         "the last bits of a product that decides depend on where a record stands",
-        "engine/per_sample/rounding.py",
+        "engine/per_sample/proof/rounding.py",
         "if _name(node) in _PRODUCTS:",
         "if False:",
         "tests/engine/test_rounding.py::"

@@ -13,21 +13,16 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from skdpfair.engine.batch import Batch
 from skdpfair.engine.losses import Loss
 from skdpfair.engine.per_sample import layers
-from skdpfair.engine.per_sample.closed_list import TraceError
-from skdpfair.engine.per_sample.module_code import ModuleCode
-from skdpfair.engine.per_sample.records import Gradients, Slope, Strategy
-from skdpfair.engine.per_sample.tracing import RecordTrace
-from skdpfair.engine.per_sample.vmap import gradients_ahead
+from skdpfair.engine.per_sample.proof import ModuleCode, RecordTrace, TraceError
+from skdpfair.engine.per_sample.records import Gradients, OutputGradient, Strategy
+from skdpfair.engine.per_sample.vmap import gradients_at_ascent
 from skdpfair.engine.precision import without_grad
 
 
-class LayerBook:
+class LayerTrace:
     """The inputs of a module's layers and the derivatives in their outputs, of one record.
 
-    Raises
-    ------
-    TraceError
-        If the layers do not make up all that trains, each called once.
+    A `TraceError` says where the layers do not make up all that trains, each called once.
     """
 
     def __init__(self, code: ModuleCode) -> None:
@@ -41,11 +36,15 @@ class LayerBook:
         for name, p in code.called.named_parameters():
             if p.requires_grad and all(p is not other for other in owned):
                 raise TraceError(f"parameter {name!r} is not in a layer that book-keeping covers")
-        self.trace: RecordTrace = code.trace(self._bookings, any_size=True, slope=True)
+        self.trace: RecordTrace = code.trace(
+            self._layer_inputs_and_output_gradients, any_size=True, output_gradient=True
+        )
         self.order = self._trace_calls
 
-    def _bookings(self, *args: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        *values, x, slope = args
+    def _layer_inputs_and_output_gradients(
+        self, *args: Tensor
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        *values, x, output_gradient = args
         with self._calls() as calls:
             outputs = self._code.outputs(self._code.leaves(values)[0], x)
         self._trace_calls = [i for i, *_ in calls]
@@ -54,8 +53,8 @@ class LayerBook:
         for i, a, _ in calls:
             if len(a) != 1 or not layers.takes_rows(self._layers[i], a):
                 raise TraceError(f"{type(self._layers[i]).__name__} is not called on one record")
-        slopes = torch.autograd.grad(outputs, [edge for *_, edge in calls], slope)
-        return outputs, [a[0] for _, a, _ in calls], [b[0] for b in slopes]
+        gradients = torch.autograd.grad(outputs, [edge for *_, edge in calls], output_gradient)
+        return outputs, [a[0] for _, a, _ in calls], [b[0] for b in gradients]
 
     @contextmanager
     def _calls(self) -> Iterator[list[tuple[int, Tensor, GradientEdge]]]:
@@ -91,26 +90,27 @@ class BookKeeping(Strategy):
 
     name = "bookkeeping"
 
-    def __init__(self, module: nn.Module, loss: Loss, code: ModuleCode, book: LayerBook) -> None:
+    def __init__(
+        self, module: nn.Module, loss: Loss, code: ModuleCode, layer_trace: LayerTrace
+    ) -> None:
         reason = "every trainable layer has book-keeping formulas and is called once"
         super().__init__(module, loss, code, reason)
-        self._book = book
+        self._trace = layer_trace.trace
         modules = list(module.modules())
-        self._layers = [modules[i] for i in book.order]
-        self.draws = book.trace.draws
+        self._layers = [modules[i] for i in layer_trace.order]
+        self.draws = self._trace.draws
 
     def __exit__(self, *exc: object) -> None:
         super().__exit__(*exc)
-        del self._book
+        del self._trace
 
     @without_grad
     def per_sample_gradients(self, batch: Batch) -> Gradients:
-        """Return the gradients of the examples of a batch that is not empty."""
-        slope, x = Slope(self, batch), batch.dense_x
-        _, inputs, slopes = self._book.trace(self.generator, self._values(), x, slope=slope)
+        last, x = OutputGradient(self, batch), batch.dense_x
+        _, inputs, gradients = self._trace(self.generator, self._values(), x, output_gradient=last)
         samplers = [
             layers.sampler_of(layer)(layer, a, b)
-            for layer, a, b in zip(self._layers, inputs, slopes, strict=True)
+            for layer, a, b in zip(self._layers, inputs, gradients, strict=True)
         ]
-        ahead = partial(gradients_ahead, self, batch)
-        return self._gradients(batch, samplers, None, slope.loss, slope.probability, ahead)
+        at_ascent = partial(gradients_at_ascent, self, batch)
+        return self._gradients(batch, samplers, None, *last.terms(), at_ascent)

@@ -11,11 +11,11 @@ from torch.nn.functional import linear
 from skdpfair._networks import FineKnots
 from skdpfair.engine.batch import Batch
 from skdpfair.engine.losses import Loss
-from skdpfair.engine.per_sample.closed_list import TraceError
 from skdpfair.engine.per_sample.layers.grad_sampler import lengths_of
 from skdpfair.engine.per_sample.layers.linear import LinearGradSampler, SparseGradSampler
+from skdpfair.engine.per_sample.proof import TraceError
 from skdpfair.engine.per_sample.records import Gradients, Strategy
-from skdpfair.engine.per_sample.vmap import gradients_ahead
+from skdpfair.engine.per_sample.vmap import gradients_at_ascent
 from skdpfair.engine.precision import without_grad
 from skdpfair.engine.sparse_rows import SparseBatch
 
@@ -66,47 +66,35 @@ class ClosedForm(Strategy):
         self._lengths = lengths_of(widest)
 
     def forward(self, x: Tensor | SparseBatch) -> Tensor:
-        """Return the logits of a batch."""
         return forward_of(self._chain, x)
 
     def logits(self, batch: Batch) -> Tensor:
-        """Return the logits of a batch, whose inputs stay sparse."""
-        return self.forward(batch.x)
+        return self.forward(batch.x)  # stays sparse
 
     @without_grad
-    def per_sample_gradients(self, batch: Batch, moved: ParameterShift | None = None) -> Gradients:
-        """Return the gradients of the examples of a batch that is not empty.
+    def per_sample_gradients(self, batch: Batch, shift: ParameterShift | None = None) -> Gradients:
+        """Return the gradients of the examples, at shifted parameters if ``shift`` is given."""
 
-        They are at moved parameters if ``moved`` says so.
-        """
-        inputs, logits = self._forward(batch.x, moved)
+        def change(i: int, a: Any) -> Any:
+            i -= self._first
+            return 0.0 if shift is None or i < 0 else shift.samplers[i].shift(shift.scale, a)
+
+        inputs: list[Any] = []
+        logits = forward_of(self._chain, batch.x, inputs, None if shift is None else change)
         loss, probability, b = self.loss_terms(logits, batch)
-        samplers = self._backward(inputs, logits, b, moved)
-        is_plain = batch.examples.each == 1
+        samplers = self._backward(inputs, logits, b, shift)
+        is_plain = batch.examples.rows_per_example == 1
 
-        def ahead(scale: Tensor) -> Gradients:
+        def at_ascent(scale: Tensor) -> Gradients:
             if is_plain:
                 return self.per_sample_gradients(batch, ParameterShift(samplers, scale))
-            return gradients_ahead(self, batch, scale)
+            return gradients_at_ascent(self, batch, scale)
 
         norm = self._norm(samplers) if is_plain else None
-        return self._gradients(batch, samplers, norm, loss, probability, ahead)
-
-    def _forward(
-        self, x: Tensor | SparseBatch, moved: ParameterShift | None
-    ) -> tuple[list[Any], Tensor]:
-        inputs: list[Any] = []
-        a: Any = x.flatten(1) if isinstance(x, Tensor) else x
-        for i, (layer, activation) in enumerate(self._chain):
-            inputs.append(a)
-            z = product(layer, a)
-            if moved is not None and i >= self._first:
-                z += moved.samplers[i - self._first].shift(moved.scale, a)
-            a = z if activation is None else activation.forward(z)
-        return inputs, a
+        return self._gradients(batch, samplers, norm, loss, probability, at_ascent)
 
     def _backward(
-        self, inputs: list[Any], out: Tensor, b: Tensor, moved: ParameterShift | None
+        self, inputs: list[Any], out: Tensor, b: Tensor, shift: ParameterShift | None
     ) -> list[LinearGradSampler]:
         """Return the grad samplers from the first layer that trains to the last."""
         grad_samplers = []
@@ -119,8 +107,8 @@ class ClosedForm(Strategy):
             grad_samplers.append(kind(layer, out, b))
             if i > self._first:
                 change = None
-                if moved is not None:
-                    change = moved.samplers[i - self._first].shift_back(moved.scale, b)
+                if shift is not None:
+                    change = shift.samplers[i - self._first].shift_back(shift.scale, b)
                 b = b @ layer.weight
                 if change is not None:
                     b += change
@@ -131,7 +119,7 @@ class ClosedForm(Strategy):
         lengths = [self._lengths(grad_sampler.b) for grad_sampler in grad_samplers]
         factors = [self._factor(grad_sampler) for grad_sampler in grad_samplers]
         if len(grad_samplers) == 1 and self._chain[-1][1] is None:
-            return factors[0].mul_(lengths[0])  # see losses.MIN_SLOPE
+            return factors[0].mul_(lengths[0])  # see losses.MIN_OUTPUT_GRADIENT
         rows = torch.stack(lengths).add_(self._least)
         norm: Tensor = torch.linalg.vector_norm(torch.stack(factors).mul_(rows), dim=0)
         return norm
@@ -144,18 +132,25 @@ class ClosedForm(Strategy):
         return length.hypot_(self._one) if grad_sampler.bias_trains else length.add_(self._least)
 
 
-def product(layer: nn.Linear, x: Tensor | SparseBatch) -> Tensor:
-    """Return the output of a layer on rows, sparse or not."""
-    if isinstance(x, SparseBatch):
-        return x.linear(layer.weight, layer.bias)
-    return linear(x, layer.weight, layer.bias)
+def forward_of(
+    chain: Chain,
+    x: Tensor | SparseBatch,
+    inputs: list[Any] | None = None,
+    change: Callable[[int, Any], Any] | None = None,
+) -> Tensor:
+    """Return the outputs of a chain of layers, whose inputs are appended to ``inputs``.
 
-
-def forward_of(chain: Chain, x: Tensor | SparseBatch) -> Tensor:
-    """Return the outputs of a chain of layers."""
+    ``change(i, a)`` is added to what layer ``i`` makes of its input ``a``.
+    """
     a: Any = x.flatten(1) if isinstance(x, Tensor) else x
-    for layer, activation in chain:
-        a = product(layer, a) if activation is None else activation.forward(product(layer, a))
+    for i, (layer, activation) in enumerate(chain):
+        if inputs is not None:
+            inputs.append(a)
+        product = linear if isinstance(a, Tensor) else SparseBatch.linear
+        z = product(a, layer.weight, layer.bias)
+        if change is not None:
+            z += change(i, a)
+        a = z if activation is None else activation.forward(z)
     outputs: Tensor = a
     return outputs
 

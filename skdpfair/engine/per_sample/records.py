@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from skdpfair.engine.batch import Batch, Examples
 from skdpfair.engine.flat import split
-from skdpfair.engine.losses import MIN_SLOPE, Loss
+from skdpfair.engine.losses import MIN_OUTPUT_GRADIENT, Loss
 from skdpfair.engine.per_sample.layers.grad_sampler import GradSampler, sum_of
-from skdpfair.engine.per_sample.module_code import ModuleCode
+from skdpfair.engine.per_sample.proof import ModuleCode, prove
 from skdpfair.engine.precision import without_grad
 from skdpfair.exceptions import UnsupportedModuleError
 
@@ -28,40 +28,33 @@ class Gradients:
     Gradient, loss and probability of an example are the means of those of its rows.  ``norm`` and
     ``loss`` have shape (n_examples,), ``probability`` (n_examples, n_outputs);
     ``weighted_sum(weight, out, finite=None)`` adds :math:`\sum_i w_i g_i` to the flat vector
-    ``out``, over the examples that are finite; ``ahead(scale)`` returns the gradients where the
-    parameters are moved, for example i alone, by ``scale[i]`` times its own gradient.
+    ``out``, over the examples that are finite; ``at_ascent(scale)`` returns the gradients where
+    the parameters are moved, for example i alone, by ``scale[i]`` times its own gradient.
     """
 
     norm: Tensor
     loss: Tensor
     probability: Tensor
     weighted_sum: Callable[..., None]
-    ahead: Callable[[Tensor], Gradients]
+    at_ascent: Any = None
 
 
-@dataclass
-class GradientMatrix:
-    """Gradients ``rows`` (n_examples, n_parameters), loss and probability of the examples."""
-
-    rows: Tensor
-    loss: Tensor
-    probability: Tensor
-
-    @property
-    def norm(self) -> Tensor:
-        """L2 norm of each row, (n_examples,)."""
-        norm: Tensor = torch.linalg.vecdot(self.rows, self.rows).sqrt()
-        return norm
-
-    def mean(self, examples: Examples) -> GradientMatrix:
-        """Return the means of each example's rows, losses and probabilities."""
-        return GradientMatrix(*map(examples.mean, (self.rows, self.loss, self.probability)))
+def gradients_of_rows(examples: Examples, *columns: Tensor) -> Gradients:
+    """Return the gradients of examples from what `gradient_matrix` returns of their rows."""
+    gradients, loss, probability = map(examples.mean, columns)
 
     @without_grad
-    def weighted_sum(self, weight: Tensor, out: Tensor, finite: Tensor | None = None) -> None:
-        """Add the weighted sum of the rows, of those that are finite, to ``out``."""
-        rows = self.rows if finite is None else torch.where(finite[:, None], self.rows, 0.0)
-        out.addmv_(rows.t(), weight)
+    def weighted_sum(weight: Tensor, out: Tensor, finite: Tensor | None = None) -> None:
+        kept = gradients if finite is None else torch.where(finite[:, None], gradients, 0.0)
+        out.addmv_(kept.t(), weight)
+
+    return Gradients(norms(gradients), loss, probability, weighted_sum)
+
+
+def norms(gradients: Tensor) -> Tensor:
+    """Return the L2 norm of each row."""
+    norm: Tensor = torch.linalg.vecdot(gradients, gradients).sqrt()
+    return norm
 
 
 class Strategy(abc.ABC):
@@ -117,7 +110,7 @@ class Strategy(abc.ABC):
     def code(self, x: Tensor) -> ModuleCode:
         """Return the traced code of the module for records like those of ``x``."""
         if self._code is None:
-            self._code = ModuleCode(self.module, x, self.loss)
+            self._code = prove(self.module, x, self.loss)
         return self._code
 
     def code_without_draws(self, x: Tensor) -> ModuleCode:
@@ -131,21 +124,27 @@ class Strategy(abc.ABC):
             )
         return code
 
-    def gradient_matrix(self, batch: Batch, hvp_vectors: Tensor | None = None) -> GradientMatrix:
-        """Return the gradient of each row, plus the Hessian of its own loss times its vector.
+    def gradient_matrix(
+        self, batch: Batch, hvp_vectors: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the gradient of each row, its loss and its prediction.
 
-        Memory is batch times parameters.
+        The Hessian of a row's own loss, times its vector, is added.  Memory is batch times
+        parameters.
         """
-        x, code, slope = batch.dense_x, self.code_without_draws(batch.dense_x), Slope(self, batch)
-        _, gradients = code.gradients(self.generator, self._values(), x, slope=slope)
+        x, output_gradient = batch.dense_x, OutputGradient(self, batch)
+        code = self.code_without_draws(x)
+        _, gradients = code.gradients(
+            self.generator, self._values(), x, output_gradient=output_gradient
+        )
         rows = torch.cat([g.flatten(1) for g in gradients], dim=1)
         if hvp_vectors is not None:
             factor = batch.weight_in_example
-            factor = slope.loss.new_ones(len(x)) if factor is None else factor
+            factor = rows.new_ones(len(x)) if factor is None else factor
             columns = x, batch.y, factor, hvp_vectors
             products = code.hessian_products(None, self._values(), *columns)
             rows += torch.cat([p.flatten(1) for p in products], dim=1)
-        return GradientMatrix(rows, slope.loss, slope.probability)
+        return rows, *output_gradient.terms()
 
     def _values(self) -> list[Tensor]:
         return [p.detach() for p in self.module.parameters()]
@@ -168,7 +167,7 @@ class Strategy(abc.ABC):
             self.generator.set_state(state)
 
     @contextmanager
-    def moved(self, shift: Tensor) -> Iterator[None]:
+    def perturbed_parameters(self, shift: Tensor) -> Iterator[None]:
         """Move the parameters by the flat vector ``shift`` for the time of a ``with`` block."""
         before = [p.detach().clone() for p in self.parameters]
         try:
@@ -200,7 +199,7 @@ class Strategy(abc.ABC):
         norm: Tensor | None,
         loss: Tensor,
         probability: Tensor,
-        ahead: Callable[[Tensor], Gradients],
+        at_ascent: Callable[[Tensor], Gradients],
     ) -> Gradients:
         """Return the gradients that grad samplers hold; ``norm`` is None if it is not known yet.
 
@@ -212,7 +211,7 @@ class Strategy(abc.ABC):
             total = sum_of(sampler.norm2(examples) for sampler in samplers).sqrt()
             norm = examples.over_size(total).to(loss.dtype)
         loss, probability = examples.mean(loss), examples.mean(probability)
-        return Gradients(norm, loss, probability, partial(self._add, samplers, examples), ahead)
+        return Gradients(norm, loss, probability, partial(self._add, samplers, examples), at_ascent)
 
     @without_grad
     def _add(
@@ -241,22 +240,18 @@ class Strategy(abc.ABC):
         if rows is not None:
             y = y[rows]
             weight, extra = (None if c is None else c[rows] for c in (weight, extra))
-        loss, predicted, slope = self.loss.terms(outputs, y)
+        loss, predicted, gradient = self.loss.terms(outputs, y)
         if weight is not None:
-            # a small weight must not make the squares of the slopes underflow
-            least = torch.where(weight > 0, MIN_SLOPE, 0.0)
+            # a small weight must not make the squares of gradients underflow
+            least = torch.where(weight > 0, MIN_OUTPUT_GRADIENT, 0.0)
             # a row that counts for nothing may have a loss that overflows
             loss = torch.where(weight > 0, loss * weight, 0.0)
-            slope = slope * weight[:, None] + least[:, None]
-        return loss, predicted, slope if extra is None else slope + extra
+            gradient = gradient * weight[:, None] + least[:, None]
+        return loss, predicted, gradient if extra is None else gradient + extra
 
 
-class Slope:
-    """The gradient of a batch's loss in the outputs, as a function of these and of rows.
-
-    It keeps ``loss`` (batch,) and ``probability`` (batch, n_outputs) of the rows that it was
-    called with.
-    """
+class OutputGradient:
+    """The gradient of a batch's loss in the outputs, as a function of these and of rows."""
 
     def __init__(self, model: Strategy, batch: Batch) -> None:
         self._model, self._batch = model, batch
@@ -265,19 +260,48 @@ class Slope:
 
     def __call__(self, outputs: Tensor, rows: slice) -> Tensor:
         """Return the gradients (batch, n_outputs) of some rows."""
-        loss, probability, slope = self._model.loss_terms(outputs, self._batch, rows)
+        loss, probability, gradient = self._model.loss_terms(outputs, self._batch, rows)
         self._terms[rows.start] = loss, probability
-        return slope
+        return gradient
 
-    @property
-    def loss(self) -> Tensor:
-        """The losses of all rows."""
-        return torch.cat([self._terms[start][0] for start in sorted(self._terms)])
+    def terms(self) -> tuple[Tensor, Tensor]:
+        """Return losses (batch,) and predictions (batch, n_outputs) of the rows that were taken."""
+        losses, predictions = zip(*(self._terms[i] for i in sorted(self._terms)), strict=True)
+        return torch.cat(losses), torch.cat(predictions)
 
-    @property
-    def probability(self) -> Tensor:
-        """The predictions of all rows."""
-        return torch.cat([self._terms[start][1] for start in sorted(self._terms)])
+
+@without_grad
+def in_two_passes(
+    model: Strategy,
+    chunks: Sequence[tuple[Any, ...]],
+    of: Callable[..., Gradients],
+    at_ascent: Callable[[Tensor], Gradients] | None = None,
+) -> Gradients:
+    """Return the gradients of chunks, of which ``of(*chunk)`` are in memory at a time.
+
+    They are computed once for norms, and once for their weighted sum.
+    """
+    rng_states, terms = [], list[tuple[Tensor, Tensor, Tensor]]()
+    for chunk in chunks:
+        rng_states.append(model.rng_state())
+        gradients = of(*chunk)
+        terms.append((gradients.norm, gradients.loss, gradients.probability))
+        del gradients
+    norms = [norm for norm, _, _ in terms]
+
+    @without_grad
+    def weighted_sum(weight: Tensor, out: Tensor, finite: Tensor | None = None) -> None:
+        weights = weight.split([len(norm) for norm in norms])
+        for chunk, w, first_norm, rng_state in zip(chunks, weights, norms, rng_states, strict=True):
+            model.set_rng_state(rng_state)  # the dropout masks of the norms
+            gradients = of(*chunk)
+            # the first pass decided the weights: this one may only make them smaller
+            w = capped(w, first_norm, gradients.norm)
+            both = torch.isfinite(first_norm) & torch.isfinite(gradients.norm)
+            gradients.weighted_sum(w, out, both)
+
+    norm, loss, probability = (torch.cat(part) for part in zip(*terms, strict=True))
+    return Gradients(norm, loss, probability, weighted_sum, at_ascent)
 
 
 def capped(weight: Tensor, norm_before: Tensor, norm: Tensor) -> Tensor:

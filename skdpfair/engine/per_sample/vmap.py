@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from skdpfair.engine.batch import Batch, Examples
+from skdpfair.engine.batch import Batch
 from skdpfair.engine.losses import Loss
 from skdpfair.engine.per_sample.layers.grad_sampler import norm2_of_rows, over_batch
-from skdpfair.engine.per_sample.module_code import ModuleCode
-from skdpfair.engine.per_sample.records import Gradients, Slope, Strategy, capped
+from skdpfair.engine.per_sample.proof import ModuleCode
+from skdpfair.engine.per_sample.records import Gradients, OutputGradient, Strategy, in_two_passes
 from skdpfair.engine.precision import without_grad
 
 
@@ -28,63 +28,46 @@ class MicroVmap(Strategy):
 
     @without_grad
     def per_sample_gradients(self, batch: Batch, scale: Tensor | None = None) -> Gradients:
-        """Return the gradients of the examples of a batch that is not empty.
-
-        They are at parameters moved by ``scale`` times an example's own gradient, if given.
-        """
-        parts, examples = batch.split(self.micro_batch), batch.examples
+        """Return the gradients, or those at parameters moved by ``scale`` times their own."""
+        parts = batch.split(self.micro_batch)
         sizes = [len(part.examples) for part in parts]
         scales = [None] * len(parts) if scale is None else scale.split(sizes)
-        rng_state = self.rng_state()
+        at_ascent = partial(self.per_sample_gradients, batch)
+        return in_two_passes(self, [*zip(parts, scales, strict=True)], self._of_few, at_ascent)
 
-        def each() -> Iterator[tuple[Examples, Slope, list[Tensor], Tensor]]:
-            for part, s in zip(parts, scales, strict=True):
-                slope, gradients = self._rows(part, s)
-                norm = norm2_of_rows([g.flatten(1) for g in gradients], part.examples).sqrt()
-                yield part.examples, slope, gradients, part.examples.over_size(norm)
+    def _of_few(self, part: Batch, scale: Tensor | None) -> Gradients:
+        terms, gradients = self._rows(part, scale)
+        examples = part.examples
+        norm = examples.over_size(norm2_of_rows([g.flatten(1) for g in gradients], examples).sqrt())
 
-        slopes, norms = [], []
-        for _, slope, _, norm in each():
-            slopes.append(slope)
-            norms.append(norm)
-
-        @without_grad
         def weighted_sum(weight: Tensor, out: Tensor, finite: Tensor | None = None) -> None:
-            self.set_rng_state(rng_state)  # the same dropout masks
-            views, weights = self.views(out), weight.split([len(norm) for norm in norms])
-            for then, w, (of, _, gradients, now) in zip(norms, weights, each(), strict=True):
-                w = of.spread(of.over_size(capped(w, then, now)))
-                for p, g in zip(self.parameters, gradients, strict=True):
-                    rows = torch.where((w != 0)[:, None], g.flatten(1), 0.0)
-                    views[p].view(-1).addmv_(rows.t(), w)
+            views, weight = self.views(out), examples.spread(examples.over_size(weight))
+            for p, g in zip(self.parameters, gradients, strict=True):
+                rows = torch.where((weight != 0)[:, None], g.flatten(1), 0.0)
+                views[p].view(-1).addmv_(rows.t(), weight)
 
-        return Gradients(
-            torch.cat(norms),
-            examples.mean(torch.cat([slope.loss for slope in slopes])),
-            examples.mean(torch.cat([slope.probability for slope in slopes])),
-            weighted_sum,
-            lambda scale: self.per_sample_gradients(batch, scale),
-        )
+        loss, probability = map(examples.mean, terms.terms())
+        return Gradients(norm, loss, probability, weighted_sum)
 
-    def _rows(self, part: Batch, scale: Tensor | None) -> tuple[Slope, list[Tensor]]:
+    def _rows(self, part: Batch, scale: Tensor | None) -> tuple[OutputGradient, list[Tensor]]:
         """Return loss terms and the gradient of each row."""
-        rng_state, slope, x = self.rng_state(), Slope(self, part), part.dense_x
+        rng_state, terms, x = self.rng_state(), OutputGradient(self, part), part.dense_x
         code = self.code(x)
-        _, gradients = code.gradients(self.generator, self._values(), x, slope=slope)
+        _, gradients = code.gradients(self.generator, self._values(), x, output_gradient=terms)
         if scale is None:
-            return slope, gradients
+            return terms, gradients
         self.set_rng_state(rng_state)
         examples = part.examples
         steps = iter(examples.mean(g) * over_batch(scale, g) for g in gradients)
-        moved = [
+        perturbed = [
             v + examples.spread(next(steps)) if trains else v.expand(len(x), *v.shape)
             for v, trains in zip(self._values(), code.trained.values(), strict=True)
         ]
-        trace, slope = code.gradients_by_record, Slope(self, part)
-        return slope, trace(self.generator, [], *moved, x, slope=slope)[1]
+        trace, terms = code.gradients_by_record, OutputGradient(self, part)
+        return terms, trace(self.generator, [], *perturbed, x, output_gradient=terms)[1]
 
 
-def gradients_ahead(model: Strategy, batch: Batch, scale: Tensor) -> Gradients:
+def gradients_at_ascent(model: Strategy, batch: Batch, scale: Tensor) -> Gradients:
     """Return the gradients of ``batch`` at parameters moved by ``scale`` times an example's own."""
     whole = MicroVmap(model.module, model.loss, model.code(batch.dense_x))
     # a batch that draws is taken as a whole, as ``model`` takes it: the masks are the same

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.grad import conv1d_weight, conv2d_weight, conv3d_weight
-from torch.nn.modules.conv import _ConvNd
 
+from skdpfair._utils.torch_internals import Convolution
 from skdpfair.engine.per_sample.layers.grad_sampler import RowsGradSampler, register_grad_sampler
 
 _CONVOLUTIONS: dict[type[nn.Module], Callable[..., Tensor]] = {
@@ -21,9 +21,9 @@ _CONVOLUTIONS: dict[type[nn.Module], Callable[..., Tensor]] = {
 class ConvGradSampler(RowsGradSampler):
     """A convolution: the gradient of each record by its own correlation of input and output."""
 
-    module: _ConvNd
+    module: Convolution
 
-    def __init__(self, module: _ConvNd, a: Tensor, b: Tensor) -> None:
+    def __init__(self, module: Convolution, a: Tensor, b: Tensor) -> None:
         super().__init__(module, a, b)
         if self.bias_trains:
             self.bias_rows = b.flatten(2).sum(2)
@@ -43,7 +43,7 @@ class ConvGradSampler(RowsGradSampler):
         return x, (0,) * (x.dim() - 2)
 
 
-def _by_groups(module: _ConvNd, a: Tensor, padding: tuple[int, ...], b: Tensor) -> Tensor:
+def _by_groups(module: Convolution, a: Tensor, padding: tuple[int, ...], b: Tensor) -> Tensor:
     """Return the gradient of each record, by one convolution with a group for each record."""
     n = len(b)
     return _CONVOLUTIONS[type(module)](
@@ -57,7 +57,7 @@ def _by_groups(module: _ConvNd, a: Tensor, padding: tuple[int, ...], b: Tensor) 
     ).view(n, -1)
 
 
-def _by_windows(module: _ConvNd, a: Tensor, padding: tuple[int, ...], b: Tensor) -> Tensor:
+def _by_windows(module: Convolution, a: Tensor, padding: tuple[int, ...], b: Tensor) -> Tensor:
     """Return the gradient of each record, by a product of the windows of its outputs and ``b``."""
     n, axes = len(b), range(2, b.dim())
     a = F.pad(a, [width for width in reversed(padding) for _ in range(2)])

@@ -6,7 +6,6 @@ from torch import Tensor, nn
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.per_sample.layers.grad_sampler import (
     GradSampler,
-    Views,
     register_grad_sampler,
     rounding,
 )
@@ -23,14 +22,15 @@ class EmbeddingGradSampler(GradSampler):
     """An Embedding: ``a`` holds indices; equal ones within a record share a row of the table."""
 
     def __init__(self, module: nn.Embedding, a: Tensor, b: Tensor) -> None:
-        # slopes of codes that the table lacks are NaN
-        self.module, self.a = module, a.reshape(len(a), -1).clamp(0, len(module.weight) - 1)
-        self.b = b.reshape(len(b), self.a.shape[1], -1)
+        # gradients of codes that the table lacks are NaN
+        a = a.reshape(len(a), -1).clamp(0, len(module.weight) - 1)
+        b = b.reshape(len(b), a.shape[1], -1)
         if module.padding_idx is not None:
-            self.b = torch.where((self.a == module.padding_idx)[..., None], 0.0, self.b)
+            b = torch.where((a == module.padding_idx)[..., None], 0.0, b)
+        super().__init__(module, a, b)
 
     def norm2(self, examples: Examples) -> Tensor:
-        """Return the sum of b_s.b_t over an example's positions s, t with equal indices."""
+        # the sum of b_s.b_t over an example's positions s, t with equal indices
         blocks = examples.blocks(self.a[..., None], self.b)
         return torch.cat([self._norm2(a, b) for a, b in blocks])
 
@@ -44,7 +44,6 @@ class EmbeddingGradSampler(GradSampler):
         guarded: Tensor = norm2 + rounding(b.shape[2], self.b) * longest
         return guarded
 
-    def add(self, weight: Tensor, views: Views) -> None:
-        """Add each weighted position to its row of the table."""
+    def add_weight(self, weight: Tensor, out: Tensor) -> None:
         rows = (self.b * weight[:, None, None]).flatten(0, 1)
-        views[self.module.weight].index_add_(0, self.a.reshape(-1), rows)
+        out.index_add_(0, self.a.reshape(-1), rows)

@@ -1,14 +1,9 @@
 """Interface and registry of grad samplers: norms and weighted sums, by layer type.
 
 A grad sampler is made from a layer's input ``a`` and the gradient ``b`` of the summed loss in the
-layer's output, both with a row for each record first.  It answers two questions:
-
-* ``norm2(examples)``: squared norm of the sum of each example's gradients, (n_examples,);
-* ``add(weight, views)``: add the sum of the gradients, weighted row by row, to views of the flat
-  gradient.
-
-No per-record weight gradient of a Linear or Embedding is ever made; those of convolutions and
-scales are small.  A parameter that is frozen, or absent, takes no part.
+layer's output, both with a row for each record first.  No per-record weight gradient of a Linear or
+Embedding is ever made; those of convolutions and scales are small.  A parameter that is frozen, or
+absent, takes no part.
 """
 
 from __future__ import annotations
@@ -18,36 +13,32 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from skdpfair.engine.batch import Examples
+from skdpfair.engine.sparse_rows import SparseBatch
 
 Views: TypeAlias = dict[Tensor, Tensor]
-SamplerMaker: TypeAlias = "Callable[[Any, Tensor, Tensor], GradSampler]"
-Maker = TypeVar("Maker", bound=SamplerMaker)
 
 # layer type -> (grad sampler of (module, a, b), whether it covers a module, on which inputs)
-LAYERS: dict[
-    type[nn.Module], tuple[SamplerMaker, Callable[[Any], bool], Callable[[Any, int], bool]]
-]
-LAYERS = {}
+LAYERS: dict[type[nn.Module], tuple[Any, Callable[[Any], bool], Callable[[Any, int], bool]]] = {}
 
 
 def register_grad_sampler(
     *layer_types: type[nn.Module],
     takes: Callable[[Any, int], bool],
     fits: Callable[[Any], bool] = lambda module: True,
-) -> Callable[[Maker], Maker]:
+) -> Callable[[Any], Any]:
     """Register the decorated grad sampler for layer types.
 
     ``fits(module)`` tells whether it covers a module; ``takes(module, n_axes)`` whether the layer
     takes the first of so many axes of its input for the batch.
     """
 
-    def decorate(grad_sampler: Maker) -> Maker:
+    def decorate(grad_sampler: Any) -> Any:
         LAYERS.update(dict.fromkeys(layer_types, (grad_sampler, fits, takes)))
         return grad_sampler
 
@@ -59,9 +50,10 @@ def is_covered(module: nn.Module) -> bool:
     return type(module) in LAYERS and LAYERS[type(module)][1](module)
 
 
-def sampler_of(module: nn.Module) -> SamplerMaker:
+def sampler_of(module: nn.Module) -> Callable[[Any, Tensor, Tensor], GradSampler]:
     """Return the grad sampler of a covered layer."""
-    return LAYERS[type(module)][0]
+    sampler: Callable[[Any, Tensor, Tensor], GradSampler] = LAYERS[type(module)][0]
+    return sampler
 
 
 def takes_rows(module: nn.Module, a: Tensor) -> bool:
@@ -69,23 +61,23 @@ def takes_rows(module: nn.Module, a: Tensor) -> bool:
     return LAYERS[type(module)][2](module, a.dim())
 
 
-def trains(parameter: Any) -> bool:
-    """Tell whether the parameter exists and is not frozen."""
-    return parameter is not None and parameter.requires_grad
-
-
 def over_batch(rows: Tensor, like: Tensor) -> Tensor:
     """Return (batch,) numbers in a shape that multiplies each record of ``like``."""
     return rows.view(-1, *[1] * (like.dim() - 1))
 
 
-def masked(rows: Tensor, finite: Tensor) -> Tensor:
+def masked(rows: Any, finite: Tensor) -> Any:
     """Return the rows with those of records that are not finite set to zero."""
+    if isinstance(rows, SparseBatch):
+        return rows.masked(finite)
     return torch.where(over_batch(finite, rows), rows, 0)
 
 
 def rounding(size: Any, like: Tensor) -> Any:
     """Return a bound on the relative error of sums of products of ``size`` numbers."""
+    # errors of n roundings grow with sqrt(n), not n (Higham and Mary, "A New Approach to
+    # Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 2019): 2 sqrt(n) eps is four
+    # standard deviations of n errors of eps / 2; 8 eps are for what is rounded besides
     return (8.0 + 2.0 * size**0.5) * torch.finfo(like.dtype).eps
 
 
@@ -111,7 +103,7 @@ def norm2_of_rows(rows: Sequence[Tensor], examples: Examples) -> Tensor:
     Long rows that cancel leave an error where they are added up: the norm stays above both.
     """
     norm2 = sum_of(lengths(r).square_() for r in rows)
-    if examples.each == 1:
+    if examples.rows_per_example == 1:
         return norm2
     longest = examples.sum(norm2.sqrt_()).square_().mul_(rounding(examples.sizes, rows[0]))
     return sum_of(lengths(examples.sum(r)).square_() for r in rows).add_(longest)
@@ -131,15 +123,18 @@ class GradSampler(abc.ABC):
     """The input ``a`` of a layer and the gradient ``b`` of the loss in its output.
 
     ``sums`` holds the sum of each example's gradients (n_examples, n), by parameter, where `norm2`
-    makes it.
+    makes it, and ``bias_rows`` (n_rows, n) the gradients in the bias, where that trains.
     """
 
-    module: Any
     sums: Mapping[Tensor, Tensor] = MappingProxyType({})
+    bias_rows: Tensor
 
-    def __init__(self, module: Any, a: Tensor, b: Tensor) -> None:
+    def __init__(self, module: Any, a: Any, b: Tensor) -> None:
         self.module, self.a, self.b = module, a, b
-        self.weight_trains, self.bias_trains = trains(module.weight), trains(module.bias)
+        parameters = (getattr(module, name, None) for name in ("weight", "bias"))
+        self.weight_trains, self.bias_trains = (
+            p is not None and p.requires_grad for p in parameters
+        )
 
     @abc.abstractmethod
     def norm2(self, examples: Examples) -> Tensor:
@@ -150,8 +145,15 @@ class GradSampler(abc.ABC):
         """
 
     @abc.abstractmethod
+    def add_weight(self, weight: Tensor, out: Tensor) -> None:
+        """Add the weighted sum of the gradients in the layer's weight to ``out``."""
+
     def add(self, weight: Tensor, views: Views) -> None:
         """Add the gradients' sum, weighted by (n_rows,) numbers, to views of the flat gradient."""
+        if self.weight_trains:
+            self.add_weight(weight, views[self.module.weight])
+        if self.bias_trains:
+            views[self.module.bias].view(-1).addmv_(self.bias_rows.t(), weight)
 
     def masked(self, finite: Tensor) -> GradSampler:
         """Return the grad sampler in which records that are not finite have no gradient."""
@@ -162,16 +164,10 @@ class RowsGradSampler(GradSampler):
     """A layer whose per-record gradients, ``rows`` and ``bias_rows``, are small enough to make."""
 
     rows: Tensor  # where the weight trains
-    bias_rows: Tensor  # where the bias trains
 
     def norm2(self, examples: Examples) -> Tensor:
-        """Return the squared norms of the sums of each example's rows."""
         rows = [self.rows] if self.weight_trains else []
         return norm2_of_rows(rows + ([self.bias_rows] if self.bias_trains else []), examples)
 
-    def add(self, weight: Tensor, views: Views) -> None:
-        """Add weight^T rows."""
-        if self.weight_trains:
-            views[self.module.weight].view(-1).addmv_(self.rows.t(), weight)
-        if self.bias_trains:
-            views[self.module.bias].view(-1).addmv_(self.bias_rows.t(), weight)
+    def add_weight(self, weight: Tensor, out: Tensor) -> None:
+        out.view(-1).addmv_(self.rows.t(), weight)

@@ -1,64 +1,32 @@
-"""Checks that the per-record gradients of a module are well defined.
+"""Checks of a module on made-up records: what it holds, what it returns, and for whom.
 
 The proof that records do not mix is the trace of one record, or formulas.  What is here refuses
-modules that training would not follow as they are written: those that mix records, and those whose
-gradients are not autograd's of one record at a time.  No record of the data is seen.
+modules that training would not follow as they are written.
 """
 
 import warnings
-from collections.abc import Callable
-from contextlib import nullcontext
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
 
 from skdpfair._networks import copied
-from skdpfair.engine.batch import Batch
 from skdpfair.engine.flat import NOTHING_TRAINS
 from skdpfair.engine.losses import Loss, Regression
-from skdpfair.engine.per_sample.batch_statistics import hold_statistics, mixes
-from skdpfair.engine.per_sample.closed_list import PLAIN_TENSORS, TraceError
-from skdpfair.engine.per_sample.records import Strategy
-from skdpfair.engine.per_sample.tracing import fixed_draws
+from skdpfair.engine.per_sample.proof.alone import (
+    ConstantDraws,
+    fixed_draws,
+    same_alone_and_together,
+)
+from skdpfair.engine.per_sample.proof.closed_list import PLAIN_TENSORS
+from skdpfair.engine.per_sample.proof.frozen_statistics import hold_statistics, mixes
 from skdpfair.exceptions import UnsupportedModuleError
 
 N_PROBE = 4
-# above the rounding of deep nets; couplings and wrong gradients are far above
-_TOLERANCE = 1e-3
 _SCALES = (1.0, -1.0, 100.0)  # of made-up records, for branches on signs and sizes
 _SIZES = (2, 9, 33)  # of batches, for branches on their length
 
 # of the check that outputs are no probabilities: weights that are drawn, and how far they spread
 _N_DRAWS, _SPREAD = 6, 3.0
-
-_ROUNDED = "; where forward rounds, as by autocast or half precision, leave that out"
-
-
-class ConstantDraws(TorchDispatchMode):
-    """Makes every random number of torch the same, so that equal calls give equal results."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # torch states no types
-
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        # this operation returns the product, too
-        if func is torch.ops.aten.native_dropout.default:
-            x, p, _ = args
-            return x * (0.5 / (1 - p)), torch.ones_like(x, dtype=torch.bool)
-        out = func(*args, **(kwargs or {}))
-        fused = any(a.name == "dropout_p" for a in func._schema.arguments)  # attention is no draw
-        if torch.Tag.nondeterministic_seeded in func.tags and not fused:
-            tree_map_only(torch.Tensor, lambda t: t.fill_(0.5 if t.is_floating_point() else 0), out)
-        return out
 
 
 def check_module(module: nn.Module, example: Tensor, loss: Loss) -> Tensor:
@@ -69,7 +37,7 @@ def check_module(module: nn.Module, example: Tensor, loss: Loss) -> Tensor:
             place = f"at {name!r}" if name else "at its root"
             raise UnsupportedModuleError(f"module has {type(layer).__name__} {place}, {reason}")
     probe = _probe(example)
-    outputs = _forward(_copied(module), probe)
+    outputs = _forward(held_copy(module), probe)
     n, is_regression = loss.n_outputs, isinstance(loss, Regression)
     if not isinstance(outputs, Tensor) or outputs.shape != (N_PROBE, n):
         got = tuple(getattr(outputs, "shape", ())) or type(outputs).__name__
@@ -90,7 +58,7 @@ def check_module(module: nn.Module, example: Tensor, loss: Loss) -> Tensor:
 
 def _is_bounded(module: nn.Module, probe: Tensor) -> bool:
     """Return whether outputs stay within 0 and 1 for random weights, and between for some."""
-    module, is_between = _copied(module), False
+    module, is_between = held_copy(module), False
     generator = torch.Generator(probe.device).manual_seed(0)
     for _ in range(_N_DRAWS):
         for p in filter(lambda p: p.requires_grad, module.parameters()):
@@ -160,7 +128,7 @@ def refuse_mixing(module: nn.Module, probe: Tensor) -> None:
     for size in _SIZES:
         batches.append(torch.cat([probe[:1], probe[1:2].expand(size - 1, *probe.shape[1:])]))
     with torch.no_grad(), ConstantDraws(), quiet:
-        for called in (_perturbed(module), _switched(_perturbed(module))):
+        for called in (perturbed_copy(module), _switched(perturbed_copy(module))):
             for rows in batches:
                 _compare_with_alone(called, rows)
 
@@ -172,17 +140,15 @@ def _compare_with_alone(module: nn.Module, rows: Tensor) -> None:
     except UnsupportedModuleError:
         # codes that an embedding lacks: the probe was tried before
         return
-    for i, row in enumerate(rows[:N_PROBE].split(1)):
-        try:
-            alone = _forward(module, row)[0]
-        except UnsupportedModuleError as error:
-            raise _mixes(f"it fails where a record is alone: {error.__cause__}", module) from None
-        if len(together) != len(rows) or _differ(alone, together[i]):
-            raise _mixes(f"a record among {len(rows)} has another output than alone", module)
-
-
-def _differ(a: Tensor, b: Tensor) -> bool:
-    return not torch.allclose(a, b, rtol=1e-3, atol=1e-5, equal_nan=True)
+    alone = (_forward(module, row)[0] for row in rows[:N_PROBE].split(1))
+    try:
+        is_same = len(together) == len(rows) and same_alone_and_together(
+            together, alone, rtol=1e-3, atol=1e-5
+        )
+    except UnsupportedModuleError as error:
+        raise _mixes(f"it fails where a record is alone: {error.__cause__}", module) from None
+    if not is_same:
+        raise _mixes(f"a record among {len(rows)} has another output than alone", module)
 
 
 def _switched(module: nn.Module) -> nn.Module:
@@ -192,68 +158,14 @@ def _switched(module: nn.Module) -> nn.Module:
     return hold_statistics(module)
 
 
-def _mixes(error: object, module: Callable[[Tensor], Tensor]) -> UnsupportedModuleError:
-    layers = module.named_modules() if isinstance(module, nn.Module) else ()
+def _mixes(error: object, module: nn.Module) -> UnsupportedModuleError:
+    layers = module.named_modules()
     along = [n for n, layer in layers if getattr(layer, "batch_first", True) is False]
     first = f" Set batch_first=True of {', '.join(map(repr, along))}." if along else ""
     return UnsupportedModuleError(
         f"module mixes the records of a batch: {error}. Make each output row a function of its own "
         f"input row only.{first}"
     )
-
-
-def gradient_error(
-    make: Callable[[nn.Module], Strategy],
-    module: nn.Module,
-    probe: Tensor,
-    loss: Loss,
-) -> str | None:
-    """Return how the strategy ``make(module)`` differs from autograd, or None.
-
-    This finds what a trace does not follow: gradients that code makes by itself, weights that it
-    reads without autograd.
-    """
-    module = _perturbed(module)
-    y = loss.probe_targets(N_PROBE, probe.device)
-    called = _copied(module)
-    parameters = [p for p in called.parameters() if p.requires_grad]
-    try:
-        # traced before draws are constant
-        strategy = make(module)
-        with ConstantDraws() if strategy.draws else nullcontext(), strategy:
-            gradients = strategy.per_sample_gradients(Batch(probe, y))
-            if gradients.norm.shape != (N_PROBE,):
-                return f"it has {len(gradients.norm)} gradients of {N_PROBE} records"
-            for i in range(N_PROBE):
-                one_hot = torch.zeros_like(gradients.norm)
-                one_hot[i] = 1.0
-                gradients.weighted_sum(one_hot, total := strategy.flat())
-                expected = _gradient(called, parameters, loss, probe, y, i)
-                allowed = _TOLERANCE * (expected.norm() + _TOLERANCE)
-                if not (total - expected).norm() <= allowed:
-                    return f"its gradient of one record is not autograd's{_ROUNDED}"
-                if not (gradients.norm[i] - expected.norm()).abs() <= allowed:
-                    return "its norm of one record's gradient is not autograd's"
-    except UnsupportedModuleError:
-        raise
-    except (RuntimeError, ValueError, TypeError, LookupError, AttributeError, TraceError) as error:
-        return f"it fails: {error}"
-    return None
-
-
-def _gradient(
-    module: nn.Module,
-    parameters: list[nn.Parameter],
-    loss: Loss,
-    x: Tensor,
-    y: Tensor,
-    i: int,
-) -> Tensor:
-    """Return autograd's gradient of the loss of record ``i``."""
-    with torch.enable_grad():
-        value = loss.each(module(x)[i : i + 1], y[i : i + 1]).sum()
-    gradients = torch.autograd.grad(value, parameters, materialize_grads=True)
-    return torch.cat([g.flatten() for g in gradients])
 
 
 def _probe(example: Tensor) -> Tensor:
@@ -263,18 +175,18 @@ def _probe(example: Tensor) -> Tensor:
     return torch.rand(shape, generator=generator, device=example.device).to(example.dtype)
 
 
-def _copied(module: nn.Module) -> nn.Module:
+def held_copy(module: nn.Module) -> nn.Module:
     """Return a copy of the module as it is trained, whose code may change it."""
     return hold_statistics(copied(module))
 
 
-def _perturbed(module: nn.Module) -> nn.Module:
+def perturbed_copy(module: nn.Module) -> nn.Module:
     """Return a copy whose weights are all random, so that no zero hides anything.
 
     They are moved by about what torch's initial weights measure, so that deep nets stay tame.
     Frozen weights stay as they are, for training never moves them.
     """
-    module = _copied(module)
+    module = held_copy(module)
     device = next(module.parameters()).device
     generator = torch.Generator(device).manual_seed(0)
     with torch.no_grad():
@@ -284,11 +196,12 @@ def _perturbed(module: nn.Module) -> nn.Module:
     return module
 
 
-def _forward(module: Callable[[Tensor], Tensor], probe: Tensor) -> Tensor:
+def _forward(module: nn.Module, probe: Tensor) -> Tensor:
     """Return the output; equal calls draw equal dropout masks, whoever calls."""
     with fixed_draws(probe.device):
         try:
-            return module(probe)
+            outputs: Tensor = module(probe)
+            return outputs
         except (RuntimeError, ValueError, IndexError) as error:
             codes = " Convert codes by x.long() in forward." if "Long" in str(error) else ""
             raise UnsupportedModuleError(

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
 
-from skdpfair.engine.per_sample.closed_list import TraceError
+from skdpfair._utils.torch_internals import OpOverload
+from skdpfair.engine.per_sample.proof.closed_list import TraceError
 
 _ATEN = torch.ops.aten
 SIZES = (5, 7)  # of the batches that are compared: no multiples of each other, and none is special
@@ -109,15 +109,15 @@ def first_input(graph: Graph, name: str) -> Node:
         return graph.placeholder(name)
 
 
-def take_slope(graph: Graph) -> None:
-    """Let a function of the first result take the place of the last input."""
-    slope = [node for node in graph.nodes if node.op == "placeholder"][-1]
+def output_gradient_as_input(graph: Graph) -> None:
+    """Let a function of the first result, the outputs, take the place of the last input."""
+    gradient = [node for node in graph.nodes if node.op == "placeholder"][-1]
     results: Any = graph.output_node().args[0]
-    first = results[0]
-    with graph.inserting_after(first):
-        call = graph.call_function(operator.call, (slope, first))
-    call.meta = dict(slope.meta)
-    slope.replace_all_uses_with(call, delete_user_cb=lambda user: user is not call)
+    outputs = results[0]
+    with graph.inserting_after(outputs):
+        call = graph.call_function(operator.call, (gradient, outputs))
+    call.meta = dict(gradient.meta)
+    gradient.replace_all_uses_with(call, delete_user_cb=lambda user: user is not call)
 
 
 def take_generator(graph: Graph) -> bool:

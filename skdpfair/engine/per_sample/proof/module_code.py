@@ -14,36 +14,49 @@ from torch.func import functional_call
 from skdpfair._utils.describe import state_of
 from skdpfair.engine.flat import split
 from skdpfair.engine.losses import Loss
-from skdpfair.engine.per_sample.batch_statistics import hold_statistics
-from skdpfair.engine.per_sample.tracing import RecordTrace, trace
+from skdpfair.engine.per_sample.proof.frozen_statistics import hold_statistics
+from skdpfair.engine.per_sample.proof.module_checks import check_module, refuse_mixing
+from skdpfair.engine.per_sample.proof.record_trace import RecordTrace
+from skdpfair.engine.per_sample.proof.tracing import trace
 from skdpfair.exceptions import UnsupportedModuleError
+
+
+def prove(module: nn.Module, example: Tensor, loss: Loss) -> ModuleCode:
+    """Return the code of a module, in which no record acts on the results of another.
+
+    ``example`` has records of the shape, dtype and device of those to come; no number in it is
+    used.  An UnsupportedModuleError says what of the module, or of its outputs, is refused.  All
+    else is proven where it is needed: a `ModuleCode` traces nothing that it cannot prove.
+    """
+    return ModuleCode(module, check_module(module, example, loss), loss)
 
 
 class ModuleCode:
     """What a module's code does with one record, for any values of the parameters.
 
-    The code of a copy runs on made-up records, like those of ``example`` in shape, dtype and
-    device, while it is traced; training repeats the operations.
+    The code of a copy runs on made-up records, like those of ``probe`` (batch, ...), while it is
+    traced; training repeats the operations.  See `prove`.
     """
 
-    def __init__(self, module: nn.Module, example: Tensor, loss: Loss) -> None:
+    def __init__(self, module: nn.Module, probe: Tensor, loss: Loss) -> None:
         # every place that holds a parameter, once: functional_call's own tying does not put a
         # parameter back where a layer is reached under two names
         names = {p: name for name, p in module.named_parameters()}
-        self.places = {
+        self._places = {
             f"{prefix}.{local}".lstrip("."): names[p]
             for prefix, layer in module.named_modules()
             for local, p in layer.named_parameters(recurse=False, remove_duplicate=False)
         }
         self.trained = {name: p.requires_grad for name, p in module.named_parameters()}
         self.called = hold_statistics(copy.deepcopy(module))
-        self.record = example.new_full(example.shape[1:], 0.5 if example.is_floating_point() else 0)
-        self.loss = loss
+        self.module, self.probe, self.loss = module, probe, loss
+        self._record = probe.new_full(probe.shape[1:], 0.5 if probe.is_floating_point() else 0)
+        self._is_unmixed = False
 
     def outputs(self, values: Sequence[Tensor], x: Tensor) -> Tensor:
         """Return the outputs of one record; autograd may pass."""
         named = dict(zip(self.trained, values, strict=True))
-        parameters = {place: named[name] for place, name in self.places.items()}
+        parameters = {place: named[name] for place, name in self._places.items()}
         # a copy, since a layer may change it in place
         row = x[None].clone()
         outputs: Tensor = functional_call(self.called, parameters, (row,), tie_weights=False)[0]
@@ -51,13 +64,12 @@ class ModuleCode:
 
     def leaves(self, values: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         """Return the parameters as leaves of autograd's graph, all of them and the trained ones."""
+        trained = self.trained.values()
         leaves = [
             v if v.requires_grad or not trains else v.detach().requires_grad_()
-            for v, trains in zip(values, self.trained.values(), strict=True)
+            for v, trains in zip(values, trained, strict=True)
         ]
-        return leaves, [
-            v for v, trains in zip(leaves, self.trained.values(), strict=True) if trains
-        ]
+        return leaves, [v for v, trains in zip(leaves, trained, strict=True) if trains]
 
     def trace(
         self,
@@ -65,19 +77,25 @@ class ModuleCode:
         *columns: Tensor,
         parameters_by_record: bool = False,
         any_size: bool = False,
-        slope: bool = False,
+        output_gradient: bool = False,
     ) -> RecordTrace:
         """Return the trace of a function of parameters, a record and what goes with it.
 
-        ``columns`` are of one record; ``slope`` adds the gradient in the outputs.
+        ``columns`` are of one record; ``output_gradient`` adds the gradient in the outputs.  A
+        module that brings records together, or remembers them, is refused.
         """
+        if not self._is_unmixed:
+            refuse_mixing(self.module, self.probe)
+            self._is_unmixed = True
         values = [p.detach() for p in self.called.parameters()]
-        record = [self.record, *columns]
-        if slope:
+        record = [self._record, *columns]
+        if output_gradient:
             record.append(values[0].new_full((self.loss.n_outputs,), 0.5))
         shared, by_record = ([], [*values, *record]) if parameters_by_record else (values, record)
         before = state_of(self.called)
-        traced = RecordTrace(function, shared, by_record, any_size=any_size, slope=slope)
+        traced = RecordTrace(
+            function, shared, by_record, any_size=any_size, output_gradient=output_gradient
+        )
         after = state_of(self.called)
         # the first call may change what torch keeps of it
         if after != before:
@@ -94,30 +112,27 @@ class ModuleCode:
     @cached_property
     def gradients(self) -> RecordTrace:
         """The outputs, and their products with the derivatives in the trained parameters."""
-        return self.trace(self.gradient, slope=True)
+        return self.trace(self._gradient, output_gradient=True)
 
     @cached_property
     def gradients_by_record(self) -> RecordTrace:
         """The same where each record has parameters of its own."""
-        return self.trace(self.gradient, slope=True, parameters_by_record=True)
+        return self.trace(self._gradient, output_gradient=True, parameters_by_record=True)
 
-    def gradient(self, *args: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Return that of one record, with the slope last."""
-        *values, x, slope = args
+    def _gradient(self, *args: Tensor) -> tuple[Tensor, list[Tensor]]:
+        *values, x, output_gradient = args
         leaves, trained = self.leaves(values)
         outputs = self.outputs(leaves, x)
-        gradients = torch.autograd.grad(outputs, trained, slope, materialize_grads=True)
+        gradients = torch.autograd.grad(outputs, trained, output_gradient, materialize_grads=True)
         return outputs, list(gradients)
 
     @cached_property
     def hessian_products(self) -> RecordTrace:
         """The Hessian of a record's loss, times a factor and its own vector."""
         like = next(self.called.parameters())
-        target, n = (
-            self.loss.probe_targets(1, like.device)[0],
-            sum(p.numel() for p in self._trained()),
-        )
-        return self.trace(self._hessian_product, target, like.new_ones(()), like.new_ones(n))
+        vector = like.new_ones(sum(p.numel() for p in self._trained()))
+        target = self.loss.probe_targets(1, like.device)[0]
+        return self.trace(self._hessian_product, target, like.new_ones(()), vector)
 
     def _hessian_product(self, *args: Tensor) -> list[Tensor]:
         *values, x, y, factor, vector = args

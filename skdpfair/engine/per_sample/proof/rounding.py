@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.nn.functional import pad
-from torch.utils._pytree import tree_leaves
+
+from skdpfair._utils.torch_internals import tree_leaves
 
 # from floats to floats; others that decide give integers or bools, such as comparisons, sorting
 # and conversions

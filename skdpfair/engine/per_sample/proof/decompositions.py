@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._decomp import get_decompositions
 
-from skdpfair.engine.per_sample.closed_list import TraceError
+from skdpfair._utils.torch_internals import get_decompositions
+from skdpfair.engine.per_sample.proof.closed_list import TraceError
 
 
 def _embedding(table: Tensor, index: Tensor, *_: Any, **__: Any) -> Tensor:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TypeVar
 
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.instancenorm import _InstanceNorm
+
+from skdpfair._utils.torch_internals import BatchNorm, InstanceNorm
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -29,8 +29,8 @@ def mixes(layer: nn.Module) -> bool:
 
 
 def _is_of_batch(layer: nn.Module) -> bool:
-    keeps = isinstance(layer, _InstanceNorm) and layer.track_running_stats
-    return isinstance(layer, _BatchNorm) or bool(keeps)
+    keeps = isinstance(layer, InstanceNorm) and layer.track_running_stats
+    return isinstance(layer, BatchNorm) or bool(keeps)
 
 
 def _is_frozen(layer: nn.Module) -> bool:

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._functorch.vmap import lazy_load_decompositions
-from torch._ops import OpOverload
 from torch.fx import Node
+
+from skdpfair._utils.torch_internals import OpOverload, python_definitions, python_kernels
 
 
 class TraceError(Exception):
@@ -93,11 +93,10 @@ def _varies(value: Any) -> bool:
 def _has_user_kernel(operation: OpOverload[..., Any]) -> bool:
     """Tell whether Python code defines an operation, or one of its kernels, in torch's name."""
     name = operation.name()
-    keys = (key for key in torch.library._impls - _KERNELS if not key.endswith("/Meta"))
+    keys = (key for key in python_kernels - _KERNELS_OF_TORCH if not key.endswith("/Meta"))
     kernels = {key.rpartition("/")[0] for key in keys}
-    return name in torch.library._defs or name.replace("::", "/") in kernels
+    return name in python_definitions or name.replace("::", "/") in kernels
 
 
-# torch's own rules in Python
-lazy_load_decompositions()
-_KERNELS = frozenset(torch.library._impls)
+# those that torch brings along
+_KERNELS_OF_TORCH = frozenset(python_kernels)
