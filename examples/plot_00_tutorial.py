@@ -41,7 +41,7 @@ from skdpfair.preprocessing import check_pipeline, public_preprocessor
 from skdpfair.privacy import Release, calibrated
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.tradeoff import trade_off
-from skdpfair.report import export_statement, model_page
+from skdpfair.report import model_card, model_page
 
 adult = load_adult(dropna=True)
 table, income = adult.data, adult.target
@@ -229,9 +229,8 @@ released = release_group_table(
     units=person.iloc[test],
     epsilon=0.5,
 )
-card = export_statement(
+card = model_card(
     model,
-    "card",
     intended_use="Offers to customers; not decisions about loans.",
     released_table=released,
 )

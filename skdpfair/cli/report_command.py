@@ -96,7 +96,7 @@ def _of_model(path, output, card, data, sweep, options):
     from skdpfair.cli._sources import test_records
     from skdpfair.model_selection import TradeoffResults
     from skdpfair.release import load_release
-    from skdpfair.report import export_statement, model_page
+    from skdpfair.report import model_card, model_page
 
     clf = load_release(path)
     schema = clf.schema_
@@ -108,7 +108,7 @@ def _of_model(path, output, card, data, sweep, options):
     of_page["results"] = None if sweep is None else TradeoffResults.from_store(sweep)
     pages = {output: model_page(path, **tests, **of_page, **options)}
     if card is not None:
-        pages[card] = export_statement(path, "card", **tests, **options)
+        pages[card] = model_card(path, **tests, **options)
     for page, text in pages.items():  # when all are made
         replace_file(page, text.encode())
     is_alone = data is None and sweep is None

@@ -56,6 +56,7 @@ def environment(of_pages=False):
         ),
         "counted": lambda n: _NUMBERS[n] if n < len(_NUMBERS) else f"{n:,}",
     }
+    pages.tests["side_channel"] = lambda text: "float" in text or "noise generator" in text
     pages.globals |= {"inf": np.inf, "most": MOST_BUDGETS}
     return pages
 

@@ -26,6 +26,20 @@ def table_of(
     }
 
 
+def table_of_sweep(results):
+    """Return what is known of the table of a sweep."""
+    spec = results.spec
+    return table_of(
+        results.variables,
+        classes=spec.classes,
+        groups=spec.groups,
+        unit=spec.unit if spec.is_known else "",
+        n_units=spec.n_units,
+        schema=results.schema,
+        n_features=spec.n_features,
+    )
+
+
 def check_same(name, own, other):
     """Raise ValueError if what is known of the table of ``name`` is not true of a model's own."""
     apart = [

@@ -12,6 +12,7 @@ from skdpfair.metrics._intervals import seeds_for
 from skdpfair.metrics._measures import COST, OVERALL
 from skdpfair.privacy.statement import percent
 from skdpfair.privacy.tradeoff import trade_off_from_epsilon
+from skdpfair.report._ledger_facts import ledger_sentences
 from skdpfair.report._recommendation import Estimate, chance, costs_of, is_useful, recommend
 from skdpfair.report._rendering import (
     MOST_BUDGETS,
@@ -22,7 +23,6 @@ from skdpfair.report._rendering import (
     with_interval,
     with_readable_names,
 )
-from skdpfair.report._spent_before import holds
 
 _WEAK = 0.01  # of accuracy, that a private model may have more than its reference
 _OF_SCHEMA = ("classes", "group_col", "persons")  # which the command reads
@@ -186,10 +186,7 @@ def before(results, ledger, total):
     if delta is None:
         raise ValueError("ledger has no delta, and the sweep kept none. Begin it with delta=.")
     spent = ledger.report(delta)
-    out = [
-        holds(spent, is_theirs=n_private > 0),
-        *spent.sentences("it", budget=ledger.budget, names=("ε", "δ")),
-    ]
+    out = ledger_sentences(spent, ledger, is_theirs=n_private > 0)
     if total:
         out.append(
             f"The ε ≤ {total[0]} at δ = {total[1]} above counts the private fits of this page "

@@ -21,6 +21,7 @@ from skdpfair.privacy.statement import (
 )
 from skdpfair.privacy.tradeoff import trade_off
 from skdpfair.report import _charts as charts
+from skdpfair.report._ledger_facts import check_ledger
 from skdpfair.report._recommendation import FEW, is_unsure, recommend, small_groups
 from skdpfair.report._rendering import (
     MOST_BUDGETS,
@@ -33,7 +34,6 @@ from skdpfair.report._rendering import (
     with_interval,
     with_readable_names,
 )
-from skdpfair.report._spent_before import check_ledger
 from skdpfair.report._summary import before, guesses_at, release_commands, sentences_of
 
 _MODEL = ["method", "epsilon"]
