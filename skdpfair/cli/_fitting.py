@@ -15,7 +15,7 @@ from sklearn.base import clone
 from skdpfair import DPFairClassifier, Groups, Persons
 from skdpfair._utils.validate import nearest, one_of
 from skdpfair.budget.charging import entry_of
-from skdpfair.cli._input import Unusable
+from skdpfair.cli._shell import Unusable
 from skdpfair.cli._sources import Parquet, Records, part_of, source_of
 from skdpfair.cli._study import Study, person_question
 from skdpfair.methods import METHODS

@@ -9,7 +9,7 @@ import click
 import numpy as np
 import pandas as pd
 
-from skdpfair.cli._input import note
+from skdpfair.cli._shell import note
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._files import column_names, columns_of, dataset_of, n_rows, read_columns
 from skdpfair.preprocessing._public import as_encoded

@@ -4,37 +4,22 @@ import json
 
 import click
 
-from skdpfair.cli._input import (
-    AS_JSON,
-    LEDGER,
-    AnyPath,
-    Unusable,
-    check_outputs,
-    echo,
-    existing_ledger,
-    fail,
-    in_options,
-    output_option,
-    wrapped,
-)
+from skdpfair.cli import _shell as shell
 
 
 @click.command()
-@click.argument("path", type=AnyPath(exists=True, dir_okay=False))
+@click.argument("path", type=shell.FILE)
 @click.option(
-    "--export",
-    "kind",
-    type=click.Choice(["nist"]),
-    help="A checklist after NIST SP 800-226.",
+    "--export", "kind", type=click.Choice(["nist"]), help="A checklist after NIST SP 800-226."
 )
-@output_option(text="File of the export, which is printed without it.")
-@LEDGER
+@shell.output_option(text="File of the export, which is printed without it.")
+@shell.LEDGER
 @click.option(
     "--data",
-    type=AnyPath(exists=True, dir_okay=False),
+    type=shell.FILE,
     help="For an export: test records as in fit, for a group table that is NOT private.",
 )
-@AS_JSON
+@shell.AS_JSON
 def statement(path, kind, output, ledger, data, as_json):
     """Print the privacy statement of PATH, a model that `skdpfair fit` or save_release wrote.
 
@@ -43,18 +28,20 @@ def statement(path, kind, output, ledger, data, as_json):
     no release, and 2 if it could not be run.
     """
     if as_json and kind:
-        raise Unusable("--json and --export must not both be given: an export has its own form.")
+        raise shell.Unusable(
+            "--json and --export must not both be given: an export has its own form."
+        )
     if kind is None and not output is data is None:
-        raise Unusable("--output and --data are for an export: give --export nist.")
-    check_outputs(output, inputs=[path, ledger, data])
+        raise shell.Unusable("--output and --data are for an export: give --export nist.")
+    shell.check_outputs(output, inputs=[path, ledger, data])
     from skdpfair.release._read_statement import read_statement  # late: it needs the accountants
 
-    with in_options():
-        ledger, tests = existing_ledger(ledger), {}
+    with shell.in_options():
+        ledger, tests = shell.existing_ledger(ledger), {}
         try:
             facts = read_statement(path)
         except ValueError as error:
-            fail(str(error))
+            shell.fail(str(error))
         if data is not None:
             from skdpfair.cli._sources import test_records  # late, as what follows: it needs torch
             from skdpfair.release import load_release
@@ -66,21 +53,21 @@ def statement(path, kind, output, ledger, data, as_json):
             try:
                 text = export_statement(path, kind or "json", ledger=ledger, **tests)
             except (TypeError, ValueError) as error:  # what a file describes may be anything
-                fail(str(error))
+                shell.fail(str(error))
             facts = facts if kind else json.loads(text)
         if output is not None:
             from skdpfair._utils.files import replace_file
 
             replace_file(output, text.encode())
-            echo(f"Written to {output}.", err=True)
+            shell.echo(f"Written to {output}.", err=True)
         elif as_json:
-            echo(json.dumps(facts))
+            shell.echo(json.dumps(facts))
         else:
-            echo(text.rstrip("\n") if kind else "\n".join(_lines(path.name, facts)))
+            shell.echo(text.rstrip("\n") if kind else "\n".join(_lines(path.name, facts)))
     if not facts["is_private"]:
-        fail(f"{path.name} is NOT differentially private: its epsilon is infinite.")
+        shell.fail(f"{path.name} is NOT differentially private: its epsilon is infinite.")
     if facts["seeded"]:
-        fail(f"The noise in {path.name} was seeded: whoever knows the seed can remove it.")
+        shell.fail(f"The noise in {path.name} was seeded: whoever knows the seed can remove it.")
 
 
 def _lines(name, facts):
@@ -95,4 +82,4 @@ def _lines(name, facts):
     }
     lines = [f"{name}: {private} {facts['what']} of a {release['estimator']}"]
     lines += [f"  {head:<11}  {text}" for head, text in rows.items()]
-    return lines + ([wrapped(facts["all_fits"]["statement"])] if "all_fits" in facts else [])
+    return lines + ([shell.wrapped(facts["all_fits"]["statement"])] if "all_fits" in facts else [])

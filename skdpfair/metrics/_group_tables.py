@@ -10,16 +10,10 @@ from scipy import stats
 
 from skdpfair._utils.keystream import Keystream
 from skdpfair._utils.validate import number, outline, safe_repr
+from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels
 from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import check_indexes
-from skdpfair.inputs.groups import (
-    MAX_READ,
-    encode_features,
-    group_names,
-    read_from_rows,
-    variables_of,
-)
 from skdpfair.metrics._arguments import as_vector, check_labels, hits
 from skdpfair.metrics._compare_groups import warn_undefined
 from skdpfair.metrics._comparisons import check_distributions
@@ -153,9 +147,9 @@ def group_table(
     order = labels.declared_order(known, classes, pos_label)
     likely = _probabilities(probabilities, checked, y_true, known)
     likely, classes = {name: p[:, order] for name, p in likely.items()}, known[order]
-    encoded = encode_features(sensitive_features, len(y_true))
+    encoded = _groups.encode_features(sensitive_features, len(y_true))
     assert encoded.levels is not None
-    levels = group_names(encoded.levels)
+    levels = _groups.group_names(encoded.levels)
     values = {
         name: values_by_group(
             y_true, y_pred, likely.get(name), classes=classes, code=encoded.code, levels=levels
@@ -290,7 +284,7 @@ def release_group_table(
     counted, generator = np.arange(len(y_true)), Keystream.fresh()
     if unit is not None:
         counted = np.flatnonzero(_persons.thinned(unit, 1, generator) >= 0)
-    encoded = encode_features(sensitive_features, len(y_true), groups, MAX_READ)
+    encoded = _groups.encode_features(sensitive_features, len(y_true), groups, _groups.MAX_READ)
     assert encoded.levels is not None
     levels = list(encoded.levels)
     codes = (2 * encoded.code + ~right)[counted]
@@ -302,10 +296,10 @@ def release_group_table(
     quantile = math.log(1 / (1 - LEVEL)) / math.sqrt(2)  # of Laplace's law, in deviations
     accuracy, low, high = accuracy_interval(correct, incorrect, deviation, LEVEL, quantile)
     columns = {"correct": correct, "incorrect": incorrect, "accuracy": accuracy}
-    index = pd.Index([f"[{name}]" for name in group_names(levels)], name="group")
+    index = pd.Index([f"[{name}]" for name in _groups.group_names(levels)], name="group")
     table = pd.DataFrame(columns | {"low": low, "high": high}, index=index)
-    variables = variables_of(None, None, None, sensitive_features)
-    read = read_in_words(read_from_rows(variables, None, encoded))
+    variables = _groups.variables_of(None, None, None, sensitive_features)
+    read = read_in_words(_groups.read_from_rows(variables, None, encoded))
     table.attrs["privacy"] = _privacy(epsilon, units, read)
     return table
 

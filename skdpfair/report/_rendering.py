@@ -65,14 +65,10 @@ def _isolated_text(value):
     return isolated(value) if type(value) is str else value
 
 
-@cache
-def _sentences():
-    return environment().get_template("sentences.jinja").module
-
-
-def sentence(name, /, **facts) -> str:
-    """Return a paragraph of ``templates/sentences.jinja`` on facts."""
-    return " ".join(getattr(_sentences(), name)(**facts).split())
+def sentences(names, facts) -> dict:
+    """Return paragraphs of ``templates/sentences.jinja`` on facts, by name."""
+    paragraphs = environment().get_template("sentences.jinja").make_module(facts)
+    return {name: " ".join(getattr(paragraphs, name)().split()) for name in names}
 
 
 def _spanned(estimate, unit):

@@ -34,7 +34,7 @@ from skdpfair.report._rendering import (
     with_interval,
     with_readable_names,
 )
-from skdpfair.report._summary import before, guesses_at, release_commands, sentences_of
+from skdpfair.report._summary import before, release_commands, sentences_of
 
 _MODEL = ["method", "epsilon"]
 _ENDS = ("mean", "low", "high")
@@ -76,8 +76,9 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "n_references": sum(name.startswith("reference") for name, _ in table.index.unique()),
         "small": small,
         "few": FEW,
-        "sentences": sentences_of(results, table, advised, sizes, small),
-        "guesses": guesses_at(results.frame, unit, attackers, _delta_of_one_run(results)),
+        "sentences": sentences_of(
+            results, table, advised, sizes, small, attackers, _delta_of_one_run(results)
+        ),
         "is_choice": advised is not None,
         "has_private": bool(np.isfinite(results.frame["epsilon"]).any()),
         "n_units": spec.n_units,

@@ -22,14 +22,18 @@ _MAX_WIDTH = 100
 
 
 AnyPath = functools.partial(click.Path, path_type=Path)
+FILE = AnyPath(exists=True, dir_okay=False)
 POSITIVE = click.FloatRange(min=0, min_open=True)
 
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 SCHEMA = click.option(
     "--schema",
-    type=AnyPath(exists=True, dir_okay=False),
+    type=FILE,
     help="Public facts about the columns: a file that `skdpfair schema` begins; required.",
+)
+EPSILON = click.option(
+    "--epsilon", type=POSITIVE, default=1.0, show_default=True, help="Privacy budget of a fit."
 )
 SEED = click.option(
     "--seed", type=click.IntRange(min=0), help="Make noise reproducible: research only."
@@ -39,7 +43,7 @@ MEASURES = click.option(
 )
 LEDGER = click.option(
     "--ledger",
-    type=AnyPath(exists=True, dir_okay=False),
+    type=FILE,
     help="Ledger of the data set, to state what all fits that it has recorded spent.",
 )
 
@@ -79,15 +83,20 @@ def echo(text="", *, err=False):
     click.echo(visible(text), err=err)
 
 
+def say(text, *, err=False):
+    """Print a sentence, in lines."""
+    echo(wrapped(text), err=err)
+
+
 def fail(text):
     """End with status 1, as a finding."""
-    echo(wrapped(text), err=True)
+    say(text, err=True)
     sys.exit(1)
 
 
 def note(text):
-    """Print a note, in lines, beside the output."""
-    echo(wrapped(f"Note: {text}"), err=True)
+    """Print a note beside the output."""
+    say(f"Note: {text}", err=True)
 
 
 def prompt(question, **settings):
@@ -265,4 +274,4 @@ def print_spending(ledger):
     if ledger is None or ledger.delta is None:
         return
     for sentence in ledger.report().sentences(ledger.path.name, budget=ledger.budget):
-        echo(wrapped(sentence))
+        say(sentence)
