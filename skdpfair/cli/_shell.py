@@ -57,14 +57,12 @@ def output_option(default=None, text="The file to write.", *, file_okay=True):
 
 
 def visible(text) -> str:
-    """Return a text in which nothing steers a terminal, see `skdpfair._utils.validate.visible`."""
     from skdpfair._utils.validate import visible as escaped  # late: it needs numpy
 
     return escaped(text)
 
 
 def names_in(text):
-    """Return the names in a list with commas, None for None."""
     return None if text is None else [name.strip() for name in text.split(",")]
 
 
@@ -74,7 +72,6 @@ class Unusable(click.ClickException):
     exit_code = 2
 
     def format_message(self):
-        """Return the message as it is printed."""
         return visible(self.message)
 
 
@@ -84,7 +81,6 @@ def echo(text="", *, err=False):
 
 
 def say(text, *, err=False):
-    """Print a sentence, in lines."""
     echo(wrapped(text), err=err)
 
 
@@ -146,17 +142,14 @@ def wrapped(text) -> str:
 
 
 def recorded_warnings():
-    """Return a context that gives the list of all warnings within it."""
     return warnings.catch_warnings(record=True, action="always")
 
 
 def texts_of(recorded) -> list:
-    """Return the texts of recorded warnings, each once."""
     return list(dict.fromkeys(str(w.message) for w in recorded))
 
 
 def is_interrupted(recorded) -> bool:
-    """Return whether one of the recorded warnings says that fits broke off."""
     return any(issubclass(w.category, InterruptedWarning) for w in recorded)
 
 
@@ -265,7 +258,6 @@ def existing_ledger(path):
 
 
 def _is_new(path) -> bool:
-    """Return whether a ledger is still to be made."""
     return not path.exists() or not path.stat().st_size
 
 

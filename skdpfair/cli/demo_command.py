@@ -64,7 +64,6 @@ def demo(epsilon, seed, output, as_json):
 
 
 def _adult(epsilon):
-    """Return features, labels and sexes for training and for testing."""
     from skdpfair.datasets import load_adult, public_facts
     from skdpfair.preprocessing import check_pipeline, public_preprocessor
 

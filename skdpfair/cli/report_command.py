@@ -57,7 +57,6 @@ def report(results, output, title, data, card, sweep, ledger, measures, as_json)
 
 
 def _of_sweep(store, output, options):
-    """Write the page of a sweep, which is not private."""
     from skdpfair.model_selection import TradeoffResults  # late: it needs most of the package
 
     results = TradeoffResults.from_store(store)

@@ -132,7 +132,6 @@ def _person(names, likely):
 
 
 def _lines(names):
-    """Return a line for each column, commented out until it is filled in."""
     return "\n".join(f"# {_quoted(name)} = []" for name in names)
 
 
@@ -141,7 +140,6 @@ def _quoted(text):
 
 
 def _check(data, path, as_json):
-    """Print how much of the file a schema misses."""
     # late, with all that takes time to import
     from skdpfair.cli._sources import print_uncovered, source_of
     from skdpfair.cli._study import Study, person_question

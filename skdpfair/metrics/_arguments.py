@@ -40,13 +40,11 @@ def as_weights(values, like):
 
 
 def accuracy(y_true, y_pred, *, sample_weight=None):
-    """Return the share of right predictions; errors name the parameter."""
     right = hits(y_true, y_pred)
     return float(np.average(right, weights=as_weights(sample_weight, right)))
 
 
 def weighted(metric, sample_weight):
-    """Return ``metric`` with its weights filled in, if there are any."""
     if sample_weight is None:
         return metric
     return functools.partial(metric, sample_weight=np.asarray(sample_weight, dtype=float))

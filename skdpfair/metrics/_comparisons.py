@@ -214,7 +214,6 @@ def _own_class(name, values, y_true, classes):
 
 
 def check_distributions(name, values, y_true, classes=None):
-    """Return a matrix of probabilities, and the labels of its columns, else raise."""
     with error_context_without_data(name, "must hold probabilities"):
         values = np.asarray(values)
     classes = np.unique(y_true) if classes is None else np.asarray(classes)

@@ -193,7 +193,6 @@ def _with_comparisons(values, reference):
 
 
 def _probabilities(probabilities, checked, y_true, classes):
-    """Return each model's checked matrix of probabilities."""
     if probabilities is None:
         return {}
     if not isinstance(probabilities, Mapping) or probabilities.keys() != checked.keys():

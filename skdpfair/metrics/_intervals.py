@@ -46,7 +46,6 @@ def seeds_for(factor, share, n_seeds, n_folds=1, most=1000):
 
 
 def student(mean, error, n_runs, level=LEVEL, limits=(-1.0, 1.0)):
-    """Return the ends of Student's intervals of means over runs, NaN for a single run."""
     mean, error, n_runs = np.asarray(mean), np.asarray(error), np.asarray(n_runs)
     freedom = np.where(n_runs > 1, n_runs - 1.0, np.nan)
     reach = t.ppf((1 + level) / 2, freedom) * error
@@ -72,7 +71,6 @@ def of_share(row, name, rarest):
 
 
 def wilson(share, n, level=LEVEL):
-    """Return the ends of Wilson's interval of a share of n records."""
     hits = np.array([round(share * n)])
     _, low, high = (float(ends[0]) for ends in accuracy_interval(hits, n - hits, 0.0, level))
     return low, high

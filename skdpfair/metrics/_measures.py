@@ -143,7 +143,6 @@ _COLUMN = re.compile(
 
 
 def simple_measures(n_classes: int, probabilities: bool = True) -> list[str]:
-    """Return the names of the measures that need one model only."""
     return [
         name
         for name, measure in MEASURES.items()
@@ -227,7 +226,6 @@ def level_of(column: str, n_groups: int, level: float = LEVEL) -> float:
 
 
 def measure_of(column: str) -> str:
-    """Return the measure of a column, else raise."""
     return _parts(column)[0]
 
 
@@ -311,7 +309,6 @@ def rarest_class(codes, n_classes: int) -> int:
 
 
 def compared(values, other, name):
-    """Return the values of a measure that compares two models, or two sets of records."""
     measure = MEASURES[name]
     assert measure.of is not None
     if measure.against == "training" or MEASURES[measure.of].greater_is_better:

@@ -50,18 +50,17 @@ _TEXTS: dict[str, set[str | None]] = {
     "proof": {None, Strategy.proof, ClosedForm.proof},
     "stop": {None},
     "features": {None},
-    "holds": _HELD,
+    "holds": {*_HELD},
     "assumptions": {
         t for u in words.PROTECTED for t in words.in_unit(words.ASSUMPTIONS.values(), u)
     },
-    "not_accounted": _NOT_ACCOUNTED,
+    "not_accounted": {*_NOT_ACCOUNTED},
 }
 _NUMBER, _SHA256, _NAME = r"[\d,]{1,15}", "[0-9a-f]{16}", r"[^\W\d]\w{0,40}"
 _STEP = r"'[^\W\d][\w-]{0,40}'"  # no words, no number with decimals
 
 
 def _pattern(template, *fields):
-    """Return the pattern of the texts that a template makes."""
     parts = map(re.escape, re.split("{.*?}", template))
     return "".join(part + field for part, field in zip(parts, (*fields, ""), strict=True))
 
@@ -145,7 +144,6 @@ def are_texts_of_levels(texts) -> bool:
 
 
 def is_report(report, groups, n_fits=1) -> bool:
-    """Return whether a report, of so many fits with these groups, holds what reports do."""
     check_report(report)
     by_group, entries = report.group_epsilons or {}, report.ledger.entries
     return (
@@ -217,7 +215,6 @@ def _are_network_params(params) -> bool:
 
 
 def _is_module(value, estimator) -> bool:
-    """Return whether a parameter names the module, or holds what the module was made with."""
     params = estimator.net_.module.params
     if isinstance(value, Curves):
         names = getattr(estimator, "feature_names_in_", None)

@@ -103,7 +103,6 @@ def _parameters(estimator):
 
 
 def _encoded(values):
-    """Return the values that files hold, encoded, and all others as they are."""
     plain, others = {}, {}
     for name, value in values.items():
         try:
@@ -170,7 +169,6 @@ class _Room(TorchDispatchMode):
 
 
 def _room_for(weights):
-    """Return the bytes that a network of these weights may take, with what it computes."""
     return 2**26 + 8 * sum(w.nbytes for w in weights.values())
 
 
@@ -227,7 +225,6 @@ def record_shape(estimator):
 
 
 def factory_of(facts, make):
-    """Return the factory of a module whose class is ``make``."""
     params = {name: decode(value) for name, value in facts["params"].items()}
     return ModuleFactory(make, params, tuple(facts["in_shape"]))
 
@@ -267,7 +264,6 @@ def _is_foreign(method):
 
 
 def unpacked(state):
-    """Return the attributes of a classifier from what `packed` made of them."""
     if FACTS_KEY not in state:
         return state
     state = dict(state)

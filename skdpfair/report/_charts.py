@@ -28,7 +28,6 @@ _APART = 5.0
 
 
 def style(i) -> dict:
-    """Return colour, dash and marker of the i-th series; the first 105 differ."""
     return {
         "colour": f"var(--c{i % N_COLOURS})",
         "dash": _DASHES[i // N_COLOURS % len(_DASHES)],
@@ -171,7 +170,6 @@ def scatter(points, front, *, title, label, x_label, unsure=False) -> dict:
 
 
 def tradeoff(found, *, unit) -> dict:
-    """Return a chart of what an attacker finds, as (false alarms, found at most) in per cent."""
     x = _Axis(0.0, 100.0, LEFT, WIDTH - RIGHT - 12)
     y = _Axis(0.0, 100.0, _HEIGHT - BOTTOM, TOP)
     curves = {"attacker": found, "guessing": [(0.0, 0.0), (100.0, 100.0)]}  # bounds, not estimates

@@ -16,7 +16,6 @@ _MAX_NAME = 60  # letters
 
 
 def colour_of(i):
-    """Return the colour of the i-th curve or bar."""
     return PALETTE[i % len(PALETTE)]
 
 

@@ -65,7 +65,6 @@ def numbered(results, parts):
 
 
 def _grouping(results):
-    """Return the name of what the groups are groups by."""
     return _safe(" and ".join(results.variables[1:]) or "group")
 
 

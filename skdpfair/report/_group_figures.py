@@ -91,7 +91,6 @@ def measured(model, classifier, X, y, sensitive_features, measures):
 
 
 def figures_of(classifier, table, names):
-    """Return what a page shows of a table of measures."""
     classes = class_names(classifier)
     few = [group for group, n in table["n"].iloc[1:].items() if n < FEW]
     accuracy, constant = table["accuracy"].iloc[0], table.attrs["constant"]
@@ -125,7 +124,6 @@ def markdown_table(classifier, table, names):
 
 
 def _rare(classes, table):
-    """Return what the page says first if a class is rare, else None."""
     share, recall = table["rarest_class_share"].iloc[0], table["rarest_class_recall"]
     if len(measuring.leading_measures(share, len(classes))) == 1:
         return None
@@ -197,7 +195,6 @@ def _head(name, classes):
 
 
 def _cells(table, names):
-    """Return rows of text: group, count, measures with intervals, shares of predictions."""
     rows = []
     for group, row in table.iterrows():
         values = [

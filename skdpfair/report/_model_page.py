@@ -177,12 +177,10 @@ def model_card(
 
 
 def markdown(template, facts):
-    """Fill a template of Markdown."""
     return environment().get_template(template).render(facts).rstrip("\n") + "\n"
 
 
 def check_intended_use(text):
-    """Raise TypeError unless an intended use is a text or None."""
     if text is not None and not isinstance(text, str):
         raise TypeError(f"intended_use must be a text or None, got {safe_repr(text)}.")
 
@@ -199,7 +197,6 @@ class _Fit:
     names: list  # of its measures
 
     def facts(self, title, ledger) -> dict:
-        """Return what is stated of the fit."""
         facts = facts_of(self.classifier.privacy_, self.classifier, ledger=ledger)
         found = findings(self.pipeline)
         return facts | {
@@ -210,7 +207,6 @@ class _Fit:
         }
 
     def known_table(self) -> dict:
-        """Return what is known of the table of the fit."""
         clf, privacy = self.classifier, self.classifier.privacy_
         return table_of(
             variables(clf),

@@ -28,12 +28,10 @@ class Estimate:
 
     @classmethod
     def of(cls, row):
-        """Return the estimate in a row of one column of `TradeoffResults.estimates`."""
         return cls(row["mean"], row["low"], row["high"], int(row["n"]))
 
     @property
     def is_constant(self) -> bool:
-        """Whether several runs gave the same value."""
         return bool(self.high == self.low)
 
     @property
@@ -102,7 +100,6 @@ def small_groups(results) -> list[str]:
 
 
 def is_unsure(results, column) -> bool:
-    """Return whether a column is of a small group, or compares one with others."""
     small = small_groups(results)
     return bool(small) and (
         column.endswith(COMPARING) or any(column.endswith(f"[{group}]") for group in small)

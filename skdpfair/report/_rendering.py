@@ -66,7 +66,6 @@ def _isolated_text(value):
 
 
 def sentences(names, facts) -> dict:
-    """Return paragraphs of ``templates/sentences.jinja`` on facts, by name."""
     paragraphs = environment().get_template("sentences.jinja").make_module(facts)
     return {name: " ".join(getattr(paragraphs, name)().split()) for name in names}
 
@@ -92,7 +91,6 @@ def plain(cell):
 
 
 def markdown_rows(heads, rows) -> list:
-    """Return the rows of a table as texts that Markdown takes, its head first."""
     return [[str(plain(cell)) for cell in row] for row in (heads, ["---"] * len(heads), *rows)]
 
 

@@ -27,7 +27,6 @@ def table_of(
 
 
 def table_of_sweep(results):
-    """Return what is known of the table of a sweep."""
     spec = results.spec
     return table_of(
         results.variables,

@@ -214,7 +214,6 @@ def refuted(report, tests):
 
 
 def _n_records(X, y, sensitive_features):
-    """Return the number of records, the same everywhere."""
     if np.ndim(y) != 1 or np.ndim(X) == 0:
         raise ValueError(
             "X must be a table or array of records and y one label for each, got shapes "
@@ -308,7 +307,6 @@ _PLANT = {"feature": _with_features, "mislabelled": _mislabelled}
 
 
 def _log_odds(model, X, y):
-    """Return the log-odds of each record's label."""
     codes = np.searchsorted(model.classes_, y)
     p = np.clip(model.predict_proba(X)[np.arange(len(codes)), codes], 1e-15, 1 - 1e-15)
     return np.log(p) - np.log1p(-p)
