@@ -165,7 +165,7 @@ def scatter(points, front, *, title, label, x_label, unsure=False) -> dict:
         "front": best,
         "across": [],
         "zero": y(0.0),
-        "names": beside(named),
+        "names": placed_labels(named),
     }
 
 
@@ -189,7 +189,7 @@ def tradeoff(found, *, unit) -> dict:
     }
 
 
-def beside(spots) -> list[tuple[float, float, str, str]]:
+def placed_labels(spots) -> list[tuple[float, float, str, str]]:
     """Return (x, y, anchor, text) of texts beside points, none of which touches another.
 
     ``spots`` are (x, y, text); a text without room on either side is left out.

@@ -115,15 +115,6 @@ def recommend(results) -> Recommendation | None:
     measurably: the 95 % interval of the gains run by run is above zero, and the gains are not all
     the same, as two or three runs may agree by chance. If no model is measurably above predicting
     one class, all compete, and none is recommended.
-
-    Parameters
-    ----------
-    results : TradeoffResults
-        Results of a sweep.
-
-    Returns
-    -------
-    Recommendation or None
     """
     measure = results.leading_measures[0]
     table = results.estimates([m for m in (measure, COST[measure]) if m in results.frame])
@@ -147,18 +138,15 @@ def recommend(results) -> Recommendation | None:
     measurable = {pair: gain for pair, gain in gains.items() if gain.is_above_zero}
     budgets = sorted(best)
     at = next(i for i, low in enumerate(budgets) if all(pair[0] != low for pair in measurable))
-    chosen = budgets[at]
+    method, chosen = best[budgets[at]]
     above = [pair for pair in gains if pair[0] == chosen]
     below = [pair for pair in measurable if at and pair[0] == budgets[at - 1]]
-
-    def largest(pairs):
-        return max(pairs, key=lambda pair: gains[pair].mean, default=None)
-
-    larger, smaller = largest(above), largest(below)
+    larger, smaller = (
+        max(pairs, key=lambda pair: gains[pair].mean, default=None) for pairs in (above, below)
+    )
     leads = scores.loc[best[chosen]] - scores.xs(chosen, level="epsilon")
     leads = {m: estimated(lead, results.overlap) for m, lead in leads.iterrows()}
     ends = [gains[pair].high for pair in above if not gains[pair].is_constant]
-    method = best[chosen][0]
     return Recommendation(
         method,
         chosen,

@@ -186,12 +186,12 @@ def isolated(text):
     What would turn the text after it is made visible; parts that run from right to left stand
     between characters that isolate them, which, unlike elements, titles and pictures take, too.
     """
-    return _PART.sub(lambda part: _in_its_direction(part[0]), visible(text))
+    return _PART.sub(_isolated_part, visible(text))
 
 
-def _in_its_direction(part):
-    turns = any(unicodedata.bidirectional(c) in ("R", "AL", "AN") for c in part)
-    return f"\u2068{part}\u2069" if turns else part
+def _isolated_part(match):
+    turns = any(unicodedata.bidirectional(c) in ("R", "AL", "AN") for c in match[0])
+    return f"\u2068{match[0]}\u2069" if turns else match[0]
 
 
 def findings(pipeline):
