@@ -206,15 +206,7 @@ def _probabilities(probabilities, checked, y_true, classes):
     }
 
 
-def release_group_table(
-    y_true,
-    y_pred,
-    *,
-    sensitive_features,
-    epsilon,
-    groups=None,
-    units=None,
-):
+def release_group_table(y_true, y_pred, *, sensitive_features, epsilon, groups=None, units=None):
     """Release a private count of the correct and incorrect predictions in each group.
 
     Parameters
