@@ -12,7 +12,7 @@ from benchmarks.papers.study import SHARE, Study, cell, claim, printed
 from skdpfair import DPFairClassifier, Factory, Groups
 from skdpfair.datasets import load_adult, public_facts
 from skdpfair.methods import get_method
-from skdpfair.metrics._compare_groups import difference
+from skdpfair.metrics._measures import difference
 from skdpfair.privacy import Release, epsilon
 
 EPOCHS, ACCOUNTED = 20, 4  # the paper trains 20 epochs, and accounts for 800 steps

@@ -1,8 +1,10 @@
 """Checks of labels, predictions, weights and metrics; their errors name the parameter."""
 
 import functools
+import warnings
 
 import numpy as np
+from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.validation import column_or_1d
 
 from skdpfair._utils.validate import error_context_without_data, safe_repr
@@ -95,3 +97,8 @@ def check_probabilities(name, values, remedy):
             f"{name} must hold probabilities in [0, 1], but some are not, or NaN, as from a model "
             f"that diverged. {remedy}"
         )
+
+
+def warn_undefined(message):
+    """Warn of a value that is NaN, or of groups that are left out."""
+    warnings.warn(message, UndefinedMetricWarning, stacklevel=3)

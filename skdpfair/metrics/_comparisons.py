@@ -12,9 +12,9 @@ from skdpfair.metrics._arguments import (
     check_labels,
     check_probabilities,
     metric_of,
+    warn_undefined,
     weighted,
 )
-from skdpfair.metrics._compare_groups import warn_undefined
 
 
 def privacy_cost(y_true, y_pred, *, y_ref, metric=None, sample_weight=None):

@@ -14,8 +14,7 @@ from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels
 from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import check_indexes
-from skdpfair.metrics._arguments import as_vector, check_labels, hits
-from skdpfair.metrics._compare_groups import warn_undefined
+from skdpfair.metrics._arguments import as_vector, check_labels, hits, warn_undefined
 from skdpfair.metrics._comparisons import check_distributions
 from skdpfair.metrics._measures import (
     COST,
@@ -324,26 +323,21 @@ def _lower_end(hits, misses, squared_z, v):
 
 def _privacy(epsilon, units, read):
     adjacency = "zero_out" if units is None else "zero_out_unit"
-    assumptions = ["each person has one record", "the number of records is public"]
+    unit, drawn = UNITS[adjacency], ""
+    fact = "each person has one record"
     if units is not None:
-        assumptions = ["each record names its person", "the number of persons is public"]
-    assumptions += [read] * bool(read)
-    statement = (
-        f"The counts are ({rounded_up(epsilon)}, 0)-differentially private (discrete Laplace noise "
-        f"of scale {1 / epsilon:.4g}, sensitivity 1), where "
-        f"{ADJACENCY_IN_WORDS[adjacency]}."
-    )
-    if units is not None:
-        statement += " One record of each person, drawn at random, was counted."
-    statement += f" {read}" * bool(read)
+        drawn = " One record of each person, drawn at random, was counted."
+        fact = "each record names its person"
     return {
-        "statement": statement,
+        "statement": f"The counts are ({rounded_up(epsilon)}, 0)-differentially private (discrete "
+        f"Laplace noise of scale {1 / epsilon:.4g}, sensitivity 1), where "
+        f"{ADJACENCY_IN_WORDS[adjacency]}.{drawn}{f' {read}' * bool(read)}",
         "epsilon": epsilon,
         "delta": 0.0,
         "adjacency": adjacency,
         "mechanism": "discrete Laplace",
         "sensitivity": 1.0,
         "noise_scale": 1 / epsilon,
-        "assumptions": assumptions,
-        "not_accounted": [text.format(UNITS[adjacency]) for text in _NOT_ACCOUNTED],
+        "assumptions": [fact, f"the number of {unit}s is public", *[read] * bool(read)],
+        "not_accounted": [text.format(unit) for text in _NOT_ACCOUNTED],
     }

@@ -10,11 +10,11 @@ from skdpfair.inputs import labels
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.metrics import _measures as measuring
 from skdpfair.metrics._arguments import check_kind
-from skdpfair.metrics._compare_groups import NOT_COMPARED, difference, ratio
 from skdpfair.metrics._intervals import wilson
 from skdpfair.report._model_facts import variables
 from skdpfair.report._recommendation import FEW
 from skdpfair.report._rendering import (
+    NOT_COMPARED,
     error_in_words,
     in_words,
     interval_of_share,
@@ -158,10 +158,10 @@ def differences(table, names, classes):
         level = measuring.level_of(column, len(known))
         pair, interval = _compared(high, low, name, table.attrs["rarest"], classes, level)
         unit = measuring.described(column)[1].replace("percentage points", "points")
-        apart = {"value": written(difference(known), name), "unit": unit}
+        apart = {"value": written(measuring.difference(known), name), "unit": unit}
         rows.append(row | pair | interval | apart)
         if name in measuring.RATIOS:
-            share = written(ratio(known), f"{name}_ratio")
+            share = written(measuring.ratio(known), f"{name}_ratio")
             of_two = {"measure": f"{what}, smallest over largest", "value": share, "unit": "%"}
             rows.append(row | pair | of_two)
     return rows

@@ -36,6 +36,7 @@ def facts_of(privacy, model=None, *, version=None, file=None, ledger=None) -> di
     of_person = n > 1 and privacy.is_private and (rounded_up(privacy.epsilon_for(n)), str(n))
     uncovered = [t for t in privacy.not_accounted if not (of_person and t == SEVERAL_RECORDS)]
     by_group, method = privacy.group_epsilons or {}, privacy.method
+    groups = named(by_group, variables(model)[1:])
     if getattr(model, "method_", None) is not None:  # a file may leave it out
         method = model.method_.name + f", by {method}" * chosen
     numbers = privacy.steps, privacy.sample_rate, privacy.noise_multiplier
@@ -53,12 +54,7 @@ def facts_of(privacy, model=None, *, version=None, file=None, ledger=None) -> di
         "protected": PROTECTED[privacy.unit],
         "of_person": of_person,
         "selection": _SELECTION.format(*numbers) if chosen else None,
-        "group_epsilons": {
-            name: rounded_up(epsilon)
-            for name, epsilon in zip(
-                named(by_group, variables(model)[1:]), by_group.values(), strict=True
-            )
-        },
+        "group_epsilons": dict(zip(groups, map(rounded_up, by_group.values()), strict=True)),
         "ledger": [
             (
                 " + ".join(_RELEASES.get(part, part) for part in e.what.split(" + ")),

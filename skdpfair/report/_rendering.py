@@ -12,13 +12,13 @@ import numpy as np
 
 from skdpfair._utils.validate import visible
 from skdpfair.inputs.groups import joined, named
-from skdpfair.metrics._compare_groups import NOT_COMPARED
 from skdpfair.metrics._intervals import of_share
 from skdpfair.metrics._measures import MEASURES, OVERALL, measure_of, of_positive
 from skdpfair.preprocessing._linter import PipelineReport, check_pipeline
 
 # a sentence or the bars name no more
 MOST_BUDGETS = 6
+NOT_COMPARED = "not compared"  # a difference between groups of which fewer than two have a value
 _NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 _PART = re.compile(r"[^\s,;:()](?:[^,;:()\n]*[^\s,;:()])?")
 
