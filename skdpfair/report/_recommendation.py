@@ -71,7 +71,7 @@ class Recommendation:
     is_useful: bool  # else no model is, and this one is not recommended
     score: Estimate  # of the first leading measure
     larger: tuple | None  # model and its gain: the largest, which is not measurable
-    most: float  # that larger budgets may gain, NaN without an interval
+    max_gain: float  # that larger budgets may gain, NaN without an interval
     smaller: tuple | None  # next budget, and the budget that gains over it, and the gain
     equals: list[str]  # methods at this budget that are not measurably worse
     costs: Costs

@@ -17,7 +17,7 @@ from skdpfair.metrics._measures import MEASURES, OVERALL, measure_of, of_positiv
 from skdpfair.preprocessing._linter import PipelineReport, check_pipeline
 
 # a sentence or the bars name no more
-MOST_BUDGETS = 6
+MAX_BUDGETS = 6
 NOT_COMPARED = "not compared"  # a difference between groups of which fewer than two have a value
 _NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 _PART = re.compile(r"[^\s,;:()](?:[^,;:()\n]*[^\s,;:()])?")
@@ -57,7 +57,7 @@ def environment(of_pages=False):
         "counted": lambda n: _NUMBERS[n] if n < len(_NUMBERS) else f"{n:,}",
     }
     pages.tests["side_channel"] = lambda text: "float" in text or "noise generator" in text
-    pages.globals |= {"inf": np.inf, "most": MOST_BUDGETS}
+    pages.globals |= {"inf": np.inf, "max_budgets": MAX_BUDGETS}
     return pages
 
 

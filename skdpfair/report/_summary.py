@@ -15,7 +15,7 @@ from skdpfair.privacy.tradeoff import trade_off_from_epsilon
 from skdpfair.report._ledger_facts import ledger_sentences
 from skdpfair.report._recommendation import Estimate, chance, costs_of, is_useful, recommend
 from skdpfair.report._rendering import (
-    MOST_BUDGETS,
+    MAX_BUDGETS,
     budget,
     in_words,
     of_one_class,
@@ -134,7 +134,7 @@ def _limits_of_guesses(frame, attackers, delta):
         return None
     known = {epsilon: guess for epsilon, _, _, guess in attackers}  # from the releases
     limits = []
-    for epsilon in budgets if len(budgets) <= MOST_BUDGETS else [budgets[0], budgets[-1]]:
+    for epsilon in budgets if len(budgets) <= MAX_BUDGETS else [budgets[0], budgets[-1]]:
         guess = (1 + trade_off_from_epsilon(epsilon, delta).total_variation) / 2
         limits.append(f"{known.get(budget(epsilon)) or percent(guess)} % at ε {epsilon:g}")
     return limits

@@ -25,7 +25,7 @@ from skdpfair.report import _charts as charts
 from skdpfair.report._ledger_facts import check_ledger
 from skdpfair.report._recommendation import FEW, is_unsure, recommend, small_groups
 from skdpfair.report._rendering import (
-    MOST_BUDGETS,
+    MAX_BUDGETS,
     budget,
     error_in_words,
     findings,
@@ -214,7 +214,7 @@ def _rows(table, measure):
 def _budgets(results):
     """Return the budgets of private models, and those of which bars are drawn."""
     budgets = sorted(e for e in results.frame["epsilon"].unique() if np.isfinite(e))
-    places = np.linspace(0, len(budgets) - 1, min(MOST_BUDGETS, len(budgets))).round().astype(int)
+    places = np.linspace(0, len(budgets) - 1, min(MAX_BUDGETS, len(budgets))).round().astype(int)
     return budgets, [budgets[i] for i in places]
 
 
