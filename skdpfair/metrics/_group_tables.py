@@ -131,12 +131,10 @@ def group_table(
     features = {"sensitive_features": sensitive_features, "probabilities": probabilities}
     check_indexes(y_true=y_true, predictions=predictions, **features)
     y_true = as_vector("y_true", y_true, y_true)
-    checked = {
-        name: as_vector(f"predictions[{safe_repr(name)}]", y_pred, y_true)
-        for name, y_pred in predictions.items()
-    }
-    for y_pred in checked.values():
-        check_labels("predictions", y_pred, y_true)
+    checked = {}
+    for name, y_pred in predictions.items():
+        checked[name] = as_vector(f"predictions[{safe_repr(name)}]", y_pred, y_true)
+        check_labels("predictions", checked[name], y_true)
     known = np.unique(np.concatenate([y_true, *checked.values()]))
     if classes is not None:
         known = labels.sorted_classes(classes)

@@ -127,7 +127,7 @@ def module_facts(factory):
         return facts | {"custom": label, "left_out": [*left]}
     if left:
         raise TypeError(
-            f"{safe_repr([*left])} of module cannot be released. Use numbers and strings."
+            f"{safe_repr([*left])} of module cannot be released. Use numbers and texts."
         )
     return facts
 
@@ -135,8 +135,7 @@ def module_facts(factory):
 def rebuilt(cls, facts, weights, module=None):
     """Return a fitted classifier that predicts; ``module`` is the factory of a custom module."""
     params = _dropped({name: decode(value) for name, value in facts["parameters"].items()})
-    unknown = sorted(set(params) - set(cls().get_params(deep=False)))
-    if unknown:
+    if unknown := sorted(set(params) - set(cls().get_params(deep=False))):
         raise ValueError(f"{cls.__name__} of this version has no parameters {unknown}")
     if module is not None:
         factory = Factory(module.make, **module.params)
@@ -175,8 +174,7 @@ def _room_for(weights):
 def check_loaded(estimator, facts) -> None:
     """Raise a ValueError if the parts of a release do not fit each other."""
     target = "y_range_" if is_regressor(estimator) else "classes_"
-    missing = [name for name in (*_NEEDED, target) if not hasattr(estimator, name)]
-    if missing:
+    if missing := [name for name in (*_NEEDED, target) if not hasattr(estimator, name)]:
         raise ValueError(f"the facts lack {missing}")
     check_statement(facts, estimator.privacy_)
     origin_of(facts)

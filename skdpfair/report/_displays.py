@@ -109,11 +109,10 @@ class GroupLossDisplay:
         self.axes_ = np.atleast_1d(new_axes(1.5 + 4.2 * n, 4.0, n, ax=ax))
         self.figure_ = self.axes_[0].figure
         by_group = dict(iter(self.frame.groupby("group", sort=False, dropna=False)))
+        names = group_names(by_group)
         for panel, measure in zip(self.axes_, self.measures, strict=True):
-            for i, (name, rows) in enumerate(
-                zip(group_names(by_group), by_group.values(), strict=True)
-            ):
-                rows = rows.dropna(subset=measure)
+            for i, (name, group) in enumerate(zip(names, by_group, strict=True)):
+                rows = by_group[group].dropna(subset=measure)
                 panel.plot(rows["step"], rows[measure], color=colour_of(i), label=plain(name))
                 if f"{measure}_se" in rows:
                     band = 2 * rows[f"{measure}_se"]
@@ -190,11 +189,8 @@ class PrivacyCostDisplay:
         colours = [colour_of(i) for i in range(bars.shape[1])]
         bars.plot.barh(ax=ax, color=colours, width=0.8, legend=False)
         for i, container in enumerate(ax.containers):
-            for bar, cost, least, most, sure in zip(
-                container,
-                *(part[:, i] for part in (bars.to_numpy(), low, high, is_sure)),
-                strict=True,
-            ):
+            columns = (part[:, i] for part in (bars.to_numpy(), low, high, is_sure))
+            for bar, cost, least, most, sure in zip(container, *columns, strict=True):
                 y, side = bar.get_y() + bar.get_height() / 2, -1 if cost < 0 else 1
                 ax.hlines(y, least, most, color="black", linewidth=1)
                 if not sure:

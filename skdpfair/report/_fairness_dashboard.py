@@ -76,11 +76,11 @@ def launch(results, port=None, *, seed=None, fold=0):
             "results has more than two classes, for which raiwidgets' dashboard has no metric. "
             "Use results.to_html(), or results.to_fairlearn()."
         )
-    made = _fairness_dashboard()
+    dashboard = _fairness_dashboard()
     quiet = nullcontext() if _in_notebook() else redirect_stdout(StringIO())
     try:
         with quiet:
-            return made(**given, port=port, fairness_metric_mapping=_metrics(results))
+            return dashboard(**given, port=port, fairness_metric_mapping=_metrics(results))
     except RuntimeError as error:
         # raiwidgets looks at the port
         raise ValueError(f"port={safe_repr(port)} cannot be used: {error}") from None
