@@ -31,7 +31,7 @@ def statement(path, kind, output, ledger, data, as_json):
         raise shell.Unusable(
             "--json and --export must not both be given: an export has its own form."
         )
-    if kind is None and not output is data is None:
+    if kind is None and (output, data) != (None, None):
         raise shell.Unusable("--output and --data are for an export: give --export nist.")
     shell.check_outputs(output, inputs=[path, ledger, data])
     from skdpfair.release._read_statement import read_statement  # late: it needs the accountants

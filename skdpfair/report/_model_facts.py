@@ -44,7 +44,7 @@ def facts_of(privacy, model=None, *, version=None, file=None, ledger=None) -> di
         "privacy": replace(privacy, not_accounted=tuple(uncovered)),
         "method": method,
         "day": getattr(model, "_day", None),
-        "version": model and (version or skdpfair.__version__),
+        "version": None if model is None else version or skdpfair.__version__,
         "file": file,
         "epsilon": rounded_up(privacy.epsilon),
         "delta": rounded_up(privacy.delta, 3),

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 import skdpfair
 from skdpfair._utils.validate import safe_repr
 from skdpfair.inputs.groups import is_word, named
-from skdpfair.release._closed_list import MAX_LEVELS, are_texts_of_levels
+from skdpfair.release._closed_list import MAX_LEVELS, are_texts_of_levels, is_report, passes
 from skdpfair.release._facts import record_shape
 from skdpfair.release._release import loaded, schema_in
 from skdpfair.report._group_figures import class_names, figures_of, markdown_table, measured
@@ -108,7 +108,7 @@ def model_page(
     if fit.table is not None:
         facts |= figures_of(fit.classifier, fit.table, fit.names)
     is_open = results is None and fit.table is None and not facts["has_findings"]
-    if is_open and not _is_public(facts):
+    if is_open and not passes(_is_public, facts, fit.classifier):
         raise ValueError(
             "title, or names of groups, classes or methods, cannot stand on a page to publish: "
             "they are longer than 100 characters or may be values of records, such as decimal "
@@ -241,14 +241,18 @@ def described(classifier, X, y, sensitive_features, measures, pipeline=None) -> 
     return _Fit(model, classifier, file, pipeline, table, names)
 
 
-def _is_public(facts) -> bool:
+def _is_public(facts, classifier) -> bool:
     """Return whether the names on a page are those of a public set, and no values of records."""
     rows = dict(facts["facts"])
     rows.pop(_FEATURES, None)
     values = [rows.pop(name, "") for name in ("classes", _POSITIVE, "groups")]
     levels = [v for text in values for v in re.split("[,;] ", text)]
-    are_words = all(map(is_word, [facts["title"], *rows.values()]))
-    return are_words and len(levels) <= MAX_LEVELS and are_texts_of_levels(levels)
+    return (
+        is_report(classifier.privacy_, classifier.groups_, classifier._n_fits)
+        and all(map(is_word, [facts["title"], *rows.values()]))
+        and len(levels) <= MAX_LEVELS
+        and are_texts_of_levels(levels)
+    )
 
 
 def classifier_in(model):
