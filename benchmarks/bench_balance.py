@@ -13,7 +13,7 @@ from sklearn.metrics import balanced_accuracy_score
 from benchmarks import pages
 from skdpfair import DPFairClassifier, Groups, get_method
 from skdpfair.datasets import load_adult, public_facts
-from skdpfair.metrics._compare_groups import difference, group_min
+from skdpfair.metrics._measures import difference, group_min
 from skdpfair.preprocessing import public_preprocessor
 
 GROUPS = [(sex, label) for sex in ("Female", "Male") for label in ("<=50K", ">50K")]

@@ -127,7 +127,7 @@ AUDIENCES = {
     },
     "You release a model, and state what it guarantees": {
         "skdpfair": ["load_release"],
-        "skdpfair.report": ["export_statement", "model_page"],
+        "skdpfair.report": ["export_statement", "model_card", "model_page"],
     },
     "You audit, or account by hand": {
         "skdpfair.testing": ["audit_fit", "verify_release"],

@@ -39,7 +39,7 @@ from skdpfair.metrics import release_group_table
 from skdpfair.model_selection import DPThresholdClassifier
 from skdpfair.preprocessing import lint_pipeline, public_preprocessor
 from skdpfair.privacy import NoisyRelease, calibrate_noise, compute_epsilon, trade_off
-from skdpfair.report import export_statement, model_page
+from skdpfair.report import model_card, model_page
 
 adult = load_adult(dropna=True)
 table, income = adult.data, adult.target
@@ -229,9 +229,8 @@ released = release_group_table(
     persons=person.iloc[test],
     epsilon=0.5,
 )
-card = export_statement(
+card = model_card(
     model,
-    "card",
     intended_use="Offers to customers; not decisions about loans.",
     released_table=released,
 )

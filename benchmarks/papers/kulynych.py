@@ -11,7 +11,7 @@ from benchmarks.papers.data import Split
 from benchmarks.papers.study import SHARE, Study, cell, claim, printed
 from skdpfair import DPFairClassifier, Factory, Groups, get_method
 from skdpfair.datasets import load_adult, public_facts
-from skdpfair.metrics._compare_groups import difference
+from skdpfair.metrics._measures import difference
 from skdpfair.privacy import NoisyRelease, compute_epsilon
 
 EPOCHS, ACCOUNTED = 20, 4  # the paper trains 20 epochs, and accounts for 800 steps

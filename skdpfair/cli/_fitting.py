@@ -16,7 +16,7 @@ from skdpfair import DPFairClassifier, Groups, Persons
 from skdpfair._networks import network_of
 from skdpfair._utils.validate import nearest, one_of
 from skdpfair.budget.charging import entry_of
-from skdpfair.cli._input import Unusable
+from skdpfair.cli._shell import Unusable
 from skdpfair.cli._sources import Parquet, Records, part_of, source_of
 from skdpfair.cli._study import Study, person_question
 from skdpfair.methods import METHODS
@@ -52,7 +52,6 @@ class Job:
 
     @property
     def schema(self):
-        """The schema, with the number of intervals that the records decide."""
         return self.records.schema
 
     def check_methods(self, names):
@@ -66,7 +65,6 @@ class Job:
                 )
 
     def classifier(self, method, params):
-        """Return the unfitted classifier of these records."""
         return DPFairClassifier(
             method,
             classes=self.schema.classes,
@@ -106,7 +104,6 @@ class Job:
         return limit
 
     def fit(self, clf, ledger):
-        """Fit an estimator, charged to an open ledger if there is one."""
         X, y, groups, persons = self.records[1:5]
         persons = None if persons is None else pd.Series(persons, name=self.schema.person)
         records = {"X": X, "y": y, "sensitive_features": groups, "persons": persons}
@@ -134,7 +131,6 @@ class Job:
 
 
 def search_of(clf, space, mean_trials):
-    """Return the private search whose budget is that of the classifier."""
     budget = {name: getattr(clf, name) for name in ("epsilon", "delta", "random_state")}
     clf = clf.set_params(random_state=None)
     return DPRandomizedSearch(clf, space, mean_trials=mean_trials, **budget)
@@ -153,7 +149,6 @@ def winner_of(clf):
 
 
 def check_names(params, where, reserved=RESERVED):
-    """Raise if a parameter of the classifier has no such name, or something else sets it."""
     clf = DPFairClassifier()
     for name, value in sorted(params.items(), key=lambda item: "__" in item[0]):
         if name.partition("__")[0] in reserved:
@@ -169,7 +164,6 @@ def check_names(params, where, reserved=RESERVED):
 
 
 def pairs_of(texts, option) -> dict:
-    """Return the texts NAME=VALUE of an option as a dict."""
     for text in texts:
         if not text.partition("=")[2]:
             raise Unusable(f"{option} {text!r} must be NAME=VALUE.")
@@ -193,7 +187,6 @@ def space_of(candidates, params) -> dict:
 
 
 def _value(text):
-    """Return JSON, or else the text."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:

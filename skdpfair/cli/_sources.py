@@ -9,7 +9,7 @@ import click
 import numpy as np
 import pandas as pd
 
-from skdpfair.cli._input import note
+from skdpfair.cli._shell import note
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._files import column_names, columns_of, dataset_of, n_rows, read_columns
 from skdpfair.preprocessing._public import as_encoded
@@ -38,7 +38,6 @@ class Records(NamedTuple):
 
 
 def source_of(*data):
-    """Return what reads the records in a CSV file, or in Parquet files."""
     is_parquet = [path.suffix.lower() == ".parquet" for path in data]
     if len(data) > 1 and not all(is_parquet):
         raise ValueError("Give one DATA, or several Parquet files (.parquet).")
@@ -91,24 +90,18 @@ def test_records(model, schema, data) -> dict:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a CSV file."""
-
     path: Path
 
     def head(self, names) -> pd.DataFrame:
-        """Return some columns of the first rows."""
         return read_columns(self.path, names, (), _HEAD) if names else pd.DataFrame()
 
     def table_of(self, schema) -> pd.DataFrame:
-        """Return the columns that a schema names."""
         return schema.read_csv(self.path)
 
     def columns(self, wanted=()) -> list:
-        """Return the names of the columns, ``wanted`` among them."""
         return columns_of(self.path, wanted)[0]
 
     def read(self, schema, epsilon=1.0) -> Records:
-        """Return the records that a schema describes."""
         table = schema.read_csv(self.path)
         persons = schema.persons_in(table)
         n_examples = len(table) if persons is None else pd.Series(persons).nunique()
@@ -118,7 +111,6 @@ class Rows:
         return Records(schema, X, y, groups, persons)
 
     def unlabelled(self, schema):
-        """Return the features of records without labels."""
         table = schema.read_csv(self.path, labelled=False)
         print_uncovered(uncovered(schema, table))
         return schema.preprocessor().transform(table)
@@ -133,19 +125,15 @@ class Parquet:
     n_processes: int = 1
 
     def head(self, names) -> pd.DataFrame:
-        """Return some columns of the first rows."""
         return dataset_of(self.paths).head(_HEAD, columns=list(names)).to_pandas()
 
     def table_of(self, schema) -> pd.DataFrame:
-        """Return the columns that a schema names."""
         return dataset_of(self.paths).to_table(columns=schema.columns()).to_pandas()
 
     def columns(self, wanted=()) -> list:
-        """Return the names of the columns, ``wanted`` among them."""
         return column_names(self.paths, wanted)
 
     def read(self, schema, epsilon=1.0) -> Records:
-        """Return the records that a schema describes; features in a file until the command ends."""
         n_in_all = None
         if self.n_processes > 1:
             n_in_all = n_rows(self.paths, schema.columns(), schema.bounds)
@@ -158,7 +146,6 @@ class Parquet:
         return Records(table.schema, table.X, table.y, groups, table.persons, n_in_all)
 
     def unlabelled(self, schema):
-        """Return the features of records without labels."""
         return schema.encode_parquet(self.paths, _features_file(), labelled=False).X
 
 

@@ -13,15 +13,12 @@ ENTRIES = ("methods", "epsilons", "seeds", "cv", "keep_predictions", "store", "p
 
 @dataclass(frozen=True)
 class Study:
-    """The contents of a study file."""
-
     schema: TableSchema
     data: Path | None  # a relative path is taken from the current folder, then from the file's
     sweep: dict  # what to compare; empty if it does not say
 
     @classmethod
     def read(cls, path):
-        """Return the study in a file of TOML."""
         with error_context(str(path), "is not TOML"):
             facts = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         data, sweep = facts.pop("data", None), facts.pop("sweep", {})

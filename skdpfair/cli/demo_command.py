@@ -6,16 +6,7 @@ from pathlib import Path
 import click
 
 import skdpfair
-from skdpfair.cli._input import (
-    AS_JSON,
-    POSITIVE,
-    SEED,
-    check_outputs,
-    echo,
-    in_options,
-    output_option,
-    wrapped,
-)
+from skdpfair.cli import _shell as shell
 
 DEMO_METHODS = ("dpsgd", "global_adapt")
 _MEASURES = ("balanced_accuracy", "rarest_class_recall", "accuracy", "privacy_cost")
@@ -23,53 +14,56 @@ _BY_GROUP = [f"{name}[{sex}]" for name in _MEASURES[2:] for sex in ("Female", "M
 
 
 @click.command()
-@click.option(
-    "--epsilon",
-    type=POSITIVE,
-    default=1.0,
-    show_default=True,
-    help="Privacy budget of each fit.",
-)
-@SEED
-@output_option(
+@shell.EPSILON
+@shell.SEED
+@shell.output_option(
     Path("skdpfair-demo"), "Folder for table, figure and privacy statement.", file_okay=False
 )
-@AS_JSON
+@shell.AS_JSON
 def demo(epsilon, seed, output, as_json):
     """Train on Adult with and without privacy, and compare the sexes."""
-    with in_options():
+    with shell.in_options():
         import matplotlib  # before minutes of training
 
         matplotlib.use("Agg")
         train, test = _adult(epsilon)
         models = _models(epsilon, seed, len(train[1]))
         output.mkdir(parents=True, exist_ok=True)
-        check_outputs(output / "group_table.csv")
+        shell.check_outputs(output / "group_table.csv")
         if not as_json:
-            echo(
-                wrapped(
-                    f"Adult census data, official split: {len(train[1]):,} people to train on, "
-                    f"{len(test[1]):,} to test on. Task: income over $50K. Groups: sex. Features "
-                    "are encoded by public bounds and categories: the linter finds no step that "
-                    "learns from the people outside the budget. Training a non-private reference "
-                    f"model and {' and '.join(DEMO_METHODS)} at epsilon = {epsilon:g}, all "
-                    "settings at their defaults ..."
-                )
+            shell.say(
+                f"Adult census data, official split: {len(train[1]):,} people to train on, "
+                f"{len(test[1]):,} to test on. Task: income over $50K. Groups: sex. Features "
+                "are encoded by public bounds and categories: the linter finds no step that "
+                "learns from the people outside the budget. Training a non-private reference "
+                f"model and {' and '.join(DEMO_METHODS)} at epsilon = {epsilon:g}, all "
+                "settings at their defaults ..."
             )
-        features, target, sex = train
         for model in models.values():
-            model.fit(features, target, sensitive_features=sex)
+            model.fit(train[0], train[1], sensitive_features=train[2])
         models = {"reference": models[DEMO_METHODS[0]].reference_, **models}
-        table = _compare(models, test)
+        table = _compared(models, *test)
     _write(table, models, output)
     if as_json:
-        return echo(table.rename_axis("method").reset_index().to_json(orient="records"))
-    _print(table, models)
-    echo(f"\nDone. Table, figure and the privacy statement are in {output}/")
+        return shell.echo(table.rename_axis("method").reset_index().to_json(orient="records"))
+    shown = 100 * table.rename_axis(None)[[*_MEASURES[:3], *_BY_GROUP]].T
+    shell.echo("\nMeasures in %, and the accuracy that privacy costs, in points\n")
+    shell.echo(shown.to_string(float_format="{:.1f}".format) + "\n")
+    name, model = models.popitem()
+    shell.say(f"{name}: {model.privacy_.statement}")
+    shell.echo("Not covered by epsilon:")
+    for text in (
+        *(f"- {item}" for item in model.privacy_.not_accounted),
+        "The reference is the same model trained by plain SGD: no clipping, no noise.",
+        "Each was fitted once, so differences may be chance: skdpfair sweep tells intervals.",
+        "The table itself is NOT private: it was computed on real people without noise, and the "
+        "reference has no privacy at all.",
+    ):
+        shell.say(text)
+    shell.echo(f"\nDone. Table, figure and the privacy statement are in {output}/")
 
 
 def _adult(epsilon):
-    """Return features, labels and sexes for training and for testing."""
     from skdpfair.datasets import load_adult, public_facts
     from skdpfair.preprocessing import lint_pipeline, public_preprocessor
 
@@ -90,8 +84,9 @@ def _models(epsilon, seed, n_samples):
     """Return the unfitted models by name, whose budget so many records allow."""
     from skdpfair.training import plan
 
-    models = {
-        name: skdpfair.DPFairClassifier(
+    models = {}
+    for name in DEMO_METHODS:
+        models[name] = skdpfair.DPFairClassifier(
             name,
             epsilon=epsilon,
             classes=["<=50K", ">50K"],
@@ -100,43 +95,17 @@ def _models(epsilon, seed, n_samples):
             random_state=seed,
             verbose=1,
         )
-        for name in DEMO_METHODS
-    }
-    for model in models.values():
-        plan.check(model, n_samples, 2)
+        plan.check(models[name], n_samples, 2)
     return models
 
 
-def _compare(models, test):
+def _compared(models, features, target, sex):
     from skdpfair.metrics import group_table
 
-    features, target, sex = test
     predictions = {name: model.predict(features) for name, model in models.items()}
-    reference = next(iter(models))
-    table = group_table(
-        target, predictions, reference=reference, sensitive_features=sex, measures=_MEASURES
-    )
-    table["epsilon"] = [model.privacy_.epsilon for model in models.values()]
-    return table
-
-
-def _print(table, models):
-    shown = 100 * table.rename_axis(None)[[*_MEASURES[:3], *_BY_GROUP]].T
-    echo("\nMeasures in %, and the accuracy that privacy costs, in points\n")
-    echo(shown.to_string(float_format="{:.1f}".format))
-    report = models[DEMO_METHODS[-1]].privacy_
-    echo("\n" + wrapped(f"{DEMO_METHODS[-1]}: {report.statement}"))
-    echo("Not covered by epsilon:")
-    for item in report.not_accounted:
-        echo(wrapped(f"- {item}"))
-    echo("The reference is the same model trained by plain SGD: no clipping, no noise.")
-    echo("Each was fitted once, so differences may be chance: skdpfair sweep tells intervals.")
-    echo(
-        wrapped(
-            "The table itself is NOT private: it was computed on real people without noise, and "
-            "the reference has no privacy at all."
-        )
-    )
+    given = {"reference": "reference", "sensitive_features": sex, "measures": _MEASURES}
+    table = group_table(target, predictions, **given)
+    return table.assign(epsilon=[model.privacy_.epsilon for model in models.values()])
 
 
 def _write(table, models, output):

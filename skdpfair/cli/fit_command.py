@@ -6,38 +6,13 @@ from contextlib import nullcontext
 
 import click
 
-from skdpfair.cli._input import (
-    AS_JSON,
-    OPTIONS,
-    POSITIVE,
-    SCHEMA,
-    SEED,
-    AnyPath,
-    Unusable,
-    check_outputs,
-    echo,
-    in_options,
-    is_interrupted,
-    ledger_options,
-    note,
-    output_option,
-    print_spending,
-    recorded_warnings,
-    texts_of,
-    wrapped,
-)
+from skdpfair.cli import _shell as shell
 
 
 @click.command()
-@click.argument("data", nargs=-1, required=True, type=AnyPath(exists=True, dir_okay=False))
-@SCHEMA
-@click.option(
-    "--epsilon",
-    type=POSITIVE,
-    default=1.0,
-    show_default=True,
-    help="Privacy budget of the fit.",
-)
+@click.argument("data", nargs=-1, required=True, type=shell.FILE)
+@shell.SCHEMA
+@shell.EPSILON
 @click.option(
     "--delta",
     type=click.FloatRange(0, 1, True, True),
@@ -76,11 +51,11 @@ from skdpfair.cli._input import (
     type=click.Choice(["balanced_accuracy", "accuracy"]),
     help="For two classes: choose the threshold that serves this measure, within --epsilon.",
 )
-@ledger_options
-@SEED
-@output_option("model.safetensors", "The model to write.")
+@shell.ledger_options
+@shell.SEED
+@shell.output_option("model.safetensors", "The model to write.")
 @click.option("--force", is_flag=True, help="Replace an existing model.")
-@AS_JSON
+@shell.AS_JSON
 def fit(
     data,
     schema,
@@ -110,13 +85,13 @@ def fit(
     because the number of trials must stay secret.
     """  # noqa: D301 (click reads the character)
     if schema is None:
-        raise Unusable(
+        raise shell.Unusable(
             "Give --schema FILE, the public facts about the columns. To begin one: skdpfair schema "
             f"{data[0]} -o schema.toml"
         )
-    check_outputs(output, inputs=(*data, schema, ledger.path))
+    shell.check_outputs(output, inputs=(*data, schema, ledger.path))
     if output.exists() and not (force and output.is_file()):
-        raise Unusable(
+        raise shell.Unusable(
             f"{output} already exists, and retraining would spend more budget. Give another "
             "--output, or --force."
         )
@@ -126,14 +101,14 @@ def fit(
 
     params = fitting.parameters_of(settings)
     space = fitting.space_of(candidates, params)
-    written_as = OPTIONS | {name: f"--set {name}" for name in params}
+    written_as = shell.OPTIONS | {name: f"--set {name}" for name in params}
     written_as |= {name: f"--try {name}" for name in space}
     if threshold and candidates:
-        raise Unusable("--threshold and --try must not both be given: leave one of them out.")
-    with in_options(written_as):
+        raise shell.Unusable("--threshold and --try must not both be given: leave one of them out.")
+    with shell.in_options(written_as):
         job = fitting.Job.read(data, schema, epsilon)
         if (candidates or threshold) and job.n_processes > 1:
-            raise Unusable("--try and --threshold run in one process. Leave out torchrun.")
+            raise shell.Unusable("--try and --threshold run in one process. Leave out torchrun.")
         job.check_methods(space.get("method", [method]))
         params |= {
             "epsilon": epsilon,
@@ -148,46 +123,48 @@ def fit(
             clf = DPThresholdClassifier(clf, threshold, random_state=seed)
         question = None if job.rank else job.person_question()
         if question is not None and not as_json:
-            note(question)
+            shell.note(question)
         limit = job.check_plan(clf, ledger.planned())  # before there is a ledger
         if limit is not None:
-            note(f"{limit}.")
+            shell.note(f"{limit}.")
     # the ledger of process 0 is charged for all
     active = nullcontext() if job.rank else ledger.opened()
-    with in_options(written_as), recorded_warnings() as recorded, active as active:
+    with shell.in_options(written_as), shell.recorded_warnings() as recorded, active as active:
         try:
             job.fit(clf, active)
         except KeyboardInterrupt:
             if not candidates:
                 raise
-            echo("NOT finished: the search ended without a model. Its cost is spent.", err=True)
+            shell.echo(
+                "NOT finished: the search ended without a model. Its cost is spent.", err=True
+            )
             sys.exit(130)
         if job.rank:
             return
         model, chosen = fitting.winner_of(clf)
-        cut = is_interrupted(recorded)
+        cut = shell.is_interrupted(recorded)
         # a finished model is not replaced by half of one
         if cut and output.exists():
             output = output.with_name(f"{output.stem[:200]}.part{output.suffix}")
         written, problem = job.save(model, output)
-    notes = [*texts_of(recorded), *([problem] if problem else [])]
+    notes = [*shell.texts_of(recorded), *([problem] if problem else [])]
     status = 130 if cut else 0 if problem is None else 1
     if as_json:
         notes += [question] * (question is not None)
         facts = statement(model.privacy_) | {"written": str(written), "warnings": notes}
         facts |= {"chosen": chosen} if candidates else {}
-        echo(json.dumps(facts | {"interrupted": cut}))
+        shell.echo(json.dumps(facts | {"interrupted": cut}))
         sys.exit(status)
     if candidates:
-        echo(f"Chosen: {', '.join(f'{name} {chosen[name]}' for name in space)}.")
-    echo(wrapped(model.privacy_.plain_statement))
-    print_spending(active)
+        shell.echo(f"Chosen: {', '.join(f'{name} {chosen[name]}' for name in space)}.")
+    shell.say(model.privacy_.plain_statement)
+    shell.print_spending(active)
     for text in notes:
-        note(text)
+        shell.note(text)
     if cut:
-        echo(wrapped(f"NOT finished: {written} holds the partly trained model."))
+        shell.say(f"NOT finished: {written} holds the partly trained model.")
     else:
-        echo(f"Written to {written}.")
+        shell.echo(f"Written to {written}.")
         page = f"skdpfair report {written} --data TEST{ledger.as_option}"
-        echo(f"Next:  skdpfair predict {written} DATA   or   {page}")
+        shell.echo(f"Next:  skdpfair predict {written} DATA   or   {page}")
     sys.exit(status)

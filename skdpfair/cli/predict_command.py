@@ -4,35 +4,28 @@ import json
 
 import click
 
-from skdpfair.cli._input import (
-    AS_JSON,
-    AnyPath,
-    check_outputs,
-    echo,
-    in_options,
-    output_option,
-)
+from skdpfair.cli import _shell as shell
 
 
 @click.command()
-@click.argument("model", type=AnyPath(exists=True, dir_okay=False))
-@click.argument("data", type=AnyPath(exists=True, dir_okay=False))
-@output_option("predictions.csv", "The CSV file to write, a line for each of DATA.")
-@AS_JSON
+@click.argument("model", type=shell.FILE)
+@click.argument("data", type=shell.FILE)
+@shell.output_option("predictions.csv", "The CSV file to write, a line for each of DATA.")
+@shell.AS_JSON
 def predict(model, data, output, as_json):
     """Predict the records of DATA with MODEL, which `skdpfair fit` wrote.
 
     Writes the class and the probability of each class, in the order of DATA, a CSV or Parquet
     file that needs the feature columns only.
     """
-    check_outputs(output, inputs=(model, data))
+    shell.check_outputs(output, inputs=(model, data))
     import pandas as pd  # late, with all that takes time to import
 
     from skdpfair._utils.files import replace_file
     from skdpfair.cli._sources import source_for
     from skdpfair.release._release import load_release
 
-    with in_options():
+    with shell.in_options():
         clf = load_release(model)
         schema = clf.schema_
         X = source_for(model, schema, data).unlabelled(schema)
@@ -45,5 +38,5 @@ def predict(model, data, output, as_json):
         out = pd.DataFrame(columns)
         replace_file(output, out.to_csv(index=False, float_format="%.6g").encode())
     if as_json:
-        return echo(json.dumps({"written": str(output), "rows": len(out)}))
-    echo(f"Written to {output}: {len(out):,} rows.")
+        return shell.echo(json.dumps({"written": str(output), "rows": len(out)}))
+    shell.echo(f"Written to {output}: {len(out):,} rows.")

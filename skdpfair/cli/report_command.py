@@ -4,77 +4,59 @@ import json
 
 import click
 
-from skdpfair.cli._input import (
-    AS_JSON,
-    LEDGER,
-    MEASURES,
-    OPTIONS,
-    AnyPath,
-    Unusable,
-    check_outputs,
-    echo,
-    existing_ledger,
-    in_options,
-    names_in,
-    note,
-    output_option,
-    recorded_warnings,
-    texts_of,
-    wrapped,
-)
+from skdpfair.cli import _shell as shell
 
 
 @click.command()
-@click.argument("results", type=AnyPath(exists=True))
-@output_option("report.html", "The page to write.")
+@click.argument("results", type=shell.AnyPath(exists=True))
+@shell.output_option("report.html", "The page to write.")
 @click.option("--title", help="Title of the page.")
 @click.option(
     "--data",
-    type=AnyPath(exists=True, dir_okay=False),
+    type=shell.FILE,
     help="For a model: test records as in fit, for a group table that is NOT private.",
 )
 @click.option(
-    "--card", type=AnyPath(dir_okay=False), help="For a model: write a model card here, too."
+    "--card", type=shell.AnyPath(dir_okay=False), help="For a model: write a model card here, too."
 )
 @click.option(
     "--sweep",
-    type=AnyPath(exists=True, file_okay=False),
+    type=shell.AnyPath(exists=True, file_okay=False),
     help="For a model: folder of a sweep of the same data, to state the cost of each group. NOT "
     "private.",
 )
-@LEDGER
-@MEASURES
-@AS_JSON
+@shell.LEDGER
+@shell.MEASURES
+@shell.AS_JSON
 def report(results, output, title, data, card, sweep, ledger, measures, as_json):
     """Write a page about RESULTS: the folder of a sweep, or a model that `skdpfair fit` wrote.
 
     The page is one file without scripts or network requests, and states whether its figures are
     private.
     """
-    check_outputs(output, card, inputs=(results, data, ledger))
+    shell.check_outputs(output, card, inputs=(results, data, ledger))
     if results.is_dir() and (data or card or sweep):
-        raise Unusable("--data, --card and --sweep are for a model, and RESULTS is a folder.")
+        raise shell.Unusable("--data, --card and --sweep are for a model, and RESULTS is a folder.")
     if measures is not None and data is None and not results.is_dir():
-        raise Unusable("--measures need test records: give --data FILE.")
-    options = {"title": title, "measures": names_in(measures)}
+        raise shell.Unusable("--measures need test records: give --data FILE.")
+    options = {"title": title, "measures": shell.names_in(measures)}
     store = "RESULTS" if results.is_dir() else "--sweep"
-    with in_options(OPTIONS | {"store": store}), recorded_warnings() as recorded:
-        options["ledger"] = existing_ledger(ledger)
+    with shell.in_options(shell.OPTIONS | {"store": store}), shell.recorded_warnings() as recorded:
+        options["ledger"] = shell.existing_ledger(ledger)
         if results.is_dir():
             private = _of_sweep(results, output, options)
         else:
             private = _of_model(results, output, card, data, sweep, options)
-    for text in texts_of(recorded):
-        note(text)
+    for text in shell.texts_of(recorded):
+        shell.note(text)
     written = [str(path) for path in (output, card) if path is not None]
     if as_json:
-        return echo(json.dumps({"written": written, "private": private}))
+        return shell.echo(json.dumps({"written": written, "private": private}))
     holds = "no figures that are not" if private else "figures that are NOT"
-    echo(wrapped(f"Written to {' and '.join(written)}. It contains {holds} private."))
+    shell.say(f"Written to {' and '.join(written)}. It contains {holds} private.")
 
 
 def _of_sweep(store, output, options):
-    """Write the page of a sweep, which is not private."""
     from skdpfair.model_selection import TradeoffResults  # late: it needs most of the package
 
     results = TradeoffResults.from_store(store)
@@ -96,7 +78,7 @@ def _of_model(path, output, card, data, sweep, options):
     from skdpfair.cli._sources import test_records
     from skdpfair.model_selection import TradeoffResults
     from skdpfair.release._release import load_release
-    from skdpfair.report import export_statement, model_page
+    from skdpfair.report import model_card, model_page
 
     clf = load_release(path)
     schema = clf.schema_
@@ -108,7 +90,7 @@ def _of_model(path, output, card, data, sweep, options):
     of_page["results"] = None if sweep is None else TradeoffResults.from_store(sweep)
     pages = {output: model_page(path, **tests, **of_page, **options)}
     if card is not None:
-        pages[card] = export_statement(path, "card", **tests, **options)
+        pages[card] = model_card(path, **tests, **options)
     for page, text in pages.items():  # when all are made
         replace_file(page, text.encode())
     is_alone = data is None and sweep is None

@@ -5,17 +5,7 @@ import sys
 
 import click
 
-from skdpfair.cli._input import (
-    AS_JSON,
-    AnyPath,
-    Unusable,
-    check_outputs,
-    echo,
-    in_options,
-    output_option,
-    prompt,
-    wrapped,
-)
+from skdpfair.cli import _shell as shell
 
 _TEMPLATE = """\
 # Public facts about the columns of a table. Fill in what everybody may know: from a form, a code
@@ -54,18 +44,18 @@ store = {store}
 
 
 @click.command()
-@click.argument("data", type=AnyPath(exists=True, dir_okay=False))
+@click.argument("data", type=shell.FILE)
 @click.option("--target", help="Column to predict.")
 @click.option(
     "--group", "groups", multiple=True, help="Column of groups to compare; may be given again."
 )
-@output_option("schema.toml")
+@shell.output_option("schema.toml")
 @click.option(
     "--check",
-    type=AnyPath(exists=True, dir_okay=False),
+    type=shell.FILE,
     help="Write nothing: count the values in DATA that this schema does not cover. NOT private.",
 )
-@AS_JSON
+@shell.AS_JSON
 def schema(data, target, groups, output, check, as_json):
     """Begin a file of public facts about the columns of DATA, a CSV or Parquet file.
 
@@ -79,12 +69,12 @@ def schema(data, target, groups, output, check, as_json):
     """  # noqa: D301 (click reads the character)
     if check is not None:
         return _check(data, check, as_json)
-    check_outputs(output, inputs=(data,))
+    shell.check_outputs(output, inputs=(data,))
     from skdpfair._utils.files import replace_file  # late: it needs pandas
     from skdpfair.cli._sources import source_of
     from skdpfair.preprocessing._linter import columns_of_persons
 
-    with in_options():
+    with shell.in_options():
         if output.exists():
             raise ValueError(f"{output} already exists. Give another --output, or remove it.")
         source, groups = source_of(data), list(dict.fromkeys(groups))
@@ -94,7 +84,7 @@ def schema(data, target, groups, output, check, as_json):
                 try:
                     source.columns([label])
                 except ValueError as error:
-                    raise Unusable(f"{option}: {error}") from None
+                    raise shell.Unusable(f"{option}: {error}") from None
         names = [name for name in names if name not in ("", target)]
         head = source.head(columns_of_persons(name for name in names if name not in groups))
         likely = next((name for name in head if _may_name_persons(head[name])), None)
@@ -116,11 +106,11 @@ def schema(data, target, groups, output, check, as_json):
     )
     replace_file(output, text.encode())
     if as_json:
-        return echo(json.dumps({"written": str(output)}))
-    echo(wrapped(f"Written to {output}. Fill it in with any editor: nothing in it is guessed."))
-    echo(f"Then:  skdpfair fit {data} --schema {output} --epsilon 1")
-    echo(f"or     skdpfair sweep {output}")
-    echo(f"Find typing errors, if you may look:  skdpfair schema {data} --check {output}")
+        return shell.echo(json.dumps({"written": str(output)}))
+    shell.say(f"Written to {output}. Fill it in with any editor: nothing in it is guessed.")
+    shell.echo(f"Then:  skdpfair fit {data} --schema {output} --epsilon 1")
+    shell.echo(f"or     skdpfair sweep {output}")
+    shell.echo(f"Find typing errors, if you may look:  skdpfair schema {data} --check {output}")
 
 
 def _may_name_persons(values):
@@ -132,14 +122,16 @@ def _may_name_persons(values):
 
 def _person(names, likely):
     """Ask whether a person can have several rows, and return their column and how many, if so."""
-    if prompt("Can one person have several rows?", type=click.Choice("yn"), default="n") == "n":
+    if (
+        shell.prompt("Can one person have several rows?", type=click.Choice("yn"), default="n")
+        == "n"
+    ):
         return None, 1
-    column = prompt("Column that names the person", type=click.Choice(names), default=likely)
-    return column, prompt("Most rows of a person that are used", type=click.IntRange(min=1))
+    column = shell.prompt("Column that names the person", type=click.Choice(names), default=likely)
+    return column, shell.prompt("Most rows of a person that are used", type=click.IntRange(min=1))
 
 
 def _lines(names):
-    """Return a line for each column, commented out until it is filled in."""
     return "\n".join(f"# {_quoted(name)} = []" for name in names)
 
 
@@ -148,22 +140,21 @@ def _quoted(text):
 
 
 def _check(data, path, as_json):
-    """Print how much of the file a schema misses."""
     # late, with all that takes time to import
     from skdpfair.cli._sources import print_uncovered, source_of
     from skdpfair.cli._study import Study, person_question
     from skdpfair.preprocessing._schema import uncovered
 
-    with in_options({}):  # a file may have any name
+    with shell.in_options({}):  # a file may have any name
         known = Study.read(path).schema
         source = source_of(data)
         table = source.table_of(known)
         shares = known.check(table)
     if as_json:
-        return echo(shares.reset_index().to_json(orient="records"))
-    echo("Shares of the rows; NOT private")
+        return shell.echo(shares.reset_index().to_json(orient="records"))
+    shell.echo("Shares of the rows; NOT private")
     percent = dict.fromkeys(("missing", "outside"), "{:.2%}".format)
-    echo(shares.to_string(formatters=percent, index_names=False))
+    shell.echo(shares.to_string(formatters=percent, index_names=False))
     print_uncovered(uncovered(known, table))
     if question := person_question(source.columns(), known.person):
-        echo(wrapped(question))
+        shell.say(question)

@@ -4,37 +4,22 @@ import json
 
 import click
 
-from skdpfair.cli._input import (
-    AS_JSON,
-    LEDGER,
-    AnyPath,
-    Unusable,
-    check_outputs,
-    echo,
-    existing_ledger,
-    fail,
-    in_options,
-    output_option,
-    wrapped,
-)
+from skdpfair.cli import _shell as shell
 
 
 @click.command()
-@click.argument("path", type=AnyPath(exists=True, dir_okay=False))
+@click.argument("path", type=shell.FILE)
 @click.option(
-    "--export",
-    "kind",
-    type=click.Choice(["nist"]),
-    help="A checklist after NIST SP 800-226.",
+    "--export", "kind", type=click.Choice(["nist"]), help="A checklist after NIST SP 800-226."
 )
-@output_option(text="File of the export, which is printed without it.")
-@LEDGER
+@shell.output_option(text="File of the export, which is printed without it.")
+@shell.LEDGER
 @click.option(
     "--data",
-    type=AnyPath(exists=True, dir_okay=False),
+    type=shell.FILE,
     help="For an export: test records as in fit, for a group table that is NOT private.",
 )
-@AS_JSON
+@shell.AS_JSON
 def statement(path, kind, output, ledger, data, as_json):
     """Print the privacy statement of PATH, a model that `skdpfair fit` or save_release wrote.
 
@@ -43,36 +28,46 @@ def statement(path, kind, output, ledger, data, as_json):
     no release, and 2 if it could not be run.
     """
     if as_json and kind:
-        raise Unusable("--json and --export must not both be given: an export has its own form.")
-    if output is not None and kind is None:
-        raise Unusable("--output is for an export: give --export nist.")
-    if data is not None and kind is None:
-        raise Unusable("--data is for the group table of an export: give --export nist.")
-    check_outputs(output, inputs=[path, ledger, data])
+        raise shell.Unusable(
+            "--json and --export must not both be given: an export has its own form."
+        )
+    if kind is None and (output, data) != (None, None):
+        raise shell.Unusable("--output and --data are for an export: give --export nist.")
+    shell.check_outputs(output, inputs=[path, ledger, data])
     from skdpfair.release._read_statement import read_statement  # late: it needs the accountants
 
-    with in_options():
+    with shell.in_options():
+        ledger, tests = shell.existing_ledger(ledger), {}
         try:
             facts = read_statement(path)
         except ValueError as error:
-            fail(str(error))
-        ledger = existing_ledger(ledger)
-        if kind is not None:
-            _export(path, kind, output, ledger, data)
-        elif ledger is not None:
-            from skdpfair.release._read_statement import read_report
-            from skdpfair.report._spent_before import beside  # late: it needs torch
+            shell.fail(str(error))
+        if data is not None:
+            from skdpfair.cli._sources import test_records  # late, as what follows: it needs torch
+            from skdpfair.release._release import load_release
 
-            spending = beside(ledger, read_report(path)[0], facts["release"]["ledger_fits"])
-            facts["all_fits"] = spending["all_fits"]
-    if as_json:
-        echo(json.dumps(facts))
-    elif kind is None:
-        echo("\n".join(_lines(path.name, facts)))
+            tests = test_records(path, load_release(path).schema_, data)
+        if kind is not None or ledger is not None:
+            from skdpfair.report import export_statement
+
+            try:
+                text = export_statement(path, kind or "json", ledger=ledger, **tests)
+            except (TypeError, ValueError) as error:  # what a file describes may be anything
+                shell.fail(str(error))
+            facts = facts if kind else json.loads(text)
+        if output is not None:
+            from skdpfair._utils.files import replace_file
+
+            replace_file(output, text.encode())
+            shell.echo(f"Written to {output}.", err=True)
+        elif as_json:
+            shell.echo(json.dumps(facts))
+        else:
+            shell.echo(text.rstrip("\n") if kind else "\n".join(_lines(path.name, facts)))
     if not facts["is_private"]:
-        fail(f"{path.name} is NOT differentially private: its epsilon is infinite.")
+        shell.fail(f"{path.name} is NOT differentially private: its epsilon is infinite.")
     if facts["seeded"]:
-        fail(f"The noise in {path.name} was seeded: whoever knows the seed can remove it.")
+        shell.fail(f"The noise in {path.name} was seeded: whoever knows the seed can remove it.")
 
 
 def _lines(name, facts):
@@ -87,25 +82,4 @@ def _lines(name, facts):
     }
     lines = [f"{name}: {private} {facts['what']} of a {release['estimator']}"]
     lines += [f"  {head:<11}  {text}" for head, text in rows.items()]
-    return lines + ([wrapped(facts["all_fits"]["statement"])] if "all_fits" in facts else [])
-
-
-def _export(path, kind, output, ledger, data):
-    from skdpfair._utils.files import replace_file
-    from skdpfair.report import export_statement  # late: it needs torch
-
-    tests = {}
-    if data is not None:
-        from skdpfair.cli._sources import test_records
-        from skdpfair.release._release import load_release
-
-        clf = load_release(path)
-        tests = test_records(path, clf.schema_, data)
-    try:
-        text = export_statement(path, kind, ledger=ledger, **tests)
-    except (TypeError, ValueError) as error:  # what a file describes may be anything
-        fail(str(error))
-    if output is None:
-        return echo(text.rstrip("\n"))
-    replace_file(output, text.encode())
-    echo(f"Written to {output}.", err=True)
+    return lines + ([shell.wrapped(facts["all_fits"]["statement"])] if "all_fits" in facts else [])

@@ -5,41 +5,22 @@ from pathlib import Path
 
 import click
 
-from skdpfair.cli._input import (
-    AS_JSON,
-    MEASURES,
-    AnyPath,
-    echo,
-    in_options,
-    is_interrupted,
-    ledger_options,
-    names_in,
-    note,
-    output_option,
-    print_spending,
-    recorded_warnings,
-    texts_of,
-    wrapped,
-)
+from skdpfair.cli import _shell as shell
 
 _DEFAULTS = {"methods": ["dpsgd", "global_adapt"], "epsilons": [1.0], "seeds": 5}
 
 
 @click.command()
-@click.argument("study", type=AnyPath(exists=True, dir_okay=False))
-@click.option(
-    "--data",
-    type=AnyPath(exists=True, dir_okay=False),
-    help="CSV file; by default that of the study.",
-)
-@output_option(
+@click.argument("study", type=shell.FILE)
+@click.option("--data", type=shell.FILE, help="CSV file; by default that of the study.")
+@shell.output_option(
     text="Folder for finished fits; by default the study's. Run the command again to resume.",
     file_okay=False,
 )
-@ledger_options
+@shell.ledger_options
 @click.option("--jobs", type=int, default=-1, show_default=True, help="Processes; -1: all cores.")
-@MEASURES
-@AS_JSON
+@shell.MEASURES
+@shell.AS_JSON
 def sweep(study, data, output, ledger, jobs, measures, as_json):
     """Compare the methods and budgets that STUDY, a TOML file, lists.
 
@@ -65,8 +46,8 @@ def sweep(study, data, output, ledger, jobs, measures, as_json):
     from skdpfair.model_selection._sweep import budgets_of, planned_sweep
     from skdpfair.report._summary import no_use
 
-    measures = names_in(measures)
-    with in_options():
+    measures = shell.names_in(measures)
+    with shell.in_options():
         chosen_measures(measures, known, ())  # before hours of fits
         plan = Study.read(study)
     options = _DEFAULTS | plan.sweep
@@ -75,7 +56,7 @@ def sweep(study, data, output, ledger, jobs, measures, as_json):
     written_as |= {"method": written_as["methods"], "n_jobs": "--jobs"}
     written_as |= {"epsilon": written_as["epsilons"]}
     written_as |= {} if output is None else {"store": "--output"}
-    with in_options(written_as):
+    with shell.in_options(written_as):
         data = data or plan.data
         if data is None:
             raise ValueError(f'{study} has no entry data = "...": give --data FILE.')
@@ -101,8 +82,8 @@ def sweep(study, data, output, ledger, jobs, measures, as_json):
             persons = pd.Series(persons, name=schema.person)
         question = person_question(source.columns(), schema.person)
     if question is not None:
-        note(question)
-    with in_options(written_as):
+        shell.note(question)
+    with shell.in_options(written_as):
         y = pd.Series(records.y, name=schema.target, dtype=object)
         planned = planned_sweep(
             records={"X": records.X, "y": y, "sensitive_features": records.groups},
@@ -116,27 +97,27 @@ def sweep(study, data, output, ledger, jobs, measures, as_json):
             **params,
         )
         planned.check(ledger.planned())
-        with recorded_warnings() as recorded, ledger.opened() as active:
+        with shell.recorded_warnings() as recorded, ledger.opened() as active:
             results = planned.run()
         replace_file(Path(folder) / SCHEMA_FILE, f"{schema.to_toml()}\n".encode())
-        cut = is_interrupted(recorded)
+        cut = shell.is_interrupted(recorded)
         if as_json:
             table = results.estimates(measures)
             table.columns = [f"{measure} {stat}" for measure, stat in table.columns]
             table = table.copy().reset_index()  # in one block
             if len(results.spec.classes) == 2:
                 table["positive class"] = str(results.spec.classes[1])
-            echo(table.to_json(orient="records"))
-            for text in texts_of(recorded) * cut:
-                note(text)
+            shell.echo(table.to_json(orient="records"))
+            for text in shell.texts_of(recorded) * cut:
+                shell.note(text)
             sys.exit(130 * cut)
-        echo(results.as_text(measures))
-    print_spending(active)
-    for text in filter(None, (no_use(results), *texts_of(recorded))):
-        note(text)
+        shell.echo(results.as_text(measures))
+    shell.print_spending(active)
+    for text in filter(None, (no_use(results), *shell.texts_of(recorded))):
+        shell.note(text)
     if cut:
         again = f"Not finished: run the same command again to resume from {folder}."
-        echo(wrapped(again), err=True)
+        shell.say(again, err=True)
         sys.exit(130)
-    echo(wrapped(f"Finished fits are in {folder}. These figures are NOT private."))
-    echo(f"Next:  skdpfair report {folder} -o report.html{ledger.as_option}")
+    shell.say(f"Finished fits are in {folder}. These figures are NOT private.")
+    shell.echo(f"Next:  skdpfair report {folder} -o report.html{ledger.as_option}")

@@ -4,12 +4,12 @@ import json
 
 import click
 
-from skdpfair.cli._input import AS_JSON, AnyPath, echo, fail, in_options
+from skdpfair.cli import _shell as shell
 
 
 @click.command()
-@click.argument("path", metavar="FILE", type=AnyPath(exists=True, dir_okay=False))
-@AS_JSON
+@click.argument("path", metavar="FILE", type=shell.FILE)
+@shell.AS_JSON
 def verify(path, as_json):
     """Check that FILE is a private model, and holds nothing more.
 
@@ -21,14 +21,14 @@ def verify(path, as_json):
     from skdpfair.testing import verify_release  # late: it needs torch
 
     problem = None
-    with in_options():
+    with shell.in_options():
         try:
             verify_release(path)
         except ValueError as error:
             problem = str(error)
     if as_json:
-        echo(json.dumps({"file": str(path), "verified": problem is None, "problem": problem}))
+        shell.echo(json.dumps({"file": str(path), "verified": problem is None, "problem": problem}))
     if problem is not None:
-        fail(f"Not verified: {problem}")
+        shell.fail(f"Not verified: {problem}")
     if not as_json:
-        echo(f"{path}: verified. It holds no more than a private release does.")
+        shell.echo(f"{path}: verified. It holds no more than a private release does.")

@@ -12,10 +12,4 @@ Principled Deep Learning via Distributional Generalization", NeurIPS 2022.
 from skdpfair.metrics._comparisons import dg_gap, excessive_risk, privacy_cost
 from skdpfair.metrics._group_tables import group_table, release_group_table
 
-__all__ = [
-    "dg_gap",
-    "excessive_risk",
-    "group_table",
-    "privacy_cost",
-    "release_group_table",
-]
+__all__ = ["dg_gap", "excessive_risk", "group_table", "privacy_cost", "release_group_table"]

@@ -1,8 +1,10 @@
 """Checks of labels, predictions, weights and metrics; their errors name the parameter."""
 
 import functools
+import warnings
 
 import numpy as np
+from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.validation import column_or_1d
 
 from skdpfair._utils.validate import error_context_without_data, safe_repr
@@ -40,13 +42,11 @@ def as_weights(values, like):
 
 
 def accuracy(y_true, y_pred, *, sample_weight=None):
-    """Return the share of right predictions; errors name the parameter."""
     right = hits(y_true, y_pred)
     return float(np.average(right, weights=as_weights(sample_weight, right)))
 
 
 def weighted(metric, sample_weight):
-    """Return ``metric`` with its weights filled in, if there are any."""
     if sample_weight is None:
         return metric
     return functools.partial(metric, sample_weight=np.asarray(sample_weight, dtype=float))
@@ -97,3 +97,8 @@ def check_probabilities(name, values, remedy):
             f"{name} must hold probabilities in [0, 1], but some are not, or NaN, as from a model "
             f"that diverged. {remedy}"
         )
+
+
+def warn_undefined(message):
+    """Warn of a value that is NaN, or of groups that are left out."""
+    warnings.warn(message, UndefinedMetricWarning, stacklevel=3)

@@ -12,9 +12,9 @@ from skdpfair.metrics._arguments import (
     check_labels,
     check_probabilities,
     metric_of,
+    warn_undefined,
     weighted,
 )
-from skdpfair.metrics._compare_groups import warn_undefined
 
 
 def privacy_cost(y_true, y_pred, *, y_ref, metric=None, sample_weight=None):
@@ -214,7 +214,6 @@ def _own_class(name, values, y_true, classes):
 
 
 def check_distributions(name, values, y_true, classes=None):
-    """Return a matrix of probabilities, and the labels of its columns, else raise."""
     with error_context_without_data(name, "must hold probabilities"):
         values = np.asarray(values)
     classes = np.unique(y_true) if classes is None else np.asarray(classes)

@@ -10,18 +10,11 @@ from scipy import stats
 
 from skdpfair._utils.keystream import Keystream
 from skdpfair._utils.validate import number, outline, safe_repr
+from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels
 from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import check_indexes
-from skdpfair.inputs.groups import (
-    MAX_READ,
-    encode_features,
-    group_names,
-    read_from_rows,
-    variables_of,
-)
-from skdpfair.metrics._arguments import as_vector, check_labels, hits
-from skdpfair.metrics._compare_groups import warn_undefined
+from skdpfair.metrics._arguments import as_vector, check_labels, hits, warn_undefined
 from skdpfair.metrics._comparisons import check_distributions
 from skdpfair.metrics._measures import (
     COST,
@@ -138,12 +131,10 @@ def group_table(
     features = {"sensitive_features": sensitive_features, "probabilities": probabilities}
     check_indexes(y_true=y_true, predictions=predictions, **features)
     y_true = as_vector("y_true", y_true, y_true)
-    checked = {
-        name: as_vector(f"predictions[{safe_repr(name)}]", y_pred, y_true)
-        for name, y_pred in predictions.items()
-    }
-    for y_pred in checked.values():
-        check_labels("predictions", y_pred, y_true)
+    checked = {}
+    for name, y_pred in predictions.items():
+        checked[name] = as_vector(f"predictions[{safe_repr(name)}]", y_pred, y_true)
+        check_labels("predictions", checked[name], y_true)
     known = np.unique(np.concatenate([y_true, *checked.values()]))
     if classes is not None:
         known = labels.sorted_classes(classes)
@@ -153,9 +144,9 @@ def group_table(
     order = labels.declared_order(known, classes, pos_label)
     likely = _probabilities(probabilities, checked, y_true, known)
     likely, classes = {name: p[:, order] for name, p in likely.items()}, known[order]
-    encoded = encode_features(sensitive_features, len(y_true))
+    encoded = _groups.encode_features(sensitive_features, len(y_true))
     assert encoded.levels is not None
-    levels = group_names(encoded.levels)
+    levels = _groups.group_names(encoded.levels)
     values = {
         name: values_by_group(
             y_true, y_pred, likely.get(name), classes=classes, code=encoded.code, levels=levels
@@ -199,7 +190,6 @@ def _with_comparisons(values, reference):
 
 
 def _probabilities(probabilities, checked, y_true, classes):
-    """Return each model's checked matrix of probabilities."""
     if probabilities is None:
         return {}
     if not isinstance(probabilities, Mapping) or probabilities.keys() != checked.keys():
@@ -213,15 +203,7 @@ def _probabilities(probabilities, checked, y_true, classes):
     }
 
 
-def release_group_table(
-    y_true,
-    y_pred,
-    *,
-    sensitive_features,
-    epsilon,
-    levels=None,
-    persons=None,
-):
+def release_group_table(y_true, y_pred, *, sensitive_features, epsilon, levels=None, persons=None):
     """Release a private count of the correct and incorrect predictions in each group.
 
     Parameters
@@ -290,7 +272,7 @@ def release_group_table(
     counted, generator = np.arange(len(y_true)), Keystream.fresh()
     if person is not None:
         counted = np.flatnonzero(_persons.thinned(person, 1, generator) >= 0)
-    encoded = encode_features(sensitive_features, len(y_true), levels, MAX_READ)
+    encoded = _groups.encode_features(sensitive_features, len(y_true), levels, _groups.MAX_READ)
     assert encoded.levels is not None
     levels = list(encoded.levels)
     codes = (2 * encoded.code + ~right)[counted]
@@ -302,10 +284,10 @@ def release_group_table(
     quantile = math.log(1 / (1 - LEVEL)) / math.sqrt(2)  # of Laplace's law, in deviations
     accuracy, low, high = accuracy_interval(correct, incorrect, deviation, LEVEL, quantile)
     columns = {"correct": correct, "incorrect": incorrect, "accuracy": accuracy}
-    index = pd.Index([f"[{name}]" for name in group_names(levels)], name="group")
+    index = pd.Index([f"[{name}]" for name in _groups.group_names(levels)], name="group")
     table = pd.DataFrame(columns | {"low": low, "high": high}, index=index)
-    variables = variables_of(None, None, None, sensitive_features)
-    read = read_in_words(read_from_rows(variables, None, encoded))
+    variables = _groups.variables_of(None, None, None, sensitive_features)
+    read = read_in_words(_groups.read_from_rows(variables, None, encoded))
     table.attrs["privacy"] = _privacy(epsilon, persons, read)
     return table
 
@@ -339,26 +321,21 @@ def _lower_end(hits, misses, squared_z, v):
 
 def _privacy(epsilon, persons, read):
     adjacency = "zero_out" if persons is None else "zero_out_person"
-    assumptions = ["each person has one record", "the number of records is public"]
+    protects, drawn = PROTECTS[adjacency], ""
+    fact = "each person has one record"
     if persons is not None:
-        assumptions = ["each record names its person", "the number of persons is public"]
-    assumptions += [read] * bool(read)
-    statement = (
-        f"The counts are ({rounded_up(epsilon)}, 0)-differentially private (discrete Laplace noise "
-        f"of scale {1 / epsilon:.4g}, sensitivity 1), where "
-        f"{ADJACENCY_IN_WORDS[adjacency]}."
-    )
-    if persons is not None:
-        statement += " One record of each person, drawn at random, was counted."
-    statement += f" {read}" * bool(read)
+        drawn = " One record of each person, drawn at random, was counted."
+        fact = "each record names its person"
     return {
-        "statement": statement,
+        "statement": f"The counts are ({rounded_up(epsilon)}, 0)-differentially private (discrete "
+        f"Laplace noise of scale {1 / epsilon:.4g}, sensitivity 1), where "
+        f"{ADJACENCY_IN_WORDS[adjacency]}.{drawn}{f' {read}' * bool(read)}",
         "epsilon": epsilon,
         "delta": 0.0,
         "adjacency": adjacency,
         "mechanism": "discrete Laplace",
         "sensitivity": 1.0,
         "noise_scale": 1 / epsilon,
-        "assumptions": assumptions,
-        "not_accounted": [text.format(PROTECTS[adjacency]) for text in _NOT_ACCOUNTED],
+        "assumptions": [fact, f"the number of {protects}s is public", *[read] * bool(read)],
+        "not_accounted": [text.format(protects) for text in _NOT_ACCOUNTED],
     }

@@ -35,9 +35,9 @@ def error_of_mean(values, common=0.0):
     return spread * (1 / len(values) + common / (1 - common)) ** 0.5
 
 
-def seeds_for(factor, share, n_seeds, n_folds=1, most=1000):
-    """Return how many seeds make intervals shorter by a factor, None if ``most`` do not."""
-    n = np.arange(n_seeds, most + 1)
+def seeds_for(factor, share, n_seeds, n_folds=1, max_seeds=1000):
+    """Return how many seeds make intervals shorter by a factor, None if ``max_seeds`` do not."""
+    n = np.arange(n_seeds, max_seeds + 1)
     runs = n * n_folds
     common = share * (1 - (n_folds - 1) / (runs - 1))  # as `overlap`
     reach = t.ppf((1 + LEVEL) / 2, runs - 1) * ((1 - common) / runs + common) ** 0.5
@@ -46,7 +46,6 @@ def seeds_for(factor, share, n_seeds, n_folds=1, most=1000):
 
 
 def student(mean, error, n_runs, level=LEVEL, limits=(-1.0, 1.0)):
-    """Return the ends of Student's intervals of means over runs, NaN for a single run."""
     mean, error, n_runs = np.asarray(mean), np.asarray(error), np.asarray(n_runs)
     freedom = np.where(n_runs > 1, n_runs - 1.0, np.nan)
     reach = t.ppf((1 + level) / 2, freedom) * error
@@ -72,7 +71,6 @@ def of_share(row, name, rarest):
 
 
 def wilson(share, n, level=LEVEL):
-    """Return the ends of Wilson's interval of a share of n records."""
     hits = np.array([round(share * n)])
     _, low, high = (float(ends[0]) for ends in accuracy_interval(hits, n - hits, 0.0, level))
     return low, high

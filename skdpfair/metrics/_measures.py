@@ -11,13 +11,41 @@ from sklearn.metrics import accuracy_score, log_loss, recall_score, roc_auc_scor
 
 from skdpfair._utils.validate import listed, one_of
 from skdpfair.inputs.labels import plain, positions
-from skdpfair.metrics._compare_groups import difference, group_max, group_min, ratio
 
 OVERALL = "overall"
 LEVEL = 0.95  # of intervals
 # a share of one of two classes below which accuracy hides how often the class is missed
 RARE = 0.3
 _BINS = 15
+
+
+def group_min(values):
+    """Return the smallest of the groups' values, NaN left out; NaN where no group has a value.
+
+    ``values`` has one value for each group: a Series, a dict or an array.
+    """
+    return float(pd.Series(values, dtype=float).min())
+
+
+def group_max(values):
+    """Return the largest of the groups' values; see `group_min`."""
+    return float(pd.Series(values, dtype=float).max())
+
+
+def difference(values):
+    """Return the largest minus the smallest value of the groups, NaN if only one has a value."""
+    is_known = len(values) == 1 or pd.Series(values, dtype=float).count() > 1
+    return group_max(values) - group_min(values) if is_known else float("nan")
+
+
+def ratio(values):
+    """Return the smallest over the largest value of the groups, as the four-fifths rule does.
+
+    It is NaN if only one of them has a value, or all are 0.
+    """
+    largest = group_max(values)
+    is_known = difference(values) >= 0 and largest > 0
+    return group_min(values) / largest if is_known else float("nan")
 
 
 class Records(NamedTuple):
@@ -143,7 +171,6 @@ _COLUMN = re.compile(
 
 
 def simple_measures(n_classes: int, probabilities: bool = True) -> list[str]:
-    """Return the names of the measures that need one model only."""
     return [
         name
         for name, measure in MEASURES.items()
@@ -227,7 +254,6 @@ def level_of(column: str, n_groups: int, level: float = LEVEL) -> float:
 
 
 def measure_of(column: str) -> str:
-    """Return the measure of a column, else raise."""
     return _parts(column)[0]
 
 
@@ -311,7 +337,6 @@ def rarest_class(codes, n_classes: int) -> int:
 
 
 def compared(values, other, name):
-    """Return the values of a measure that compares two models, or two sets of records."""
     measure = MEASURES[name]
     assert measure.of is not None
     if measure.against == "training" or MEASURES[measure.of].greater_is_better:

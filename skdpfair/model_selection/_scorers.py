@@ -24,12 +24,13 @@ from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.groups import group_names
 from skdpfair.inputs.labels import order_of, positions, read
 from skdpfair.metrics._arguments import as_vector, check_labels
-from skdpfair.metrics._compare_groups import difference, group_min
 from skdpfair.metrics._measures import (
     MEASURES,
     chosen_measures,
     columns_of,
     compared,
+    difference,
+    group_min,
     scores_of,
     simple_measures,
     values_by_group,

@@ -9,7 +9,7 @@ import re
 import tomllib
 from collections.abc import Callable
 from inspect import signature
-from itertools import pairwise
+from itertools import pairwise, product
 from numbers import Real
 from typing import Any
 
@@ -21,15 +21,8 @@ from skdpfair.engine.losses import REGRESSION
 from skdpfair.engine.mechanism import Method
 from skdpfair.engine.per_sample import ClosedForm, Strategy
 from skdpfair.features import Scattering2D
-from skdpfair.inputs.groups import (
-    MAX_READ,
-    GroupCodes,
-    Groups,
-    group_names,
-    is_name,
-    is_word,
-    read_from_rows,
-)
+from skdpfair.inputs import groups as _groups
+from skdpfair.inputs.groups import Groups, is_name, is_word
 from skdpfair.inputs.targets import range_of
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._piecewise_linear import amounts_among
@@ -39,40 +32,52 @@ from skdpfair.release._read_statement import are_ledger_fits, check_report, is_d
 from skdpfair.training.plan import AMOUNT_COUNTS, GROUP_COUNTS, SCORE_COUNTS
 from skdpfair.training.privacy_report import STEPS_BEFORE
 from skdpfair.training.spec import optimizer_of
+from skdpfair.training.train import stop_in_words
 
 NOTED = "{}: not in this copy, but whoever fitted could look at it"
-_WHAT = {"fitted weights", "fitted weights and thresholds"}
-_PROOFS = {None, Strategy.proof, ClosedForm.proof}
-_REAL: Any = Real  # numbers of this type cannot be compared, as mypy sees it
-_HELD = {words.DIAGNOSTICS_PART, words.REFERENCE_PART}
-_ASSUMPTIONS = {
-    t for u in words.PROTECTED for t in words.in_words_of(words.ASSUMPTIONS.values(), u)
-}
-_NOT_ACCOUNTED = {*words.NOT_ACCOUNTED, words.DEVICE_NOISE, words.WEIGHTS_FROM_OTHERS}
-_NOT_ACCOUNTED |= {*map(NOTED.format, _HELD), *words.in_words_of(_NOT_ACCOUNTED, "person")}
-_PARTS = map(re.escape, re.split(r"{.*?}", words.FROZEN))
-_FROZEN = re.compile(r"{}[\d,]{{1,15}}{}[0-9a-f]{{16}}{}".format(*_PARTS))
-_STEPS_BEFORE = re.compile(  # each by a name: no words, no number with decimals
-    "{}('[^\\W\\d][\\w-]{{0,40}}'(, )?){{1,8}}{}".format(*map(re.escape, STEPS_BEFORE.split("{}")))
-)
-_METHOD = re.compile(r"private selection|[^\W\d]\w{0,40}")
-_STOP = re.compile(
-    r"after all \d{1,10} planned steps|after \d{1,10} of \d{1,10} steps(, as a callback ended the "
-    "fit)?, and the accounting counts (all planned steps, as a stop may depend on released values|"
-    "the steps taken, as nobody had seen a released value)"
-)
-_RELEASES = re.compile(  # of steps, with the queries of a method of one's own; and on all records
-    r"gradient sum( \+ [^\W\d]\w{0,40}){0,8}|gradient scale \(warm-up\)|steps planned, not taken"
-    f"|{GROUP_COUNTS}|{AMOUNT_COUNTS}|{SCORE_COUNTS}"
-)
-_FEATURES = re.compile(
-    r"Scattering2D\([\w=, '()]{0,120}\), which learns nothing"
-    r"|FrozenFeatures\([\w. -]{1,80}\), sha256 [0-9a-f]{16}, public by declaration"
-)
-_VERSION = re.compile(r"[\w.+!-]{1,40}")
 MAX_LEVELS = 1000
 _MAX_FITS, _MAX_SIZES, _MAX_ENTRIES = 64, 16, 6  # fits of a warm start
 _MAX_STRATA, _MAX_VARIABLES = 8, 9
+_REAL: Any = Real  # numbers of this type cannot be compared, as mypy sees it
+
+# the texts of a report: those that every fit may leave, and those with numbers and names of a fit
+_HELD = {words.DIAGNOSTICS_PART, words.REFERENCE_PART}
+_NOT_ACCOUNTED = {*words.NOT_ACCOUNTED, words.DEVICE_NOISE, words.WEIGHTS_FROM_OTHERS}
+_NOT_ACCOUNTED |= {*map(NOTED.format, _HELD), *words.in_words_of(_NOT_ACCOUNTED, "person")}
+_TEXTS: dict[str, set[str | None]] = {
+    "what": {"fitted weights", "fitted weights and thresholds"},
+    "proof": {None, Strategy.proof, ClosedForm.proof},
+    "stop": {None},
+    "features": {None},
+    "holds": {*_HELD},
+    "assumptions": {
+        t for u in words.PROTECTED for t in words.in_words_of(words.ASSUMPTIONS.values(), u)
+    },
+    "not_accounted": {*_NOT_ACCOUNTED},
+}
+_NUMBER, _SHA256, _NAME = r"[\d,]{1,15}", "[0-9a-f]{16}", r"[^\W\d]\w{0,40}"
+_STEP = r"'[^\W\d][\w-]{0,40}'"  # no words, no number with decimals
+
+
+def _pattern(template, *fields):
+    parts = map(re.escape, re.split("{.*?}", template))
+    return "".join(part + field for part, field in zip(parts, (*fields, ""), strict=True))
+
+
+_STOPS = {stop_in_words(0, *flags) for flags in product((0, 1), (False, True), (False, True))}
+_PATTERNS = {  # of which each fit leaves at most one text
+    "assumptions": _pattern(words.FROZEN, _NUMBER, _SHA256),
+    "not_accounted": _pattern(STEPS_BEFORE, f"({_STEP}(, )?){{1,8}}"),
+    "stop": "|".join(re.sub(r"\d", r"\\d{1,10}", re.escape(text)) for text in _STOPS),
+    "method": rf"private selection|{_NAME}",
+    "features": r"Scattering2D\([\w=, '()]{0,120}\), which learns nothing"
+    rf"|FrozenFeatures\([\w. -]{{1,80}}\), sha256 {_SHA256}, public by declaration",
+}
+_RELEASES = re.compile(  # of steps, with the queries of a method of one's own; and on all records
+    rf"gradient sum( \+ {_NAME}){{0,8}}|gradient scale \(warm-up\)|steps planned, not taken"
+    f"|{GROUP_COUNTS}|{AMOUNT_COUNTS}|{SCORE_COUNTS}"
+)
+_VERSION = re.compile(r"[\w.+!-]{1,40}")
 
 
 def passes(test, *values) -> bool:
@@ -83,29 +88,28 @@ def passes(test, *values) -> bool:
         return False
 
 
-def is_whole(value) -> bool:
-    """Return whether a value is one whole number >= 0."""
+def _is_whole(value, estimator=None) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
 
 
-def is_scalar(value) -> bool:
+def _is_scalar(value, estimator=None) -> bool:
     """Return whether a value is None, a number, a word or a class."""
     plain = value is None or isinstance(value, (float, type)) or is_word(value)
     return plain or (isinstance(value, _REAL) and abs(value) < 2**53)
 
 
-def is_setting(value) -> bool:
+def _is_setting(value, estimator=None) -> bool:
     """Return whether a value is a scalar, a few sizes or words, or an object of settings."""
     value = value.tolist() if isinstance(value, np.ndarray) else value
     if isinstance(value, (list, tuple)):
         few = len(value) <= 2 or not any(isinstance(v, float) for v in value)
-        return few and len(value) <= _MAX_SIZES and all(map(is_scalar, value))
+        return few and len(value) <= _MAX_SIZES and all(map(_is_scalar, value))
     if type(value) in (*CLASSES.values(), Scattering2D):
-        return all(map(is_setting, value.get_params(deep=False).values()))
-    return is_scalar(value)
+        return all(map(_is_setting, value.get_params(deep=False).values()))
+    return _is_scalar(value)
 
 
-def is_level(value) -> bool:
+def _is_level(value) -> bool:
     """Return whether a value may be one of a public set."""
     if isinstance(value, str):
         return is_name(value)
@@ -114,7 +118,7 @@ def is_level(value) -> bool:
     return isinstance(value, (pd.Interval, pd.Timestamp)) or value in (None, pd.NA, pd.NaT)
 
 
-def are_levels(values) -> bool:
+def _are_levels(values) -> bool:
     """Return whether values may be a public set, such as groups: different, no measurements."""
     flat, values = np.ndim(values) < 2 or not isinstance(values, np.ndarray), list(values)
     if not flat or len(values) > MAX_LEVELS or len(set(map(repr, values))) < len(values):
@@ -127,68 +131,55 @@ def are_levels(values) -> bool:
         columns = list(zip(*values, strict=True))
         sizes = [len(set(map(repr, column))) for column in columns]
         crossed = max(sizes) <= max(8, len(values) / 2) and 4 * len(values) >= np.prod(sizes)
-        each = all(is_level(v) for column in columns for v in column)
+        each = all(_is_level(v) for column in columns for v in column)
         return 2 <= len(sizes) <= 8 and bool(crossed) and each
     intervals = [v for v in values if isinstance(v, pd.Interval)]
-    return all(map(is_level, values)) and len(intervals) <= 4 * _MAX_SIZES
+    return all(map(_is_level, values)) and len(intervals) <= 4 * _MAX_SIZES
 
 
 def are_texts_of_levels(texts) -> bool:
     """Return whether texts may be those of values of a public set; 1.0 is a whole number."""
-    return all(is_level(text.removesuffix(".0")) for text in texts)
+    return all(_is_level(text.removesuffix(".0")) for text in texts)
 
 
-def _are_read(columns, n_fits) -> bool:
-    """Return whether values that fits read from rows are as many, and as short, as they may be."""
-    return len(columns) <= _MAX_VARIABLES * n_fits and all(
-        is_name(name) and len(set(texts)) == len(texts) <= MAX_READ and are_texts_of_levels(texts)
-        for name, texts in columns
+def is_report(report, groups, n_fits=1) -> bool:
+    check_report(report)
+    by_group, entries = report.group_epsilons or {}, report.releases
+    return (
+        _are_levels(by_group)
+        and (not by_group or {*_groups.group_names(by_group)} <= {*_groups.group_names(groups)})
+        # as Renyi divergences do
+        and all(low <= high for low, high in pairwise(report.selection_curve or ()))
+        and all(_are_texts(name, getattr(report, name), n_fits) for name in {**_TEXTS, **_PATTERNS})
+        and len(entries) <= _MAX_ENTRIES * n_fits
+        and all(_is_entry(entry, groups) for entry in entries)
     )
 
 
-def _are_of(estimator, columns) -> bool:
-    """Return whether values that fits read from rows are classes or groups of an estimator."""
-    groups = GroupCodes(np.empty(0), estimator.levels_, declared=False)
-    known = read_from_rows(("",), getattr(estimator, "classes_", None), groups)
-    return {v for _, texts in columns for v in texts} <= {v for _, texts in known for v in texts}
-
-
-def is_features(text) -> bool:
-    """Return whether a text says what computed public features, or is None."""
-    return text is None or bool(_FEATURES.fullmatch(text))
-
-
-def is_report(report, groups=None, n_fits=1) -> bool:
-    """Return whether a report, of so many fits with these groups, holds what reports do.
-
-    None takes the groups from those with an epsilon of their own.
-    """
-    check_report(report)
-    groups = report.group_epsilons if groups is None else groups
-    by_group, entries = report.group_epsilons or {}, report.releases
-    frozen = set(report.assumptions) - _ASSUMPTIONS  # of each fit at most one
-    steps_before = set(report.not_accounted) - _NOT_ACCOUNTED  # likewise
+def _are_texts(name, value, n_fits) -> bool:
+    """Return whether a field of a report has texts that fits leave; None is one, too."""
+    is_many = name in ("holds", "assumptions", "not_accounted")
+    texts = list(value) if is_many else [value]
+    own = [text for text in texts if text not in _TEXTS.get(name, ())]
     return (
-        are_levels(by_group)
-        and (not by_group or set(group_names(by_group)) <= set(group_names(groups)))
-        # as Renyi divergences do
-        and all(low <= high for low, high in pairwise(report.selection_curve or ()))
-        and report.what in _WHAT
-        and report.proof in _PROOFS
-        and bool(_METHOD.fullmatch(report.method))
-        and (report.stop is None or bool(_STOP.fullmatch(report.stop)))
-        and is_features(report.features)
-        and set(report.holds) <= _HELD
-        and all(map(_is_list, (report.holds, report.assumptions, report.not_accounted)))
-        and len(frozen) <= n_fits
-        and all(map(_FROZEN.fullmatch, frozen))
-        and len(steps_before) <= n_fits
-        and all(map(_STEPS_BEFORE.fullmatch, steps_before))
-        and _are_read(report.read_from_rows, n_fits)
-        # texts that come again could be counted
-        and all(len(set(t)) == len(t) for t in (report.assumptions, report.not_accounted))
-        and len(entries) <= _MAX_ENTRIES * n_fits
-        and all(_is_entry(entry, groups) for entry in entries)
+        (_is_list(value) or not is_many)
+        and len(set(texts)) == len(texts)  # texts that come again could be counted
+        and len(own) <= n_fits
+        and all(re.fullmatch(_PATTERNS.get(name, "(?!)"), text) for text in own)
+    )
+
+
+def _are_read(columns, estimator) -> bool:
+    """Return whether values that fits read from rows are short, and classes or groups of these."""
+    empty = _groups.GroupCodes(np.empty(0), estimator.levels_, declared=False)
+    known = _groups.read_from_rows(("",), getattr(estimator, "classes_", None), empty)
+    own = {v for _, texts in known for v in texts}
+    return len(columns) <= _MAX_VARIABLES * estimator._n_fits and all(
+        is_name(name)
+        and {*texts} <= own
+        and len({*texts}) == len(texts) <= _groups.MAX_READ
+        and are_texts_of_levels(texts)
+        for name, texts in columns
     )
 
 
@@ -208,22 +199,21 @@ def _is_method(value, estimator) -> bool:
     if not isinstance(value, Method):
         return False
     value._validate_params()
-    arrays = [v for v in value.get_params(deep=False).values() if not is_setting(v)]
+    arrays = [v for v in value.get_params(deep=False).values() if not _is_setting(v)]
     return all(np.size(v) <= MAX_LEVELS and np.min(v) >= 0 and np.max(v) <= 1 for v in arrays)
 
 
-def are_network_params(params) -> bool:
+def _are_network_params(params) -> bool:
     """Return whether the arguments of a built-in network are settings, and a number for a class."""
     logits, n_classes = params.get("initial_logits") or (), params.get("n_classes")
     is_logits = len(logits) in (0, n_classes) and all(isinstance(v, float) for v in logits)
     fine = list(params.get("fine", ()))  # columns of `Curves`
     are_columns = fine == sorted({*fine} & {*range(params["in_shape"][0])})
     settings = [v for k, v in params.items() if k not in ("initial_logits", "fine")]
-    return is_logits and are_columns and all(map(is_setting, settings))
+    return is_logits and are_columns and all(map(_is_setting, settings))
 
 
 def _is_module(value, estimator) -> bool:
-    """Return whether a parameter names the module, or holds what the module was made with."""
     params = estimator.net_.module.params
     if isinstance(value, Curves):
         names = getattr(estimator, "feature_names_in_", None)
@@ -234,26 +224,26 @@ def _is_module(value, estimator) -> bool:
         return is_known and (value.fine is None or value.fine == params["fine"])
     if isinstance(value, (MLP, CNN)):
         named = value.get_params().items()
-        return is_setting(value) and all(np.array_equal(v, params.get(k, ())) for k, v in named)
-    return value in NETWORKS.values() or is_setting(value)
+        return _is_setting(value) and all(np.array_equal(v, params.get(k, ())) for k, v in named)
+    return value in NETWORKS.values() or _is_setting(value)
 
 
 def _is_optimizer(value, estimator) -> bool:
     if not isinstance(value, Factory):
-        return is_scalar(value)
+        return _is_scalar(value)
     known = set(signature(optimizer_of(value).make).parameters)
-    return is_scalar(value.make) and set(value.params) <= known and _are_settings(value.params)
-
-
-def _are_settings(params) -> bool:
-    return all(map(is_setting, params.values()))
+    return (
+        _is_scalar(value.make)
+        and set(value.params) <= known
+        and all(map(_is_setting, value.params.values()))
+    )
 
 
 def _are_groups(value, estimator) -> bool:
     if not isinstance(value, Groups):
-        return is_setting(value)
-    levels = value.levels is None or (_is_list(value.levels) and are_levels(value.levels))
-    return levels and is_setting(value.columns) and is_scalar(value.as_feature)
+        return _is_setting(value)
+    levels = value.levels is None or (_is_list(value.levels) and _are_levels(value.levels))
+    return levels and _is_setting(value.columns) and _is_scalar(value.as_feature)
 
 
 def _are_class_weights(value, estimator) -> bool:
@@ -265,7 +255,7 @@ def _are_classes(value, estimator) -> bool:
     """Return whether values are the classes of the fit, which are as many as the outputs."""
     values, classes = (np.asarray(v, object).tolist() for v in (value, estimator.classes_))
     is_set = _is_list(value) and len(values) == len(set(values))
-    return is_set and set(values) == set(classes) and all(map(is_level, values))
+    return is_set and set(values) == set(classes) and all(map(_is_level, values))
 
 
 def _are_names(value, estimator) -> bool:
@@ -275,21 +265,13 @@ def _are_names(value, estimator) -> bool:
     return is_set and all(map(is_name, names))
 
 
-def _is_scattering(value, estimator) -> bool:
-    return type(value) is Scattering2D and _are_settings(vars(value))
-
-
-def _is_schema(value, estimator) -> bool:
+def _is_schema(value, estimator=None) -> bool:
     return TableSchema.from_dict(tomllib.loads(value)).to_toml() == value
 
 
 def _is_cut(value) -> bool:
     """Return whether a value is one of the logits at which noisy counts allow a threshold."""
     return type(value) is float and (math.isinf(value) or (abs(value) < 8 and 8 * value % 1 == 0))
-
-
-def _is_scalar(value, estimator) -> bool:
-    return is_scalar(value)
 
 
 # of the parameters that are more than a setting, and of all fitted attributes of a release: whether
@@ -309,17 +291,17 @@ PARAMETERS: dict[str, Callable[[Any, Any], bool]] = {
 FITTED: dict[str, Callable[[Any, Any], bool]] = {
     "classes_": _are_classes,
     "y_range_": lambda v, e: v == range_of(v),
-    "levels_": lambda v, e: _is_list(v) and are_levels(v),
-    "n_features_in_": lambda v, e: is_whole(v),
+    "levels_": lambda v, e: _is_list(v) and _are_levels(v),
+    "n_features_in_": _is_whole,
     "feature_names_in_": _are_names,
     "method_": _is_method,
-    "privacy_": lambda v, e: is_report(v, e.levels_, e._n_fits) and _are_of(e, v.read_from_rows),
-    "features_": _is_scattering,
+    "privacy_": lambda v, e: is_report(v, e.levels_, e._n_fits) and _are_read(v.read_from_rows, e),
+    "features_": lambda v, e: type(v) is Scattering2D and all(map(_is_setting, vars(v).values())),
     **dict.fromkeys(("lr_", "batch_size_", "n_steps_", "n_iter_", "logit_scale_"), _is_scalar),
     **dict.fromkeys(("signal_to_noise_", "_settled", "_charged"), _is_scalar),
-    "_n_fits": lambda v, e: is_whole(v) and v <= _MAX_FITS,
+    "_n_fits": lambda v, e: _is_whole(v) and v <= _MAX_FITS,
     "_scale": lambda v, e: v in ("bytes", "integers", "floats"),
-    "_group_positions": lambda v, e: len(set(v)) == len(v) and all(map(is_whole, v)),
+    "_group_positions": lambda v, e: len(set(v)) == len(v) and all(map(_is_whole, v)),
     "_ledger_fits": lambda v, e: are_ledger_fits(v),
     "_day": lambda v, e: is_day(v),
     "_persons": _is_scalar,
@@ -335,11 +317,11 @@ def unlisted(estimator, facts) -> list[str]:
     tests |= {name: FITTED.get(name) for name in facts["fitted"]}
     wrong = [name for name, test in tests.items() if not _is_listed(name, test, estimator)]
     is_own = facts["module"]["name"] is None  # of which only its code tells
-    if not is_own and not passes(are_network_params, estimator.net_.module.params):
+    if not is_own and not passes(_are_network_params, estimator.net_.module.params):
         wrong.append("module")
     if not _VERSION.fullmatch(str(facts.get("skdpfair_version"))):
         wrong.append("skdpfair_version")
-    if "schema" in facts and not passes(FITTED["_schema"], facts["schema"], estimator):
+    if "schema" in facts and not passes(_is_schema, facts["schema"]):
         wrong.append("schema")
     return wrong
 
@@ -347,10 +329,6 @@ def unlisted(estimator, facts) -> list[str]:
 def _is_listed(name, test, estimator) -> bool:
     value = getattr(estimator, name, None)
     return test is not None and (value is None or passes(test, value, estimator))
-
-
-def _is_setting(value, estimator) -> bool:
-    return is_setting(value)
 
 
 # what only some estimators have

@@ -103,7 +103,6 @@ def _parameters(estimator):
 
 
 def _encoded(values):
-    """Return the values that files hold, encoded, and all others as they are."""
     plain, others = {}, {}
     for name, value in values.items():
         try:
@@ -128,7 +127,7 @@ def module_facts(factory):
         return facts | {"custom": label, "left_out": [*left]}
     if left:
         raise TypeError(
-            f"{safe_repr([*left])} of module cannot be released. Use numbers and strings."
+            f"{safe_repr([*left])} of module cannot be released. Use numbers and texts."
         )
     return facts
 
@@ -136,8 +135,7 @@ def module_facts(factory):
 def rebuilt(cls, facts, weights, module=None):
     """Return a fitted classifier that predicts; ``module`` is the factory of a custom module."""
     params = _dropped({name: decode(value) for name, value in facts["parameters"].items()})
-    unknown = sorted(set(params) - set(cls().get_params(deep=False)))
-    if unknown:
+    if unknown := sorted(set(params) - set(cls().get_params(deep=False))):
         raise ValueError(f"{cls.__name__} of this version has no parameters {unknown}")
     if module is not None:
         factory = Factory(module.make, **module.params)
@@ -170,15 +168,13 @@ class _Room(TorchDispatchMode):
 
 
 def _room_for(weights):
-    """Return the bytes that a network of these weights may take, with what it computes."""
     return 2**26 + 8 * sum(w.nbytes for w in weights.values())
 
 
 def check_loaded(estimator, facts) -> None:
     """Raise a ValueError if the parts of a release do not fit each other."""
     target = "y_range_" if is_regressor(estimator) else "classes_"
-    missing = [name for name in (*_NEEDED, target) if not hasattr(estimator, name)]
-    if missing:
+    if missing := [name for name in (*_NEEDED, target) if not hasattr(estimator, name)]:
         raise ValueError(f"the facts lack {missing}")
     check_statement(facts, estimator.privacy_)
     origin_of(facts)
@@ -227,7 +223,6 @@ def record_shape(estimator):
 
 
 def factory_of(facts, make):
-    """Return the factory of a module whose class is ``make``."""
     params = {name: decode(value) for name, value in facts["params"].items()}
     return ModuleFactory(make, params, tuple(facts["in_shape"]))
 
@@ -267,7 +262,6 @@ def _is_foreign(method):
 
 
 def unpacked(state):
-    """Return the attributes of a classifier from what `packed` made of them."""
     if FACTS_KEY not in state:
         return state
     state = dict(state)

@@ -145,7 +145,6 @@ class Content(NamedTuple):
 
 
 def write(path, facts, weights) -> None:
-    """Write a release, whole or not at all."""
     replace_file(path, file_bytes(facts, weights))
 
 
@@ -158,7 +157,6 @@ def file_bytes(facts, weights) -> bytes:
 
 
 def read(path):
-    """Return the facts and weights of a file, see `opened`."""
     return opened(path)[:2]
 
 
@@ -205,7 +203,6 @@ def _checked(path, text, weights):
 
 
 def digest(facts, weights):
-    """Return the SHA-256 of the facts and weights of a release, in hex."""
     return sha256_of(weights, _canonical(facts).encode())
 
 

@@ -22,7 +22,11 @@ _STATED = ("epsilon", "delta", "adjacency", "is_private", "seeded")
 _ROUNDING = 1e-3  # relative, of the accountants of another version or machine
 _TEXTS = {"method", "what", "stop", "proof", "features", "holds", "assumptions", "not_accounted"}
 _NUMBERS = (
-    "epsilon noise_multiplier sample_rate expected_batch_size max_grad_norm max_sample_weight"
+    "epsilon",
+    "noise_multiplier",
+    "expected_batch_size",
+    "max_grad_norm",
+    "max_sample_weight",
 )
 _COUNTS = "n_samples", "max_records", "records_per_person"
 
@@ -100,10 +104,12 @@ def check_report(report) -> None:
     all_releases(report.releases)
     values = {name: value for name, value in vars(report).items() if value is not None}
     delta = number("delta", report.delta, low=0, high=1, low_open=True, high_open=True)
-    for name in _NUMBERS.split():
-        number(name, values.get(name, 0), low=0, high=1 if name == "sample_rate" else math.inf)
-    for name in ("steps", *_COUNTS):
-        integer(name, values.get(name, 1), low=0 if name == "steps" else 1)
+    for name in (*_NUMBERS, "max_sample_weight"):
+        number(name, values.get(name, 0), low=0)
+    number("sample_rate", report.sample_rate, low=0, high=1)
+    integer("steps", report.steps, low=0)
+    for name in _COUNTS:
+        integer(name, values.get(name, 1))
     for name in ("is_private", "seeded"):
         flag(name, values.get(name))
     accountant = one_of("accountant", report.accountant, ACCOUNTANTS)
@@ -128,8 +134,8 @@ def check_report(report) -> None:
         check_work(merged(entries, n_records), accountant)
     _check_same("steps", report.steps, count_steps(report.releases))
     if steps:
-        most = report.sample_rate * values.get("n_samples", math.inf) * (1 + _ROUNDING)
-        _check_same("expected_batch_size", report.expected_batch_size <= most, True)
+        all_of_rate = report.sample_rate * values.get("n_samples", math.inf) * (1 + _ROUNDING)
+        _check_same("expected_batch_size", report.expected_batch_size <= all_of_rate, True)
         _check_same("sample_rate", report.sample_rate, max(e.sample_rate for e in steps))
         noises = [e.noise_multipliers[0] for e in steps]
         _check_same("noise_multiplier", report.noise_multiplier in noises, True)

@@ -31,15 +31,14 @@ def save_release(estimator, path, schema=None) -> None:
     check_is_fitted(estimator, "net_")
     schema = _checked(schema, estimator)
     facts, weights = facts_of(estimator)
-    extra = {"skdpfair_version": _package().__version__}
+    facts["skdpfair_version"] = _package().__version__
     text = facts["fitted"].pop("_schema", None)
     if schema is not None:
         # keeps the order, which is that of the features
         text = schema.to_toml()
         facts["fitted"]["_variables"] = encode((schema.target, *schema.all_groups))
     if text is not None:
-        extra["schema"] = text
-    facts |= extra
+        facts["schema"] = text
     copy = rebuilt(type(estimator), facts, weights, _if_custom(facts, estimator.net_.module))
     check_loaded(copy, facts)
     if wrong := unlisted(copy, facts):

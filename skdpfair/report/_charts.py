@@ -28,7 +28,6 @@ _APART = 5.0
 
 
 def style(i) -> dict:
-    """Return colour, dash and marker of the i-th series; the first 105 differ."""
     return {
         "colour": f"var(--c{i % N_COLOURS})",
         "dash": _DASHES[i // N_COLOURS % len(_DASHES)],
@@ -36,10 +35,10 @@ def style(i) -> dict:
     }
 
 
-def ticks(low, high, most=6) -> list[float]:
-    """Return round numbers within a range, at most about ``most``."""
-    step = 10 ** math.floor(math.log10((high - low) / most))
-    step *= next(k for k in (1, 2, 5, 10) if (high - low) / (k * step) <= most)
+def ticks(low, high, max_ticks=6) -> list[float]:
+    """Return round numbers within a range, at most about ``max_ticks``."""
+    step = 10 ** math.floor(math.log10((high - low) / max_ticks))
+    step *= next(k for k in (1, 2, 5, 10) if (high - low) / (k * step) <= max_ticks)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(i * step, 10) + 0.0 for i in range(first, last + 1)]
 
@@ -62,17 +61,13 @@ class _Axis:
         self.start, self.end = start, end
 
     def __call__(self, value):
-        value = min(max(value, self.low), self.high)
-        low, high, value = (
-            (math.log10(v) for v in (self.low, self.high, value))
-            if self.log
-            else (self.low, self.high, value)
-        )
+        values = (self.low, self.high, min(max(value, self.low), self.high))
+        low, high, value = map(math.log10, values) if self.log else values
         return round(self.start + (value - low) / (high - low) * (self.end - self.start), 1)
 
-    def marks(self, most=6):
+    def marks(self, max_ticks=6):
         """Return places and texts of round numbers."""
-        return [(self(v), f"{v:g}") for v in ticks(self.low, self.high, most)]
+        return [(self(v), f"{v:g}") for v in ticks(self.low, self.high, max_ticks)]
 
 
 def _whisker(axis, low, high):
@@ -112,24 +107,18 @@ def lines(curves, across, *, title, label, zero=False, unsure=False) -> dict:
             says, at = f"{name}, ε {b:g}: {m:.2f}{_spread(*ends)}", round(x(b) + aside, 1)
             marks.append((at, y(m), says, _upright(at, _whisker(y, *ends))))
         series.append(style(i) | {"name": name, "marks": marks})
-    dashes = [_ACROSS[i % len(_ACROSS)] for i in range(len(across))]
+    levels = []
+    for i, (name, (value, *ends)) in enumerate(across.items()):
+        says, dash = f"{name}: {value:.2f}{_spread(*ends)}", _ACROSS[i % len(_ACROSS)]
+        whisker = _upright(WIDTH - RIGHT - 4 - 5 * i, _whisker(y, *ends))
+        levels.append((y(value), name, says, dash, whisker))
     return _plane(y, title, label, "privacy budget ε, log scale") | {
         "kind": "lines",
         "unsure": unsure,
         "hollow": unsure or _is_hollow(series),
         "x_marks": _spaced([(x(b), f"{b:.3g}") for b in budgets]),
         "series": series,
-        "across": [
-            (
-                y(value),
-                name,
-                f"{name}: {value:.2f}{_spread(*ends)}",
-                dash,
-                _upright(WIDTH - RIGHT - 4 - 5 * i, _whisker(y, *ends)),
-            )
-            for i, (name, (value, *ends)) in enumerate(across.items())
-            for dash in [dashes[i]]
-        ],
+        "across": levels,
         "zero": y(0.0) if zero else None,
     }
 
@@ -164,14 +153,12 @@ def scatter(points, front, *, title, label, x_label, unsure=False) -> dict:
         "x_marks": x.marks(),
         "series": series,
         "front": best,
-        "across": [],
         "zero": y(0.0),
-        "names": beside(named),
+        "names": placed_labels(named),
     }
 
 
 def tradeoff(found, *, protects) -> dict:
-    """Return a chart of what an attacker finds, as (false alarms, found at most) in per cent."""
     x = _Axis(0.0, 100.0, LEFT, WIDTH - RIGHT - 12)
     y = _Axis(0.0, 100.0, _HEIGHT - BOTTOM, TOP)
     curves = {"attacker": found, "guessing": [(0.0, 0.0), (100.0, 100.0)]}  # bounds, not estimates
@@ -186,12 +173,10 @@ def tradeoff(found, *, protects) -> dict:
         "kind": "lines",
         "x_marks": x.marks(),
         "series": series,
-        "across": [],
-        "zero": None,
     }
 
 
-def beside(spots) -> list[tuple[float, float, str, str]]:
+def placed_labels(spots) -> list[tuple[float, float, str, str]]:
     """Return (x, y, anchor, text) of texts beside points, none of which touches another.
 
     ``spots`` are (x, y, text); a text without room on either side is left out.
@@ -239,6 +224,8 @@ def _plane(y, title, label, x_label):
         "bottom": _HEIGHT - BOTTOM,
         "y_marks": y.marks(),
         "front": [],
+        "across": [],
+        "zero": None,
         "names": [],
         "hollow": False,
         "unsure": False,

@@ -16,7 +16,6 @@ _MAX_NAME = 60  # letters
 
 
 def colour_of(i):
-    """Return the colour of the i-th curve or bar."""
     return PALETTE[i % len(PALETTE)]
 
 
@@ -110,11 +109,10 @@ class GroupLossDisplay:
         self.axes_ = np.atleast_1d(new_axes(1.5 + 4.2 * n, 4.0, n, ax=ax))
         self.figure_ = self.axes_[0].figure
         by_group = dict(iter(self.frame.groupby("group", sort=False, dropna=False)))
+        names = group_names(by_group)
         for panel, measure in zip(self.axes_, self.measures, strict=True):
-            for i, (name, rows) in enumerate(
-                zip(group_names(by_group), by_group.values(), strict=True)
-            ):
-                rows = rows.dropna(subset=measure)
+            for i, (name, group) in enumerate(zip(names, by_group, strict=True)):
+                rows = by_group[group].dropna(subset=measure)
                 panel.plot(rows["step"], rows[measure], color=colour_of(i), label=plain(name))
                 if f"{measure}_se" in rows:
                     band = 2 * rows[f"{measure}_se"]
@@ -166,20 +164,9 @@ class PrivacyCostDisplay:
 
     @classmethod
     def from_results(cls, results, epsilon):
-        """Return the display of ``results.estimates()`` at one budget, a bar a method.
+        """Return the display of the results of a sweep at one of its budgets, a bar a method.
 
         Groups with too few test records are hatched.
-
-        Parameters
-        ----------
-        results : TradeoffResults
-            From `skdpfair.model_selection.sweep`.
-        epsilon : float
-            Budget of the sweep, which the title names.
-
-        Returns
-        -------
-        PrivacyCostDisplay
         """
         estimates = results.estimates()
         budgets = estimates.index.get_level_values("epsilon").unique()
@@ -202,11 +189,8 @@ class PrivacyCostDisplay:
         colours = [colour_of(i) for i in range(bars.shape[1])]
         bars.plot.barh(ax=ax, color=colours, width=0.8, legend=False)
         for i, container in enumerate(ax.containers):
-            for bar, cost, least, most, sure in zip(
-                container,
-                *(part[:, i] for part in (bars.to_numpy(), low, high, is_sure)),
-                strict=True,
-            ):
+            columns = (part[:, i] for part in (bars.to_numpy(), low, high, is_sure))
+            for bar, cost, least, most, sure in zip(container, *columns, strict=True):
                 y, side = bar.get_y() + bar.get_height() / 2, -1 if cost < 0 else 1
                 ax.hlines(y, least, most, color="black", linewidth=1)
                 if not sure:
@@ -266,24 +250,9 @@ _MAX_TICKS = 7
 class TradeoffDisplay:
     """Curves of one measure by privacy budget, with 95 % intervals over the runs as bands.
 
-    A point without an interval, or of a group with too few test records, is hollow.
-
-    Parameters
-    ----------
-    curves : dict of str to DataFrame
-        For each method, a frame with columns epsilon (inf without privacy, which is drawn as a
-        dashed line), mean, low and high: shares, or nats for ``log_loss`` and ``excessive_risk``.
-    measure : str, default="accuracy"
-        The measure: a column of `skdpfair.metrics.group_table` or of a sweep's ``estimates()``.
-    is_small : bool, default=False
-        Whether it is of a group with too few test records.
-    classes : sequence, default=()
-        The classes, the positive one of two last, which the title of its rates names.
-
-    Attributes
-    ----------
-    ax_, figure_
-        Set by `plot`.
+    A point without an interval, or of a group with too few test records, is hollow. ``curves`` has
+    for each method a frame with columns epsilon (inf without privacy, which is drawn as a dashed
+    line), mean, low and high.
     """
 
     def __init__(self, curves, measure="accuracy", *, is_small=False, classes=()):
@@ -292,19 +261,7 @@ class TradeoffDisplay:
 
     @classmethod
     def from_results(cls, results, *, measure="accuracy"):
-        """Return the display of one column of ``results.estimates()``, such as ``privacy_cost[F]``.
-
-        Parameters
-        ----------
-        results : TradeoffResults
-            From `skdpfair.model_selection.sweep`.
-        measure : str, default="accuracy"
-            The column.
-
-        Returns
-        -------
-        TradeoffDisplay
-        """
+        """Return the display of one column of ``results.estimates()``."""
         estimates = results.estimates()
         one_of("measure", measure, estimates.columns.get_level_values(0).unique())
         by_method = estimates[measure].reset_index().groupby("method", sort=False)
@@ -314,11 +271,7 @@ class TradeoffDisplay:
         )
 
     def plot(self, ax=None):
-        """Draw a curve for each method into ``ax``, or a new figure; return self.
-
-        The names of the curves are to the right of the axes, so the figure must have
-        ``layout="constrained"``.
-        """
+        """Draw a curve for each method into ``ax``, or a new figure; return self."""
         title, unit, factor = described(self.measure, self.classes)
         curves = {m: rows[np.isfinite(rows["mean"])] for m, rows in self.curves.items()}
         curves = {method: rows for method, rows in curves.items() if len(rows)}
@@ -342,20 +295,18 @@ class TradeoffDisplay:
                 continue
             # the markers are shifted when the colours start again, so that each curve differs
             cycle, place = divmod(n_drawn, len(PALETTE))
-            colour = colour_of(n_drawn)
-            ax.fill_between(rows["epsilon"], low, high, color=colour, alpha=0.18, lw=0)
-            # a single budget has no band
-            ax.vlines(rows["epsilon"], low, high, color=colour, lw=1, alpha=0.6)
-            style = {
-                "linestyle": _LINES[cycle % len(_LINES)],
+            line = _LINES[cycle % len(_LINES)]
+            look = {
+                "color": colour_of(n_drawn),
                 "marker": _MARKERS[(place + cycle) % len(_MARKERS)],
             }
-            look = {"color": colour, "ms": 5}
+            ax.fill_between(rows["epsilon"], low, high, color=look["color"], alpha=0.18, lw=0)
+            # a single budget has no band
+            ax.vlines(rows["epsilon"], low, high, color=look["color"], lw=1, alpha=0.6)
             at = np.flatnonzero(sure).tolist()
-            ax.plot(rows["epsilon"], mean, label=name, markevery=at, **look, **style)
-            look |= {"mfc": "white", "ls": "none", "marker": style["marker"]}
+            ax.plot(rows["epsilon"], mean, label=name, markevery=at, ls=line, ms=5, **look)
             if not sure.all():
-                ax.plot(rows["epsilon"][~sure], mean[~sure], **look)
+                ax.plot(rows["epsilon"][~sure], mean[~sure], mfc="white", ls="none", ms=5, **look)
                 all_sure = False
             budgets |= set(rows["epsilon"])
             n_drawn += 1

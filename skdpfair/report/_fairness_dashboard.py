@@ -46,9 +46,9 @@ def to_fairness_dashboard(results, *, seed=None, fold=0):
     """Return the arguments of raiwidgets' FairnessDashboard, see `TradeoffResults`."""
     parts = numbered(results, results.predictions_of(seed=seed, fold=fold))
     first, safe = next(iter(parts.values())), _safe_names(results.frame["group"])
-    models = _safe_names(parts)
+    models, by = _safe_names(parts), " and ".join(results.variables[1:]) or "group"
     return {
-        "sensitive_features": {_grouping(results): [safe[group] for group in first["group"]]},
+        "sensitive_features": {_safe(by): [safe[group] for group in first["group"]]},
         "y_true": first["y_true"].tolist(),
         "y_pred": {models[name]: part["y_pred"].tolist() for name, part in parts.items()},
     }
@@ -56,24 +56,14 @@ def to_fairness_dashboard(results, *, seed=None, fold=0):
 
 def numbered(results, parts):
     """Return predictions as numbers of classes, as Fairlearn's functions take them."""
-    classes = _classes(results, parts.values())
-    number = partial(positions, classes)
+    columns = ["y_true", "y_pred"]
+    classes = results.spec.classes  # also those that nobody has or predicts here
+    classes = classes or np.unique(np.concatenate([p[columns] for p in parts.values()]))
+    number = partial(positions, np.asarray(classes))
     return {
-        name: part.assign(y_true=number(part["y_true"]), y_pred=number(part["y_pred"]))
+        name: part.assign(**{column: number(part[column]) for column in columns})
         for name, part in parts.items()
     }
-
-
-def _grouping(results):
-    """Return the name of what the groups are groups by."""
-    return _safe(" and ".join(results.variables[1:]) or "group")
-
-
-def _classes(results, parts):
-    """Return all classes in order, those that nobody has or predicts here among them."""
-    if results.spec.classes:
-        return np.asarray(results.spec.classes)
-    return np.unique(np.concatenate([p[c] for p in parts for c in ("y_true", "y_pred")]))
 
 
 def launch(results, port=None, *, seed=None, fold=0):
@@ -86,11 +76,11 @@ def launch(results, port=None, *, seed=None, fold=0):
             "results has more than two classes, for which raiwidgets' dashboard has no metric. "
             "Use results.to_html(), or results.to_fairlearn()."
         )
-    made = _fairness_dashboard()
+    dashboard = _fairness_dashboard()
     quiet = nullcontext() if _in_notebook() else redirect_stdout(StringIO())
     try:
         with quiet:
-            return made(**given, port=port, fairness_metric_mapping=_metrics(results))
+            return dashboard(**given, port=port, fairness_metric_mapping=_metrics(results))
     except RuntimeError as error:
         # raiwidgets looks at the port
         raise ValueError(f"port={safe_repr(port)} cannot be used: {error}") from None
@@ -123,16 +113,16 @@ def _fairness_dashboard():
         raise ImportError(f"{_MISSING} ({error}).") from error
     if not _in_notebook():
         local.CORS = lambda app: None
-    return _kept_at_home(FairnessDashboard)
+    return _offline(FairnessDashboard)
 
 
-def _kept_at_home(dashboard: Any):
+def _offline(dashboard: Any):
     """Return the class with pages that ask nobody else for anything, as for fonts they did."""
 
     class FairnessDashboard(dashboard):
         def add_route(self):
             super().add_route()
-            self._service.app.after_request(_closed)
+            self._service.app.after_request(_with_policy)
 
             def nothing(name=None):
                 return "", 204
@@ -160,7 +150,7 @@ _OWN_FONTS = """<script>window.FabricConfig = {fontBaseUrl: ""}</script><style>
 </style>"""
 
 
-def _closed(response):
+def _with_policy(response):
     response.headers["Content-Security-Policy"] = (
         "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:"
     )

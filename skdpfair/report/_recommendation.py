@@ -28,12 +28,10 @@ class Estimate:
 
     @classmethod
     def of(cls, row):
-        """Return the estimate in a row of one column of `TradeoffResults.estimates`."""
         return cls(row["mean"], row["low"], row["high"], int(row["n"]))
 
     @property
     def is_constant(self) -> bool:
-        """Whether several runs gave the same value."""
         return bool(self.high == self.low)
 
     @property
@@ -73,7 +71,7 @@ class Recommendation:
     is_useful: bool  # else no model is, and this one is not recommended
     score: Estimate  # of the first leading measure
     larger: tuple | None  # model and its gain: the largest, which is not measurable
-    most: float  # that larger budgets may gain, NaN without an interval
+    max_gain: float  # that larger budgets may gain, NaN without an interval
     smaller: tuple | None  # next budget, and the budget that gains over it, and the gain
     equals: list[str]  # methods at this budget that are not measurably worse
     costs: Costs
@@ -102,7 +100,6 @@ def small_groups(results) -> list[str]:
 
 
 def is_unsure(results, column) -> bool:
-    """Return whether a column is of a small group, or compares one with others."""
     small = small_groups(results)
     return bool(small) and (
         column.endswith(COMPARING) or any(column.endswith(f"[{group}]") for group in small)
@@ -118,15 +115,6 @@ def recommend(results) -> Recommendation | None:
     measurably: the 95 % interval of the gains run by run is above zero, and the gains are not all
     the same, as two or three runs may agree by chance. If no model is measurably above predicting
     one class, all compete, and none is recommended.
-
-    Parameters
-    ----------
-    results : TradeoffResults
-        Results of a sweep.
-
-    Returns
-    -------
-    Recommendation or None
     """
     measure = results.leading_measures[0]
     table = results.estimates([m for m in (measure, COST[measure]) if m in results.frame])
@@ -150,18 +138,15 @@ def recommend(results) -> Recommendation | None:
     measurable = {pair: gain for pair, gain in gains.items() if gain.is_above_zero}
     budgets = sorted(best)
     at = next(i for i, low in enumerate(budgets) if all(pair[0] != low for pair in measurable))
-    chosen = budgets[at]
+    method, chosen = best[budgets[at]]
     above = [pair for pair in gains if pair[0] == chosen]
     below = [pair for pair in measurable if at and pair[0] == budgets[at - 1]]
-
-    def largest(pairs):
-        return max(pairs, key=lambda pair: gains[pair].mean, default=None)
-
-    larger, smaller = largest(above), largest(below)
+    larger, smaller = (
+        max(pairs, key=lambda pair: gains[pair].mean, default=None) for pairs in (above, below)
+    )
     leads = scores.loc[best[chosen]] - scores.xs(chosen, level="epsilon")
     leads = {m: estimated(lead, results.overlap) for m, lead in leads.iterrows()}
     ends = [gains[pair].high for pair in above if not gains[pair].is_constant]
-    method = best[chosen][0]
     return Recommendation(
         method,
         chosen,

@@ -12,13 +12,13 @@ import numpy as np
 
 from skdpfair._utils.validate import visible
 from skdpfair.inputs.groups import joined, named
-from skdpfair.metrics._compare_groups import NOT_COMPARED
 from skdpfair.metrics._intervals import of_share
 from skdpfair.metrics._measures import MEASURES, OVERALL, measure_of, of_positive
 from skdpfair.preprocessing._linter import PipelineReport, lint_pipeline
 
 # a sentence or the bars name no more
-MOST_BUDGETS = 6
+MAX_BUDGETS = 6
+NOT_COMPARED = "not compared"  # a difference between groups of which fewer than two have a value
 _NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 _PART = re.compile(r"[^\s,;:()](?:[^,;:()\n]*[^\s,;:()])?")
 
@@ -56,7 +56,8 @@ def environment(of_pages=False):
         ),
         "counted": lambda n: _NUMBERS[n] if n < len(_NUMBERS) else f"{n:,}",
     }
-    pages.globals |= {"inf": np.inf, "most": MOST_BUDGETS}
+    pages.tests["side_channel"] = lambda text: "float" in text or "noise generator" in text
+    pages.globals |= {"inf": np.inf, "max_budgets": MAX_BUDGETS}
     return pages
 
 
@@ -64,14 +65,9 @@ def _isolated_text(value):
     return isolated(value) if type(value) is str else value
 
 
-@cache
-def _sentences():
-    return environment().get_template("sentences.jinja").module
-
-
-def sentence(name, /, **facts) -> str:
-    """Return a paragraph of ``templates/sentences.jinja`` on facts."""
-    return " ".join(getattr(_sentences(), name)(**facts).split())
+def sentences(names, facts) -> dict:
+    paragraphs = environment().get_template("sentences.jinja").make_module(facts)
+    return {name: " ".join(getattr(paragraphs, name)().split()) for name in names}
 
 
 def _spanned(estimate, unit):
@@ -95,7 +91,6 @@ def plain(cell):
 
 
 def markdown_rows(heads, rows) -> list:
-    """Return the rows of a table as texts that Markdown takes, its head first."""
     return [[str(plain(cell)) for cell in row] for row in (heads, ["---"] * len(heads), *rows)]
 
 
@@ -191,12 +186,12 @@ def isolated(text):
     What would turn the text after it is made visible; parts that run from right to left stand
     between characters that isolate them, which, unlike elements, titles and pictures take, too.
     """
-    return _PART.sub(lambda part: _in_its_direction(part[0]), visible(text))
+    return _PART.sub(_isolated_part, visible(text))
 
 
-def _in_its_direction(part):
-    turns = any(unicodedata.bidirectional(c) in ("R", "AL", "AN") for c in part)
-    return f"\u2068{part}\u2069" if turns else part
+def _isolated_part(match):
+    turns = any(unicodedata.bidirectional(c) in ("R", "AL", "AN") for c in match[0])
+    return f"\u2068{match[0]}\u2069" if turns else match[0]
 
 
 def findings(pipeline):

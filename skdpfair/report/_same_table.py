@@ -26,6 +26,19 @@ def table_of(
     }
 
 
+def table_of_sweep(results):
+    spec = results.spec
+    return table_of(
+        results.variables,
+        classes=spec.classes,
+        groups=spec.groups,
+        protects=spec.protects if spec.is_known else "",
+        n_examples=spec.n_examples,
+        schema=results.schema,
+        n_features=spec.n_features,
+    )
+
+
 def check_same(name, own, other):
     """Raise ValueError if what is known of the table of ``name`` is not true of a model's own."""
     apart = [

@@ -12,85 +12,69 @@ from skdpfair.metrics._intervals import seeds_for
 from skdpfair.metrics._measures import COST, OVERALL
 from skdpfair.privacy.statement import percent
 from skdpfair.privacy.tradeoff import trade_off_from_epsilon
+from skdpfair.report._ledger_facts import ledger_sentences
 from skdpfair.report._recommendation import Estimate, chance, costs_of, is_useful, recommend
 from skdpfair.report._rendering import (
-    MOST_BUDGETS,
+    MAX_BUDGETS,
     budget,
     in_words,
     of_one_class,
-    sentence,
+    sentences,
     with_interval,
     with_readable_names,
 )
-from skdpfair.report._spent_before import holds
 
 _WEAK = 0.01  # of accuracy, that a private model may have more than its reference
+_OF_SWEEP = ("recommended", "why", "of_no_use", "rare_class", "cost", "compared_with", "sure")
 _OF_SCHEMA = ("classes", "group_col", "persons")  # which the command reads
 
 
-def sentences_of(results, table, advised, sizes, small) -> dict:
+def sentences_of(results, table, advised, sizes, small, attackers, delta) -> dict:
     """Return what the page of a sweep says of it, a text for each subject."""
     frame, measure = results.frame, results.leading_measures[0]
-    name, everyone = in_words(measure), frame[frame["group"] == OVERALL]
-    has_private = bool(np.isfinite(frame["epsilon"]).any())
-    rare = ""
-    if len(results.leading_measures) > 1:
-        label = results.spec.rarest_class
-        share = table["rarest_class_share", "mean"].mean()
-        rare = sentence("rare_class", name=name, label=label, share=share)
-    cost = "" if advised is None else _cost(table, advised.costs, name)
-    n_seeds = everyone["seed"].nunique()
-    n_runs = len(everyone[["seed", "fold"]].drop_duplicates())
-    return {
-        "recommended": sentence(
-            "recommended",
-            advised=advised,
-            has_private=has_private,
-            name=name,
-            chance=chance(results),
-        ),
-        "why": sentence("why", advised=advised, name=name),
-        "no_use": no_use(results),
-        "rare_class": rare,
-        "cost": cost or "Unknown, as no model is recommended.",
-        "compared_with": _compared_with(results, table, measure),
-        "sure": sentence(
-            "sure",
-            n_runs=n_runs,
-            n_seeds=n_seeds,
-            seeds=_seeds_for(results.test_share, n_seeds, n_runs),
-        ),
-        "tested": sentence(
-            "tested",
-            n_runs=n_runs,
-            n_seeds=n_seeds,
-            least=int(everyone["n"].min()),
-            most=int(everyone["n"].max()),
-            protects=results.spec.protects,
-            smallest=min(sizes, key=lambda row: row[1]) if sizes else None,
-            small=small,
-        ),
+    everyone, is_rare = frame[frame["group"] == OVERALL], len(results.leading_measures) > 1
+    n_seeds, n_runs = everyone["seed"].nunique(), len(everyone[["seed", "fold"]].drop_duplicates())
+    means = table[measure, "mean"].droplevel("epsilon")
+    references, share = means[means.index.str.startswith("reference")].dropna(), results.test_share
+    seeds = None
+    if n_runs > 1 and share:  # a search does not tell what it tests
+        folds = round(n_runs / n_seeds)
+        seeds = [seeds_for(factor, share, n_seeds, folds) for factor in (0.5, 0.75)]
+    facts = _useless(results) | {
+        "advised": advised,
+        "has_private": bool(np.isfinite(frame["epsilon"]).any()),
+        "rarest": results.spec.rarest_class,
+        "rare_share": table["rarest_class_share", "mean"].mean() if is_rare else None,
+        "costs": advised and advised.costs,
+        "unknown": _why_unknown(table),
+        "reference": None if references.empty else references.max(),
+        "weak": weak_reference(table, measure),
+        "n_runs": n_runs,
+        "n_seeds": n_seeds,
+        "seeds": seeds,  # that would halve the intervals, and shorten them by a quarter
+        "tested_range": (int(everyone["n"].min()), int(everyone["n"].max())),
+        "protects": results.spec.protects,
+        "smallest": min(sizes, key=lambda row: row[1]) if sizes else None,
+        "small": small,
+        "limits": _limits_of_guesses(frame, attackers, delta),
     }
-
-
-def _seeds_for(share, n_seeds, n_runs):
-    """Return how many seeds would halve the intervals, and shorten them by a quarter."""
-    if n_runs < 2 or not share:  # a search does not tell what it tests
-        return None
-    return [seeds_for(factor, share, n_seeds, round(n_runs / n_seeds)) for factor in (0.5, 0.75)]
+    return sentences((*_OF_SWEEP, "tested", "guesses"), facts)
 
 
 def no_use(results) -> str:
     """Return sentences on the models that are not better than always predicting one class."""
+    return sentences(["of_no_use"], _useless(results))["of_no_use"]
+
+
+def _useless(results):
     measure, constant = results.leading_measures[0], of_one_class(results)
     others = [
         model
         for model, row in results.estimates([measure])[measure].iterrows()
         if model not in constant and not is_useful(results, Estimate.of(row))
     ]
-    limit = chance(results)
-    names = {"constant": constant, "others": others}
-    return sentence("of_no_use", **names, name=in_words(measure), chance=limit)
+    facts = {"constant": constant, "others": others}
+    return facts | {"name": in_words(measure), "chance": chance(results)}
 
 
 def costs_beside(results, method, epsilon):
@@ -102,49 +86,34 @@ def costs_beside(results, method, epsilon):
     measure = results.leading_measures[0]
     runs = results.by_run()
     runs = runs[np.isfinite(runs.index.get_level_values("epsilon"))]
-    budgets = runs.index.get_level_values("epsilon")[
-        runs.index.get_level_values("method") == method
-    ]
+    budgets = runs.index[runs.index.get_level_values("method") == method]
     if not len(budgets):
         raise ValueError(
             f"results has no private runs of method {method!r}, that of the classifier. Sweep "
             "this method, or leave results out."
         )
-    nearest = min(budgets, key=lambda e: abs(math.log(e / epsilon)))
+    nearest = min(budgets.get_level_values("epsilon"), key=lambda e: abs(math.log(e / epsilon)))
     table = results.estimates()
     costs = costs_of(results, table, runs, (method, nearest))
-    return {
+    facts = {"costs": costs, "unknown": _why_unknown(table), "advised": recommend(results)}
+    facts["name"] = in_words(measure)
+    return sentences(["cost", "advice"], facts) | {
         "model": f"{method} at ε {nearest:g}",
         "is_near": not math.isclose(nearest, epsilon, rel_tol=0.01),
         "n_runs": int(table.loc[(method, nearest), (measure, "n")]),
-        "measure": in_words(measure),
+        "measure": facts["name"],
         "own": f"{epsilon:.3g}",
         "rows": [(g, *with_interval(vars(c), COST[measure])) for g, c in costs.groups.items()],
-        "sentence": _cost(table, costs, in_words(measure)),
-        "advice": sentence("advice", advised=recommend(results), name=in_words(measure)),
     }
 
 
-def _cost(table, costs, name):
-    """Return who pays as sentences: all, the groups, and whether one pays more; or why not."""
-    unknown = "the groups is unknown, as there are no runs of the reference model"
+def _why_unknown(table):
+    """Return the end of a sentence on costs that are not known: of whom, and why."""
     if ("privacy_cost", "mean") in table and table["privacy_cost", "mean"].notna().any():
-        unknown = "a single group is unknown, as no group has enough test records"
-    elif table.index.get_level_values("method").str.startswith("reference").any():
-        unknown = "the groups is unknown, as the reference model predicts one class only"
-    return sentence("cost", costs=costs, name=name, unknown=unknown)
-
-
-def _compared_with(results, table, measure):
-    """Return what costs are relative to."""
-    means = table[measure, "mean"].droplevel("epsilon")
-    references = means[means.index.str.startswith("reference")].dropna()
-    return sentence(
-        "compared_with",
-        reference=None if references.empty else references.max(),
-        weak=weak_reference(table, measure),
-        name=in_words(measure),
-    )
+        return "a single group is unknown, as no group has enough test records"
+    if table.index.get_level_values("method").str.startswith("reference").any():
+        return "the groups is unknown, as the reference model predicts one class only"
+    return "the groups is unknown, as there are no runs of the reference model"
 
 
 def weak_reference(table, measure):
@@ -158,18 +127,17 @@ def weak_reference(table, measure):
     return (*costs.idxmin(), -costs.min())
 
 
-def guesses_at(frame, protects, attackers, delta):
-    """Return what the budgets mean for an attacker who guesses, "" if that is not known."""
+def _limits_of_guesses(frame, attackers, delta):
+    """Return how often an attacker who guesses is right at each budget, None if not known."""
     budgets = sorted(e for e in frame["epsilon"].unique() if np.isfinite(e))
     if not budgets or delta is None:
-        return ""
-    named = budgets if len(budgets) <= MOST_BUDGETS else [budgets[0], budgets[-1]]
+        return None
     known = {epsilon: guess for epsilon, _, _, guess in attackers}  # from the releases
     limits = []
-    for epsilon in named:
+    for epsilon in budgets if len(budgets) <= MAX_BUDGETS else [budgets[0], budgets[-1]]:
         guess = (1 + trade_off_from_epsilon(epsilon, delta).total_variation) / 2
         limits.append(f"{known.get(budget(epsilon)) or percent(guess)} % at ε {epsilon:g}")
-    return sentence("guesses", limits=limits, protects=protects)
+    return limits
 
 
 def before(results, ledger, total):
@@ -185,10 +153,7 @@ def before(results, ledger, total):
     if delta is None:
         raise ValueError("ledger has no delta, and the sweep kept none. Begin it with delta=.")
     spent = ledger.report(delta)
-    out = [
-        holds(spent, is_theirs=n_private > 0),
-        *spent.sentences("it", budget=ledger.budget, names=("ε", "δ")),
-    ]
+    out = ledger_sentences(spent, ledger, is_theirs=n_private > 0)
     if total:
         out.append(
             f"The ε ≤ {total[0]} at δ = {total[1]} above counts the private fits of this page "

@@ -1,6 +1,7 @@
 """Report of a sweep: what to take, settings, accuracies, costs, ledger, and what ε leaves out."""
 
 import numpy as np
+import pandas as pd
 
 import skdpfair
 from skdpfair._utils.validate import safe_repr
@@ -20,9 +21,10 @@ from skdpfair.privacy.statement import (
 )
 from skdpfair.privacy.tradeoff import trade_off
 from skdpfair.report import _charts as charts
+from skdpfair.report._ledger_facts import check_ledger
 from skdpfair.report._recommendation import FEW, is_unsure, recommend, small_groups
 from skdpfair.report._rendering import (
-    MOST_BUDGETS,
+    MAX_BUDGETS,
     budget,
     error_in_words,
     findings,
@@ -32,10 +34,9 @@ from skdpfair.report._rendering import (
     with_interval,
     with_readable_names,
 )
-from skdpfair.report._spent_before import check_ledger
-from skdpfair.report._summary import before, guesses_at, release_commands, sentences_of
+from skdpfair.report._summary import before, release_commands, sentences_of
 
-_MODEL = ["method", "epsilon"]
+_MODEL, _RUN = ["method", "epsilon"], ["seed", "fold"]
 _ENDS = ("mean", "low", "high")
 # heads beside the names of groups
 _OWN = ("difference", "ratio", "worst group")
@@ -59,26 +60,28 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
     chosen = results.chosen_measures(measures)
     chosen += ["dg_gap"] * (measures is None and "dg_gap" in results.frame)
     groups = [g for g in results.frame["group"].unique() if g != OVERALL]
-    runs = results.frame[["seed", "fold"]].drop_duplicates()
     spec, protects = results.spec, results.spec.protects
     adjacency = "zero_out_person" if protects == "person" else "zero_out"
-    sizes, small = _sizes(results.frame, groups), small_groups(results)
+    counts = results.frame.groupby("group")["n"].agg(["min", "max"]).astype(int)
+    sizes, small = [(g, *counts.loc[g].tolist()) for g in groups], small_groups(results)
+    budgets, budgets_drawn = _budgets(results)
     drawn = [g for g in groups if g not in small] or groups
     total, advised, attackers = _total(results), recommend(results), _attackers(results)
     context = {
         "title": title or "What privacy costs each group",
         "n_models": len(table),
-        "n_runs": len(runs),
+        "n_runs": len(results.frame[_RUN].drop_duplicates()),
         "groups": groups,
         "grouping": " and ".join(results.variables[1:]),
         "unfinished": _unfinished(results),
         "n_references": sum(name.startswith("reference") for name, _ in table.index.unique()),
         "small": small,
         "few": FEW,
-        "sentences": sentences_of(results, table, advised, sizes, small),
-        "guesses": guesses_at(results.frame, protects, attackers, _delta_of_one_run(results)),
+        "sentences": sentences_of(
+            results, table, advised, sizes, small, attackers, _delta_of_one_run(results)
+        ),
         "is_choice": advised is not None,
-        "has_private": bool(np.isfinite(results.frame["epsilon"]).any()),
+        "has_private": bool(budgets),
         "n_examples": spec.n_examples,
         "measure": in_words(main),
         "settings": _settings(results),
@@ -93,13 +96,13 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "sizes": sizes,
         "base_rates": _base_rates(results, groups),
         "measures": _tables(results, table, groups, chosen, None),
-        "leading": [f"table-{name.replace('_', '-')}" for name in (main, cost)],
+        "leading": [*map(_id_of, (main, cost))],
         "has_errors": "false_negative_rate" in results.frame,
         "costs": _tables(results, table, groups, chosen, "reference"),
         "generalisation": _tables(results, table, groups, chosen, "training"),
-        "bars": _bars(table, cost, drawn, small),
+        "bars": _bars(table, cost, drawn, small, budgets_drawn),
         "undrawn": [] if drawn == groups else small,
-        "budgets": _budgets_without_bars(results.frame),
+        "budgets": [f"{e:g}" for e in budgets if e not in budgets_drawn],
         "charts": [
             _curve(results, table, main, zero=False),
             _curve(results, table, f"{cost}_difference"),
@@ -119,46 +122,44 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
 
 
 def _data(results):
-    """Return facts about the records as pairs of name and text."""
-    frame, spec = results.frame, results.spec
-    rows = [("records", f"{spec.n_samples:,}")] if spec.is_known else []
+    spec, rows = results.spec, {}
+    if spec.is_known:
+        rows["records"] = f"{spec.n_samples:,}"
     if spec.protects == "person":
-        rows.append(("persons", f"{spec.n_examples:,}"))
+        rows["persons"] = f"{spec.n_examples:,}"
     if spec.n_features:
-        rows.append(("features", f"{spec.n_features:,}"))
-    rows += [("public features", spec.features)] if spec.features else []
+        rows["features"] = f"{spec.n_features:,}"
+    if spec.features:
+        rows["public features"] = spec.features
     if len(spec.classes) == 2:
-        rows.append(("positive class", str(spec.classes[1])))
+        rows["positive class"] = str(spec.classes[1])
     if spec.counts:
-        counts = np.sum(spec.counts, axis=0)
-        shares = counts / counts.sum()
-        names = [
-            f"{label} ({points(share)} %)"
-            for label, share in zip(spec.classes, shares, strict=True)
-        ]
-        rows.append(("classes, share of the records", ", ".join(names)))
+        shares = np.sum(spec.counts, axis=0) / np.sum(spec.counts)
+        names = [f"{c} ({points(s)} %)" for c, s in zip(spec.classes, shares, strict=True)]
+        rows["classes, share of the records"] = ", ".join(names)
     elif spec.classes:
-        rows.append(("classes", ", ".join(map(str, spec.classes))))
+        rows["classes"] = ", ".join(map(str, spec.classes))
     if grouping := " and ".join(results.variables[1:]):
-        rows.append(("groups by", grouping))
-    n = frame.loc[frame["group"] == OVERALL, "n"]
-    tested = f"{n.min():,}" if n.min() == n.max() else f"{n.min():,} to {n.max():,}"
+        rows["groups by"] = grouping
     split = ""
     if spec.is_known:
         split = f": {_SPLIT if spec.cv == 'None' else spec.cv}"
         split += "; all records of a person are on one side" * (spec.protects == "person")
-    rows.append(("test records of a run", tested + split))
+    rows["test records of a run"] = _range(_everyone(results)["n"]) + split
     if spec.days:
-        rows.append(("trained on", " to ".join(dict.fromkeys(spec.days))))
+        rows["trained on"] = " to ".join(dict.fromkeys(spec.days))
     if spec.is_known:
-        rows.append(("version", f"skdpfair {spec.skdpfair}, torch {spec.torch}"))
-    return rows
+        rows["version"] = f"skdpfair {spec.skdpfair}, torch {spec.torch}"
+    return rows.items()
 
 
-def _sizes(frame, groups):
-    """Return each group's test records in a run, least and most."""
-    counts = frame.groupby("group")["n"].agg(["min", "max"])
-    return [(g, int(counts.loc[g, "min"]), int(counts.loc[g, "max"])) for g in groups]
+def _everyone(results):
+    return results.frame[results.frame["group"] == OVERALL]
+
+
+def _range(numbers) -> str:
+    """Return the least and the largest of whole numbers as a text, one if they are equal."""
+    return " to ".join(dict.fromkeys(f"{f(numbers):,}" for f in (min, max)))
 
 
 def _base_rates(results, groups):
@@ -168,132 +169,104 @@ def _base_rates(results, groups):
     """
     if len(results.spec.counts) != len(groups):
         return None
-    counts = np.array(results.spec.counts, float)
-    at = 1 if counts.shape[1] == 2 else counts.sum(axis=0).argmin()
+    counts = pd.DataFrame(results.spec.counts, index=groups)
+    at = 1 if counts.shape[1] == 2 else counts.sum().argmin()
     sums = counts.sum(axis=1)
-    shares = np.divide(counts[:, at], sums, out=np.full(len(sums), np.nan), where=sums > 0)
-    rows = {
-        g: (f"{n:,.0f}", points(share)) for g, n, share in zip(groups, sums, shares, strict=True)
-    }
+    rows = {g: (f"{sums[g]:,}", points(counts.loc[g, at] / (sums[g] or np.nan))) for g in groups}
     return results.spec.classes[at], rows
 
 
 def _tables(results, table, groups, chosen, against):
-    """Return the tables of the chosen measures of one kind."""
-    tables = []
-    for name in chosen:
-        rows = _rows(table, name) if MEASURES[name].against == against else []
-        classes = results.spec.classes
+    tables, classes = [], results.spec.classes
+    for name in (name for name in chosen if MEASURES[name].against == against):
+        if not (rows := _rows(table, name)):
+            continue
         title, unit, _ = described(name, classes)
         if error := error_in_words(name, classes):
             title += f" (share of {error})"
         own = [head for head in _OWN if head != "ratio" or name in RATIOS]
         heads = ["all", *apart(groups, ("all", "method", "ε", *_OWN)), *own]
-        if rows:
-            tables.append(
-                {
-                    "id": f"table-{name.replace('_', '-')}",
-                    "rows": rows,
-                    "heads": heads[: len(rows[0][2])],
-                    "caption": f"{title} in {_UNITS.get(unit, unit)}",
-                }
-            )
+        part = {"id": _id_of(name), "rows": rows, "heads": heads[: len(rows[0][2])]}
+        tables.append(part | {"caption": f"{title} in {_UNITS.get(unit, unit)}"})
     return tables
+
+
+def _id_of(measure):
+    return f"table-{measure.replace('_', '-')}"
 
 
 def _rows(table, measure):
     """Return one row per model: name, and cells with intervals for all, groups and difference."""
     if (measure, "mean") not in table or table[measure, "mean"].isna().all():
         return []
-    columns = [c for c, stat in table if stat == "mean" and _is_of(c, measure)]
-    is_cost, rows = MEASURES[measure].against == "reference", []
-    for (method, epsilon), row in table.iterrows():
-        if is_cost and np.isinf(epsilon) and not row[measure, "mean"]:  # the reference itself
-            continue
-        rows.append((method, budget(epsilon), [with_interval(row[c], c) for c in columns]))
-    return rows
+    ends = tuple(f"{measure}{end}" for end in ("[", "_difference", "_ratio", "_group_"))
+    is_cost = MEASURES[measure].against == "reference"
+    columns = [c for c, stat in table if stat == "mean" and (c == measure or c.startswith(ends))]
+    return [
+        (method, budget(epsilon), [with_interval(row[c], c) for c in columns])
+        for (method, epsilon), row in table.iterrows()
+        # not of the reference itself
+        if not (is_cost and np.isinf(epsilon) and not row[measure, "mean"])
+    ]
 
 
-def _is_of(column, measure):
-    return column == measure or column.startswith(
-        (f"{measure}[", f"{measure}_difference", f"{measure}_ratio", f"{measure}_group_")
-    )
+def _budgets(results):
+    """Return the budgets of private models, and those of which bars are drawn."""
+    budgets = sorted(e for e in results.frame["epsilon"].unique() if np.isfinite(e))
+    places = np.linspace(0, len(budgets) - 1, min(MAX_BUDGETS, len(budgets))).round().astype(int)
+    return budgets, [budgets[i] for i in places]
 
 
-def _budgets_without_bars(frame):
-    """Return the budgets that the bars leave out."""
-    every = sorted(e for e in frame["epsilon"].unique() if np.isfinite(e))
-    return [f"{e:g}" for e in every if e not in _budgets_with_bars(every)]
-
-
-def _budgets_with_bars(budgets):
-    places = np.linspace(0, len(budgets) - 1, min(MOST_BUDGETS, len(budgets))).round().astype(int)
-    return [budgets[i] for i in places]
-
-
-def _bars(table, cost, groups, small):
-    """Return charts of the costs of each budget, over one range of values."""
+def _bars(table, cost, groups, small, budgets):
     if (cost, "mean") not in table:
         return []
-    rows = {}
-    for (method, epsilon), row in table.iterrows():
-        if np.isfinite(epsilon) and not np.isnan(row[cost, "mean"]):
-            rows.setdefault(epsilon, {})[method] = {
+    rows = {epsilon: {} for epsilon in budgets}
+    for (method, epsilon), row in table[table[cost, "mean"].notna()].iterrows():
+        if epsilon in rows:
+            rows[epsilon][method] = {
                 g: tuple(100 * row[f"{cost}[{g}]", stat] for stat in _ENDS) for g in groups
             }
     values = [v for part in rows.values() for by in part.values() for p in by.values() for v in p]
     limits = charts.range_of(values, zero=True)
+    label = f"percentage points of {in_words(MEASURES[cost].of)}"
+    title = f"{described(cost)[0]} of each group at ε "
     return [
-        charts.bars(
-            rows[epsilon],
-            title=f"{described(cost)[0]} of each group at ε {epsilon:g}",
-            label=f"percentage points of {in_words(MEASURES[cost].of)}",
-            limits=limits,
-            small=small,
-        )
-        for epsilon in _budgets_with_bars(sorted(rows))
+        charts.bars(part, title=f"{title}{epsilon:g}", label=label, limits=limits, small=small)
+        for epsilon, part in rows.items()
+        if part
     ]
 
 
 def _curve(results, table, measure, *, zero=True):
-    """Return a chart of a measure against the budget, or None if there is nothing to draw."""
     if (measure, "mean") not in table:
         return None
     title, unit, factor = described(measure)
-    curves, across = {}, {}
-    for (method, epsilon), row in table[measure].sort_index(level="epsilon").iterrows():
-        values = tuple(factor * row[stat] for stat in _ENDS)
-        if np.isnan(row["mean"]):
-            continue
-        if np.isinf(epsilon):
-            across[method] = values
-        else:
-            curves.setdefault(method, []).append((epsilon, *values))
-    if not curves:
+    known = table[measure][table[measure, "mean"].notna()]
+    is_private = np.isfinite(known.index.get_level_values("epsilon"))
+    if not is_private.any():
         return None
-    order = {m: curves[m] for m in table.index.get_level_values("method").unique() if m in curves}
-    if measure.endswith("cost_difference"):
-        # the cost of a reference is zero by definition
-        across = {}
+    curves = {method: [] for method, _ in known[is_private].index}
+    across = {}
+    for (method, epsilon), row in known.sort_index(level="epsilon").iterrows():
+        values = tuple(factor * row[stat] for stat in _ENDS)
+        if np.isfinite(epsilon):
+            curves[method].append((epsilon, *values))
+        elif not measure.endswith("cost_difference"):  # that of a reference is zero by definition
+            across[method] = values
     label = f"{in_words(measure)} ({unit})" if unit == "%" else unit
     unsure = is_unsure(results, measure)
-    return charts.lines(order, across, title=title, label=label, zero=zero, unsure=unsure)
+    return charts.lines(curves, across, title=title, label=label, zero=zero, unsure=unsure)
 
 
 def _front(results, table, *measures):
-    """Return the Pareto front as rows, and as a chart among all private models."""
     try:
         front = results.pareto_front(*measures)
     except ValueError:
         # no private model has both
         return None
     rows = [
-        (
-            method,
-            budget(epsilon),
-            [with_interval(table.loc[(method, epsilon), m], m) for m in measures],
-        )
-        for method, epsilon in front.index
+        (method, budget(e), [with_interval(table.loc[(method, e), m], m) for m in measures])
+        for method, e in front.index
     ]
     score, spots = in_words(measures[0]), {}
     for (method, epsilon), row in table.iterrows():
@@ -314,110 +287,83 @@ def _front(results, table, *measures):
 
 def _ledger(results):
     """Return one row per private model: budget, largest epsilon, releases of one of its fits."""
-    frame = results.frame[results.frame["group"] == OVERALL]
+    frame = _everyone(results)
     spent = frame[np.isfinite(frame["epsilon"])].groupby(_MODEL, sort=False)["epsilon_spent"].max()
-    released = _released(results.releases)
+    released = {
+        model: "; ".join(
+            f"{r.steps:,} steps with sampling rate {r.sample_rate:.4g} and noise "
+            f"{r.noise_multiplier:.4g}"
+            for r in rows.itertuples()
+        )
+        for model, rows in _first_fits(results)
+    }
     return [
-        (method, budget(epsilon), rounded_up(most), released.get((method, epsilon), "not kept"))
-        for (method, epsilon), most in spent.items()
+        (method, budget(epsilon), rounded_up(largest), released.get((method, epsilon), "not kept"))
+        for (method, epsilon), largest in spent.items()
     ]
 
 
-def _released(releases):
-    """Return the releases of the first fit of each model, in words."""
-    found = {}
-    for r in () if releases is None else releases.itertuples():
-        first, parts = found.setdefault((r.method, r.epsilon), ((r.seed, r.fold), []))
-        if (r.seed, r.fold) == first:
-            what = (
-                f"{r.steps:,} steps with sampling rate {r.sample_rate:.4g} and noise "
-                f"{r.noise_multiplier:.4g}"
-            )
-            parts.append(what)
-    return {model: "; ".join(parts) for model, (_, parts) in found.items()}
+def _first_fits(results):
+    """Yield each model, and the releases of its first fit."""
+    if results.releases is not None:
+        for model, rows in results.releases.groupby(_MODEL, sort=False):
+            yield model, rows[(rows[_RUN] == rows[_RUN].iloc[0]).all(axis=1)]
 
 
 def _settings(results):
-    """Return the settings of the sweep as pairs of name and text."""
-    frame = results.frame
-    private = frame[np.isfinite(frame["epsilon"])]
-    rows = [
-        ("methods", ", ".join(_compared(frame)) or "none"),
-        ("budgets ε", ", ".join(f"{e:g}" for e in sorted(private["epsilon"].unique())) or "none"),
-        ("seeds", ", ".join(str(s) for s in frame["seed"].unique())),
-        ("folds per seed", str(frame["fold"].nunique())),
-    ]
-    if results.spec.is_known:
-        rows.append(("δ of all fits together", rounded_up(results.spec.delta, 3)))
-        rows += _of_one_run(results)
-        params = results.spec.params.items()
-        rows += [(name, value) for name, value in params if name not in ("classes", "groups")]
-    return rows
+    frame, spec = results.frame, results.spec
+    budgets, _ = _budgets(results)
+    names = [name for name in frame["method"].unique() if not name.startswith("reference")]
+    rows = {
+        "methods": ", ".join(names) or "none",
+        "budgets ε": ", ".join(f"{e:g}" for e in budgets) or "none",
+        "seeds": ", ".join(map(str, frame["seed"].unique())),
+        "folds per seed": str(frame["fold"].nunique()),
+    }
+    if spec.is_known:
+        rows["δ of all fits together"] = rounded_up(spec.delta, 3)
+        if sizes := _trained_on(results):
+            rows[f"{spec.protects}s of one fit"] = _range(sizes)
+            rows["δ of one fit"] = rounded_up(_delta_of_one_run(results), 3)
+        rows |= {k: v for k, v in spec.params.items() if k not in ("classes", "groups")}
+    return rows.items()
 
 
-def _compared(frame):
-    """Return the methods, without the models that they are compared with."""
-    names = frame["method"].unique()
-    return [name for name in names if not name.startswith("reference")]
-
-
-def _of_one_run(results):
-    """Return how many a fit trains on, and its delta, unless a splitter decided on records."""
-    sizes = _trained_on(results.frame, results.spec)
-    if sizes is None:
-        return []
-    low, high = sizes
-    return [
-        (
-            f"{results.spec.protects}s of one fit",
-            f"{low:,}" if low == high else f"{low:,} to {high:,}",
-        ),
-        ("δ of one fit", rounded_up(_delta_of_one_run(results), 3)),
-    ]
-
-
-def _trained_on(frame, spec):
+def _trained_on(results):
     """Return the fewest and the most records or persons of a fit, None if it is not known."""
+    spec = results.spec
     if spec.protects == "record" and spec.cv != "None" and not spec.cv.isdigit():
-        return None
-    trained = spec.n_samples - frame.loc[frame["group"] == OVERALL, "n"]
+        return None  # a splitter decided on records
+    trained = spec.n_samples - _everyone(results)["n"]
     return spec.n_persons_of_fit or [int(trained.min()), int(trained.max())]
 
 
 def _delta_of_one_run(results):
     """Return the largest delta of a fit, None if it is not known."""
     spec = results.spec
-    if not spec.is_known:
-        return None
-    if spec.params.get("delta", repr("auto")) != repr("auto"):
-        return spec.delta
-    sizes = _trained_on(results.frame, spec)
+    if not spec.is_known or spec.params.get("delta", repr("auto")) != repr("auto"):
+        return spec.delta if spec.is_known else None
+    sizes = _trained_on(results)
     return None if sizes is None else delta_for("auto", sizes[0])
 
 
 def _unfinished(results):
-    """Return in words which fits the sweep has not finished, or None."""
-    spec = results.spec
+    spec, frame = results.spec, _everyone(results)
     if not (spec.seeds and spec.methods and spec.epsilons):
         return None
-    frame = results.frame[results.frame["group"] == OVERALL]
-    seeds = len(spec.seeds) * frame["fold"].nunique()
-    private = len(spec.methods) * len(spec.epsilons)
-    per_model = frame.groupby(_MODEL, sort=False).size()
-    absent = sorted(set(spec.methods) - set(frame["method"]))
-    if absent:
+    if absent := sorted(set(spec.methods) - set(frame["method"])):
         return f"no run of {', '.join(absent)} is finished"
-    short = int((per_model < seeds).sum())
-    return f"{short} of {max(private, len(per_model))} models have fewer runs" if short else None
+    per_model = frame.groupby(_MODEL, sort=False).size()
+    short = int((per_model < len(spec.seeds) * frame["fold"].nunique()).sum())
+    n_models = max(len(spec.methods) * len(spec.epsilons), len(per_model))
+    return f"{short} of {n_models} models have fewer runs" if short else None
 
 
 def _total(results):
-    """Return epsilon and delta of all private fits together, or None where it is not known."""
     if not results.spec.is_known or results.releases is None or results.releases.empty:
         return None
-    runs = _runs(results.releases)
     delta = results.spec.delta
-    return rounded_up(compute_epsilon(runs, delta, "rdp")), rounded_up(delta, 3)
+    return rounded_up(compute_epsilon(_runs(results.releases), delta, "rdp")), rounded_up(delta, 3)
 
 
 def _runs(releases):
@@ -429,16 +375,10 @@ def _runs(releases):
 
 
 def _attackers(results):
-    """Return the worst of the models at each budget: mu, what an attacker finds, and guesses.
-
-    Of each model, the first fit is taken, as in the ledger.
-    """
-    if results.releases is None or results.releases.empty:
-        return []
+    """Return the worst of the models at each budget: mu, what an attacker finds, and guesses."""
     worst = {}
-    for (_, epsilon), releases in results.releases.groupby(_MODEL, sort=False):
-        first = (releases[["seed", "fold"]] == releases[["seed", "fold"]].iloc[0]).all(axis=1)
-        curve = trade_off(_runs(releases[first]))
+    for (_, epsilon), releases in _first_fits(results):
+        curve = trade_off(_runs(releases))
         found = float(curve.true_positive_rate(FALSE_ALARMS))
         numbers = curve.mu, found, (1 + curve.total_variation) / 2
         worst[epsilon] = np.maximum(worst.get(epsilon, 0.0), numbers)

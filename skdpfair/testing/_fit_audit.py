@@ -140,11 +140,8 @@ def audit_fit(
     number("confidence", confidence, low=0, high=1, low_open=True, high_open=True)
     if random_state is not None:
         integer("random_state", random_state, low=0)
-    rng, y, classifier = (
-        np.random.default_rng(random_state),
-        np.asarray(y),
-        classifier_of(estimator),
-    )
+    rng, y = np.random.default_rng(random_state), np.asarray(y)
+    classifier = classifier_of(estimator)
     if classifier.epsilon is None and not classifier.noise_multiplier:
         raise ValueError(_NO_CLAIM)
     refuse_resamplers(estimator)
@@ -214,7 +211,6 @@ def refuted(report, tests):
 
 
 def _n_records(X, y, sensitive_features):
-    """Return the number of records, the same everywhere."""
     if np.ndim(y) != 1 or np.ndim(X) == 0:
         raise ValueError(
             "X must be a table or array of records and y one label for each, got shapes "
@@ -266,10 +262,8 @@ def _with_features(model, X, y, chosen, of, rng):
     classes, labels, n_canaries = np.unique(y), y.copy(), of.max() + 1
     labels[chosen] = classes[rng.integers(0, len(classes), n_canaries)[of]]
     frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
-    hidden = [
-        *_groups.positions(X, model.group_col),
-        *_persons.columns(X, model.persons, model.group_col),
-    ]
+    hidden = _groups.positions(X, model.group_col)
+    hidden = [*hidden, *_persons.columns(X, model.persons, model.group_col)]
     visible = [i for i in range(frame.shape[1]) if i not in hidden]
     numbers = _numbers(frame.iloc[:, visible])
     marks = np.zeros((len(frame), n_canaries), np.float32)
@@ -308,7 +302,6 @@ _PLANT = {"feature": _with_features, "mislabelled": _mislabelled}
 
 
 def _log_odds(model, X, y):
-    """Return the log-odds of each record's label."""
     codes = np.searchsorted(model.classes_, y)
     p = np.clip(model.predict_proba(X)[np.arange(len(codes)), codes], 1e-15, 1 - 1e-15)
     return np.log(p) - np.log1p(-p)

@@ -37,6 +37,11 @@ from skdpfair.training.processes import check_ledgers
 from skdpfair.training.run import Run
 from skdpfair.training.warm_start import PreviousFit
 
+_COUNTED = {  # by whether the stop may depend on released values
+    True: "all planned steps, as a stop may depend on released values",
+    False: "the steps taken, as nobody had seen a released value",
+}
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -119,20 +124,26 @@ def _stop(taken: int, planned: int, by_values: bool, is_called: bool, is_ended: 
 
     A callback that ends a fit, such as EarlyStopping, does so on purpose: nobody is warned.
     """
+    stop = stop_in_words(taken, planned, by_values, is_ended)
     if taken == planned:
-        return f"after all {planned} planned steps"
+        return stop
     by = "ended by a callback" if is_ended else "interrupted"
     what = f"The fit was {by} after {taken} of {planned} steps"
     # nothing to keep, or other code that has to stop, too
     if taken == 0 or is_called:
         raise KeyboardInterrupt(what)
-    counted = "all planned steps, as a stop may depend on released values"
-    if not by_values:
-        counted = "the steps taken, as nobody had seen a released value"
     if not is_ended:
+        counted = _COUNTED[by_values]
         warnings.warn(f"{what}; privacy_ counts {counted}.", InterruptedWarning, stacklevel=5)
+    return stop
+
+
+def stop_in_words(taken: int, planned: int, by_values: bool, is_ended: bool) -> str:
+    """Return when a fit stopped, and which steps the accounting counts."""
+    if taken == planned:
+        return f"after all {planned} planned steps"
     by = ", as a callback ended the fit" * is_ended
-    return f"after {taken} of {planned} steps{by}, and the accounting counts {counted}"
+    return f"after {taken} of {planned} steps{by}, and the accounting counts {_COUNTED[by_values]}"
 
 
 def _may_stop_by_values(run: Run, plan: Plan, table: Table) -> bool:

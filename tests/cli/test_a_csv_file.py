@@ -361,7 +361,7 @@ def test_whether_a_person_has_several_rows_is_asked_first_and_nothing_else(visit
     terminal = SimpleNamespace(isatty=lambda: True)
     monkeypatch.setattr(schema_command, "sys", SimpleNamespace(stdin=terminal))
     answers = iter(["n", "y", "patientId", 2])
-    monkeypatch.setattr(schema_command, "prompt", lambda *_, **__: next(answers))
+    monkeypatch.setattr(schema_command.shell, "prompt", lambda *_, **__: next(answers))
     for facts in ((None, None), ("patientId", 2)):
         person = tomllib.loads(draft("visits.csv"))
         assert (person.get("person"), person.get("max_records")) == facts

@@ -12,7 +12,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, log_loss, zero_one_loss
 
 from skdpfair.metrics import dg_gap, excessive_risk, privacy_cost
-from skdpfair.metrics._compare_groups import difference, group_max, group_min
+from skdpfair.metrics._measures import difference, group_max, group_min
 
 bit, label, chance = st.integers(0, 1), st.sampled_from(["no", "yes"]), st.floats(0, 1)
 PROB, REF = [0.5, 0.25, 0.5, 0.5], [0.5, 0.5, 0.25, 0.5]

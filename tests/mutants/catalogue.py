@@ -836,7 +836,7 @@ MUTANTS = (
     Mutant(
         "sweeps beside the ledger",
         "commands do not open the ledger that they are given",
-        "cli/_input.py",
+        "cli/_shell.py",
         "        if self.path is None:\n            return nullcontext()",
         "        if True:\n            return nullcontext()",
         "tests/cli/test_ledger.py::test_the_path_of_the_readme_with_a_ledger",

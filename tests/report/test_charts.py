@@ -96,7 +96,7 @@ def test_panels_with_the_same_limits_share_an_axis():
 def test_texts_beside_points_touch_nothing():
     """Of ten points on one spot, as many are named as there is room for."""
     crowd = [(100.0 + i / 10, 100.0, f"ε {i}") for i in range(10)]
-    placed = charts.beside([*crowd, (250.0, 50.0, "ε 4"), (charts.WIDTH - 10, 50.0, "ε 8")])
+    placed = charts.placed_labels([*crowd, (250.0, 50.0, "ε 4"), (charts.WIDTH - 10, 50.0, "ε 8")])
     assert 2 <= len(placed) < 12 and {"ε 4", "ε 8"} <= {text for *_, text in placed}
     assert placed[-1][2] == "end"  # no room to the right
     boxes = []

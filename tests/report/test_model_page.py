@@ -30,15 +30,11 @@ from skdpfair.metrics import release_group_table
 from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier, sweep
 from skdpfair.preprocessing import public_preprocessor
 from skdpfair.privacy.statement import SEVERAL_RECORDS, percent, rounded_up
-from skdpfair.report import export_statement, model_page
-from skdpfair.report._model_page import _differences
+from skdpfair.report import export_statement, model_card, model_page
+from skdpfair.report._group_figures import differences
 from skdpfair.report._same_table import check_same, table_of
 
 HOSTILE = "<b onclick=x>|a|</b>"
-
-
-def card_of(model, *tested, **options):
-    return export_statement(model, "card", *tested, **options)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +57,7 @@ def test_without_records_nothing_is_private(fitted):
 def test_the_page_and_the_card_quote_the_report(fitted):
     clf = fitted[0]
     privacy = clf.privacy_
-    page, card = model_page(clf), card_of(clf)
+    page, card = model_page(clf), model_card(clf)
     for text in (page, card):
         assert privacy.plain_statement in text and privacy.statement in text
         assert all(row in text for row in privacy.summary.values())
@@ -81,7 +77,7 @@ def test_a_value_is_the_same_text_on_page_card_shell_and_forms(fitted, tmp_path)
     X, y = data.data, data.target
     texts = {
         "page": unescape(model_page(clf, X, y, **given)),
-        "card": unescape(card_of(clf, X, y, **given)),
+        "card": unescape(model_card(clf, X, y, **given)),
         "nist": unescape(export_statement(clf, "nist", X, y, **given)),
         "nist of the file": unescape(export_statement(path, "nist", X, y, **given)),
     }
@@ -183,7 +179,7 @@ def test_names_are_escaped(fitted):
     page = model_page(clf, data.data, data.target, sensitive_features=groups, title=HOSTILE)
     assert HOSTILE not in page and page.count(escape(HOSTILE)) >= 3
     assert not re.search(r"<script|https?://|<img|@import|url\(", page)
-    card = card_of(clf, data.data, data.target, sensitive_features=groups)
+    card = model_card(clf, data.data, data.target, sensitive_features=groups)
     assert "|a|" not in card and "<b" not in card
 
 
@@ -228,7 +224,7 @@ def test_a_model_of_persons_says_so(fitted):
     persons = np.arange(3000) // 2
     given = {"epsilon": 3.0, "max_steps": 5, "persons": Persons(max_records=2)}
     clf = DPFairClassifier("dpsgd", **given).fit(data.data, data.target, persons=persons)
-    page, card = model_page(clf), card_of(clf)
+    page, card = model_page(clf), model_card(clf)
     assert "<dt>persons trained on</dt><dd>1,500</dd>" in page
     assert "<dt>records of a person</dt><dd>at most 2</dd>" in page
     assert re.search(r"<dt>expected batch size</dt><dd>[0-9.]+ persons</dd>", page)
@@ -239,7 +235,7 @@ def test_a_model_of_persons_says_so(fitted):
         assert "one record" not in text and "records trained on" not in text
         assert "the same records" not in text and "other fits on the same persons" in text
         assert "the number of records is public, too, where steps before" in text
-    for write in (model_page, card_of):
+    for write in (model_page, model_card):
         assert "where a person has several test records" in write(clf, data.data, data.target)
         of_records = write(fitted[0], data.data, data.target, sensitive_features=groups)
         assert "where a person" not in of_records
@@ -249,7 +245,7 @@ def test_a_fit_on_records_tells_what_it_guarantees_a_person(fitted):
     data = fitted[1]
     clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=5, persons=Persons(max_records=12))
     clf.set_params(accountant="rdp").fit(data.data, data.target)
-    page, card = model_page(clf), card_of(clf)
+    page, card = model_page(clf), model_card(clf)
     epsilon = rounded_up(clf.privacy_.epsilon_for(12))
     assert f", and ε = {epsilon} for a person with at most 12 records." in page
     assert f"; {epsilon} for 12 records of a person" in page
@@ -282,7 +278,7 @@ def test_a_private_search_tells_what_it_released(of_persons, fitted):
     page = model_page(search)
     assert "It follows from the Rényi curve of the private search." in page
     assert page == model_page(search.best_estimator_)
-    for text in (page, card_of(search)):
+    for text in (page, model_card(search)):
         assert "The best of a random number of trials was released." in text
         assert "has 34 steps" in text and "number of trials and their scores are secret" in text
         assert "ledger is empty" not in text and "Nothing." not in text
@@ -363,7 +359,7 @@ def test_values_are_told_with_their_variables(variables, tmp_path):
         given = {"sensitive_features": groups["black"]}
         for text in (
             model_page(model, X, y, **given),
-            card_of(model, X, y, **given),
+            model_card(model, X, y, **given),
             export_statement(model, "nist", X, y, **given),
         ):
             for name in ("black = yes", "black = no", "deny = yes", "deny = no"):
@@ -436,8 +432,7 @@ def test_values_that_were_read_stand_beside_the_answer(variables):
     answer = answer_of(model_page(clf))
     assert answer.startswith("Yes") and clf.privacy_.values_read in answer
     assert "deny = no, yes" in answer and "black = no, yes" in answer
-    for kind in ("card", "json", "nist"):
-        text = export_statement(clf, kind)
+    for text in (model_card(clf), *(export_statement(clf, kind) for kind in ("json", "nist"))):
         assert "black" in text and "yes" in text
     told = clone(clf).set_params(classes=["no", "yes"], group_col=Groups(levels=["no", "yes"]))
     told.fit(X, y, sensitive_features=groups["black"])
@@ -478,7 +473,7 @@ def test_no_name_of_a_column_breaks_pages_cards_or_forms(at, tmp_path):
     page = model_page(model, X, y, **given)
     assert HOSTILE not in page
     assert f"{visible(target)} = True"[-90:] in unescape(page) or not target.strip()
-    assert HOSTILE not in card_of(model, X, y, **given)
+    assert HOSTILE not in model_card(model, X, y, **given)
     if max(len(number), len(category)) > MAX_NAME:
         with pytest.raises(ValueError, match="feature_names_in_"):
             clf.save_release(tmp_path / "model.safetensors")
@@ -491,7 +486,7 @@ def test_test_records_of_other_variables_are_refused(variables):
     clf, X, y, groups = variables
     for function in (
         model_page,
-        card_of,
+        model_card,
         lambda *a, **k: export_statement(a[0], "nist", *a[1:], **k),
     ):
         with pytest.raises(ValueError, match="target 'grant', of the model 'deny'"):
@@ -553,7 +548,7 @@ def test_the_interval_of_the_largest_difference_covers_it(n_groups, spread):
         table = pd.DataFrame({"n": n, "accuracy": shares, "rarest_class_share": 0.2})
         table = pd.concat([table[:1], table])
         table.attrs["rarest"] = 1
-        (row,) = _differences(table, ["accuracy"], [0, 1])
+        (row,) = differences(table, ["accuracy"], [0, 1])
         low, high = (float(v) / 100 for v in row["interval"].split(" to "))
         true = of[shares.argmax()] - of[shares.argmin()]
         covered += low - 5e-4 <= true <= high + 5e-4
@@ -584,7 +579,7 @@ def test_thresholds_are_shown_with_the_report_of_the_whole(fitted):
     page = model_page(model, *given, sensitive_features=groups)
     right = model.predict(data.data, sensitive_features=groups) == data.target
     assert f'<td class="n">{100 * right.mean():.1f} <span' in page and "score counts" in page
-    card = card_of(model)
+    card = model_card(model)
     assert model.privacy_.plain_statement in card
     search = GridSearchCV(clf, {"lr": [0.1]}, cv=2).fit(*given)
     with pytest.raises(TypeError, match="got a GridSearchCV that holds a DPFair"):
@@ -599,20 +594,20 @@ def test_a_pipeline_is_described_by_its_last_step(additive, depth):
     tested = {"y": [0, 1], "sensitive_features": ["u", "v"]}
     expected = model_page(additive[-1], additive[0].transform(rows), pipeline=pipeline, **tested)
     assert model_page(pipeline, rows, **tested) == expected
-    card = card_of(pipeline, rows, **tested)
+    card = model_card(pipeline, rows, **tested)
     assert "No step learns from private records." in card
 
 
 def test_the_card_lists_what_a_pipeline_learns(fitted):
     clf = fitted[0]
-    card = card_of(make_pipeline(StandardScaler().fit(fitted[1].data), clf))
+    card = model_card(make_pipeline(StandardScaler().fit(fitted[1].data), clf))
     assert "StandardScaler learns" in card.split("### Preparation of the features")[1]
-    assert "Preparation" not in card_of(clf)
+    assert "Preparation" not in model_card(clf)
 
 
 def test_the_card_flags_or_pays(fitted):
     clf, data, groups = fitted
-    card = card_of(clf, data.data, data.target, sensitive_features=groups)
+    card = model_card(clf, data.data, data.target, sensitive_features=groups)
     assert "NOT private" in card
     released = release_group_table(
         data.target,
@@ -621,9 +616,9 @@ def test_the_card_flags_or_pays(fitted):
         levels=[HOSTILE, "b"],
         epsilon=1.0,
     )
-    text = card_of(clf, released_table=released, intended_use="Ours.")
+    text = model_card(clf, released_table=released, intended_use="Ours.")
     assert "**Released.**" in text and "NOT private" not in text and "Ours." in text
-    assert "no group table" in card_of(clf).lower()
+    assert "no group table" in model_card(clf).lower()
 
 
 @pytest.mark.parametrize("kind", [bool, float, object])
@@ -659,7 +654,7 @@ def test_inputs_that_cannot_be_used_are_named(fitted):
     with pytest.raises(ValueError, match="y must be given with X"):
         model_page(clf, data.data)
     with pytest.raises(ValueError, match="release_group_table"):
-        card_of(clf, released_table=data.data)
+        model_card(clf, released_table=data.data)
     with pytest.raises(TypeError, match="title"):
         model_page(clf, title=3)
     with pytest.raises(ValueError, match="sensitive_features"):
@@ -676,7 +671,7 @@ def test_names_from_right_to_left_turn_nothing_around_them():
         warnings.simplefilter("ignore")
         clf.fit(X, y, sensitive_features=groups)
     page = model_page(clf, X, y, sensitive_features=groups, title=f"{hebrew}: {evil}")
-    card = card_of(clf, X, y, sensitive_features=groups)
+    card = model_card(clf, X, y, sensitive_features=groups)
     for text in (page, card):
         assert f"\u2068{hebrew}\u2069" in text and text.count(hebrew) == text.count("\u2068")
         assert r"\u202eM\u001b[2J" in text
@@ -703,7 +698,7 @@ def test_a_rare_class_is_named_and_its_recall_comes_first(fitted):
     cell = f'{100 * recall.mean():.1f} <span class="i">{100 * low:.1f} to {100 * high:.1f}'
     assert f'<td class="n">{cell}' in page
     assert '<th scope="row">recall of the rarest class</th>' in page
-    card = card_of(clf, X, y, sensitive_features=groups)
+    card = model_card(clf, X, y, sensitive_features=groups)
     assert "| Recall of the rarest class |" in card and "| Balanced accuracy |" in card
     whole = model_page(clf, data.data, data.target, sensitive_features=fitted[2])
     assert "The rarest class" not in whole and "Recall of the rarest" not in whole
@@ -716,7 +711,7 @@ def test_measures_are_chosen_by_name(fitted):
     loss = log_loss(data.target, clf.predict_proba(data.data))
     assert f'<td class="n">{loss:.3f}</td>' in page and "Log loss, nats" in page
     assert ">Accuracy<" not in page
-    card = card_of(clf, data.data, data.target, **given)
+    card = model_card(clf, data.data, data.target, **given)
     assert f"| {loss:.3f} |" in card and "Calibration error" in card
     with pytest.raises(ValueError, match=r"measures=\['accuracy'\] need test records"):
         model_page(clf, measures=["accuracy"])
@@ -750,7 +745,7 @@ def test_a_ledger_tells_of_all_fits_and_whether_the_model_is_among_them(spent):
     assert f"The one private fit in it costs at most ε {total}, at δ 1e-06.</span>" in told
     assert alone.epsilon > clf.privacy_.epsilon and "two ε may differ" in told  # at a smaller delta
     assert "comes in addition" not in told and f"Not counted: {UNKNOWN}." in told
-    page, card = model_page(clf, ledger=ledger), card_of(clf, ledger=ledger)
+    page, card = model_page(clf, ledger=ledger), model_card(clf, ledger=ledger)
     told = section(page, "before")
     assert "holds 2 fits, that of this model among them" in told
     assert "(1 fit): no ε covers them, so do not share these models" in told
@@ -821,7 +816,7 @@ def test_a_page_names_the_file_and_the_day(spent):
     assert f"<dt>size of the file</dt><dd>{len(content):,} bytes</dd>" in page
     day = date.fromisoformat(re.search(r"<dt>day of training</dt><dd>(\S+) \(UTC\)", page)[1])
     assert day in (today, today - timedelta(1))
-    assert f"- SHA-256 of the file: {sha256(content).hexdigest()}" in card_of(path)
+    assert f"- SHA-256 of the file: {sha256(content).hexdigest()}" in model_card(path)
     assert "of the file" not in model_page(clf) and "day of training" in model_page(clf)
 
 

@@ -22,14 +22,18 @@ _MAX_WIDTH = 100
 
 
 AnyPath = functools.partial(click.Path, path_type=Path)
+FILE = AnyPath(exists=True, dir_okay=False)
 POSITIVE = click.FloatRange(min=0, min_open=True)
 
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 SCHEMA = click.option(
     "--schema",
-    type=AnyPath(exists=True, dir_okay=False),
+    type=FILE,
     help="Public facts about the columns: a file that `skdpfair schema` begins; required.",
+)
+EPSILON = click.option(
+    "--epsilon", type=POSITIVE, default=1.0, show_default=True, help="Privacy budget of a fit."
 )
 SEED = click.option(
     "--seed", type=click.IntRange(min=0), help="Make noise reproducible: research only."
@@ -39,7 +43,7 @@ MEASURES = click.option(
 )
 LEDGER = click.option(
     "--ledger",
-    type=AnyPath(exists=True, dir_okay=False),
+    type=FILE,
     help="Ledger of the data set, to state what all fits that it has recorded spent.",
 )
 
@@ -53,14 +57,12 @@ def output_option(default=None, text="The file to write.", *, file_okay=True):
 
 
 def visible(text) -> str:
-    """Return a text in which nothing steers a terminal, see `skdpfair._utils.validate.visible`."""
     from skdpfair._utils.validate import visible as escaped  # late: it needs numpy
 
     return escaped(text)
 
 
 def names_in(text):
-    """Return the names in a list with commas, None for None."""
     return None if text is None else [name.strip() for name in text.split(",")]
 
 
@@ -70,7 +72,6 @@ class Unusable(click.ClickException):
     exit_code = 2
 
     def format_message(self):
-        """Return the message as it is printed."""
         return visible(self.message)
 
 
@@ -79,15 +80,19 @@ def echo(text="", *, err=False):
     click.echo(visible(text), err=err)
 
 
+def say(text, *, err=False):
+    echo(wrapped(text), err=err)
+
+
 def fail(text):
     """End with status 1, as a finding."""
-    echo(wrapped(text), err=True)
+    say(text, err=True)
     sys.exit(1)
 
 
 def note(text):
-    """Print a note, in lines, beside the output."""
-    echo(wrapped(f"Note: {text}"), err=True)
+    """Print a note beside the output."""
+    say(f"Note: {text}", err=True)
 
 
 def prompt(question, **settings):
@@ -137,17 +142,14 @@ def wrapped(text) -> str:
 
 
 def recorded_warnings():
-    """Return a context that gives the list of all warnings within it."""
     return warnings.catch_warnings(record=True, action="always")
 
 
 def texts_of(recorded) -> list:
-    """Return the texts of recorded warnings, each once."""
     return list(dict.fromkeys(str(w.message) for w in recorded))
 
 
 def is_interrupted(recorded) -> bool:
-    """Return whether one of the recorded warnings says that fits broke off."""
     return any(issubclass(w.category, InterruptedWarning) for w in recorded)
 
 
@@ -256,7 +258,6 @@ def existing_ledger(path):
 
 
 def _is_new(path) -> bool:
-    """Return whether a ledger is still to be made."""
     return not path.exists() or not path.stat().st_size
 
 
@@ -265,4 +266,4 @@ def print_spending(ledger):
     if ledger is None or ledger.delta is None:
         return
     for sentence in ledger.report().sentences(ledger.path.name, budget=ledger.budget):
-        echo(wrapped(sentence))
+        say(sentence)

@@ -1,0 +1,206 @@
+"""Measures of test records by group, as the rows of a page, card or checklist; NOT private."""
+
+from typing import Any
+
+import numpy as np
+
+from skdpfair._utils.validate import safe_repr
+from skdpfair.inputs import groups as _groups
+from skdpfair.inputs import labels
+from skdpfair.inputs.columns import check_indexes
+from skdpfair.metrics import _measures as measuring
+from skdpfair.metrics._arguments import check_kind
+from skdpfair.metrics._intervals import wilson
+from skdpfair.report._model_facts import variables
+from skdpfair.report._recommendation import FEW
+from skdpfair.report._rendering import (
+    NOT_COMPARED,
+    error_in_words,
+    in_words,
+    interval_of_share,
+    markdown_rows,
+    points,
+    written,
+)
+from skdpfair.report._same_table import check_same, table_of
+
+_ALL = "all"  # the row of all records, beside those of the groups
+_ERRORS = ("false_positive_rate", "false_negative_rate")
+
+
+def class_names(classifier):
+    """Return the names of the classes, the positive one of two last."""
+    classes = classifier.classes_[labels.order_of(classifier)]
+    return _groups.named(classes, variables(classifier)[:1])
+
+
+def measured(model, classifier, X, y, sensitive_features, measures):
+    """Return a table for all records and for each group, and the names of its measures.
+
+    The columns are ``n``, the simple measures and, for each class, ``predicted[class]``, its share
+    of the predictions. Without records, the table is None.
+    """
+    if X is None:
+        if measures is not None:
+            raise ValueError(
+                f"measures={safe_repr(measures)} need test records, but X is None. Pass X and y; "
+                "the table that they give is not private."
+            )
+        return None, []
+    if y is None:
+        raise ValueError("y must be given with X: a group table needs labels of test records.")
+    by_group = hasattr(model, "thresholds_") and sensitive_features is not None
+    given = {"sensitive_features": sensitive_features} if by_group else {}
+    check_indexes(X=X, y=y, sensitive_features=sensitive_features)
+    by = classifier.group_col if sensitive_features is None else None
+    own = variables(classifier)
+    of_test = _groups.variables_of(y, X, by, sensitive_features)
+    check_same("X, y", table_of(own), table_of(of_test))
+    y, predicted = labels.read(y), model.predict(X, **given)
+    check_kind("y", y, predicted, like="the fit")
+    code, levels = None, []
+    if sensitive_features is not None or _groups.as_columns(classifier.group_col):
+        found = _groups.encode(
+            X,
+            y,
+            group_col=by,
+            levels=None if classifier.levels_ is None else list(classifier.levels_),
+            sensitive_features=sensitive_features,
+            most=_groups.MAX_GROUPS,
+        )
+        assert found.levels is not None
+        code, levels = found.code, _groups.apart(_groups.named(found.levels, own[1:]), [_ALL])
+    order = labels.order_of(classifier)
+    classes, likely = classifier.classes_[order], model.predict_proba(X)[:, order]
+    n_classes, codes = len(classes), labels.positions(classes, y)
+    table = measuring.values_by_group(
+        y, predicted, likely, classes=classes, code=code, levels=levels
+    ).set_axis([_ALL, *levels])
+    known = codes[codes >= 0]
+    table.attrs["rarest"] = measuring.rarest_class(known, n_classes)
+    table.attrs["constant"] = np.bincount(known).max() / len(codes)
+    leading = measuring.leading_measures(table["rarest_class_share"].iloc[0], n_classes)
+    names = measuring.chosen_measures(
+        measures, measuring.simple_measures(n_classes), [*leading, "accuracy", *_ERRORS]
+    )
+    parts = [np.full(len(y), True), *(code == i for i in range(len(levels)))]
+    for label, name in zip(classes, class_names(classifier), strict=True):
+        hits = [predicted[rows] == label for rows in parts]
+        table[f"predicted[{name}]"] = [h.mean() if len(h) else np.nan for h in hits]
+    return table, names
+
+
+def figures_of(classifier, table, names):
+    classes = class_names(classifier)
+    few = [group for group, n in table["n"].iloc[1:].items() if n < FEW]
+    accuracy, constant = table["accuracy"].iloc[0], table.attrs["constant"]
+    return {
+        "groups": _cells(table, names),
+        "measures": [_head(name, classes) for name in names],
+        "rare": _rare(classes, table),
+        "verdict": {
+            "n": f"{int(table['n'].iloc[0]):,}",
+            "accuracy": points(accuracy),
+            "constant": points(constant),
+            "is_better": accuracy > constant,
+            "few": "; ".join(few),
+            "least": FEW,
+        },
+        "classes": classes,
+        "differences": differences(table, names, classes),
+    }
+
+
+def markdown_table(classifier, table, names):
+    """Return the group table of a page as rows of texts for Markdown, the head first."""
+    classes = class_names(classifier)
+    heads = ["group", "n", *(_head(name, classes) for name in names)]
+    heads += [f"predicted {label}" for label in classes]
+    rows = [
+        [group, n, *(f"{v} ({i})" if i else v for v, i in values), *shares]
+        for group, n, values, shares in _cells(table, names)
+    ]
+    return markdown_rows(heads, rows)
+
+
+def _rare(classes, table):
+    share, recall = table["rarest_class_share"].iloc[0], table["rarest_class_recall"]
+    if len(measuring.leading_measures(share, len(classes))) == 1:
+        return None
+    by_group = recall[1:].dropna()
+    return {
+        "label": classes[table.attrs["rarest"]],
+        "share": points(share),
+        "recall": points(recall.iloc[0]),
+        "group": None if by_group.empty else by_group.idxmin(),
+        "least": None if by_group.empty else points(by_group.min()),
+    }
+
+
+def differences(table, names, classes):
+    """Return the largest difference between two groups in each measure, as texts by name.
+
+    ``higher`` and ``lower`` are the two groups, and ``records`` says how many of each, of the class
+    that the measure is about.
+    """
+    rows = []
+    for name in names:
+        values, what = table[name].to_numpy()[1:], error_in_words(name, classes)
+        known, what = values[np.isfinite(values)], what or in_words(name, classes)
+        row: dict[str, Any] = dict.fromkeys(("unit", "higher", "lower", "records", "interval"), "")
+        row |= {"measure": what, "may_be_chance": False}
+        if len(known) < 2 <= len(values):
+            rows.append(row | {"value": NOT_COMPARED})
+        if len(known) < 2:
+            continue
+        column = f"{name}_difference"
+        high, low = (table.iloc[1 + at(values)] for at in (np.nanargmax, np.nanargmin))
+        level = measuring.level_of(column, len(known))
+        pair, interval = _compared(high, low, name, table.attrs["rarest"], classes, level)
+        unit = measuring.described(column)[1].replace("percentage points", "points")
+        apart = {"value": written(measuring.difference(known), name), "unit": unit}
+        rows.append(row | pair | interval | apart)
+        if name in measuring.RATIOS:
+            share = written(measuring.ratio(known), f"{name}_ratio")
+            of_two = {"measure": f"{what}, smallest over largest", "value": share, "unit": "%"}
+            rows.append(row | pair | of_two)
+    return rows
+
+
+def _compared(high, low, name, rarest, classes, level):
+    """Return two groups, and Newcombe's interval of the difference of two shares of records."""
+    rows, trials = (high, low), measuring.MEASURES[name].trials
+    n = [measuring.n_trials(name, int(r["n"]), r["rarest_class_share"], rarest) for r in rows]
+    sizes = n if all(n) else [int(r["n"]) for r in rows]
+    records = " and ".join(f"{size:,}" for size in sizes)
+    if trials not in ("all", None):
+        records += f" of {classes[rarest if trials == 'rarest' else trials]}"
+    pair = {"higher": high.name, "lower": low.name, "records": records}
+    if high[name] == low[name]:
+        pair = {}
+    if not all(n):
+        return pair, {}
+    (l1, u1), (l2, u2) = (wilson(r[name], k, level) for r, k in zip(rows, n, strict=True))
+    gap = high[name] - low[name]
+    least = gap - np.hypot(high[name] - l1, u2 - low[name])
+    most = gap + np.hypot(u1 - high[name], low[name] - l2)
+    interval = f"{points(least)} to {points(most)}"
+    return pair, {"interval": interval, "may_be_chance": least <= 0}
+
+
+def _head(name, classes):
+    title, unit, _ = measuring.described(name, classes)
+    title = error_in_words(name, classes) or title
+    return title if unit == "%" else f"{title}, {unit}"
+
+
+def _cells(table, names):
+    rows = []
+    for group, row in table.iterrows():
+        values = [
+            (written(row[name], name), interval_of_share(row, name, table.attrs["rarest"]))
+            for name in names
+        ]
+        shares = [points(v) for k, v in row.items() if k.startswith("predicted[")]
+        rows.append((group, f"{int(row['n']):,}", values, shares))
+    return rows
