@@ -381,7 +381,7 @@ def test_persons_pass_through_pipelines_searches_and_thresholds(visits, tmp_path
     features, persons = X[list("abc")], X["person"].to_numpy()
     plain = quick(persons__column=None, group_col=None)
     pipe = make_pipeline(FunctionTransformer(), plain)
-    fitted = pipe.fit(features, y, dpfairclassifier__units=persons)[-1]
+    fitted = pipe.fit(features, y, dpfairclassifier__persons=persons)[-1]
     assert fitted.privacy_.n_samples == 600
     found = cross_validate(
         pipe,
@@ -389,7 +389,7 @@ def test_persons_pass_through_pipelines_searches_and_thresholds(visits, tmp_path
         y,
         groups=persons,
         cv=GroupKFold(3),
-        params={"dpfairclassifier__units": persons},
+        params={"dpfairclassifier__persons": persons},
         return_estimator=True,
     )
     assert {m[-1].privacy_.n_samples for m in found["estimator"]} == {400}
@@ -953,7 +953,7 @@ def behind(*steps, column=None, last=DPFairClassifier):
 
 PERSONS, ROWS = np.arange(300) // 3, np.random.default_rng(0).random((300, 2))
 BY_ROW = DPQuantileScaler((0, 1), epsilon=1.0)
-LABELS, UNITS_OF_CLF = np.resize([0, 1], 300), {"clf__units": PERSONS}
+LABELS, UNITS_OF_CLF = np.resize([0, 1], 300), {"clf__persons": PERSONS}
 
 
 def kept(n_jobs=None):
@@ -980,7 +980,7 @@ MIXED = {  # fits of a pipeline, which may be those of a ledger
         Pipeline([("in", make_pipeline(BY_ROW)), ("out", behind())]),
         ROWS,
         LABELS,
-        out__clf__units=PERSONS,
+        out__clf__persons=PERSONS,
     ),
     "a regressor": lambda fit: fit(
         behind(BY_ROW, last=DPFairRegressor), ROWS, ROWS[:, 0], **UNITS_OF_CLF

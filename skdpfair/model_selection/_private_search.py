@@ -246,7 +246,7 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
         n_samples = _num_samples(X)
         person = persons_of(self.estimator, X, n_samples, persons)
         at = _persons.columns(X, classifier_of(self.estimator).persons, None)
-        persons = _persons.name_of(X, at, persons)
+        column = _persons.name_of(X, at, persons)
         n_examples = n_samples if person is None else 1 + int(person.max())
         delta = delta_for(self.delta, n_examples)
         selection = self._selection(n_examples, 1, delta)
@@ -280,7 +280,7 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
             reasons=[SCORES] * context.is_in_search,
             what="private selection",
             protects="record" if person is None else "person",
-            persons=persons,
+            persons=column,
         ) as charge:
             records = X, y, sensitive_features, persons
             best, error = self._best(records, person, selection, public)

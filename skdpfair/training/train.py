@@ -220,9 +220,8 @@ def _callbacks(run: Run, plan: Plan) -> list[Any] | None:
     """Return the user's callbacks, the progress bar's and scikit-learn's, or None."""
     callbacks = list(run.spec.callbacks or [])
     if run.spec.verbose and run.processes.rank == 0:
-        releases = (
-            run.releases
-        )  # the net keeps its callbacks, and must not keep the seeds of the run
+        # the net keeps its callbacks, and must not keep the seeds of the run
+        releases = run.releases
 
         def epsilon() -> float | None:
             if not plan.is_accounted:

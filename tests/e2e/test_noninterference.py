@@ -250,7 +250,7 @@ def observed(fit, table, path, monkeypatch):
     seen |= {"scales": scales, "text": text.getvalue(), "ledger": path.read_text()}
     seen["warnings"] = [f"{w.category.__name__}: {w.message}" for w in caught]
     # fits in ledgers have random names
-    return {at: re.sub("[0-9a-f]{32}", "NAME", str(value)) for at, value in seen.items()}
+    return {at: re.sub(r"\b[0-9a-f]{32}\b", "NAME", str(value)) for at, value in seen.items()}
 
 
 def differences(fit, tables, folder, monkeypatch):
@@ -309,7 +309,7 @@ def spy(monkeypatch):
         (Noise, "fill_"): (lambda _, out, *__: "gradients" if len(out) > 9 else "counts", of_step),
         (PoissonSampler, "draw"): (lambda *_: "batches", lambda found, *_: torch.cat(found)),
         # whatever is drawn: what is released
-        (Run, "released"): (lambda _, __, release, *___: release.what, lambda found, *_: found),
+        (Run, "noisy_counts"): (lambda _, __, release, *___: release.what, lambda found, *_: found),
     }
     for (kind, name), (place, numbers) in methods.items():
         monkeypatch.setattr(kind, name, noted(getattr(kind, name), place, numbers))

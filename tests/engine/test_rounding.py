@@ -118,6 +118,15 @@ def test_products_that_lead_to_a_decision_are_the_same_in_all_places(name, dtype
         torch.testing.assert_close(rows[0], PRODUCTS[name](x, w), rtol=0, atol=float(limit))
 
 
+def test_no_product_of_a_batch_leads_to_a_decision():
+    x, weight = torch.rand(4), torch.rand(4, 4)
+    for exceeds, n_products in ((lambda v: v > 0.5, 0), (torch.exp, 1)):
+        operations = trace(lambda x, then=exceeds: then(x[None] @ weight).double(), (x,))
+        steady(operations, 0)
+        named = [str(node.target) for node in operations.graph.nodes]
+        assert named.count("aten.mm.default") == n_products
+
+
 def along_the_sign(module, x, y):
     x = x.detach().requires_grad_()
     (slope,) = torch.autograd.grad(F.cross_entropy(module(x), y, reduction="sum"), x)

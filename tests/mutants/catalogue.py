@@ -1563,8 +1563,8 @@ MUTANTS = (
         "quantiles of one column",
         "the counts behind quantiles have the noise of a single column",
         "preprocessing/_quantile_scaler.py",
-        "tree_sensitivity(n_columns, self.levels),\n",
-        "tree_sensitivity(1, self.levels),\n",
+        "tree_sensitivity(n_columns, self.depth),\n",
+        "tree_sensitivity(1, self.depth),\n",
         RELEASES + "test_quantiles",
     ),
     Mutant(
@@ -1738,8 +1738,7 @@ MUTANTS = (
         "engine/per_sample/proof/rounding.py",
         "if _name(node) in _PRODUCTS:",
         "if False:",
-        "tests/engine/test_rounding.py::"
-        "test_products_that_lead_to_a_decision_are_the_same_in_all_places[mm-dtype1]",
+        "tests/engine/test_rounding.py::test_no_product_of_a_batch_leads_to_a_decision",
     ),
     Mutant(
         "a ledger of another process",
