@@ -330,7 +330,7 @@ def test_no_two_fits_and_no_two_places_draw_the_same_noise(tables, monkeypatch):
     for i in range(2):
         for fit in ("counts of persons", "counts of a step", "quantiles", "search"):
             FITS[fit](t)
-        given = {"groups": LEVELS, "persons": t.person, "epsilon": 0.01}
+        given = {"levels": LEVELS, "persons": t.person, "epsilon": 0.01}
         release_group_table(t.y, t.y, sensitive_features=t.group, **given)
         numbers |= {(place, i): np.concatenate(parts) for place, parts in drawn.items()}
         drawn.clear()
