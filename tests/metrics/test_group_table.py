@@ -219,7 +219,7 @@ PARALLEL = {  # every measure, with arguments that belong to the same records
 }  # fmt: skip
 OPTIONS = {
     group_table: {"reference": "r"},
-    release_group_table: {"epsilon": 1e3, "groups": ["a", "b"]},
+    release_group_table: {"epsilon": 1e3, "levels": ["a", "b"]},
 }
 
 
