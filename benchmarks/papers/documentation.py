@@ -54,7 +54,8 @@ def texts() -> dict[Path, str]:
             heads = ["claim", "holds?", "measured", "command"]
             lines = ["", *table(heads, rows, left=(0, 1, 3)), ""]
             page = filled(page, f"claims of {module}", lines)
-    page = filled(page, "methods", ["", *_by_method(comparisons), ""])
+    if {folder.name.partition("-")[0] for folder in comparisons}.issuperset(PAPERS):
+        page = filled(page, "methods", ["", *_by_method(comparisons), ""])
     for folder, comparison in comparisons.items():
         found[folder / "comparison.md"] = rendering.page(comparison)
         if f"<!-- {folder.name} -->" in page:
