@@ -1,2 +1,2 @@
 // The versions of the documentation; see "Versions of the documentation" in CONTRIBUTING.md.
-showVersions(["dev", "stable", "0.1"]);
+showVersions(["dev", "stable", "1.0"]);

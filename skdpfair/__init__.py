@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from skdpfair.release._release import load_release
     from skdpfair.training.dask import fit_on_dask
 
-__version__ = "0.1.0"  # which pyproject.toml reads
+__version__ = "1.0.0"  # which pyproject.toml reads
 
 __all__ = [
     "MLP",

@@ -117,6 +117,17 @@ def test_a_scaler_a_schema_and_the_count_of_what_is_outside(made, frame):
     pd.testing.assert_frame_equal(outside_public(made(X), *asked), outside_public(X, *asked))
 
 
+def test_categories_of_polars_are_declared_by_an_enum():
+    pl = pytest.importorskip("polars")
+    columns, wards = {"a": np.zeros(9), "ward": ["south"] * 9}, ["north", "south"]
+    steps = public_preprocessor({"a": (-3, 3)}, categories="dtype")
+    declared = pl.DataFrame(columns, schema_overrides={"ward": pl.Enum(wards)})
+    assert {"ward_north", "ward_south"} < {*steps.fit_transform(declared)}
+    read = pl.DataFrame(columns, schema_overrides={"ward": pl.Categorical})
+    with pytest.raises(ValueError, match=r"\['ward'\] of polars' Categorical.*pl.Enum"):
+        steps.fit_transform(read)
+
+
 def test_missing_values_are_refused_by_name(made, frame):
     X, y = frame[0][NAMES].head(100).copy(), frame[1][:100]
     X.loc[3, "x2"] = np.nan

@@ -6,29 +6,11 @@ A gap is that between training records and the population, of a test function wi
 import math
 from itertools import permutations
 
-import dp_accounting as dpa
 import numpy as np
 import pandas as pd
-from dp_accounting.pld import PLDAccountant
 
 from skdpfair._utils.validate import one_of
 from skdpfair.privacy.tradeoff import trade_off, trade_off_from_epsilon
-
-
-def dg_bound(releases, adjacency="replace_one"):
-    """Bound the expected gap of every test function, overall and in each group.
-
-    By Theorem 2.5 (and C.6 for groups) it is at most the total variation by which the output of
-    training changes when one record is replaced. "replace_one" is bounded directly; "add_remove"
-    counts twice, which never gives a smaller bound.
-    """
-    if one_of("adjacency", adjacency, ("replace_one", "add_remove")) == "add_remove":
-        return min(1.0, 2 * trade_off(releases).total_variation)
-    accountant = PLDAccountant(dpa.NeighboringRelation.REPLACE_ONE, 1e-3)
-    for r in releases:
-        step = dpa.GaussianDpEvent(r.joint_noise_multiplier)
-        accountant.compose(dpa.PoissonSampledDpEvent(r.sample_rate, step), r.steps)
-    return min(1.0, float(accountant.get_delta(0.0)))
 
 
 def dg_bound_from_epsilon(epsilon, delta=0.0, *, bound="tight"):
@@ -49,7 +31,7 @@ def dg_bound_from_epsilon(epsilon, delta=0.0, *, bound="tight"):
     return float(epsilon)
 
 
-def strong_dg_bound(releases, *, n_samples, failure_probability=None, adjacency="replace_one"):
+def strong_dg_bound(releases, *, n_samples, failure_probability=None):
     """Bound the expected ABSOLUTE gap of every test function, after training on n_samples records.
 
     With a number p, return what the absolute gap of one training set and run exceeds with a
@@ -60,17 +42,17 @@ def strong_dg_bound(releases, *, n_samples, failure_probability=None, adjacency=
     the bound is 4 max(delta, sqrt(2 / n)) for every n. Divided by p, it is that of Proposition C.2
     (Markov's inequality).
     """
-    stable = max(dg_bound(releases, adjacency), math.sqrt(2 / n_samples))
+    stable = max(trade_off(releases).dg_bound, math.sqrt(2 / n_samples))
     return min(1.0, 4 * stable / (failure_probability or 1.0))
 
 
-def calibration_bound(releases, *, n_samples, n_bins=10, adjacency="replace_one"):
+def calibration_bound(releases, *, n_samples, n_bins=10):
     """Bound the difference of the expected calibration gap between training set and population.
 
     The bound is delta (n_bins + 1) with delta = `strong_dg_bound`. Theorem C.8 states delta n_bins,
     for bins that are open, so that a probability of exactly 1 lies in none.
     """
-    strong = strong_dg_bound(releases, n_samples=n_samples, adjacency=adjacency)
+    strong = strong_dg_bound(releases, n_samples=n_samples)
     return min(1.0, (n_bins + 1) * strong)
 
 

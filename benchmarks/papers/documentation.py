@@ -1,6 +1,9 @@
 """Tables of the documentation, from the runs kept in benchmarks/results/reproductions."""
 
+import inspect
+import re
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -8,6 +11,8 @@ import pandas as pd
 from benchmarks.pages import DOCS, filled, table
 from benchmarks.papers import rendering
 from benchmarks.papers.runner import STUDIES, compare
+from docs.methods_table import paper
+from skdpfair.methods import METHODS
 
 RESULTS = Path(__file__).parents[1] / "results" / "reproductions"
 PAGE = DOCS / "evidence" / "reproducibility.md"
@@ -21,6 +26,15 @@ PICTURES = {
     "esipova-figure3": "group_paths.png",
     "li-figures": "reaction.png",
     "li-figure2": "step_sizes.png",
+}
+# studies of one method, whose rows are settings
+NAMELESS = {
+    "kulynych-figure3": "dpsgd",
+    "kulynych-figure7": "is_sgd",
+    "li-figure2": "pcsgd",
+    "li-figures": "pcsgd",
+    "xu-figure2": "dpsgd_f",
+    "xu-figure3": "dpsgd_f",
 }
 
 
@@ -40,10 +54,14 @@ def texts() -> dict[Path, str]:
             heads = ["claim", "holds?", "measured", "command"]
             lines = ["", *table(heads, rows, left=(0, 1, 3)), ""]
             page = filled(page, f"claims of {module}", lines)
+    if {folder.name.partition("-")[0] for folder in comparisons}.issuperset(PAPERS):
+        page = filled(page, "methods", ["", *_by_method(comparisons), ""])
     for folder, comparison in comparisons.items():
         found[folder / "comparison.md"] = rendering.page(comparison)
         if f"<!-- {folder.name} -->" in page:
-            page = filled(page, folder.name, ["", *_section(comparison), ""])
+            lines = [*_section(comparison), f"Trained {rendering.engine_of(folder)}."]
+            text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines))
+            page = filled(page, folder.name, ["", text, ""])
         if folder.name == "fair-comparison":
             lines = ["", *_methods(comparison.cells), ""]
             kept_page = MEASUREMENTS.read_text(encoding="utf-8")
@@ -67,12 +85,12 @@ def outdated() -> list[Path]:
 
 
 def _section(found):
-    """Return a study's results: cells that are not as printed, or all; epsilons; own claims."""
+    """Return a study's results: cells that differ from print, or all; epsilons; own claims."""
     if (found.cells["verdict"] == "not in print").all():
         lines = _pivoted(found)
     else:
         lines = [rendering.summary(found), ""]
-        cells = found.cells[~found.cells["verdict"].isin(["same", "not in print"])]
+        cells = found.cells[found.cells["verdict"].isin(["differs", "not measured"])]
         if len(cells):
             lines += [*rendering.table(cells), ""]
     own = rendering.claims_table(found.claims)[1:] if _is_ours(found.study) else []
@@ -81,6 +99,61 @@ def _section(found):
 
 def _is_ours(study):
     return study.source.startswith("In no paper")
+
+
+def _by_method(comparisons):
+    """Return one line per method: file, paper, what was trained again, and the verdict."""
+    ours, lines = {f.name: c for f, c in comparisons.items() if not _is_ours(c.study)}, []
+    for name, method in sorted(METHODS.items()):
+        word = re.compile(rf"(?<!\w){name}(?!\w)")
+        claims, cells, studies = Counter(), Counter(), []
+        for study, found in ours.items():
+            is_its = NAMELESS.get(study) == name
+            trained = {row for row in found.runs["row"].unique() if is_its or word.search(row)}
+            if trained:
+                studies.append(study)
+            judged = [is_its or bool(word.search(text)) for text in found.claims["claim"]]
+            claims.update(found.claims["verdict"][judged])
+            cells.update(found.cells["verdict"][found.cells["row"].isin(trained)])
+        lines.append(
+            [
+                f"`{name}`",
+                f"`{Path(inspect.getfile(method)).name}`",
+                paper(method),
+                _in_print(studies) or "not tried",
+                _counted(claims, {"holds": "hold", "fails": "fail", "undecided": "undecided"}),
+                _counted(cells, {"same": "as printed", "near": "near", "differs": "differ"}),
+            ]
+        )
+    heads = ["method", "file", "paper", "trained again", "claims", "cells"]
+    return table(heads, lines, left=range(6))
+
+
+def _in_print(studies):
+    """Return the tables and figures that studies train again, by paper.
+
+    Examples
+    --------
+    >>> _in_print(["xu-figure3", "xu-table1", "xu-figure2", "li-figures", "xu-table1-as-published"])
+    'Xu: figures 2, 3; tables 1. Li: figures'
+    """
+    found = {}
+    for study in studies:
+        paper, kind, number = re.match(r"(\w+)-(figure|table)s?(\d*)", study).groups()
+        found.setdefault(paper.title(), {}).setdefault(f"{kind}s", set()).add(number)
+    return ". ".join(
+        f"{paper}: "
+        + "; ".join(
+            f"{kind} {', '.join(sorted(filter(None, numbers), key=int))}".strip()
+            for kind, numbers in sorted(kinds.items())
+        )
+        for paper, kinds in found.items()
+    )
+
+
+def _counted(verdicts, words):
+    """Return how many there are of each verdict; "" if there are none."""
+    return ", ".join(f"{verdicts[v]} {word}" for v, word in words.items() if verdicts[v])
 
 
 def _claims(found, module):

@@ -5,6 +5,7 @@ import shlex
 from dataclasses import asdict
 from math import isinf, isnan
 
+import skdpfair
 from benchmarks import pages
 from benchmarks.papers.study import RULES, Options
 from skdpfair.report._displays import PALETTE, dress
@@ -16,7 +17,8 @@ _OPTIONS = "options.json"
 def write(found, folder) -> None:
     """Write all of a Reproduction to a folder; the figure only if matplotlib is installed."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / _OPTIONS).write_text(json.dumps(asdict(found.options)) + "\n", encoding="utf-8")
+    options = asdict(found.options) | {"skdpfair": skdpfair.__version__}
+    (folder / _OPTIONS).write_text(json.dumps(options) + "\n", encoding="utf-8")
     runs = found.runs.sort_values(["row", "seed"])
     for name, table in {"claims": found.claims, "cells": found.cells, "runs": runs}.items():
         table.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g")
@@ -32,8 +34,15 @@ def write(found, folder) -> None:
 def options_of(folder) -> Options:
     """Return the options that a folder was written with."""
     kept = json.loads((folder / _OPTIONS).read_text(encoding="utf-8"))
+    kept.pop("skdpfair", None)
     lists = {name: tuple(value) for name, value in kept.items() if isinstance(value, list)}
     return Options(**kept | lists)
+
+
+def engine_of(folder) -> str:
+    """Return the version of this library that trained the runs of a folder, in words."""
+    version = json.loads((folder / _OPTIONS).read_text(encoding="utf-8")).get("skdpfair")
+    return f"skdpfair {version}" if version else "before 1.0, engine not recorded"
 
 
 def summary(found) -> str:

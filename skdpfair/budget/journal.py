@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -147,6 +148,8 @@ class _Seen:
         return len(content) >= self.size and _digest(content[: self.size]) == self.digest
 
 
+FORMAT_VERSION = 1
+_VERSION = re.compile(rb'{"format_version": (\d+)')  # the first entry of the first line
 _SEAL = b', "seal": "'
 _BEFORE_STEPS = "group counts", "amount counts"  # of fits
 _SEEN: dict[str, _Seen] = {}  # by name of a journal and of all its copies
@@ -215,6 +218,13 @@ class Journal:
                 f"The ledger {str(self.path)!r} no longer begins with its earlier lines: it was "
                 "emptied, replaced or edited, and fits would be lost. Restore the file, or make a "
                 "new PrivacyLedger object if you replaced it on purpose."
+            )
+        version = _VERSION.match(content)
+        if version and int(version[1]) != FORMAT_VERSION:
+            raise ValueError(
+                f"The ledger {str(self.path)!r} has format version {int(version[1])}; this "
+                f"skdpfair reads {FORMAT_VERSION}. Read it with the version that wrote it, or a "
+                "newer one."
             )
         try:
             if content and not content.endswith(b"\n"):

@@ -11,7 +11,7 @@ import pandas as pd
 
 from skdpfair._utils.validate import number, one_of, safe_repr
 from skdpfair.budget import active_ledger
-from skdpfair.budget.journal import Journal, Line, Totals, frame, spending
+from skdpfair.budget.journal import FORMAT_VERSION, Journal, Line, Totals, frame, spending
 from skdpfair.budget.spending import REFERENCE, Spending
 from skdpfair.exceptions import BudgetExceededError
 from skdpfair.privacy.accounting import ACCOUNTANTS
@@ -95,7 +95,8 @@ class PrivacyLedger:
         self.data = data
         self._journal = path if isinstance(path, Journal) else Journal(path)
         budget = {"epsilon": epsilon, "delta": delta, "accountant": accountant}
-        new = {"budget": budget | {"accountant": accountant or "pld"}, "id": uuid.uuid4().hex}
+        new: Line = {"format_version": FORMAT_VERSION, "id": uuid.uuid4().hex}
+        new["budget"] = budget | {"accountant": accountant or "pld"}
         self._open_file(self._journal.begin(new), budget)
 
     def _open_file(self, first: Line, budget: Mapping[str, Any]) -> None:

@@ -25,7 +25,7 @@ from skdpfair.metrics._measures import (
 )
 from skdpfair.model_selection._cells import CELL_ENTRIES, frame_of, predictions_of, releases_of
 from skdpfair.model_selection._from_search import classes_of_search, frame_of_search
-from skdpfair.model_selection._spec import SweepSpec
+from skdpfair.model_selection._spec import FORMAT_VERSION, SweepSpec
 from skdpfair.model_selection._store import Store
 from skdpfair.preprocessing import TableSchema
 from skdpfair.report._fairness_dashboard import numbered, to_fairness_dashboard
@@ -106,10 +106,12 @@ class TradeoffResults:
         """
         folder, manifest = Store.existing(store, needs=CELL_ENTRIES)
         facts = {name: v for name, v in manifest.items() if not name.startswith("data ")}
-        if facts.keys() != {f.name for f in fields(SweepSpec)}:
+        version = facts.get("format_version")
+        if version != FORMAT_VERSION or facts.keys() != {f.name for f in fields(SweepSpec)}:
             raise ValueError(
-                f"store={str(store)!r} does not hold a sweep, or holds one of an older version. "
-                "Name another folder, or run the sweep again."
+                f"store={str(store)!r} does not hold a sweep, or holds one of an older version or "
+                f"a newer one: its format version is {version!r}, and this skdpfair reads "
+                f"{FORMAT_VERSION}. Name another folder, or run the sweep again."
             )
         spec = SweepSpec(**facts)
         # reference models come first

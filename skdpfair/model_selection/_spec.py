@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+FORMAT_VERSION = 1  # of a sweep's folder
+
 
 @dataclass(frozen=True)
 class SweepSpec:
@@ -36,6 +38,7 @@ class SweepSpec:
     counts: list[list[int]] = field(default_factory=list)
     # what computed the features from each record alone
     features: str | None = None
+    format_version: int = FORMAT_VERSION
     skdpfair: str = ""
     torch: str = ""
     # the first and the last of the fits, and their names in a PrivacyLedger

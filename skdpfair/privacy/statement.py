@@ -201,8 +201,8 @@ class PrivacyReport:
     (True, 1e-05, True)
     >>> print(report.plain_statement)
     The noise in the fitted weights limits what anyone who sees them, ...
-    >>> report.detection_rate(false_alarm_rate=0.01) < 0.1, report.mu < 1
-    (True, True)
+    >>> report.detection_rate(false_alarm_rate=0.01) < 0.1, report.mu < 1, report.dg_bound() < 0.6
+    (True, True, True)
     """
 
     method: str
@@ -290,6 +290,41 @@ class PrivacyReport:
     def detection_rate(self, false_alarm_rate: float = FALSE_ALARMS) -> float:
         """Return an upper bound on the share of members found: 1 minus the false-negative rate."""
         return float(self._trade_off.true_positive_rate(false_alarm_rate))
+
+    def dg_bound(self) -> float:
+        r"""Return an upper bound on the expected distributional-generalisation gap of the fit.
+
+        Returns
+        -------
+        float
+            In [0, 1]; 1 says nothing, and is returned if the fit is not private.
+
+        Notes
+        -----
+        For every score :math:`\phi` in [0, 1] of one record and the fitted model,
+
+        .. math::
+            \left| E_{S, z \in S}\, \phi(z, \theta(S)) - E_{S, z}\, \phi(z, \theta(S)) \right|
+            \le \sup_{S, S'} TV(\theta(S), \theta(S'))
+
+        (equation 1 and Theorem 2.5 of [kulynych2022]_), where the training records :math:`S` and
+        the test record :math:`z` are drawn independently from one population, and :math:`S'` is
+        :math:`S` with one record replaced by another.  The total variation on the right is bounded
+        by the trade-off function of the releases, or, if these are not listed, by epsilon and
+        delta.  The bound holds in each group, too (Proposition C.6).
+
+        If ``unit`` is "person", persons are drawn independently, and the score is that of a person,
+        such as the accuracy on the person's records.  If it is "record", the records must be
+        independent: several records of one person are not.
+
+        The gap of a single fit varies around the expected one, and may exceed the bound.
+
+        References
+        ----------
+        .. [kulynych2022] B. Kulynych, Y.-Y. Yang, Y. Yu, J. Blasiok, P. Nakkiran, "What You See is
+           What You Get: Principled Deep Learning via Distributional Generalization", NeurIPS 2022.
+        """
+        return self._trade_off.dg_bound
 
     @property
     def plain_statement(self) -> str:

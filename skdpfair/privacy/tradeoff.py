@@ -89,6 +89,23 @@ class TradeOff:
         heights = self.deltas * (1 - halves) + halves
         return float(np.min(heights, initial=2 * ndtr(self.plain_mu / 2) - 1))
 
+    @property
+    def dg_bound(self) -> float:
+        r"""Bound on the total variation by which the output changes if a record is replaced.
+
+        Notes
+        -----
+        Let :math:`T` be `true_positive_rate`, and :math:`b` the probability of a set of outputs if
+        the record is a null record.  With the record its probability is at most :math:`T(b)`, and
+        with another one at least :math:`1 - T(1 - b)`.  As :math:`T` is concave, the difference is
+        at most
+
+        .. math:: \max_b T(b) + T(1 - b) - 1 = 2\,T(1/2) - 1 .
+
+        For the Gaussian mechanism this is :math:`2 \Phi(\mu) - 1`, which is attained.
+        """
+        return float(2 * self.true_positive_rate(0.5) - 1)
+
 
 def trade_off(releases: Iterable[NoisyRelease]) -> TradeOff:
     """Return the trade-off curve of the composition of ``releases``.

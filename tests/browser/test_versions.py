@@ -14,7 +14,7 @@ PAGE = """<!doctype html><html data-content_root="../"><body>
 @pytest.fixture
 def page(tmp_path):
     """A page of version 0.1, in a folder of its own, as the theme makes it."""
-    path = tmp_path / "0.1" / "api" / "index.html"
+    path = tmp_path / "1.0" / "api" / "index.html"
     path.parent.mkdir(parents=True)
     path.write_text(PAGE.format(script=(DOCS / "_static" / "versions.js").as_uri()))
     return path
@@ -34,8 +34,8 @@ def test_the_menu_leads_to_the_other_versions_and_marks_this_one(browser, page, 
     links = WebDriverWait(driver, 5).until(lambda _: _links(browser))
     found = {link.text: link.get_attribute("href") for link in links}
     assert found == {name: (tmp_path / name / "index.html").as_uri() for name in found}
-    assert {"dev", "stable", "0.1"} <= found.keys()
-    assert [link.text for link in links if link.get_attribute("aria-current")] == ["0.1"]
+    assert {"dev", "stable", "1.0"} <= found.keys()
+    assert [link.text for link in links if link.get_attribute("aria-current")] == ["1.0"]
 
 
 def test_there_is_no_menu_without_a_list(browser, page):

@@ -84,13 +84,9 @@ def test_categories_of_types_are_taken_as_declared():
     assert [c for c in encoded if "ward" in c] == [f"ward_{w}" for w in wards.categories]
     assert encoded["ward_south"].all() and not encoded["ward_west"].any()
     assert "must be public" in str(lint_pipeline(make_pipeline(steps, quick())))
-    pl = pytest.importorskip("polars")
-    columns = {"a": X["a"].to_numpy(), "ward": ["south"] * N}
-    enum = pl.DataFrame(columns, schema_overrides={"ward": pl.Enum(list(wards.categories))})
-    assert list(steps.fit_transform(enum)) == list(encoded)
-    read = pl.DataFrame(columns, schema_overrides={"ward": pl.Categorical})
+    read = type("DataFrame", (), {"__module__": "polars", "schema": {"ward": "Categorical"}})
     with pytest.raises(ValueError, match=r"\['ward'\] of polars' Categorical.*pl.Enum"):
-        steps.fit_transform(read)
+        steps.fit_transform(read())
 
 
 def test_bounds_have_a_finite_width():

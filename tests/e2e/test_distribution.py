@@ -68,12 +68,14 @@ def test_the_files_hold_what_is_tracked(built):
     with tarfile.open(built[0]) as sdist:
         in_sdist = {name.partition("/")[2] for name in sdist.getnames()}
     in_wheel = {name for name in ZipFile(built[1]).namelist() if ".dist-info/" not in name}
-    outside = (".ci/", ".github/", ".pre-commit-config.yaml")
+    outside = (".ci/", ".github/", ".pre-commit-config.yaml", "benchmarks/results/")
     tracked = {name for name in _in_clone() if not name.startswith(outside)}
     allowed = tracked | _in_clone("--others", "--exclude-standard") | {"PKG-INFO"}
     assert tracked <= in_sdist <= allowed
     assert {name for name in tracked if name.startswith("skdpfair/")} <= in_wheel
     assert in_wheel == {name for name in in_sdist if name.startswith("skdpfair/")}
+    assert not [name for name in in_sdist if name.startswith(outside)]
+    assert built[0].stat().st_size < 4_000_000
 
 
 def test_the_wheel_holds_the_licences(built):

@@ -389,6 +389,15 @@ def test_a_first_line_that_was_edited_is_named(path, first):
         PrivacyLedger(path)
 
 
+def test_a_ledger_of_another_format_version_is_refused(path):
+    PrivacyLedger(path)
+    PrivacyLedger(path)  # reads its own
+    first = path.read_text().replace('"format_version": 1', '"format_version": 2')
+    path.write_text(first + '{"a line": "of another kind"}\n')
+    with pytest.raises(ValueError, match="has format version 2; this skdpfair reads 1"):
+        PrivacyLedger(path)
+
+
 def test_the_file_is_locked_from_the_check_to_the_entry(path, monkeypatch):
     fcntl = pytest.importorskip("fcntl")
     ledger, tried = PrivacyLedger(path, epsilon=1.05 * COST, delta=1e-5), []

@@ -195,7 +195,7 @@ def test_the_command(study, capsys):
 
 
 @pytest.fixture
-def few(tmp_path, monkeypatch):
+def few(tmp_path, monkeypatch, kept_results):
     """Leave those kept runs whose notes need no accountant."""
     for folder in documentation.RESULTS.iterdir():
         if not folder.name.startswith(("kulynych", "knolle", "li-")):
@@ -204,6 +204,7 @@ def few(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("runs", ["few", pytest.param("all", marks=pytest.mark.slow)])
+@pytest.mark.usefixtures("kept_results")
 def test_the_documentation_holds_what_the_kept_runs_say(runs, request, capsys):
     if runs == "few":
         request.getfixturevalue("few")

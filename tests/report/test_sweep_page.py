@@ -1,7 +1,8 @@
 """The report of a sweep: what it says, that it needs nothing else, that no name breaks it."""
 
+import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
@@ -280,6 +281,11 @@ def test_bad_arguments_are_named(tmp_path):
     (tmp_path / "manifest.json").write_text('{"methods": {}}')
     with pytest.raises(ValueError, match="an older version"):
         TradeoffResults.from_store(tmp_path)
+    manifest = asdict(SweepSpec())
+    for version in (2, None):
+        (tmp_path / "manifest.json").write_text(json.dumps(manifest | {"format_version": version}))
+        with pytest.raises(ValueError, match=f"format version is {version}, .* reads 1"):
+            TradeoffResults.from_store(tmp_path)
     with pytest.raises(TypeError, match="store must be the path"):
         TradeoffResults.from_store(None)
 
