@@ -28,7 +28,7 @@ class DPFairRegressor(RegressorMixin, DPEstimator):
     epsilon : float > 0 or None, default=1.0
         Privacy budget of one fit.  None without ``noise_multiplier`` trains the non-private
         reference model.
-    delta, noise_multiplier, accountant, noise, persons : see `DPFairClassifier`
+    delta, noise_multiplier, accountant, noise_sampler, persons : see `DPFairClassifier`
         The budget, how epsilon is computed, and whom it protects.
     group_col : see `DPFairClassifier`
         The groups; "target" is refused, as a regression has no classes.

@@ -16,9 +16,37 @@ _LARGE = 1e6
 def gdp_parameter(epsilon: float, delta: float) -> float:
     """Return the ``mu`` of the Gaussian mechanism that is exactly (epsilon, delta)-private.
 
-    ``mu`` is sensitivity over noise standard deviation of one plain Gaussian release.  It solves
-    ``delta = Phi(-epsilon/mu + mu/2) - exp(epsilon) Phi(-epsilon/mu - mu/2)`` (Dong et al., 2022)
-    in log space, from public numbers only.
+    Parameters
+    ----------
+    epsilon : float >= 0
+        Finite.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    float
+        The sensitivity over the standard deviation of the noise of one plain Gaussian release.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is no number, or outside its range.
+
+    Notes
+    -----
+    It solves ``delta = Phi(-epsilon/mu + mu/2) - exp(epsilon) Phi(-epsilon/mu - mu/2)``, Corollary
+    2.13 of [dong2022]_, in log space.
+
+    References
+    ----------
+    .. [dong2022] J. Dong, A. Roth, W. Su, "Gaussian Differential Privacy", arXiv:1905.02383, 2019.
+
+    Examples
+    --------
+    >>> from skdpfair.privacy import gdp_parameter
+    >>> round(gdp_parameter(1.0, 1e-5), 4)
+    0.2681
     """
     epsilon = number("epsilon", epsilon, low=0, high=math.inf, high_open=True)
     delta = number("delta", delta, low=0, high=1, low_open=True, high_open=True)

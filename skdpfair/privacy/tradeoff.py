@@ -110,11 +110,36 @@ class TradeOff:
 def trade_off(releases: Iterable[NoisyRelease]) -> TradeOff:
     """Return the trade-off curve of the composition of ``releases``.
 
+    Parameters
+    ----------
+    releases : iterable of NoisyRelease
+        Everything that was released, in any order.
+
+    Returns
+    -------
+    TradeOff
+        Bounds on every attack: ``mu``, ``false_negative_rate(alpha)``, ``true_positive_rate(alpha)``
+        and ``total_variation``.
+
+    Raises
+    ------
+    TypeError
+        If anything but a release is among ``releases``.
+
+    Notes
+    -----
     It holds in either direction of the relation of `skdpfair.privacy.compute_epsilon`.  The deltas
     are those of that function, plus a bound on their rounding error, up to the epsilon at
     which delta is 1000 times that error; ``mu`` holds from the error rate on that belongs to
     it.  Sampling never helps an attacker, so that the Gaussian without it bounds all rates, and is
     exact for a sampling rate of 1.
+
+    Examples
+    --------
+    >>> from skdpfair.privacy import NoisyRelease, trade_off
+    >>> adult = NoisyRelease("gradient sum", 1 / 92, (1.0,), steps=1840)
+    >>> round(trade_off([adult]).total_variation, 2)
+    0.24
     """
     runs = merged(releases)
     if any(run.noise_multiplier < MIN_NOISE for run in runs):
