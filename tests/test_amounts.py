@@ -12,7 +12,6 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 from skorch.callbacks import Callback
-from torch import nn
 
 from skdpfair import DPFairClassifier, load_release
 from skdpfair._networks import FineKnots
@@ -85,7 +84,7 @@ def test_columns_of_fine_knots_are_the_hats_between_the_coarse_ones():
     assert knots.width - 3 == len(expected) == 2 * (512 - 8)
     np.testing.assert_array_equal(wide[:, :3], x)
     np.testing.assert_allclose(wide[:, 3:], np.transpose(expected), atol=1e-4)
-    stored = with_knots(nn.Sequential(knots), x)
+    stored = with_knots(knots, x)
     np.testing.assert_array_equal(stored.matrix.toarray(), wide)
     assert stored.n_stored <= 3 + 12
 
@@ -179,7 +178,7 @@ def test_copies_predict_as_the_model_does(encoded, fitted, rows, tmp_path):
         np.testing.assert_array_equal(model.decision_function(X), expected)
     np.testing.assert_array_equal(loaded.decision_function(rows), expected)
     # trained on sparse rows, as the module is without its first part
-    wide = with_knots(fitted.net_.module_, X.to_numpy(copy=True))
+    wide = with_knots(fitted.net_.module_[0], X.to_numpy(copy=True))
     logits = fitted.net_.module_[1](torch.from_numpy(wide[:])).detach().numpy()
     margin = (logits[:, 1] - logits[:, 0]) * fitted.logit_scale_
     np.testing.assert_allclose(margin, expected, atol=1e-4)

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from dataclasses import fields
 
 import numpy as np
 import pandas as pd
@@ -128,7 +129,7 @@ def settings_of(model):
     names = ("lr_", "batch_size_", "n_steps_", "n_iter_", "signal_to_noise_")
     return [getattr(model, n) for n in names if n != "lr_"] + [
         model.privacy_.noise_multiplier,
-        model.net_.plan.settings,
+        [getattr(model.net_.plan, field.name) for field in fields(defaults.Settings)],
     ]
 
 

@@ -559,7 +559,7 @@ x, y = np.asarray(data.data)[rank::2], np.asarray(data.target)[rank::2]
 
 class Die(Callback):
     def on_epoch_end(self, net, **kwargs):
-        if rank == 1 and net.steps_ > 50:
+        if rank == 1 and net.n_steps_taken > 50:
             os.kill(os.getpid(), signal.SIGKILL)
 
 clf = DPFairClassifier("dpsgd", epsilon=1.0, module="logistic", distributed="auto")

@@ -287,7 +287,7 @@ class Stop(Callback):
 def test_a_callback_ends_a_fit_without_a_warning_and_costs_the_plan(table):
     X, y = table
     model = fast(callbacks=[Stop()], keep_reference=True).fit(X.drop(columns="group"), y)
-    assert model.reference_.n_steps_ < model.reference_.net_.plan.settings.n_steps  # stopped, too
+    assert model.reference_.n_steps_ < model.reference_.net_.plan.n_steps  # stopped, too
     # whoever stops a fit may have seen released values: the plan is what the guarantee is of
     assert model.n_steps_ == 12 and model.privacy_.steps == 20
     assert model.privacy_.epsilon == fast().fit(X.drop(columns="group"), y).privacy_.epsilon
@@ -600,7 +600,7 @@ def test_an_interrupted_epoch_does_not_hide_a_broken_bound(table, monkeypatch):
 
     class Stop(Callback):
         def on_batch_end(self, net, **kwargs):
-            if net.steps_ == 3:
+            if net.n_steps_taken == 3:
                 raise KeyboardInterrupt
 
     X, y = table
@@ -805,11 +805,11 @@ def test_callbacks_see_epochs_that_train_only(table, batch_size):
     params = {"callbacks": [Hears(), steps], "validation_data": (X[:50], y[:50]), "lr": 1.0}
     model = fast(group_col="group", batch_size=batch_size, max_steps=20, **params).fit(X, y)
     per_epoch = -(-len(X) // batch_size)
-    hidden = model.net_.plan.settings.warm_up // per_epoch
+    hidden = model.net_.plan.warm_up // per_epoch
     assert hidden > 0
     epochs = model.n_iter_ - hidden
     assert model.n_iter_ == -(-20 // per_epoch) and len(model.net_.history) == epochs
-    assert len(heard) == 2 * (epochs + 20 - model.net_.plan.settings.warm_up)
+    assert len(heard) == 2 * (epochs + 20 - model.net_.plan.warm_up)
     assert heard[0] == 1.0 and heard[-1] == 0.5 ** (epochs - 1)
     assert model.net_.history[:, "epoch"] == list(range(1, epochs + 1))
     assert all(0 <= score <= 1 for score in model.net_.history[:, "valid_acc"])

@@ -41,10 +41,11 @@ def first(monkeypatch):
 
     def release(loop, index):
         if not seen:
-            names = "settled", "state", "plan", "chunk", "n_views", "attack", "engine", "noise"
+            names = "state", "plan", "chunk", "n_views", "attack", "engine", "noise"
             seen.update({name: getattr(loop, name) for name in names})
+            seen["mechanism"] = loop.scaled_mechanism
             seen.update(loop.optimizer.param_groups[0], theta=loop.flat.detach().clone())
-            seen["batch"], seen["device"] = loop.batch(index), str(loop.flat.device)
+            seen["batch"], seen["device"] = loop.batches.select(index), str(loop.flat.device)
         return plain(loop, index)
 
     monkeypatch.setattr(TrainingLoop, "release", release)
@@ -86,14 +87,14 @@ GIVEN = {
     "noise_multiplier": (
         {"noise_multiplier": 6.5, "epsilon": None},
         {},
-        lambda m, f: f["settled"].noise_multiplier,
+        lambda m, f: f["mechanism"].noise_multiplier,
         6.5,
     ),
-    "group_col": ({"group_col": 2}, {}, lambda m, f: f["settled"].task.n_groups, 2),
+    "group_col": ({"group_col": 2}, {}, lambda m, f: f["mechanism"].task.n_groups, 2),
     "persons": (
         {"persons": Persons(2, max_records=N), "delta": 0.1},
         {},
-        lambda m, f: f["settled"].task.n_samples,
+        lambda m, f: f["mechanism"].task.n_samples,
         2,
     ),
     "module": ({"module": MLP((5,))}, {}, lambda m, f: m.net_.module_[0].out_features, 5),
@@ -104,18 +105,23 @@ GIVEN = {
         (0.4,) * 2,
     ),
     "lr": ({"lr": 0.3}, {}, lambda m, f: (f["lr"], m.lr_), (0.3, 0.3)),
-    "batch_size": ({"batch_size": 70}, {}, lambda m, f: f["settled"].task.sample_rate, 1 / 4),
+    "batch_size": (
+        {"batch_size": 70},
+        {},
+        lambda m, f: f["mechanism"].task.sample_rate,
+        1 / 4,
+    ),
     "max_epochs": ({"max_epochs": 5, "batch_size": 80}, {}, lambda m, f: m.n_steps_, 15),
     "max_steps": (
         {"max_steps": 7},
         {},
-        lambda m, f: (f["plan"].settings.n_steps, m.n_steps_),
+        lambda m, f: (f["plan"].n_steps, m.n_steps_),
         (7, 7),
     ),
     "iterate_average": (
         {"iterate_average": 0.25},
         {},
-        lambda m, f: f["plan"].settings.averaged,
+        lambda m, f: f["plan"].averaged,
         0.25,
     ),
     "max_physical_batch_size": ({"max_physical_batch_size": 9}, {}, lambda m, f: f["chunk"], 9),
@@ -223,7 +229,7 @@ class Step:
             get_method(name, **given), epsilon=None, noise_multiplier=noise, module=module
         )
         self.plan = plan(FitSpec.of(clf, has_groups=True), 4000, 2)
-        self.method, _ = self.plan.mechanism.method.at_scale(1.7, self.plan.settings.norm_growth)
+        self.method, _ = self.plan.mechanism.method.at_scale(1.7, self.plan.norm_growth)
         self.mechanism = replace(self.plan.mechanism, method=self.method)
         self.task, self.queries = self.mechanism.task, self.mechanism.queries
         self.state = self.method.start(self.task)
@@ -295,7 +301,7 @@ def test_all_parameters_of_a_method_in_a_fit(name, first):
     model = DPFairClassifier(get_method(name, **values), module=MLP((4,)), **noise, max_steps=3)
     model.set_params(batch_size=60, accountant="rdp", max_physical_batch_size=50)
     model.fit(X[:, :2], Y, sensitive_features=X[:, 2])
-    assert first["settled"].method.get_params() | values == first["settled"].method.get_params()
+    assert first["mechanism"].method.get_params() | values == first["mechanism"].method.get_params()
     assert model.method_.get_params() | values == model.method_.get_params()
     if "z" in getattr(first["state"], "_fields", ()):
         z = values.get("strict_max_grad_norm", values["max_grad_norm"])
@@ -371,7 +377,7 @@ def test_a_rate_among_the_arguments_of_the_optimizer_is_that_of_the_fit(first):
         first.clear()
         clf = DPFairClassifier(**QUICK, max_steps=4, optimizer=Factory(make, lr=0.4)).fit(X, Y)
         assert clf.lr_ == first["lr"] == 0.4
-        assert clf.net_.plan.settings.averaged == 0.0  # as with lr=0.4
+        assert clf.net_.plan.averaged == 0.0  # as with lr=0.4
 
 
 NESTED = [

@@ -1,6 +1,6 @@
 """A seed is mixed with all that a fit reads, so that no two fits that differ share their noise."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from inspect import Parameter, signature
 from types import SimpleNamespace
 
@@ -15,14 +15,14 @@ from skdpfair.inputs.groups import GroupCodes
 from skdpfair.inputs.table import Table
 from skdpfair.methods.dpsgd import DPSGD
 from skdpfair.privacy import NoisyRelease
-from skdpfair.training.seeds import streams_of
+from skdpfair.training.run import seeded_streams
 from skdpfair.training.spec import FitSpec
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
 
 NO_MATTER = {"verbose", "device", "distributed", "random_state"}
-NO_MATTER |= {"keep_reference", "score_budget_fraction"}
-NO_MATTER |= {"classes", "has_groups"}  # which act by what the table makes of them
+NO_MATTER |= {"keep_reference", "pos_label"}
+NO_MATTER |= {"classes"}  # which act by what the table makes of them
 SPEC = FitSpec.of(DPFairClassifier(random_state=0))
 
 
@@ -33,15 +33,15 @@ def table():
 
 
 def entropy(spec, table, before=None):
-    return streams_of(spec, table, before)[0].entropy
+    return seeded_streams(spec, table, before).entropy
 
 
 @pytest.mark.parametrize(
     "name",
-    [f.name for f in fields(FitSpec) if f.name not in ("estimator", "random_state", "groups")],
+    [name for name in SPEC.params if name not in ("random_state", "groups")],
 )
 def test_fits_whose_parameters_differ_share_no_noise(name, table):
-    same = entropy(replace(SPEC, **{name: "another value"}), table) == entropy(SPEC, table)
+    same = entropy(SPEC.with_params(**{name: "another value"}), table) == entropy(SPEC, table)
     assert same == (name in NO_MATTER)
 
 
@@ -67,7 +67,7 @@ def test_a_parameter_of_an_estimator_that_is_added_moves_nothing_until_it_is_set
     assert plain == of(Longer) == of(Longer, new=3) != of(Longer, new=4)
     # what acts counts, whichever class sets it
     assert of(Stricter) == strict != of(Stricter, epsilon=1.0) == plain
-    assert streams_of(SPEC, table, None)[0].entropy == plain
+    assert entropy(SPEC, table) == plain
 
 
 @pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")

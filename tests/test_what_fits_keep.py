@@ -18,7 +18,7 @@ SETTLED = {
     "n_iter_",
     "signal_to_noise_",
     "logit_scale_",
-    "_settled",
+    "_has_scale",
     "_n_fits",
     "_group_positions",
     "_scale",

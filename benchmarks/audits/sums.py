@@ -174,11 +174,11 @@ class Canaries(Callback):
         loop.release = partial(self._release, loop)
 
     def _release(self, loop, index):
-        engine, mechanism, state = loop.engine, loop.settled, loop.state
+        engine, mechanism, state = loop.engine, loop.scaled_mechanism, loop.state
         recorded, releases = recording(mechanism)
         norm = _telling_norm(mechanism, state)
         n_more = len(self.group) + _N_BLANK
-        planted: Any = Planted(engine, self.canary_of[loop.in_order(index)], norm, n_more)
+        planted: Any = Planted(engine, self.canary_of[loop.batches.in_order(index)], norm, n_more)
         step = loop.release_by(planted, recorded, index)
         n, size = engine.n_parameters, mechanism.expected_batch_size
         x = (step.gradient[n:].double() * size / step.bound).numpy()

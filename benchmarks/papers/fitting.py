@@ -31,11 +31,11 @@ class RunningLoss(Callback):
 
     def listens(self, net):
         """Tell whether a step of the next epoch is looked at."""
-        return net.taken_ + net.plan.settings.steps_per_epoch > self.first
+        return net.n_steps_taken + net.plan.steps_per_epoch > self.first
 
     def on_batch_begin(self, net, batch=None, group=None, training=False, **kwargs):
         """Look at a batch that is about to be trained on."""
-        if not training or net.steps_ < self.first or len(group) == 0:
+        if not training or net.n_steps_taken < self.first or len(group) == 0:
             return
         with torch.no_grad():
             loss = cross_entropy(net.module_(batch[0]), batch[1], reduction="none")
@@ -60,7 +60,7 @@ class GroupPath(Callback):
 
     def on_batch_begin(self, net, batch=None, group=None, training=False, **kwargs):
         """Look at a batch that is about to be trained on."""
-        if not training or net.steps_ % self.every:
+        if not training or net.n_steps_taken % self.every:
             return
         parameters = [p for p in net.module_.parameters() if p.requires_grad]
         for code in group.unique().tolist():
@@ -69,7 +69,7 @@ class GroupPath(Callback):
                 loss = cross_entropy(net.module_(batch[0][own]), batch[1][own])
                 gradient = torch.autograd.grad(loss, parameters)
             norm = torch.nn.utils.get_total_norm(gradient)
-            self.found_.append((net.steps_, code, float(loss.detach()), float(norm)))
+            self.found_.append((net.n_steps_taken, code, float(loss.detach()), float(norm)))
 
 
 def fit(method, split, seed, *, sigma, epochs, batch_size=256, delta=1e-6, callbacks=(), **params):

@@ -131,22 +131,22 @@ class GroupRecorder(Callback):
 
     def on_batch_begin(self, net, training=False, **kwargs):
         """Record, if ``every`` steps have passed."""
-        if training and (net.taken_ - net.plan.settings.warm_up) % self.every == 0:
+        if training and (net.n_steps_taken - net.plan.warm_up) % self.every == 0:
             self._record(net, *net.records_)
 
     def on_train_end(self, net, X=None, y=None, **kwargs):
         """Record the last step."""
-        if self.recorded_step_ is not None and net.taken_ != self.recorded_step_:
+        if self.recorded_step_ is not None and net.n_steps_taken != self.recorded_step_:
             self._record(net, X, y)
 
     def _record(self, net, X, y):
-        self.recorded_step_ = net.taken_
+        self.recorded_step_ = net.n_steps_taken
         # recording must not change the dropout masks to come
         with torch.random.fork_rng():
             self._measure(net, self._problem(net, X["x"], y, X["group"]))
 
     def _measure(self, net, problem):
-        step = self.before_ + net.taken_
+        step = self.before_ + net.n_steps_taken
         if self.terms:
             mechanism, state = net.next_release()
             names = ("n_batches", "n_vectors", "curvature_records", "eigenvalues")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
-from math import ceil
+from math import ceil, prod
 from os import PathLike
 from typing import Any, Self
 
@@ -19,6 +19,7 @@ from torch import nn
 from skdpfair._networks import MLP, Curves, Factory, network_of
 from skdpfair._utils.validate import Parametrised, is_auto
 from skdpfair.augmentations import Augment, Views
+from skdpfair.engine import Streams
 from skdpfair.engine.mechanism import Method
 from skdpfair.engine.memory import used_device
 from skdpfair.engine.precision import full_precision
@@ -28,7 +29,7 @@ from skdpfair.inputs.columns import in_pandas
 from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.persons import Persons
 from skdpfair.inputs.provenance import noted
-from skdpfair.inputs.streaming import is_streamed
+from skdpfair.inputs.streaming import SparseRows, is_streamed
 from skdpfair.methods._registry import get_method
 from skdpfair.preprocessing._linter import refuse_persons_around
 from skdpfair.preprocessing._schema import TableSchema, encoded
@@ -39,14 +40,15 @@ from skdpfair.release._release import release, save_release
 from skdpfair.training import defaults, pictures, sklearn_callbacks
 from skdpfair.training.amounts import can_be_fine
 from skdpfair.training.callbacks import recorders
+from skdpfair.training.net import PrivateNet
 from skdpfair.training.plan import plan as make_plan
 from skdpfair.training.plan import reference_estimator
 from skdpfair.training.privacy_report import account
 from skdpfair.training.processes import check_parts, process_group
-from skdpfair.training.run import Run
+from skdpfair.training.run import Run, seeded_streams
 from skdpfair.training.spec import SCORE_BUDGET_FRACTIONS, FitSpec
-from skdpfair.training.train import Trained, train
-from skdpfair.training.warm_start import PreviousFit, previous_fit
+from skdpfair.training.train import train
+from skdpfair.training.warm_start import previous_fit
 
 # what a parameter becomes where one of its own is set, as ``module__width``
 _WRAPPED: dict[str, Callable[[Any], Any]] = {
@@ -189,17 +191,19 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
             spec.check_data(data.classes, data.groups.n_groups)
             if data.person is not None:
                 refuse_persons_around("person")
-            spec, features = pictures.features_of(spec, data.x.shape[1:])
+            in_shape = data.x.shape[1:]
+            spec, features = pictures.features_of(spec, in_shape)
             if spec.loss is None and is_auto(spec.module):
-                named = getattr(fresh, "feature_names_in_", noted(X).columns)
+                is_named = hasattr(fresh, "feature_names_in_")
+                named = fresh.feature_names_in_ if is_named else noted(X).columns
                 named = np.delete(named, data.group_positions if len(named) else [])
-                spec = replace(spec, module=defaults.network_for(named))
+                spec = spec.with_params(module=defaults.network_for(named))
             if isinstance(spec.module, Curves) and not can_be_fine(data.x):
-                spec = replace(spec, module="logistic")
-            defaults.check_network(spec.module, data.x.shape[1:], data.n_outputs)
-            scale = defaults.logit_scale(spec, data.n_outputs)
+                spec = spec.with_params(module="logistic")
+            defaults.check_network(spec.module, in_shape, data.n_outputs)
             previous = previous_fit(self, fresh, data, features) if spec.warm_start else None
-            check_parts(processes, fresh, spec, data, previous)
+            if processes.size > 1:
+                check_parts(processes, fresh, spec, data, previous)
             if data.weight is not None:
                 largest = max(processes.sum((data.most_weight or 0.0,)))
                 # it is public, or else this would tell the weight of one record
@@ -210,21 +214,31 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
                     )
                 data = replace(data, most_weight=largest)
             # plan
-            n_examples, n_groups = processes.sum(data.n_examples), data.groups.n_groups
-            is_wide = pictures.is_wide(data, features)
-            protects, most = PROTECTS[data.adjacency], data.most_weight
-            plan = make_plan(spec, n_examples, n_groups, previous, protects, is_wide, most)
+            n_numbers = prod(in_shape) if features is None else features.n_features_out
+            plan = make_plan(
+                spec,
+                processes.sum(data.n_examples),
+                data.groups.n_groups,
+                previous,
+                PROTECTS[data.adjacency],
+                1 if isinstance(data.x, SparseRows) else n_numbers,
+                data.most_weight,
+            )
             # train
             context = sklearn_callbacks.begin(self, X, y, plan.n_training_epochs)
-            inputs = pictures.extracted(data, features, extracted)
-            run = Run.of(spec, inputs, processes, context, previous, init_entropy)
-            trained = train(run, plan, inputs)
-            # account
-            report = account(run, trained, inputs, data.features is not None)
-            # keep
-            self._keep(fresh, scale, data, features, trained, report, previous)
-        if spec.keep_reference and not trained.is_interrupted:
-            reference = reference_estimator(self, features or trained.plan.settings.module)
+            inputs = data if extracted is None else extracted
+            if features is not None and extracted is None:
+                inputs = pictures.extracted(data, features)
+            is_seeded = spec.random_state is not None
+            streams = seeded_streams(spec, inputs, previous) if is_seeded else Streams.fresh()
+            streams = replace(streams, init_entropy=init_entropy or streams.init_entropy)
+            run = Run(spec, plan, streams, processes, context, previous)
+            net = train(run, inputs)
+            # account and keep
+            report = account(run, net, inputs, data.features is not None)
+            self._keep(fresh, run, net, report, data, features)
+        if spec.keep_reference and not run.is_interrupted:
+            reference = reference_estimator(self, features or run.plan.module)
             same = run.streams.init_entropy, None if features is None else inputs
             self.reference_ = reference._fit(X, y, columns, *same)
         if context.end is not None:
@@ -363,14 +377,13 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
     def _keep(
         self,
         fresh: Self,
-        scale: float,
+        run: Run,
+        net: PrivateNet,
+        report: PrivacyReport,
         data: table.Table,
         features: Scattering2D | None,
-        trained: Trained,
-        report: PrivacyReport,
-        previous: PreviousFit | None,
     ) -> None:
-        net, settings = trained.net, trained.plan.settings
+        plan, previous = run.plan, run.previous
         names = ("n_features_in_", "feature_names_in_", "y_range_", "_scale")
         fitted = {name: getattr(fresh, name) for name in names if hasattr(fresh, name)}
         before = () if previous is None else previous.ledger_fits
@@ -383,16 +396,17 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
             "privacy_": report,
             "lr_": net.lr,
             "batch_size_": round(report.expected_batch_size),
-            "n_steps_": net.steps_,
-            "n_iter_": max(1, ceil(net.steps_ / settings.steps_per_epoch)),
-            "signal_to_noise_": settings.signal_to_noise,
-            "_settled": net.settled_,
+            "n_steps_": net.n_steps_taken,
+            "n_iter_": max(1, ceil(net.n_steps_taken / plan.steps_per_epoch)),
+            "signal_to_noise_": plan.signal_to_noise,
+            "_has_scale": net.has_scale_,
             "_n_fits": 1 if previous is None else previous.n_fits + 1,
-            "_ledger_fits": (*before, trained.ledger_fit),
+            "_ledger_fits": (*before, run.ledger_fit),
             "_day": datetime.now(UTC).date().isoformat(),
             "_group_positions": data.group_positions,
         }
         if data.classes is not None:
+            scale = defaults.logit_scale(run.spec, net.loss.n_outputs)
             fitted |= {"classes_": data.classes, "logit_scale_": scale}
         if persons := data.persons or (previous and previous.persons):
             fitted["_persons"] = persons
@@ -402,14 +416,8 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
         is_first = previous is None and data.classes is not None
         if is_first and isinstance(data.x, np.ndarray) and not is_streamed(data.x):
             fitted_rows.remember(net, data.x, data.y)
-        for name in (
-            "feature_names_in_",
-            "reference_",
-            "diagnostics_",
-            "_persons",
-            "_schema",
-            "_cut",
-        ):
+        former = "feature_names_in_", "reference_", "diagnostics_", "_persons", "_schema", "_cut"
+        for name in former:
             self.__dict__.pop(name, None)
         # at once: an interrupt may come between any two lines
         self.__dict__.update(fitted)

@@ -231,7 +231,7 @@ def planned_fit(estimator, n_samples, n_groups=1, network=None):
         names = by_name[0].names_for(n_samples) if by_name else ()
     spec = FitSpec.of(classifier)
     if is_auto(spec.module):
-        spec = replace(spec, module=network_for(names) if network is None else network)
+        spec = spec.with_params(module=network_for(names) if network is None else network)
     probabilities = getattr(spec.method, "group_probabilities", None)
     declared = probabilities if probabilities is not None else spec.groups.levels
     n_groups = n_groups if declared is None else max(len(declared), 1)

@@ -298,7 +298,7 @@ FITTED: dict[str, Callable[[Any, Any], bool]] = {
     "privacy_": lambda v, e: is_report(v, e.levels_, e._n_fits) and _are_read(v.read_from_rows, e),
     "features_": lambda v, e: type(v) is Scattering2D and all(map(_is_setting, vars(v).values())),
     **dict.fromkeys(("lr_", "batch_size_", "n_steps_", "n_iter_", "logit_scale_"), _is_scalar),
-    **dict.fromkeys(("signal_to_noise_", "_settled", "_charged"), _is_scalar),
+    **dict.fromkeys(("signal_to_noise_", "_has_scale", "_charged"), _is_scalar),
     "_n_fits": lambda v, e: _is_whole(v) and v <= _MAX_FITS,
     "_scale": lambda v, e: v in ("bytes", "integers", "floats"),
     "_group_positions": lambda v, e: len(set(v)) == len(v) and all(map(_is_whole, v)),

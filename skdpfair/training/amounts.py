@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from skdpfair._networks import Curves
 from skdpfair.inputs.table import Rows, Table
 from skdpfair.preprocessing._piecewise_linear import CHOICES, hats
-from skdpfair.training.plan import AMOUNT_COUNTS, Plan
+from skdpfair.training.plan import AMOUNT_COUNTS
 from skdpfair.training.run import Run
 
 _MAX_NUMBERS = 2**28  # of a memory map: one GiB
@@ -27,18 +26,16 @@ def can_be_fine(rows: Rows) -> bool:
     )
 
 
-def with_fine_curves(run: Run, plan: Plan, table: Table) -> Plan:
-    """Return the plan with the amounts that get fine curves, where the fit is to choose them."""
-    network = plan.settings.module
-    if not (isinstance(network, Curves) and network.fine is None):
-        return plan
-    release, sensitivity = plan.one_time.get(AMOUNT_COUNTS), np.sqrt(len(network.amounts))
+def choose_fine_curves(run: Run, table: Table) -> None:
+    """Set in the plan which amounts get fine curves."""
+    network = run.plan.module
+    release, sensitivity = run.plan.one_time.get(AMOUNT_COUNTS), np.sqrt(len(network.amounts))
     counts = run.noisy_counts(counted(table, network.amounts), release, sensitivity)
     noise = 0.0 if release is None else sensitivity * release.joint_noise_multiplier
     fine = tuple(i for i, n in zip(network.amounts, counts, strict=True) if is_rough(n, noise))
     # which computes on its own machine
     fine = run.processes.broadcast(fine)
-    return replace(plan, settings=replace(plan.settings, module=network.with_fine(fine)))
+    run.plan = replace(run.plan, module=network.with_fine(fine))
 
 
 def counted(table: Table, amounts: Sequence[int]) -> np.ndarray:
@@ -49,16 +46,16 @@ def counted(table: Table, amounts: Sequence[int]) -> np.ndarray:
     In the middle of an axis, where missing amounts are, fine knots are zero, and nothing counts.
     """
     x: Any = table.x
-    share = np.ones(len(table.y))
+    weight = np.ones(len(table.y))
     if table.person is not None:
         # -1 stands for records that take no part
-        share = (table.person >= 0) / np.bincount(table.person + 1)[table.person + 1]
+        weight = (table.person >= 0) / np.bincount(table.person + 1)[table.person + 1]
     counts = np.zeros((len(amounts), table.n_outputs, N_CELLS))
     for place, column in enumerate(amounts):
         position = (np.clip(x[:, column], -1, 1) + 1) / 2
         is_middle = position == 0.5
         cell = np.minimum((position * N_CELLS).astype(np.intp), N_CELLS - 1)
-        np.add.at(counts[place], (table.y, cell), share * ~is_middle)
+        np.add.at(counts[place], (table.y, cell), weight * ~is_middle)
     return counts
 
 
@@ -71,16 +68,16 @@ def is_rough(counts: np.ndarray, noise: float) -> bool:
     size = counts.sum(0)
     if size.sum() <= 0:
         return False
-    shares = counts.sum(1) / size.sum()
+    class_frequencies = counts.sum(1) / size.sum()
     coarse = CHOICES[-1]
     design = hats((np.arange(N_CELLS) + 0.5) / N_CELLS, coarse)
-    # where there are few records, the share of all.  `size` has noise of sd noise * sqrt(n_classes)
-    # in each of N_CELLS / coarse cells of an interval: three sd of their sum keep what is solved
-    # positive definite
+    # where there are few records, the frequency among all.  `size` has noise of sd
+    # noise * sqrt(n_classes) in each of N_CELLS / coarse cells of an interval: three sd of their
+    # sum keep what is solved positive definite
     ridge = 3 * noise * np.sqrt(len(counts) * N_CELLS / coarse) * np.eye(design.shape[1])
-    moments = design.T @ (counts.T - size[:, None] * shares)
+    moments = design.T @ (counts.T - size[:, None] * class_frequencies)
     bends = np.linalg.lstsq((design.T * size) @ design + ridge, moments)[0]
-    expected = np.clip(shares + design @ bends, 0, 1)
+    expected = np.clip(class_frequencies + design @ bends, 0, 1)
     left = counts.T - size[:, None] * expected
     variance = noise**2 * ((1 - expected) ** 2 + (len(counts) - 1) * expected**2)
     variance += np.maximum(size, 0)[:, None] * expected * (1 - expected)

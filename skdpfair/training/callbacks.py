@@ -87,17 +87,6 @@ def noticed_interrupts() -> Iterator[list[int]]:
             signal.signal(signal.SIGINT, handler)
 
 
-class Epochs(Callback):
-    """Calls a function at the end of each epoch."""
-
-    def __init__(self, at_end: Callable[[], None]) -> None:
-        self.at_end = at_end
-
-    def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
-        """Call the function."""
-        self.at_end()
-
-
 class Progress(Callback):
     """A progress bar over the steps; ``spent()`` returns epsilon so far, or None."""
 
@@ -111,12 +100,11 @@ class Progress(Callback):
 
     def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
         """Move the bar."""
-        epsilon = None
-        looks = net.steps_ - self._last >= self.n_steps / _LOOKS or net.steps_ >= self.n_steps
+        epsilon, n = None, net.n_steps_taken
+        looks = n - self._last >= self.n_steps / _LOOKS or n >= self.n_steps
         if looks and not self.bar_.is_hidden:
-            self._last = net.steps_
-            epsilon = self.spent()
-        self.bar_.move_to(net.steps_, epsilon)
+            self._last, epsilon = n, self.spent()
+        self.bar_.move_to(n, epsilon)
 
     def on_train_end(self, net: Any, **kwargs: Any) -> None:
         """Close the bar."""

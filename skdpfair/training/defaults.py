@@ -99,27 +99,20 @@ def objective(loss: str | None) -> Objective:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of training, resolved from public facts."""
+    """The part of a plan that is chosen for a number of records and a budget."""
 
     signal_to_noise: float  # number of records times mu, the privacy parameter of Gaussian DP
     module: Any  # "logistic", Curves, MLP, CNN or Factory
     steps_per_epoch: int  # ceil(n / batch size); the sampling rate is its inverse
     n_steps: int  # on the data, warm-up included
     warm_up: int  # first steps that release the gradient scale only
-    lr_scale: float  # in units where a stable plain step is about 8
-    averaged: float  # share of the last steps whose weights are averaged
+    averaged: float  # fraction of the last steps whose weights are averaged
     norm_growth: float  # of gradients to expect, from the initial weights on
-    weight_decay: float
-
-    @property
-    def sample_rate(self) -> float:
-        """Probability with which a record enters a batch."""
-        return 1.0 / self.steps_per_epoch
-
-    @property
-    def n_before_average(self) -> int:
-        """Number of steps whose parameters do not enter the average."""
-        return self.n_steps - round(self.averaged * (self.n_steps - self.warm_up))
+    optimizer_params: dict[str, Any]  # but for the learning rate
+    lr: float  # before it is scaled
+    # lr in units of the method's own scale, where a stable plain step is about 8; None where lr
+    # holds, see `Method.at_scale`
+    lr_scale: float | None
 
 
 def resolve(
@@ -128,12 +121,13 @@ def resolve(
     delta: float,
     *,
     searches_scale: bool = True,
-    is_wide: bool = False,
+    n_numbers: int = 1,
+    previous_lr: float | None = None,
 ) -> Settings:
     """Return the settings of a fit to ``n_samples`` records, a public number.
 
-    ``searches_scale`` says that the gradient scale must be found in a warm-up, and ``is_wide`` that
-    a record has many features, `WIDE_FROM` or more.
+    ``searches_scale`` says that the gradient scale must be found in a warm-up; ``n_numbers`` are
+    those of a dense record; ``previous_lr`` is the rate of the fit that this one continues.
     """
     module, averaged = spec.module, spec.iterate_average
     noise, walk = spec.noise_multiplier, (0, 0, 0)
@@ -155,40 +149,44 @@ def resolve(
         # knots are those of the rows as they are read, and counts those of classes
         changes = (spec.attack, spec.views, spec.loss) != (None, None, None)
         module = "logistic" if few or has_no_epsilon or changes else module
-    decay = WEIGHT_DECAY if is_linear(module) else HIDDEN_WEIGHT_DECAY
     if isinstance(averaged, str):
         # where weights are mostly noise, a shorter walk has less of it than a mean
         is_clear = is_auto(spec.lr) and n_samples * mu >= LOW_SIGNAL_TO_NOISE
         averaged = ITERATE_AVERAGE if is_clear else 0.0
-    lr_scale, is_wide = LR_SCALE, is_wide and is_linear(module)
-    if is_wide:
-        lr_scale = WIDE_LR_SCALE
+    is_wide = n_numbers >= WIDE_FROM and is_linear(module)
+    lr_scale = WIDE_LR_SCALE if is_wide else LR_SCALE
     if noise is None:
-        most = MAX_STEPS if math.isfinite(mu) else NOISELESS_STEPS
-        steps = math.floor(
-            _clip(learnable / (LINEAR_STEP if is_linear(module) else HIDDEN_STEP), MIN_STEPS, most)
-        )
+        max_steps = MAX_STEPS if math.isfinite(mu) else NOISELESS_STEPS
+        learned = learnable / (LINEAR_STEP if is_linear(module) else HIDDEN_STEP)
+        steps = math.floor(_clip(learned, MIN_STEPS, max_steps))
         enough = math.ceil(learnable / (1 - averaged / 2) / lr_scale) if is_wide else 0
         walk = _walk(spec, n_samples, mu, max(steps, min(enough, MAX_WIDE_STEPS)), searches_scale)
     per_epoch, total, warm_up = walk
+    # so that the mean of the last weights has learned for a time proportional to the signal
+    lr_scale = min(learnable / (1 - averaged / 2) / max(total - warm_up, 1), lr_scale)
+    decay = WEIGHT_DECAY if is_linear(module) else HIDDEN_WEIGHT_DECAY
+    decay = 0.0 if spec.is_private else decay / n_samples
+    params, lr, unit = _optimizer(spec, decay, lr_scale)
+    if previous_lr is not None and is_auto(spec.lr):
+        lr, unit = previous_lr, None
     return Settings(
         signal_to_noise=n_samples * mu,
         module=module,
         steps_per_epoch=per_epoch,
         n_steps=total,
         warm_up=warm_up,
-        # so that the mean of the last weights has learned for a time proportional to the signal
-        lr_scale=min(learnable / (1 - averaged / 2) / max(total - warm_up, 1), lr_scale),
         averaged=averaged,
         norm_growth=1.0 if is_linear(module) else objective(spec.loss).norm_growth,
-        weight_decay=0.0 if spec.is_private else decay / n_samples,
+        optimizer_params=params,
+        lr=lr,
+        lr_scale=None if unit is None else unit * objective(spec.loss).lr,
     )
 
 
 def logit_scale(spec: FitSpec, n_classes: int) -> float:
     """Return the factor of the logits in predictions."""
-    if not isinstance(spec.logit_scale, str):
-        return spec.logit_scale
+    if not is_auto(spec.logit_scale):
+        return float(spec.logit_scale or 1.0)  # a regression has none
     # found for the lengths of walks that "auto" takes
     is_default = is_auto(spec.lr) and is_auto(spec.max_epochs) and spec.max_steps is None
     is_noisy = spec.is_private and spec.noise_multiplier != 0
@@ -228,8 +226,8 @@ def _steps_per_epoch(n_samples: int, mu: float, steps: float, batch_size: int | 
     if not isinstance(batch_size, str):
         return math.ceil(n_samples / batch_size)
     # a noise multiplier of 5 or more wastes least of the budget
-    most = MAX_BATCH_SIZE if math.isfinite(mu) else MIN_BATCH_SIZE
-    batch = _clip(5 * mu * n_samples / math.sqrt(steps), MIN_BATCH_SIZE, most)
+    max_batch_size = MAX_BATCH_SIZE if math.isfinite(mu) else MIN_BATCH_SIZE
+    batch = _clip(5 * mu * n_samples / math.sqrt(steps), MIN_BATCH_SIZE, max_batch_size)
     return 1 if batch / n_samples > MAX_SAMPLE_RATE else math.ceil(n_samples / batch)
 
 
@@ -257,17 +255,18 @@ def device_in_turn(device: str | torch.device, place: int) -> str | torch.device
     return f"cuda:{place % n}" if n > 1 else device
 
 
-def optimizer(spec: FitSpec, settings: Settings) -> tuple[dict[str, Any], float, float | None]:
+def _optimizer(
+    spec: FitSpec, decay: float, lr_scale: float
+) -> tuple[dict[str, Any], float, float | None]:
     """Return the optimizer's arguments, its learning rate, and that in units of the method's scale.
 
-    Without a scale of the method, see `Method.at_scale`, the last is None and the rate holds.
+    Without a scale of the method, the last is None and the rate holds.
     """
     make, params = spec.optimizer.make, dict(spec.optimizer.params)
-    if not isinstance(spec.lr, str):
+    if not is_auto(spec.lr):
         return params, spec.lr, None
     if spec.has_auto_optimizer:
-        decay = {"weight_decay": settings.weight_decay} if settings.weight_decay else {}
-        return MOMENTUM | decay | params, 1.0, settings.lr_scale
+        return MOMENTUM | ({"weight_decay": decay} if decay else {}) | params, 1.0, lr_scale
     if make is torch.optim.SGD:
-        return params, 1.0, min(settings.lr_scale, PLAIN_LR_SCALE)
+        return params, 1.0, min(lr_scale, PLAIN_LR_SCALE)
     return params, signature(make).parameters["lr"].default, None

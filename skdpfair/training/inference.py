@@ -13,7 +13,7 @@ from scipy import sparse
 from torch import nn
 from torch.nn.functional import softmax
 
-from skdpfair._networks import knots_of
+from skdpfair._networks import FineKnots, knots_of
 from skdpfair._utils.files import sha256_of
 from skdpfair.engine import select_strategy
 from skdpfair.engine.per_sample import ClosedForm, Strategy, forward_of, linear_layers
@@ -65,20 +65,15 @@ def private_logits(
     module: nn.Module, x: Rows, n_classes: int, device: str | torch.device = "cpu"
 ) -> np.ndarray:
     """Return logits (n, n_classes), float64, of private records, see `record_by_record`."""
-    x = with_knots(module, x)
+    knots = knots_of(module)
+    x = x if knots is None else with_knots(knots, x)
     with record_by_record(module, x.shape[1:], n_classes, device) as strategy:
         stays_sparse = isinstance(x, SparseRows) and isinstance(strategy, ClosedForm)
         return _in_batches(strategy.forward, x, device, stays_sparse=stays_sparse)
 
 
-def with_knots(module: nn.Module, x: Any) -> Any:
-    """Return rows with the columns of the fine knots of a module, few of whose numbers are stored.
-
-    Rows are returned as they are if it has none.
-    """
-    knots = knots_of(module)
-    if knots is None:
-        return x
+def with_knots(knots: FineKnots, x: Any) -> SparseRows:
+    """Return rows with the columns of fine knots, few of whose numbers are stored."""
     knots, parts = copy.deepcopy(knots).cpu(), []
     for start in range(0, len(x), _ROWS):
         rows = as_rows(x, slice(start, start + _ROWS))

@@ -24,7 +24,6 @@ from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
 from skdpfair.privacy import NoisyRelease
 from skdpfair.training import defaults
 from skdpfair.training.batches import PoissonBatches
-from skdpfair.training.plan import Plan
 from skdpfair.training.run import Run
 
 T = TypeVar("T")
@@ -41,15 +40,16 @@ class TrainingLoop:
     def __init__(
         self,
         run: Run,
-        plan: Plan,
         engine: Strategy,
         optimizer: torch.optim.Optimizer,
         flat: nn.Parameter,
         example: Tensor,
         n_inputs: int | None = None,
     ) -> None:
-        spec, self.processes = run.spec, run.processes
-        self.plan, self.engine, self.optimizer, self.flat = plan, engine, optimizer, flat
+        spec, plan = run.spec, run.plan
+        self.run, self.plan, self.processes = run, plan, run.processes
+        self.engine, self.optimizer, self.flat = engine, optimizer, flat
+        self.batches: PoissonBatches
         self.noise = run.processes.noise(run.streams.noise(flat.device, spec.noise_sampler))
         chunk = spec.max_physical_batch_size
         if isinstance(chunk, str):
@@ -57,13 +57,10 @@ class TrainingLoop:
         self.chunk = chunk
         self.n_views = 1 if spec.views is None else spec.views.n
         self.attack = _attack(run, engine, example)
-        self._check_process = run.check_process
-        self._recorded, self._releases = run.releases, dict[str, NoisyRelease]()
-        self._search = None
-        if plan.settings.warm_up:
-            self._search = ScaleSearch.for_mechanism(plan.mechanism, defaults.TARGET_QUANTILE)
+        self._releases = dict[str, NoisyRelease]()
+        self._search = ScaleSearch.for_mechanism(plan.mechanism, defaults.TARGET_QUANTILE)
         self._clip_slope = defaults.objective(spec.loss).clip_slope
-        self.taken, self.lr, self._parameters = 0, plan.lr, _identities(engine.module)
+        self.n_steps_taken, self.lr, self._parameters = 0, plan.lr, _identities(engine.module)
         self.lr_factor = 1.0  # the method's, see `Method.step_size`
         self._mean: Tensor | None = None  # of the last weights
         self.scale = torch.ones((), device=flat.device)
@@ -73,7 +70,7 @@ class TrainingLoop:
         # the method's between steps, made of released values
         self.state: State
         # that of the steps, with its bounds set
-        self.settled: Mechanism
+        self.scaled_mechanism: Mechanism
         self._restart_method(plan.mechanism.method)
         self._gradient = engine.flat()
         self._gradients = {flat: self._gradient, **engine.views(self._gradient)}
@@ -81,41 +78,31 @@ class TrainingLoop:
 
     def next_epoch(self) -> int:
         """Return the number of steps of the epoch that begins."""
-        settings = self.plan.settings
-        return min(settings.steps_per_epoch, settings.n_steps - self.taken)
+        return min(self.plan.steps_per_epoch, self.plan.n_steps - self.n_steps_taken)
 
     @property
     def is_warming_up(self) -> bool:
         """Whether no weight moves yet."""
-        return self.taken < self.plan.settings.warm_up
+        return self.n_steps_taken < self.plan.warm_up
 
     @property
     def rates(self) -> Tensor:
         """Sampling rate of each group in the next step; a warm-up takes the lowest for all."""
-        mechanism = self.settled
+        mechanism = self.scaled_mechanism
         if self.is_warming_up and mechanism.task.strata:
             lowest = min(rate for rate, _ in mechanism.task.strata)
             return torch.full_like(mechanism.rates, lowest)
         return mechanism.rates_at(self.state)
 
-    def begin_epoch(self, batches: PoissonBatches) -> None:
-        """Start an epoch: take over changes of the weights by callbacks."""
-        self._batches = batches
-        self.rejoin()
-
-    def batch(self, index: Tensor) -> Batch:
-        """Return the records at ``index``, as the epoch's batches yield them."""
-        return self._batches.select(index)
-
     @torch.no_grad()
     def step(self, index: Tensor) -> None:
         """Take the next step on the records at ``index``."""
-        self._check_process()
+        self.run.check_process()
         if self.is_warming_up:
             self._warm_up_step(index)
         else:
             self._train_step(index)
-        self.taken += 1
+        self.n_steps_taken += 1
 
     def _warm_up_step(self, index: Tensor) -> None:
         batch = self._rows(index)
@@ -123,21 +110,18 @@ class TrainingLoop:
         mechanism = self.plan.mechanism
         # what is released here has no factor: it is of the stratum that has the largest, 1
         size = mechanism.expected_batch_size * float(self.rates[0] / mechanism.rates[0])
-        search = self._search
-        assert search is not None  # a warm-up has one
+        facts = self.scale, size, self.noise
         self._account("gradient scale (warm-up)")
         self.scale = self._in_memory(
             len(batch),
-            lambda: search.step(
-                self.engine, batch, self.scale, size, self.noise, self.chunk, self.attack
-            ),
+            lambda: self._search.step(self.engine, batch, *facts, self.chunk, self.attack),
         )
-        if self.taken + 1 == self.plan.settings.warm_up:
-            self._settle()
+        if self.n_steps_taken + 1 == self.plan.warm_up:
+            self._set_scale()
 
     def _train_step(self, index: Tensor) -> None:
-        if self.taken == 0:
-            self._settle()
+        if self.n_steps_taken == 0:
+            self._set_scale()
         self._account(self._what)
         self._set_step_size()
         self._update(self._in_memory(len(index) * self.n_views, lambda: self.release(index)))
@@ -160,13 +144,9 @@ class TrainingLoop:
                     raise
             self.chunk = half
 
-    def in_order(self, index: Tensor) -> Tensor:
-        """Return the positions of records or persons in the order of their batch."""
-        return self._batches.in_order(index)
-
     def release(self, index: Tensor) -> Step:
         """Return the noisy gradient of the records at ``index``, and the method's next state."""
-        return self.release_by(self.engine, self.settled, index, self._gradient)
+        return self.release_by(self.engine, self.scaled_mechanism, index, self._gradient)
 
     def release_by(
         self, engine: Strategy, mechanism: Mechanism, index: Tensor, out: Tensor | None = None
@@ -185,7 +165,7 @@ class TrainingLoop:
 
     def _rows(self, index: Tensor) -> Batch:
         """Return the records at ``index``, each repeated for its views."""
-        return self._batches.select(index, reuses=True).repeated(self.n_views)
+        return self.batches.select(index, reuses=True).repeated(self.n_views)
 
     def _update(self, step: Step) -> None:
         """Update state and weights from the results of a step."""
@@ -203,7 +183,7 @@ class TrainingLoop:
 
     def _average(self) -> None:
         """Update the mean of the last weights, which is post-processing and costs no privacy."""
-        n = self.taken + 1 - self.plan.settings.n_before_average
+        n = self.n_steps_taken + 1 - self.plan.n_before_average
         if n == 1:
             self._mean = self.flat.detach().clone()
         elif self._mean is not None:
@@ -222,11 +202,10 @@ class TrainingLoop:
         finally:
             self.flat.data.copy_(current)
 
-    def _settle(self) -> None:
+    def _set_scale(self) -> None:
         """Set the bounds and the learning rate from the gradient scale, a released number."""
-        settings, lr_scale = self.plan.settings, self.plan.lr_scale
-        scale = float(self.scale) * self._clip_slope
-        method, unit_lr = self.plan.mechanism.method.at_scale(scale, settings.norm_growth)
+        lr_scale, scale = self.plan.lr_scale, float(self.scale) * self._clip_slope
+        method, unit_lr = self.plan.mechanism.method.at_scale(scale, self.plan.norm_growth)
         self._restart_method(method)
         if lr_scale is not None:
             self.lr = lr_scale * unit_lr
@@ -234,20 +213,20 @@ class TrainingLoop:
 
     def _restart_method(self, method: Method) -> None:
         self.method = method
-        self.settled = replace(self.plan.mechanism, method=method)
-        planned, now = self.plan.mechanism.release, self.settled.release
+        self.scaled_mechanism = replace(self.plan.mechanism, method=method)
+        planned, now = self.plan.mechanism.release, self.scaled_mechanism.release
         is_other = any(vars(now)[k] != vars(planned)[k] for k in ("noise_multipliers", "strata"))
         if self.plan.is_accounted and (is_other or now.sample_rate > self.plan.max_sample_rate):
             raise PrivacyAccountingError(
                 f"{method!r} changes the noise of its queries, or its sampling rates, after these "
                 "were planned. Let neither depend on group fractions or bounds that are released."
             )
-        self._what = "gradient sum" + "".join(f" + {q.name}" for q in self.settled.queries)
-        state = method.start(self.settled.task)
+        self._what = " + ".join(["gradient sum", *(q.name for q in self.scaled_mechanism.queries)])
+        state = method.start(self.scaled_mechanism.task)
         self.state = tree_map_only(Tensor, lambda t: t.to(self.flat.device), state)
 
     def _set_step_size(self) -> None:
-        factor = self.method.step_size(self.taken - self.plan.settings.warm_up)
+        factor = self.method.step_size(self.n_steps_taken - self.plan.warm_up)
         if factor == self.lr_factor:
             return
         if self.optimizer.param_groups[0]["lr"] != self.lr * self.lr_factor:
@@ -311,7 +290,7 @@ class TrainingLoop:
 
     def finish(self) -> None:
         """Give the weights back to the module, averaged if so planned; drop gradients and data."""
-        vars(self).pop("_batches", None)
+        vars(self).pop("batches", None)
         if self._mean is not None:
             self.flat.data.copy_(self._mean)
         unflatten_(trainable(self.engine.module))
@@ -326,12 +305,12 @@ class TrainingLoop:
         if self.plan.is_accounted:
             if what not in self._releases:
                 self._releases[what] = self.plan.release_of(what)
-            self._recorded.append(self._releases[what])
+            self.run.releases.append(self._releases[what])
 
 
 def _attack(run: Run, engine: Strategy, example: Tensor) -> Attack | None:
     """Return what makes the inputs to train on, views first; None for the records themselves."""
-    attack = run.spec.attack
+    attack: Attack | None = run.spec.attack
     if attack is not None:
         attack = record_by_record(attack, engine, example, engine.loss.n_outputs)
     if run.spec.views is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NoReturn, Self
 
@@ -25,26 +26,20 @@ from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.inputs.persons import group_of_persons
 from skdpfair.inputs.streaming import SparseRows, as_rows
 from skdpfair.inputs.table import Rows
+from skdpfair.training import inference
 from skdpfair.training.batches import PoissonBatches, record_rates, rows_on
 from skdpfair.training.callbacks import WITHHELD, has_batch_callbacks
 from skdpfair.training.defaults import logit_scale
-from skdpfair.training.inference import (
-    InferenceNet,
-    frozen_numbers,
-    logits,
-    private_logits,
-    weights_of,
-)
+from skdpfair.training.inference import InferenceNet, frozen_numbers, weights_of
 from skdpfair.training.loop import TrainingLoop, trainable
-from skdpfair.training.plan import Plan
 from skdpfair.training.run import Run
 
 
 class PrivateNet(NeuralNetClassifier):
     """A skorch net whose training step is :func:`skdpfair.engine.private_step`.
 
-    ``loss`` is that of one record, and ``run`` the fit, with its seeds and its releases; None once
-    it has ended.
+    ``loss`` is that of one record, and ``run`` the fit, with its plan, its seeds and its releases;
+    None once it has ended.
 
     X is ``{"x": (n, ...), "group": (n,)}``, and ``"weight": (n,)`` if records have weights and
     ``"person": (n,)`` if persons have several; see :class:`skdpfair.inputs.table.Table`.
@@ -53,25 +48,27 @@ class PrivateNet(NeuralNetClassifier):
     """
 
     _loop: TrainingLoop | None = None  # while a fit lasts
-    flat_: nn.Parameter | None  # until the fit ends
-    records_: tuple[Any, Any] | None
-    ended_by_callback_: bool  # or by Ctrl-C while one ran
-    bound_: float | None
-    group_levels_: np.ndarray | None
-    frozen_: tuple[int, str] | None  # as the fit began, see `frozen_numbers`
-    _in_callback: bool = False
+    flat_: nn.Parameter | None = None  # until the fit ends
+    records_: tuple[Any, Any] | None = None
+    ended_by_callback_ = False  # or by Ctrl-C while one ran
+    bound_: float | None = None
+    has_scale_ = False
+    group_levels_: np.ndarray | None = None
+    frozen_: tuple[int, str] | None = None  # as the fit began, see `frozen_numbers`
+    steps_before_ = _n_steps_taken = 0
+    _in_callback = False
 
     def __init__(
         self,
         module: Callable[..., nn.Module],
         *,
         loss: Loss,
-        plan: Plan,
-        run: Run | None,
+        run: Run,
         **kwargs: Any,
     ) -> None:
         super().__init__(module, criterion=torch.nn.CrossEntropyLoss, **kwargs)
-        self.loss, self.plan, self.run = loss, plan, run
+        self.loss, self.plan, self.method_ = loss, run.plan, run.plan.mechanism.method
+        self.run: Run | None = run
 
     @property
     def exposes_records(self) -> bool:
@@ -90,16 +87,6 @@ class PrivateNet(NeuralNetClassifier):
             ]
         return callbacks
 
-    def initialize(self) -> Self:
-        """Set up module and optimizer."""
-        super().initialize()
-        self.steps_, self.method_, self._loop = 0, self.plan.mechanism.method, None
-        self.ended_by_callback_ = False
-        self.settled_, self.bound_ = False, None
-        self.group_levels_, self.steps_before_, self.records_ = None, 0, None
-        self.frozen_ = None
-        return self
-
     @property
     def _running(self) -> TrainingLoop:
         """The training loop of a fit that lasts."""
@@ -107,14 +94,14 @@ class PrivateNet(NeuralNetClassifier):
         return self._loop
 
     @property
-    def taken_(self) -> int:
+    def n_steps_taken(self) -> int:
         """Number of steps taken, warm-up included."""
-        return self.steps_ if self._loop is None else self._loop.taken
+        return self._n_steps_taken if self._loop is None else self._loop.n_steps_taken
 
     @property
     def current_lr(self) -> float:
         """Learning rate of the next step."""
-        loop, t = self._loop, self.taken_ - self.plan.settings.warm_up
+        loop, t = self._loop, self.n_steps_taken - self.plan.warm_up
         lr, last = (self.lr, 1.0) if loop is None else (loop.lr, loop.lr_factor)
         factor = self.method_.step_size(max(t, 0))
         return float(self.optimizer_.param_groups[0]["lr"] if factor == last else lr * factor)
@@ -122,17 +109,15 @@ class PrivateNet(NeuralNetClassifier):
     def next_release(self) -> tuple[Mechanism, State]:
         """Return the mechanism, with its bounds set, and the state of the next step."""
         if self._loop is not None:
-            return self._loop.settled, self._loop.state
+            return self._loop.scaled_mechanism, self._loop.state
         return replace(self.plan.mechanism, method=self.method_), self.state_
 
     def initialize_optimizer(self, triggered_directly: Any = None) -> Self:
         """Set up the optimizer; one that acts elementwise gets all parameters as one vector."""
         self._refuse_callbacks()
-        flat = flatten_(trainable(self.module_))
-        self.flat_ = flat
-        groups, options = self.get_params_for_optimizer(
-            "optimizer", self.get_all_learnable_params()
-        )
+        self.flat_ = flat = flatten_(trainable(self.module_))
+        parameters = self.get_all_learnable_params()
+        groups, options = self.get_params_for_optimizer("optimizer", parameters)
         if len(groups[0]) > 1 or not acts_elementwise(self.optimizer):
             super().initialize_optimizer(triggered_directly)
             return self
@@ -149,9 +134,9 @@ class PrivateNet(NeuralNetClassifier):
         data = rows_on(self.device, x, dataset.y, group, dataset.X.get("weight"), person)
         groups = group_of_persons(group, person)
         mechanism = self.plan.mechanism
-        # groups that move among rates are drawn at the largest, and thinned
-        moves = bool(mechanism.task.strata)
-        rates = mechanism.max_sample_rate if moves else record_rates(mechanism.rates, groups)
+        # groups that change their rates are drawn at the largest, and thinned
+        has_strata = bool(mechanism.task.strata)
+        rates = mechanism.max_sample_rate if has_strata else record_rates(mechanism.rates, groups)
         assert self.run is not None
         sampler = PoissonSampler(rates, len(groups), self.run.streams.sampling())
         loop = self._running
@@ -160,7 +145,9 @@ class PrivateNet(NeuralNetClassifier):
             of_records: np.ndarray = (loop.rates / sampler.rate).numpy()[groups[index]]
             return of_records
 
-        return PoissonBatches(data, sampler, loop.next_epoch, acceptance_rates if moves else None)
+        thins = acceptance_rates if has_strata else None
+        loop.batches = PoissonBatches(data, sampler, loop.next_epoch, thins)
+        return loop.batches
 
     def check_data(self, X: Any, y: Any) -> None:
         """Note the classes, which are public; the estimator has checked the data."""
@@ -208,41 +195,31 @@ class PrivateNet(NeuralNetClassifier):
     def _begin(self, x: Rows) -> None:
         example = torch.from_numpy(as_rows(x, slice(1))).to(self.device)
         self._set_training(True)
-        assert self.run is not None and self.flat_ is not None
-        streams, mechanism = self.run.streams, self.plan.mechanism
-        module, zeros = self.module_, example.new_zeros(2, *example.shape[1:])
-        self.engine_ = select_strategy(module, example, self.loss.n_outputs, loss=self.loss)
-        module = copy.deepcopy(module)
+        run, flat, method = self.run, self.flat_, self.plan.mechanism.method
+        assert run is not None and flat is not None
+        engine = select_strategy(self.module_, example, self.loss.n_outputs, loss=self.loss)
+        module, self.engine_ = copy.deepcopy(self.module_), engine
         with torch.enable_grad(), fixed_draws(example.device):
-            self.engine_.fixed = fixed_places(module, module(zeros))
+            engine.fixed = fixed_places(module, module(example.new_zeros(2, *example.shape[1:])))
         self.frozen_ = frozen_numbers(self)
-        self.engine_.generator.manual_seed(streams.init_seed() + 1 + self.run.processes.rank)
-        reason = mechanism.method.refusal(mechanism.task, self.engine_.n_parameters)
+        engine.generator.manual_seed(run.streams.init_seed() + 1 + run.processes.rank)
+        reason = method.refusal(self.plan.mechanism.task, engine.n_parameters)
         if reason is not None:
-            raise ValueError(f"method={mechanism.method!r} cannot train this model: {reason}.")
-        if mechanism.method.sees_gradients:
-            self.engine_.code_without_draws(example)
-        n_inputs = None
-        if isinstance(x, SparseRows) and isinstance(self.engine_, ClosedForm):
-            n_inputs = x.n_stored
-        self._loop = TrainingLoop(
-            self.run,
-            self.plan,
-            self.engine_,
-            self.optimizer_,
-            self.flat_,
-            example,
-            n_inputs,
-        )
+            raise ValueError(f"method={method!r} cannot train this model: {reason}.")
+        if method.sees_gradients:
+            engine.code_without_draws(example)
+        is_sparse = isinstance(x, SparseRows) and isinstance(engine, ClosedForm)
+        n_inputs: int | None = getattr(x, "n_stored", None) if is_sparse else None
+        self._loop = TrainingLoop(run, engine, self.optimizer_, flat, example, n_inputs)
 
     def _end(self) -> None:
         """Keep weights and released values, drop whatever a step held."""
         loop = self._running
         self._loop = self.flat_ = self.records_ = None
-        self.steps_, self.method_, self.lr = loop.taken, loop.method, loop.lr
+        self._n_steps_taken, self.method_, self.lr = loop.n_steps_taken, loop.method, loop.lr
         self.state_ = loop.state  # made of released values
-        self.is_method_traced_ = loop.settled.hooks.are_traced
-        self.settled_ = loop.taken > 0 and not loop.is_warming_up
+        self.is_method_traced_ = loop.scaled_mechanism.hooks.are_traced
+        self.has_scale_ = loop.n_steps_taken > 0 and not loop.is_warming_up
         self.bound_ = loop.bound
         loop.finish()
         self._set_training(False)
@@ -270,6 +247,8 @@ class PrivateNet(NeuralNetClassifier):
         outer, self._in_callback = self._in_callback, True
         try:
             super().notify(method_name, **kwargs)
+            if method_name == "on_epoch_end" and self.run is not None and self.run.context.epoch:
+                self.run.context.epoch()  # scikit-learn's callbacks
         except KeyboardInterrupt as error:
             self.ended_by_callback_, interrupt = True, error
         finally:
@@ -296,7 +275,7 @@ class PrivateNet(NeuralNetClassifier):
         """Tell whether the epoch, which begins or has taken its steps, is of the warm-up alone."""
         loop = self._running
         ahead = loop.next_epoch() if event == "on_epoch_begin" else 0
-        return loop.taken + ahead <= self.plan.settings.warm_up
+        return loop.n_steps_taken + ahead <= self.plan.warm_up
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without records and seeds of a running fit."""
@@ -309,28 +288,18 @@ class PrivateNet(NeuralNetClassifier):
             return super().__reduce_ex__(protocol)
         return InferenceNet, (self.module, weights_of(self))
 
-    def run_single_epoch(
-        self,
-        iterator: Any,
-        training: bool,
-        prefix: str,
-        step_fn: Callable[..., Any],
-        **fit_params: Any,
-    ) -> None:
+    def run_single_epoch(self, iterator: Any, training: bool, *args: Any, **params: Any) -> None:
         """Take the steps of one epoch; validation epochs are skorch's."""
-        if not training and self._only_warms_up("validation"):
-            return
-        if not training or iterator is None:
-            super().run_single_epoch(iterator, training, prefix, step_fn, **fit_params)
+        if not training:
+            if not self._only_warms_up("validation"):
+                super().run_single_epoch(iterator, training, *args, **params)
             return
         loop = self._running
         self._set_training(True)
-        with_callbacks = has_batch_callbacks(self)
-        loop.begin_epoch(iterator)
-        step = self._step_with_callbacks if with_callbacks else loop.step
+        step = self._step_with_callbacks if has_batch_callbacks(self) else loop.step
+        loop.rejoin()
         for index in iterator:
             step(index)
-        self.steps_ = loop.taken
         if self.history and not self.history[-1]["batches"]:
             # Checkpoint asks for the place of a batch
             self.history.new_batch()
@@ -344,12 +313,11 @@ class PrivateNet(NeuralNetClassifier):
         self.history.new_batch()
         facts: dict[str, Any] = {"batch": None, "group": None, "training": True}
         if self.exposes_records:
-            batch = loop.batch(index)
+            batch = loop.batches.select(index)
             facts |= {"batch": (batch.dense_x, batch.y), "group": batch.group}
         self.notify("on_batch_begin", **facts)
         loop.rejoin()
         loop.step(index)
-        self.steps_ = loop.taken
         # nobody gets predictions on the records, but skorch's own scoring wants the argument
         self.notify("on_batch_end", **facts, y_pred=None)
         loop.rejoin()
@@ -360,19 +328,17 @@ class PrivateNet(NeuralNetClassifier):
         During a fit, these are the logits of the model that it would hand over if it ended now.
         """
         x = x["x"] if isinstance(x, dict) else x
-        with full_precision(self.device), torch.no_grad():
-            if self._loop is None:
-                logits: Tensor = super().infer(x)
-                return logits
-            assert self.run is not None
-            with self._loop.averaged():
-                logits = super().infer(x)
-            return logits * logit_scale(self.run.spec, self.loss.n_outputs)
+        weights = nullcontext() if self._loop is None else self._loop.averaged()
+        with full_precision(self.device), torch.no_grad(), weights:
+            logits: Tensor = super().infer(x)
+        if self._loop is None or self.run is None:
+            return logits
+        return logits * logit_scale(self.run.spec, self.loss.n_outputs)
 
     def logits(self, x: Any) -> np.ndarray:
         """Return logits (n, n_classes), float64, of an array, without skorch's loader."""
-        return logits(self.module_, x, self.device)
+        return inference.logits(self.module_, x, self.device)
 
     def private_logits(self, x: Any) -> np.ndarray:
         """Return logits (n, n_classes), float64, of private records, each from itself alone."""
-        return private_logits(self.module_, x, self.loss.n_outputs, self.device)
+        return inference.private_logits(self.module_, x, self.loss.n_outputs, self.device)

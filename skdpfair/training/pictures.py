@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +13,8 @@ from skdpfair._networks import check_pictures
 from skdpfair._utils.validate import error_context, is_auto, safe_repr
 from skdpfair.features import Scattering2D
 from skdpfair.features._scattering import form_of
-from skdpfair.inputs.streaming import SIDES, SparseRows
+from skdpfair.inputs.streaming import SIDES
 from skdpfair.inputs.table import Table, numbers_of
-from skdpfair.training import defaults
 from skdpfair.training.spec import FitSpec
 
 SCATTERING = "scattering"
@@ -63,7 +61,7 @@ def features_of(spec: FitSpec, shape: tuple[int, ...]) -> tuple[FitSpec, Scatter
         features.fit(np.zeros((1, *shape), np.float32))
     if chosen:
         log.info("module='auto': a linear model on %s, as records have shape %s", features, shape)
-    return replace(spec, module="logistic"), features
+    return spec.with_params(module="logistic"), features
 
 
 def _unsuited(changes: dict[str, Any], shape: tuple[int, ...]) -> str | None:
@@ -79,14 +77,6 @@ def _unsuited(changes: dict[str, Any], shape: tuple[int, ...]) -> str | None:
     return None
 
 
-def is_wide(table: Table, features: Scattering2D | None) -> bool:
-    """Tell whether the network takes dense records of many numbers."""
-    if features is not None:
-        return features.n_features_out >= defaults.WIDE_FROM
-    is_dense = not isinstance(table.x, SparseRows)
-    return is_dense and math.prod(table.x.shape[1:]) >= defaults.WIDE_FROM
-
-
 def for_prediction(features: Scattering2D | None) -> Scattering2D | None:
     """Return the features for other pictures."""
     if features is None:
@@ -96,14 +86,12 @@ def for_prediction(features: Scattering2D | None) -> Scattering2D | None:
     return copy
 
 
-def extracted(table: Table, features: Scattering2D | None, before: Table | None = None) -> Table:
-    """Return the table with features in the place of pictures; ``before`` holds them already."""
-    if features is None or before is not None:
-        return before or table
-    x = features.transform(table.x)
+def extracted(table: Table, features: Scattering2D) -> Table:
+    """Return the table with features in the place of pictures."""
     validation = table.validation
     if validation is not None:
         validation = features.transform(validation[0]), validation[1]
+    x = features.transform(table.x)
     return replace(table, x=x, validation=validation, features=features.described)
 
 

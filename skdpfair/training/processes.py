@@ -8,7 +8,6 @@ import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import reduce
 from operator import add
 from traceback import clear_frames
@@ -23,7 +22,6 @@ from torch import Tensor
 from skdpfair.budget.charging import current_ledger
 from skdpfair.engine import Noise
 from skdpfair.inputs.table import Table
-from skdpfair.training.seeds import described
 from skdpfair.training.spec import APART, FitSpec
 from skdpfair.training.warm_start import PreviousFit
 
@@ -218,12 +216,10 @@ def check_parts(
 
     ``estimator`` has read the ``table`` of this process.
     """
-    if processes.size == 1:
-        return
     spec.check(APART)
     names = getattr(estimator, "feature_names_in_", None)
     # each process may log for itself
-    facts = described(replace(spec, callbacks=None)) | {
+    facts = spec.with_params(callbacks=None).described() | {
         "the number of columns of X": estimator.n_features_in_,
         "the names of the columns of X": None if names is None else list(names),
         "the shape of a record": tuple(table.x.shape[1:]),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from inspect import signature
 from numbers import Integral, Real
 from typing import Any, Self, TypeAlias
@@ -30,6 +30,7 @@ from skorch.callbacks.scoring import ScoringBase
 from torch import nn
 
 from skdpfair._networks import Factory, network_of
+from skdpfair._utils.describe import describe
 from skdpfair._utils.validate import (
     LARGE,
     check_parameter,
@@ -44,7 +45,6 @@ from skdpfair._utils.validate import (
 from skdpfair.augmentations import Views
 from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.engine.losses import REGRESSION
-from skdpfair.engine.mechanism import Method
 from skdpfair.engine.memory import used_device
 from skdpfair.inputs import targets
 from skdpfair.inputs.groups import TARGET, Groups, as_columns
@@ -97,61 +97,32 @@ CONSTRAINTS: dict[str, list[Any]] = {
 }
 
 
-# shares of mu squared that fits of estimators set aside for counts of scores, which come next
+# fractions of mu squared that fits of estimators set aside for counts of scores, which come next
 SCORE_BUDGET_FRACTIONS: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
 Conflict: TypeAlias = "tuple[Callable[[FitSpec], Any], str]"
+# parameters of some estimators only, read by `_read`
+_OF_SOME = "classes", "class_weight", "validation_data", "y_range"
+# what cannot change the weights of a fit, has no stable description, or follows from the records
+_NOT_IN_DIGEST = {"verbose", "device", "distributed", "random_state", "keep_reference"}
+_NOT_IN_DIGEST |= {"groups", "classes", "pos_label"}
 
 
 @dataclass(frozen=True)
 class FitSpec:
-    """What a fit is to do.
+    """What a fit is to do: the parameters of an estimator, each checked and in one form.
 
-    It holds the estimator's parameters by name, checked: numbers, flags and texts are Python's
-    own, so that what comes later never meets a numpy scalar that overflows or rounds.  Parameters
-    that an estimator does not have keep the defaults here.
+    Each is an attribute: numbers, flags and texts are Python's own, so that what comes later never
+    meets a numpy scalar that overflows or rounds; one that the estimator does not have is None.
+    ``groups`` is made of ``group_col``, ``views`` of ``augment``; ``optimizer`` is the `Factory` of
+    a class of torch.optim or of a function, ``has_auto_optimizer`` whether it was left at "auto".
     """
 
     estimator: type[BaseEstimator]
-    method: Method
-    epsilon: float | None
-    delta: float | str
-    noise_multiplier: float | None
-    groups: Groups  # of group_col
-    persons: Persons
-    module: Any  # see `network_of`
-    optimizer: Factory  # of a class of torch.optim, or a function that makes one of its optimizers
-    has_auto_optimizer: bool  # whether it was left at "auto"
-    lr: float | str
-    batch_size: int | str
-    max_epochs: int | str
-    max_steps: int | None
-    iterate_average: float | str
-    max_physical_batch_size: int | str
-    views: Views | None  # of augment
-    max_sample_weight: float | None
-    warm_start: bool
-    accountant: str
-    noise_sampler: str
-    keep_reference: bool
-    callbacks: Sequence[Any] | None
-    device: str | torch.device
-    random_state: Any
-    verbose: int
-    classes: Sequence[Any] | None = None
-    attack: Callable[..., Any] | None = None
-    class_weight: Mapping[Any, float] | None = None
-    validation_data: tuple[Any, Any] | None = None
-    logit_scale: float | str = 1.0
-    distributed: str | None = None
-    y_range: tuple[float, float] | None = None
-    loss: str | None = None  # of a regression; None for cross-entropy
+    params: Mapping[str, Any]
     has_groups: bool = True  # whether the fit gets them; likewise sample weights and persons
     has_weights: bool = False
     has_persons: bool = False
-    score_budget_fraction: float = (
-        0.0  # of mu squared, set aside for counts of scores, released next
-    )
-    own: Mapping[str, Any] = field(default_factory=dict)  # parameters that only a subclass has
+    score_budget_fraction: float = 0.0  # of mu squared, for counts of scores, released next
 
     @classmethod
     def of(cls, estimator: BaseEstimator, **facts: Any) -> Self:
@@ -164,25 +135,47 @@ class FitSpec:
                 "fit was called inside torch.inference_mode(), where tensors have no gradients. "
                 "Call fit outside of it; predictions may stay inside."
             )
-        spec = cls(type(estimator), **_read(estimator.get_params(deep=False)))
+        spec = cls(type(estimator), _read(estimator.get_params(deep=False)), **facts)
         spec = replace(
-            spec, score_budget_fraction=SCORE_BUDGET_FRACTIONS.get(estimator, 0.0), **facts
+            spec,
+            score_budget_fraction=SCORE_BUDGET_FRACTIONS.get(estimator, 0.0),
+            has_groups=spec.has_groups or bool(spec.groups.columns),
+            has_persons=spec.has_persons or spec.persons.column is not None,
         )
-        has_groups = spec.has_groups or bool(spec.groups.columns)
-        has_persons = spec.has_persons or spec.persons.column is not None
-        spec = replace(spec, has_groups=has_groups, has_persons=has_persons)
         spec.check(CONFLICTS)
         return spec
 
-    def without_choices(self) -> Self:
-        """Return what a fit is to do if nobody sets a parameter.
+    def __getattr__(self, name: str) -> Any:
+        """Return a parameter; called for absent attributes only."""
+        if name in (params := vars(self).get("params", {})):
+            return params[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-        A subclass that has another default than the class that has the parameter first sets it.
+    def with_params(self, **params: Any) -> Self:
+        """Return a copy with other values of some parameters."""
+        return replace(self, params={**self.params, **params})
+
+    def described(self) -> dict[str, str]:
+        """Return descriptions of what acts on the weights of a fit, besides its records."""
+        acting = {name: v for name, v in self.params.items() if name not in _NOT_IN_DIGEST}
+        acting |= {name: getattr(self, name) for name in ("has_weights", "has_persons")}
+        kinds = zip(self.callbacks or (), map(type, without_names(self.callbacks)), strict=True)
+        unlike = [c for c, kind in kinds if not vars(kind).get("leaves_fits_unchanged", False)]
+        acting |= {"callbacks": unlike or None, "as_feature": self.groups.as_feature}
+        acting |= {"columns": self.groups.columns}
+        return {name: describe(value) for name, value in acting.items()}
+
+    def described_choices(self) -> dict[str, str]:
+        """Return descriptions of what is not as in a fit for which nobody sets a parameter.
+
+        A parameter that is added changes none of them until it is set.  A subclass that has
+        another default than the class that has the parameter first sets it.
         """
         kinds = [kind for kind in self.estimator.__mro__ if issubclass(kind, BaseEstimator)]
         parameters = [p for kind in kinds for p in signature(kind).parameters.values()]
         defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
-        return type(self)(self.estimator, **_read(defaults))
+        plain = type(self)(self.estimator, _read(defaults)).described()
+        return {name: v for name, v in self.described().items() if v != plain.get(name)}
 
     def check(self, conflicts: list[Conflict]) -> None:
         """Raise ValueError on the first conflict that is there."""
@@ -193,7 +186,8 @@ class FitSpec:
     @property
     def is_private(self) -> bool:
         """Whether noise and clipping are to protect the records."""
-        return self.method.private and (self.epsilon, self.noise_multiplier) != (None, None)
+        budget = self.epsilon, self.noise_multiplier
+        return bool(self.method.private and budget != (None, None))
 
     @property
     def is_regression(self) -> bool:
@@ -234,7 +228,7 @@ class FitSpec:
 
 def _words(spec: FitSpec) -> dict[str, Any]:
     """Return the values of a spec in the messages of conflicts."""
-    return {f.name: safe_repr(getattr(spec, f.name)) for f in fields(spec)} | {
+    return {name: safe_repr(value) for name, value in spec.params.items()} | {
         "method": safe_repr(spec.method.name),
         "alternative": safe_repr(spec.method.private_alternative),
         "optimizer": safe_repr(spec.optimizer.make),
@@ -361,11 +355,14 @@ APART: list[Conflict] = [
 
 
 def _read(params: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a spec from an estimator's parameters, each checked by itself."""
-    out = {k: check_parameter(k, v, CONSTRAINTS[k]) for k, v in params.items() if k in CONSTRAINTS}
+    """Return the parameters of a spec from an estimator's, each checked by itself."""
+    out: dict[str, Any] = dict.fromkeys([*CONSTRAINTS, *_OF_SOME]) | {
+        name: check_parameter(name, value, CONSTRAINTS[name]) if name in CONSTRAINTS else value
+        for name, value in params.items()
+    }
     out["method"] = method = get_method(params["method"])
     method._validate_params()
-    out["groups"], out["persons"] = Groups.of(params["group_col"]), Persons.of(params["persons"])
+    out["groups"], out["persons"] = Groups.of(out.pop("group_col")), Persons.of(params["persons"])
     out["module"], out["optimizer"] = network_of(params["module"]), optimizer_of(out["optimizer"])
     out["has_auto_optimizer"] = is_auto(getattr(params["optimizer"], "make", params["optimizer"]))
     if is_auto(out["lr"]) and "lr" in out["optimizer"].params:
@@ -378,21 +375,19 @@ def _read(params: dict[str, Any]) -> dict[str, Any]:
     if out["views"] is not None:
         _check_function("augment", out["views"].augment, "FlipAndShift() or a callable x -> x", 1)
     used_device(out["device"])
-    if params.get("class_weight") is not None:
-        out["class_weight"] = _class_weight(params["class_weight"])
-    if params.get("classes") is not None:
-        out["classes"] = listed("classes", params["classes"], "values or None")
-    if params.get("y_range") is not None:
-        out["y_range"] = targets.range_of(params["y_range"])
-    pair = out["validation_data"] = params.get("validation_data")
+    if out["class_weight"] is not None:
+        out["class_weight"] = _class_weight(out["class_weight"])
+    if out["classes"] is not None:
+        out["classes"] = listed("classes", out["classes"], "values or None")
+    if out["y_range"] is not None:
+        out["y_range"] = targets.range_of(out["y_range"])
+    pair = out["validation_data"]
     if pair is not None and not (isinstance(pair, (tuple, list)) and len(pair) == 2):
         raise TypeError(f"validation_data must be a pair (X, y) or None, got {outline(pair)}.")
-    if out.get("attack") is not None:
+    if out["attack"] is not None:
         wanted = "PGD(radius, step_size, n_steps) or a callable (module, x, y) -> x"
         _check_function("attack", out["attack"], wanted, 3)
     _check_callbacks(out, pair is not None)
-    known = {"group_col", "augment", "pos_label", *(f.name for f in fields(FitSpec))}
-    out["own"] = {name: value for name, value in params.items() if name not in known}
     arguments = out["optimizer"].params
     if "param_groups" not in arguments and (arguments or not isinstance(params["optimizer"], str)):
         _try_optimizer(out["optimizer"], {} if is_auto(out["lr"]) else {"lr": out["lr"]})

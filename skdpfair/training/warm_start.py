@@ -24,7 +24,7 @@ class PreviousFit:
 
     module: nn.Module  # with its trained weights
     method: Method  # with the bounds that were set
-    lr: float | None  # None if it was never settled, or belongs to another method
+    lr: float | None  # None if it was never set, or belongs to another method
     privacy: PrivacyReport  # what was spent so far
     n_fits: int
     n_steps: int
@@ -59,7 +59,7 @@ def previous_fit(
     return PreviousFit(
         module=estimator.net_.module_,
         method=estimator.method_,
-        lr=estimator.lr_ if is_same_method and estimator._settled else None,
+        lr=estimator.lr_ if is_same_method and estimator._has_scale else None,
         privacy=report,
         n_fits=estimator._n_fits,
         n_steps=report.steps if report.releases else n_steps,

@@ -136,7 +136,7 @@ def test_a_warm_start_goes_on(two_groups):
 
 class _Stops(Callback):
     def on_batch_end(self, net, **kwargs):
-        if net.steps_ == 7:
+        if net.n_steps_taken == 7:
             raise KeyboardInterrupt
 
 

@@ -590,9 +590,9 @@ MUTANTS = (
     Mutant(
         "seeds that ignore the data",
         "two seeded fits on neighbouring data share their noise, which cancels",
-        "training/seeds.py",
-        "    return Streams.seeded(int(state), digest=mixed), True",
-        "    return Streams.seeded(int(state), digest=bytes(32)), True",
+        "training/run.py",
+        "    return Streams.seeded(int(state), digest=mixed)",
+        "    return Streams.seeded(int(state), digest=bytes(32))",
         FIT + "test_equal_seeds_share_no_noise_on_neighbouring_data",
     ),
     Mutant(
@@ -606,7 +606,7 @@ MUTANTS = (
     Mutant(
         "seeds that ignore the labels",
         "the noise of a seeded fit does not depend on the labels, and cancels",
-        "training/seeds.py",
+        "training/run.py",
         "digest(*rows, table.y, table.groups.code",
         "digest(*rows, table.groups.code",
         "tests/test_seeds.py::test_fits_on_records_that_differ_share_no_noise",
@@ -614,7 +614,7 @@ MUTANTS = (
     Mutant(
         "seeds that ignore the weights",
         "the noise of a seeded fit does not depend on the sample weights, and cancels",
-        "training/seeds.py",
+        "training/run.py",
         "for column in (table.weight, table.person)",
         "for column in (table.person,)",
         "tests/test_sample_weight.py::test_fits_with_other_weights_share_no_noise",
@@ -794,7 +794,7 @@ MUTANTS = (
         "silence on the noise of a GPU",
         "a report does not say that torch's generator drew the noise of its steps",
         "training/privacy_report.py",
-        "notes += (DEVICE_NOISE,)",
+        "notes += (statement.DEVICE_NOISE,)",
         "pass",
         "tests/test_estimator.py::test_a_report_says_whose_generator_drew_noise_on_a_gpu",
     ),
@@ -1119,9 +1119,9 @@ MUTANTS = (
         "views that come again",
         "each step draws the views by the same random numbers",
         "training/loop.py",
-        "        return self._batches.select(index, reuses=True).repeated(self.n_views)\n",
+        "        return self.batches.select(index, reuses=True).repeated(self.n_views)\n",
         "        self.engine.generator.manual_seed(0)\n"
-        "        return self._batches.select(index, reuses=True).repeated(self.n_views)\n",
+        "        return self.batches.select(index, reuses=True).repeated(self.n_views)\n",
         VIEWS + "test_views_are_drawn_anew_in_each_step_for_each_copy[False]",
     ),
     Mutant(
@@ -1160,7 +1160,7 @@ MUTANTS = (
         "modules that stop for nothing",
         "a fit that a user's module ends is charged for the steps taken",
         "training/train.py",
-        " or isinstance(plan.settings.module, Factory)",
+        " or isinstance(run.plan.module, Factory)",
         "",
         STANDS + "test_a_module_that_stops_costs_the_plan",
     ),
@@ -1233,7 +1233,7 @@ MUTANTS = (
         "shares of more than the budget",
         "the fit is calibrated to the whole budget, and the counts come on top",
         "training/plan.py",
-        "calibrate_noise([*once.values(), unit], epsilon,",
+        "calibrate_noise([*one_time, unit], epsilon,",
         "calibrate_noise([unit], epsilon,",
         THRESHOLD + "test_fit_and_counts_cost_the_epsilon_of_the_estimator[global_adapt-pld]",
     ),
@@ -1390,8 +1390,7 @@ MUTANTS = (
         "training/train.py",
         "        _load_weights(net, run.previous)\n",
         "        _load_weights(net, run.previous)\n"
-        "        mechanism = replace(net.plan.mechanism, noise_multiplier=0.0)\n"
-        "        net.plan = replace(net.plan, mechanism=mechanism)\n",
+        "        run.plan = run.plan.with_mechanism(noise_multiplier=0.0)\n",
         RELEASES + "test_steps[continued]",
     ),
     Mutant(
@@ -1400,9 +1399,8 @@ MUTANTS = (
         "training/train.py",
         "        _load_weights(net, run.previous)\n",
         "        _load_weights(net, run.previous)\n"
-        "        noise = 0.7 * net.plan.mechanism.noise_multiplier\n"
-        "        mechanism = replace(net.plan.mechanism, noise_multiplier=noise)\n"
-        "        net.plan = replace(net.plan, mechanism=mechanism)\n",
+        "        noise = 0.7 * run.plan.mechanism.noise_multiplier\n"
+        "        run.plan = run.plan.with_mechanism(noise_multiplier=noise)\n",
         RELEASES + "test_steps[continued]",
     ),
     Mutant(
@@ -1433,8 +1431,8 @@ MUTANTS = (
         "group counts of records",
         "a person with several records counts several times in the size of a group",
         "training/train.py",
-        "_with_group_fractions(run, plan, group_of_persons(table.groups.code, table.person))",
-        "_with_group_fractions(run, plan, table.groups.code)",
+        "_count_groups(run, group_of_persons(table.groups.code, table.person))",
+        "_count_groups(run, table.groups.code)",
         RELEASES + "test_group_counts[persons]",
     ),
     Mutant(
@@ -1459,7 +1457,7 @@ MUTANTS = (
         "training/run.py",
         "counts = noisy(counts, sensitivity, noise, generator, self.spec.noise_sampler)",
         "new = noisy(counts, sensitivity, noise, generator, self.spec.noise_sampler)\n"
-        "            counts = vars(Run.released).setdefault((release.what, counts.shape), new)",
+        "            counts = vars(Run.noisy_counts).setdefault((release.what, counts.shape), new)",
         AGAIN,
     ),
     Mutant(
