@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from sklearn.base import clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
@@ -42,7 +43,6 @@ from skdpfair.training.amounts import can_be_fine
 from skdpfair.training.callbacks import recorders
 from skdpfair.training.net import PrivateNet
 from skdpfair.training.plan import plan as make_plan
-from skdpfair.training.plan import reference_estimator
 from skdpfair.training.privacy_report import account
 from skdpfair.training.processes import check_parts, process_group
 from skdpfair.training.run import Run, seeded_streams
@@ -238,7 +238,10 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
             report = account(run, net, inputs, data.features is not None)
             self._keep(fresh, run, net, report, data, features)
         if spec.keep_reference and not run.is_interrupted:
-            reference = reference_estimator(self, features or run.plan.module)
+            # "auto" of the reference model is its own affair, but for the network
+            scale = {"logit_scale": "auto"} if hasattr(self, "logit_scale") else {}
+            reference = clone(self).set_params(module=features or run.plan.module, **scale)
+            reference.set_params(epsilon=None, noise_multiplier=None, keep_reference=False)
             same = run.streams.init_entropy, None if features is None else inputs
             self.reference_ = reference._fit(X, y, columns, *same)
         if context.end is not None:

@@ -247,15 +247,14 @@ class TrainingLoop:
 
     def rejoin(self) -> None:
         """Take over callbacks' changes of the weights; refuse changes of the module."""
-        if _identities(self.engine.module) == self._parameters:
-            rejoin_(self.flat, self.engine.parameters)
-            self._rejoin_gradients()
-        else:
+        if _identities(self.engine.module) != self._parameters:
             raise UnsupportedModuleError(
                 "Parameters were frozen, unfrozen or replaced after training began, as by skorch's "
                 "Freezer. Freeze them where the module is made: in the class or factory that "
                 "module= names."
             )
+        rejoin_(self.flat, self.engine.parameters)
+        self._rejoin_gradients()
 
     def _rejoin_gradients(self) -> None:
         """Let the optimizer read what steps release, after zero_grad in a callback, too."""

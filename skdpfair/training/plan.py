@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil, sqrt
 from typing import Any
 
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 
 from skdpfair._networks import Curves
 from skdpfair.engine.mechanism import Mechanism, Method, Task
@@ -228,12 +228,3 @@ def _warn_of_low_signal(
     )
     messages = [few] * (signal < enough) + [coarse] * is_coarse
     warnings.warn(" ".join(messages), LowSignalWarning, stacklevel=5)
-
-
-def reference_estimator(estimator: BaseEstimator, module: Any) -> BaseEstimator:
-    """Return the unfitted non-private reference model of a network; "auto" is its own affair."""
-    reference: BaseEstimator = clone(estimator)
-    scale = {"logit_scale": "auto"} if hasattr(estimator, "logit_scale") else {}
-    return reference.set_params(
-        epsilon=None, noise_multiplier=None, keep_reference=False, module=module, **scale
-    )
