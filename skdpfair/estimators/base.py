@@ -40,7 +40,6 @@ from skdpfair.release._read_statement import statement
 from skdpfair.release._release import release, save_release
 from skdpfair.training import defaults, pictures, sklearn_callbacks
 from skdpfair.training.amounts import can_be_fine
-from skdpfair.training.callbacks import recorders
 from skdpfair.training.net import PrivateNet
 from skdpfair.training.plan import plan as make_plan
 from skdpfair.training.privacy_report import account
@@ -413,7 +412,7 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
             fitted |= {"classes_": data.classes, "logit_scale_": scale}
         if persons := data.persons or (previous and previous.persons):
             fitted["_persons"] = persons
-        for recorder in recorders(self.callbacks):
+        for recorder in run.spec.recorders:
             # a release is refused until its owner drops it, also where there is no table
             fitted["diagnostics_"] = getattr(recorder, "frame_", None)
         is_first = previous is None and data.classes is not None

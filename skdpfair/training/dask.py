@@ -110,7 +110,7 @@ def fit_on_dask(
     by_worker: dict[str, list[int]] = defaultdict(list)
     for i, part in enumerate(futures["X"]):
         by_worker[sorted(where[part.key])[0]].append(i)
-    processes = client.run(_process, workers=list(by_worker))
+    processes = client.run(lambda: (socket.gethostname(), os.getpid()), workers=list(by_worker))
     if len(set(processes.values())) < len(by_worker):
         raise ValueError(
             "client has workers that are threads of one process, which train as one only. Make "
@@ -162,10 +162,6 @@ def _check_rows(rows: dict[str, list[tuple[int, bytes | None]]]) -> None:
                 "records would get the values of others. Rechunk or repartition all alike, and "
                 "give column.to_dask_array() where the order is right and an index is not."
             )
-
-
-def _process() -> tuple[str, int]:
-    return socket.gethostname(), os.getpid()
 
 
 def _free_port() -> int:

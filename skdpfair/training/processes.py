@@ -234,6 +234,15 @@ def check_parts(
         "keep_reference": spec.keep_reference,
     }
     processes.check_same(facts)
+    ledger = current_ledger()
+    # the first process charges for all
+    ledgers = processes.all_gather(ledger and (ledger.id, ledger.data))
+    for rank, each in enumerate(ledgers):
+        if each not in (None, ledgers[0]):
+            raise ValueError(
+                f"Process {rank} has a PrivacyLedger that process 0, which charges for all, has "
+                "not. Open the same file there."
+            )
     # the curator compares keyed digests, and only of parts that may be equal
     counts = processes.all_gather(np.bincount(table.y).tolist())
     is_alone = counts.count(counts[processes.rank]) == 1
@@ -246,20 +255,6 @@ def check_parts(
             "twice, so that epsilon would be too small. Give each process its own part, for "
             "instance X[rank::world_size]."
         )
-
-
-def check_ledgers(processes: Processes) -> None:
-    """Raise ValueError if a process has another ledger than the first, which charges for all."""
-    if processes.size == 1:
-        return
-    ledger = current_ledger()
-    ledgers = processes.all_gather(ledger and (ledger.id, ledger.data))
-    for rank, each in enumerate(ledgers):
-        if each not in (None, ledgers[0]):
-            raise ValueError(
-                f"Process {rank} has a PrivacyLedger that process 0, which charges for all, has "
-                "not. Open the same file there."
-            )
 
 
 @contextmanager

@@ -32,7 +32,6 @@ from skdpfair.training.callbacks import Progress, noticed_interrupts
 from skdpfair.training.inference import record_by_record, tensors_of, with_knots
 from skdpfair.training.net import PrivateNet
 from skdpfair.training.plan import GROUP_COUNTS, SCORE_COUNTS
-from skdpfair.training.processes import check_ledgers
 from skdpfair.training.run import Run
 from skdpfair.training.spec import FitSpec
 from skdpfair.training.warm_start import PreviousFit
@@ -90,7 +89,6 @@ def train(run: Run, table: Table) -> PrivateNet:
 @contextmanager
 def _charged(run: Run, protects: str, persons: str | None) -> Iterator[str | None]:
     """Charge the ledger in the first process, and let all processes begin once it is charged."""
-    check_ledgers(run.processes)
     if run.processes.rank:
         run.processes.barrier()
         yield None
