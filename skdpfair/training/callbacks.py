@@ -3,12 +3,15 @@
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
+from skorch import callbacks as skorch_callbacks
 from skorch.callbacks import Callback, EpochScoring, EpochTimer, PassthroughScoring, PrintLog
 
 from skdpfair._utils.progress import ProgressBar
+from skdpfair._utils.validate import safe_repr
+from skdpfair.budget.privacy_ledger import PrivacyLedger
 
 _WITHOUT_BATCH_EVENTS = (PassthroughScoring, EpochScoring, PrintLog, EpochTimer)
 # how often a fit's bar asks for epsilon, which takes up to .1 s
@@ -60,6 +63,72 @@ def without_names(callbacks: Sequence[Any] | None) -> list[Any]:
 def recorders(callbacks: Sequence[Any] | None) -> list[Callback]:
     """Return the callbacks that keep private values, which have ``exposes_records = True``."""
     return [c for c in without_names(callbacks) if getattr(c, "exposes_records", False)]
+
+
+def check_callbacks(callbacks: Sequence[Any] | None, is_public: bool, is_private: bool) -> None:
+    """Refuse what are no skorch callbacks, nor pairs of a name and one.
+
+    ``is_public`` says that there are validation data, ``is_private`` that a fit has noise.
+    """
+    names = set()
+    is_private = is_private and not recorders(callbacks)
+    for entry in callbacks or ():
+        named = isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)
+        callback = entry[1] if named else entry
+        kind = callback if isinstance(callback, type) else type(callback)
+        if issubclass(kind, PrivacyLedger):
+            raise TypeError(
+                "callbacks holds a PrivacyLedger, but takes those of skorch. Open the ledger "
+                "around the fit, `with ledger: ...`."
+            )
+        if not issubclass(kind, Callback):
+            raise TypeError(
+                "callbacks must hold skorch callbacks or pairs (name, callback), got "
+                f"{safe_repr(entry)}."
+            )
+        if named and entry[0] in names:
+            raise ValueError(f"callbacks names two {safe_repr(entry[0])}. Name each once.")
+        _refuse_unseen(callback, is_public, is_private)
+        names |= {entry[0]} if named else set()
+
+
+def _refuse_unseen(callback: Any, public: bool, private: bool) -> None:
+    """Refuse a callback that asks for what a fit does not compute, before a step is spent."""
+    if isinstance(callback, type):
+        # skorch makes it, likewise without arguments
+        with suppress(TypeError):
+            callback = callback()
+    if isinstance(callback, (skorch_callbacks.Freezer, skorch_callbacks.Unfreezer)):
+        raise ValueError(
+            f"callbacks holds {type(callback).__name__}, but parameters cannot be frozen or "
+            "unfrozen after training began. Freeze them where the module is made: in the class or "
+            "factory that module= names."
+        )
+    monitors = isinstance(callback, (skorch_callbacks.EarlyStopping, skorch_callbacks.Checkpoint))
+    if isinstance(callback, skorch_callbacks.LRScheduler):
+        monitors = "Plateau" in str(callback.policy)
+    watched = getattr(callback, "monitor", None)
+    in_vain = isinstance(watched, str) and (not public or watched.startswith("train_"))
+    scorers = skorch_callbacks.scoring.ScoringBase, PassthroughScoring
+    scores = isinstance(callback, scorers) and callback.on_train
+    # rows that a fit exposes are scored at the end of an epoch, by predictions of their own
+    anew = isinstance(callback, EpochScoring) and not callback.use_caching
+    is_bar = isinstance(callback, skorch_callbacks.ProgressBar)
+    counts = is_bar and callback.batches_per_epoch == "auto"
+    reasons = {
+        f"watches {watched!r}": monitors and in_vain,
+        "scores training rows": scores and (private or not anew),
+        "counts training rows (verbose=1 shows a progress bar)": counts and private,
+        "reads the shape of training rows": isinstance(callback, skorch_callbacks.InputShapeSetter),
+        "changes gradients": type(callback).on_grad_computed is not Callback.on_grad_computed,
+    }
+    for what in (what for what, holds in reasons.items() if holds):
+        raise ValueError(
+            f"callbacks holds {type(callback).__name__}, which {what}, but that is not there: "
+            "scores of private records are not computed, and callbacks get neither them nor their "
+            'gradients. Pass public validation_data= and watch "valid_loss", or fix the number of '
+            "steps."
+        )
 
 
 @contextmanager

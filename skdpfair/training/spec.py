@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from inspect import signature
 from numbers import Integral, Real
@@ -14,19 +13,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, InvalidParameterError, Options, StrOptions
-from skorch.callbacks import (
-    Callback,
-    Checkpoint,
-    EarlyStopping,
-    EpochScoring,
-    Freezer,
-    InputShapeSetter,
-    LRScheduler,
-    PassthroughScoring,
-    ProgressBar,
-    Unfreezer,
-)
-from skorch.callbacks.scoring import ScoringBase
+from skorch.callbacks import Callback, LRScheduler
 from torch import nn
 
 from skdpfair._networks import Factory, network_of
@@ -43,7 +30,6 @@ from skdpfair._utils.validate import (
     safe_repr,
 )
 from skdpfair.augmentations import Views
-from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.engine.losses import REGRESSION
 from skdpfair.engine.memory import used_device
 from skdpfair.inputs import targets
@@ -54,10 +40,8 @@ from skdpfair.methods.sgd import SGD
 from skdpfair.privacy.accounting import ACCOUNTANTS
 from skdpfair.privacy.gdp import MIN_DELTA
 from skdpfair.privacy.releases import LARGEST_STEPS
-from skdpfair.training.callbacks import recorders, without_names
+from skdpfair.training.callbacks import check_callbacks, recorders, without_names
 
-# an event of skorch's own steps
-_GRADIENTS = "on_grad_computed"
 _AUTO = StrOptions({"auto"})
 # what numpy and torch count with
 _COUNT = Interval(Integral, 1, 2**63 - 1, closed="both")
@@ -142,6 +126,7 @@ class FitSpec:
             has_groups=spec.has_groups or bool(spec.groups.columns),
             has_persons=spec.has_persons or spec.persons.column is not None,
         )
+        check_callbacks(spec.callbacks, spec.validation_data is not None, spec.is_private)
         spec.check(CONFLICTS)
         return spec
 
@@ -387,7 +372,6 @@ def _read(params: dict[str, Any]) -> dict[str, Any]:
     if out["attack"] is not None:
         wanted = "PGD(radius, step_size, n_steps) or a callable (module, x, y) -> x"
         _check_function("attack", out["attack"], wanted, 3)
-    _check_callbacks(out, pair is not None)
     arguments = out["optimizer"].params
     if "param_groups" not in arguments and (arguments or not isinstance(params["optimizer"], str)):
         _try_optimizer(out["optimizer"], {} if is_auto(out["lr"]) else {"lr": out["lr"]})
@@ -433,70 +417,6 @@ def _class_weight(class_weight: Any) -> dict[Any, float]:
     with error_context("class_weight"):
         class_weight = dict(class_weight)
     return {k: number("class_weight", v, low=0, high=LARGE) for k, v in class_weight.items()}
-
-
-def _refuse_unseen(callback: Any, public: bool, private: bool) -> None:
-    """Refuse a callback that asks for what a fit does not compute, before a step is spent."""
-    if isinstance(callback, type):
-        # skorch makes it, likewise without arguments
-        with suppress(TypeError):
-            callback = callback()
-    if isinstance(callback, (Freezer, Unfreezer)):
-        raise ValueError(
-            f"callbacks holds {type(callback).__name__}, but parameters cannot be frozen or "
-            "unfrozen after training began. Freeze them where the module is made: in the class or "
-            "factory that module= names."
-        )
-    waits = isinstance(callback, (EarlyStopping, Checkpoint)) or (
-        isinstance(callback, LRScheduler) and "Plateau" in str(callback.policy)
-    )
-    watched = getattr(callback, "monitor", None)
-    in_vain = isinstance(watched, str) and (not public or watched.startswith("train_"))
-    scores = isinstance(callback, (ScoringBase, PassthroughScoring)) and callback.on_train
-    # rows that a fit exposes are scored at the end of an epoch, by predictions of their own
-    anew = isinstance(callback, EpochScoring) and not callback.use_caching
-    counts = isinstance(callback, ProgressBar) and callback.batches_per_epoch == "auto"
-    reasons = {
-        f"watches {watched!r}": waits and in_vain,
-        "scores training rows": scores and (private or not anew),
-        "counts training rows (verbose=1 shows a progress bar)": counts and private,
-        "reads the shape of training rows": isinstance(callback, InputShapeSetter),
-        "changes gradients": getattr(type(callback), _GRADIENTS)
-        is not getattr(Callback, _GRADIENTS),
-    }
-    for what in (what for what, holds in reasons.items() if holds):
-        raise ValueError(
-            f"callbacks holds {type(callback).__name__}, which {what}, but that is not there: "
-            "scores of private records are not computed, and callbacks get neither them nor their "
-            'gradients. Pass public validation_data= and watch "valid_loss", or fix the number of '
-            "steps."
-        )
-
-
-def _check_callbacks(params: dict[str, Any], public: bool) -> None:
-    """Refuse what are no skorch callbacks, nor pairs of a name and one."""
-    names = set()
-    budget = params["epsilon"], params["noise_multiplier"]
-    is_private = params["method"].private and budget != (None, None)
-    is_private = is_private and not recorders(params["callbacks"])
-    for entry in params["callbacks"] or ():
-        named = isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)
-        callback = entry[1] if named else entry
-        kind = callback if isinstance(callback, type) else type(callback)
-        if issubclass(kind, PrivacyLedger):
-            raise TypeError(
-                "callbacks holds a PrivacyLedger, but takes those of skorch. Open the ledger "
-                "around the fit, `with ledger: ...`."
-            )
-        if not issubclass(kind, Callback):
-            raise TypeError(
-                "callbacks must hold skorch callbacks or pairs (name, callback), got "
-                f"{safe_repr(entry)}."
-            )
-        if named and entry[0] in names:
-            raise ValueError(f"callbacks names two {safe_repr(entry[0])}. Name each once.")
-        _refuse_unseen(callback, public, is_private)
-        names |= {entry[0]} if named else set()
 
 
 def _check_function(name: str, function: Any, wanted: str, n_arguments: int) -> None:
