@@ -179,7 +179,7 @@ class Canaries(Callback):
         norm = _telling_norm(mechanism, state)
         n_more = len(self.group) + _N_BLANK
         planted: Any = Planted(engine, self.canary_of[loop.batches.in_order(index)], norm, n_more)
-        step = loop.release_by(planted, recorded, index)
+        step = type(loop).release(loop, index, planted, recorded)
         n, size = engine.n_parameters, mechanism.expected_batch_size
         x = (step.gradient[n:].double() * size / step.bound).numpy()
         x, blank = np.split(x, [len(self.group)])

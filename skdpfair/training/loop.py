@@ -144,23 +144,22 @@ class TrainingLoop:
                     raise
             self.chunk = half
 
-    def release(self, index: Tensor) -> Step:
-        """Return the noisy gradient of the records at ``index``, and the method's next state."""
-        return self.release_by(self.engine, self.scaled_mechanism, index, self._gradient)
-
-    def release_by(
-        self, engine: Strategy, mechanism: Mechanism, index: Tensor, out: Tensor | None = None
+    def release(
+        self, index: Tensor, engine: Strategy | None = None, mechanism: Mechanism | None = None
     ) -> Step:
-        """Return what a step releases with another engine or mechanism than the fit's."""
+        """Return the noisy gradient of the records at ``index``, and the method's next state.
+
+        An audit asks for what another engine and mechanism than the fit's would release.
+        """
         return private_step(
-            engine,
+            engine or self.engine,
             self._rows(index),
-            mechanism,
+            mechanism or self.scaled_mechanism,
             self.state,
             self.noise,
             chunk_size=self.chunk,
             attack=self.attack,
-            out=out,
+            out=self._gradient if engine is None else None,
         )
 
     def _rows(self, index: Tensor) -> Batch:
