@@ -227,9 +227,7 @@ def check_parts(
         "classes": None if table.classes is None else table.classes.tolist(),
         "groups": None if table.groups.levels is None else list(table.groups.levels),
         "sample_weight": table.weight is not None,
-        "the fits before": None
-        if previous is None
-        else (previous.n_fits, previous.privacy.releases),
+        "the fits before": previous and (previous.n_fits, previous.privacy.releases),
         "whether random_state is given": spec.random_state is not None,
         "keep_reference": spec.keep_reference,
     }
