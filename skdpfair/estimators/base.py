@@ -23,12 +23,12 @@ from skdpfair.engine.mechanism import Method
 from skdpfair.engine.memory import used_device
 from skdpfair.engine.precision import full_precision
 from skdpfair.features import Scattering2D
-from skdpfair.inputs import fitted_rows, table
+from skdpfair.inputs import table
 from skdpfair.inputs.columns import in_pandas
 from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.persons import Persons
-from skdpfair.inputs.provenance import noted
-from skdpfair.inputs.streaming import is_streamed
+from skdpfair.inputs.provenance import record_row_hashes
+from skdpfair.inputs.rows import is_streamed
 from skdpfair.methods._registry import get_method
 from skdpfair.preprocessing._linter import refuse_persons_around
 from skdpfair.preprocessing._schema import TableSchema, encoded
@@ -191,7 +191,7 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
                 refuse_persons_around("person")
             spec, features = pictures.features_of(spec, data.x.shape[1:])
             if spec.loss is None and is_auto(spec.module):
-                named = getattr(fresh, "feature_names_in_", noted(X).columns)
+                named = getattr(fresh, "feature_names_in_", data.origin.columns)
                 named = np.delete(named, data.group_positions if len(named) else [])
                 spec = replace(spec, module=defaults.network_for(named))
             if isinstance(spec.module, Curves) and not can_be_fine(data.x):
@@ -201,26 +201,26 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
             previous = previous_fit(self, fresh, data, features) if spec.warm_start else None
             check_parts(processes, fresh, spec, data, previous)
             if data.weight is not None:
-                largest = max(processes.sum((data.most_weight or 0.0,)))
+                largest = max(processes.sum((data.max_sample_weight or 0.0,)))
                 # it is public, or else this would tell the weight of one record
                 if largest == 0 and spec.max_sample_weight is None:
                     raise ValueError(
                         "sample_weight must hold a weight above zero, got none. Declare "
                         "max_sample_weight= if that may happen."
                     )
-                data = replace(data, most_weight=largest)
+                data = replace(data, max_sample_weight=largest)
             # plan
             n_examples, n_groups = processes.sum(data.n_examples), data.groups.n_groups
             is_wide = pictures.is_wide(data, features)
-            protects, most = PROTECTS[data.adjacency], data.most_weight
-            plan = make_plan(spec, n_examples, n_groups, previous, protects, is_wide, most)
+            protects, weight = PROTECTS[data.adjacency], data.max_sample_weight
+            plan = make_plan(spec, n_examples, n_groups, previous, protects, is_wide, weight)
             # train
             context = sklearn_callbacks.begin(self, X, y, plan.n_training_epochs)
             inputs = pictures.extracted(data, features, extracted)
             run = Run.of(spec, inputs, processes, context, previous, init_entropy)
             trained = train(run, plan, inputs)
             # account
-            report = account(run, trained, inputs, data.features is not None)
+            report = account(run, trained, inputs, data.origin.features is not None)
             # keep
             self._keep(fresh, scale, data, features, trained, report, previous)
         if spec.keep_reference and not trained.is_interrupted:
@@ -401,7 +401,7 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
             fitted["diagnostics_"] = getattr(recorder, "frame_", None)
         is_first = previous is None and data.classes is not None
         if is_first and isinstance(data.x, np.ndarray) and not is_streamed(data.x):
-            fitted_rows.remember(net, data.x, data.y)
+            record_row_hashes(net, data.x, data.y)
         for name in (
             "feature_names_in_",
             "reference_",

@@ -23,8 +23,7 @@ from skdpfair.engine.per_sample.proof import fixed_draws, hold_statistics
 from skdpfair.engine.precision import current_device, full_precision
 from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.inputs.persons import group_of_persons
-from skdpfair.inputs.streaming import SparseRows, as_rows
-from skdpfair.inputs.table import Rows
+from skdpfair.inputs.rows import Rows, SparseRows, select
 from skdpfair.training.batches import PoissonBatches, record_rates, rows_on
 from skdpfair.training.callbacks import WITHHELD, has_batch_callbacks
 from skdpfair.training.defaults import logit_scale
@@ -206,7 +205,7 @@ class PrivateNet(NeuralNetClassifier):
             )
 
     def _begin(self, x: Rows) -> None:
-        example = torch.from_numpy(as_rows(x, slice(1))).to(self.device)
+        example = torch.from_numpy(select(x, slice(1))).to(self.device)
         self._set_training(True)
         assert self.run is not None and self.flat_ is not None
         streams, mechanism = self.run.streams, self.plan.mechanism

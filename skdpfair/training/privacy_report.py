@@ -7,10 +7,10 @@ from dataclasses import replace
 from math import inf
 
 from skdpfair._networks import Factory
+from skdpfair._utils.group_names import read_from_rows
 from skdpfair.engine.memory import used_device
 from skdpfair.engine.noise import is_cryptographic
 from skdpfair.exceptions import PrivacyAccountingError
-from skdpfair.inputs.groups import read_from_rows
 from skdpfair.inputs.table import Table
 from skdpfair.privacy import compute_epsilon
 from skdpfair.privacy.accounting import group_epsilons
@@ -52,7 +52,7 @@ def account(run: Run, trained: Trained, table: Table, is_known: bool = False) ->
         by_group = group_epsilons(releases, len(levels), delta, plan.accountant)
         by_level = None if by_group is None else dict(zip(levels, by_group, strict=True))
     seeded = run.is_seeded
-    most, most_records = table.most_weight, spec.persons.max_records
+    most, max_records = table.max_sample_weight, spec.persons.max_records
     # where groups move among strata, all have the same epsilon
     has_own_rates = GROUP_COUNTS in plan.one_time and not plan.mechanism.task.strata
     assumptions = _assumptions(spec, net, has_own_rates, table)
@@ -61,7 +61,7 @@ def account(run: Run, trained: Trained, table: Table, is_known: bool = False) ->
     if plan.is_accounted:
         assumptions += _frozen(net)
     classes = table.classes if spec.classes is None else None
-    read = read_from_rows(table.variables, classes, table.groups)
+    read = read_from_rows(table.variables, classes, table.groups.undeclared)
     # what no ledger holds: fits without privacy, seeds
     if previous is not None:
         before = previous.privacy
@@ -72,8 +72,8 @@ def account(run: Run, trained: Trained, table: Table, is_known: bool = False) ->
         read = tuple(dict.fromkeys((*before.read_from_rows, *read)))
         weights = most, before.max_sample_weight  # 0 if all are
         most = max((bound for bound in weights if bound is not None), default=None)
-        bounds = most_records, before.max_records, before.records_per_person
-        most_records = max(filter(None, bounds), default=None)
+        bounds = max_records, before.max_records, before.records_per_person
+        max_records = max(filter(None, bounds), default=None)
         if not before.is_private:
             epsilon = inf
             by_level = by_level and dict.fromkeys(by_level, inf)
@@ -90,8 +90,8 @@ def account(run: Run, trained: Trained, table: Table, is_known: bool = False) ->
         expected_batch_size=mechanism.expected_batch_size,
         max_grad_norm=net.bound_,
         max_sample_weight=most,
-        max_records=None if table.person is None else most_records,
-        records_per_person=most_records if table.person is None else None,
+        max_records=None if table.person is None else max_records,
+        records_per_person=max_records if table.person is None else None,
         adjacency=table.adjacency,
         is_private=epsilon < inf,
         seeded=seeded,
@@ -100,7 +100,7 @@ def account(run: Run, trained: Trained, table: Table, is_known: bool = False) ->
         holds=(*[DIAGNOSTICS_PART] * bool(spec.recorders), *[REFERENCE_PART] * spec.keep_reference),
         stop=trained.stop,
         proof=net.engine_.proof if plan.is_accounted else None,
-        features=table.features,
+        features=table.origin.features,
         assumptions=assumptions,
         read_from_rows=read,
         releases=releases,
@@ -145,8 +145,8 @@ def _assumptions(
         "validation": spec.validation_data is not None,
         "module": isinstance(spec.module, Factory),
         "method": not net.is_method_traced_,
-        "weights": table.most_weight is not None,
-        "largest weight": table.most_weight is not None and spec.max_sample_weight is None,
+        "weights": table.max_sample_weight is not None,
+        "largest weight": table.max_sample_weight is not None and spec.max_sample_weight is None,
     }
     assumed = (ASSUMPTIONS[name] for name, is_taken in taken.items() if is_taken)
     return in_words_of(assumed, PROTECTS[table.adjacency])

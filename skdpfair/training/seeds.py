@@ -9,7 +9,7 @@ import torch
 
 from skdpfair._utils.describe import describe, digest
 from skdpfair.engine import Streams
-from skdpfair.inputs.streaming import SparseRows
+from skdpfair.inputs.rows import SparseRows
 from skdpfair.inputs.table import Table
 from skdpfair.training.callbacks import without_names
 from skdpfair.training.spec import FitSpec

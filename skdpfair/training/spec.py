@@ -46,7 +46,7 @@ from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.engine.losses import REGRESSION
 from skdpfair.engine.mechanism import Method
 from skdpfair.engine.memory import used_device
-from skdpfair.inputs import targets
+from skdpfair.inputs import target
 from skdpfair.inputs.groups import TARGET, Groups, as_columns
 from skdpfair.inputs.persons import Persons
 from skdpfair.methods._registry import get_method
@@ -383,7 +383,7 @@ def _read(params: dict[str, Any]) -> dict[str, Any]:
     if params.get("classes") is not None:
         out["classes"] = listed("classes", params["classes"], "values or None")
     if params.get("y_range") is not None:
-        out["y_range"] = targets.range_of(params["y_range"])
+        out["y_range"] = target.range_of(params["y_range"])
     pair = out["validation_data"] = params.get("validation_data")
     if pair is not None and not (isinstance(pair, (tuple, list)) and len(pair) == 2):
         raise TypeError(f"validation_data must be a pair (X, y) or None, got {outline(pair)}.")

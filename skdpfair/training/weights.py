@@ -26,8 +26,8 @@ def of_classes(spec: FitSpec, table: Table) -> np.ndarray | None:
 def of_records(spec: FitSpec, table: Table) -> np.ndarray | None:
     """Return the weight of each record times that of its class, (n_samples,), or None."""
     weight, of_class = table.weight, of_classes(spec, table)
-    if weight is not None and table.most_weight is not None:
-        weight = _over(weight, table.most_weight)
+    if weight is not None and table.max_sample_weight is not None:
+        weight = _over(weight, table.max_sample_weight)
     if of_class is None:
         return weight
     both: np.ndarray = of_class[table.y] if weight is None else weight * of_class[table.y]

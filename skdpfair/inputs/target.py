@@ -1,4 +1,4 @@
-"""Class labels, checked and encoded."""
+"""The target: class labels, and numbers of a regression with their public range."""
 
 from numbers import Number
 from typing import Any
@@ -8,41 +8,72 @@ import pandas as pd
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import column_or_1d
 
-from skdpfair._utils.validate import error_context, error_context_without_data, safe_repr
-from skdpfair.inputs.columns import in_numpy, one_column
+from skdpfair._utils.validate import error_context, error_context_without_data, number, safe_repr
+from skdpfair.inputs.columns import in_numpy, refuse_unreadable
 from skdpfair.inputs.groups import MAX_READ
 
 _NOT_LABELS = "cannot be read as class labels"
-_KINDS = ("binary", "multiclass")
 
 
-def read(y: Any) -> np.ndarray:
+def _column(y: Any, what: str, meta_estimator: str, dtype: Any = None) -> np.ndarray:
+    """Return y as an array of one dimension.
+
+    ``what`` a row holds, and which estimator of scikit-learn takes several, are for the messages.
+    """
+    refuse_unreadable("y", y)
+    y, wanted = in_numpy(y), f"must hold one {what} for each row"
+    with error_context_without_data("y", wanted):
+        column = y if hasattr(y, "dtype") else np.asarray(y, dtype=dtype)
+        shape, kind = tuple(column.shape), getattr(column.dtype, "kind", None)
+    if len(shape) > 2 or (len(shape) == 2 and shape[1] != 1):
+        raise ValueError(
+            f"y should be a 1d array, got an array of shape {shape}. Fit one estimator for each "
+            f"column, by sklearn.multioutput.{meta_estimator}: each fit reads all records, so that "
+            "their epsilons add up (PrivacyLedger computes the total)."
+        )
+    if kind == "c":
+        raise ValueError(f"Complex data not supported: y {wanted}.")
+    with error_context_without_data("y", wanted):
+        if pd.api.types.is_extension_array_dtype(column.dtype):
+            # numpy would make labels floats
+            column = np.asarray(column, dtype=object)
+        values: np.ndarray = column_or_1d(column, warn=True)
+    return values
+
+
+def read_labels(y: Any) -> np.ndarray:
     """Return labels as an array of shape (n_samples,), none of them missing."""
-    y = in_numpy(y)
-    column = one_column(y, "label", "MultiOutputClassifier", object)
-    if column is not y:
-        # numpy would turn mixed labels into text
-        _refuse_mixed("y", y)
+    # numpy would turn labels of several types to texts
+    labels = _column(y, "label", "MultiOutputClassifier", object)
+    if labels.dtype.kind in "OST":
+        _refuse_mixed("y", labels)
     with error_context_without_data("y", _NOT_LABELS):
-        is_extension = pd.api.types.is_extension_array_dtype(getattr(y, "dtype", None))
-        # numpy would make them floats
-        labels = y.to_numpy(dtype=object) if is_extension else y
-        labels = plain(column_or_1d(labels, warn=True))
+        labels = plain(labels)
         missing = pd.isna(labels).any()
-        infinite = labels.dtype.kind == "f" and np.isinf(labels).any()
-    if missing or infinite:
+    if missing or (labels.dtype.kind == "f" and np.isinf(labels).any()):
         what = "NaN" if missing else "infinity"
         raise ValueError(f"Input y contains {what}. Drop or label the rows without a class.")
-    if labels.dtype.kind in "OS":
-        _refuse_mixed("y", labels)
     with error_context_without_data("y", _NOT_LABELS):
         # raises where labels cannot be sorted
         kind = type_of_target(distinct(labels))
-    if kind not in _KINDS:
+    if kind not in ("binary", "multiclass"):
         raise ValueError(
             f"Unknown label type: {kind}. y must hold one of a few classes for each row."
         )
     return labels
+
+
+def read_numbers(y: Any) -> np.ndarray:
+    """Return targets of a regression as float64 of shape (n_samples,), all finite."""
+    column = _column(y, "number", "MultiOutputRegressor")
+    with error_context_without_data("y", "must hold one number for each row"):
+        if column.dtype.kind in "SUMmV":
+            raise ValueError("it holds texts, dates or records")
+        numbers: np.ndarray = np.asarray(column, dtype=np.float64)
+    if not np.isfinite(numbers).all():
+        what = "NaN" if np.isnan(numbers).any() else "infinity"
+        raise ValueError(f"Input y contains {what}. Drop the rows without a target.")
+    return numbers
 
 
 def plain(values: np.ndarray) -> np.ndarray:
@@ -193,3 +224,44 @@ def _refuse_mixed(name: str, values: Any) -> None:
         raise ValueError(f"{name} holds bytes. Decode them to texts.")
     if "texts" in types and len(types) > 1:
         raise ValueError(f"{name} mixes texts and other labels. Spell all labels alike.")
+
+
+def range_of(y_range: Any) -> tuple[float, float]:
+    """Return the public limits of the target, else raise."""
+    wanted = (
+        "y_range must be a pair (low, high) of numbers, low < high: the public limits of the "
+        "target. Declare them from public knowledge, such as y_range=(0, 120) for an age; limits "
+        "derived from the records would reveal two of them"
+    )
+    if isinstance(y_range, (str, bytes, dict, set, frozenset)) or y_range is None:
+        raise ValueError(f"{wanted}, got {safe_repr(y_range)}.")
+    with error_context("y_range", "must be a pair (low, high) of numbers"):
+        limits = list(y_range)
+    if len(limits) != 2:
+        raise ValueError(f"{wanted}, got {safe_repr(y_range)}.")
+    low, high = (number("y_range", value, low=-1e300, high=1e300) for value in limits)
+    if not low / 2 < high / 2:
+        raise ValueError(f"{wanted}, got {safe_repr(y_range)}.")
+    return float(low), float(high)
+
+
+def limits_of(y: np.ndarray) -> tuple[float, float]:
+    """Return the least and the largest target, or a wider range of equal ones; not private."""
+    low, high = np.clip([y.min(), y.max()], -1e300, 1e300)
+    return range_of((low, high if low / 2 < high / 2 else low + max(1.0, abs(low))))
+
+
+def scaled(y: np.ndarray, y_range: tuple[float, float]) -> np.ndarray:
+    """Return targets clipped to their range and scaled to [-1, 1], float32, each by itself."""
+    low, high = y_range
+    share = (np.clip(y, low, high) / 2 - low / 2) / (high / 2 - low / 2)
+    outputs: np.ndarray = np.clip(2 * share - 1, -1, 1).astype(np.float32)
+    return outputs
+
+
+def unscaled(outputs: np.ndarray, y_range: tuple[float, float]) -> np.ndarray:
+    """Return predictions in the units of the target, inside its range."""
+    low, high = y_range
+    share = (np.clip(outputs, -1, 1) + 1) / 2
+    predictions: np.ndarray = np.clip(low * (1 - share) + high * share, low, high)
+    return predictions
