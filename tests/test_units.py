@@ -730,7 +730,12 @@ def test_the_split_of_a_sweep_is_by_person():
         ({COLUMN: ["person"]}, {}, ValueError, "column of Persons must be"),
         ({}, {"persons": np.zeros(1)}, ValueError, "by a column or as an array, not both"),
         ({COLUMN: None}, {"persons": np.zeros(3)}, ValueError, "units has 3 values for 2,"),
-        ({COLUMN: None}, {"persons": np.zeros((3, 2))}, ValueError, r"got shape \(3, 2\)"),
+        (
+            {COLUMN: None},
+            {"persons": np.zeros((3, 2))},
+            ValueError,
+            r"got an array of shape \(3, 2\)",
+        ),
         ({COLUMN: None}, {"persons": ("person",)}, ValueError, r"persons=Persons\('person'"),
         ({COLUMN: None}, {"persons": "person"}, ValueError, "units is the column 'person' of X"),
     ],

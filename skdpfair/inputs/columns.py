@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from pandas.api.types import infer_dtype
+from sklearn.utils.validation import column_or_1d
 
-from skdpfair._utils.validate import safe_repr
+from skdpfair._utils.validate import error_context_without_data, safe_repr
 
 _DATES = {"datetime64", "datetime", "date", "timedelta64", "timedelta", "time", "period"}
 
@@ -72,6 +73,29 @@ def by_index(score: Callable[..., float]) -> Callable[..., float]:
         return score(self, X, in_numpy(y), in_numpy(sample_weight))
 
     return checked
+
+
+def one_column(
+    name: str, values: Any, what: str, *, remedy: str = "", dtype: Any = None, warn: bool = False
+) -> np.ndarray:
+    """Return the values of one column as an array of one dimension.
+
+    ``what`` each row must hold, and the ``remedy`` for several columns, are for the messages.  What
+    has no ``dtype`` of its own, as lists, is read as ``dtype``; ``warn`` is as of `column_or_1d`.
+    """
+    refuse_unreadable(name, values)
+    values, wanted = in_numpy(in_pandas(values)), f"must hold {what}"
+    with error_context_without_data(name, wanted):
+        own = getattr(values, "dtype", dtype)
+        # numpy would make labels with missing ones floats
+        is_extension = pd.api.types.is_extension_array_dtype(own)
+        column = np.asarray(values, dtype=object if is_extension else own)
+    if column.ndim != 1 and column.shape[1:] != (1,):
+        text = f"{name} {wanted}, got an array of shape {column.shape}. {remedy}"
+        raise ValueError(text.rstrip())
+    with error_context_without_data(name, wanted):
+        array: np.ndarray = column_or_1d(column, warn=warn)
+    return array
 
 
 def refuse_dates(name: str, values: Any) -> None:

@@ -323,31 +323,26 @@ def position(X: Any, column: str | int, name: str = "group_col") -> int:
             raise ValueError(f"{value} is out of range for X with {n_columns} columns.")
         return int(column % n_columns)
     names, (kind, keyword) = _names(X), _KINDS[name]
+    if names.count(column) == 1:
+        return names.index(column)
     if not hasattr(X, "columns"):
-        fault = (
-            "names a column, but X is not a DataFrame (maybe a transformer returned an array). "
-            "Either make the pipeline keep names: "
-            "ColumnTransformer(..., verbose_feature_names_out=False)"
-            f'.set_output(transform="pandas") with the {kind} column under "passthrough"'
-        )
+        fault = "names a column, but X is not a DataFrame"
     elif getattr(X.columns, "nlevels", 1) > 1:
         fault = (
-            "names no column of X, which has columns of several levels. Join the levels: "
-            'X.columns = ["_".join(map(str, c)) for c in X.columns]'
+            "names no column of X, which has columns of several levels (join them: "
+            'X.columns = ["_".join(map(str, c)) for c in X.columns])'
         )
-    elif column not in names:
-        fault = (
-            f"is not a column of X, which has {_shorten(names)}. Inside a ColumnTransformer pass "
-            'the column through under its own name: set_output(transform="pandas"), '
-            f'verbose_feature_names_out=False, and ("{kind}s", "passthrough", '
-            f"[{safe_repr(column)}]), which "
-            f"public_preprocessor(..., passthrough=[{safe_repr(column)}]) does"
-        )
-    elif names.count(column) > 1:
-        fault = f"is the name of {names.count(column)} columns of X. Name each column once"
+    elif column in names:
+        fault = f"is the name of {names.count(column)} columns of X"
     else:
-        return names.index(column)
-    raise ValueError(f"{value} {fault}; or give the {kind}s as fit(..., {keyword}=...).")
+        fault = f"is not a column of X, which has {_shorten(names)}"
+    raise ValueError(
+        f"{value} {fault}. In a pipeline, let steps keep names and pass the column through: "
+        f'ColumnTransformer([..., ("{kind}s", "passthrough", [{safe_repr(column)}])], '
+        'verbose_feature_names_out=False).set_output(transform="pandas"), as '
+        f"public_preprocessor(..., passthrough=[{safe_repr(column)}]) does; or give the {kind}s as "
+        f"fit(..., {keyword}=...)."
+    )
 
 
 def _names(X: Any) -> list[Any]:

@@ -12,10 +12,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from skdpfair._utils.keystream import Keystream
 from skdpfair._utils.validate import ParameterObject, error_context_without_data, safe_repr
-from skdpfair.inputs.columns import in_pandas, refuse_unreadable
+from skdpfair.inputs.columns import one_column
 from skdpfair.inputs.groups import GroupCodes, position, positions
 
 _ONE_FOR_EACH = "one value for each record that names its person, without missing values"
+_SEVERAL = "Number persons that several columns name: table.groupby(columns).ngroup()."
 
 
 class Persons(ParameterObject):
@@ -129,7 +130,17 @@ def codes(name: str, values: Any, n_samples: int) -> np.ndarray:
     Texts are compared stripped and in Unicode's form NFKC; whole numbers and their texts are one;
     everything else is taken as it is.
     """
-    values = _column(name, values, n_samples)
+    if isinstance(values, str):
+        raise ValueError(
+            f"{name} must be an array, got {safe_repr(values)}; to name a column, set "
+            f"persons=Persons({safe_repr(values)}, max_records=...)."
+        )
+    # numpy would turn NaN and None beside texts to texts
+    values = one_column(name, values, _ONE_FOR_EACH, remedy=_SEVERAL, dtype=object)
+    if len(values) != n_samples:
+        raise ValueError(
+            f"{name} has {len(values):,} values for {n_samples:,} records. Give one for each."
+        )
     with error_context_without_data(name, f"must hold {_ONE_FOR_EACH}"):
         kind = values.dtype.kind
         if kind not in "biumM":
@@ -154,33 +165,6 @@ def _key(value: Any) -> Any:
         return (whole if whole.removeprefix("-").isdecimal() else text) or None
     is_whole = isinstance(value, (Real, Decimal)) and value % 1 == 0
     return str(int(value)) if is_whole else value
-
-
-def _column(name: str, values: Any, n_samples: int) -> np.ndarray:
-    """Return one column of n_samples values."""
-    if isinstance(values, str):
-        raise ValueError(
-            f"{name} must be an array, got {safe_repr(values)}; to name a column, set "
-            f"persons=Persons({safe_repr(values)}, max_records=...)."
-        )
-    refuse_unreadable(name, values)
-    values = in_pandas(values)
-    with error_context_without_data(name, f"must hold {_ONE_FOR_EACH}"):
-        # numpy would turn NaN and None beside texts to texts
-        values = np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    if values.ndim != 1:
-        raise ValueError(
-            f"{name} must hold {_ONE_FOR_EACH}, got shape {values.shape}. Number persons that "
-            "several columns name: table.groupby(columns).ngroup()."
-        )
-    if len(values) != n_samples:
-        raise ValueError(
-            f"{name} has {len(values):,} values for {n_samples:,} records. Give one for each."
-        )
-    column: np.ndarray = values
-    return column
 
 
 def _check_records(person: np.ndarray, persons: Persons) -> None:

@@ -6,39 +6,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import column_or_1d
 
 from skdpfair._utils.validate import error_context, error_context_without_data, number, safe_repr
-from skdpfair.inputs.columns import in_numpy, refuse_unreadable
+from skdpfair.inputs.columns import one_column
 from skdpfair.inputs.groups import MAX_READ
 
 _NOT_LABELS = "cannot be read as class labels"
 
 
 def _column(y: Any, what: str, meta_estimator: str, dtype: Any = None) -> np.ndarray:
-    """Return y as an array of one dimension.
-
-    ``what`` a row holds, and which estimator of scikit-learn takes several, are for the messages.
-    """
-    refuse_unreadable("y", y)
-    y, wanted = in_numpy(y), f"must hold one {what} for each row"
-    with error_context_without_data("y", wanted):
-        column = y if hasattr(y, "dtype") else np.asarray(y, dtype=dtype)
-        shape, kind = tuple(column.shape), getattr(column.dtype, "kind", None)
-    if len(shape) > 2 or (len(shape) == 2 and shape[1] != 1):
-        raise ValueError(
-            f"y should be a 1d array, got an array of shape {shape}. Fit one estimator for each "
-            f"column, by sklearn.multioutput.{meta_estimator}: each fit reads all records, so that "
-            "their epsilons add up (PrivacyLedger computes the total)."
-        )
-    if kind == "c":
-        raise ValueError(f"Complex data not supported: y {wanted}.")
-    with error_context_without_data("y", wanted):
-        if pd.api.types.is_extension_array_dtype(column.dtype):
-            # numpy would make labels floats
-            column = np.asarray(column, dtype=object)
-        values: np.ndarray = column_or_1d(column, warn=True)
-    return values
+    """Return y as an array of one dimension; ``meta_estimator`` of scikit-learn takes several."""
+    remedy = (
+        f"Fit one estimator for each column, by sklearn.multioutput.{meta_estimator}: each fit "
+        "reads all records, so that their epsilons add up (PrivacyLedger computes the total)."
+    )
+    wanted = f"one {what} for each row"
+    column = one_column("y", y, wanted, remedy=remedy, dtype=dtype, warn=True)
+    if column.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: y must hold {wanted}.")
+    return column
 
 
 def read_labels(y: Any) -> np.ndarray:
