@@ -93,6 +93,8 @@ def one_column(
     if column.ndim != 1 and column.shape[1:] != (1,):
         text = f"{name} {wanted}, got an array of shape {column.shape}. {remedy}"
         raise ValueError(text.rstrip())
+    if column.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {name} {wanted}.")
     with error_context_without_data(name, wanted):
         array: np.ndarray = column_or_1d(column, warn=warn)
     return array

@@ -12,25 +12,17 @@ from skdpfair.inputs.columns import one_column
 from skdpfair.inputs.groups import MAX_READ
 
 _NOT_LABELS = "cannot be read as class labels"
-
-
-def _column(y: Any, what: str, meta_estimator: str, dtype: Any = None) -> np.ndarray:
-    """Return y as an array of one dimension; ``meta_estimator`` of scikit-learn takes several."""
-    remedy = (
-        f"Fit one estimator for each column, by sklearn.multioutput.{meta_estimator}: each fit "
-        "reads all records, so that their epsilons add up (PrivacyLedger computes the total)."
-    )
-    wanted = f"one {what} for each row"
-    column = one_column("y", y, wanted, remedy=remedy, dtype=dtype, warn=True)
-    if column.dtype.kind == "c":
-        raise ValueError(f"Complex data not supported: y must hold {wanted}.")
-    return column
+_SEVERAL = (
+    "Fit one estimator for each column, by sklearn.multioutput.{}: each fit reads all records, so "
+    "that their epsilons add up (PrivacyLedger computes the total)."
+)
 
 
 def read_labels(y: Any) -> np.ndarray:
     """Return labels as an array of shape (n_samples,), none of them missing."""
+    remedy = _SEVERAL.format("MultiOutputClassifier")
     # numpy would turn labels of several types to texts
-    labels = _column(y, "label", "MultiOutputClassifier", object)
+    labels = one_column("y", y, "one label for each row", remedy=remedy, dtype=object, warn=True)
     if labels.dtype.kind in "OST":
         _refuse_mixed("y", labels)
     with error_context_without_data("y", _NOT_LABELS):
@@ -51,7 +43,8 @@ def read_labels(y: Any) -> np.ndarray:
 
 def read_numbers(y: Any) -> np.ndarray:
     """Return targets of a regression as float64 of shape (n_samples,), all finite."""
-    column = _column(y, "number", "MultiOutputRegressor")
+    remedy = _SEVERAL.format("MultiOutputRegressor")
+    column = one_column("y", y, "one number for each row", remedy=remedy, warn=True)
     with error_context_without_data("y", "must hold one number for each row"):
         if column.dtype.kind in "SUMmV":
             raise ValueError("it holds texts, dates or records")
