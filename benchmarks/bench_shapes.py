@@ -33,7 +33,7 @@ from skdpfair.budget.charging import charged
 from skdpfair.datasets import load_adult, public_facts
 from skdpfair.engine import Batch, PoissonSampler
 from skdpfair.engine.sparse_rows import SparseBatch
-from skdpfair.inputs.streaming import SparseRows
+from skdpfair.inputs.rows import SparseRows
 from skdpfair.model_selection import sweep
 from skdpfair.preprocessing import public_preprocessor
 from skdpfair.privacy import NoisyRelease

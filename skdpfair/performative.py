@@ -11,6 +11,7 @@ from scipy.special import logit
 from sklearn.base import clone
 from sklearn.utils.validation import check_consistent_length, has_fit_parameter
 
+from skdpfair._utils.group_names import escape_reserved
 from skdpfair._utils.validate import (
     error_context_without_data,
     generator,
@@ -21,7 +22,6 @@ from skdpfair._utils.validate import (
     safe_repr,
 )
 from skdpfair.inputs.columns import check_indexes
-from skdpfair.inputs.groups import apart
 from skdpfair.metrics._arguments import hits
 from skdpfair.privacy import compute_epsilon
 
@@ -238,7 +238,7 @@ def _accuracies(model, X, y, groups):
     if groups is not None:
         columns = pd.DataFrame(np.asarray(groups))
         for level, part in right.groupby([columns[c] for c in columns], dropna=False):
-            (name,) = apart([level if len(level) > 1 else level[0]], ["overall"])
+            (name,) = escape_reserved([level if len(level) > 1 else level[0]], ["overall"])
             accuracies[name] = (part.mean(), len(part))
     return accuracies
 

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpfair import DPFairClassifier, DPFairRegressor, Groups
+from skdpfair._utils.group_names import group_names
 from skdpfair.budget import PrivacyLedger
-from skdpfair.inputs.groups import MAX_READ, as_columns, encode, encode_features, group_names
+from skdpfair.inputs.groups import MAX_READ, as_columns, encode, encode_features
 from skdpfair.metrics import release_group_table
 from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier, sweep
 

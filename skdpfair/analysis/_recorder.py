@@ -10,7 +10,7 @@ from skdpfair.analysis._problem import of_tensors
 from skdpfair.analysis._step_risk import step_risk
 from skdpfair.engine import Batch
 from skdpfair.engine.losses import Regression
-from skdpfair.inputs.streaming import as_rows
+from skdpfair.inputs.rows import select
 
 
 class GroupRecorder(Callback):
@@ -168,7 +168,7 @@ class GroupRecorder(Callback):
         module = net.module()  # a copy would hold the hooks of the training, and what they hold
         module.load_state_dict(net.module_.state_dict())
         module = module.to(net.device).eval().double()
-        x = torch.from_numpy(as_rows(x, slice(None))).to(net.device, torch.float64)
+        x = torch.from_numpy(select(x, slice(None))).to(net.device, torch.float64)
         criterion = net.loss if isinstance(net.loss, Regression) else None
         y = np.asarray(y, np.int64 if criterion is None else np.float64)
         y, group = (torch.from_numpy(np.asarray(v)).to(net.device) for v in (y, group))

@@ -25,12 +25,12 @@ from skdpfair.engine.mechanism import Method
 from skdpfair.engine.memory import used_device
 from skdpfair.engine.precision import full_precision
 from skdpfair.features import Scattering2D
-from skdpfair.inputs import fitted_rows, table
+from skdpfair.inputs import table
 from skdpfair.inputs.columns import in_pandas
 from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.persons import Persons
-from skdpfair.inputs.provenance import noted
-from skdpfair.inputs.streaming import SparseRows, is_streamed
+from skdpfair.inputs.provenance import record_row_hashes
+from skdpfair.inputs.rows import SparseRows, is_streamed
 from skdpfair.methods._registry import get_method
 from skdpfair.preprocessing._linter import refuse_persons_around
 from skdpfair.preprocessing._schema import TableSchema, encoded
@@ -194,7 +194,7 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
             spec, features = pictures.features_of(spec, in_shape)
             if spec.loss is None and is_auto(spec.module):
                 is_named = hasattr(fresh, "feature_names_in_")
-                named = fresh.feature_names_in_ if is_named else noted(X).columns
+                named = fresh.feature_names_in_ if is_named else data.origin.columns
                 named = np.delete(named, data.group_positions if len(named) else [])
                 spec = spec.with_params(module=defaults.network_for(named))
             if isinstance(spec.module, Curves) and not can_be_fine(data.x):
@@ -204,14 +204,14 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
             if processes.size > 1:
                 check_parts(processes, fresh, spec, data, previous)
             if data.weight is not None:
-                largest = max(processes.sum((data.most_weight or 0.0,)))
+                largest = max(processes.sum((data.max_sample_weight or 0.0,)))
                 # it is public, or else this would tell the weight of one record
                 if largest == 0 and spec.max_sample_weight is None:
                     raise ValueError(
                         "sample_weight must hold a weight above zero, got none. Declare "
                         "max_sample_weight= if that may happen."
                     )
-                data = replace(data, most_weight=largest)
+                data = replace(data, max_sample_weight=largest)
             # plan
             n_numbers = prod(in_shape) if features is None else features.n_features_out
             plan = make_plan(
@@ -221,7 +221,7 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
                 previous,
                 PROTECTS[data.adjacency],
                 1 if isinstance(data.x, SparseRows) else n_numbers,
-                data.most_weight,
+                data.max_sample_weight,
             )
             # train
             context = sklearn_callbacks.begin(self, X, y, plan.n_training_epochs)
@@ -234,7 +234,7 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
             run = Run(spec, plan, streams, processes, context, previous)
             net = train(run, inputs)
             # account and keep
-            report = account(run, net, inputs, data.features is not None)
+            report = account(run, net, inputs, data.origin.features is not None)
             self._keep(fresh, run, net, report, data, features)
         if spec.keep_reference and not run.is_interrupted:
             # "auto" of the reference model is its own affair, but for the network
@@ -417,7 +417,7 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
             fitted["diagnostics_"] = getattr(recorder, "frame_", None)
         is_first = previous is None and data.classes is not None
         if is_first and isinstance(data.x, np.ndarray) and not is_streamed(data.x):
-            fitted_rows.remember(net, data.x, data.y)
+            record_row_hashes(net, data.x, data.y)
         former = "feature_names_in_", "reference_", "diagnostics_", "_persons", "_schema", "_cut"
         for name in former:
             self.__dict__.pop(name, None)

@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_consistent_length
 from skdpfair._utils import validate
 from skdpfair.engine.step import Attack
 from skdpfair.estimators.base import DPEstimator
-from skdpfair.inputs import labels, table
 from skdpfair.inputs import persons as _persons
+from skdpfair.inputs import table, target
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.methods._registry import get_method
 from skdpfair.metrics._arguments import accuracy
@@ -195,7 +195,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     @property
     def pos_label_(self) -> Any:
         """The positive class of two, of which rates are, such as the selection rate; else None."""
-        return labels.positive_class(self.classes_, self.classes, self.pos_label)
+        return target.positive_class(self.classes_, self.classes, self.pos_label)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable class of each row.
@@ -222,7 +222,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         """
         if (cut := getattr(self, "_cut", None)) is not None:
             logits = self._logits(X)
-            other, positive = labels.positive_last(self.classes_, self.pos_label_)
+            other, positive = target.positive_last(self.classes_, self.pos_label_)
             is_positive = logits[:, positive] - logits[:, other] >= cut
             codes = np.where(is_positive, positive, other)
         else:
@@ -297,7 +297,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         """
         check_indexes(X=X, y=y, sample_weight=sample_weight, warns_of="y")
         check_consistent_length(X, y, sample_weight)
-        return float(accuracy(labels.read(y), self.predict(X), sample_weight=sample_weight))
+        return float(accuracy(target.read_labels(y), self.predict(X), sample_weight=sample_weight))
 
     def _logits(self, X: Any) -> np.ndarray:
         outputs = self._outputs(X)  # raises NotFittedError
@@ -305,9 +305,9 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         return logits
 
     def _read_target(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
-        y = labels.read(y)
-        classes, codes = labels.classes_of(y, self.classes)
-        labels.positive_class(classes, self.classes, self.pos_label)  # raises
+        y = target.read_labels(y)
+        classes, codes = target.classes_of(y, self.classes)
+        target.positive_class(classes, self.classes, self.pos_label)  # raises
         return y, classes, codes
 
     def __sklearn_tags__(self) -> Tags:
@@ -347,23 +347,24 @@ def private_logits(model: Any, X: Any) -> np.ndarray:
     return logits
 
 
-def persons_of(model: Any, X: Any, n_samples: int, persons: Any) -> np.ndarray | None:
-    """Return the number of each record's person, (n_samples,) int64; None without persons.
+def persons_of(model: Any, X: Any, n_samples: int, persons: Any) -> _persons.PersonCodes:
+    """Return the person of each record.
 
     ``X`` is what ``model.fit`` will be given; ``persons`` are the persons, if ``persons`` of the
     classifier names no column.
     """
     classifier = classifier_of(model)
     if classifier is model:
-        at = _persons.columns(X, classifier.persons, classifier.group_col)
-        return _persons.encode(X, n_samples, at=at, persons=persons)
+        return _persons.encode(
+            X, n_samples, persons, _persons.Persons.of(classifier.persons), classifier.group_col
+        )
     if (column := _persons.Persons.of(classifier.persons).column) is not None:
         raise ValueError(
             f"persons={validate.safe_repr(column)} names a column of what the steps of the "
             "pipeline return, which is not known before they are fitted. Leave out column=, and "
             "pass the persons of all records as fit(..., persons=...)."
         )
-    return _persons.encode(None, n_samples, at=[], persons=persons)
+    return _persons.encode(None, n_samples, persons, _persons.Persons.of(classifier.persons))
 
 
 def routed(model: Any, sensitive_features: Any, persons: Any = None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from sklearn.utils import Tags
 
 from skdpfair.estimators.base import DPEstimator
 from skdpfair.exceptions import PrivacyLeakWarning
-from skdpfair.inputs import targets
+from skdpfair.inputs import target
 from skdpfair.inputs.columns import by_index
 
 
@@ -88,10 +88,10 @@ batch_size_, n_steps_, n_iter_, signal_to_noise_, diagnostics_, reference_
         ndarray of shape (n_samples,)
             Numbers between the limits ``y_range_``.
         """
-        return targets.unscaled(self._outputs(X)[:, 0], self.y_range_)
+        return target.unscaled(self._outputs(X)[:, 0], self.y_range_)
 
     def _read_target(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
-        y = targets.read(y)
+        y = target.read_numbers(y)
         if len(y) == 0:
             raise ValueError("X and y have 0 samples, and a fit needs one or more.")
         limits, budget = self.y_range, (self.epsilon, self.noise_multiplier)
@@ -102,8 +102,8 @@ batch_size_, n_steps_, n_iter_, signal_to_noise_, diagnostics_, reference_
                 PrivacyLeakWarning,
                 stacklevel=4,
             )
-        self.y_range_ = targets.limits_of(y) if limits is None else targets.range_of(limits)
-        return y, None, targets.scaled(y, self.y_range_)
+        self.y_range_ = target.limits_of(y) if limits is None else target.range_of(limits)
+        return y, None, target.scaled(y, self.y_range_)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -15,9 +15,9 @@ from skdpfair._utils.progress import ProgressBar
 from skdpfair._utils.validate import Parametrised, error_context, safe_repr
 from skdpfair.engine.memory import used_device
 from skdpfair.engine.precision import full_precision
-from skdpfair.inputs.columns import refuse_different_shapes
-from skdpfair.inputs.provenance import Origin, note
-from skdpfair.inputs.streaming import BYTES, refuse_other_scale, scale_of
+from skdpfair.inputs.columns import refuse_unreadable
+from skdpfair.inputs.provenance import Origin, set_origin
+from skdpfair.inputs.rows import BYTES, refuse_other_scale, scale_of
 
 BATCH_SIZE = 256
 _NOT_NUMBERS = "must hold numbers: an array of pictures, or rows of their pixels"
@@ -73,7 +73,7 @@ or (n_samples, height, width, channels)
                 batch = slice(start, start + BATCH_SIZE)
                 features[batch] = self._features(extract, X[batch])
                 bar.move_to(min(batch.stop, n))
-        noted: np.ndarray = note(features, Origin(self.described))
+        noted: np.ndarray = set_origin(features, Origin(self.described))
         return noted
 
     @property
@@ -96,7 +96,7 @@ or (n_samples, height, width, channels)
         return used_device(self.device)
 
     def _read(self, X: Any) -> np.ndarray:
-        refuse_different_shapes("X", X)
+        refuse_unreadable("X", X)
         if isinstance(X, Tensor):
             X = (X.float() if X.is_floating_point() else X).numpy(force=True)
         with error_context("X", _NOT_NUMBERS):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from pandas.api.types import infer_dtype
+from sklearn.utils.validation import column_or_1d
 
 from skdpfair._utils.validate import error_context_without_data, safe_repr
 
@@ -74,24 +75,29 @@ def by_index(score: Callable[..., float]) -> Callable[..., float]:
     return checked
 
 
-def one_column(y: Any, what: str, meta_estimator: str, dtype: Any = None) -> Any:
-    """Return y, as an array unless it has a dtype; refuse masked, complex and several columns.
+def one_column(
+    name: str, values: Any, what: str, *, remedy: str = "", dtype: Any = None, warn: bool = False
+) -> np.ndarray:
+    """Return the values of one column as an array of one dimension.
 
-    ``what`` a row holds, and which estimator of scikit-learn takes several, are for the messages.
+    ``what`` each row must hold, and the ``remedy`` for several columns, are for the messages.  What
+    has no ``dtype`` of its own, as lists, is read as ``dtype``; ``warn`` is as of `column_or_1d`.
     """
-    refuse_masked("y", y)
-    with error_context_without_data("y", f"must hold one {what} for each row"):
-        column = y if hasattr(y, "dtype") else np.asarray(y, dtype=dtype)
-        shape = tuple(column.shape)
-    if len(shape) > 2 or (len(shape) == 2 and shape[1] != 1):
-        raise ValueError(
-            f"y should be a 1d array, got an array of shape {shape}. Fit one estimator for each "
-            f"column, by sklearn.multioutput.{meta_estimator}: each fit reads all records, so that "
-            "their epsilons add up (PrivacyLedger computes the total)."
-        )
-    if getattr(column.dtype, "kind", None) == "c":
-        raise ValueError(f"Complex data not supported: y must hold one {what} for each row.")
-    return column
+    refuse_unreadable(name, values)
+    values, wanted = in_numpy(in_pandas(values)), f"must hold {what}"
+    with error_context_without_data(name, wanted):
+        own = getattr(values, "dtype", dtype)
+        # numpy would make labels with missing ones floats
+        is_extension = pd.api.types.is_extension_array_dtype(own)
+        column = np.asarray(values, dtype=object if is_extension else own)
+    if column.ndim != 1 and column.shape[1:] != (1,):
+        text = f"{name} {wanted}, got an array of shape {column.shape}. {remedy}"
+        raise ValueError(text.rstrip())
+    if column.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {name} {wanted}.")
+    with error_context_without_data(name, wanted):
+        array: np.ndarray = column_or_1d(column, warn=warn)
+    return array
 
 
 def refuse_dates(name: str, values: Any) -> None:
@@ -116,37 +122,29 @@ def _are_dates(values: Any) -> bool:
     return kind in ("m", "M") or (kind == "O" and infer_dtype(np.ravel(values)) in _DATES)
 
 
-def refuse_masked(name: str, values: object) -> None:
-    """Raise ValueError if a masked array hides any of its values."""
+def refuse_unreadable(name: str, values: Any) -> None:
+    """Raise an error for masked arrays, arrays of different shapes and sparse columns of pandas."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(
             f"{name} has masked values, which are missing values. Fill them by public constants, "
             "or drop these rows."
         )
-
-
-def refuse_different_shapes(name: str, values: object) -> None:
-    """Raise ValueError if a list holds arrays of different shapes, such as pictures of any size."""
-    if isinstance(values, (list, tuple)) or (
+    is_list = isinstance(values, (list, tuple)) or (
         isinstance(values, np.ndarray) and values.dtype == object and values.ndim == 1
-    ):
-        arrays = (v for v in values if hasattr(v, "dtype") and np.ndim(v) > 0)
-        shapes = {tuple(v.shape) for v in arrays}
+    )
+    # such as pictures of any size
+    if is_list and len(values) and hasattr(values[0], "dtype") and np.ndim(values[0]):
+        shapes = {tuple(v.shape) for v in values if hasattr(v, "dtype")}
         if len(shapes) > 1:
             one, other, *_ = sorted(shapes)
             raise ValueError(
                 f"{name} holds arrays of different shapes, such as {one} and {other}. Give all "
                 "records one shape: resize or crop pictures."
             )
-
-
-def refuse_sparse_columns(name: str, frame: object) -> None:
-    """Raise TypeError if a DataFrame has columns that pandas stores without their zeros."""
-    if not isinstance(frame, pd.DataFrame):
-        return
-    sparse = [c for c, d in frame.dtypes.items() if isinstance(d, pd.SparseDtype)]
-    if sparse:
-        raise TypeError(
-            f"Sparse data was passed for {name}, but dense data is required: the columns "
-            f"{safe_repr(sparse)} are sparse. Convert them by {name}.sparse.to_dense()."
-        )
+    if isinstance(values, pd.DataFrame):
+        dtypes = values.dtypes.items()
+        if sparse := [column for column, d in dtypes if isinstance(d, pd.SparseDtype)]:
+            raise TypeError(
+                f"Sparse data was passed for {name}, but dense data is required: the columns "
+                f"{safe_repr(sparse)} are sparse. Convert them by {name}.sparse.to_dense()."
+            )

@@ -1,8 +1,5 @@
 """Groups of records: codes and levels, from columns of a table or from sensitive features."""
 
-import re
-import unicodedata
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -12,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from skdpfair._utils.group_names import MAX_NAME, is_name, level_key
 from skdpfair._utils.validate import (
     ParameterObject,
     error_context,
@@ -22,13 +20,11 @@ from skdpfair._utils.validate import (
     outline,
     safe_repr,
 )
-from skdpfair.inputs.columns import in_pandas, refuse_masked
+from skdpfair.inputs.columns import in_pandas, refuse_unreadable
 
 TARGET = "target"
-MAX_NAME = 100  # characters
 MAX_READ = 30  # groups, or classes, that a fit reads from the rows, and so publishes
 MAX_GROUPS = 10_000  # of rows that are measured; numbers make as many as there are rows
-_DECIMAL = re.compile(r"\s*[-+]?\d*\.\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
 _KINDS = {"group_col": ("group", "sensitive_features"), "persons": ("person", "persons")}
 _NO_NAMES = "has values that cannot name groups"
 
@@ -88,6 +84,11 @@ class GroupCodes:
         """Number of groups, at least 1."""
         return 1 if self.levels is None else len(self.levels)
 
+    @property
+    def undeclared(self) -> np.ndarray | None:
+        """The levels that were read off the data; None if they were declared."""
+        return None if self.declared else self.levels
+
 
 def encode(
     X: Any,
@@ -96,12 +97,12 @@ def encode(
     group_col: Any,
     sensitive_features: Any,
     levels: Any = None,
-    most: int = MAX_READ,
+    max_levels: int = MAX_READ,
 ) -> GroupCodes:
     """Return the groups of the rows of X, two or more, or one for all where none are given.
 
     ``levels`` are all groups, in place of those that ``group_col`` declares; without either, at
-    most ``most`` are read from the rows.
+    most ``max_levels`` are read from the rows.
     """
     groups = Groups.of(group_col)
     levels = groups.levels if levels is None else levels
@@ -122,7 +123,7 @@ def encode(
         columns = [_objects(y if c == TARGET else table[:, next(at)]) for c in as_columns(groups)]
     if len(columns[0]) != len(y):
         raise ValueError(f"sensitive_features has {len(columns[0])} rows, but y has {len(y)}.")
-    codes = _coded(columns, levels, source, most)
+    codes = _coded(columns, levels, source, max_levels)
     if (codes.n_groups if codes.declared else len(np.unique(codes.code))) < 2:
         raise ValueError(
             f"{source} puts all rows in one group, so there is nothing to compare. Choose a "
@@ -135,7 +136,7 @@ def encode_features(
     sensitive_features: Any,
     n_samples: int,
     groups: Sequence[Any] | None = None,
-    most: int = MAX_GROUPS,
+    max_levels: int = MAX_GROUPS,
 ) -> GroupCodes:
     """Return the groups of records that are measured: those declared, or those that occur.
 
@@ -158,7 +159,7 @@ def encode_features(
             f"{name} must have one entry for each of the {n_samples} records of y_true, got "
             f"{' and '.join(map(str, sorted(lengths))) or 'no column'}."
         )
-    codes = _coded(columns, groups, name, most)
+    codes = _coded(columns, groups, name, max_levels)
     if groups is not None:
         return codes
     assert codes.levels is not None
@@ -174,10 +175,10 @@ def _objects(column: Any) -> np.ndarray:
 
 def _columns_of(values: Any) -> list[np.ndarray]:
     """Return sensitive features, one column or more, as arrays of objects."""
-    refuse_masked("sensitive_features", values)
+    refuse_unreadable("sensitive_features", values)
     values = in_pandas(values)
     if isinstance(values, pd.Series):
-        return [_objects(values)]
+        values = values.to_frame()
     if isinstance(values, pd.DataFrame):
         columns = [_objects(values.iloc[:, i]) for i in range(values.shape[1])]
     else:
@@ -202,7 +203,7 @@ def _columns_of(values: Any) -> list[np.ndarray]:
     return columns
 
 
-def _coded(columns: list[np.ndarray], groups: Any, source: str, most: int) -> GroupCodes:
+def _coded(columns: list[np.ndarray], groups: Any, source: str, max_levels: int) -> GroupCodes:
     """Return the groups of rows, declared or read off them, whose columns are arrays of objects."""
     missing = np.logical_or.reduce([np.asarray(pd.isna(column)) for column in columns])
     if groups is not None:
@@ -213,12 +214,12 @@ def _coded(columns: list[np.ndarray], groups: Any, source: str, most: int) -> Gr
             "fillna('unknown'), or declare one: levels=[..., None]."
         )
     else:
-        levels = _occurring(columns, source, most)
+        levels = _occurring(columns, source, max_levels)
     with error_context_without_data(source, _NO_NAMES):
         rows = columns[0] if len(columns) == 1 else _array(list(zip(*columns, strict=True)))
         each, distinct = pd.factorize(rows, use_na_sentinel=False)
-        position = {_key(level): i for i, level in enumerate(levels)}
-        code = np.array([position.get(_key(v), -1) for v in distinct], dtype=np.int64)[each]
+        position = {level_key(level): i for i, level in enumerate(levels)}
+        code = np.array([position.get(level_key(v), -1) for v in distinct], dtype=np.int64)[each]
     if (code < 0).any():
         remedy = "Declare every group, spelt as in the data."
         if missing[code < 0].all():
@@ -227,15 +228,15 @@ def _coded(columns: list[np.ndarray], groups: Any, source: str, most: int) -> Gr
     return GroupCodes(code, levels, groups is not None)
 
 
-def _occurring(columns: list[np.ndarray], source: str, most: int) -> np.ndarray:
-    """Return the sorted values of a column, of several their product, at most ``most``."""
+def _occurring(columns: list[np.ndarray], source: str, max_levels: int) -> np.ndarray:
+    """Return the sorted values of a column, of several their product, at most ``max_levels``."""
     with error_context_without_data(source, _NO_NAMES):
         distinct = [_sorted(pd.unique(column)) for column in columns]
-    if prod(map(len, distinct)) > most:
+    if prod(map(len, distinct)) > max_levels:
         raise ValueError(
-            f"{source} makes more than {most} groups that nobody declared. Choose columns of few "
-            "values, cut numbers into ranges, or declare all groups: Groups(..., levels=[...]), or "
-            "levels= of metrics. A column that names persons belongs in persons=."
+            f"{source} makes more than {max_levels} groups that nobody declared. Choose columns of "
+            "few values, cut numbers into ranges, or declare all groups: Groups(..., "
+            "levels=[...]), or levels= of metrics. A column that names persons belongs in persons=."
         )
     return _array(distinct[0] if len(distinct) == 1 else list(product(*distinct)))
 
@@ -259,20 +260,12 @@ def _declared(groups: Any, n_columns: int) -> np.ndarray:
             )
         levels = [tuple(v) for v in levels]
     with error_context("groups", _NO_NAMES):
-        distinct = {_key(v) for v in levels}
+        distinct = {level_key(v) for v in levels}
     if not levels:
         raise ValueError("groups must name at least one group, got none.")
     if len(distinct) != len(levels):
         raise ValueError("groups names a level twice. Name each once.")
     return _array(levels)
-
-
-def _key(value: Any) -> Any:
-    """Return a hashable stand-in, equal for all kinds of missing values and of numbers."""
-    if isinstance(value, tuple):
-        return tuple(_key(v) for v in value)
-    missing = pd.isna(value)
-    return "\0missing" if isinstance(missing, bool) and missing else value
 
 
 def _array(values: Sequence[Any]) -> np.ndarray:
@@ -330,31 +323,26 @@ def position(X: Any, column: str | int, name: str = "group_col") -> int:
             raise ValueError(f"{value} is out of range for X with {n_columns} columns.")
         return int(column % n_columns)
     names, (kind, keyword) = _names(X), _KINDS[name]
+    if names.count(column) == 1:
+        return names.index(column)
     if not hasattr(X, "columns"):
-        fault = (
-            "names a column, but X is not a DataFrame (maybe a transformer returned an array). "
-            "Either make the pipeline keep names: "
-            "ColumnTransformer(..., verbose_feature_names_out=False)"
-            f'.set_output(transform="pandas") with the {kind} column under "passthrough"'
-        )
+        fault = "names a column, but X is not a DataFrame"
     elif getattr(X.columns, "nlevels", 1) > 1:
         fault = (
-            "names no column of X, which has columns of several levels. Join the levels: "
-            'X.columns = ["_".join(map(str, c)) for c in X.columns]'
+            "names no column of X, which has columns of several levels (join them: "
+            'X.columns = ["_".join(map(str, c)) for c in X.columns])'
         )
-    elif column not in names:
-        fault = (
-            f"is not a column of X, which has {_shorten(names)}. Inside a ColumnTransformer pass "
-            'the column through under its own name: set_output(transform="pandas"), '
-            f'verbose_feature_names_out=False, and ("{kind}s", "passthrough", '
-            f"[{safe_repr(column)}]), which "
-            f"public_preprocessor(..., passthrough=[{safe_repr(column)}]) does"
-        )
-    elif names.count(column) > 1:
-        fault = f"is the name of {names.count(column)} columns of X. Name each column once"
+    elif column in names:
+        fault = f"is the name of {names.count(column)} columns of X"
     else:
-        return names.index(column)
-    raise ValueError(f"{value} {fault}; or give the {kind}s as fit(..., {keyword}=...).")
+        fault = f"is not a column of X, which has {_shorten(names)}"
+    raise ValueError(
+        f"{value} {fault}. In a pipeline, let steps keep names and pass the column through: "
+        f'ColumnTransformer([..., ("{kind}s", "passthrough", [{safe_repr(column)}])], '
+        'verbose_feature_names_out=False).set_output(transform="pandas"), as '
+        f"public_preprocessor(..., passthrough=[{safe_repr(column)}]) does; or give the {kind}s as "
+        f"fit(..., {keyword}=...)."
+    )
 
 
 def _names(X: Any) -> list[Any]:
@@ -379,84 +367,3 @@ def variables_of(y: Any, X: Any, group_col: Any, sensitive_features: Any) -> tup
         groups = [target or TARGET if c == TARGET else names[position(X, c)] for c in columns]
     texts = (str(name)[:MAX_NAME] for name in (target, *groups))
     return tuple(text if is_name(text) else "" for text in texts)
-
-
-def is_word(value: Any) -> bool:
-    """Return whether a value is a text short enough for a name."""
-    return isinstance(value, str) and len(value) <= MAX_NAME
-
-
-def is_name(value: Any) -> bool:
-    """Return whether a value is a short text that is no measurement."""
-    return is_word(value) and not _DECIMAL.fullmatch(value)
-
-
-def read_from_rows(
-    variables: Sequence[str], classes: Iterable[Any] | None, groups: GroupCodes | None
-) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the name of each column that classes or undeclared groups were read from, and these.
-
-    ``variables`` are as of `variables_of`; ``classes`` is None where they were declared.
-    """
-    target, *names = variables
-    read = [] if classes is None else [(target or "classes", classes)]
-    if groups is not None and groups.levels is not None and not groups.declared:
-        rows = [v if isinstance(v, tuple) else (v,) for v in groups.levels]
-        columns = list(zip(*rows, strict=True))
-        known = names if len(names) == len(columns) else [""] * len(columns)
-        read += [(n or "groups", dict.fromkeys(c)) for n, c in zip(known, columns, strict=True)]
-    return tuple(dict.fromkeys((name, tuple(_texts(values, "\0"))) for name, values in read))
-
-
-def group_names(levels: Iterable[Any]) -> list[str]:
-    """Return the names of groups in keys and columns, no two of them alike.
-
-    Values of intersections are joined by commas.  A value that looks like another of its column, as
-    "1" beside 1, or that has a comma inside an intersection, is in quotes.
-    """
-    return [", ".join(parts) for parts in _parts(levels)]
-
-
-def named(values: Iterable[Any], variables: Sequence[str] = ()) -> list[str]:
-    """Return groups or classes for readers, with the names of their variables as far as known."""
-    return [joined(parts, variables) for parts in _parts(values)]
-
-
-def joined(parts: Sequence[str], variables: Sequence[str]) -> str:
-    """Return one group for readers, of the texts of its values."""
-    known = variables if len(variables) == len(parts) else [""] * len(parts)
-    texts = [text if text.strip() else "(missing)" for text in parts]
-    return ", ".join(f"{n} = {t}" if n else t for n, t in zip(known, texts, strict=True))
-
-
-def apart(names: Iterable[Any], reserved: Sequence[str]) -> list[Any]:
-    """Return names of groups, in quotes where the package has ``reserved`` them."""
-    return [f"'{n}'" if isinstance(n, str) and n.strip("'") in reserved else n for n in names]
-
-
-def _parts(levels: Iterable[Any]) -> list[tuple[str, ...]]:
-    """Return the texts of the values of each group, of an intersection one for each column."""
-    levels = list(levels)
-    widths = {len(level) if isinstance(level, tuple) else 0 for level in levels}
-    if len(widths) != 1 or widths == {0}:
-        return [(text,) for text in _texts(levels, "\0")]
-    columns = [_texts(values, ", ") for values in zip(*levels, strict=True)]
-    return list(zip(*columns, strict=True))
-
-
-def _texts(values: Iterable[Any], comma: str) -> list[str]:
-    """Return values as texts, in quotes where they could be taken for others."""
-    values = [str.__str__(v) if isinstance(v, str) else v for v in values]
-    looks = {_key(value): _look(str(value)) for value in values}
-    count = Counter(looks.values())
-
-    def is_quoted(value: Any) -> bool:
-        return count[looks[_key(value)]] > 1 or comma in str(value) or str(value)[:1] in ("'", '"')
-
-    return [ascii(value) if is_quoted(value) else str(value) for value in values]
-
-
-def _look(text: str) -> str:
-    """Return a text but for spaces, decimals of whole numbers and forms of letters."""
-    text = "".join(c for c in text if unicodedata.category(c) != "Cf")
-    return " ".join(unicodedata.normalize("NFKC", text).split()).removesuffix(".0")

@@ -5,11 +5,10 @@ import warnings
 
 import numpy as np
 from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.utils.validation import column_or_1d
 
 from skdpfair._utils.validate import error_context_without_data, safe_repr
-from skdpfair.inputs.columns import in_numpy, refuse_dates, refuse_masked
-from skdpfair.inputs.labels import kinds, plain
+from skdpfair.inputs.columns import one_column, refuse_dates
+from skdpfair.inputs.target import kinds, plain
 
 _WEIGHTS = "must hold one finite number >= 0 for each record, at least one of them above 0"
 
@@ -18,9 +17,7 @@ def as_vector(name, values, like):
     """Return ``values`` as an array of shape (n_samples,), one per record of ``like``."""
     with error_context_without_data("y_true", "must have one entry for each record"):
         n_records = len(like)
-    refuse_masked(name, values)
-    with error_context_without_data(name, "must hold one number or text for each record"):
-        values = plain(column_or_1d(in_numpy(values)))
+    values = plain(one_column(name, values, "one number or text for each record"))
     if len(values) != n_records or not n_records:
         raise ValueError(
             f"{name} must have one entry for each of the {n_records} records of y_true, at least "

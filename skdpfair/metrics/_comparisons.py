@@ -4,7 +4,7 @@ import numpy as np
 
 from skdpfair._utils.validate import error_context_without_data, safe_repr
 from skdpfair.inputs.columns import check_indexes
-from skdpfair.inputs.labels import positions
+from skdpfair.inputs.target import positions
 from skdpfair.metrics._arguments import (
     accuracy,
     as_vector,

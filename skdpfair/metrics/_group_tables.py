@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from skdpfair._utils.group_names import group_names, read_from_rows
 from skdpfair._utils.keystream import Keystream
 from skdpfair._utils.validate import number, outline, safe_repr
 from skdpfair.inputs import groups as _groups
-from skdpfair.inputs import labels
 from skdpfair.inputs import persons as _persons
+from skdpfair.inputs import target
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.metrics._arguments import as_vector, check_labels, hits, warn_undefined
 from skdpfair.metrics._comparisons import check_distributions
@@ -137,16 +138,16 @@ def group_table(
         check_labels("predictions", checked[name], y_true)
     known = np.unique(np.concatenate([y_true, *checked.values()]))
     if classes is not None:
-        known = labels.sorted_classes(classes)
-        labels.codes_in(known, y_true, "y_true")
+        known = target.sorted_classes(classes)
+        target.codes_in(known, y_true, "y_true")
         for name, y_pred in checked.items():
-            labels.codes_in(known, y_pred, f"predictions[{safe_repr(name)}]")
-    order = labels.declared_order(known, classes, pos_label)
+            target.codes_in(known, y_pred, f"predictions[{safe_repr(name)}]")
+    order = target.declared_order(known, classes, pos_label)
     likely = _probabilities(probabilities, checked, y_true, known)
     likely, classes = {name: p[:, order] for name, p in likely.items()}, known[order]
     encoded = _groups.encode_features(sensitive_features, len(y_true))
     assert encoded.levels is not None
-    levels = _groups.group_names(encoded.levels)
+    levels = group_names(encoded.levels)
     values = {
         name: values_by_group(
             y_true, y_pred, likely.get(name), classes=classes, code=encoded.code, levels=levels
@@ -268,7 +269,7 @@ def release_group_table(y_true, y_pred, *, sensitive_features, epsilon, levels=N
     y_true = as_vector("y_true", y_true, y_true)
     right = hits(y_true, y_pred)
     epsilon = number("epsilon", epsilon, low=_SMALLEST, high=_LARGEST)
-    person = _persons.encode(None, len(y_true), at=[], persons=persons)
+    person = _persons.encode(None, len(y_true), persons).code
     counted, generator = np.arange(len(y_true)), Keystream.fresh()
     if person is not None:
         counted = np.flatnonzero(_persons.thinned(person, 1, generator) >= 0)
@@ -284,10 +285,10 @@ def release_group_table(y_true, y_pred, *, sensitive_features, epsilon, levels=N
     quantile = math.log(1 / (1 - LEVEL)) / math.sqrt(2)  # of Laplace's law, in deviations
     accuracy, low, high = accuracy_interval(correct, incorrect, deviation, LEVEL, quantile)
     columns = {"correct": correct, "incorrect": incorrect, "accuracy": accuracy}
-    index = pd.Index([f"[{name}]" for name in _groups.group_names(levels)], name="group")
+    index = pd.Index([f"[{name}]" for name in group_names(levels)], name="group")
     table = pd.DataFrame(columns | {"low": low, "high": high}, index=index)
     variables = _groups.variables_of(None, None, None, sensitive_features)
-    read = read_in_words(_groups.read_from_rows(variables, None, encoded))
+    read = read_in_words(read_from_rows(variables, None, encoded.undeclared))
     table.attrs["privacy"] = _privacy(epsilon, persons, read)
     return table
 

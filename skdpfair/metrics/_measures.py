@@ -10,7 +10,7 @@ from fairlearn.metrics import selection_rate
 from sklearn.metrics import accuracy_score, log_loss, recall_score, roc_auc_score
 
 from skdpfair._utils.validate import listed, one_of
-from skdpfair.inputs.labels import plain, positions
+from skdpfair.inputs.target import plain, positions
 
 OVERALL = "overall"
 LEVEL = 0.95  # of intervals

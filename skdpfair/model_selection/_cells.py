@@ -23,7 +23,7 @@ from skdpfair._utils import validate
 from skdpfair._utils.describe import describe
 from skdpfair.estimators.classifier import DPFairClassifier
 from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
-from skdpfair.inputs.labels import positions, positive_last
+from skdpfair.inputs.target import positions, positive_last
 from skdpfair.methods._registry import get_method
 from skdpfair.metrics._measures import MEASURES, OVERALL, compared, rarest_class, values_by_group
 from skdpfair.model_selection._store import key_of

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from skdpfair.inputs import labels
+from skdpfair.inputs import target
 from skdpfair.metrics._measures import MEASURES, OVERALL, compared
 from skdpfair.model_selection._cells import REFERENCE
 from skdpfair.model_selection._scorers import at_final_step
@@ -51,7 +51,7 @@ def frame_of_search(search):
 def classes_of_search(search) -> list:
     """Return the classes, the positive one of two last, [] if neither fit nor classifier knows."""
     if hasattr(search, "classes_"):
-        return search.classes_[labels.order_of(search)].tolist()
+        return search.classes_[target.order_of(search)].tolist()
     final = at_final_step(getattr(search, "estimator", None))[0]
     # that of thresholds is within
     final = at_final_step(getattr(final, "estimator", final))[0]
@@ -59,8 +59,8 @@ def classes_of_search(search) -> list:
     declared = params.get("classes")
     if declared is None:
         return []
-    classes = labels.sorted_classes(declared)
-    return classes[labels.declared_order(classes, declared, params.get("pos_label"))].tolist()
+    classes = target.sorted_classes(declared)
+    return classes[target.declared_order(classes, declared, params.get("pos_label"))].tolist()
 
 
 def _scores(results):

@@ -27,8 +27,8 @@ from skdpfair.budget.charging import charged
 from skdpfair.budget.spending import SCORES
 from skdpfair.estimators.classifier import DPFairClassifier, classifier_of, persons_of, routed
 from skdpfair.exceptions import InfeasibleBudgetError, InsecureSeedWarning
-from skdpfair.inputs import labels as _labels
 from skdpfair.inputs import persons as _persons
+from skdpfair.inputs import target as _target
 from skdpfair.inputs.columns import by_index, check_indexes
 from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.persons import Persons
@@ -244,14 +244,12 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
         given = {"sensitive_features": sensitive_features, "persons": persons}
         check_indexes(X=X, y=y, **given, warns_of="y")
         n_samples = _num_samples(X)
-        person = persons_of(self.estimator, X, n_samples, persons)
-        at = _persons.columns(X, classifier_of(self.estimator).persons, None)
-        column = _persons.name_of(X, at, persons)
+        person, _, column = persons_of(self.estimator, X, n_samples, persons)
         n_examples = n_samples if person is None else 1 + int(person.max())
         delta = delta_for(self.delta, n_examples)
         selection = self._selection(n_examples, 1, delta)
         own = classifier_of(self.estimator)
-        most_records = _most_records([own, *selection.classifiers], person)
+        max_records = _max_records([own, *selection.classifiers], person)
         seeded = self.random_state is not None
         if seeded:
             warnings.warn(
@@ -263,7 +261,7 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
             )
         # number and names of the columns
         validate_data(self, X, skip_check_array=True)
-        named, y = y, _labels.read(y)
+        named, y = y, _target.read_labels(y)
         check_consistent_length(X, y, sensitive_features)
         public, read = _trials.public_sets(self.estimator, X, y, sensitive_features, named)
         if isinstance(self.estimator, DPFairClassifier):
@@ -287,7 +285,7 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
         # the frame that held the generator is gone
         if error is not None:
             raise error
-        report = report_of(self, selection, delta, most_records, n_examples)
+        report = report_of(self, selection, delta, max_records, n_examples)
         report = replace(report, read_from_rows=read)
         origin = {"_day": day, "_ledger_fits": (charge,)}
         self._keep(best, public["classes"], report, origin)
@@ -407,7 +405,7 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
     def pos_label_(self):
         """The positive class of two; None with more."""
         last = classifier_of(self.estimator)
-        return _labels.positive_class(self.classes_, last.classes, last.pos_label)
+        return _target.positive_class(self.classes_, last.classes, last.pos_label)
 
     def _keep(self, best, classes, report, origin):
         params, model = best
@@ -500,7 +498,7 @@ def n_scored(search, n_samples):
     return min(max(1, round(search.holdout * n_samples)), n_samples - 1)
 
 
-def _most_records(classifiers, person):
+def _max_records(classifiers, person):
     """Return the most records that a person has in a trial; None if each record is a person."""
     persons, *others = (Persons.of(classifier.persons) for classifier in classifiers)
     for other in others:
@@ -509,9 +507,7 @@ def _most_records(classifiers, person):
                 f"param_distributions must leave persons as they are, got {other!r} beside "
                 f"{persons!r}: all trials must protect the same persons."
             )
-    if person is not None:
-        _persons.check(person, persons)
-    elif persons.max_records is not None:
+    if person is None and persons.max_records is not None:
         raise ValueError(
             f"max_records={persons.max_records} of persons needs the person of each record here: "
             "pass persons to fit, or name their column."
@@ -534,13 +530,13 @@ def _with_public_facts(report, trial):
     )
 
 
-def report_of(search, selection, delta, most_records, n_examples):
+def report_of(search, selection, delta, max_records, n_examples):
     """Return the report of the search: the same whichever trial won, or whether one did."""
     trial, whole = selection.trial, selection.whole
     steps, epsilon = trial.releases[-1], curve_epsilon(whole, delta)
-    adjacency = "zero_out" if most_records is None else "zero_out_person"
+    adjacency = "zero_out" if max_records is None else "zero_out_person"
     sets = ["sets"]
-    if most_records is not None:
+    if max_records is not None:
         last = classifier_of(search.estimator)
         undeclared = {"classes": last.classes, "groups": Groups.of(last.group_col).levels}
         sets = ["n", *(name for name, value in undeclared.items() if value is None)]
@@ -557,7 +553,7 @@ def report_of(search, selection, delta, most_records, n_examples):
         selection_curve=tuple(whole.tolist()),
         seeded=search.random_state is not None,
         n_samples=n_examples,
-        max_records=most_records,
+        max_records=max_records,
         adjacency=adjacency,
         assumptions=in_words_of(
             [ASSUMPTIONS[name] for name in (*sets, "held out", "trials")], PROTECTS[adjacency]

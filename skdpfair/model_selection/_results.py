@@ -8,8 +8,8 @@ from fairlearn.metrics import MetricFrame
 from sklearn.metrics import accuracy_score
 
 from skdpfair._utils.files import path_of, replace_file
+from skdpfair._utils.group_names import escape_reserved
 from skdpfair._utils.validate import number, one_of, safe_repr
-from skdpfair.inputs.groups import apart
 from skdpfair.metrics._intervals import error_of_mean, of_share, overlap, student_of_column
 from skdpfair.metrics._measures import (
     COST,
@@ -234,7 +234,7 @@ class TradeoffResults:
         frame, groups = readable.frame, readable._groups()
         n_runs, many = len(frame[_RUN].drop_duplicates()), len(groups) > _MOST_GROUPS
         over = f"mean of {n_runs} runs" if n_runs > 1 else "one run"
-        heads = dict(zip(groups, apart(groups, _HEADS), strict=True))
+        heads = dict(zip(groups, escape_reserved(groups, _HEADS), strict=True))
         names = readable.chosen_measures(measures)
         estimates, blocks = readable.estimates(names), []
         for name in names:

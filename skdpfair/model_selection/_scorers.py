@@ -16,13 +16,14 @@ from sklearn.metrics._scorer import _BaseScorer
 from sklearn.utils import metadata_routing
 from sklearn.utils._response import _get_response_values
 
+from skdpfair._utils.group_names import group_names
 from skdpfair._utils.validate import Parametrised, listed, one_of, safe_repr
-from skdpfair.inputs import fitted_rows as _fitted_rows
 from skdpfair.inputs import groups as _groups
+from skdpfair.inputs import provenance
 from skdpfair.inputs import table as _table
 from skdpfair.inputs.columns import check_indexes
-from skdpfair.inputs.groups import group_names
-from skdpfair.inputs.labels import order_of, positions, read
+from skdpfair.inputs.rows import select
+from skdpfair.inputs.target import order_of, positions, read_labels
 from skdpfair.metrics._arguments import as_vector, check_labels
 from skdpfair.metrics._measures import (
     MEASURES,
@@ -254,7 +255,7 @@ class _ComparisonScorer(_ByGroupScorer):
                 )
             other = _values(final.reference_, inner, y, parts, [of])
         else:
-            X_all, y_all = self.table.X, read(self.table.y)
+            X_all, y_all = self.table.X, read_labels(self.table.y)
             parts_all = self._parts(estimator, X_all, y_all, self.table.sensitive_features)
             fitted = _fitted_among(estimator, (X_all, y_all, parts_all), (X, y, parts))
             other = _values(estimator, X_all, y_all, parts_all, [of], fitted)
@@ -399,7 +400,7 @@ def _values(model, X, y, parts, measures, rows=slice(None)):
 def _fitted_among(estimator, table, scored):
     """Return a mask of the rows of a table that the model was fitted to, or raise."""
     final, _ = at_final_step(estimator)
-    seen = _fitted_rows.of(getattr(final, "net_", None))
+    seen = provenance.row_hashes_of(getattr(final, "net_", None))
     if seen is None:
         raise ValueError(
             "measure='dg_gap' cannot identify the training rows of this "
@@ -427,11 +428,11 @@ def _fitted_among(estimator, table, scored):
 
 
 def _marked(estimator, X, y, parts):
-    """Return a mark of each row and its label, as the final step gets them, and its group."""
+    """Return a hash of each row and its label, as the final step gets them, and its group."""
     final, X = at_final_step(estimator, X)
-    codes = positions(final.classes_, read(y))
-    marks = _fitted_rows.marks(np.asarray(_table.read_rows(final, X)), codes)
-    return marks, np.argmax(list(parts.values()), axis=0)
+    codes = positions(final.classes_, read_labels(y))
+    hashes = provenance.row_hashes(select(_table.read_rows(final, X), slice(None)), codes)
+    return hashes, np.argmax(list(parts.values()), axis=0)
 
 
 def _occurrence(marks, groups):

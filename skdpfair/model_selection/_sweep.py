@@ -15,17 +15,17 @@ import skdpfair
 from skdpfair._networks import CNN, MLP, network_of
 from skdpfair._utils import validate
 from skdpfair._utils.describe import describe
+from skdpfair._utils.group_names import escape_reserved, group_names
 from skdpfair._utils.progress import ProgressBar
 from skdpfair._utils.validate import safe_repr
 from skdpfair.budget.charging import current_ledger, entry_of
 from skdpfair.estimators.classifier import DPFairClassifier
 from skdpfair.exceptions import InterruptedWarning, LowSignalWarning
-from skdpfair.inputs import groups, labels
+from skdpfair.inputs import groups, target
 from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import check_indexes
-from skdpfair.inputs.groups import apart, group_names
-from skdpfair.inputs.provenance import noted
-from skdpfair.inputs.table import numbers_of
+from skdpfair.inputs.provenance import origin_of
+from skdpfair.inputs.rows import numbers_of
 from skdpfair.inputs.table import read as read_table
 from skdpfair.methods._registry import get_method
 from skdpfair.metrics._measures import OVERALL, rarest_class
@@ -203,22 +203,22 @@ def planned_sweep(
     check_indexes(**records, persons=persons)
     X, y, sensitive_features = records.values()
     variables = groups.variables_of(y, X, None, sensitive_features)
-    y, base = labels.read(y), DPFairClassifier().set_params(**params)
+    y, base = target.read_labels(y), DPFairClassifier().set_params(**params)
     declared = groups.Groups.of(base.group_col)
     encoded = groups.encode(X, y, group_col=declared, sensitive_features=sensitive_features)
     assert encoded.levels is not None
-    levels = apart(group_names(encoded.levels), [OVERALL])
-    classes, label = labels.public_classes(y, base.classes, base.pos_label)
+    levels = escape_reserved(group_names(encoded.levels), [OVERALL])
+    classes, label = target.public_classes(y, base.classes, base.pos_label)
     public = {"classes": classes.tolist(), "pos_label": None}
     base.set_params(group_col=declared.set_params(levels=levels), **public)
-    person = _persons.encode(X, len(y), at=[], persons=persons)
+    person, _, name = _persons.encode(X, len(y), persons)
     # as a fit reads them, before anything is written
     one, names = clone(base), np.array(levels, object)
     read_table(one, FitSpec.of(one), X, y, names[encoded.code], persons=persons)
     base, features = pictures.head_of(base, np.shape(X)[1:])
     # the fits of cells read an array, without names
     if validate.is_auto(base.module):
-        base.set_params(module=defaults.network_for(getattr(X, "columns", noted(X).columns)))
+        base.set_params(module=defaults.network_for(getattr(X, "columns", origin_of(X).columns)))
     data = {"X": digest_of(X), "y": digest_of(y), "groups": digest_of(encoded.code)}
     data |= {} if features is None else {"features": features.described}
     data |= {} if person is None else {"persons": digest_of(person)}
@@ -249,7 +249,7 @@ def planned_sweep(
         groups=levels,
         rarest_class=str(classes[rarest_class(label, len(classes))]),
         counts=_counts(encoded.code, len(levels), label, len(classes)),
-        features=noted(X).features if features is None else features.described,
+        features=origin_of(X).features if features is None else features.described,
         skdpfair=skdpfair.__version__,
         torch=torch.__version__,
     )
@@ -257,7 +257,7 @@ def planned_sweep(
     if store is not None:
         digests = {f"data {name}": digest for name, digest in data.items()}
         store = Store.open(store, asdict(spec) | digests, needs=CELL_ENTRIES)
-    named = None if person is None else pd.Series(person, name=_persons.name_of(X, [], persons))
+    named = None if person is None else pd.Series(person, name=name)
     return PlannedSweep(
         cells=cells,
         records=Records(X, y, encoded.code, levels, named),

@@ -26,8 +26,8 @@ from skdpfair._utils.validate import (
 from skdpfair.estimators.classifier import classifier_of, persons_of, private_logits, routed
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs import groups as _groups
-from skdpfair.inputs import labels as _labels
 from skdpfair.inputs import persons as _persons
+from skdpfair.inputs import target as _target
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.model_selection._score_counts import EDGES, N_BINS, SENSITIVITY, score_counts
 from skdpfair.model_selection._threshold_choice import (
@@ -207,23 +207,23 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         check_indexes(X=X, y=y, **given, warns_of="y")
         if hasattr(X, "index") and hasattr(y, "set_axis"):
             y = y.set_axis(X.index)  # steps of a pipeline may drop that of X
-        labels = _labels.read(y)
+        labels = _target.read_labels(y)
         check_consistent_length(X, labels, sensitive_features)
-        classes, codes = _labels.public_classes(labels, classifier.classes, classifier.pos_label)
+        classes, codes = _target.public_classes(labels, classifier.classes, classifier.pos_label)
         if len(classes) != 2:
             raise ValueError(
                 f"Only binary classification is supported, but y has {len(classes)} classes. Use "
                 "the estimator without thresholds."
             )
         groups = self._counted_groups(classifier, X, labels, sensitive_features)
-        share = _persons.share_of(persons_of(estimator, X, len(labels), persons))
+        share = _persons.share_of(persons_of(estimator, X, len(labels), persons).code)
         context = _tasks.begin(self, X, y, 0)
         estimator.fit(X, y, **routed(estimator, sensitive_features, persons))
         report = replace(classifier.privacy_, what="fitted weights and thresholds")
         if self.random_state is not None:
             report = replace(report, seeded=True)
         noise, logits = _paid_noise(report), private_logits(estimator, X)
-        other, positive = _labels.positive_last(classifier.classes_, classifier.pos_label_)
+        other, positive = _target.positive_last(classifier.classes_, classifier.pos_label_)
         scores, generator = logits[:, positive] - logits[:, other], Keystream.fresh()
         if noise:
             settings = codes.tobytes(), groups.code.tobytes(), noise
@@ -267,7 +267,7 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         check_is_fitted(self, "thresholds_")
         check_indexes(X=X, sensitive_features=sensitive_features)
         low, high = EDGES[[0, -1]]
-        other, positive = _labels.positive_last(self.classes_, self.pos_label_)
+        other, positive = _target.positive_last(self.classes_, self.pos_label_)
         scores = self.decision_function(X) * (positive - other)
         scores = np.clip(scores, low, np.nextafter(high, low))
         groups = np.zeros(len(scores), dtype=np.int64)
@@ -303,7 +303,7 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         given = {"sample_weight": sample_weight, "sensitive_features": sensitive_features}
         check_indexes(X=X, y=y, **given, warns_of="y")
         predicted = self.predict(X, sensitive_features=sensitive_features)
-        return float(accuracy_score(_labels.read(y), predicted, sample_weight=sample_weight))
+        return float(accuracy_score(_target.read_labels(y), predicted, sample_weight=sample_weight))
 
     def _check(self):
         """Check the parameters, and return the objective."""

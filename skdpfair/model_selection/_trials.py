@@ -12,12 +12,13 @@ import numpy as np
 from scipy import stats
 
 from skdpfair._utils.describe import describe, digest
+from skdpfair._utils.group_names import read_from_rows
 from skdpfair._utils.keystream import Keystream
 from skdpfair.budget.charging import ledger_suspended, prepaid_fit
 from skdpfair.estimators.classifier import classifier_of, private_logits
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs import groups as _groups
-from skdpfair.inputs import labels as _labels
+from skdpfair.inputs import target as _target
 from skdpfair.model_selection._forecast import configured
 from skdpfair.privacy.one_time_noise import noisy
 from skdpfair.privacy.renyi import rdp_curve, stop_parameter
@@ -121,18 +122,19 @@ def public_sets(estimator, X, y, sensitive_features, named):
     y as it was given.
     """
     last = classifier_of(estimator)
-    classes, _ = _labels.public_classes(y, last.classes, last.pos_label)
+    classes, _ = _target.public_classes(y, last.classes, last.pos_label)
     column = last.group_col if last is estimator else None
     declared = _groups.Groups.of(last.group_col)
     is_unnamed = not _groups.as_columns(column) and sensitive_features is None
-    public, encoded = {"classes": classes}, None
+    public, read = {"classes": classes}, None
     rows = X if hasattr(X, "iloc") else np.asarray(X)
     if declared.levels is None and not is_unnamed:
         encoded = _groups.encode(rows, y, group_col=column, sensitive_features=sensitive_features)
         public["group_col"] = declared.set_params(levels=encoded.levels)
+        read = encoded.undeclared
     variables = _groups.variables_of(named, rows, column, sensitive_features)
     undeclared = classes if last.classes is None else None
-    return public, _groups.read_from_rows(variables, undeclared, encoded)
+    return public, read_from_rows(variables, undeclared, read)
 
 
 def scorer(X, y, noise, rng, share=None):

@@ -28,7 +28,7 @@ from skdpfair._utils.validate import (
 )
 from skdpfair.inputs import persons
 from skdpfair.inputs.columns import refuse_dates
-from skdpfair.inputs.provenance import Origin, note
+from skdpfair.inputs.provenance import Origin, set_origin
 from skdpfair.preprocessing import _files
 from skdpfair.preprocessing._files import read_columns
 from skdpfair.preprocessing._piecewise_linear import CHOICES, log_columns_of, n_intervals_for
@@ -415,7 +415,9 @@ class TableSchema:
         sensitive_features = pd.concat(groups, ignore_index=True) if with_groups else None
         return Bunch(
             schema=schema,
-            X=note(np.load(path_of(path), mmap_mode="r"), Origin(columns=(*schema.feature_names,))),
+            X=set_origin(
+                np.load(path_of(path), mmap_mode="r"), Origin(columns=(*schema.feature_names,))
+            ),
             y=np.concatenate(y) if labelled else None,
             sensitive_features=sensitive_features,
             persons=persons,

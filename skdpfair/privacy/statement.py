@@ -100,8 +100,9 @@ _OF_PERSONS = {  # what a report on persons says instead; "" for nothing
     SEVERAL_RECORDS: "",
     OTHER_FITS: "other fits on the same persons: their cost comes in addition",
     ASSUMPTIONS["n"]: "the number of persons n and the bound on the records of one are public, and "
-    "each record names its person; the number of records is public, too, where steps before the "
-    "classifier depend on it",
+    "each record names its person (texts are compared stripped and in Unicode's form NFKC; whole "
+    "numbers and their texts are one; everything else is taken as it is); the number of records is "
+    "public, too, where steps before the classifier depend on it",
     ASSUMPTIONS["weights"]: "the sample weight of each record is a function of the records of its "
     "person and of public facts, and max_sample_weight is public",
     WEIGHTS_FROM_OTHERS: WEIGHTS_FROM_OTHERS.replace(

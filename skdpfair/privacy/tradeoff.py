@@ -118,8 +118,8 @@ def trade_off(releases: Iterable[NoisyRelease]) -> TradeOff:
     Returns
     -------
     TradeOff
-        Bounds on every attack: ``mu``, ``false_negative_rate(alpha)``, ``true_positive_rate(alpha)``
-        and ``total_variation``.
+        Bounds on every attack: ``mu``, ``total_variation``, ``false_negative_rate(alpha)`` and
+        ``true_positive_rate(alpha)``.
 
     Raises
     ------

@@ -17,13 +17,13 @@ import numpy as np
 import pandas as pd
 
 from skdpfair._networks import CNN, MLP, Curves, Factory
+from skdpfair._utils.group_names import group_names, is_name, is_word, read_from_rows
 from skdpfair.engine.losses import REGRESSION
 from skdpfair.engine.mechanism import Method
 from skdpfair.engine.per_sample import ClosedForm, Strategy
 from skdpfair.features import Scattering2D
-from skdpfair.inputs import groups as _groups
-from skdpfair.inputs.groups import Groups, is_name, is_word
-from skdpfair.inputs.targets import range_of
+from skdpfair.inputs.groups import MAX_READ, Groups
+from skdpfair.inputs.target import range_of
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._piecewise_linear import amounts_among
 from skdpfair.privacy import statement as words
@@ -147,7 +147,7 @@ def is_report(report, groups, n_fits=1) -> bool:
     by_group, entries = report.group_epsilons or {}, report.releases
     return (
         _are_levels(by_group)
-        and (not by_group or {*_groups.group_names(by_group)} <= {*_groups.group_names(groups)})
+        and (not by_group or {*group_names(by_group)} <= {*group_names(groups)})
         # as Renyi divergences do
         and all(low <= high for low, high in pairwise(report.selection_curve or ()))
         and all(_are_texts(name, getattr(report, name), n_fits) for name in {**_TEXTS, **_PATTERNS})
@@ -171,13 +171,12 @@ def _are_texts(name, value, n_fits) -> bool:
 
 def _are_read(columns, estimator) -> bool:
     """Return whether values that fits read from rows are short, and classes or groups of these."""
-    empty = _groups.GroupCodes(np.empty(0), estimator.levels_, declared=False)
-    known = _groups.read_from_rows(("",), getattr(estimator, "classes_", None), empty)
+    known = read_from_rows(("",), getattr(estimator, "classes_", None), estimator.levels_)
     own = {v for _, texts in known for v in texts}
     return len(columns) <= _MAX_VARIABLES * estimator._n_fits and all(
         is_name(name)
         and {*texts} <= own
-        and len({*texts}) == len(texts) <= _groups.MAX_READ
+        and len({*texts}) == len(texts) <= MAX_READ
         and are_texts_of_levels(texts)
         for name, texts in columns
     )

@@ -14,7 +14,7 @@ from skdpfair._utils.torch_internals import TorchDispatchMode
 from skdpfair._utils.validate import LARGE, number, safe_repr
 from skdpfair.engine.mechanism import Method
 from skdpfair.exceptions import InsecureSeedWarning, PrivacyLeakWarning
-from skdpfair.inputs.targets import range_of
+from skdpfair.inputs.target import range_of
 from skdpfair.release._closed_list import FITTED, NOTED, OPTIONAL
 from skdpfair.release._file import NotPlain, decode, encode
 from skdpfair.release._objects import NETWORKS

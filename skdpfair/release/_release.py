@@ -7,8 +7,8 @@ from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from skdpfair._utils.group_names import MAX_NAME
 from skdpfair._utils.validate import error_context, is_integer, one_of, safe_repr
-from skdpfair.inputs.groups import MAX_NAME
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._schema import with_features
 from skdpfair.release import _file

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pandas as pd
 
+from skdpfair._utils.group_names import group_names
 from skdpfair._utils.validate import one_of, safe_repr
-from skdpfair.inputs.groups import group_names
 from skdpfair.metrics._measures import MEASURES, described, measure_of
 from skdpfair.report._recommendation import is_unsure, small_groups
 

@@ -14,7 +14,7 @@ import sklearn.metrics as skm
 
 from skdpfair._utils import validate
 from skdpfair._utils.validate import safe_repr
-from skdpfair.inputs.labels import positions
+from skdpfair.inputs.target import positions
 
 _MISSING = (
     'The dashboard needs two things, see docs/report.md: pip install "skdpfair[dashboard]" and '

@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from skdpfair._utils.group_names import display_names, escape_reserved
 from skdpfair._utils.validate import safe_repr
 from skdpfair.inputs import groups as _groups
-from skdpfair.inputs import labels
+from skdpfair.inputs import target
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.metrics import _measures as measuring
 from skdpfair.metrics._arguments import check_kind
@@ -30,8 +31,8 @@ _ERRORS = ("false_positive_rate", "false_negative_rate")
 
 def class_names(classifier):
     """Return the names of the classes, the positive one of two last."""
-    classes = classifier.classes_[labels.order_of(classifier)]
-    return _groups.named(classes, variables(classifier)[:1])
+    classes = classifier.classes_[target.order_of(classifier)]
+    return display_names(classes, variables(classifier)[:1])
 
 
 def measured(model, classifier, X, y, sensitive_features, measures):
@@ -56,7 +57,7 @@ def measured(model, classifier, X, y, sensitive_features, measures):
     own = variables(classifier)
     of_test = _groups.variables_of(y, X, by, sensitive_features)
     check_same("X, y", table_of(own), table_of(of_test))
-    y, predicted = labels.read(y), model.predict(X, **given)
+    y, predicted = target.read_labels(y), model.predict(X, **given)
     check_kind("y", y, predicted, like="the fit")
     code, levels = None, []
     if sensitive_features is not None or _groups.as_columns(classifier.group_col):
@@ -66,13 +67,13 @@ def measured(model, classifier, X, y, sensitive_features, measures):
             group_col=by,
             levels=None if classifier.levels_ is None else list(classifier.levels_),
             sensitive_features=sensitive_features,
-            most=_groups.MAX_GROUPS,
+            max_levels=_groups.MAX_GROUPS,
         )
         assert found.levels is not None
-        code, levels = found.code, _groups.apart(_groups.named(found.levels, own[1:]), [_ALL])
-    order = labels.order_of(classifier)
+        code, levels = found.code, escape_reserved(display_names(found.levels, own[1:]), [_ALL])
+    order = target.order_of(classifier)
     classes, likely = classifier.classes_[order], model.predict_proba(X)[:, order]
-    n_classes, codes = len(classes), labels.positions(classes, y)
+    n_classes, codes = len(classes), target.positions(classes, y)
     table = measuring.values_by_group(
         y, predicted, likely, classes=classes, code=code, levels=levels
     ).set_axis([_ALL, *levels])

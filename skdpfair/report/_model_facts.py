@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import skdpfair
-from skdpfair.inputs.groups import named
+from skdpfair._utils.group_names import display_names
 from skdpfair.privacy.statement import (
     ADJACENCY_IN_WORDS,
     PROTECTED,
@@ -36,7 +36,7 @@ def facts_of(privacy, model=None, *, version=None, file=None, ledger=None) -> di
     of_person = n > 1 and privacy.is_private and (rounded_up(privacy.epsilon_for(n)), str(n))
     uncovered = [t for t in privacy.not_accounted if not (of_person and t == SEVERAL_RECORDS)]
     by_group, method = privacy.group_epsilons or {}, privacy.method
-    groups = named(by_group, variables(model)[1:])
+    groups = display_names(by_group, variables(model)[1:])
     if getattr(model, "method_", None) is not None:  # a file may leave it out
         method = model.method_.name + f", by {method}" * chosen
     numbers = privacy.steps, privacy.sample_rate, privacy.noise_multiplier

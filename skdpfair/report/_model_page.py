@@ -12,8 +12,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 import skdpfair
+from skdpfair._utils.group_names import display_names, is_word
 from skdpfair._utils.validate import safe_repr
-from skdpfair.inputs.groups import is_word, named
 from skdpfair.release._closed_list import MAX_LEVELS, are_texts_of_levels, is_report, passes
 from skdpfair.release._facts import record_shape
 from skdpfair.release._release import loaded, schema_in
@@ -286,7 +286,7 @@ def _rows(classifier, file, facts):
     if facts["day"]:
         rows["day of training"] = f"{facts['day']} (UTC)"
     rows["method"] = facts["method"]
-    rows["classes"] = ", ".join(named(classifier.classes_, [target]))
+    rows["classes"] = ", ".join(display_names(classifier.classes_, [target]))
     if len(classifier.classes_) == 2:
         rows[_POSITIVE] = class_names(classifier)[1]
     rows["features"] = f"{math.prod(classifier.net_.module.in_shape):,}"
@@ -295,7 +295,7 @@ def _rows(classifier, file, facts):
     if privacy.features is not None:
         rows[_FEATURES] = privacy.features
     if classifier.levels_ is not None:
-        rows["groups"] = "; ".join(named(classifier.levels_, columns))
+        rows["groups"] = "; ".join(display_names(classifier.levels_, columns))
     done, size = " trained on", f"{privacy.expected_batch_size:.4g}"
     # some are held out, and trials have batches of their own
     if facts["selection"]:

@@ -10,8 +10,8 @@ from importlib.resources import files
 
 import numpy as np
 
+from skdpfair._utils.group_names import display_name, display_names
 from skdpfair._utils.validate import visible
-from skdpfair.inputs.groups import joined, named
 from skdpfair.metrics._intervals import of_share
 from skdpfair.metrics._measures import MEASURES, OVERALL, measure_of, of_positive
 from skdpfair.preprocessing._linter import PipelineReport, lint_pipeline
@@ -167,11 +167,11 @@ def with_readable_names(results):
     levels = {g: g.split(", ") for g in group.unique() if g != OVERALL}
     if len(columns) == 1:
         levels = {g: [g] for g in levels}
-    names = {g: joined(parts, columns) for g, parts in levels.items()}
+    names = {g: display_name(parts, columns) for g, parts in levels.items()}
     if len({*names.values(), OVERALL}) > len(names):
         again.frame = again.frame.assign(group=group.replace(names))
-    rarest = spec.rarest_class and joined([spec.rarest_class], [target])
-    again.spec = replace(spec, classes=named(spec.classes, [target]), rarest_class=rarest)
+    rarest = spec.rarest_class and display_name([spec.rarest_class], [target])
+    again.spec = replace(spec, classes=display_names(spec.classes, [target]), rarest_class=rarest)
     return again
 
 

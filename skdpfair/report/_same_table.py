@@ -1,7 +1,7 @@
 """What is known of the table behind a model, a sweep and test records, which must agree."""
 
+from skdpfair._utils.group_names import group_names
 from skdpfair._utils.validate import safe_repr
-from skdpfair.inputs.groups import group_names
 
 
 def table_of(

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 
 import skdpfair
+from skdpfair._utils.group_names import escape_reserved
 from skdpfair._utils.validate import safe_repr
-from skdpfair.inputs.groups import apart
 from skdpfair.metrics._measures import COST, MEASURES, OVERALL, RATIOS, described
 from skdpfair.privacy import NoisyRelease, compute_epsilon
 from skdpfair.privacy.gdp import delta_for
@@ -185,7 +185,7 @@ def _tables(results, table, groups, chosen, against):
         if error := error_in_words(name, classes):
             title += f" (share of {error})"
         own = [head for head in _OWN if head != "ratio" or name in RATIOS]
-        heads = ["all", *apart(groups, ("all", "method", "ε", *_OWN)), *own]
+        heads = ["all", *escape_reserved(groups, ("all", "method", "ε", *_OWN)), *own]
         part = {"id": _id_of(name), "rows": rows, "heads": heads[: len(rows[0][2])]}
         tables.append(part | {"caption": f"{title} in {_UNITS.get(unit, unit)}"})
     return tables

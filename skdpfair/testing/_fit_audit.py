@@ -149,8 +149,8 @@ def audit_fit(
         X = clone(estimator[:-1]).fit_transform(X, y) if len(estimator) > 1 else X
         estimator = estimator.steps[-1][1]
     X = in_pandas(X) if hasattr(X, "shape") else np.asarray(X)
-    at = _persons.columns(X, classifier.persons, classifier.group_col)
-    person = _persons.encode(X, n_samples, at=at, persons=persons)
+    declared = Persons.of(classifier.persons)
+    person = _persons.encode(X, n_samples, persons, declared, classifier.group_col).code
     protects = "record" if person is None else "person"
     code = np.arange(n_samples) if person is None else person
     n_examples = int(code.max()) + 1
@@ -263,7 +263,7 @@ def _with_features(model, X, y, chosen, of, rng):
     labels[chosen] = classes[rng.integers(0, len(classes), n_canaries)[of]]
     frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
     hidden = _groups.positions(X, model.group_col)
-    hidden = [*hidden, *_persons.columns(X, model.persons, model.group_col)]
+    hidden = [*hidden, *_persons.positions_of(X, model.persons, model.group_col)]
     visible = [i for i in range(frame.shape[1]) if i not in hidden]
     numbers = _numbers(frame.iloc[:, visible])
     marks = np.zeros((len(frame), n_canaries), np.float32)

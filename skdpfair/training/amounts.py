@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from skdpfair.inputs.table import Rows, Table
+from skdpfair.inputs.rows import Rows
+from skdpfair.inputs.table import Table
 from skdpfair.preprocessing._piecewise_linear import CHOICES, hats
 from skdpfair.training.plan import AMOUNT_COUNTS
 from skdpfair.training.run import Run

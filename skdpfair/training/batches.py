@@ -11,8 +11,7 @@ from torch import Tensor
 from skdpfair.engine import Batch, PoissonSampler
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.sparse_rows import SparseBatch
-from skdpfair.inputs.streaming import BYTES, SparseRows, are_bytes, as_rows, is_streamed
-from skdpfair.inputs.table import Rows
+from skdpfair.inputs.rows import BYTES, Rows, SparseRows, are_bytes, is_streamed, select
 
 _DRAWN = 2**20  # positions of records that are drawn and kept at once
 
@@ -48,7 +47,7 @@ class StreamedRows:
         else:
             # copies to the device run beside the steps; to pin rows first takes longer than that
             is_async = self.device.type == "cuda"
-            x = torch.from_numpy(as_rows(self.x, index.numpy()))
+            x = torch.from_numpy(select(self.x, index.numpy()))
             x = x.to(self.device, non_blocking=is_async)
         return records_at(self.columns, index.to(self.device), x)
 

@@ -20,8 +20,7 @@ from skdpfair.engine.per_sample import ClosedForm, Strategy, forward_of, linear_
 from skdpfair.engine.per_sample.proof import TraceError
 from skdpfair.engine.precision import full_precision
 from skdpfair.engine.sparse_rows import SparseBatch
-from skdpfair.inputs.streaming import SparseRows, as_rows
-from skdpfair.inputs.table import Rows
+from skdpfair.inputs.rows import Rows, SparseRows, select
 
 _MAX_NUMBERS = 2**26  # in a batch
 _ROWS = 2**16  # with knots, made at a time
@@ -76,7 +75,7 @@ def with_knots(knots: FineKnots, x: Any) -> SparseRows:
     """Return rows with the columns of fine knots, few of whose numbers are stored."""
     knots, parts = copy.deepcopy(knots).cpu(), []
     for start in range(0, len(x), _ROWS):
-        rows = as_rows(x, slice(start, start + _ROWS))
+        rows = select(x, slice(start, start + _ROWS))
         at, values = (part.numpy() for part in knots.stored(torch.from_numpy(rows)))
         n, each = at.shape
         first = np.arange(0, n * each + 1, each)
@@ -97,7 +96,7 @@ def _in_batches(
     def fetched(rows: slice) -> Any:
         if stays_sparse and isinstance(x, SparseRows):
             return SparseBatch.of(x.matrix[rows], device)
-        return torch.from_numpy(as_rows(x, rows)).to(device)
+        return torch.from_numpy(select(x, rows)).to(device)
 
     with full_precision(device), torch.no_grad():
         width = x.n_stored if stays_sparse and isinstance(x, SparseRows) else math.prod(x.shape[1:])

@@ -24,8 +24,7 @@ from skdpfair.engine.per_sample.proof import fixed_draws, hold_statistics
 from skdpfair.engine.precision import current_device, full_precision
 from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.inputs.persons import group_of_persons
-from skdpfair.inputs.streaming import SparseRows, as_rows
-from skdpfair.inputs.table import Rows
+from skdpfair.inputs.rows import Rows, SparseRows, select
 from skdpfair.training import inference
 from skdpfair.training.batches import PoissonBatches, record_rates, rows_on
 from skdpfair.training.callbacks import WITHHELD, has_batch_callbacks
@@ -193,7 +192,7 @@ class PrivateNet(NeuralNetClassifier):
             )
 
     def _begin(self, x: Rows) -> None:
-        example = torch.from_numpy(as_rows(x, slice(1))).to(self.device)
+        example = torch.from_numpy(select(x, slice(1))).to(self.device)
         self._set_training(True)
         run, flat, method = self.run, self.flat_, self.plan.mechanism.method
         assert run is not None and flat is not None

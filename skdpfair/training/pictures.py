@@ -13,11 +13,13 @@ from skdpfair._networks import check_pictures
 from skdpfair._utils.validate import error_context, is_auto, safe_repr
 from skdpfair.features import Scattering2D
 from skdpfair.features._scattering import form_of
-from skdpfair.inputs.streaming import SIDES
-from skdpfair.inputs.table import Table, numbers_of
+from skdpfair.inputs.provenance import Origin
+from skdpfair.inputs.rows import numbers_of
+from skdpfair.inputs.table import Table
 from skdpfair.training.spec import FitSpec
 
 SCATTERING = "scattering"
+SIDES = (28, 32, 48, 64, 96, 128, 224, 256)  # of pictures, as data sets have them
 _MIN_SIDE = 8  # pixels; smaller arrays of numbers are hardly pictures
 
 log = logging.getLogger("skdpfair")
@@ -92,7 +94,7 @@ def extracted(table: Table, features: Scattering2D) -> Table:
     if validation is not None:
         validation = features.transform(validation[0]), validation[1]
     x = features.transform(table.x)
-    return replace(table, x=x, validation=validation, features=features.described)
+    return replace(table, x=x, validation=validation, origin=Origin(features.described))
 
 
 def head_of(

@@ -7,10 +7,10 @@ from dataclasses import replace
 from math import inf
 
 from skdpfair._networks import Factory
+from skdpfair._utils.group_names import read_from_rows
 from skdpfair.engine.memory import used_device
 from skdpfair.engine.noise import is_cryptographic
 from skdpfair.exceptions import PrivacyAccountingError
-from skdpfair.inputs.groups import read_from_rows
 from skdpfair.inputs.table import Table
 from skdpfair.privacy import compute_epsilon, statement
 from skdpfair.privacy.accounting import group_epsilons
@@ -38,14 +38,18 @@ def account(run: Run, net: PrivateNet, table: Table, is_known: bool = False) -> 
     if plan.is_accounted and levels is not None:
         by_group = group_epsilons(releases, len(levels), delta, spec.accountant)
         by_level = None if by_group is None else dict(zip(levels, by_group, strict=True))
-    seeded, max_weight, max_records = run.is_seeded, table.most_weight, spec.persons.max_records
+    seeded, max_weight, max_records = (
+        run.is_seeded,
+        table.max_sample_weight,
+        spec.persons.max_records,
+    )
     assumptions = _assumptions(run, net, table)
     if run.processes.size > 1:
         assumptions += statement.ASSUMPTIONS["processes"], statement.ASSUMPTIONS["parts"]
     if plan.is_accounted:
         assumptions += _frozen(net)
     classes = table.classes if spec.classes is None else None
-    read = read_from_rows(table.variables, classes, table.groups)
+    read = read_from_rows(table.variables, classes, table.groups.undeclared)
     # what no ledger holds: fits without privacy, seeds
     if previous is not None:
         before = previous.privacy
@@ -86,7 +90,7 @@ def account(run: Run, net: PrivateNet, table: Table, is_known: bool = False) -> 
         ),
         stop=run.stop,
         proof=net.engine_.proof if plan.is_accounted else None,
-        features=table.features,
+        features=table.origin.features,
         assumptions=assumptions,
         read_from_rows=read,
         releases=releases,
@@ -133,8 +137,8 @@ def _assumptions(run: Run, net: PrivateNet, table: Table) -> tuple[str, ...]:
         "validation": spec.validation_data is not None,
         "module": isinstance(spec.module, Factory),
         "method": not net.is_method_traced_,
-        "weights": table.most_weight is not None,
-        "largest weight": table.most_weight is not None and spec.max_sample_weight is None,
+        "weights": table.max_sample_weight is not None,
+        "largest weight": table.max_sample_weight is not None and spec.max_sample_weight is None,
     }
     assumed = (statement.ASSUMPTIONS[name] for name, holds in is_assumed.items() if holds)
     return in_words_of(assumed, PROTECTS[table.adjacency])

@@ -11,7 +11,7 @@ import torch
 
 from skdpfair._utils.describe import describe, digest
 from skdpfair.engine import Streams
-from skdpfair.inputs.streaming import SparseRows
+from skdpfair.inputs.rows import SparseRows
 from skdpfair.inputs.table import Table
 from skdpfair.privacy import NoisyRelease
 from skdpfair.privacy.one_time_noise import noisy

@@ -32,7 +32,7 @@ from skdpfair._utils.validate import (
 from skdpfair.augmentations import Views
 from skdpfair.engine.losses import REGRESSION
 from skdpfair.engine.memory import used_device
-from skdpfair.inputs import targets
+from skdpfair.inputs import target
 from skdpfair.inputs.groups import TARGET, Groups, as_columns
 from skdpfair.inputs.persons import Persons
 from skdpfair.methods._registry import get_method
@@ -365,7 +365,7 @@ def _read(params: dict[str, Any]) -> dict[str, Any]:
     if out["classes"] is not None:
         out["classes"] = listed("classes", out["classes"], "values or None")
     if out["y_range"] is not None:
-        out["y_range"] = targets.range_of(out["y_range"])
+        out["y_range"] = target.range_of(out["y_range"])
     pair = out["validation_data"]
     if pair is not None and not (isinstance(pair, (tuple, list)) and len(pair) == 2):
         raise TypeError(f"validation_data must be a pair (X, y) or None, got {outline(pair)}.")

@@ -182,7 +182,7 @@ def _trained(run: Run, table: Table) -> PrivateNet:
         _load_weights(net, run.previous)
     for tensor in tensors_of(net.module_).values():
         run.processes.broadcast_(tensor.detach())
-    weight = None if table.weight is None else _over_largest(table.weight, table.most_weight)
+    weight = None if table.weight is None else _over_largest(table.weight, table.max_sample_weight)
     if class_weight is not None:
         weight = class_weight[table.y] if weight is None else weight * class_weight[table.y]
     columns = {"x": x, "group": table.groups.code, "weight": weight, "person": table.person}

@@ -12,7 +12,7 @@ from torch import nn
 from skdpfair._networks import curves
 from skdpfair.engine.mechanism import Method
 from skdpfair.features import Scattering2D
-from skdpfair.inputs.streaming import refuse_other_scale
+from skdpfair.inputs.rows import refuse_other_scale
 from skdpfair.inputs.table import Table
 from skdpfair.methods._registry import get_method
 from skdpfair.privacy.statement import PROTECTS, PrivacyReport

@@ -14,7 +14,7 @@ from skdpfair.datasets import make_two_groups
 from skdpfair.engine import Batch, memory, precision
 from skdpfair.engine.memory import affordable_batch, is_out_of_memory
 from skdpfair.engine.precision import current_device, full_precision, is_exact
-from skdpfair.inputs.mapped_rows import MappedRows
+from skdpfair.inputs.rows import MappedRows
 from skdpfair.training import loop
 from skdpfair.training.batches import PoissonBatches, StreamedRows, rows_on
 

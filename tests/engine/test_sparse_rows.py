@@ -17,7 +17,7 @@ from skdpfair.engine.mechanism import Mechanism, Task
 from skdpfair.engine.per_sample import ClosedForm, linear_layers
 from skdpfair.engine.per_sample.layers.linear import SparseGradSampler
 from skdpfair.engine.sparse_rows import SparseBatch
-from skdpfair.inputs.streaming import SparseRows
+from skdpfair.inputs.rows import SparseRows
 from skdpfair.methods import METHODS
 
 D = 12

@@ -20,7 +20,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skdpfair.inputs import fitted_rows as _fitted_rows
+from skdpfair.inputs import provenance
 from skdpfair.metrics import dg_gap
 from skdpfair.model_selection import comparison_scorer
 from skdpfair.preprocessing import public_preprocessor
@@ -165,23 +165,25 @@ def test_models_that_know_no_rows_are_refused(frame, classifier):
 def test_marks_of_rows_stay_out_of_models_and_go_with_them(frame, classifier):
     X, y = frame
     gc.collect()
-    before = len(_fitted_rows._SEEN)
+    before = len(provenance._ROW_HASHES)
     model = classifier(group_col="group").fit(X, y)
-    marks = _fitted_rows.of(model.net_)
-    assert len(marks) == len(y) and len(_fitted_rows._SEEN) == before + 1
+    marks = provenance.row_hashes_of(model.net_)
+    assert len(marks) == len(y) and len(provenance._ROW_HASHES) == before + 1
     held = pickle.dumps(model), pickle.dumps(model.release())
-    for part in (marks.tobytes(), _fitted_rows._KEY, b"_fitted_rows"):
+    for part in (marks.tobytes(), provenance._KEY, b"row_hashes"):
         assert not any(part in content for content in held)
     assert marks[0].tobytes() not in held[0]
     del model, marks
     gc.collect()
-    assert len(_fitted_rows._SEEN) == before
+    assert len(provenance._ROW_HASHES) == before
 
 
 def test_marks_tell_rows_and_labels_apart():
     values = np.array([0.0, 1.0, 2.0, -1.0, 0.5, 1.5], dtype=np.float32)
     x = np.stack(np.meshgrid(*[values] * 5), axis=-1).reshape(-1, 5)
-    marks = np.concatenate([_fitted_rows.marks(x, np.full(len(x), code)) for code in range(3)])
+    marks = np.concatenate([provenance.row_hashes(x, np.full(len(x), code)) for code in range(3)])
     assert len(np.unique(marks)) == len(marks) == 3 * 6**5
     several = np.repeat(x, 40, axis=0)  # more than are marked at once
-    assert (_fitted_rows.marks(several, np.zeros(len(several), int))[::40] == marks[: len(x)]).all()
+    assert (
+        provenance.row_hashes(several, np.zeros(len(several), int))[::40] == marks[: len(x)]
+    ).all()

@@ -12,7 +12,7 @@ import pytest
 
 from skdpfair import DPFairClassifier
 from skdpfair.datasets import load_adult, public_facts
-from skdpfair.inputs.provenance import noted, rows_of
+from skdpfair.inputs.provenance import origin_of, rows_of
 from skdpfair.preprocessing import TableSchema, _files
 
 pytestmark = [
@@ -137,7 +137,12 @@ def test_auto_takes_the_network_of_the_rows_in_memory(table, parts, tmp_path):
     assert makes[0] is makes[1] is not makes[2]
     assert one.net_.module.params["fine"] == other.net_.module.params["fine"] != ()
     part = rows_of(data.X, np.arange(0, 2000))
-    assert noted(part) == noted(data.X) != noted(np.array(data.X)) == noted(data.X[:2000])
+    assert (
+        origin_of(part)
+        == origin_of(data.X)
+        != origin_of(np.array(data.X))
+        == origin_of(data.X[:2000])
+    )
 
 
 def test_memory_is_that_of_a_row_group(tmp_path):

@@ -20,12 +20,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdpfair import DPFairClassifier, Groups, Persons, get_method
+from skdpfair._utils.group_names import MAX_NAME
 from skdpfair._utils.validate import visible
 from skdpfair.budget import PrivacyLedger
 from skdpfair.budget.spending import SCORES, UNKNOWN
 from skdpfair.cli import main
 from skdpfair.datasets import make_two_groups
-from skdpfair.inputs.groups import MAX_NAME
 from skdpfair.metrics import release_group_table
 from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier, sweep
 from skdpfair.preprocessing import public_preprocessor

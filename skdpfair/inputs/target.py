@@ -1,4 +1,4 @@
-"""Class labels, checked and encoded."""
+"""The target: class labels, and numbers of a regression with their public range."""
 
 from numbers import Number
 from typing import Any
@@ -6,43 +6,53 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import column_or_1d
 
-from skdpfair._utils.validate import error_context, error_context_without_data, safe_repr
-from skdpfair.inputs.columns import in_numpy, one_column
+from skdpfair._utils.validate import error_context, error_context_without_data, number, safe_repr
+from skdpfair.inputs.columns import one_column
 from skdpfair.inputs.groups import MAX_READ
 
 _NOT_LABELS = "cannot be read as class labels"
-_KINDS = ("binary", "multiclass")
+_SEVERAL = (
+    "Fit one estimator for each column, by sklearn.multioutput.{}: each fit reads all records, so "
+    "that their epsilons add up (PrivacyLedger computes the total)."
+)
 
 
-def read(y: Any) -> np.ndarray:
+def read_labels(y: Any) -> np.ndarray:
     """Return labels as an array of shape (n_samples,), none of them missing."""
-    y = in_numpy(y)
-    column = one_column(y, "label", "MultiOutputClassifier", object)
-    if column is not y:
-        # numpy would turn mixed labels into text
-        _refuse_mixed("y", y)
+    remedy = _SEVERAL.format("MultiOutputClassifier")
+    # numpy would turn labels of several types to texts
+    labels = one_column("y", y, "one label for each row", remedy=remedy, dtype=object, warn=True)
+    if labels.dtype.kind in "OST":
+        _refuse_mixed("y", labels)
     with error_context_without_data("y", _NOT_LABELS):
-        is_extension = pd.api.types.is_extension_array_dtype(getattr(y, "dtype", None))
-        # numpy would make them floats
-        labels = y.to_numpy(dtype=object) if is_extension else y
-        labels = plain(column_or_1d(labels, warn=True))
+        labels = plain(labels)
         missing = pd.isna(labels).any()
-        infinite = labels.dtype.kind == "f" and np.isinf(labels).any()
-    if missing or infinite:
+    if missing or (labels.dtype.kind == "f" and np.isinf(labels).any()):
         what = "NaN" if missing else "infinity"
         raise ValueError(f"Input y contains {what}. Drop or label the rows without a class.")
-    if labels.dtype.kind in "OS":
-        _refuse_mixed("y", labels)
     with error_context_without_data("y", _NOT_LABELS):
         # raises where labels cannot be sorted
         kind = type_of_target(distinct(labels))
-    if kind not in _KINDS:
+    if kind not in ("binary", "multiclass"):
         raise ValueError(
             f"Unknown label type: {kind}. y must hold one of a few classes for each row."
         )
     return labels
+
+
+def read_numbers(y: Any) -> np.ndarray:
+    """Return targets of a regression as float64 of shape (n_samples,), all finite."""
+    remedy = _SEVERAL.format("MultiOutputRegressor")
+    column = one_column("y", y, "one number for each row", remedy=remedy, warn=True)
+    with error_context_without_data("y", "must hold one number for each row"):
+        if column.dtype.kind in "SUMmV":
+            raise ValueError("it holds texts, dates or records")
+        numbers: np.ndarray = np.asarray(column, dtype=np.float64)
+    if not np.isfinite(numbers).all():
+        what = "NaN" if np.isnan(numbers).any() else "infinity"
+        raise ValueError(f"Input y contains {what}. Drop the rows without a target.")
+    return numbers
 
 
 def plain(values: np.ndarray) -> np.ndarray:
@@ -193,3 +203,44 @@ def _refuse_mixed(name: str, values: Any) -> None:
         raise ValueError(f"{name} holds bytes. Decode them to texts.")
     if "texts" in types and len(types) > 1:
         raise ValueError(f"{name} mixes texts and other labels. Spell all labels alike.")
+
+
+def range_of(y_range: Any) -> tuple[float, float]:
+    """Return the public limits of the target, else raise."""
+    wanted = (
+        "y_range must be a pair (low, high) of numbers, low < high: the public limits of the "
+        "target. Declare them from public knowledge, such as y_range=(0, 120) for an age; limits "
+        "derived from the records would reveal two of them"
+    )
+    if isinstance(y_range, (str, bytes, dict, set, frozenset)) or y_range is None:
+        raise ValueError(f"{wanted}, got {safe_repr(y_range)}.")
+    with error_context("y_range", "must be a pair (low, high) of numbers"):
+        limits = list(y_range)
+    if len(limits) != 2:
+        raise ValueError(f"{wanted}, got {safe_repr(y_range)}.")
+    low, high = (number("y_range", value, low=-1e300, high=1e300) for value in limits)
+    if not low / 2 < high / 2:
+        raise ValueError(f"{wanted}, got {safe_repr(y_range)}.")
+    return float(low), float(high)
+
+
+def limits_of(y: np.ndarray) -> tuple[float, float]:
+    """Return the least and the largest target, or a wider range of equal ones; not private."""
+    low, high = np.clip([y.min(), y.max()], -1e300, 1e300)
+    return range_of((low, high if low / 2 < high / 2 else low + max(1.0, abs(low))))
+
+
+def scaled(y: np.ndarray, y_range: tuple[float, float]) -> np.ndarray:
+    """Return targets clipped to their range and scaled to [-1, 1], float32, each by itself."""
+    low, high = y_range
+    share = (np.clip(y, low, high) / 2 - low / 2) / (high / 2 - low / 2)
+    outputs: np.ndarray = np.clip(2 * share - 1, -1, 1).astype(np.float32)
+    return outputs
+
+
+def unscaled(outputs: np.ndarray, y_range: tuple[float, float]) -> np.ndarray:
+    """Return predictions in the units of the target, inside its range."""
+    low, high = y_range
+    share = (np.clip(outputs, -1, 1) + 1) / 2
+    predictions: np.ndarray = np.clip(low * (1 - share) + high * share, low, high)
+    return predictions
