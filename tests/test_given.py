@@ -273,7 +273,7 @@ ACTS = {
     "group_count_noise_multiplier": lambda s, v: (
         s.plan.one_time["group counts"].noise_multipliers[0] / v
     ),
-    "group_probabilities": lambda s, v: (s.method.shares(s.task) / torch.tensor(v)).mean(),
+    "group_probabilities": lambda s, v: (s.method.group_fractions(s.task) / torch.tensor(v)).mean(),
     "max_sample_rate": lambda s, v: s.plan.max_sample_rate / v,
     "rate_range": lambda s, v: s.task.strata[-1][0] / s.task.strata[0][0] / v**2,
     "group_max_grad_norm": lambda s, v: s.method.group_bound(1.0) / v,

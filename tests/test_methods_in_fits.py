@@ -386,12 +386,12 @@ def test_parameters_that_differ_anywhere_have_other_descriptions():
 
 
 def test_many_groups_pay_no_less_than_at_their_own_rates(monkeypatch):
-    from skdpfair.privacy import ledger
+    from skdpfair.privacy import accounting
 
     group = np.repeat(np.arange(30), np.arange(1, 31))
     X, y = np.ones((len(group), 2)), np.arange(len(group)) % 2
-    priced, real = [], ledger.compute_epsilon
-    monkeypatch.setattr(ledger, "compute_epsilon", lambda *a: priced.append(a) or real(*a))
+    priced, real = [], accounting.compute_epsilon
+    monkeypatch.setattr(accounting, "compute_epsilon", lambda *a: priced.append(a) or real(*a))
     method = get_method("dp_is_sgd", group_probabilities=tuple(np.arange(1, 31) / 465))
     settings = {"noise_multiplier": 1.0, "max_steps": 3, "batch_size": 60, "accountant": "rdp"}
     model = DPFairClassifier(method, epsilon=None, **settings)

@@ -259,9 +259,9 @@ def test_a_person_has_one_group_that_of_most_of_her_records():
 def test_records_that_take_no_part_vote_on_the_group_of_their_person():
     code = np.tile([0] * 9 + [1], 50)
     groups, unit = GroupCodes(code, np.array(["a", "b"]), True), np.repeat(np.arange(50), 10)
-    whole = Table(np.zeros((500, 1)), code, np.array([0, 1]), groups, [], unit=unit)
+    whole = Table(np.zeros((500, 1)), code, np.array([0, 1]), groups, [], person=unit)
     drawn = whole.thinned(1, np.random.default_rng(0))
-    taken = drawn.unit >= 0
+    taken = drawn.person >= 0
     assert code[taken].any() and not drawn.groups.code[taken].any()
 
 
@@ -290,7 +290,7 @@ def test_a_report_says_what_holds_for_persons(visits):
     report = quick(max_sample_weight=1.0).fit(X, y, **weighted).privacy_
     plain = quick(persons__column=None, persons__max_records=None, max_sample_weight=1.0)
     of_records = plain.fit(X.drop(columns="person"), y, **weighted).privacy_
-    assert (report.unit, of_records.unit) == ("person", "record")
+    assert (report.protects, of_records.protects) == ("person", "record")
     said, other = ({*r.assumptions, *r.not_accounted} for r in (report, of_records))
     assert len(other - said) == len(said - other) + 1 == 5  # several records: no risk any more
     assert all("person" in text for text in said - other)
@@ -729,7 +729,7 @@ def test_the_split_of_a_sweep_is_by_person():
         ({COLUMN: "patient"}, {}, ValueError, "persons='patient' is not a column of X"),
         ({COLUMN: ["person"]}, {}, ValueError, "column of Persons must be"),
         ({}, {"persons": np.zeros(1)}, ValueError, "by a column or as an array, not both"),
-        ({COLUMN: None}, {"persons": np.zeros(3)}, ValueError, "units has 3 values for 2,"),
+        ({COLUMN: None}, {"persons": np.zeros(3)}, ValueError, "persons has 3 values for 2,"),
         (
             {COLUMN: None},
             {"persons": np.zeros((3, 2))},
@@ -737,7 +737,7 @@ def test_the_split_of_a_sweep_is_by_person():
             r"got an array of shape \(3, 2\)",
         ),
         ({COLUMN: None}, {"persons": ("person",)}, ValueError, r"persons=Persons\('person'"),
-        ({COLUMN: None}, {"persons": "person"}, ValueError, "units is the column 'person' of X"),
+        ({COLUMN: None}, {"persons": "person"}, ValueError, "persons is the column 'person' of X"),
     ],
 )
 def test_what_cannot_be_used_is_refused(params, change, error, match, visits):
@@ -761,7 +761,7 @@ def test_missing_persons_are_refused(missing, visits):
     with pytest.raises(ValueError, match="persons='person' has missing values"):
         quick().fit(X, y)
     features, persons = X.drop(columns="person"), X["person"].tolist()
-    with pytest.raises(ValueError, match="units has missing values"):
+    with pytest.raises(ValueError, match="persons has missing values"):
         quick(persons__column=None).fit(features, y, persons=persons)
 
 
@@ -902,7 +902,7 @@ def test_persons_of_a_part_come_with_the_index_of_their_records(visits):
     assert report.n_samples == part["person"].nunique()
     plain.fit(features, labels, persons=part["person"].tolist())
     persons = part["person"].reset_index(drop=True)
-    with pytest.raises(ValueError, match=r"another index than X.*units\.to_numpy"):
+    with pytest.raises(ValueError, match=r"another index than X.*persons\.to_numpy"):
         plain.fit(features, labels, persons=persons)
     found = cross_validate(
         plain, features, labels, cv=3, params={"persons": part["person"]}, error_score="raise"

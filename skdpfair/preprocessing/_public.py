@@ -37,12 +37,14 @@ class ColumnTransformer(compose.ColumnTransformer):
 
 
 def refuse_read_categories(X):
-    """Raise ValueError if a table of polars has types whose categories are those of its rows."""
-    types = getattr(X, "schema", {}) if type(X).__module__.startswith("polars") else {}
-    if read := [name for name, of in types.items() if str(of).startswith("Categorical")]:
+    """Raise ValueError if a table has types whose categories are those of its rows."""
+    of_polars, of_arrow = (type(X).__module__.startswith(name) for name in ("polars", "pyarrow"))
+    types = dict(X.schema.items()) if of_polars else {}
+    types |= {field.name: field.type for field in X.schema} if of_arrow else {}
+    if read := [c for c, of in types.items() if str(of).startswith(("Categorical", "dictionary"))]:
         raise ValueError(
-            f"X has columns {safe_repr(read)} of polars' Categorical, whose categories come "
-            "from the rows. Declare them: pl.Enum([...])."
+            f"X has columns {safe_repr(read)} of polars' Categorical or pyarrow's dictionary, "
+            "whose categories come from the rows. Declare them: pl.Enum([...]), or by pandas."
         )
 
 

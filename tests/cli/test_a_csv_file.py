@@ -438,7 +438,7 @@ def test_persons_of_a_file_are_one_however_spelt_and_none_is_missing(folder, tab
     units = PERSONS.persons_in(PERSONS.read_csv("visits.csv"))
     assert units.tolist() == [*np.arange(len(table)) // 3]
     table.assign(patientId=[None, *persons[1:]]).to_csv("visits.csv", index=False)
-    with pytest.raises(ValueError, match="Unit column 'patientId' has missing values"):
+    with pytest.raises(ValueError, match="Column of persons 'patientId' has missing values"):
         PERSONS.persons_in(PERSONS.read_csv("visits.csv"))
 
 

@@ -85,8 +85,11 @@ def test_categories_of_types_are_taken_as_declared():
     assert encoded["ward_south"].all() and not encoded["ward_west"].any()
     assert "must be public" in str(lint_pipeline(make_pipeline(steps, quick())))
     read = type("DataFrame", (), {"__module__": "polars", "schema": {"ward": "Categorical"}})
-    with pytest.raises(ValueError, match=r"\['ward'\] of polars' Categorical.*pl.Enum"):
-        steps.fit_transform(read())
+    arrow = pytest.importorskip("pyarrow")
+    dictionary = arrow.array(["south"] * N).dictionary_encode()
+    for rows in (read(), arrow.table({"a": X["a"], "ward": dictionary})):
+        with pytest.raises(ValueError, match=r"\['ward'\] of polars' Categorical.*pl.Enum"):
+            steps.fit_transform(rows)
 
 
 def test_bounds_have_a_finite_width():

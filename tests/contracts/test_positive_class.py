@@ -25,7 +25,7 @@ from skdpfair.model_selection import (
     sweep,
 )
 from skdpfair.preprocessing import public_preprocessor
-from skdpfair.report import export_statement, model_page
+from skdpfair.report import model_card, model_page
 from skdpfair.testing import verify_release
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -98,7 +98,7 @@ def test_pages_cards_statements_and_files_name_it(fitted, rows, tmp_path):
     assert loaded.release().pos_label_ == "approved"
     public = model_page(path)
     assert re.search(r"positive class\s+approved", re.sub(r"<[^>]+>", " ", public))
-    assert "positive class" in export_statement(fitted, "card", intended_use="a test")
+    assert "positive class" in model_card(fitted, intended_use="a test")
 
 
 def by_group(model, **scores):

@@ -135,13 +135,13 @@ def test_rows_of_another_memory_are_fetched_for_any_device(
 def test_a_fit_leaves_no_cycle_that_holds_the_rows(monkeypatch):
     data = make_two_groups(900, random_state=0)
     x, held = torch.tensor(np.asarray(data.data, np.float32)), []
-    begin = loop.TrainingLoop.begin_epoch
+    plain = loop.TrainingLoop.next_epoch
 
-    def noted(loop, batches):
-        held[:] = [weakref.ref(loop), weakref.ref(batches), weakref.ref(batches.data)]
-        begin(loop, batches)
+    def next_epoch(loop):
+        held[:] = map(weakref.ref, (loop, loop.batches, loop.batches.data))
+        return plain(loop)
 
-    monkeypatch.setattr(loop.TrainingLoop, "begin_epoch", noted)
+    monkeypatch.setattr(loop.TrainingLoop, "next_epoch", next_epoch)
     gc.collect()
     gc.disable()
     try:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skdpfair import DPFairClassifier, load_release
-from skdpfair.report import export_statement
+from skdpfair.report import model_card
 
 with warnings.catch_warnings():  # of type hints of its own
     warnings.simplefilter("ignore")
@@ -56,7 +56,7 @@ def test_a_release_is_logged_with_its_statement_and_card_and_loaded(store, fitte
         mlflow.log_metric("epsilon", clf.privacy_.epsilon)
         mlflow.set_tag("delta", clf.privacy_.delta)
         mlflow.log_text(clf.privacy_.statement, "privacy.txt")
-        mlflow.log_text(export_statement(clf, "card"), "card.md")
+        mlflow.log_text(model_card(clf), "card.md")
         logged = pyfunc.log_model(
             name="model",
             python_model=Released(),

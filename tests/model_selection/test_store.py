@@ -86,7 +86,7 @@ def test_another_configuration_is_refused_by_name(tmp_path, monkeypatch):
     ):
         run_small(tmp_path, lr=0.6)
     monkeypatch.setattr(_sweep.skdpfair, "__version__", "9.9")
-    with pytest.raises(ValueError, match=r'skdpfair: "0.* there, "9.9" now'):
+    with pytest.raises(ValueError, match=r'skdpfair: "1.* there, "9.9" now'):
         run_small(tmp_path)
 
 

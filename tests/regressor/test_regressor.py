@@ -239,7 +239,7 @@ def test_it_pays_what_the_classifier_pays(method, data):
     one = DPFairClassifier(method, **params).fit(X, y > 50, sensitive_features=groups)
     two = DPFairRegressor(method, y_range=LIMITS, **params)
     two.fit(X, y, sensitive_features=groups)
-    for name in ("epsilon", "delta", "noise_multiplier", "sample_rate", "steps", "ledger"):
+    for name in ("epsilon", "delta", "noise_multiplier", "sample_rate", "steps", "releases"):
         assert getattr(one.privacy_, name) == getattr(two.privacy_, name), name
     assert "y_range, the limits of the target, is public" in two.privacy_.assumptions
     assert not any("classes" in text for text in two.privacy_.assumptions)

@@ -290,7 +290,7 @@ def test_a_ledger_that_takes_minutes_is_refused_at_once(releases, monkeypatch):
         expected_batch_size=10.0,
         is_private=True,
         seeded=False,
-        releases=releases,
+        releases=tuple(releases),
     )
     with pytest.raises(ValueError, match="would take minutes"):
         check_report(report)

@@ -154,7 +154,7 @@ TOGETHER = {
     "name in an array": ("group_col", {}, {"X": A}),
     "no groups for levels": ("levels", {"group_col": Groups(levels=["u", "v"])}, {"X": A}),
     "undeclared groups": ("levels", {"group_col__levels": ["u", "w"]}, {}),
-    "pairs for one column": ("groups", {"group_col__levels": [("u", 1), ("v", 2)]}, {}),
+    "pairs for one column": ("levels", {"group_col__levels": [("u", 1), ("v", 2)]}, {}),
     "no pairs for two columns": ("groups", {"group_col": Groups(["g", "target"], ["u"])}, {}),
     "undeclared classes": ("classes", {"classes": [1, 2]}, {}),
     "classes of another type": ("classes", {"classes": ["0", "1"]}, {}),

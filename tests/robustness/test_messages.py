@@ -14,7 +14,7 @@ from skdpfair.augmentations import PGD
 from skdpfair.budget import PrivacyLedger
 from skdpfair.model_selection import DPRandomizedSearch, GroupScorer, sweep
 from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, TableSchema, public_preprocessor
-from skdpfair.report import export_statement, model_page
+from skdpfair.report import model_page
 from skdpfair.testing import audit_fit
 
 from .bad_data import NUMBER, SECRET, heard, planted
@@ -220,12 +220,10 @@ CASES = {
     "page of other groups": lambda f, t: model_page(
         f, X, TEXTS, sensitive_features=planted(GROUPS)
     ),
-    "card of other groups": lambda f, t: export_statement(
-        f, "card", X, TEXTS, sensitive_features=planted(GROUPS)
+    "card of other groups": lambda f, t: report.model_card(
+        f, X, TEXTS, sensitive_features=planted(GROUPS)
     ),
-    "table that nobody paid for": lambda f, t: export_statement(
-        f, "card", released_table=cells(SECRET)
-    ),
+    "table that nobody paid for": lambda f, t: report.model_card(f, released_table=cells(SECRET)),
     "picture of a group": lambda f, t: report.PrivacyCostDisplay(
         pd.DataFrame({f"cost[{SECRET}]": [1.0]})
     ).plot(),
