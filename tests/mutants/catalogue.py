@@ -717,7 +717,7 @@ MUTANTS = (
     ),
     Mutant(
         "a ledger lost in copies",
-        "a clone of an estimator whose fits a ledger counts is fitted outside, and nobody is told",
+        "a clone of an estimator whose fits a ledger counts is fitted outside without a warning",
         "training/sklearn_callbacks.py",
         'if getattr(self, "_charged", False):',
         "if False:",
