@@ -83,10 +83,10 @@ class FlipAndShift(ParameterObject):
         return x
 
 
-def _shifted(x: Tensor, axis: int, most: int) -> Tensor:
+def _shifted(x: Tensor, axis: int, max_shift: int) -> Tensor:
     """Return each picture shifted along an axis by its own random number of pixels."""
     n = x.shape[axis]
-    by = torch.randint(-most, most + 1, (len(x), 1), device=x.device)
+    by = torch.randint(-max_shift, max_shift + 1, (len(x), 1), device=x.device)
     at = (torch.arange(n, device=x.device) + by).abs()
     at = (n - 1) - (n - 1 - at).abs()  # mirrored at both borders
     shape = [1] * x.dim()

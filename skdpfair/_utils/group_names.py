@@ -39,8 +39,8 @@ def display_names(levels: Iterable[Any], variables: Sequence[str] = ()) -> list[
 def display_name(texts: Sequence[str], variables: Sequence[str]) -> str:
     """Return one group for readers, of the texts of its values."""
     known = variables if len(variables) == len(texts) else [""] * len(texts)
-    shown = [text if text.strip() else "(missing)" for text in texts]
-    return ", ".join(f"{n} = {t}" if n else t for n, t in zip(known, shown, strict=True))
+    readable_texts = [text if text.strip() else "(missing)" for text in texts]
+    return ", ".join(f"{n} = {t}" if n else t for n, t in zip(known, readable_texts, strict=True))
 
 
 def escape_reserved(names: Iterable[Any], reserved: Sequence[str]) -> list[Any]:

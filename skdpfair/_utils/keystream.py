@@ -103,24 +103,24 @@ class Gaussians:
     def fill_all_(self, flat: np.ndarray, scale: np.floating) -> None:
         """Overwrite an array of any length with numbers of standard deviation ``scale``."""
         dtype, n = flat.dtype, len(flat)
-        left = self._left.get(dtype, _NOTHING)
+        spare = self._left.get(dtype, _NOTHING)
         # small steps draw less than is left, and notice each operation
-        if n <= len(left):
-            np.multiply(left[:n], scale, out=flat)
-            self._left[dtype] = left[n:]
+        if n <= len(spare):
+            np.multiply(spare[:n], scale, out=flat)
+            self._left[dtype] = spare[n:]
             return
         block, done = self.block(dtype), 0
         while done < n:
-            left, rest = self._left.get(dtype, _NOTHING), flat[done:]
-            if len(left) == 0 and len(rest) >= block:
-                self.fill_(rest[:block], scale)
+            spare, missing = self._left.get(dtype, _NOTHING), flat[done:]
+            if len(spare) == 0 and len(missing) >= block:
+                self.fill_(missing[:block], scale)
                 done += block
                 continue
-            if len(left) == 0:
-                left = self.fill_(np.empty(block, dtype), dtype.type(1.0))
-            part = left[: len(rest)]
-            np.multiply(part, scale, out=rest[: len(part)])
-            self._left[dtype] = left[len(part) :]
+            if len(spare) == 0:
+                spare = self.fill_(np.empty(block, dtype), dtype.type(1.0))
+            part = spare[: len(missing)]
+            np.multiply(part, scale, out=missing[: len(part)])
+            self._left[dtype] = spare[len(part) :]
             done += len(part)
 
     def fill_(self, out: np.ndarray, scale: np.floating) -> np.ndarray:

@@ -134,10 +134,10 @@ def listed(name: str, value: Any, of: str) -> list[Any]:
 
     Sets have no order, and texts and dicts are seldom meant to be taken apart: none is a list.
     """
-    apart = isinstance(value, (str, bytes, Mapping, Set))
+    unordered_or_text = isinstance(value, (str, bytes, Mapping, Set))
     with error_context(name):
         sized = hasattr(value, "__len__") and hasattr(value, "__iter__")
-        if not apart and sized and getattr(value, "ndim", 1) == 1:
+        if not unordered_or_text and sized and getattr(value, "ndim", 1) == 1:
             return list(value)
     raise invalid(name, f"must be a list of {of}, got {safe_repr(value)}.", TypeError)
 
@@ -166,9 +166,9 @@ def _spelt(value: Any) -> str:
         some = islice(value.items(), MAX_TEXT)
         return "{" + ", ".join(f"{_spelt(k)}: {_spelt(v)}" for k, v in some) + "}"
     if type(value) in _BRACKETS and value:
-        left, right = _BRACKETS[type(value)]
+        opening, closing = _BRACKETS[type(value)]
         comma = "," * (type(value) is tuple and len(value) == 1)
-        return left + ", ".join(map(_spelt, islice(value, MAX_TEXT))) + comma + right
+        return opening + ", ".join(map(_spelt, islice(value, MAX_TEXT))) + comma + closing
     is_data = any(hasattr(type(value), name) for name in _OF_DATA)
     return outline(value) if is_data else repr(value)
 

@@ -75,11 +75,11 @@ def _by_group(step, mechanism, state, bound):
     """Probe the method with a record of no norm and one of an endless norm in each group."""
     n_groups, sample = mechanism.task.n_groups, step.sample
     probes = [_probe(sample, n_groups, norm) for norm in (0.0, _LONG)]
-    whole, end = (mechanism.method.clip(p, state, step.release).weight for p in probes)
+    full_weight, end = (mechanism.method.clip(p, state, step.release).weight for p in probes)
     # the weighted norm of an endless gradient: C_k, C, or 0 if it is dropped
     reach = end * _LONG
-    threshold = torch.where(reach > 0, reach, torch.full_like(reach, bound)) / whole
-    clipped = step.weight < whole[sample.group] * (1 - 1e-6)
+    threshold = torch.where(reach > 0, reach, torch.full_like(reach, bound)) / full_weight
+    clipped = step.weight < full_weight[sample.group] * (1 - 1e-6)
     counts = torch.bincount(sample.group, minlength=n_groups)
     share = torch.bincount(sample.group, clipped.to(counts.dtype), minlength=n_groups) / counts
     if not mechanism.method.private and bound == np.inf:

@@ -238,7 +238,7 @@ class PrivacyLedger:
         if self.budget < after < math.inf:
             after = min(after, totals.cost(self.delta, self.accountant, fits))
         if after > self.budget:
-            now = totals.cost(self.delta, self.accountant)
+            before = totals.cost(self.delta, self.accountant)
             remedy = "Lower epsilon, or fit less often: no other ledger undoes earlier releases."
             if no_privacy:
                 remedy = (
@@ -248,7 +248,7 @@ class PrivacyLedger:
                 )
             what = "This fit" if len(fits) == 1 else f"These {len(fits)} fits together"
             raise BudgetExceededError(
-                f"{what} would bring epsilon on data={self.data!r} from {rounded_up(now)} to "
+                f"{what} would bring epsilon on data={self.data!r} from {rounded_up(before)} to "
                 f"{rounded_up(after)} at delta={self.delta:g}, above the budget "
                 f"epsilon={self.budget:g} of {str(self.path)!r}. Nothing was fitted. {remedy}"
             )

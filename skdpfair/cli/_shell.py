@@ -104,19 +104,21 @@ def check_outputs(*outputs, inputs=()):
     """Raise, before anything is computed, if a file cannot be written or would replace another."""
     from skdpfair._utils.files import check_writable  # late: it needs numpy
 
-    taken = {Path(path).resolve(): path for path in inputs if path is not None}
+    used_paths = {Path(path).resolve(): path for path in inputs if path is not None}
     for output in outputs:
         if output is None:
             continue
         if not output.parent.is_dir():
             raise Unusable(f"{output} cannot be written: there is no folder {output.parent}.")
-        if output.resolve() in taken:
-            raise Unusable(f"{output} would replace {taken[output.resolve()]}. Name another file.")
+        if output.resolve() in used_paths:
+            raise Unusable(
+                f"{output} would replace {used_paths[output.resolve()]}. Name another file."
+            )
         try:
             check_writable(output)
         except OSError as error:
             raise Unusable(f"{output} cannot be written: {error.strerror or error}.") from None
-        taken[output.resolve()] = output
+        used_paths[output.resolve()] = output
 
 
 _PARAMETER = re.compile(r"(\w+)(?==| must\b| names\b)")

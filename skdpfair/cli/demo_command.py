@@ -46,9 +46,9 @@ def demo(epsilon, seed, output, as_json):
     _write(table, models, output)
     if as_json:
         return shell.echo(table.rename_axis("method").reset_index().to_json(orient="records"))
-    shown = 100 * table.rename_axis(None)[[*_MEASURES[:3], *_BY_GROUP]].T
+    percentages = 100 * table.rename_axis(None)[[*_MEASURES[:3], *_BY_GROUP]].T
     shell.echo("\nMeasures in %, and the accuracy that privacy costs, in points\n")
-    shell.echo(shown.to_string(float_format="{:.1f}".format) + "\n")
+    shell.echo(percentages.to_string(float_format="{:.1f}".format) + "\n")
     name, model = models.popitem()
     shell.say(f"{name}: {model.privacy_.statement}")
     shell.echo("Not covered by epsilon:")
@@ -103,8 +103,8 @@ def _compared(models, features, target, sex):
     from skdpfair.metrics import group_table
 
     predictions = {name: model.predict(features) for name, model in models.items()}
-    given = {"reference": "reference", "sensitive_features": sex, "measures": _MEASURES}
-    table = group_table(target, predictions, **given)
+    options = {"reference": "reference", "sensitive_features": sex, "measures": _MEASURES}
+    table = group_table(target, predictions, **options)
     return table.assign(epsilon=[model.privacy_.epsilon for model in models.values()])
 
 

@@ -268,10 +268,10 @@ def _rows(sample: PerSample, rows: slice) -> PerSample:
 
 def _check_alone(what: str, of: Callable[[PerSample], Tensor], sample: PerSample) -> None:
     """Check that what follows from a batch has, of each record, what follows from it alone."""
-    whole = of(sample)
-    assert len(whole) == len(sample.norm), f"{what}: not one row per record"
-    alone = (of(_rows(sample, slice(i, i + 1)))[0] for i in range(min(len(whole), _N_ROWS)))
-    is_same = same_alone_and_together(whole, alone, rtol=1e-5, atol=1e-6, equal_nan=False)
+    together = of(sample)
+    assert len(together) == len(sample.norm), f"{what}: not one row per record"
+    alone = (of(_rows(sample, slice(i, i + 1)))[0] for i in range(min(len(together), _N_ROWS)))
+    is_same = same_alone_and_together(together, alone, rtol=1e-5, atol=1e-6, equal_nan=False)
     assert is_same, f"{what} of a record depends on other records"
 
 

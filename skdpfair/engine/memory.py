@@ -36,18 +36,18 @@ def affordable_batch(module: nn.Module, example: Tensor, n_inputs: int | None = 
     room for work.  Of the others, as of a frozen backbone, the largest alone is.
     """
     module = copy.deepcopy(module, {id(p): p for p in module.parameters()}).eval()
-    kept, passing = [0], [n_inputs or example.numel()]
+    saved, passing = [0], [n_inputs or example.numel()]
 
     def count(layer: nn.Module, inputs: Any, out: Any) -> None:
         if isinstance(out, Tensor):
-            (kept if out.requires_grad else passing).append(out.numel())
+            (saved if out.requires_grad else passing).append(out.numel())
 
     for layer in module.modules():
         if not list(layer.children()) and not isinstance(layer, torch.jit.ScriptModule):
             layer.register_forward_hook(count)
     with torch.enable_grad(), torch.random.fork_rng(devices=[]):
         module(torch.zeros_like(example))
-    return max(1, _budget(example.device) // (3 * max(sum(kept), *passing)))
+    return max(1, _budget(example.device) // (3 * max(sum(saved), *passing)))
 
 
 def _budget(device: torch.device) -> int:

@@ -220,5 +220,5 @@ def _is_in_its_module(base: type) -> bool:
     What a class says alone is no proof: one that is made by a call says "abc".
     """
     package = base.__module__.partition(".")[0]
-    named = vars(sys.modules.get(base.__module__, object)).get(base.__name__)
-    return named is base and package in ("skdpfair", "sklearn", "abc", "builtins")
+    home_class = vars(sys.modules.get(base.__module__, object)).get(base.__name__)
+    return home_class is base and package in ("skdpfair", "sklearn", "abc", "builtins")

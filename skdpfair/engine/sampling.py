@@ -27,8 +27,8 @@ class PoissonSampler:
         trials = self._successes(self.n_samples * n_steps)
         step, record = np.divmod(trials, self.n_samples)
         if self.rates is not None:
-            kept = self.generator.random(len(record)) * self.rate < self.rates[record]
-            step, record = step[kept], record[kept]
+            accepted = self.generator.random(len(record)) * self.rate < self.rates[record]
+            step, record = step[accepted], record[accepted]
         sizes = np.bincount(step, minlength=n_steps)
         return list(torch.from_numpy(record).split(sizes.tolist()))
 
@@ -37,9 +37,9 @@ class PoissonSampler:
             return np.arange(n_trials)
         pieces, last = [], -1
         while last < n_trials:
-            left = (n_trials - last) * self.rate
+            n_left = (n_trials - last) * self.rate
             # six standard deviations above the mean: one round is nearly always enough
-            gaps = self.generator.geometric(self.rate, int(left + 6 * np.sqrt(left)) + 16)
+            gaps = self.generator.geometric(self.rate, int(n_left + 6 * np.sqrt(n_left)) + 16)
             # a gap longer than the row ends it; cutting it there keeps the sum from overflowing
             positions = last + np.cumsum(np.minimum(gaps, n_trials + 1))
             pieces.append(positions)

@@ -98,10 +98,10 @@ class SparseBatch:
             )
         return chunks
 
-    def masked(self, kept: Tensor) -> SparseBatch:
+    def masked(self, mask: Tensor) -> SparseBatch:
         """Return the rows with those that are not kept set to zero."""
-        values = torch.where(kept.index_select(0, self.row), self.values, 0.0)
-        return replace(self, values=values, norm2=torch.where(kept, self.norm2, 0.0))
+        values = torch.where(mask.index_select(0, self.row), self.values, 0.0)
+        return replace(self, values=values, norm2=torch.where(mask, self.norm2, 0.0))
 
     def dense(self) -> Tensor:
         """Return the rows as a tensor."""

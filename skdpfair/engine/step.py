@@ -316,8 +316,8 @@ def _gradients(model: Strategy, batch: Batch, radius: float) -> Gradients:
     rng_state = model.rng_state()
     here = model.per_sample_gradients(batch)
     model.set_rng_state(rng_state)  # the same dropout masks
-    there: Gradients = here.at_ascent(torch.where(here.norm > 0, radius / here.norm, 0.0))
-    return there
+    at_ascent: Gradients = here.at_ascent(torch.where(here.norm > 0, radius / here.norm, 0.0))
+    return at_ascent
 
 
 def mask_non_finite(

@@ -193,10 +193,12 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
             in_shape = data.x.shape[1:]
             spec, features = pictures.features_of(spec, in_shape)
             if spec.loss is None and is_auto(spec.module):
-                is_named = hasattr(fresh, "feature_names_in_")
-                named = fresh.feature_names_in_ if is_named else data.origin.columns
-                named = np.delete(named, data.group_positions if len(named) else [])
-                spec = spec.with_params(module=defaults.network_for(named))
+                is_column_names = hasattr(fresh, "feature_names_in_")
+                column_names = fresh.feature_names_in_ if is_column_names else data.origin.columns
+                column_names = np.delete(
+                    column_names, data.group_positions if len(column_names) else []
+                )
+                spec = spec.with_params(module=defaults.network_for(column_names))
             if isinstance(spec.module, Curves) and not can_be_fine(data.x):
                 spec = spec.with_params(module="logistic")
             defaults.check_network(spec.module, in_shape, data.n_outputs)

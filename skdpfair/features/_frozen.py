@@ -90,8 +90,8 @@ class FrozenFeatures(PublicFeatures):
         self._check_takes(probe.to(device))
         # stored statistics and weights are inputs of the trace, so that they are no constants of it
         module = self._network().to(device)
-        named = dict(module.named_parameters()) | dict(module.named_buffers())
-        names, tensors, traced = list(named), list(named.values()), copy.deepcopy(module)
+        tensor_of = dict(module.named_parameters()) | dict(module.named_buffers())
+        names, tensors, traced = list(tensor_of), list(tensor_of.values()), copy.deepcopy(module)
 
         def one(*args: Tensor) -> Tensor:
             *values, x = args

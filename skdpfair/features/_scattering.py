@@ -131,8 +131,8 @@ class Scattering2D(PublicFeatures):
 
 @lru_cache(maxsize=8)
 @full_precision()
-def _features(form: tuple[int, int, int], *rest: Any) -> nn.Module:
-    return _Features(form, *rest)
+def _features(form: tuple[int, int, int], *arguments: Any) -> nn.Module:
+    return _Features(form, *arguments)
 
 
 class _Features(nn.Module):

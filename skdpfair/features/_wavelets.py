@@ -134,8 +134,8 @@ def _sampled(spectra: Tensor, r: int) -> Tensor:
     """Return the spectra of filters for signals of every ``2**r``-th pixel."""
     for axis in (-2, -1):
         n = spectra.shape[axis]
-        kept = _low(n, r)
-        spectra = (spectra.movedim(axis, -1) * kept).unflatten(-1, (-1, n >> r)).sum(-2)
+        low_frequencies = _low(n, r)
+        spectra = (spectra.movedim(axis, -1) * low_frequencies).unflatten(-1, (-1, n >> r)).sum(-2)
         spectra = spectra.movedim(-1, axis)
     return spectra
 

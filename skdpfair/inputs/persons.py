@@ -161,8 +161,8 @@ def _key(value: Any) -> Any:
     """Return what is equal for two values of one person, None for an empty text: see `codes`."""
     if isinstance(value, str):
         text = unicodedata.normalize("NFKC", str.__str__(value)).strip()
-        whole = text.removesuffix(".0")  # as a column of floats is printed
-        return (whole if whole.removeprefix("-").isdecimal() else text) or None
+        integer_text = text.removesuffix(".0")  # as a column of floats is printed
+        return (integer_text if integer_text.removeprefix("-").isdecimal() else text) or None
     is_whole = isinstance(value, (Real, Decimal)) and value % 1 == 0
     return str(int(value)) if is_whole else value
 
@@ -192,9 +192,9 @@ def thinned(person: np.ndarray, max_records: int, generator: Keystream) -> np.nd
     order = np.lexsort((generator.random(len(person)), person))
     size = np.bincount(person)
     rank = np.arange(len(person)) - np.repeat(np.cumsum(size) - size, size)
-    kept = person.copy()
-    kept[order[rank >= max_records]] = -1
-    return kept
+    thinned_person = person.copy()
+    thinned_person[order[rank >= max_records]] = -1
+    return thinned_person
 
 
 def grouped(groups: GroupCodes, person: np.ndarray) -> GroupCodes:

@@ -115,19 +115,19 @@ def scale_of(X: Any, *, are_pictures: bool = False) -> str:
     return "bytes" if is_of_bytes else kinds.get(_kind_of(none), "floats")
 
 
-def refuse_other_scale(fitted: str | None, given: str, X: Any) -> None:
+def refuse_other_scale(fitted: str | None, scale: str, X: Any) -> None:
     """Raise ValueError if rows of one scale come to what was fitted to those of another."""
-    if fitted in ("integers", "flags") and given == "bytes":
+    if fitted in ("integers", "flags") and scale == "bytes":
         raise ValueError(
             f"X holds bytes (uint8), which are divided by 255, but the fit took {fitted} as they "
             "are. Give both the same type, such as X.astype(int)."
         )
-    if given == "integers" and (fitted == "bytes" or (fitted == "floats" and X.ndim > 2)):
+    if scale == "integers" and (fitted == "bytes" or (fitted == "floats" and X.ndim > 2)):
         raise ValueError(
             f"X holds integers, but the fit was to {fitted}. Give numbers like those of the fit: "
             "X.astype(numpy.uint8) for bytes, and mostly X / 255 for numbers from 0 to 1."
         )
-    if fitted != "bytes" or given == "bytes":
+    if fitted != "bytes" or scale == "bytes":
         return
     for part in (select(X, rows) for rows in in_parts(X)):
         if part.min() < -_MARGIN or part.max() > 1 + _MARGIN:

@@ -91,7 +91,7 @@ def read(
     The estimator reads y, and gets ``n_features_in_``, ``feature_names_in_`` and ``_scale``; its
     ``spec`` names the columns of groups and persons.
     """
-    origin, X, named = origin_of(X), table_of(X), y
+    origin, X, given_y = origin_of(X), table_of(X), y
     # scikit-learn compares a text with texts of its own
     if isinstance(y, str):
         raise ValueError("y should be a 1d array, one value for each row, got a text.")
@@ -114,7 +114,7 @@ def read(
     groups = _groups.encode(
         X, y, group_col=group_col, sensitive_features=sensitive_features, levels=levels
     )
-    variables = _groups.variables_of(named, X, group_col, sensitive_features)
+    variables = _groups.variables_of(given_y, X, group_col, sensitive_features)
     hidden = [] if spec.groups.as_feature else _groups.positions(X, group_col)
     # before a column of persons is a feature
     person = _persons.encode(X, len(y), persons, spec.persons, spec.groups)
@@ -196,9 +196,9 @@ def _like_fitted(estimator: Any, X: Any, hidden: list[int], shape: tuple[int, ..
     if not n_absent and is_frame:
         validate_data(estimator, X, reset=False, skip_check_array=True)
     # errors come before the warning of no names
-    named = hasattr(estimator, "feature_names_in_")
+    has_names = hasattr(estimator, "feature_names_in_")
     visible = _without(X, present)
-    x = numbers_of(visible, at_once=named)
+    x = numbers_of(visible, at_once=has_names)
     if x.shape[1:] != tuple(shape):
         raise ValueError(
             f"X must have records of shape {tuple(shape)}, as in fit, got {tuple(x.shape[1:])}."

@@ -75,9 +75,9 @@ class DPSGDF(ClippedMethod, CountingMethod, name="dpsgd_f", reference="xu2021rem
         clipped, unclipped = counts.relu().view(2, -1).unbind()
         size = clipped + unclipped
         share = clipped / size
-        whole = clipped.sum() / size.sum() if self.ratio == "batch" else share.nanmean()
+        overall_share = clipped.sum() / size.sum() if self.ratio == "batch" else share.nanmean()
         # a group not seen counts as clipped like the batch; no clipping at all (0/0) leaves C
-        ratio = (torch.where(size.bool(), share, whole) / whole).nan_to_num_()
+        ratio = (torch.where(size.bool(), share, overall_share) / overall_share).nan_to_num_()
         return ratio.clamp_(max=float(len(size))).add_(1.0).mul_(self.number("max_grad_norm", 1.0))
 
     def at_scale(self, scale: float, norm_growth: float) -> tuple[Method, float]:

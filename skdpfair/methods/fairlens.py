@@ -128,8 +128,10 @@ class FairLens(RegularisedMethod, name="fairlens", reference="tran2021fairness")
         term = super().gradient_term(sample, state._replace(batch_size=n), release)
         assert term.hvp_vectors is not None
         # 0 if a group is absent: then neither is defined
-        there = size.min().clamp(max=1.0)
-        return GradientTerm(term.logit_gradient * there, term.hvp_vectors * there, averaged=True)
+        all_present = size.min().clamp(max=1.0)
+        return GradientTerm(
+            term.logit_gradient * all_present, term.hvp_vectors * all_present, averaged=True
+        )
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

@@ -241,9 +241,9 @@ def predictions_of(cells, levels, classes):
     """Return the predictions of each cell that kept them, by method, epsilon, seed and fold."""
     groups, frames = np.asarray(levels, dtype=object), {}
     for cell in cells:
-        if (kept := cell.get("predictions")) is not None:
-            true, predicted = (classes[np.asarray(kept[k])] for k in ("true", "predicted"))
-            columns = {"y_true": true, "y_pred": predicted, "group": groups[kept["group"]]}
+        if (columns_kept := cell.get("predictions")) is not None:
+            true, predicted = (classes[np.asarray(columns_kept[k])] for k in ("true", "predicted"))
+            columns = {"y_true": true, "y_pred": predicted, "group": groups[columns_kept["group"]]}
             frames[_key(cell)] = pd.DataFrame(columns)
     return frames
 

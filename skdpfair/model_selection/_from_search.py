@@ -118,8 +118,8 @@ def _references(results, labels):
     """Return the row of the reference of each row: all else equal, as far as named."""
     references = [i for i, (_, epsilon) in enumerate(labels) if np.isinf(epsilon)]
     private = (i for i in range(len(labels)) if i not in references)
-    found = {i: _reference_of(results, i, references) for i in private}
-    return {i: i for i in references} | {i: r for i, r in found.items() if r is not None}
+    of_private = {i: _reference_of(results, i, references) for i in private}
+    return {i: i for i in references} | {i: r for i, r in of_private.items() if r is not None}
 
 
 def _reference_of(results, row, references):
@@ -134,8 +134,8 @@ def _reference_of(results, row, references):
     # the reference of every private method is plain SGD: prefer that which names the same method
     best = [r for r in agreeing if _agree(params[row], params[r], _BUDGETS)] or agreeing
     # and then that which leaves the same parameters at their defaults
-    apart = [len((params[r].keys() ^ params[row].keys()) - {*_BUDGETS}) for r in best]
-    best = [r for r, n in zip(best, apart, strict=True) if n == min(apart)]
+    n_other_params = [len((params[r].keys() ^ params[row].keys()) - {*_BUDGETS}) for r in best]
+    best = [r for r, n in zip(best, n_other_params, strict=True) if n == min(n_other_params)]
     if len(best) > 1:
         raise ValueError(
             f"Rows {best} of the search are all references of row {row}, {params[row]}. "

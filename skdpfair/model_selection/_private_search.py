@@ -460,11 +460,11 @@ def pool_of(search):
                 )
         for part in parts_within(candidate):
             # a memory stores trials, and callbacks hear of each
-            kept = getattr(part, "memory", None) or getattr(part, "_skl_callbacks", None)
-            if kept:
+            store = getattr(part, "memory", None) or getattr(part, "_skl_callbacks", None)
+            if store:
                 raise ValueError(
                     f"The {type(part).__name__} in estimator has memory or callbacks, "
-                    f"{safe_repr(kept)}, which would store or observe trials that must stay "
+                    f"{safe_repr(store)}, which would store or observe trials that must stay "
                     "secret. Set memory=None, and call set_callbacks on the DPRandomizedSearch."
                 )
     return pool

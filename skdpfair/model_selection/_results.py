@@ -91,12 +91,12 @@ class TradeoffResults:
     @classmethod
     def from_cells(cls, cells, levels, classes, spec=None):
         """Return the results of finished cells, as a sweep stores them, by names of its groups."""
-        kept = predictions_of(cells, levels, classes) or None
+        predictions = predictions_of(cells, levels, classes) or None
         if spec is not None:
             days = sorted({cell["day"] for cell in cells if "day" in cell})
             fits = [cell.get("ledger_fit") for cell in cells if cell["epsilon"] is not None]
             spec = replace(spec, days=[days[0], days[-1]] if days else [], ledger_fits=fits)
-        return cls(frame_of(cells, levels), kept, spec, releases_of(cells))
+        return cls(frame_of(cells, levels), predictions, spec, releases_of(cells))
 
     @classmethod
     def from_store(cls, store):
@@ -200,19 +200,19 @@ class TradeoffResults:
         means, private = self._means()
         values = (direction(column) or -1) * means[one_of("column", column, means)].to_numpy()
         values = -abs(values) if column.startswith("dg_gap") else values
-        kept = private & ~np.isnan(values)
+        eligible = private & ~np.isnan(values)
         best = {}
         for name, least in (at_least or {}).items():
             scores = means[one_of("at_least", name, means)].to_numpy()
             best[name] = f"{max(scores[private], default=np.nan):.4g}"
-            kept &= scores >= number("at_least", least)
-        if not kept.any():
+            eligible &= scores >= number("at_least", least)
+        if not eligible.any():
             raise ValueError(
                 f"No private model has a {column!r} and reaches at_least={at_least!r}, best values "
                 f"{best}. Lower the bounds, or add candidates. A search keeps its scores with "
                 "refit=False."
             )
-        return int(np.flatnonzero(kept)[np.argmax(values[kept])])
+        return int(np.flatnonzero(eligible)[np.argmax(values[eligible])])
 
     def __repr__(self):
         models = self.frame[_MODEL].drop_duplicates()
@@ -410,10 +410,10 @@ class TradeoffResults:
                 "of the reference model, and groups need test records."
             )
         loss = table * [-1 if direction(column) > 0 else 1 for column in (x, y)]
-        kept = [
+        on_front = [
             not ((loss <= r).all(axis=1) & (loss < r).any(axis=1)).any() for _, r in loss.iterrows()
         ]
-        return table[kept].sort_values(x, ascending=direction(x) <= 0)
+        return table[on_front].sort_values(x, ascending=direction(x) <= 0)
 
     def plot(self, measure="accuracy", ax=None):
         """Return a TradeoffDisplay of a column of `by_run` against epsilon, drawn into ``ax``."""
@@ -531,13 +531,13 @@ class TradeoffResults:
         The frames have columns ``y_true``, ``y_pred`` and ``group``. The split is that of a seed,
         by None of the first, and a fold.
         """
-        kept = self._kept()
-        seed = next(iter(kept))[2] if seed is None else seed
-        parts = {_name(key): part for key, part in kept.items() if key[2:] == (seed, fold)}
+        predictions = self._kept()
+        seed = next(iter(predictions))[2] if seed is None else seed
+        parts = {_name(key): part for key, part in predictions.items() if key[2:] == (seed, fold)}
         if not parts:
             raise ValueError(
                 f"seed={safe_repr(seed)}, fold={safe_repr(fold)} was not run. Choose among (seed, "
-                f"fold) = {sorted({key[2:] for key in kept})}."
+                f"fold) = {sorted({key[2:] for key in predictions})}."
             )
         return parts
 

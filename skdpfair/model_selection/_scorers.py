@@ -354,10 +354,10 @@ class _Rows:
     sensitive_features: object = None
 
 
-def _named(name, whole, by_group):
+def _named(name, overall, by_group):
     """Return the scores of one metric, of which larger is better, by their names."""
     scores = {
-        name: float(whole),
+        name: float(overall),
         f"neg_{name.removeprefix('neg_')}_difference": 0.0 - difference(by_group),
         f"{name}_group_min": group_min(by_group),
     }
@@ -400,8 +400,8 @@ def _values(model, X, y, parts, measures, rows=slice(None)):
 def _fitted_among(estimator, table, scored):
     """Return a mask of the rows of a table that the model was fitted to, or raise."""
     final, _ = at_final_step(estimator)
-    seen = provenance.row_hashes_of(getattr(final, "net_", None))
-    if seen is None:
+    fitted_marks = provenance.row_hashes_of(getattr(final, "net_", None))
+    if fitted_marks is None:
         raise ValueError(
             "measure='dg_gap' cannot identify the training rows of this "
             f"{type(final).__name__}: only a DPFairClassifier keeps them, in its process, after a "
@@ -410,13 +410,13 @@ def _fitted_among(estimator, table, scored):
             "TradeoffResults.from_search(search); for one model, use skdpfair.metrics.dg_gap."
         )
     marks, groups = _marked(estimator, *table)
-    there = pd.MultiIndex.from_arrays([marks, groups, _occurrence(marks, groups)])
+    keys = pd.MultiIndex.from_arrays([marks, groups, _occurrence(marks, groups)])
     marks_out, groups_out = _marked(estimator, *scored)
     out = [marks_out, groups_out, _occurrence(marks_out, groups_out)]
-    others = ~there.isin(pd.MultiIndex.from_arrays(out))
+    others = ~keys.isin(pd.MultiIndex.from_arrays(out))
     for rows in (np.full(len(marks), True), others):
-        match = rows & np.isin(marks, seen)
-        if np.array_equal(np.sort(marks[match]), np.sort(seen)):
+        match = rows & np.isin(marks, fitted_marks)
+        if np.array_equal(np.sort(marks[match]), np.sort(fitted_marks)):
             return match
     raise ValueError(
         "X_train and y_train do not identify the training rows: they must hold the training rows, "

@@ -46,10 +46,10 @@ class Store:
         path = _path_of(folder)
         configuration = json.loads(json.dumps(configuration))  # as it will be read
         store = cls(path, frozenset(needs), configuration)
-        there = next(part for part in (path, *path.absolute().parents) if part.exists())
-        if not there.is_dir():
-            raise ValueError(f"store={str(there)!r} is a file. Name a folder.")
-        check_writable(there / MANIFEST)
+        existing_part = next(part for part in (path, *path.absolute().parents) if part.exists())
+        if not existing_part.is_dir():
+            raise ValueError(f"store={str(existing_part)!r} is a file. Name a folder.")
+        check_writable(existing_part / MANIFEST)
         if not (path / MANIFEST).exists():
             foreign = sorted(p.name for p in path.glob("[!.]*"))
             if foreign:
@@ -186,17 +186,17 @@ def digest_of(values) -> str:
 
 def _differences(content, wanted):
     """Return one line for each entry that differs, also within a dict."""
-    there, now = map(_entries, (content, wanted))
+    stored, now = map(_entries, (content, wanted))
     return [
-        f"  {_WORDS.get(name, name)}: {there.get(name)!s:.120} there, {now.get(name)!s:.120} now"
-        for name in sorted(there.keys() | now.keys())
-        if there.get(name) != now.get(name)
+        f"  {_WORDS.get(name, name)}: {stored.get(name)!s:.120} there, {now.get(name)!s:.120} now"
+        for name in sorted(stored.keys() | now.keys())
+        if stored.get(name) != now.get(name)
     ]
 
 
-def _entries(whole):
+def _entries(nested):
     entries = {}
-    for name, value in whole.items():
+    for name, value in nested.items():
         parts = value.items() if isinstance(value, dict) else [("", value)]
         entries |= {f"{name} {part}".strip(): json.dumps(v) for part, v in parts}
     return entries

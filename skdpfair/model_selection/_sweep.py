@@ -197,8 +197,8 @@ def planned_sweep(
         problem = f"must be None or an integer other than 0, got {safe_repr(n_jobs)}."
         raise validate.invalid("n_jobs", problem) from None
     validate.flag("keep_predictions", keep_predictions)
-    for name, given in records.items():
-        if given is None:
+    for name, values in records.items():
+        if values is None:
             raise ValueError(f"{name} must hold a value for each row, got None.")
     check_indexes(**records, persons=persons)
     X, y, sensitive_features = records.values()
@@ -257,10 +257,10 @@ def planned_sweep(
     if store is not None:
         digests = {f"data {name}": digest for name, digest in data.items()}
         store = Store.open(store, asdict(spec) | digests, needs=CELL_ENTRIES)
-    named = None if person is None else pd.Series(person, name=name)
+    person_column = None if person is None else pd.Series(person, name=name)
     return PlannedSweep(
         cells=cells,
-        records=Records(X, y, encoded.code, levels, named),
+        records=Records(X, y, encoded.code, levels, person_column),
         classes=classes,
         features=features,
         spec=spec,
@@ -343,12 +343,12 @@ class PlannedSweep:
                 on_result=lambda _: bar.move_to(len(done)),
             )
         if not complete:
-            kept = ""
+            remedy = ""
             if self.store is not None:
-                kept = f" Repeat the call to resume from {str(self.store.folder)!r}."
+                remedy = f" Repeat the call to resume from {str(self.store.folder)!r}."
             warnings.warn(
                 f"The sweep was interrupted after {len(done)} of {n_cells} cells; the results "
-                f"hold only these.{kept}",
+                f"hold only these.{remedy}",
                 InterruptedWarning,
                 stacklevel=3,
             )

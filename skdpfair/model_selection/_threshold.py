@@ -232,10 +232,10 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         counts = score_counts(*records, noise, generator, classifier.noise_sampler, share)
         thresholds = self._thresholds(objective, counts, groups.levels, noise, classes)
         classifier.privacy_ = report
-        kept = {"estimator_": estimator, "classes_": classifier.classes_}
-        kept |= {"thresholds_": thresholds, "privacy_": report}
+        fitted = {"estimator_": estimator, "classes_": classifier.classes_}
+        fitted |= {"thresholds_": thresholds, "privacy_": report}
         # at once: a failed fit leaves the fit before as it was
-        self.__dict__.update(kept)
+        self.__dict__.update(fitted)
         if context.end is not None:
             context.end()
         return self
@@ -376,8 +376,8 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
                 "labels, and a position after other steps may be another one in X. Give fit and "
                 "predict sensitive_features=."
             )
-        given = _groups.Groups.of(classifier.group_col)
-        levels = given.levels if levels is None else levels
+        declared = _groups.Groups.of(classifier.group_col)
+        levels = declared.levels if levels is None else levels
         return _groups.encode(
             X, y, group_col=names or None, levels=levels, sensitive_features=sensitive_features
         )

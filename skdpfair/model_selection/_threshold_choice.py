@@ -128,7 +128,7 @@ def best_mixtures(counts, objective, target, constraint, tolerance):
     if selected is not None:
         sums = np.vstack([sums, np.pad(counts.sum(axis=1).ravel(), (0, n_rates))])
         equal = np.append(equal, selected)
-    found = linprog(
+    solution = linprog(
         -np.pad(_smooth(gains @ counts).ravel(), (0, n_rates)),
         A_ub=above,
         b_ub=np.append(limits, -least_positives),
@@ -136,7 +136,7 @@ def best_mixtures(counts, objective, target, constraint, tolerance):
         b_eq=equal,
         bounds=(0, None),
     )
-    weights = np.where(found.x[:n_weights] > 1e-9, found.x[:n_weights], 0.0)
+    weights = np.where(solution.x[:n_weights] > 1e-9, solution.x[:n_weights], 0.0)
     weights = weights.reshape(n_groups, n_edges)
     return weights / weights.sum(axis=1, keepdims=True)
 

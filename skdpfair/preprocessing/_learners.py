@@ -264,8 +264,10 @@ def columns_kept(estimator) -> list:
     """Return the names of the columns that an estimator, a ColumnTransformer, passes through."""
     steps = params_of(estimator).get("transformers")
     steps = steps if isinstance(steps, list) else []
-    kept = [s[2] for s in steps if len(s) == 3 and isinstance(s[1], str) and s[1] == "passthrough"]
-    return [name for columns in kept for name in names_in(columns)]
+    passed_through = [
+        s[2] for s in steps if len(s) == 3 and isinstance(s[1], str) and s[1] == "passthrough"
+    ]
+    return [name for columns in passed_through for name in names_in(columns)]
 
 
 def _texts_of(listed):

@@ -104,8 +104,8 @@ class PipelineReport:
     def __repr__(self):
         n, notes = len(self.findings), len(self.notes)
         steps = f"{n or 'no'} step{'s' * (n > 1)} learn{'s' * (n < 2)}"
-        seen = f", as far as can be seen; {notes} note{'s' * (notes > 1)}" if notes else ""
-        lines = [f"PipelineReport: {steps} from private rows outside the budget{seen}"]
+        reservation = f", as far as can be seen; {notes} note{'s' * (notes > 1)}" if notes else ""
+        lines = [f"PipelineReport: {steps} from private rows outside the budget{reservation}"]
         texts = []
         for f in self.findings:
             texts += [("  ", f.step), ("    learns   ", f.learns), ("    instead  ", f.instead)]
@@ -218,11 +218,11 @@ def reasons_of(report: PipelineReport) -> list[str]:
     """Return why steps reveal more than the private fits, which name their own reference models."""
     # whose budget the open ledger counts
     others = [s for s in report.spending if not _is(s, "DPQuantileScaler")]
-    named = {LEAKS: [f.step for f in _leaks(report)]}
-    named |= {ELSEWHERE: [type(s).__name__ for s in others]}
+    steps_of_reason = {LEAKS: [f.step for f in _leaks(report)]}
+    steps_of_reason |= {ELSEWHERE: [type(s).__name__ for s in others]}
     return [
         reason.format(", ".join(dict.fromkeys(steps)), "s" * (len(set(steps)) == 1))
-        for reason, steps in named.items()
+        for reason, steps in steps_of_reason.items()
         if steps
     ]
 

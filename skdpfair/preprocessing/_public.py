@@ -309,11 +309,11 @@ def with_columns(table, wanted, of="The schema"):
 def _category_list(column, listed):
     """Return a column's categories as a list without NaN, else raise."""
     with error_context("categories"):
-        kept = [] if isinstance(listed, str) else [c for c in listed if not pd.isna(c)]
-        n_distinct = min(len(set(kept)), len(set(map(str, kept))))
-    if not kept or n_distinct < len(kept):
+        present = [] if isinstance(listed, str) else [c for c in listed if not pd.isna(c)]
+        n_distinct = min(len(set(present)), len(set(map(str, present))))
+    if not present or n_distinct < len(present):
         raise ValueError(
             f"categories[{safe_repr(column)}] must list at least one category, each once, "
             f"got {safe_repr(listed)}. Take the list from the data description."
         )
-    return kept
+    return present

@@ -251,8 +251,8 @@ def consistent_leaves(noisy_counts: np.ndarray) -> np.ndarray:
     estimate = up.pop()
     while up:
         children = _pairs(up.pop())
-        rest = (estimate - children.sum(2)) / 2
-        estimate = (children + rest[:, :, None]).reshape(len(children), -1)
+        correction = (estimate - children.sum(2)) / 2
+        estimate = (children + correction[:, :, None]).reshape(len(children), -1)
     return estimate
 
 

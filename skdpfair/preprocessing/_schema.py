@@ -313,11 +313,11 @@ class TableSchema:
         alone, the column of the persons.
         """
         listed = self.categories | self.groups | {self.target: self.classes}
-        found = outside_public(table, self.bounds, listed)
+        outside = outside_public(table, self.bounds, listed)
         if self.person is not None:
             column = with_columns(table, [self.person])[self.person]
-            found.loc[self.person] = column.isna().mean(), 0.0, None
-        return found
+            outside.loc[self.person] = column.isna().mean(), 0.0, None
+        return outside
 
     def persons_in(self, table):
         """Return a number for the person of each record of a table, None if ``person`` is None."""
@@ -335,8 +335,8 @@ class TableSchema:
         The groups have a column for each entry of ``groups`` and ``bins``, or are None. A label or
         a group that is missing or not listed is an error, which does not show its value.
         """
-        named = [*self.columns(labelled=False), *self.all_groups, self.target]
-        table = with_columns(table, dict.fromkeys(named))
+        columns = [*self.columns(labelled=False), *self.all_groups, self.target]
+        table = with_columns(table, dict.fromkeys(columns))
         y, groups = labels_in(self, table)
         X = self.with_fixed_encoding(len(table), epsilon).preprocessor().transform(table)
         return X, y, groups
@@ -461,11 +461,11 @@ def encoded(text: str, table: pd.DataFrame) -> pd.DataFrame:
                 "load_release(path).schema_.preprocessor()."
             )
     table = with_columns(table, columns)
-    if lost := [c for c, listed in schema.categories.items() if _has_lost(table[c], listed)]:
+    if unlisted := [c for c, listed in schema.categories.items() if _has_lost(table[c], listed)]:
         warnings.warn(
-            f"The columns {safe_repr(lost)} hold values that categories does not list, which count "
-            "as none of them. Read a file by schema_.read_csv(path), as pandas.read_csv loses "
-            "texts such as NA, None and 007.",
+            f"The columns {safe_repr(unlisted)} hold values that categories does not list, which "
+            "count as none of them. Read a file by schema_.read_csv(path), as pandas.read_csv "
+            "loses texts such as NA, None and 007.",
             UserWarning,
             stacklevel=5,
         )

@@ -213,8 +213,8 @@ def _distribution(run: Run, width: float) -> pld.PrivacyLossDistribution:
     # the library's truncation lets the grid grow with the steps: compose in two stages
     root = math.isqrt(steps)
     composed = step.self_compose(root).self_compose(root)
-    rest = steps - root**2
-    return composed.compose(step.self_compose(rest)) if rest else composed
+    n_remaining = steps - root**2
+    return composed.compose(step.self_compose(n_remaining)) if n_remaining else composed
 
 
 def delta_curve(runs: tuple[Run, ...], epsilons: np.ndarray, level: int = 0) -> np.ndarray:
@@ -240,9 +240,9 @@ def interval(runs: tuple[Run, ...], level: int) -> float:
     first = min(max(_FIRST_INTERVAL, widest / _FIRST_POINTS), widest / _MIN_POINTS)
     # rounding adds mass in proportion to steps times points: past this, finer is only looser
     crowding = min(1.0, _VERY_MANY_STEPS / max(run.steps for run in runs))
-    most = max(_MAX_POINTS * crowding, _MIN_POINTS)
+    max_points = max(_MAX_POINTS * crowding, _MIN_POINTS)
     finer: float = first / 3**level
-    coarse = sum(_loss_range(run) for run in runs) / most
+    coarse = sum(_loss_range(run) for run in runs) / max_points
     return max(finer, coarse, 20 * joint_mu(runs) / _MAX_COMPOSED)
 
 

@@ -98,8 +98,8 @@ def _excess(mu: float, epsilon: float, delta: float) -> float:
     upper = log_ndtr(mu / 2 - epsilon / mu)
     gap = epsilon + log_ndtr(-mu / 2 - epsilon / mu) - upper if upper > -math.inf else 0.0
     # cancellation far in the tail, where the sign alone matters, may leave a gap of 0 or more
-    rest = np.log(-np.expm1(gap)) if gap < 0 else -1e3
-    return max(float(upper + rest), -1e6) - math.log(delta)
+    log_ratio = np.log(-np.expm1(gap)) if gap < 0 else -1e3
+    return max(float(upper + log_ratio), -1e6) - math.log(delta)
 
 
 def auto_delta(n_samples: int) -> float:

@@ -70,13 +70,13 @@ def discrete_laplace(epsilon: Fraction, below: Callable[[int], int]) -> int:
     """
     s, t = epsilon.as_integer_ratio()
     while True:
-        rest = below(t)
-        if not _exp_bernoulli(rest, t, below):
+        remainder = below(t)
+        if not _exp_bernoulli(remainder, t, below):
             continue
-        whole = 0
+        quotient = 0
         while _exp_bernoulli(1, 1, below):
-            whole += 1
-        size, is_negative = (rest + t * whole) // s, below(2)
+            quotient += 1
+        size, is_negative = (remainder + t * quotient) // s, below(2)
         if size or not is_negative:
             return -size if is_negative else size
 

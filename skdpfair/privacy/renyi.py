@@ -130,12 +130,12 @@ def selection_curve(curve: np.ndarray, mean_trials: float, shape: float) -> np.n
         return np.full_like(ORDERS, np.inf)
     if shape == math.inf:
         deltas = [curve_delta(curve, math.log1p(1 / (a - 1))) for a in ORDERS]
-        whole = curve + mean * np.array(deltas) + math.log(mean) / (ORDERS - 1)
+        total = curve + mean * np.array(deltas) + math.log(mean) / (ORDERS - 1)
     else:
         stop = math.log(1 / stop_parameter(mean, shape))
         constant = (1 + shape) * np.min((1 - 1 / ORDERS) * curve + stop / ORDERS)
-        whole = curve + math.log(mean) / (ORDERS - 1) + constant
-    return np.minimum.accumulate(whole[::-1])[::-1]
+        total = curve + math.log(mean) / (ORDERS - 1) + constant
+    return np.minimum.accumulate(total[::-1])[::-1]
 
 
 def stop_parameter(mean_trials: float, shape: float) -> float:

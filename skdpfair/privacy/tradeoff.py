@@ -172,8 +172,8 @@ def trade_off_from_curve(curve: tuple[float, ...], delta: float) -> TradeOff:
     holds from the error rate ``delta``.
     """
     renyi = np.array(curve)
-    most = min(curve_epsilon(renyi, _MIN_RATE), _MAX_EPSILON)
-    epsilons = most * np.linspace(0, 1, _N_EPSILONS // 4) ** 2
+    max_epsilon = min(curve_epsilon(renyi, _MIN_RATE), _MAX_EPSILON)
+    epsilons = max_epsilon * np.linspace(0, 1, _N_EPSILONS // 4) ** 2
     deltas = np.array([curve_delta(renyi, epsilon) for epsilon in epsilons])
     bounds = TradeOff(math.inf, 0.0, math.inf, epsilons, deltas)
     # from here on the curve is its mirror image
@@ -191,9 +191,9 @@ def _of_runs(runs: tuple[Run, ...]) -> TradeOff:
     plain = math.hypot(*(math.sqrt(run.steps) / run.noise_multiplier for run in runs))
     if all(run.sample_rate == 1 for run in runs) or joint_mu(runs) > MAX_MU:
         return TradeOff(plain, plain_mu=plain)
-    most = min(pld_epsilon(runs, _RESOLVED * rounding(runs), 0), _MAX_EPSILON)
+    max_epsilon = min(pld_epsilon(runs, _RESOLVED * rounding(runs), 0), _MAX_EPSILON)
     # closer together at 0, where losses of rarely sampled steps are
-    epsilons = np.unique(most * np.linspace(0, 1, _N_EPSILONS) ** 2)
+    epsilons = np.unique(max_epsilon * np.linspace(0, 1, _N_EPSILONS) ** 2)
     curves = []
 
     def delta_at_zero(level: int) -> float:

@@ -222,8 +222,8 @@ def _is_module(value, estimator) -> bool:
             is_known = value.amounts == amounts_among(np.delete(names, estimator._group_positions))
         return is_known and (value.fine is None or value.fine == params["fine"])
     if isinstance(value, (MLP, CNN)):
-        named = value.get_params().items()
-        return _is_setting(value) and all(np.array_equal(v, params.get(k, ())) for k, v in named)
+        settings = value.get_params().items()
+        return _is_setting(value) and all(np.array_equal(v, params.get(k, ())) for k, v in settings)
     return value in NETWORKS.values() or _is_setting(value)
 
 

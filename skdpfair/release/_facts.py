@@ -91,11 +91,11 @@ def _parameters(estimator):
     params = _dropped(estimator.get_params(deep=False))
     if module_facts(estimator.net_.module)["name"] is None:
         del params["module"]
-    out, left = _encoded(params)
-    if left:
+    out, not_encoded = _encoded(params)
+    if not_encoded:
         warnings.warn(
-            f"The release leaves out the parameters {[*left]}, whose values are code and which "
-            "only training needs. Set them again before another fit.",
+            f"The release leaves out the parameters {[*not_encoded]}, whose values are code and "
+            "which only training needs. Set them again before another fit.",
             UserWarning,
             stacklevel=5,
         )
@@ -120,14 +120,14 @@ def _dropped(params):
 def module_facts(factory):
     """Return how to build a net's module anew; ``name`` is None for a module of the user's."""
     name = next((n for n, known in NETWORKS.items() if factory.make is known), None)
-    plain, left = _encoded(factory.params)
+    plain, not_encoded = _encoded(factory.params)
     facts = {"name": name, "params": plain, "in_shape": list(factory.in_shape)}
     if name is None:
         label = getattr(factory.make, "__qualname__", type(factory.make).__name__)
-        return facts | {"custom": label, "left_out": [*left]}
-    if left:
+        return facts | {"custom": label, "left_out": [*not_encoded]}
+    if not_encoded:
         raise TypeError(
-            f"{safe_repr([*left])} of module cannot be released. Use numbers and texts."
+            f"{safe_repr([*not_encoded])} of module cannot be released. Use numbers and texts."
         )
     return facts
 
@@ -247,13 +247,15 @@ def packed(state):
     if "net_" not in state:  # not fitted
         return state
     net = state["net_"]
-    left = {k: v for k, v in state.items() if k not in ("net_", *_NEVER_KEPT)}
-    left |= {name: value for name, value in SCRUBBED.items() if name in left}
-    left["privacy_"] = _scrubbed(left["privacy_"])
-    left[FACTORY_KEY] = [net.module.make, net.module.params, net.module.in_shape]
+    remaining = {k: v for k, v in state.items() if k not in ("net_", *_NEVER_KEPT)}
+    remaining |= {name: value for name, value in SCRUBBED.items() if name in remaining}
+    remaining["privacy_"] = _scrubbed(remaining["privacy_"])
+    remaining[FACTORY_KEY] = [net.module.make, net.module.params, net.module.in_shape]
     # the class of a method from elsewhere has to be imported, which pickle does
-    out = {name: left.pop(name) for name in ("method", "method_") if _is_foreign(left[name])}
-    facts, others = _encoded(left)
+    out = {
+        name: remaining.pop(name) for name in ("method", "method_") if _is_foreign(remaining[name])
+    }
+    facts, others = _encoded(remaining)
     return out | others | {WEIGHTS_KEY: weights_of(net), FACTS_KEY: json.dumps(facts)}
 
 

@@ -98,10 +98,10 @@ def lines(curves, across, *, title, label, zero=False, unsure=False) -> dict:
     low, high = (budgets[0], budgets[-1]) if len(budgets) > 1 else (budgets[0] / 2, budgets[0] * 2)
     x = _Axis(low, high, LEFT + 20, WIDTH - RIGHT - 20, log=True)
     # points of one budget stand side by side
-    apart = min(_APART, 30 / len(curves))
+    spacing = min(_APART, 30 / len(curves))
     series = []
     for i, (name, curve) in enumerate(curves.items()):
-        aside = apart * (i - (len(curves) - 1) / 2)
+        aside = spacing * (i - (len(curves) - 1) / 2)
         marks = []
         for b, m, *ends in curve:
             says, at = f"{name}, ε {b:g}: {m:.2f}{_spread(*ends)}", round(x(b) + aside, 1)
@@ -144,8 +144,8 @@ def scatter(points, front, *, title, label, x_label, unsure=False) -> dict:
             marks.append((at, y(b), says, lines_ if level else []))
         series.append(style(i) | {"name": name, "marks": marks})
     best = [(x(a), y(b)) for a, b in front]
-    named = [(x(a), y(b), text) for (a, *_), (b, *_), text in flat]
-    named.sort(key=lambda spot: spot[:2] not in best)  # those on the front first
+    labelled = [(x(a), y(b), text) for (a, *_), (b, *_), text in flat]
+    labelled.sort(key=lambda spot: spot[:2] not in best)  # those on the front first
     return _plane(y, title, label, x_label) | {
         "kind": "scatter",
         "unsure": unsure,
@@ -154,14 +154,14 @@ def scatter(points, front, *, title, label, x_label, unsure=False) -> dict:
         "series": series,
         "front": best,
         "zero": y(0.0),
-        "names": placed_labels(named),
+        "names": placed_labels(labelled),
     }
 
 
-def tradeoff(found, *, protects) -> dict:
+def tradeoff(power, *, protects) -> dict:
     x = _Axis(0.0, 100.0, LEFT, WIDTH - RIGHT - 12)
     y = _Axis(0.0, 100.0, _HEIGHT - BOTTOM, TOP)
-    curves = {"attacker": found, "guessing": [(0.0, 0.0), (100.0, 100.0)]}  # bounds, not estimates
+    curves = {"attacker": power, "guessing": [(0.0, 0.0), (100.0, 100.0)]}  # bounds, not estimates
     series = []
     for i, (name, curve) in enumerate(curves.items()):
         says = "{:g} % false alarms: at most {:g} % found"
@@ -181,7 +181,7 @@ def placed_labels(spots) -> list[tuple[float, float, str, str]]:
 
     ``spots`` are (x, y, text); a text without room on either side is left out.
     """
-    taken = [(x - 5, y - 5, x + 5, y + 5) for x, y, _ in spots]
+    occupied = [(x - 5, y - 5, x + 5, y + 5) for x, y, _ in spots]
     placed = []
     for x, y, text in spots:
         width = _CHARACTER * len(text)
@@ -190,13 +190,13 @@ def placed_labels(spots) -> list[tuple[float, float, str, str]]:
                 box = (left, y + down - 6, left + width, y + down + 6)
                 free = all(
                     box[0] >= b[2] or b[0] >= box[2] or box[1] >= b[3] or b[1] >= box[3]
-                    for b in taken
+                    for b in occupied
                 )
                 if free and left >= LEFT and left + width <= WIDTH:
                     break
             else:
                 continue
-            taken.append(box)
+            occupied.append(box)
             placed.append((x + 7 if anchor == "start" else x - 7, y + down + 4, anchor, text))
             break
     return placed
@@ -234,13 +234,13 @@ def _plane(y, title, label, x_label):
 
 def _spaced(marks, room=30.0):
     """Leave out texts that would touch the one before; the last is kept."""
-    kept = []
+    spaced = []
     for place, text in marks:
-        while kept and place - kept[-1][0] < room and (place, text) == marks[-1]:
-            kept.pop()
-        if not kept or place - kept[-1][0] >= room:
-            kept.append((place, text))
-    return kept
+        while spaced and place - spaced[-1][0] < room and (place, text) == marks[-1]:
+            spaced.pop()
+        if not spaced or place - spaced[-1][0] >= room:
+            spaced.append((place, text))
+    return spaced
 
 
 def bars(table, *, title, label, limits=None, small=()) -> dict:
@@ -253,8 +253,10 @@ def bars(table, *, title, label, limits=None, small=()) -> dict:
     """
     groups = list(dict.fromkeys(group for row in table.values() for group in row))
     # colours repeat: then each bar has its group beside it
-    named = len(groups) > N_COLOURS
-    longest = min(max(map(len, groups if named else table), default=0), 24 if named else 14)
+    is_labelled = len(groups) > N_COLOURS
+    longest = min(
+        max(map(len, groups if is_labelled else table), default=0), 24 if is_labelled else 14
+    )
     left, right, thick, gap = 12 + _CHARACTER * longest, WIDTH - 30, 15.0, 12.0
     if limits is None:
         limits = range_of([v for row in table.values() for p in row.values() for v in p], zero=True)
@@ -264,7 +266,7 @@ def bars(table, *, title, label, limits=None, small=()) -> dict:
     for name, row in table.items():
         bars_ = []
         # the method's name, above its bars
-        top += (thick + 4) * named
+        top += (thick + 4) * is_labelled
         for group in groups:
             value, low, high = row.get(group, (np.nan,) * 3)
             if math.isnan(value):
@@ -278,8 +280,8 @@ def bars(table, *, title, label, limits=None, small=()) -> dict:
                     "x": start,
                     "y": top + len(bars_) * thick,
                     "width": round(max(end - start, 0.6), 1),
-                    "colour": f"var(--c{0 if named else groups.index(group)})",
-                    "group": group if named else None,
+                    "colour": f"var(--c{0 if is_labelled else groups.index(group)})",
+                    "group": group if is_labelled else None,
                     "text": f"{round(value, 1) + 0.0:.1f}",
                     "whisker": whisker,
                     "hollow": whisker is None or group in small,
@@ -289,7 +291,7 @@ def bars(table, *, title, label, limits=None, small=()) -> dict:
                 }
             )
         height = max(len(bars_), 1) * thick
-        middle = top - 5 if named else top + height / 2 + 4
+        middle = top - 5 if is_labelled else top + height / 2 + 4
         clusters.append({"name": name, "bars": bars_, "middle": middle})
         top += height + gap
     return {
@@ -304,8 +306,10 @@ def bars(table, *, title, label, limits=None, small=()) -> dict:
         "zero": x(0.0),
         "x_marks": _spaced(x.marks(5), 26),
         "clusters": clusters,
-        "named": named,
+        "named": is_labelled,
         "hollow": any(bar["hollow"] for cluster in clusters for bar in cluster["bars"]),
         "longest": longest,
-        "legend": [] if named else [(g, f"var(--c{i % N_COLOURS})") for i, g in enumerate(groups)],
+        "legend": []
+        if is_labelled
+        else [(g, f"var(--c{i % N_COLOURS})") for i, g in enumerate(groups)],
     }

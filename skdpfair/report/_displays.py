@@ -190,12 +190,12 @@ class PrivacyCostDisplay:
         bars.plot.barh(ax=ax, color=colours, width=0.8, legend=False)
         for i, container in enumerate(ax.containers):
             columns = (part[:, i] for part in (bars.to_numpy(), low, high, is_sure))
-            for bar, cost, least, most, sure in zip(container, *columns, strict=True):
+            for bar, cost, lower, upper, sure in zip(container, *columns, strict=True):
                 y, side = bar.get_y() + bar.get_height() / 2, -1 if cost < 0 else 1
-                ax.hlines(y, least, most, color="black", linewidth=1)
+                ax.hlines(y, lower, upper, color="black", linewidth=1)
                 if not sure:
                     bar.set(facecolor="none", edgecolor=colours[i], hatch="////")
-                ends = [v for v in (0.0, cost, least, most) if not np.isnan(v)]
+                ends = [v for v in (0.0, cost, lower, upper) if not np.isnan(v)]
                 text = "" if np.isnan(cost) else f"{cost:+.1f}"
                 end = max(ends, key=lambda v: side * v)
                 place = {"textcoords": "offset points", "ha": "left" if side > 0 else "right"}
@@ -476,9 +476,9 @@ def _check_additive(estimator, names, base, values):
         table = pd.DataFrame({c: changed.get(c, rows[c]) for c in rows}, columns=names)
         return _logits(estimator, table.astype(rows.dtypes))
 
-    start, whole = logits({}), logits(drawn)
+    start, joint = logits({}), logits(drawn)
     added = start + sum(logits({c: v}) - start for c, v in drawn.items())
-    if np.abs(whole - added).max() > _TOLERANCE * max(1.0, np.abs(whole).max()):
+    if np.abs(joint - added).max() > _TOLERANCE * max(1.0, np.abs(joint).max()):
         raise ValueError(
             "estimator is not additive: what one column adds depends on the others. Fit it with "
             'module="logistic".'

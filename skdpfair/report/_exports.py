@@ -118,13 +118,13 @@ def _facts(model, ledger):
         privacy, (facts, _, sha256, n_bytes) = read_report(model)
         day, fits = origin_of(facts)
         with error_context(str(model), "holds no description of a model that can be read"):
-            kept = ("method_", "_variables")
-            fitted = {k: decode(v) for k, v in facts["fitted"].items() if k in kept}
+            names = ("method_", "_variables")
+            fitted = {k: decode(v) for k, v in facts["fitted"].items() if k in names}
             if (schema := schema_in(facts, model)) is not None:
                 fitted["_variables"] = (schema.target, *schema.all_groups)
-            named = SimpleNamespace(**fitted, _day=day, _ledger_fits=fits)
+            model = SimpleNamespace(**fitted, _day=day, _ledger_fits=fits)
             version, file = facts.get("skdpfair_version"), (n_bytes, sha256)
-            stated = facts_of(privacy, named, version=version, file=file, ledger=ledger)
+            stated = facts_of(privacy, model, version=version, file=file, ledger=ledger)
         return stated | {"report": privacy, "is_regression": "estimator" in facts}
     check_is_fitted(model)
     end = model[-1] if isinstance(model, Pipeline) else model

@@ -68,10 +68,10 @@ def numbered(results, parts):
 
 def launch(results, port=None, *, seed=None, fold=0):
     """Serve the dashboard, see `TradeoffResults.launch_fairness_dashboard`."""
-    given = to_fairness_dashboard(results, seed=seed, fold=fold)
+    arguments = to_fairness_dashboard(results, seed=seed, fold=fold)
     if port is not None:
         port = validate.integer("port", port, low=1, high=65_535)
-    if max(map(max, (given["y_true"], *given["y_pred"].values()))) > 1:
+    if max(map(max, (arguments["y_true"], *arguments["y_pred"].values()))) > 1:
         raise ValueError(
             "results has more than two classes, for which raiwidgets' dashboard has no metric. "
             "Use results.to_html(), or results.to_fairlearn()."
@@ -80,7 +80,7 @@ def launch(results, port=None, *, seed=None, fold=0):
     quiet = nullcontext() if _in_notebook() else redirect_stdout(StringIO())
     try:
         with quiet:
-            return dashboard(**given, port=port, fairness_metric_mapping=_metrics(results))
+            return dashboard(**arguments, port=port, fairness_metric_mapping=_metrics(results))
     except RuntimeError as error:
         # raiwidgets looks at the port
         raise ValueError(f"port={safe_repr(port)} cannot be used: {error}") from None
@@ -97,12 +97,12 @@ def _metrics(results):
 
 def _fairness_dashboard():
     """Return the class, without executing what else is in its package and needs older ones."""
-    found = find_spec("raiwidgets")
-    if found is None:
+    package_spec = find_spec("raiwidgets")
+    if package_spec is None:
         raise ImportError(_MISSING)
     if "raiwidgets" not in sys.modules:
         package = types.ModuleType("raiwidgets")
-        package.__path__ = list(found.submodule_search_locations or ())
+        package.__path__ = list(package_spec.submodule_search_locations or ())
         sys.modules["raiwidgets"] = package
     try:
         from rai_core_flask.environments import local_ipython_environment as local
@@ -169,10 +169,10 @@ def _safe(name):
 
 def _safe_names(names):
     """Return, by name, distinct names that do not end the text of a script."""
-    found = {}
+    safe_names = {}
     for name in dict.fromkeys(names):
         safe = _safe(name)
-        while safe in found.values():
+        while safe in safe_names.values():
             safe += "’"
-        found[name] = safe
-    return found
+        safe_names[name] = safe
+    return safe_names

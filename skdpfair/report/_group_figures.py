@@ -51,17 +51,17 @@ def measured(model, classifier, X, y, sensitive_features, measures):
     if y is None:
         raise ValueError("y must be given with X: a group table needs labels of test records.")
     by_group = hasattr(model, "thresholds_") and sensitive_features is not None
-    given = {"sensitive_features": sensitive_features} if by_group else {}
+    groups_given = {"sensitive_features": sensitive_features} if by_group else {}
     check_indexes(X=X, y=y, sensitive_features=sensitive_features)
     by = classifier.group_col if sensitive_features is None else None
     own = variables(classifier)
     of_test = _groups.variables_of(y, X, by, sensitive_features)
     check_same("X, y", table_of(own), table_of(of_test))
-    y, predicted = target.read_labels(y), model.predict(X, **given)
+    y, predicted = target.read_labels(y), model.predict(X, **groups_given)
     check_kind("y", y, predicted, like="the fit")
     code, levels = None, []
     if sensitive_features is not None or _groups.as_columns(classifier.group_col):
-        found = _groups.encode(
+        encoded = _groups.encode(
             X,
             y,
             group_col=by,
@@ -69,8 +69,8 @@ def measured(model, classifier, X, y, sensitive_features, measures):
             sensitive_features=sensitive_features,
             max_levels=_groups.MAX_GROUPS,
         )
-        assert found.levels is not None
-        code, levels = found.code, escape_reserved(display_names(found.levels, own[1:]), [_ALL])
+        assert encoded.levels is not None
+        code, levels = encoded.code, escape_reserved(display_names(encoded.levels, own[1:]), [_ALL])
     order = target.order_of(classifier)
     classes, likely = classifier.classes_[order], model.predict_proba(X)[:, order]
     n_classes, codes = len(classes), target.positions(classes, y)
@@ -159,8 +159,8 @@ def differences(table, names, classes):
         level = measuring.level_of(column, len(known))
         pair, interval = _compared(high, low, name, table.attrs["rarest"], classes, level)
         unit = measuring.described(column)[1].replace("percentage points", "points")
-        apart = {"value": written(measuring.difference(known), name), "unit": unit}
-        rows.append(row | pair | interval | apart)
+        size = {"value": written(measuring.difference(known), name), "unit": unit}
+        rows.append(row | pair | interval | size)
         if name in measuring.RATIOS:
             share = written(measuring.ratio(known), f"{name}_ratio")
             of_two = {"measure": f"{what}, smallest over largest", "value": share, "unit": "%"}
@@ -183,10 +183,10 @@ def _compared(high, low, name, rarest, classes, level):
         return pair, {}
     (l1, u1), (l2, u2) = (wilson(r[name], k, level) for r, k in zip(rows, n, strict=True))
     gap = high[name] - low[name]
-    least = gap - np.hypot(high[name] - l1, u2 - low[name])
-    most = gap + np.hypot(u1 - high[name], low[name] - l2)
-    interval = f"{points(least)} to {points(most)}"
-    return pair, {"interval": interval, "may_be_chance": least <= 0}
+    lower = gap - np.hypot(high[name] - l1, u2 - low[name])
+    upper = gap + np.hypot(u1 - high[name], low[name] - l2)
+    interval = f"{points(lower)} to {points(upper)}"
+    return pair, {"interval": interval, "may_be_chance": lower <= 0}
 
 
 def _head(name, classes):

@@ -198,12 +198,12 @@ class _Fit:
 
     def facts(self, title, ledger) -> dict:
         facts = facts_of(self.classifier.privacy_, self.classifier, ledger=ledger)
-        found = findings(self.pipeline)
+        lint = findings(self.pipeline)
         return facts | {
             "title": title or f"A classifier trained with {self.classifier.privacy_.method}",
             "facts": _rows(self.classifier, self.file, facts),
-            "findings": found,
-            "has_findings": found not in _NO_FINDINGS,
+            "findings": lint,
+            "has_findings": lint not in _NO_FINDINGS,
         }
 
     def known_table(self) -> dict:

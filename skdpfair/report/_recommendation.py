@@ -47,7 +47,7 @@ class Costs:
     everyone: Estimate | None
     groups: dict[str, Estimate]  # those that are judged
     # the groups with the largest and the least mean, and what the first pays more
-    apart: tuple | None
+    difference: tuple | None
 
     @property
     def largest(self):
@@ -125,8 +125,8 @@ def recommend(results) -> Recommendation | None:
     scores = scores[scores.notna().sum(axis=1) > 1]
     if scores.empty:
         return None
-    found = {model: Estimate.of(table.loc[model, measure]) for model in scores.index}
-    useful = [is_useful(results, found[model]) for model in scores.index]
+    estimates = {model: Estimate.of(table.loc[model, measure]) for model in scores.index}
+    useful = [is_useful(results, estimates[model]) for model in scores.index]
     scores = scores[useful] if any(useful) else scores
     best = {e: part.mean(axis=1).idxmax() for e, part in scores.groupby(level="epsilon")}
     gains = {
@@ -151,7 +151,7 @@ def recommend(results) -> Recommendation | None:
         method,
         chosen,
         any(useful),
-        found[best[chosen]],
+        estimates[best[chosen]],
         larger and (*best[larger[1]], gains[larger]),
         max(ends, default=np.nan),
         smaller and (*smaller, gains[smaller]),
@@ -193,13 +193,13 @@ def costs_of(results, table, runs, model) -> Costs:
         return Costs(None, {}, None)
     few = [OVERALL, *small_groups(results)]
     for group in (g for g in results.frame["group"].unique() if g not in few):
-        found = Estimate.of(table.loc[model, f"{cost}[{group}]"])
-        groups |= {} if np.isnan(found.mean) else {group: found}
-    apart = None
+        of_group = Estimate.of(table.loc[model, f"{cost}[{group}]"])
+        groups |= {} if np.isnan(of_group.mean) else {group: of_group}
+    difference = None
     if len(groups) > 1:
-        least, *_, most = sorted(groups, key=lambda g: groups[g].mean)
+        lowest, *_, highest = sorted(groups, key=lambda g: groups[g].mean)
         own = runs.xs(model, level=["method", "epsilon"])
-        more = own[f"{cost}[{most}]"] - own[f"{cost}[{least}]"]
+        more = own[f"{cost}[{highest}]"] - own[f"{cost}[{lowest}]"]
         level = level_of(f"{cost}_difference", len(groups))
-        apart = most, least, estimated(more, results.overlap, level)
-    return Costs(Estimate.of(table.loc[model, cost]), groups, apart)
+        difference = highest, lowest, estimated(more, results.overlap, level)
+    return Costs(Estimate.of(table.loc[model, cost]), groups, difference)

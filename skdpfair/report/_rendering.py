@@ -149,8 +149,8 @@ def of_one_class(results) -> list:
     everyone, n_classes = results.frame[results.frame["group"] == OVERALL], results.n_classes
     if "balanced_accuracy" not in everyone:
         return []
-    most = everyone.groupby(["method", "epsilon"], sort=False)["balanced_accuracy"].max()
-    return list(most[most <= 1 / n_classes + 1e-9].index)
+    best = everyone.groupby(["method", "epsilon"], sort=False)["balanced_accuracy"].max()
+    return list(best[best <= 1 / n_classes + 1e-9].index)
 
 
 def with_readable_names(results):
@@ -198,8 +198,8 @@ def findings(pipeline):
     """Return the findings of the linter on a pipeline, or None without one."""
     if pipeline is None:
         return None
-    found = pipeline if isinstance(pipeline, PipelineReport) else lint_pipeline(pipeline)
+    lint = pipeline if isinstance(pipeline, PipelineReport) else lint_pipeline(pipeline)
     return {
-        "steps": [(f.step, f.learns, f.instead) for f in found.findings],
-        "notes": [str(note) for note in found.notes],
+        "steps": [(f.step, f.learns, f.instead) for f in lint.findings],
+        "notes": [str(note) for note in lint.notes],
     }

@@ -41,13 +41,13 @@ def table_of_sweep(results):
 
 def check_same(name, own, other):
     """Raise ValueError if what is known of the table of ``name`` is not true of a model's own."""
-    apart = [
+    differences = [
         f"{what} {safe_repr(other[what])}, of the model {safe_repr(fact)}"
         for what, fact in own.items()
         if fact and other[what] and fact != other[what]
     ]
-    if apart:
+    if differences:
         raise ValueError(
-            f"{name} must belong to the table of the model, but is of another: {'; '.join(apart)}. "
-            "Pass what belongs to the model, or leave it out."
+            f"{name} must belong to the table of the model, but is of another: "
+            f"{'; '.join(differences)}. Pass what belongs to the model, or leave it out."
         )

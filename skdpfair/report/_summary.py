@@ -177,8 +177,12 @@ def release_commands(results, advised, ledger=None):
     if advised is not None and advised.is_useful:
         method, epsilon = advised.method, f"{advised.epsilon:g}"
     fit = f"skdpfair fit DATA --schema SCHEMA.toml --epsilon {epsilon}"
-    named = [name for name in spec.methods if name in METHODS and METHODS[name].private]
-    chosen = f"{fit} --try method={','.join(named)}{options}" if len(named) > 1 else None
+    private_methods = [name for name in spec.methods if name in METHODS and METHODS[name].private]
+    chosen = (
+        f"{fit} --try method={','.join(private_methods)}{options}"
+        if len(private_methods) > 1
+        else None
+    )
     return chosen, f"{fit} --method {method}{options}"
 
 

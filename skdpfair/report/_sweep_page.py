@@ -379,11 +379,11 @@ def _attackers(results):
     worst = {}
     for (_, epsilon), releases in _first_fits(results):
         curve = trade_off(_runs(releases))
-        found = float(curve.true_positive_rate(FALSE_ALARMS))
-        numbers = curve.mu, found, (1 + curve.total_variation) / 2
+        power = float(curve.true_positive_rate(FALSE_ALARMS))
+        numbers = curve.mu, power, (1 + curve.total_variation) / 2
         worst[epsilon] = np.maximum(worst.get(epsilon, 0.0), numbers)
     return [
-        (budget(epsilon), rounded_up(mu), percent(found), percent(guess))
-        for epsilon, (mu, found, guess) in sorted(worst.items())
+        (budget(epsilon), rounded_up(mu), percent(power), percent(guess))
+        for epsilon, (mu, power, guess) in sorted(worst.items())
         if np.isfinite(epsilon)
     ]

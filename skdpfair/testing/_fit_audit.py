@@ -171,10 +171,10 @@ def audit_fit(
     of = of[code]
     chosen = np.argsort(of, kind="stable")[np.sum(of < 0) :]
     of = of[chosen]
-    kept = np.setdiff1d(np.arange(n_samples), chosen[~took_part[of]])
+    rows_kept = np.setdiff1d(np.arange(n_samples), chosen[~took_part[of]])
     model, X, labels, blank = _PLANT[kind](clone(classifier), X, y, chosen, of, rng)
-    of_kept = {name: _safe_indexing(rows, kept) for name, rows in columns.items()}
-    model.fit(_safe_indexing(X, kept), labels[kept], **of_kept)
+    of_kept = {name: _safe_indexing(rows, rows_kept) for name, rows in columns.items()}
+    model.fit(_safe_indexing(X, rows_kept), labels[rows_kept], **of_kept)
     report = model.privacy_
     if np.isinf(report.epsilon):
         raise ValueError(_NO_CLAIM)

@@ -79,9 +79,9 @@ def is_rough(counts: np.ndarray, noise: float) -> bool:
     moments = design.T @ (counts.T - size[:, None] * class_frequencies)
     bends = np.linalg.lstsq((design.T * size) @ design + ridge, moments)[0]
     expected = np.clip(class_frequencies + design @ bends, 0, 1)
-    left = counts.T - size[:, None] * expected
+    residual = counts.T - size[:, None] * expected
     variance = noise**2 * ((1 - expected) ** 2 + (len(counts) - 1) * expected**2)
     variance += np.maximum(size, 0)[:, None] * expected * (1 - expected)
     tested = (size > 0)[:, None] & (variance > 0)
-    excess = np.divide(left**2, variance, out=np.ones_like(left), where=tested) - 1
+    excess = np.divide(residual**2, variance, out=np.ones_like(residual), where=tested) - 1
     return bool((excess.sum(0) > SIGNIFICANT * np.sqrt(2 * tested.sum(0))).any())

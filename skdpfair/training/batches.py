@@ -127,11 +127,11 @@ class PoissonBatches:
         self._reuses = _is_plain(data)
 
     def __iter__(self) -> Iterator[Tensor]:
-        left = self.steps()
+        n_left = self.steps()
         steps_at_once = max(1, _DRAWN // max(1, round(self.sampler.rate * self.sampler.n_samples)))
-        while left > 0:
-            indices = self.sampler.draw(min(left, steps_at_once))
-            left -= len(indices)
+        while n_left > 0:
+            indices = self.sampler.draw(min(n_left, steps_at_once))
+            n_left -= len(indices)
             if self.acceptance_rates is not None:
                 yield from map(self._thinned, indices)
             elif isinstance(self.data, Batch):
@@ -144,8 +144,8 @@ class PoissonBatches:
     def _thinned(self, index: Tensor) -> Tensor:
         """Return a Poisson sample at the rates of the next step, drawn when it is asked for."""
         assert self.acceptance_rates is not None
-        kept = self.sampler.generator.random(len(index)) < self.acceptance_rates(index.numpy())
-        index = index[torch.from_numpy(kept)]
+        accepted = self.sampler.generator.random(len(index)) < self.acceptance_rates(index.numpy())
+        index = index[torch.from_numpy(accepted)]
         return index.to(self.data.x.device) if isinstance(self.data, Batch) else index
 
     def in_order(self, index: Tensor) -> Tensor:

@@ -73,8 +73,8 @@ def check_callbacks(callbacks: Sequence[Any] | None, is_public: bool, is_private
     names = set()
     is_private = is_private and not recorders(callbacks)
     for entry in callbacks or ():
-        named = isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)
-        callback = entry[1] if named else entry
+        is_named = isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)
+        callback = entry[1] if is_named else entry
         kind = callback if isinstance(callback, type) else type(callback)
         if issubclass(kind, PrivacyLedger):
             raise TypeError(
@@ -86,10 +86,10 @@ def check_callbacks(callbacks: Sequence[Any] | None, is_public: bool, is_private
                 "callbacks must hold skorch callbacks or pairs (name, callback), got "
                 f"{safe_repr(entry)}."
             )
-        if named and entry[0] in names:
+        if is_named and entry[0] in names:
             raise ValueError(f"callbacks names two {safe_repr(entry[0])}. Name each once.")
         _refuse_unseen(callback, is_public, is_private)
-        names |= {entry[0]} if named else set()
+        names |= {entry[0]} if is_named else set()
 
 
 def _refuse_unseen(callback: Any, public: bool, private: bool) -> None:

@@ -197,17 +197,17 @@ def _fit(
     address: str,
 ) -> Any:
     """Fit on the partitions of this worker; return the model on the first one."""
-    joined = {name: _joined(partitions) for name, partitions in columns.items()}
-    X, y = joined.pop("X"), joined.pop("y")
+    arguments = {name: _joined(partitions) for name, partitions in columns.items()}
+    X, y = arguments.pop("X"), arguments.pop("y")
     fit = model.fit if ledger is None else partial(ledger.fit, model)
     if size == 1:
         model.set_params(distributed=None)
-        fit(X, y, **joined)
+        fit(X, y, **arguments)
         return model
     backend = "nccl" if torch.cuda.is_available() else "gloo"
     dist.init_process_group(backend, init_method=address, rank=rank, world_size=size)
     try:
-        fit(X, y, **joined)
+        fit(X, y, **arguments)
     finally:
         dist.destroy_process_group()
     return model if rank == 0 else None

@@ -213,9 +213,11 @@ class TrainingLoop:
     def _restart_method(self, method: Method) -> None:
         self.method = method
         self.scaled_mechanism = replace(self.plan.mechanism, method=method)
-        planned, now = self.plan.mechanism.release, self.scaled_mechanism.release
-        is_other = any(vars(now)[k] != vars(planned)[k] for k in ("noise_multipliers", "strata"))
-        if self.plan.is_accounted and (is_other or now.sample_rate > self.plan.max_sample_rate):
+        planned, current = self.plan.mechanism.release, self.scaled_mechanism.release
+        is_other = any(
+            vars(current)[k] != vars(planned)[k] for k in ("noise_multipliers", "strata")
+        )
+        if self.plan.is_accounted and (is_other or current.sample_rate > self.plan.max_sample_rate):
             raise PrivacyAccountingError(
                 f"{method!r} changes the noise of its queries, or its sampling rates, after these "
                 "were planned. Let neither depend on group fractions or bounds that are released."

@@ -351,9 +351,9 @@ def _read(params: dict[str, Any]) -> dict[str, Any]:
     out["module"], out["optimizer"] = network_of(params["module"]), optimizer_of(out["optimizer"])
     out["has_auto_optimizer"] = is_auto(getattr(params["optimizer"], "make", params["optimizer"]))
     if is_auto(out["lr"]) and "lr" in out["optimizer"].params:
-        rest = dict(out["optimizer"].params)
-        out["lr"] = check_parameter("lr", rest.pop("lr"), CONSTRAINTS["lr"], " of optimizer")
-        out["optimizer"] = Factory(out["optimizer"].make, **rest)
+        arguments = dict(out["optimizer"].params)
+        out["lr"] = check_parameter("lr", arguments.pop("lr"), CONSTRAINTS["lr"], " of optimizer")
+        out["optimizer"] = Factory(out["optimizer"].make, **arguments)
     if isinstance(out["module"], Factory):
         _check_takes(out["module"].make, "module must take its arguments", **out["module"].params)
     out["views"] = Views.of(out.pop("augment"))

@@ -339,18 +339,19 @@ MUTANTS = (
         "one sample for all epochs",
         "the batches of the first epoch are used again",
         "training/batches.py",
-        "            indices = self.sampler.draw(min(left, steps_at_once))\n",
+        "            indices = self.sampler.draw(min(n_left, steps_at_once))\n",
         "            if not hasattr(self, 'first'):\n"
-        "                self.first = self.sampler.draw(min(left, steps_at_once))\n"
-        "            indices = self.first[:left]\n",
+        "                self.first = self.sampler.draw(min(n_left, steps_at_once))\n"
+        "            indices = self.first[:n_left]\n",
         POISSON,
     ),
     Mutant(
         "empty batches skipped",
         "a step without records is not taken, so its absence tells that nobody was drawn",
         "training/batches.py",
-        "            left -= len(indices)\n",
-        "            left -= len(indices)\n            indices = [i for i in indices if len(i)]\n",
+        "            n_left -= len(indices)\n",
+        "            n_left -= len(indices)\n"
+        "            indices = [i for i in indices if len(i)]\n",
         "tests/test_estimator.py::test_an_empty_batch_is_a_step",
     ),
     Mutant(
@@ -391,8 +392,8 @@ MUTANTS = (
         "thinning by others",
         "how many records of a person stay depends on how many others have",
         "inputs/persons.py",
-        "kept[order[rank >= max_records]] = -1",
-        "kept[order[rank >= max(max_records, np.median(size))]] = -1",
+        "thinned_person[order[rank >= max_records]] = -1",
+        "thinned_person[order[rank >= max(max_records, np.median(size))]] = -1",
         "tests/test_units.py::test_thinning_keeps_at_most_so_many_of_each_person",
     ),
     Mutant(
@@ -534,7 +535,7 @@ MUTANTS = (
         "best of K as one fit",
         "a private search reports the cost of one trial",
         "privacy/renyi.py",
-        "    return np.minimum.accumulate(whole[::-1])[::-1]",
+        "    return np.minimum.accumulate(total[::-1])[::-1]",
         "    return curve",
         "tests/privacy/test_selection.py::test_golden",
     ),
@@ -861,7 +862,7 @@ MUTANTS = (
         "sizes of a batch for numbers",
         "a number in which two batches differ counts as the size, whatever it is",
         "engine/per_sample/proof/graphs.py",
-        "        if rest or k * SIZES[1] != b:\n",
+        "        if remainder or k * SIZES[1] != b:\n",
         "        if False:\n",
         "tests/engine/test_modules.py::test_only_sizes_follow_the_number_of_records",
     ),
@@ -1692,7 +1693,7 @@ MUTANTS = (
         "methods that say they are shipped",
         "a class is trusted by the module that it names, which a call sets to abc",
         "engine/record_hooks.py",
-        "return named is base and package",
+        "return home_class is base and package",
         "return package",
         HOOKS + "test_a_method_that_brings_records_together_is_refused_before_it_is_paid"
         "[CalledType-depends on other records]",

@@ -45,8 +45,10 @@ def gradients_of_rows(examples: Examples, *columns: Tensor) -> Gradients:
 
     @without_grad
     def weighted_sum(weight: Tensor, out: Tensor, finite: Tensor | None = None) -> None:
-        kept = gradients if finite is None else torch.where(finite[:, None], gradients, 0.0)
-        out.addmv_(kept.t(), weight)
+        finite_gradients = (
+            gradients if finite is None else torch.where(finite[:, None], gradients, 0.0)
+        )
+        out.addmv_(finite_gradients.t(), weight)
 
     return Gradients(norms(gradients), loss, probability, weighted_sum)
 

@@ -69,8 +69,8 @@ class MicroVmap(Strategy):
 
 def gradients_at_ascent(model: Strategy, batch: Batch, scale: Tensor) -> Gradients:
     """Return the gradients of ``batch`` at parameters moved by ``scale`` times an example's own."""
-    whole = MicroVmap(model.module, model.loss, model.code(batch.dense_x))
+    model_of_batch = MicroVmap(model.module, model.loss, model.code(batch.dense_x))
     # a batch that draws is taken as a whole, as ``model`` takes it: the masks are the same
-    whole.micro_batch = len(batch) if model.draws else whole.micro_batch
-    whole.generator = model.generator
-    return whole.per_sample_gradients(batch, scale)
+    model_of_batch.micro_batch = len(batch) if model.draws else model_of_batch.micro_batch
+    model_of_batch.generator = model.generator
+    return model_of_batch.per_sample_gradients(batch, scale)

@@ -83,18 +83,20 @@ def _fits_groups(
     grad: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None,
     n: int, channels: int, size: int, n_groups: int, *_: Any,
 ) -> bool:  # fmt: skip
-    whole = grad.numel() == x.numel() == n * channels * size and channels % n_groups == 0
+    sizes_match = grad.numel() == x.numel() == n * channels * size and channels % n_groups == 0
     scaled = weight is None or weight.numel() == channels
-    return whole and scaled and mean.numel() == rstd.numel() == n * n_groups
+    return sizes_match and scaled and mean.numel() == rstd.numel() == n * n_groups
 
 
 def _fits_layer(
     grad: Tensor, x: Tensor, shape: Sequence[int], mean: Tensor, rstd: Tensor,
     weight: Tensor | None, *_: Any,
 ) -> bool:  # fmt: skip
-    whole = grad.shape == x.shape and list(x.shape[-len(shape) :]) == list(shape)
+    sizes_match = grad.shape == x.shape and list(x.shape[-len(shape) :]) == list(shape)
     scaled = weight is None or weight.numel() == prod(shape)
-    return whole and scaled and mean.numel() == rstd.numel() == x.numel() / max(prod(shape), 1)
+    return (
+        sizes_match and scaled and mean.numel() == rstd.numel() == x.numel() / max(prod(shape), 1)
+    )
 
 
 _ATEN = torch.ops.aten

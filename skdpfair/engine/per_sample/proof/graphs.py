@@ -82,8 +82,8 @@ def of_any_size(small: GraphModule, large: GraphModule) -> Graph:
             return {key: merged(value, b[key]) for key, value in a.items()}
         if others.get(a) is b if isinstance(a, Node) else repr(a) == repr(b):  # NaN is NaN
             return a
-        k, rest = divmod(a, SIZES[0]) if type(a) is type(b) is int else (0, 1)
-        if rest or k * SIZES[1] != b:
+        k, remainder = divmod(a, SIZES[0]) if type(a) is type(b) is int else (0, 1)
+        if remainder or k * SIZES[1] != b:
             raise TraceError(_OTHERWISE)
         if k not in multiples:
             with small.graph.inserting_after(size):

@@ -132,8 +132,8 @@ class RecordTrace:
 
         n = len(columns[0])
         size = self._n_rows or n
-        found = [p for start in range(0, n, size) for p in parts(start, min(start + size, n))]
-        return found[0] if len(found) == 1 else tree_map(lambda *t: torch.cat(t), *found)
+        outputs = [p for start in range(0, n, size) for p in parts(start, min(start + size, n))]
+        return outputs[0] if len(outputs) == 1 else tree_map(lambda *t: torch.cat(t), *outputs)
 
 
 def _padded(column: Tensor, made_up: Tensor, size: int) -> Tensor:
