@@ -63,7 +63,8 @@ html_theme_options = {
     "logo": {"text": html_title},
     "footer_start": ["copyright"],
     "footer_end": [],
-    "secondary_sidebar_items": ["page-toc"],
+    # the tables of this page need the room
+    "secondary_sidebar_items": {"**": ["page-toc"], "evidence/reproducibility": []},
     "navbar_align": "left",
 }
 html_sidebars = {"index": [], "start": [], "auto_examples/plot_00_tutorial": []}

@@ -121,12 +121,11 @@ def _by_method(comparisons):
                 f"`{Path(inspect.getfile(method)).name}`",
                 paper(method),
                 _in_print(studies) or "not tried",
-                _counted(claims, {"holds": "hold", "fails": "fail", "undecided": "undecided"}),
-                _counted(cells, {"same": "as printed", "near": "near", "differs": "differ"}),
+                _verdict(claims, cells),
             ]
         )
-    heads = ["method", "file", "paper", "trained again", "claims", "cells"]
-    return table(heads, lines, left=range(6))
+    heads = ["method", "file", "paper", "trained again", "verdict"]
+    return table(heads, lines, left=range(5))
 
 
 def _in_print(studies):
@@ -135,25 +134,34 @@ def _in_print(studies):
     Examples
     --------
     >>> _in_print(["xu-figure3", "xu-table1", "xu-figure2", "li-figures", "xu-table1-as-published"])
-    'Xu: figures 2, 3; tables 1. Li: figures'
+    'Xu: figures 2, 3; table 1<br>Li: figures'
     """
-    found = {}
+    numbers = {}
     for study in studies:
         paper, kind, number = re.match(r"(\w+)-(figure|table)s?(\d*)", study).groups()
-        found.setdefault(paper.title(), {}).setdefault(f"{kind}s", set()).add(number)
-    return ". ".join(
-        f"{paper}: "
-        + "; ".join(
-            f"{kind} {', '.join(sorted(filter(None, numbers), key=int))}".strip()
-            for kind, numbers in sorted(kinds.items())
-        )
-        for paper, kinds in found.items()
+        numbers.setdefault(paper.title(), {}).setdefault(kind, set()).add(number)
+    return "<br>".join(
+        f"{paper}: " + "; ".join(_plural(kind, kinds[kind]) for kind in sorted(kinds))
+        for paper, kinds in numbers.items()
     )
 
 
-def _counted(verdicts, words):
-    """Return how many there are of each verdict; "" if there are none."""
-    return ", ".join(f"{verdicts[v]} {word}" for v, word in words.items() if verdicts[v])
+def _plural(kind, numbers):
+    listed = sorted(filter(None, numbers), key=int)
+    return f"{kind}{'s' * (len(listed) != 1)} {', '.join(listed)}".strip()
+
+
+def _verdict(claims, cells):
+    """Return how many claims and cells have each verdict, a line each; "" if there are none."""
+    words = {
+        "claims": {"holds": "hold", "fails": "fail", "undecided": "undecided"},
+        "cells": {"same": "as printed", "near": "near", "differs": "differ"},
+    }
+    counts = {
+        what: ", ".join(f"{verdicts[v]} {word}" for v, word in words[what].items() if verdicts[v])
+        for what, verdicts in {"claims": claims, "cells": cells}.items()
+    }
+    return "<br>".join(f"{what}: {count}" for what, count in counts.items() if count)
 
 
 def _claims(found, module):
