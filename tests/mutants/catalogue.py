@@ -16,9 +16,9 @@ STANDS = "tests/e2e/test_what_stands_around.py::"
 VIEWS = "tests/test_augmentations.py::"
 LEDGER = "tests/budget/test_privacy_ledger.py::"
 SPARSE = "tests/engine/test_sparse_rows.py::"
-SHARED = "tests/test_distributed.py::"
+SHARED = "tests/training/test_processes.py::"
 HOOKS = "tests/engine/test_record_hooks.py::"
-RELEASES = "tests/test_releases.py::"
+RELEASES = "tests/e2e/test_releases.py::"
 INTERFERENCE = "tests/e2e/test_noninterference.py::"
 AGAIN = INTERFERENCE + "test_no_two_fits_and_no_two_places_draw_the_same_noise"
 BOUND = FIT + "test_no_record_moves_the_weights_beyond_its_bound"
@@ -117,7 +117,7 @@ MUTANTS = (
         "engine/streams.py",
         "return cls((secrets.randbits(256),), (secrets.randbits(256),))",
         "return cls((7,), (secrets.randbits(256),))",
-        "tests/test_estimator.py::test_equal_seeds_agree_bit_for_bit_and_no_seed_never_repeats",
+        "tests/estimators/test_base.py::test_equal_seeds_agree_bit_for_bit_and_no_seed_never_repeats",
     ),
     Mutant(
         "secure noise halved",
@@ -351,7 +351,7 @@ MUTANTS = (
         "training/batches.py",
         "            left -= len(indices)\n",
         "            left -= len(indices)\n            indices = [i for i in indices if len(i)]\n",
-        "tests/test_estimator.py::test_an_empty_batch_is_a_step",
+        "tests/estimators/test_base.py::test_an_empty_batch_is_a_step",
     ),
     Mutant(
         "a larger rate",
@@ -561,7 +561,7 @@ MUTANTS = (
         "release/_facts.py",
         'SCRUBBED = {"random_state": None, ',
         "SCRUBBED = {",
-        "tests/test_estimator.py::test_a_pickle_keeps_weights_and_public_facts_only",
+        "tests/estimators/test_base.py::test_a_pickle_keeps_weights_and_public_facts_only",
     ),
     Mutant(
         "categories of the rows",
@@ -609,7 +609,7 @@ MUTANTS = (
         "training/run.py",
         "digest(*rows, table.y, table.groups.code",
         "digest(*rows, table.groups.code",
-        "tests/test_seeds.py::test_fits_on_records_that_differ_share_no_noise",
+        "tests/training/test_run.py::test_fits_on_records_that_differ_share_no_noise",
     ),
     Mutant(
         "seeds that ignore the weights",
@@ -637,7 +637,7 @@ MUTANTS = (
         "\n"
         "        logging.getLogger('skdpfair').info('a batch of %d', len(batch))\n"
         "        shift = mechanism.method.parameter_perturbation(state)\n",
-        "tests/test_what_fits_keep.py::test_no_message_depends_on_the_batches",
+        "tests/training/test_train.py::test_no_message_depends_on_the_batches",
     ),
     Mutant(
         "rounding taken for resolution",
@@ -796,7 +796,7 @@ MUTANTS = (
         "training/privacy_report.py",
         "notes += (statement.DEVICE_NOISE,)",
         "pass",
-        "tests/test_estimator.py::test_a_report_says_whose_generator_drew_noise_on_a_gpu",
+        "tests/estimators/test_base.py::test_a_report_says_whose_generator_drew_noise_on_a_gpu",
     ),
     # batches
     Mutant(
@@ -981,7 +981,7 @@ MUTANTS = (
         "engine/per_sample/records.py",
         "self.generator = torch.Generator(self.parameters[0].device)",
         "self.generator = torch.default_generator",
-        "tests/test_estimator.py::test_global_generators_are_left_alone[Wide-None]",
+        "tests/estimators/test_base.py::test_global_generators_are_left_alone[Wide-None]",
     ),
     Mutant(
         "other masks for chunks",
@@ -1268,7 +1268,7 @@ MUTANTS = (
         "inputs/provenance.py",
         "return origin if same else UNKNOWN",
         "return origin",
-        "tests/test_pictures.py::test_a_statement_names_features_only_while_they_are_as_computed",
+        "tests/training/test_pictures.py::test_a_statement_names_features_only_while_they_are_as_computed",
     ),
     # one model by several processes
     Mutant(
