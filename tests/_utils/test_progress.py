@@ -26,56 +26,41 @@ def passed(monkeypatch):
     return clock
 
 
-def fitted(estimator):
-    return estimator.fit(DATA.data, DATA.target)
-
-
-def swept(store=None, seeds=2):
-    records = DATA.data, DATA.target, DATA.sensitive_features
-    return sweep(
-        *records[:2],
-        sensitive_features=records[2],
-        methods=["dpsgd"],
-        epsilons=[3.0],
-        seeds=seeds,
-        store=store,
-        **SHORT,
-    )
-
-
-@pytest.mark.parametrize("step", [0.0, 40.0])
-def test_there_is_a_line_at_most_every_30_seconds(passed, step, capsys):
+@pytest.mark.parametrize(("step", "n_lines"), [(0.0, 1), (40.0, 4)])
+def test_progress_bar_writes_a_line_at_most_every_30_seconds(passed, step, n_lines, capsys):
     passed["step"] = step
     bar = progress.ProgressBar("work", "piece", total=2000)
     for done in range(1000, 1004):
         bar.move_to(done, 0.12345)
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == (1 if step == 0 else 4)
-    assert lines[0] == "work: 1,000 of 2,000 pieces, epsilon <= 0.123"
+    assert len(lines) == n_lines and lines[0] == "work: 1,000 of 2,000 pieces, epsilon <= 0.123"
 
 
+@pytest.mark.parametrize("verbose", [0, 1])
 @pytest.mark.parametrize(
-    "estimator",
+    "wrap",
     [
-        DPFairClassifier("dpsgd", verbose=1, **SHORT),
-        DPFairRegressor("dpsgd", y_range=(0, 1), verbose=1, **SHORT),
-        DPThresholdClassifier(DPFairClassifier("dpsgd", verbose=1, **SHORT)),
+        lambda **params: DPFairClassifier("dpsgd", **params),
+        lambda **params: DPFairRegressor("dpsgd", y_range=(0, 1), **params),
+        lambda **params: DPThresholdClassifier(DPFairClassifier("dpsgd", **params)),
     ],
-    ids=lambda estimator: type(estimator).__name__,
+    ids=["classifier", "regressor", "threshold"],
 )
-def test_a_fit_tells_its_steps_if_it_is_asked(estimator, passed, capsys):
-    fitted(estimator)
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("dpsgd: ") and " of 6 steps, epsilon <= " in line
+def test_fit_writes_its_steps_and_epsilon_if_verbose(wrap, verbose, passed, capsys):
+    wrap(verbose=verbose, **SHORT).fit(DATA.data, DATA.target)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == verbose
+    assert all("dpsgd: " in line and " of 6 steps, epsilon <= " in line for line in lines)
 
 
-def test_a_sweep_tells_its_finished_cells(passed, tmp_path, capsys):
-    swept(tmp_path / "runs")
-    assert capsys.readouterr().err == "sweep: 1 of 4 cells\n"
-    swept(tmp_path / "runs")  # all is there
-    assert capsys.readouterr().err == ""
+def test_sweep_writes_its_finished_cells(passed, tmp_path, capsys):
+    def lines_of(**params):
+        settings = {"methods": ["dpsgd"], "epsilons": [3.0], "seeds": 2, **SHORT}
+        settings |= {"sensitive_features": DATA.sensitive_features}
+        sweep(DATA.data, DATA.target, **settings, **params)
+        return capsys.readouterr().err.splitlines()
+
+    assert lines_of(store=tmp_path / "runs") == ["sweep: 1 of 4 cells"]
+    assert lines_of(store=tmp_path / "runs") == []  # all is there
     passed["step"] = 31.0
-    swept()
-    assert capsys.readouterr().err.splitlines() == [f"sweep: {n} of 4 cells" for n in (1, 2, 3, 4)]
-    fitted(DPFairClassifier("dpsgd", **SHORT))
-    assert capsys.readouterr().err == ""
+    assert lines_of() == [f"sweep: {n} of 4 cells" for n in (1, 2, 3, 4)]

@@ -16,7 +16,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.feature_selection import SelectFromModel
 from sklearn.metrics import mean_absolute_error, r2_score
 from sklearn.model_selection import GridSearchCV, cross_validate
-from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOutputRegressor
+from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
@@ -35,13 +35,12 @@ from skdpfair.metrics import excessive_risk, privacy_cost
 from skdpfair.model_selection import forecast
 from skdpfair.preprocessing import BoundedScaler, lint_pipeline
 from skdpfair.privacy import compute_epsilon
+from skdpfair.privacy.statement import ASSUMPTIONS
 from skdpfair.report import model_page
 from skdpfair.testing import audit_fit, example_task, verify_release
+from tests.training.fits import QUIET
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::skdpfair.exceptions.InsecureSeedWarning",
-    "ignore::skdpfair.exceptions.LowSignalWarning",
-)
+pytestmark = QUIET
 N, LIMITS = 600, (0.0, 100.0)
 
 
@@ -71,13 +70,6 @@ def value_and_slope(name, error):
     return abs(error) - t / 2, np.sign(error)
 
 
-MODULES = {
-    "closed_form": lambda: nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 1)),
-    "book-keeping": lambda: nn.Sequential(nn.Linear(4, 5), nn.LayerNorm(5), nn.Linear(5, 1)),
-    "vmap": lambda: Product(),
-}
-
-
 class Product(nn.Module):
     """A module that only vmap covers."""
 
@@ -89,16 +81,30 @@ class Product(nn.Module):
         return x @ self.w + (x @ self.w) ** 2
 
 
+MODULES = {
+    "closed_form": lambda: nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 1)),
+    "book-keeping": lambda: nn.Sequential(nn.Linear(4, 5), nn.LayerNorm(5), nn.Linear(5, 1)),
+    "vmap": Product,
+}
+
+
+def clipped_sum(module, name, batch, bound):
+    """Return the sample of a batch, and its step without noise."""
+    task = example_task(len(batch), 1, 1.0)
+    mechanism = Mechanism(get_method("dpsgd", max_grad_norm=bound), task, 0.0)
+    with select_strategy(module, batch.x[:1], 1, loss=REGRESSION[name]()) as engine:
+        sample = measure(engine, batch, batch, None, 0.0)[0]
+        return sample, private_step(engine, batch, mechanism, None, Streams.fresh().noise())
+
+
 @pytest.mark.parametrize("name", REGRESSION)
 @pytest.mark.parametrize("kind", MODULES)
-def test_clipped_sums_are_those_of_a_loop_over_records(name, kind):
+def test_clipped_sums_of_each_loss_are_those_of_a_loop_over_records(name, kind):
     torch.manual_seed(1)
-    module, rng = MODULES[kind](), np.random.default_rng(2)
+    module, rng, bound = MODULES[kind](), np.random.default_rng(2), 0.4
     x = torch.from_numpy(rng.normal(size=(12, 4)).astype(np.float32))
     y = torch.from_numpy(rng.uniform(-1, 1, 12).astype(np.float32))
     weight = torch.from_numpy(rng.uniform(0, 1, 12).astype(np.float32))
-    group = torch.zeros(12, dtype=torch.int64)
-    bound = 0.4
     double = MODULES[kind]().double()
     double.load_state_dict(module.state_dict())
     total, losses = 0.0, []
@@ -109,15 +115,11 @@ def test_clipped_sums_are_those_of_a_loop_over_records(name, kind):
         losses.append(loss)
         g = slope * torch.cat([part.flatten() for part in gradient])
         total = total + float(weight[i]) * g * min(1.0, bound / max(float(g.norm()), 1e-300))
-    batch = Batch(x, y, group, weight=weight)
-    mechanism = Mechanism(get_method("dpsgd", max_grad_norm=bound), example_task(12, 1, 1.0), 0.0)
-    with select_strategy(module, x[:1], 1, loss=REGRESSION[name]()) as engine:
-        sample = measure(engine, batch, batch, None, 0.0)[0]
-        step = private_step(engine, batch, mechanism, None, Streams.fresh().noise())
+    batch = Batch(x, y, torch.zeros(12).long(), weight=weight)
+    sample, step = clipped_sum(module, name, batch, bound)
     assert step.sound
-    torch.testing.assert_close(
-        sample.loss.double(), torch.tensor(losses).double(), rtol=1e-4, atol=1e-6
-    )
+    expected = torch.tensor(losses).double()
+    torch.testing.assert_close(sample.loss.double(), expected, rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(step.gradient.double() * 12, total.double(), rtol=3e-4, atol=1e-5)
 
 
@@ -127,32 +129,31 @@ def test_clipped_sums_are_those_of_a_loop_over_records(name, kind):
     y=st.floats(-1, 1, width=32),
     weight=st.sampled_from([None, 0.0, 1e-30, 1.0]),
 )
-def test_one_record_moves_the_sum_by_no_more_than_the_bound(name, x, y, weight):
+def test_clipped_sum_of_each_loss_moves_by_no_more_than_the_bound(name, x, y, weight):
     module = nn.Linear(1, 1)
     nn.init.constant_(module.weight, 0.5)
     nn.init.zeros_(module.bias)
-    given = {} if weight is None else {"weight": torch.tensor([weight])}
-    batch = Batch(torch.tensor([[x]]), torch.tensor([y]), torch.zeros(1).long(), **given)
-    mechanism = Mechanism(get_method("dpsgd", max_grad_norm=0.5), example_task(1, 1, 1.0), 0.0)
-    with select_strategy(module, batch.x, 1, loss=REGRESSION[name]()) as engine:
-        sample = measure(engine, batch, batch, None, 0.0)[0]
-        step = private_step(engine, batch, mechanism, None, Streams.fresh().noise())
+    weight = None if weight is None else torch.tensor([weight])
+    batch = Batch(torch.tensor([[x]]), torch.tensor([y]), torch.zeros(1).long(), weight=weight)
+    sample, step = clipped_sum(module, name, batch, 0.5)
     moved = float(step.gradient.double().norm())
     assert moved <= 0.5
     assert sample.norm > 0 or moved == 0  # a norm that underflows would hide a gradient
 
 
-def test_targets_outside_the_limits_count_as_the_limits(data):
+def test_y_range_limits_targets_and_predictions(data):
     X, y, _ = data
     hostile = np.where(y > 60, [1e300, -1e300] * (N // 2), y)
     clipped = regressor().fit(X, np.clip(hostile, *LIMITS))
     wild = regressor().fit(X, hostile)
-    assert (wild.predict(X) == clipped.predict(X)).all()
+    expected = clipped.predict(X)
+    assert (wild.predict(X) == expected).all()
     far = wild.predict(1e6 * X)
     assert far.min() >= 0 and far.max() <= 100 and np.ptp(far) > 50
+    assert (wild.set_params(y_range=(0, 1)).predict(X) == expected).all()
 
 
-def test_the_gradient_scale_does_not_depend_on_targets(data):
+def test_gradient_scale_does_not_depend_on_targets(data):
     X, y, _ = data
     fits = [regressor(random_state=None, noise_multiplier=0.0, batch_size=N) for _ in range(2)]
     for model, target in zip(fits, (y, 100 - y / 7), strict=True):
@@ -161,64 +162,62 @@ def test_the_gradient_scale_does_not_depend_on_targets(data):
     assert fits[0].lr_ == fits[1].lr_
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_targets_that_are_no_numbers_are_refused_without_a_cell(bad, data):
+def test_fit_refuses_targets_that_are_no_numbers_without_a_cell(data):
     X, y, _ = data
-    with pytest.raises(ValueError, match="Input y contains"):
-        regressor().fit(X, np.where(np.arange(N) == 3, bad, y))
-    with pytest.raises(ValueError, match="one number for each row") as caught:
-        regressor().fit(X, ["secret"] * N)
-    assert "secret" not in str(caught.value)
-    with pytest.raises(ValueError, match="MultiOutputRegressor"):
-        regressor().fit(X, np.stack([y, y], axis=1))
+    for target, match in (
+        (np.where(np.arange(N) == 3, np.nan, y), "Input y contains NaN"),
+        (np.where(np.arange(N) == 3, np.inf, y), "Input y contains inf"),
+        (["secret"] * N, r"^y (?!.*secret)"),
+        (np.stack([y, y], axis=1), "MultiOutputRegressor"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            regressor().fit(X, target)
     with pytest.warns(DataConversionWarning):
         regressor().fit(X, y[:, None])
 
 
-@pytest.mark.parametrize(
-    "y_range", [(1, 0), (2, 2), (0,), (0, 1, 2), "ab", {0: 1}, (0, 1e308), (0, 5e-324)]
-)
-def test_limits_are_in_order(y_range, data):
-    X, y, _ = data
-    with pytest.raises(ValueError, match="y_range"):
-        regressor(y_range=y_range).fit(X, y)
+WRONG = [(1, 0), (2, 2), (0,), (0, 1, 2), "ab", {0: 1}, (0, 1e308), (0, 5e-324)]
+WRONG += [(0, "1"), 5, (None, 1), (True, 2)]
 
 
-def test_limits_that_are_not_declared_are_public_on_record(data):
-    X, y, _ = data
-    with pytest.warns(PrivacyLeakWarning, match="smallest and the largest target"):
-        model = regressor(y_range=None).fit(X, y)
-        of_one_value = regressor(y_range=None).fit(X, np.full(N, 2.0))
-    assert of_one_value.y_range_ == (2.0, 4.0)
-    assert model.y_range_ == (y.min(), y.max()) and model.y_range is None
-    assert any("y_range was taken from y" in text for text in model.privacy_.assumptions)
-    with pytest.raises(ValueError, match="warm_start=True needs y_range"):
-        regressor(y_range=None, warm_start=True).fit(X, y)
-
-
-@pytest.mark.parametrize("y_range", [(0, "1"), 5, (None, 1), (True, 2)])
-def test_limits_are_numbers(y_range, data):
+@pytest.mark.parametrize("y_range", WRONG)
+def test_y_range_is_a_pair_of_numbers_in_order(y_range, data):
     with pytest.raises((TypeError, ValueError), match="y_range"):
         regressor(y_range=y_range).fit(*data[:2])
 
 
-def test_what_a_regression_does_not_take(data):
+def test_y_range_none_takes_the_range_of_the_targets_as_public(data):
+    X, y, _ = data
+    with pytest.warns(PrivacyLeakWarning, match="y_range=None"):
+        model = regressor(y_range=None).fit(X, y)
+        of_one_value = regressor(y_range=None).fit(X, np.full(N, 2.0))
+    assert of_one_value.y_range_ == (2.0, 4.0)
+    assert model.y_range_ == (y.min(), y.max()) and model.y_range is None
+    assert ASSUMPTIONS["limits"] in model.privacy_.assumptions
+    with pytest.raises(ValueError, match="warm_start=True needs y_range"):
+        regressor(y_range=None, warm_start=True).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "match"),
+    [
+        ({"method": "dpsgd_f", "group_col": "target"}, ValueError, "group_col='target'"),
+        ({"method": "fairlens"}, ValueError, "method='fairlens'"),
+        ({"method": "fairlens_dp"}, ValueError, "method='fairlens_dp'"),
+        ({"loss": "log"}, ValueError, "loss.*'log'"),
+        ({"class_weight": {0: 1}}, TypeError, "class_weight"),
+        ({"module": Factory(nn.Linear, in_features=3, out_features=2)}, Exception, r"batch, 1\)"),
+        ({"callbacks": [GroupRecorder()]}, ValueError, "GroupRecorder.*terms=False"),
+    ],
+)
+def test_fit_refuses_what_is_for_classes(params, error, match, data):
     X, y, groups = data
-    with pytest.raises(ValueError, match="group_col='target'"):
-        regressor("dpsgd_f", group_col="target").fit(X, y)
-    for name in ("fairlens", "fairlens_dp"):
-        with pytest.raises(ValueError, match="a regression has none"):
-            regressor(name).fit(X, y, sensitive_features=groups)
-    with pytest.raises(ValueError, match="loss"):
-        regressor(loss="log").fit(X, y)
-    with pytest.raises(TypeError, match="unexpected keyword"):
-        DPFairRegressor(class_weight={0: 1})
-    with pytest.raises(Exception, match=r"outputs of shape \(batch, 1\)"):
-        regressor(module=Factory(nn.Linear, in_features=3, out_features=2)).fit(X, y)
+    with pytest.raises(error, match=match):
+        regressor(**params).fit(X, y, sensitive_features=None if "group_col" in params else groups)
 
 
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"fairlens", "fairlens_dp"}))
-def test_every_other_method_trains(name, data):
+def test_fit_trains_by_every_other_method(name, data):
     X, y, groups = data
     method, noise = METHODS[name], 1.0 if METHODS[name].takes_noise else None
     given = {"sensitive_features": groups} if method.needs_groups else {}
@@ -232,7 +231,7 @@ def test_every_other_method_trains(name, data):
     ["global_adapt", "dpsgd_f", get_method("dp_is_sgd", group_probabilities=(0.3, 0.7))],
     ids=str,
 )
-def test_it_pays_what_the_classifier_pays(method, data):
+def test_regressor_spends_what_the_classifier_spends(method, data):
     X, y, groups = data
     params = {"epsilon": 1.0, "max_steps": 20, "batch_size": 100, "random_state": 0}
     params |= {"accountant": "rdp", "module": "logistic"}
@@ -241,36 +240,11 @@ def test_it_pays_what_the_classifier_pays(method, data):
     two.fit(X, y, sensitive_features=groups)
     for name in ("epsilon", "delta", "noise_multiplier", "sample_rate", "steps", "releases"):
         assert getattr(one.privacy_, name) == getattr(two.privacy_, name), name
-    assert "y_range, the limits of the target, is public" in two.privacy_.assumptions
-    assert not any("classes" in text for text in two.privacy_.assumptions)
+    assert ASSUMPTIONS["y_range"] in two.privacy_.assumptions
+    assert ASSUMPTIONS["classes"] not in two.privacy_.assumptions
 
 
-def test_a_ledger_counts_its_fits(tmp_path, data):
-    X, y, _ = data
-    with PrivacyLedger(tmp_path / "l.json", epsilon=9.0, delta=1e-4) as ledger:
-        fits = [regressor().fit(X, y) for _ in range(2)]
-    entries = [e for fit in fits for e in fit.privacy_.releases]
-    assert ledger.epsilon() == pytest.approx(compute_epsilon(entries, 1e-4, "pld"), rel=0.01)
-
-
-@pytest.mark.parametrize("wrapper", [MultiOutputClassifier, ClassifierChain])
-def test_several_labels_cost_a_fit_each(wrapper, tmp_path, data):
-    X, y, _ = data
-    labels = np.stack([y > 40, y > 50, y > 60], axis=1).astype(int)
-    params = {"epsilon": None, "noise_multiplier": 2.0, "max_steps": 12, "batch_size": 100}
-    model = DPFairClassifier("dpsgd", classes=[0, 1], accountant="rdp", **params)
-    with pytest.raises(ValueError, match=r"MultiOutputClassifier: .* epsilons add up"):
-        model.fit(X, labels)
-    with PrivacyLedger(tmp_path / "l.json", epsilon=20.0, delta=1e-4) as ledger:
-        fitted = wrapper(model).fit(X, labels)
-    reports = [one.privacy_ for one in fitted.estimators_]
-    total = [e for report in reports for e in report.releases]
-    paid = ledger.epsilon()
-    assert len(reports) == 3 and paid > 1.2 * reports[0].epsilon
-    assert paid == pytest.approx(compute_epsilon(total, 1e-4, "pld"), rel=0.01)
-
-
-def test_several_targets_cost_a_fit_each(tmp_path, data):
+def test_fits_to_several_targets_are_charged_one_by_one(tmp_path, data):
     X, y, _ = data
     with PrivacyLedger(tmp_path / "l.json", epsilon=20.0, delta=1e-4) as ledger:
         fitted = MultiOutputRegressor(regressor()).fit(X, np.stack([y, 100 - y], axis=1))
@@ -288,16 +262,16 @@ def test_several_targets_cost_a_fit_each(tmp_path, data):
         (lambda r: VotingRegressor([("a", r), ("b", clone(r))]), 2),
     ],
 )
-def test_a_ledger_warns_of_what_learns_around_a_regressor(around, n_fits, data, tmp_path):
+def test_ledger_warns_of_what_learns_around_a_regressor(around, n_fits, data, tmp_path):
     ledger = PrivacyLedger(tmp_path / "l.jsonl", delta=1e-5)
     inner = regressor(y_range=(-100, 100), random_state=None)
-    with nullcontext() if n_fits else pytest.warns(PrivacyLeakWarning, match="learn from private"):
+    with nullcontext() if n_fits else pytest.warns(PrivacyLeakWarning, match="learn"):
         ledger.fit(around(inner), *data[:2])
     assert 0 < ledger.epsilon() < np.inf
     assert n_fits in (None, ledger.report().n_fits)
 
 
-def test_it_works_in_the_tools_of_scikit_learn(data):
+def test_regressor_in_pipelines_cross_validation_and_searches(data):
     X, y, groups = data
     model = regressor(noise_multiplier=0.0, max_steps=60)
     pipeline = make_pipeline(BoundedScaler((-1, 1)), model)
@@ -312,7 +286,7 @@ def test_it_works_in_the_tools_of_scikit_learn(data):
     assert search.score(X, y) == r2_score(y, search.predict(X))
 
 
-def test_groups_persons_weights_and_names(data):
+def test_fit_takes_groups_persons_weights_and_names(data):
     X, y, groups = data
     frame = pd.DataFrame(X, columns=list("uvw")).assign(sex=groups, who=np.arange(N) // 2)
     model = regressor(
@@ -323,7 +297,7 @@ def test_groups_persons_weights_and_names(data):
     assert (model.predict(frame) == model.predict(frame[list("uvw")])).all()
 
 
-def test_a_second_fit_goes_on_and_pays_again(data):
+def test_warm_start_spends_again_and_refuses_another_y_range(data):
     X, y, _ = data
     model = regressor(warm_start=True, loss="absolute").fit(X, y)
     first = model.privacy_.epsilon
@@ -333,7 +307,7 @@ def test_a_second_fit_goes_on_and_pays_again(data):
         model.set_params(y_range=(0, 50)).fit(X, y)
 
 
-def test_pickles_hold_no_row_and_predict_alike(data):
+def test_pickle_holds_no_row_and_predicts_alike(data):
     X, y, _ = data
     X, y = X.copy(), y.copy()
     X[7], y[7] = 0.7390851332, 12.345678901234
@@ -366,23 +340,19 @@ def test_what_is_for_classes_refuses_regressors(data):
     model = regressor(callbacks=[GroupRecorder(terms=False)]).fit(X, y, sensitive_features=groups)
     assert list(model.diagnostics_["group"].unique()) == ["a", "b"]
     for function in (
-        model_page,
-        lambda m: audit_fit(m, X, y),
+        lambda: model_page(model),
+        lambda: audit_fit(model, X, y),
+        lambda: forecast(GridSearchCV(model, {"loss": ["squared"]}), n_samples=N),
     ):
         with pytest.raises(TypeError, match="DPFairClassifier"):
-            function(model)
-    with pytest.raises(TypeError, match="DPFairClassifier"):
-        forecast(GridSearchCV(model, {"loss": ["squared"]}), n_samples=N)
+            function()
     before = make_pipeline(SelectFromModel(regressor()), DPFairClassifier())
-    with pytest.raises(ValueError, match="only the cost of the last step is counted"):
+    with pytest.raises(ValueError, match="last step"):
         forecast(before, n_samples=N)
-    with pytest.raises(ValueError, match="GroupRecorder"):
-        regressor(callbacks=[GroupRecorder()]).fit(X, y)
 
 
-def test_pictures_and_their_views(data):
-    rng = np.random.default_rng(0)
-    X = rng.random((60, 8, 8), dtype=np.float32)
+def test_fit_takes_pictures_and_their_views():
+    X = np.random.default_rng(0).random((60, 8, 8), dtype=np.float32)
     views = {"augment": Views(FlipAndShift(shift=1), n=2)}
     for params in ({"module": "scattering"}, {"module": "cnn", **views}):
         model = regressor(max_steps=3, **params).fit(X, X.mean((1, 2)) * 100)
@@ -390,20 +360,13 @@ def test_pictures_and_their_views(data):
         assert (pickle.loads(pickle.dumps(model)).predict(X) == model.predict(X)).all()
 
 
-def test_limits_changed_after_the_fit_do_not_move_predictions(data):
+def test_low_signal_warning_is_that_of_a_regression(data):
     X, y, _ = data
-    model = regressor().fit(X, y)
-    before = model.predict(X)
-    assert (model.set_params(y_range=(0, 1)).predict(X) == before).all()
-
-
-def test_the_warning_of_few_records_speaks_of_a_regression(data):
-    X, y, _ = data
-    with pytest.warns(LowSignalWarning, match="predicting one number|non-private model"):
+    with pytest.warns(LowSignalWarning, match="n = 100 .*(one number|non-private model)"):
         regressor(noise_multiplier=None, epsilon=0.5).fit(X[:100], y[:100])
 
 
-def test_risks_of_groups_are_differences_of_mean_losses(data):
+def test_excessive_risk_and_privacy_cost_are_differences_of_mean_losses(data):
     _, y, groups = data
     private, reference = y + np.where(groups == "a", 3.0, 1.0), y + 0.5
     given = {"y_ref": reference, "loss": mean_absolute_error}
@@ -416,5 +379,5 @@ def test_risks_of_groups_are_differences_of_mean_losses(data):
     assert risk["a"] - risk["b"] == pytest.approx(2.0)
     cost = r2_score(y, reference) - r2_score(y, private)
     assert privacy_cost(y, private, y_ref=reference, metric=r2_score) == pytest.approx(cost)
-    with pytest.raises(TypeError, match="loss must be a function"):
+    with pytest.raises(TypeError, match=r"loss must .*'mae'"):
         excessive_risk(y, private, y_ref=reference, loss="mae")

@@ -21,19 +21,20 @@ from skdpfair._utils.keystream import Keystream
 from skdpfair.analysis import GroupRecorder
 from skdpfair.augmentations import PGD
 from skdpfair.budget import PrivacyLedger, charging
-from skdpfair.datasets import make_two_groups
 from skdpfair.engine import PoissonSampler, contracts, record_hooks
 from skdpfair.estimators import base
 from skdpfair.exceptions import BudgetExceededError, PrivacyAccountingError
 from skdpfair.methods import METHODS
+from skdpfair.privacy.statement import ASSUMPTIONS
 from skdpfair.training import loop, processes
 from skdpfair.training.processes import Processes
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),
-    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning"),
-]
+from .fits import GROUP, QUIET, X, Y
+
+pytestmark = QUIET
 PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
+RECORDS = X.to_numpy(), Y, GROUP.to_numpy()
+LEVELS = {"group_col__levels": ["a", "b"], "classes": [0, 1]}  # which a part may lack
 
 
 class Played(Processes):
@@ -90,27 +91,45 @@ def together(monkeypatch):
                 barrier.abort()
 
         threads = [threading.Thread(target=begin, args=(rank,)) for rank in range(size)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with monkeypatch.context() as patch:
+            patch.setattr(base, "process_group", played)
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
         return found
 
-    run.all = lambda: monkeypatch.setattr(base, "process_group", played)
     return run
 
 
-@pytest.fixture(scope="module")
-def table():
-    data = make_two_groups(600, random_state=0)
-    columns = data.data, data.target, data.sensitive_features
-    return [np.asarray(column) for column in columns]
+def part(rank, size=2):
+    return [column[rank::size] for column in RECORDS]
 
 
-def fitted(table, part=slice(None), **params):
-    x, y, group = (column[part] for column in table)
+def fitted(records=RECORDS, fit_params=None, **params):
+    x, y, group = records
     params = {"module": "logistic", "epsilon": None, "noise_multiplier": 1.0} | params
-    return DPFairClassifier().set_params(**params).fit(x, y, sensitive_features=group)
+    clf = DPFairClassifier().set_params(**params)
+    return clf.fit(x, y, sensitive_features=group, **fit_params or {})
+
+
+@pytest.fixture
+def fit_parts(together):
+    """Return a function that fits in processes, each on its part of the records."""
+
+    def fit(size=2, by_rank=lambda rank: {}, **params):
+        return together(lambda rank: fitted(part(rank, size), **params | by_rank(rank)), size)
+
+    return fit
+
+
+def whole(found):
+    assert not any(isinstance(each, Exception) for each in found), found
+    return found
+
+
+def have_failed(found, match, error=ValueError):
+    return all(isinstance(each, error) and match in str(each) for each in found)
 
 
 def weights(clf):
@@ -132,19 +151,15 @@ def gradients(monkeypatch):
 
 
 @pytest.mark.parametrize("name", PRIVATE)
-def test_without_noise_two_processes_release_what_one_does(
-    name, table, together, gradients, monkeypatch
-):
+def test_processes_release_without_noise_what_one_does(name, fit_parts, gradients, monkeypatch):
     # all records take part, those of a group that moves to a lower rate, too
     monkeypatch.setattr(Keystream, "random", lambda self, n: np.full(n, 1e-9))
     params = {"method": name, "noise_multiplier": 0.0, "batch_size": 600, "max_steps": 24}
     params |= {"random_state": 0, "module": MLP((8,))}
     if name == "dp_is_sgd":  # groups of equal size are sampled alike
         params["method__group_probabilities"] = [0.5, 0.5]
-    one = fitted(table, **params)
-    together.all()
-    two = together(lambda rank: fitted(table, slice(rank, None, 2), **params))
-    assert not any(isinstance(clf, Exception) for clf in two), two
+    one = fitted(**params)
+    two = whole(fit_parts(**params))
     alone, *others = [torch.stack(g) for g in gradients.values()]
     assert len(others) == 2 and len(alone) >= 18
     for other in others:
@@ -155,20 +170,12 @@ def test_without_noise_two_processes_release_what_one_does(
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_the_noise_of_a_sum_is_drawn_once(size, table, together, gradients):
+def test_shared_noise_of_a_sum_is_drawn_once(size, fit_parts, gradients):
     """The records weigh nothing, so that gradients are noise: 6 in 10^7 correct runs fail."""
-    together.all()
     params = {"method": "dpsgd", "noise_multiplier": 50.0, "max_steps": 500, "lr": 1e-9}
     params |= {"max_sample_weight": 1.0, "method__max_grad_norm": 2.0, "iterate_average": 0.0}
-
-    def work(rank):
-        x, y, group = (column[rank::size] for column in table)
-        nothing = np.full(len(y), 1e-30)
-        clf = DPFairClassifier(epsilon=None, module="logistic").set_params(**params)
-        return clf.fit(x, y, sensitive_features=group, sample_weight=nothing)
-
-    found = together(work, size)
-    assert not any(isinstance(clf, Exception) for clf in found), found
+    params["fit_params"] = {"sample_weight": np.full(600 // size, 1e-30)}
+    found = whole(fit_parts(size, **params))
     first, *others = [torch.stack(g) for g in gradients.values()]
     assert all(torch.equal(first, other) for other in others)
     assert all(torch.equal(weights(found[0]), weights(clf)) for clf in found)
@@ -178,7 +185,7 @@ def test_the_noise_of_a_sum_is_drawn_once(size, table, together, gradients):
 
 
 @pytest.mark.parametrize("seed", [None, 0])
-def test_processes_draw_their_batches_independently(seed, table, together, monkeypatch):
+def test_processes_draw_their_batches_independently(seed, together, monkeypatch):
     """Nearly equal parts, equal seeds: the correlation of 10^5 inclusions stays below 4.4 sigma."""
     drawn, plain = {}, PoissonSampler.draw
 
@@ -188,11 +195,9 @@ def test_processes_draw_their_batches_independently(seed, table, together, monke
         return found
 
     monkeypatch.setattr(PoissonSampler, "draw", draw)
-    together.all()
     params = {"method": "dpsgd", "batch_size": 240, "max_steps": 170, "random_state": seed}
-    x, *more = table  # equal ones are refused
-    found = together(lambda rank: fitted((x + 1e-3 * rank, *more), **params))
-    assert not any(isinstance(clf, Exception) for clf in found), found
+    x, *more = RECORDS  # equal ones are refused
+    whole(together(lambda rank: fitted((x + 1e-3 * rank, *more), **params)))
     one, other = (torch.zeros(len(b), 600) for b in drawn.values())
     for mask, batches in zip((one, other), drawn.values(), strict=True):
         for row, batch in zip(mask, batches, strict=True):
@@ -202,89 +207,53 @@ def test_processes_draw_their_batches_independently(seed, table, together, monke
     assert abs(float(correlation)) < 4.4 / one.numel() ** 0.5
 
 
-def test_seeded_noise_changes_with_the_records_of_any_process(table, together, gradients):
-    together.all()
+def test_seeded_noise_changes_with_the_records_of_any_process(together, gradients):
     params = {"method": "dpsgd", "noise_multiplier": 50.0, "max_steps": 2, "lr": 1e-9}
     params |= {"random_state": 0, "batch_size": 600}
-    x, y, group = table
-    changed = x.copy()
-    changed[1, 0] += 1.0
     first = []
-    for features in (x, changed):
+    for change in (0.0, 1.0):
         gradients.clear()
-        found = together(
-            lambda rank, x=features: fitted((x, y, group), slice(rank, None, 2), **params)
-        )
-        assert not any(isinstance(clf, Exception) for clf in found), found
+        x = RECORDS[0].copy()
+        x[1, 0] += change
+        parts = [[column[rank::2] for column in (x, *RECORDS[1:])] for rank in range(2)]
+        whole(together(lambda rank, parts=parts: fitted(parts[rank], **params)))
         first.append(next(iter(gradients.values()))[0])
     one, other = first
     assert float((one - other).norm() / one.norm()) > 0.5
 
 
-def test_a_process_with_an_empty_batch_takes_part(table, together):
-    together.all()
-    parts = [slice(0, 1), slice(1, None)]
-    params = {
-        "method": "global_adapt",
-        "batch_size": 20,
-        "classes": [0, 1],
-        "group_col__levels": ["a", "b"],
-    }
-    levels = list(np.unique(table[2]))
-    params["group_col__levels"] = levels
-    found = together(lambda rank: fitted(table, parts[rank], **params))
-    assert not any(isinstance(clf, Exception) for clf in found), found
-    assert torch.equal(weights(found[0]), weights(found[1]))
+def test_process_with_an_empty_batch_takes_part(together):
+    parts = [[column[place] for column in RECORDS] for place in (slice(0, 1), slice(1, None))]
+    params = {"method": "global_adapt", "batch_size": 20, **LEVELS}
+    one, other = whole(together(lambda rank: fitted(parts[rank], **params)))
+    assert torch.equal(weights(one), weights(other))
 
 
-def test_groups_are_counted_over_all_processes(table, together):
-    together.all()
-    own = table[2] == table[2][0]
-    params = {
-        "method": "dp_is_sgd",
-        "group_col__levels": list(np.unique(table[2])),
-        "classes": [0, 1],
-    }
-    params["method__group_count_noise_multiplier"] = 1e-3
-    by_rank = [own, ~own]
-
-    def work(rank):
-        clf = DPFairClassifier(epsilon=None, noise_multiplier=1.0, module="logistic")
-        x, y, group = (column[by_rank[rank]] for column in table)
-        return clf.set_params(**params).fit(x, y, sensitive_features=group)
-
-    found = together(work)
-    assert not any(isinstance(clf, Exception) for clf in found), found
-    rates = [clf.privacy_.releases[-1].group_rates for clf in found]
-    assert rates[0] == rates[1]
-    q = found[0].privacy_.expected_batch_size / 600
-    shares = np.array([(table[2] == g).mean() for g in np.unique(table[2])])
-    np.testing.assert_allclose(np.dot(rates[0], shares), q, rtol=1e-3)
-    assert rates[0][0] != pytest.approx(rates[0][1], rel=1e-3)
+def test_group_counts_are_those_of_all_processes(together):
+    own = RECORDS[2] == RECORDS[2][0]
+    parts = [[column[place] for column in RECORDS] for place in (own, ~own)]
+    params = {"method": "dp_is_sgd", "method__group_count_noise_multiplier": 1e-3, **LEVELS}
+    found = whole(together(lambda rank: fitted(parts[rank], **params)))
+    one, other = (clf.privacy_.releases[-1].group_rates for clf in found)
+    assert one == other
+    shares = np.array([(RECORDS[2] == g).mean() for g in "ab"])
+    rate = found[0].privacy_.expected_batch_size / 600
+    np.testing.assert_allclose(np.dot(one, shares), rate, rtol=1e-3)
+    assert one[0] != pytest.approx(one[1], rel=1e-3)
 
 
 class Spoil(Callback):
     """Changes the weights of one process."""
 
-    def __init__(self, rank):
-        self.rank = rank
-
     def on_epoch_end(self, net, **kwargs):
-        if net.run.processes.rank == self.rank:
+        if net.run.processes.rank == 1:
             with torch.no_grad():
                 next(net.module_.parameters()).add_(1e-3)
 
 
-def test_weights_that_differ_end_the_fit(table, together):
-    together.all()
-    params = {"method": "dpsgd", "lr": 0.1, "callbacks": [Spoil(1)]}
-    found = together(lambda rank: fitted(table, slice(rank, None, 2), **params))
-    for error in found:
-        assert isinstance(error, ValueError) and "the weights after an epoch" in str(error)
-
-
-def drawn_scale():
-    return torch.from_numpy(np.random.default_rng().random(2, np.float32))
+def test_check_epoch_refuses_weights_that_differ(fit_parts):
+    found = fit_parts(method="dpsgd", lr=0.1, callbacks=[Spoil()])
+    assert have_failed(found, "the weights after an epoch")
 
 
 class Scaled(torch.nn.Linear):
@@ -298,11 +267,12 @@ class Scaled(torch.nn.Linear):
         return super().forward(x) * self.scale
 
 
-def test_buffers_that_no_state_dict_holds_are_those_of_the_first(table, together):
-    together.all()
-    found = together(lambda rank: fitted(table, slice(rank, None, 2), module=Scaled))
-    assert not any(isinstance(clf, Exception) for clf in found), found
-    assert torch.equal(*(clf.net_.module_.scale for clf in found))
+def drawn_scale():
+    return torch.from_numpy(np.random.default_rng().random(2, np.float32))
+
+
+def test_buffers_outside_the_state_dict_are_those_of_process_0(fit_parts):
+    assert torch.equal(*(clf.net_.module_.scale for clf in whole(fit_parts(module=Scaled))))
 
 
 class Stop(Callback):
@@ -312,16 +282,12 @@ class Stop(Callback):
         raise RuntimeError("these weights will do")
 
 
-def test_what_one_process_sees_is_charged_by_the_first(table, together, tmp_path):
-    """A rule that stops by released values is charged for the whole plan."""
-    together.all()
-    params = {"method": "dpsgd", "epsilon": 1.0, "noise_multiplier": None, "delta": 1e-5}
+BUDGET = {"method": "dpsgd", "epsilon": 1.0, "noise_multiplier": None, "delta": 1e-5}
+
+
+def test_ledger_is_charged_for_the_plan_where_one_process_sees_values(fit_parts, tmp_path):
     with PrivacyLedger(tmp_path / "ledger.jsonl", delta=1e-5, data="d") as ledger:
-        together(
-            lambda rank: fitted(
-                table, slice(rank, None, 2), callbacks=[Stop()] if rank else None, **params
-            )
-        )
+        fit_parts(by_rank=lambda rank: {"callbacks": [Stop()] if rank else None}, **BUDGET)
         assert ledger.epsilon() == pytest.approx(1.0, rel=0.01)
 
 
@@ -334,35 +300,33 @@ class TwiceTooLong(METHODS["dpsgd"]):
         return clip
 
 
-def test_a_bound_broken_in_one_process_voids_the_fit_in_all(table, together, monkeypatch):
-    together.all()
+def test_bound_broken_in_one_process_voids_the_fit_in_all(together, monkeypatch):
     # as if the method were one of this package's: others keep to the bound
     for module in (contracts, record_hooks):
         monkeypatch.setattr(module, "is_shipped", lambda method: True)
-    method = TwiceTooLong(max_grad_norm=1.0)
+    params = {"method": TwiceTooLong(max_grad_norm=1.0), "lr": 1e-6}
 
     def work(rank):
-        x, y, group = (column[rank::2] for column in table)
-        x = x * 1000 if rank else x
-        clf = DPFairClassifier(method, epsilon=1.0, lr=1e-6, module="logistic")
-        return clf.fit(x, y, sensitive_features=group)
+        x, y, group = part(rank)
+        records = x * 1000 if rank else x, y, group
+        return fitted(records, **params, epsilon=1.0, noise_multiplier=None)
 
-    assert all(isinstance(error, PrivacyAccountingError) for error in together(work))
+    assert have_failed(together(work), "", PrivacyAccountingError)
 
 
 @pytest.mark.parametrize(
     ("value", "params", "error"),
     [(np.nan, {}, "X contains NaN"), (2.0, {"attack": PGD(0.1)}, "X has values outside")],
+    ids=["where it is read", "where the plan is made"],
 )
-def test_what_one_process_cannot_use_ends_the_fit_in_all(value, params, error, table, together):
-    """Where it is read, or only where the plan is made."""
-    together.all()
-    x, y, group = table
+def test_error_of_one_process_ends_the_fit_in_all(value, params, error, together):
+    x, y, group = RECORDS
     spoilt = np.clip(x, 0, 1)
     spoilt[1, 0] = value
-    found = together(lambda rank: fitted((spoilt, y, group), slice(rank, None, 2), **params))
-    assert isinstance(found[1], ValueError) and isinstance(found[0], RuntimeError)
-    assert f"Process 1 of 2 cannot fit. ValueError: {error}" in str(found[0])
+    parts = [[column[rank::2] for column in (spoilt, y, group)] for rank in range(2)]
+    first, second = together(lambda rank: fitted(parts[rank], **params))
+    assert isinstance(second, ValueError) and isinstance(first, RuntimeError)
+    assert f"Process 1 of 2 cannot fit. ValueError: {error}" in str(first)
 
 
 @pytest.mark.parametrize(
@@ -375,12 +339,9 @@ def test_what_one_process_cannot_use_ends_the_fit_in_all(value, params, error, t
         ("whether random_state", [{"random_state": 0}, {}]),
     ],
 )
-def test_processes_that_differ_are_refused(what, params, table, together):
-    together.all()
-    found = together(
-        lambda rank: fitted(table, slice(rank, None, 2), noise_multiplier=None, **params[rank])
-    )
-    assert all(isinstance(e, ValueError) and f"differ in {what}" in str(e) for e in found), found
+def test_check_same_refuses_processes_that_differ(what, params, fit_parts):
+    found = fit_parts(by_rank=lambda rank: {"noise_multiplier": None} | params[rank])
+    assert have_failed(found, f"differ in {what}")
 
 
 @pytest.mark.parametrize(
@@ -389,34 +350,23 @@ def test_processes_that_differ_are_refused(what, params, table, together):
         ("GroupRecorder", {"callbacks": [GroupRecorder()]}),
         ("method='fairlens'", {"method": "fairlens", "noise_multiplier": None}),
         ("method='is_sgd'", {"method": "is_sgd", "noise_multiplier": None}),
+        (
+            "persons",
+            {"persons": Persons(max_records=2), "fit_params": {"persons": np.arange(300) // 2}},
+        ),
     ],
 )
-def test_what_several_processes_cannot_do_is_refused(what, params, table, together):
-    together.all()
-    found = together(lambda rank: fitted(table, slice(rank, None, 2), **params))
-    assert all(isinstance(e, ValueError) and what in str(e) for e in found)
+def test_check_parts_refuses_what_several_processes_cannot_do(what, params, fit_parts):
+    assert have_failed(fit_parts(**params), what)
 
 
-def test_persons_are_refused(table, together):
-    together.all()
-    x, y, group = table
-    clf = DPFairClassifier(persons=Persons(max_records=2))
-    found = together(
-        lambda rank: clf.fit(x, y, sensitive_features=group, persons=np.arange(600) // 2)
-    )
-    assert all(isinstance(e, ValueError) and "persons" in str(e) for e in found)
-
-
-def test_a_ledger_is_charged_once(table, together, tmp_path):
-    together.all()
+def test_ledger_is_charged_once(fit_parts, tmp_path):
     with PrivacyLedger(tmp_path / "ledger.jsonl", epsilon=1.2, delta=1e-5, data="d") as ledger:
-        params = {"method": "dpsgd", "epsilon": 1.0, "noise_multiplier": None, "delta": 1e-5}
-        found = together(lambda rank: fitted(table, slice(rank, None, 2), **params))
-        assert not any(isinstance(clf, Exception) for clf in found), found
-        assert found[0].privacy_.epsilon == found[1].privacy_.epsilon
-        assert ledger.epsilon() == pytest.approx(found[0].privacy_.epsilon)
-        found = together(lambda rank: fitted(table, slice(rank, None, 2), **params))
-    assert isinstance(found[0], BudgetExceededError) and "BudgetExceededError" in str(found[1])
+        one, other = whole(fit_parts(**BUDGET))
+        assert one.privacy_.epsilon == other.privacy_.epsilon
+        assert ledger.epsilon() == pytest.approx(one.privacy_.epsilon)
+        first, second = fit_parts(**BUDGET)
+    assert isinstance(first, BudgetExceededError) and "BudgetExceededError" in str(second)
 
 
 @pytest.fixture
@@ -425,9 +375,8 @@ def ledger(tmp_path):
 
 
 @pytest.fixture
-def apart(table, together, monkeypatch):
+def apart(together, monkeypatch):
     """Return a function that fits in two processes, each of which has opened its own ledger."""
-    together.all()
     own = threading.local()
     for module in (processes, charging):
         monkeypatch.setattr(module, "current_ledger", lambda: own.ledger)
@@ -435,8 +384,7 @@ def apart(table, together, monkeypatch):
     def fit(*opened):
         def work(rank):
             own.ledger = opened[rank]
-            model = DPFairClassifier("dpsgd", module="logistic", delta=1e-5, max_steps=5)
-            return model.fit(table[0][rank::2], table[1][rank::2])
+            return fitted(part(rank), method="dpsgd", delta=1e-5, max_steps=5)
 
         return together(work)
 
@@ -444,28 +392,23 @@ def apart(table, together, monkeypatch):
 
 
 @pytest.mark.parametrize("has_other", [False, True])
-def test_a_ledger_that_the_first_process_lacks_is_refused_in_all(
-    has_other, apart, ledger, tmp_path
-):
+def test_check_parts_refuses_a_ledger_that_process_0_lacks(has_other, apart, ledger, tmp_path):
     other = PrivacyLedger(tmp_path / "other.jsonl", delta=1e-5)
     found = apart(other if has_other else None, ledger)
-    assert all(isinstance(error, ValueError) for error in found), found
-    assert all("Process 1 has a PrivacyLedger that process 0" in str(error) for error in found)
+    assert have_failed(found, "Process 1 has a PrivacyLedger")
     assert ledger.frame().empty and other.frame().empty
 
 
-def test_the_first_process_charges_one_file_for_all(apart, ledger):
-    found = apart(ledger, PrivacyLedger(ledger.path))
-    assert not any(isinstance(model, Exception) for model in found), found
-    assert list(ledger.frame().state) == ["done"]
+def test_process_0_charges_the_file_that_all_have_opened(apart, tmp_path):
+    ledgers = [PrivacyLedger(tmp_path / "one.jsonl", epsilon=99.0, delta=1e-5) for _ in range(2)]
+    whole(apart(*ledgers))
+    assert list(ledgers[0].frame().state) == ["done"]
 
 
 @pytest.mark.parametrize("kind", ["all rows", "in another order", "pictures", "sparse", "two of 3"])
-def test_processes_with_the_same_records_are_refused(kind, table, together, gradients):
+def test_check_parts_refuses_processes_with_the_same_records(kind, together, gradients):
     """As where each loads all rows: each record would count twice, and n be twice as large."""
-    together.all()
-    x, y, group = table
-    size = 3 if kind == "two of 3" else 2
+    x, y, group = RECORDS
 
     def work(rank):
         order = np.random.default_rng(rank).permutation(600)
@@ -478,48 +421,38 @@ def test_processes_with_the_same_records_are_refused(kind, table, together, grad
             rows = (np.abs(rows[:, :4]).reshape(-1, 2, 2, 1) * 50).astype(np.uint8)
         elif kind == "sparse":
             rows = sparse.csr_array(rows)
-        clf = DPFairClassifier(epsilon=None, noise_multiplier=1.0, module="logistic")
-        return clf.fit(rows, y[order], sensitive_features=group[order])
+        return fitted((rows, y[order], group[order]))
 
-    found = together(work, size)
-    assert all(isinstance(error, ValueError) for error in found), found
-    said = "Processes 0 and 2 hold" if size == 3 else "Processes 0 and 1 hold"
-    assert all(f"{said} the same records" in str(error) for error in found)
+    found = together(work, 3 if kind == "two of 3" else 2)
+    assert have_failed(found, f"Processes 0 and {2 if len(found) == 3 else 1} hold the same")
     assert not gradients
 
 
-def test_the_statement_names_the_curator(table, together):
-    together.all()
-    found = together(lambda rank: fitted(table, slice(rank, None, 2)))
-    said = "the processes that trained together are one trusted curator"
-    assert said in found[1].privacy_.assumptions
-    said = "each record lies in one of the processes that trained together"
-    assert said in found[1].privacy_.assumptions
+def test_assumptions_name_the_curator_and_the_parts_of_several_processes(fit_parts, monkeypatch):
+    assumed = {ASSUMPTIONS["processes"], ASSUMPTIONS["parts"]}
+    assert assumed <= set(fit_parts()[1].privacy_.assumptions)
+    alone = fitted(distributed="auto")  # without a launcher
+    assert alone.privacy_.n_samples == 600 and not assumed & set(alone.privacy_.assumptions)
 
 
-@pytest.fixture
-def launched(monkeypatch):
-    """The environment of a launcher's process 1 of 2."""
-    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("MASTER_PORT", "1")
-
-
-def test_a_process_that_another_started_is_not_one_of_the_group(table, launched, monkeypatch):
+def test_process_group_refuses_a_process_that_another_of_the_group_started(monkeypatch):
     """It would wait for a group that its parent is in; so with n_jobs=2."""
-    monkeypatch.setenv("SKDPFAIR_LAUNCHED", str(os.getppid()))
+    launcher = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    for name, value in launcher.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv(processes._MARK, str(os.getppid()))
     with pytest.raises(ValueError, match="n_jobs=None"):
-        fitted(table, distributed="auto")
+        fitted(distributed="auto")
 
 
-def test_a_second_thread_is_refused(table, monkeypatch):
+def test_process_group_refuses_a_second_thread(monkeypatch):
     """Two fits in threads could meet those of other processes in another order."""
     monkeypatch.setattr(processes, "_is_one_of_many", lambda: True)
-    with processes._ONE_FIT, pytest.raises(ValueError, match="one model at a time"):
-        fitted(table, distributed="auto")
+    with processes._ONE_FIT, pytest.raises(ValueError, match="n_jobs=None"):
+        fitted(distributed="auto")
 
 
-def test_an_error_that_is_kept_keeps_no_connection():
+def test_error_of_a_lost_process_holds_no_connection():
     """Frames of torch.distributed hold the group, so that others would wait for this process."""
 
     class Connection:
@@ -534,12 +467,6 @@ def test_an_error_that_is_kept_keeps_no_connection():
         reduce(connection)
     del connection
     assert kept.value.__cause__ is not None and known() is None
-
-
-def test_without_a_launcher_one_process_trains_alone(table):
-    clf = fitted(table, distributed="auto")
-    assert clf.privacy_.n_samples == 600
-    assert not any("processes" in text for text in clf.privacy_.assumptions)
 
 
 SCRIPT = """
@@ -573,8 +500,8 @@ with PrivacyLedger(path, epsilon=10.0, delta=1e-5, data="d"):
 """
 
 
-def test_two_real_processes(tmp_path):
-    """They end with one model; and once one is killed, the other ends, its releases charged."""
+def test_two_real_processes_make_one_model_and_end_with_each_other(tmp_path):
+    """Once one is killed, the other ends, and its releases are charged."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -589,30 +516,29 @@ def test_two_real_processes(tmp_path):
         )
         for rank in range(2)
     ]
-    said = [process.communicate(timeout=120)[0].splitlines() for process in running]
-    assert said[0][0] == said[1][0] and len(said[0][0]) == 64
-    assert said[0][1].startswith("Another process of this fit has ended") and len(said[1]) == 1
-    spent = PrivacyLedger(path, data="d").report()
-    assert spent.n_fits == 2
+    one, other = (process.communicate(timeout=120)[0].splitlines() for process in running)
+    assert one[:1] == other and len(one[0]) == 64
+    assert one[1].startswith("Another process of this fit has ended")
+    assert PrivacyLedger(path, data="d").report().n_fits == 2
 
 
 @pytest.mark.parametrize("waits", ["init_process_group", "new_group"])
-def test_a_process_that_never_fits_is_not_waited_for_in_silence(waits, monkeypatch, table):
+def test_process_group_logs_for_whom_it_waits_and_names_the_end(waits, monkeypatch):
     """Nor is the end of the wait, after torch's own time, an error without a reason."""
 
     def wait(*args):
-        assert said.wait(30)
+        assert logged.wait(30)
         raise torch.distributed.DistStoreError("timed out")
 
-    said, told = threading.Event(), []
+    logged, texts = threading.Event(), []
     monkeypatch.setattr(processes, "_PATIENCE", 0.01)
-    monkeypatch.setattr(processes.log, "warning", lambda text: (told.append(text), said.set()))
+    monkeypatch.setattr(processes.log, "warning", lambda text: (texts.append(text), logged.set()))
     monkeypatch.setattr(torch.distributed, waits, wait)
     if waits == "new_group":
         monkeypatch.setattr(processes, "_is_one_of_many", lambda: True)
     for name in processes._BY_LAUNCHER:
         monkeypatch.setenv(name, "2")
     monkeypatch.setenv(processes._MARK, str(os.getpid()))
-    with pytest.raises(RuntimeError, match="Another process of this fit has ended"):
-        fitted(table, distributed="auto")
-    assert len(told) == 1 and "has not called fit, or has ended" in told[0]
+    with pytest.raises(RuntimeError, match="Another process"):
+        fitted(distributed="auto")
+    assert len(texts) == 1 and 'distributed="auto" waits' in texts[0]

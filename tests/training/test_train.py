@@ -1,38 +1,46 @@
-"""What a fit says and keeps is the same whichever records its batches drew."""
+"""Training of a fit: how it ends, and that it says and holds the same whatever was drawn."""
 
 import logging
 
 import pytest
+from skorch.callbacks import Callback
 
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.engine import Streams
+from skdpfair.exceptions import InsecureSeedWarning
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::skdpfair.exceptions.LowSignalWarning",
-    "ignore::skdpfair.exceptions.InsecureSeedWarning",
-)
-PUBLIC = {"classes_", "levels_", "n_features_in_", "feature_names_in_", "batch_size_", "n_steps_"}
-PUBLIC |= {"features_"}
-RELEASED = {"method_", "privacy_", "lr_", "net_"}
-SETTLED = {
-    "n_iter_",
-    "signal_to_noise_",
-    "logit_scale_",
-    "_has_scale",
-    "_n_fits",
-    "_group_positions",
-    "_scale",
-}
-SETTLED |= {"_day", "_ledger_fits", "_variables"}
+from .fits import DATA, QUIET, X, Y, quick
+
+pytestmark = QUIET
 
 
-def fitted(two_groups, seed=0, **params):
-    settings = {"epsilon": None, "noise_multiplier": 2.0, "accountant": "rdp"}
-    settings |= {"max_steps": 8, "batch_size": 100}
-    method = get_method("dpsgd_f", max_grad_norm=1.0)
-    model = DPFairClassifier(method, lr=0.5, random_state=seed, **settings | params)
-    X, y, groups = two_groups.data, two_groups.target, two_groups.sensitive_features
-    return model.fit(X, y, sensitive_features=groups)
+def by_groups(seed=0, **params):
+    given = {"epsilon": None, "noise_multiplier": 2.0, "accountant": "rdp", "lr": 0.5}
+    given |= {"max_steps": 8, "batch_size": 100, "random_state": seed} | params
+    model = DPFairClassifier(get_method("dpsgd_f", max_grad_norm=1.0), **given)
+    return model.fit(X, Y, sensitive_features=DATA.sensitive_features)
+
+
+class Stop(Callback):
+    def on_epoch_end(self, net, **kwargs):
+        if len(net.history) == 2:
+            raise KeyboardInterrupt
+
+
+def test_train_ends_by_a_callback_without_a_warning_and_charges_the_plan():
+    model = quick(callbacks=[Stop()], keep_reference=True).fit(X, Y)
+    assert model.reference_.n_steps_ < model.reference_.net_.plan.n_steps  # stopped, too
+    # whoever stops a fit may have seen released values: the plan is what the guarantee is of
+    report = model.privacy_
+    assert (model.n_steps_, report.steps) == (12, 20)
+    assert report.epsilon == quick().fit(X, Y).privacy_.epsilon
+    assert report.releases[-1].what == "steps planned, not taken"
+    assert report.stop.startswith("after 12 of 20 steps")
+
+
+def test_train_warns_of_a_seed():
+    with pytest.warns(InsecureSeedWarning, match="random_state=7"):
+        quick(random_state=7).fit(X, Y)
 
 
 def plain(net):
@@ -45,32 +53,22 @@ def plain(net):
     }
 
 
-def test_the_net_keeps_no_number_that_depends_on_the_batches(two_groups):
-    nets = [fitted(two_groups, seed).net_ for seed in (0, 1)]
-    assert plain(nets[0]) == plain(nets[1])
+def test_train_logs_and_holds_nothing_of_the_batches(caplog):
+    caplog.set_level(logging.DEBUG)
+    nets, messages = [], []
+    for seed in (0, 1):
+        nets.append(by_groups(seed).net_)
+        messages.append(caplog.messages)
+        caplog.clear()
+    assert messages[0] == messages[1] and plain(nets[0]) == plain(nets[1])
     for net in nets:
         assert [set(epoch) for epoch in net.history] == [{"batches", "epoch", "dur"}] * 2
         assert not any(batch for epoch in net.history for batch in epoch["batches"])
 
 
-def test_the_estimator_keeps_what_is_documented(two_groups):
-    model = fitted(two_groups)
-    assert set(vars(model)) - set(model.get_params(deep=False)) == PUBLIC | RELEASED | SETTLED
-
-
-def test_no_message_depends_on_the_batches(two_groups, caplog):
-    caplog.set_level(logging.DEBUG)
-    said = []
-    for seed in (0, 1):
-        fitted(two_groups, seed)
-        said.append(caplog.messages)
-        caplog.clear()
-    assert said[0] == said[1]
-
-
 @pytest.mark.parametrize("kind", ["standard", "gaussian_sum"])
-def test_the_noise_is_of_the_kind_asked_for(kind, two_groups, monkeypatch):
+def test_train_draws_noise_of_the_kind_of_noise_sampler(kind, monkeypatch):
     made, noise = [], Streams.noise
     monkeypatch.setattr(Streams, "noise", lambda *a: made.append(noise(*a)) or made[-1])
-    fitted(two_groups, noise_sampler=kind)
+    by_groups(noise_sampler=kind)
     assert [one.kind for one in made] == [kind]
