@@ -16,7 +16,7 @@ from .fits import GROUP, QUIET, X, Y, quick, weights
 pytestmark = QUIET
 
 
-def test_poisson_batches_count_an_empty_batch_as_a_step():
+def test_poisson_batches_count_an_empty_batch():
     report = quick(batch_size=1, max_steps=60, epsilon=50.0).fit(X, Y).privacy_
     assert (report.steps, report.sample_rate) == (60, 1 / len(Y))
 

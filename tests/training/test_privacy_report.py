@@ -37,7 +37,7 @@ def test_assumptions_hold_no_declared_groups_and_classes():
     assert assumed <= set(quick(group_col="group").fit(TABLE, Y).privacy_.assumptions)
 
 
-def test_account_notes_the_generator_of_a_gpu_also_of_the_fits_before(monkeypatch, tmp_path):
+def test_account_notes_the_generator_of_a_gpu(monkeypatch, tmp_path):
     def is_noted(model):
         return DEVICE_NOISE in model.fit(X, Y).privacy_.not_accounted
 
