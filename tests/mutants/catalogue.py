@@ -1744,7 +1744,7 @@ MUTANTS = (
         "training/processes.py",
         "if each not in (None, ledgers[0]):",
         "if False:",
-        SHARED + "test_check_parts_refuses_a_ledger_that_process_0_lacks[False]",
+        SHARED + "test_check_parts_wants_the_ledger_of_process_0[none]",
     ),
     Mutant(
         "all rows in each process",
