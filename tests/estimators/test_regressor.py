@@ -44,12 +44,10 @@ pytestmark = QUIET
 N, LIMITS = 600, (0.0, 100.0)
 
 
-@pytest.fixture(scope="module")
-def data():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (N, 3))
-    y = 50 + 30 * X[:, 0] - 10 * X[:, 1] + rng.normal(scale=5, size=N)
-    return X, y, np.where(rng.random(N) < 0.3, "a", "b")
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1, 1, (N, 3))
+Y = 50 + 30 * X[:, 0] - 10 * X[:, 1] + RNG.normal(scale=5, size=N)
+GROUPS = np.where(RNG.random(N) < 0.3, "a", "b")
 
 
 def regressor(method="dpsgd", **params):
@@ -102,9 +100,8 @@ def clipped_sum(module, name, batch, bound):
 def test_clipped_sums_of_each_loss_are_those_of_a_loop_over_records(name, kind):
     torch.manual_seed(1)
     module, rng, bound = MODULES[kind](), np.random.default_rng(2), 0.4
-    x = torch.from_numpy(rng.normal(size=(12, 4)).astype(np.float32))
-    y = torch.from_numpy(rng.uniform(-1, 1, 12).astype(np.float32))
-    weight = torch.from_numpy(rng.uniform(0, 1, 12).astype(np.float32))
+    numbers = rng.normal(size=(12, 4)), rng.uniform(-1, 1, 12), rng.uniform(0, 1, 12)
+    x, y, weight = (torch.from_numpy(part.astype(np.float32)) for part in numbers)
     double = MODULES[kind]().double()
     double.load_state_dict(module.state_dict())
     total, losses = 0.0, []
@@ -141,9 +138,8 @@ def test_clipped_sum_of_each_loss_moves_by_no_more_than_the_bound(name, x, y, we
     assert sample.norm > 0 or moved == 0  # a norm that underflows would hide a gradient
 
 
-def test_y_range_limits_targets_and_predictions(data):
-    X, y, _ = data
-    hostile = np.where(y > 60, [1e300, -1e300] * (N // 2), y)
+def test_y_range_limits_targets_and_predictions():
+    hostile = np.where(Y > 60, [1e300, -1e300] * (N // 2), Y)
     clipped = regressor().fit(X, np.clip(hostile, *LIMITS))
     wild = regressor().fit(X, hostile)
     expected = clipped.predict(X)
@@ -153,27 +149,23 @@ def test_y_range_limits_targets_and_predictions(data):
     assert (wild.set_params(y_range=(0, 1)).predict(X) == expected).all()
 
 
-def test_gradient_scale_does_not_depend_on_targets(data):
-    X, y, _ = data
-    fits = [regressor(random_state=None, noise_multiplier=0.0, batch_size=N) for _ in range(2)]
-    for model, target in zip(fits, (y, 100 - y / 7), strict=True):
-        model.fit(X, target)
-    assert fits[0].method_.max_grad_norm == fits[1].method_.max_grad_norm > 0
-    assert fits[0].lr_ == fits[1].lr_
+def test_gradient_scale_does_not_depend_on_targets():
+    exact = {"random_state": None, "noise_multiplier": 0.0, "batch_size": N}
+    one, other = (regressor(**exact).fit(X, target) for target in (Y, 100 - Y / 7))
+    assert one.method_.max_grad_norm == other.method_.max_grad_norm > 0 and one.lr_ == other.lr_
 
 
-def test_fit_refuses_targets_that_are_no_numbers_without_a_cell(data):
-    X, y, _ = data
+def test_fit_refuses_targets_that_are_no_numbers_without_a_cell():
     for target, match in (
-        (np.where(np.arange(N) == 3, np.nan, y), "Input y contains NaN"),
-        (np.where(np.arange(N) == 3, np.inf, y), "Input y contains inf"),
+        (np.where(np.arange(N) == 3, np.nan, Y), "Input y contains NaN"),
+        (np.where(np.arange(N) == 3, np.inf, Y), "Input y contains inf"),
         (["secret"] * N, r"^y (?!.*secret)"),
-        (np.stack([y, y], axis=1), "MultiOutputRegressor"),
+        (np.stack([Y, Y], axis=1), "MultiOutputRegressor"),
     ):
         with pytest.raises(ValueError, match=match):
             regressor().fit(X, target)
     with pytest.warns(DataConversionWarning):
-        regressor().fit(X, y[:, None])
+        regressor().fit(X, Y[:, None])
 
 
 WRONG = [(1, 0), (2, 2), (0,), (0, 1, 2), "ab", {0: 1}, (0, 1e308), (0, 5e-324)]
@@ -181,21 +173,20 @@ WRONG += [(0, "1"), 5, (None, 1), (True, 2)]
 
 
 @pytest.mark.parametrize("y_range", WRONG)
-def test_y_range_is_a_pair_of_numbers_in_order(y_range, data):
+def test_y_range_is_a_pair_of_numbers_in_order(y_range):
     with pytest.raises((TypeError, ValueError), match="y_range"):
-        regressor(y_range=y_range).fit(*data[:2])
+        regressor(y_range=y_range).fit(X, Y)
 
 
-def test_y_range_none_takes_the_range_of_the_targets_as_public(data):
-    X, y, _ = data
+def test_y_range_none_takes_the_range_of_the_targets_as_public():
     with pytest.warns(PrivacyLeakWarning, match="y_range=None"):
-        model = regressor(y_range=None).fit(X, y)
+        model = regressor(y_range=None).fit(X, Y)
         of_one_value = regressor(y_range=None).fit(X, np.full(N, 2.0))
     assert of_one_value.y_range_ == (2.0, 4.0)
-    assert model.y_range_ == (y.min(), y.max()) and model.y_range is None
+    assert model.y_range_ == (Y.min(), Y.max()) and model.y_range is None
     assert ASSUMPTIONS["limits"] in model.privacy_.assumptions
     with pytest.raises(ValueError, match="warm_start=True needs y_range"):
-        regressor(y_range=None, warm_start=True).fit(X, y)
+        regressor(y_range=None, warm_start=True).fit(X, Y)
 
 
 @pytest.mark.parametrize(
@@ -210,18 +201,16 @@ def test_y_range_none_takes_the_range_of_the_targets_as_public(data):
         ({"callbacks": [GroupRecorder()]}, ValueError, "GroupRecorder.*terms=False"),
     ],
 )
-def test_fit_refuses_what_is_for_classes(params, error, match, data):
-    X, y, groups = data
+def test_fit_refuses_what_is_for_classes(params, error, match):
     with pytest.raises(error, match=match):
-        regressor(**params).fit(X, y, sensitive_features=None if "group_col" in params else groups)
+        regressor(**params).fit(X, Y, sensitive_features=None if "group_col" in params else GROUPS)
 
 
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"fairlens", "fairlens_dp"}))
-def test_fit_trains_by_every_other_method(name, data):
-    X, y, groups = data
+def test_fit_trains_by_every_other_method(name):
     method, noise = METHODS[name], 1.0 if METHODS[name].takes_noise else None
-    given = {"sensitive_features": groups} if method.needs_groups else {}
-    model = regressor(name, noise_multiplier=noise).fit(X, y, **given)
+    given = {"sensitive_features": GROUPS} if method.needs_groups else {}
+    model = regressor(name, noise_multiplier=noise).fit(X, Y, **given)
     assert model.privacy_.is_private == method.private
     assert model.predict(X).shape == (N,)
 
@@ -231,23 +220,21 @@ def test_fit_trains_by_every_other_method(name, data):
     ["global_adapt", "dpsgd_f", get_method("dp_is_sgd", group_probabilities=(0.3, 0.7))],
     ids=str,
 )
-def test_regressor_spends_what_the_classifier_spends(method, data):
-    X, y, groups = data
+def test_regressor_spends_what_the_classifier_spends(method):
     params = {"epsilon": 1.0, "max_steps": 20, "batch_size": 100, "random_state": 0}
     params |= {"accountant": "rdp", "module": "logistic"}
-    one = DPFairClassifier(method, **params).fit(X, y > 50, sensitive_features=groups)
+    one = DPFairClassifier(method, **params).fit(X, Y > 50, sensitive_features=GROUPS)
     two = DPFairRegressor(method, y_range=LIMITS, **params)
-    two.fit(X, y, sensitive_features=groups)
+    two.fit(X, Y, sensitive_features=GROUPS)
     for name in ("epsilon", "delta", "noise_multiplier", "sample_rate", "steps", "releases"):
         assert getattr(one.privacy_, name) == getattr(two.privacy_, name), name
     assert ASSUMPTIONS["y_range"] in two.privacy_.assumptions
     assert ASSUMPTIONS["classes"] not in two.privacy_.assumptions
 
 
-def test_fits_to_several_targets_are_charged_one_by_one(tmp_path, data):
-    X, y, _ = data
+def test_fits_to_several_targets_are_charged_one_by_one(tmp_path):
     with PrivacyLedger(tmp_path / "l.json", epsilon=20.0, delta=1e-4) as ledger:
-        fitted = MultiOutputRegressor(regressor()).fit(X, np.stack([y, 100 - y], axis=1))
+        fitted = MultiOutputRegressor(regressor()).fit(X, np.stack([Y, 100 - Y], axis=1))
     total = [e for one in fitted.estimators_ for e in one.privacy_.releases]
     assert ledger.epsilon() == pytest.approx(compute_epsilon(total, 1e-4, "pld"), rel=0.01)
 
@@ -262,86 +249,69 @@ def test_fits_to_several_targets_are_charged_one_by_one(tmp_path, data):
         (lambda r: VotingRegressor([("a", r), ("b", clone(r))]), 2),
     ],
 )
-def test_ledger_warns_of_what_learns_around_a_regressor(around, n_fits, data, tmp_path):
+def test_ledger_warns_of_what_learns_around_a_regressor(around, n_fits, tmp_path):
     ledger = PrivacyLedger(tmp_path / "l.jsonl", delta=1e-5)
     inner = regressor(y_range=(-100, 100), random_state=None)
     with nullcontext() if n_fits else pytest.warns(PrivacyLeakWarning, match="learn"):
-        ledger.fit(around(inner), *data[:2])
+        ledger.fit(around(inner), X, Y)
     assert 0 < ledger.epsilon() < np.inf
     assert n_fits in (None, ledger.report().n_fits)
 
 
-def test_regressor_in_pipelines_cross_validation_and_searches(data):
-    X, y, groups = data
+def test_regressor_in_pipelines_cross_validation_and_searches():
     model = regressor(noise_multiplier=0.0, max_steps=60)
     pipeline = make_pipeline(BoundedScaler((-1, 1)), model)
     private = clone(pipeline).set_params(dpfairregressor__noise_multiplier=1.0)
     assert not lint_pipeline(private).findings and lint_pipeline(pipeline).findings
-    given = {"dpfairregressor__sensitive_features": groups}
-    scores = cross_validate(pipeline, X, y, cv=3, params=given, scoring=("r2",))["test_r2"]
+    given = {"dpfairregressor__sensitive_features": GROUPS}
+    scores = cross_validate(pipeline, X, Y, cv=3, params=given, scoring=("r2",))["test_r2"]
     assert scores.min() > 0.6
     search = GridSearchCV(pipeline, {"dpfairregressor__loss": ["squared", "absolute"]}, cv=2)
-    search.fit(X, y)
+    search.fit(X, Y)
     assert search.best_score_ == search.cv_results_["mean_test_score"].max() > 0.6
-    assert search.score(X, y) == r2_score(y, search.predict(X))
+    assert search.score(X, Y) == r2_score(Y, search.predict(X))
 
 
-def test_fit_takes_groups_persons_weights_and_names(data):
-    X, y, groups = data
-    frame = pd.DataFrame(X, columns=list("uvw")).assign(sex=groups, who=np.arange(N) // 2)
-    model = regressor(
-        "dpsgd_f", group_col="sex", persons=Persons("who", max_records=2), max_sample_weight=2.0
-    )
-    model.fit(frame, y, sample_weight=np.full(N, 0.5))
+def test_fit_takes_groups_persons_weights_and_names():
+    frame = pd.DataFrame(X, columns=list("uvw")).assign(sex=GROUPS, who=np.arange(N) // 2)
+    given = {"group_col": "sex", "persons": Persons("who", max_records=2), "max_sample_weight": 2.0}
+    model = regressor("dpsgd_f", **given).fit(frame, Y, sample_weight=np.full(N, 0.5))
     assert model.privacy_.protects == "person" and list(model.levels_) == ["a", "b"]
     assert (model.predict(frame) == model.predict(frame[list("uvw")])).all()
 
 
-def test_warm_start_spends_again_and_refuses_another_y_range(data):
-    X, y, _ = data
-    model = regressor(warm_start=True, loss="absolute").fit(X, y)
-    first = model.privacy_.epsilon
-    model.fit(X, y)
-    assert model.privacy_.steps == 24 and model.privacy_.epsilon > first
+def test_warm_start_spends_again_and_refuses_another_y_range():
+    model = regressor(warm_start=True, loss="absolute").fit(X, Y)
+    first, second = model.privacy_, model.fit(X, Y).privacy_
+    assert second.steps == 24 and second.epsilon > first.epsilon
     with pytest.raises(ValueError, match="range of the target changed"):
-        model.set_params(y_range=(0, 50)).fit(X, y)
+        model.set_params(y_range=(0, 50)).fit(X, Y)
 
 
-def test_pickle_holds_no_row_and_predicts_alike(data):
-    X, y, _ = data
-    X, y = X.copy(), y.copy()
-    X[7], y[7] = 0.7390851332, 12.345678901234
-    model = regressor(keep_reference=True).fit(X, y)
-    content = pickle.dumps(model)
-    rows = (X[7].astype(np.float32), X[7], y[7], np.float32(y[7] / 50 - 1))
-    assert not any(np.asarray(row).tobytes() in content for row in rows)
-    copy = pickle.loads(content)
-    assert (copy.predict(X) == model.predict(X)).all() and copy.y_range_ == LIMITS
-    assert not hasattr(copy, "reference_")
-
-
-def test_releases_predict_alike(tmp_path, data):
-    X, y, groups = data
-    model = regressor("dpsgd_f", y_range=(20, 80), random_state=None)
-    model.fit(X, y, sensitive_features=groups)
-    path = tmp_path / "model.safetensors"
-    model.save_release(path)
+def test_copies_hold_no_row_and_predict_alike(tmp_path):
+    x, y, path = X.copy(), Y.copy(), tmp_path / "model.safetensors"
+    x[7], y[7] = 0.7390851332, 72.345678901234
+    model = regressor("dpsgd_f", y_range=(20, 80), keep_reference=True)
+    model.fit(x, y, sensitive_features=GROUPS)
+    pickled = pickle.dumps(model)
+    model.release().save_release(path)
     loaded, content = load_release(path), path.read_bytes()
     loaded.save_release(path)
     assert path.read_bytes() == content and type(loaded) is DPFairRegressor
-    for copy in (loaded, model.release()):
-        assert (copy.predict(X) == model.predict(X)).all()
-        assert copy.privacy_ == model.privacy_ and copy.y_range_ == (20.0, 80.0)
     verify_release(path)
+    rows = (x[7].astype(np.float32), x[7], y[7], np.float32((y[7] - 50) / 30))
+    assert not any(np.asarray(row).tobytes() in pickled + content for row in rows)
+    for copy in (pickle.loads(pickled), loaded, model.release()):
+        assert (copy.predict(x) == model.predict(x)).all() and copy.y_range_ == (20.0, 80.0)
+        assert copy.privacy_.epsilon == model.privacy_.epsilon and not hasattr(copy, "reference_")
 
 
-def test_what_is_for_classes_refuses_regressors(data):
-    X, y, groups = data
-    model = regressor(callbacks=[GroupRecorder(terms=False)]).fit(X, y, sensitive_features=groups)
+def test_what_is_for_classes_refuses_regressors():
+    model = regressor(callbacks=[GroupRecorder(terms=False)]).fit(X, Y, sensitive_features=GROUPS)
     assert list(model.diagnostics_["group"].unique()) == ["a", "b"]
     for function in (
         lambda: model_page(model),
-        lambda: audit_fit(model, X, y),
+        lambda: audit_fit(model, X, Y),
         lambda: forecast(GridSearchCV(model, {"loss": ["squared"]}), n_samples=N),
     ):
         with pytest.raises(TypeError, match="DPFairClassifier"):
@@ -360,24 +330,19 @@ def test_fit_takes_pictures_and_their_views():
         assert (pickle.loads(pickle.dumps(model)).predict(X) == model.predict(X)).all()
 
 
-def test_low_signal_warning_is_that_of_a_regression(data):
-    X, y, _ = data
+def test_low_signal_warning_is_that_of_a_regression():
     with pytest.warns(LowSignalWarning, match="n = 100 .*(one number|non-private model)"):
-        regressor(noise_multiplier=None, epsilon=0.5).fit(X[:100], y[:100])
+        regressor(noise_multiplier=None, epsilon=0.5).fit(X[:100], Y[:100])
 
 
-def test_excessive_risk_and_privacy_cost_are_differences_of_mean_losses(data):
-    _, y, groups = data
-    private, reference = y + np.where(groups == "a", 3.0, 1.0), y + 0.5
+def test_excessive_risk_and_privacy_cost_are_differences_of_mean_losses():
+    private, reference = Y + np.where(GROUPS == "a", 3.0, 1.0), Y + 0.5
     given = {"y_ref": reference, "loss": mean_absolute_error}
-    risk = {g: np.abs(private - y)[groups == g].mean() - 0.5 for g in "ab"}
-    shares = [np.mean(groups == g) for g in "ab"]
-    total = excessive_risk(y, private, **given)
-    assert total == pytest.approx(np.dot(shares, list(risk.values())))
-    weight = np.where(groups == "a", 2.0, 0.0)
-    assert excessive_risk(y, private, sample_weight=weight, **given) == pytest.approx(2.5)
-    assert risk["a"] - risk["b"] == pytest.approx(2.0)
-    cost = r2_score(y, reference) - r2_score(y, private)
-    assert privacy_cost(y, private, y_ref=reference, metric=r2_score) == pytest.approx(cost)
+    mean = np.where(GROUPS == "a", 2.5, 0.5).mean()
+    assert excessive_risk(Y, private, **given) == pytest.approx(mean)
+    weight = np.where(GROUPS == "a", 2.0, 0.0)
+    assert excessive_risk(Y, private, sample_weight=weight, **given) == pytest.approx(2.5)
+    cost = r2_score(Y, reference) - r2_score(Y, private)
+    assert privacy_cost(Y, private, y_ref=reference, metric=r2_score) == pytest.approx(cost)
     with pytest.raises(TypeError, match=r"loss must .*'mae'"):
-        excessive_risk(y, private, y_ref=reference, loss="mae")
+        excessive_risk(Y, private, y_ref=reference, loss="mae")

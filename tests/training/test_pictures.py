@@ -34,9 +34,8 @@ def classifier(**params):
     return DPFairClassifier(**given | params)
 
 
-@pytest.fixture(scope="module")
 def bars():
-    """Pictures of horizontal or vertical bars, some of them faint."""
+    """Return pictures of horizontal or vertical bars, some of them faint, classes and groups."""
     rng = np.random.default_rng(0)
     y, group = rng.integers(0, 2, 600), rng.choice(["bright", "faint"], 600)
     phase = rng.uniform(0, 6, 600)[:, None, None]
@@ -47,23 +46,24 @@ def bars():
     return x.clip(0, 1).astype(np.float32), y, group
 
 
+X, Y, GROUP = bars()
+
+
 @pytest.fixture(scope="module")
-def fitted(bars):
-    x, y, group = bars
-    return classifier().fit(x, y, sensitive_features=group)
+def fitted():
+    return classifier().fit(X, Y, sensitive_features=GROUP)
 
 
-def test_auto_trains_a_linear_model_on_features_that_the_statement_names(bars, fitted):
-    x, y, group = bars
-    assert isinstance(fitted.net_.module_, nn.Linear) and fitted.score(x, y) > 0.85
+def test_auto_trains_a_linear_model_on_features_that_the_statement_names(fitted):
+    assert isinstance(fitted.net_.module_, nn.Linear) and fitted.score(X, Y) > 0.85
     assert repr(fitted.features_) == "Scattering2D()"
     assert fitted.privacy_statement()["features"] == FEATURES
     pipe = make_pipeline(Scattering2D(), classifier(module="logistic"))
-    pipe.fit(x, y, dpfairclassifier__sensitive_features=group)
-    np.testing.assert_array_equal(pipe.predict_proba(x), fitted.predict_proba(x))
+    pipe.fit(X, Y, dpfairclassifier__sensitive_features=GROUP)
+    np.testing.assert_array_equal(pipe.predict_proba(X), fitted.predict_proba(X))
     assert pipe[-1].privacy_.epsilon == fitted.privacy_.epsilon
-    named = classifier(module=Scattering2D(J=2)).fit(x, y, sensitive_features=group)
-    np.testing.assert_array_equal(named.predict_proba(x), fitted.predict_proba(x))
+    named = classifier(module=Scattering2D(J=2)).fit(X, Y, sensitive_features=GROUP)
+    np.testing.assert_array_equal(named.predict_proba(X), fitted.predict_proba(X))
 
 
 @pytest.mark.parametrize(
@@ -144,11 +144,10 @@ def test_fit_refuses_pictures_of_different_sizes(X, read):
 
 
 @pytest.mark.parametrize("spoilt", [np.nan, np.inf])
-def test_fit_and_predict_refuse_missing_pixels_without_advice_on_columns(bars, fitted, spoilt):
-    x, y, _ = bars
-    x = x.copy()
+def test_fit_and_predict_refuse_missing_pixels_without_advice_on_columns(fitted, spoilt):
+    x = X.copy()
     x[3, 4, 5] = spoilt
-    for read in (fitted.predict, lambda x: clone(fitted).fit(x, y)):
+    for read in (fitted.predict, lambda x: clone(fitted).fit(x, Y)):
         with pytest.raises(ValueError, match=r"^X contains NaN or inf(?!.*column)"):
             read(x)
 
@@ -170,8 +169,8 @@ def test_features_of_refuses_what_features_cannot_do(params, shape, match):
         model.fit(x, np.arange(50) % 2)
 
 
-def test_copies_and_releases_take_pictures_of_the_shape_of_the_fit(bars, fitted, tmp_path):
-    x, path = bars[0][:40], tmp_path / "model.safetensors"
+def test_copies_and_releases_take_pictures_of_the_shape_of_the_fit(fitted, tmp_path):
+    x, path = X[:40], tmp_path / "model.safetensors"
     fitted.save_release(path)
     verify_release(path)
     for other in (load_release(path), fitted.release(), pickle.loads(pickle.dumps(fitted))):
@@ -181,10 +180,9 @@ def test_copies_and_releases_take_pictures_of_the_shape_of_the_fit(bars, fitted,
             other.predict(x.transpose(0, 2, 1))
 
 
-def test_cnn_takes_channels_first_or_last(bars, tmp_path):
-    x, y, _ = bars
-    x = np.stack([x, x / 2, 1 - x], axis=-1)
-    model = classifier(module="cnn").fit(x, y)
+def test_cnn_takes_channels_first_or_last(tmp_path):
+    x = np.stack([X, X / 2, 1 - X], axis=-1)
+    model = classifier(module="cnn").fit(x, Y)
     assert model.net_.engine_.name == "bookkeeping"
     same = small_cnn((3, 12, 10), 2)
     state = model.net_.module_.state_dict().values()
@@ -198,81 +196,68 @@ def test_cnn_takes_channels_first_or_last(bars, tmp_path):
         np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
-def test_reference_validation_and_warm_start_are_on_features(bars):
-    x, y, group = bars
-    clf = classifier(keep_reference=True, warm_start=True, validation_data=(x[:50], y[:50]))
-    clf.fit(x, y, sensitive_features=group)
-    assert repr(clf.reference_.features_) == "Scattering2D()" and clf.reference_.score(x, y) > 0.9
+def test_reference_validation_and_warm_start_are_on_features():
+    clf = classifier(keep_reference=True, warm_start=True, validation_data=(X[:50], Y[:50]))
+    clf.fit(X, Y, sensitive_features=GROUP)
+    assert repr(clf.reference_.features_) == "Scattering2D()" and clf.reference_.score(X, Y) > 0.9
     assert clf.net_.history[-1]["valid_acc"] > 0.8
     once = clf.privacy_.epsilon
-    clf.fit(x, y, sensitive_features=group)
-    assert clf.privacy_.epsilon > once and clf.score(x, y) > 0.9
+    clf.fit(X, Y, sensitive_features=GROUP)
+    assert clf.privacy_.epsilon > once and clf.score(X, Y) > 0.9
 
 
-def test_pictures_in_a_memory_map_train_as_in_memory(bars, fitted, tmp_path):
-    x, y, group = bars
-    np.save(tmp_path / "x.npy", x)
-    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
-    own = clone(fitted).fit(mapped, y, sensitive_features=group)
-    np.testing.assert_array_equal(own.predict_proba(mapped), fitted.predict_proba(x))
-
-
-def test_folds_and_comparison_scorer_take_pictures(bars):
-    x, y, group = bars
+def test_folds_and_comparison_scorer_take_pictures():
     clf = classifier(max_steps=10)
-    assert cross_val_predict(clf, x, y, cv=2).shape == (600,)
-    scorer = comparison_scorer("dg_gap", X_train=x, y_train=y, sensitive_features=group)
-    clf.fit(x[:300], y[:300], sensitive_features=group[:300])
-    found = scorer(clf, x[300:], y[300:], sensitive_features=group[300:])
-    gap = clf.score(x[:300], y[:300]) - clf.score(x[300:], y[300:])
+    assert cross_val_predict(clf, X, Y, cv=2).shape == (600,)
+    scorer = comparison_scorer("dg_gap", X_train=X, y_train=Y, sensitive_features=GROUP)
+    clf.fit(X[:300], Y[:300], sensitive_features=GROUP[:300])
+    found = scorer(clf, X[300:], Y[300:], sensitive_features=GROUP[300:])
+    gap = clf.score(X[:300], Y[:300]) - clf.score(X[300:], Y[300:])
     assert found["neg_dg_gap"] == pytest.approx(-abs(gap))
 
 
 @pytest.mark.parametrize("form", ["array", "map", "tensor"])
-def test_bytes_are_fractions_of_255_wherever_they_are(form, bars, fitted, tmp_path):
-    x, y, _ = bars
-    given = levels = (255 * x).round().astype(np.uint8)
+def test_bytes_are_fractions_of_255_wherever_they_are(form, fitted, tmp_path):
+    given = levels = (255 * X).round().astype(np.uint8)
     if form == "map":
         np.save(tmp_path / "x.npy", levels)
         given = np.load(tmp_path / "x.npy", mmap_mode="r")
     elif form == "tensor":
         given = torch.from_numpy(levels)
-    expected = fitted.predict_proba(levels.astype(np.float32) / 255)
-    np.testing.assert_allclose(fitted.predict_proba(given), expected, atol=1e-4)
-    model = classifier(validation_data=(given, y), max_steps=5).fit(given, y)
-    assert model.net_.history[-1]["valid_loss"] < 0.7
+    own = clone(fitted).set_params(validation_data=(given, Y), max_steps=5).fit(given, Y)
+    assert own.net_.history[-1]["valid_loss"] < 0.7
+    for model in (own, fitted):
+        expected = model.predict_proba(levels.astype(np.float32) / 255)
+        np.testing.assert_allclose(model.predict_proba(given), expected, atol=1e-4)
 
 
-def test_statement_names_features_as_computed(bars):
-    x, y, _ = bars
+def test_statement_names_features_as_computed():
     head = classifier(module="logistic", max_steps=2)
-    features = Scattering2D().fit_transform(x)
-    assert clone(head).fit(features, y).privacy_.features is not None
+    features = Scattering2D().fit_transform(X)
+    assert clone(head).fit(features, Y).privacy_.features is not None
     features -= features.mean(0)
-    assert clone(head).fit(features, y).privacy_.features is None
+    assert clone(head).fit(features, Y).privacy_.features is None
 
 
-def test_pages_name_the_features(bars, fitted, tmp_path):
-    x, y, group = bars
+def test_pages_name_the_features(fitted, tmp_path):
 
     def runs(rows, **params):
         settings = {"epsilons": [8.0], "seeds": 1, "max_steps": 2, "delta": 1e-4, "progress": False}
-        settings |= {"sensitive_features": group, "methods": ["dpsgd"]}
-        return sweep(rows, y, **settings, **params)
+        settings |= {"sensitive_features": GROUP, "methods": ["dpsgd"]}
+        return sweep(rows, Y, **settings, **params)
 
     frozen, store = FrozenFeatures(nn.Flatten()), tmp_path / "runs"
-    results, stored = runs(x, store=store), TradeoffResults.from_store(store)
+    results, stored = runs(X, store=store), TradeoffResults.from_store(store)
     for page in (model_page(fitted), results_page(results), results_page(stored)):
         assert f"<dd>{FEATURES}</dd>" in page and "No pipeline" not in page
-    flat = frozen.transform(x)
-    for page in (model_page(classifier(max_steps=2).fit(flat, y)), results_page(runs(flat))):
+    flat = frozen.transform(X)
+    for page in (model_page(classifier(max_steps=2).fit(flat, Y)), results_page(runs(flat))):
         assert frozen.described in page
 
 
 @pytest.mark.skipif(not hasattr(Pipeline, "set_callbacks"), reason="scikit-learn < 1.9")
-def test_not_accounted_names_steps_before_features(bars):
-    x, y, _ = bars
-    centre = FunctionTransformer(lambda x: x - x.mean(0))
-    pipe = make_pipeline(centre, classifier(max_steps=2)).fit(x, y)
+def test_not_accounted_names_steps_before_features():
+    centre = FunctionTransformer(lambda X: X - X.mean(0))
+    pipe = make_pipeline(centre, classifier(max_steps=2)).fit(X, Y)
     assert pipe[-1].features_ is not None
     assert any("functiontransformer" in note for note in pipe[-1].privacy_.not_accounted)

@@ -263,7 +263,9 @@ def test_buffers_outside_the_state_dict_are_those_of_process_0(fit_parts):
         def forward(self, x):
             return super().forward(x) * self.scale
 
-    assert torch.equal(*(clf.net_.module_.scale for clf in whole(fit_parts(module=Scaled))))
+    assert torch.equal(
+        *(clf.net_.module_.scale for clf in whole(fit_parts(module=Scaled, max_steps=5)))
+    )
 
 
 BUDGET = {"epsilon": 1.0, "noise_multiplier": None, "delta": 1e-5}
