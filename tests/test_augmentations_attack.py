@@ -140,9 +140,8 @@ def test_pgd_is_a_value_as_in_scikit_learn():
     assert repr(attack) == "PGD(n_steps=3, radius=0.1)"
     copies = clone(attack), pickle.loads(pickle.dumps(attack))
     assert all(c.get_params() == attack.get_params() for c in copies)
-    model = clone(DPFairClassifier("dpsgd", attack=attack))
-    assert model.attack is not attack
-    assert model.set_params(attack__radius=0.3).attack.radius == 0.3
+    model = clone(DPFairClassifier("dpsgd", attack=attack)).set_params(attack__radius=0.3)
+    assert (model.attack.radius, attack.radius) == (0.3, 0.1)
 
 
 # what check_attack refuses
@@ -210,19 +209,12 @@ def test_record_by_record_lets_an_attack_see_one_record(name):
         torch.testing.assert_close(attack(None, x, y), torch.cat(alone))
 
 
-@torch.library.custom_op("skdpfair_tests::attacked", mutates_args=())
-def attacked(x: torch.Tensor) -> torch.Tensor:
-    return x.clone()
+def test_fit_refuses_operations_outside_the_closed_list_by_name():
+    def strided(x):
+        return torch.as_strided(x, x.shape, x.stride())
 
-
-attacked.register_fake(torch.empty_like)
-attacked.register_vmap(lambda info, axes, x: (x - x.mean(axes[0], keepdim=True), axes[0]))
-
-
-@pytest.mark.parametrize("change", [attacked, lambda x: torch.as_strided(x, x.shape, x.stride())])
-def test_fit_refuses_operations_outside_the_closed_list_by_name(change):
-    for params in ({"attack": lambda module, x, y: change(x)}, {"augment": Views(change, n=2)}):
-        with pytest.raises(ValueError, match=r"attacked|as_strided"):
+    for params in ({"attack": lambda module, x, y: strided(x)}, {"augment": Views(strided, n=2)}):
+        with pytest.raises(ValueError, match="as_strided"):
             quick(**params).fit(*digits())
 
 
@@ -278,10 +270,9 @@ def test_check_attack_leaves_weights_gradients_and_generator_alone():
 # through the estimator
 
 
-def digits(n=300):
+def digits():
     rng = np.random.default_rng(0)
-    y = rng.integers(0, 2, n)
-    x = rng.random((n, 6, 6), dtype=np.float32) * 0.6
+    y, x = rng.integers(0, 2, 300), rng.random((300, 6, 6), dtype=np.float32) * 0.6
     x[y == 1, :3] += 0.4
     return x, y
 

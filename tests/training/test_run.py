@@ -70,16 +70,6 @@ def test_seeded_streams_stay_when_an_estimator_gets_a_parameter_until_it_is_set(
     assert of(Stricter) == strict != of(Stricter, epsilon=1.0) == plain == entropy(SPEC, table)
 
 
-def test_seeded_fit_has_the_same_bits_when_an_estimator_gets_a_parameter():
-    x, y = np.eye(200, 3), np.arange(200) % 2
-    params = {"noise_multiplier": 1.0, "epsilon": None, "max_steps": 3, "random_state": 0}
-
-    def fitted(kind, **new):
-        return kind("dpsgd", **params, **new).fit(x, y).decision_function(x).tolist()
-
-    assert fitted(DPFairClassifier) == fitted(Longer) != fitted(Longer, new=4)
-
-
 def test_seeds_repeat_a_fit_and_none_never_does():
     first, second = (weights(quick().fit(ROWS, LABELS)) for _ in range(2))
     np.testing.assert_array_equal(first, second)
