@@ -63,9 +63,23 @@ class Played(Processes):
         return tensor.copy_(self._exchanged(tensor)[0])
 
 
+def split(records, size=2):
+    return [[column[rank::size] for column in records] for rank in range(size)]
+
+
+HALVES = split(RECORDS)
+
+
+def fitted(records=RECORDS, fit_params=None, **params):
+    x, y, group = records
+    params = {"module": "logistic", "epsilon": None, "noise_multiplier": 1.0} | params
+    clf = DPFairClassifier().set_params(**params)
+    return clf.fit(x, y, sensitive_features=group, **fit_params or {})
+
+
 @pytest.fixture
-def together(monkeypatch):
-    """Return a function that calls another in threads, each of which is a process of one group."""
+def fit_parts(monkeypatch):
+    """Return a function that fits in threads, each of which is a process of one group."""
     own = threading.local()
 
     @contextmanager
@@ -77,20 +91,20 @@ def together(monkeypatch):
             own.process.meeting.abort()
             raise
 
-    def run(work, size=2):
-        """Return the results, or errors, of ``work(rank)``."""
-        boards, barrier = defaultdict(dict), threading.Barrier(size, timeout=60)
-        found = [None] * size
+    def fit(parts=HALVES, by_rank=lambda rank: {}, **params):
+        """Return the models, or errors, of fits to the parts."""
+        boards, barrier = defaultdict(dict), threading.Barrier(len(parts), timeout=60)
+        found = list(parts)
 
         def begin(rank):
-            own.process = Played(size, rank, boards, barrier)
+            own.process = Played(len(parts), rank, boards, barrier)
             try:
-                found[rank] = work(rank)
+                found[rank] = fitted(parts[rank], **params | by_rank(rank))
             except BaseException as error:
                 found[rank] = error
                 barrier.abort()
 
-        threads = [threading.Thread(target=begin, args=(rank,)) for rank in range(size)]
+        threads = [threading.Thread(target=begin, args=(rank,)) for rank in range(len(parts))]
         with monkeypatch.context() as patch:
             patch.setattr(base, "process_group", played)
             for thread in threads:
@@ -98,27 +112,6 @@ def together(monkeypatch):
             for thread in threads:
                 thread.join()
         return found
-
-    return run
-
-
-def part(rank, size=2):
-    return [column[rank::size] for column in RECORDS]
-
-
-def fitted(records=RECORDS, fit_params=None, **params):
-    x, y, group = records
-    params = {"module": "logistic", "epsilon": None, "noise_multiplier": 1.0} | params
-    clf = DPFairClassifier().set_params(**params)
-    return clf.fit(x, y, sensitive_features=group, **fit_params or {})
-
-
-@pytest.fixture
-def fit_parts(together):
-    """Return a function that fits in processes, each on its part of the records."""
-
-    def fit(size=2, by_rank=lambda rank: {}, **params):
-        return together(lambda rank: fitted(part(rank, size), **params | by_rank(rank)), size)
 
     return fit
 
@@ -175,7 +168,7 @@ def test_shared_noise_of_a_sum_is_drawn_once(size, fit_parts, gradients):
     params = {"method": "dpsgd", "noise_multiplier": 50.0, "max_steps": 300, "lr": 1e-9}
     params |= {"max_sample_weight": 1.0, "method__max_grad_norm": 2.0, "iterate_average": 0.0}
     params["fit_params"] = {"sample_weight": np.full(600 // size, 1e-30)}
-    found = whole(fit_parts(size, **params))
+    found = whole(fit_parts(split(RECORDS, size), **params))
     first, *others = [torch.stack(g) for g in gradients.values()]
     assert all(torch.equal(first, other) for other in others)
     assert all(torch.equal(weights(found[0]), weights(clf)) for clf in found)
@@ -185,7 +178,7 @@ def test_shared_noise_of_a_sum_is_drawn_once(size, fit_parts, gradients):
 
 
 @pytest.mark.parametrize("seed", [None, 0])
-def test_processes_draw_their_batches_independently(seed, together, monkeypatch):
+def test_processes_draw_their_batches_independently(seed, fit_parts, monkeypatch):
     """Nearly equal parts, equal seeds: the correlation of 10^5 inclusions stays below 4.4 sigma."""
     drawn, plain = {}, PoissonSampler.draw
 
@@ -197,14 +190,14 @@ def test_processes_draw_their_batches_independently(seed, together, monkeypatch)
     monkeypatch.setattr(PoissonSampler, "draw", draw)
     params = {"method": "dpsgd", "batch_size": 240, "max_steps": 170, "random_state": seed}
     x, *more = RECORDS  # equal ones are refused
-    whole(together(lambda rank: fitted((x + 1e-3 * rank, *more), **params)))
+    whole(fit_parts([(x, *more), (x + 1e-3, *more)], **params))
     one, other = ([np.isin(np.arange(600), b) for b in batches] for batches in drawn.values())
     assert np.size(one) > 1e5
     correlation = np.corrcoef(np.ravel(one), np.ravel(other))[0, 1]
     assert abs(correlation) < 4.4 / np.size(one) ** 0.5
 
 
-def test_seeded_noise_changes_with_the_records_of_any_process(together, gradients):
+def test_seeded_noise_changes_with_the_records_of_any_process(fit_parts, gradients):
     params = {"method": "dpsgd", "noise_multiplier": 50.0, "max_steps": 2, "lr": 1e-9}
     params |= {"random_state": 0, "batch_size": 600}
     first = []
@@ -212,25 +205,24 @@ def test_seeded_noise_changes_with_the_records_of_any_process(together, gradient
         gradients.clear()
         x = RECORDS[0].copy()
         x[1, 0] += change
-        parts = [[column[rank::2] for column in (x, *RECORDS[1:])] for rank in range(2)]
-        whole(together(lambda rank, parts=parts: fitted(parts[rank], **params)))
+        whole(fit_parts(split((x, *RECORDS[1:])), **params))
         first.append(next(iter(gradients.values()))[0])
     one, other = first
     assert float((one - other).norm() / one.norm()) > 0.5
 
 
-def test_process_with_an_empty_batch_takes_part(together):
+def test_process_with_an_empty_batch_takes_part(fit_parts):
     parts = [[column[place] for column in RECORDS] for place in (slice(0, 1), slice(1, None))]
     params = {"method": "global_adapt", "batch_size": 20, **LEVELS}
-    one, other = whole(together(lambda rank: fitted(parts[rank], **params)))
+    one, other = whole(fit_parts(parts, **params))
     assert torch.equal(weights(one), weights(other))
 
 
-def test_group_counts_are_those_of_all_processes(together):
+def test_group_counts_are_those_of_all_processes(fit_parts):
     own = RECORDS[2] == RECORDS[2][0]
     parts = [[column[place] for column in RECORDS] for place in (own, ~own)]
     params = {"method": "dp_is_sgd", "method__group_count_noise_multiplier": 1e-3, **LEVELS}
-    found = whole(together(lambda rank: fitted(parts[rank], **params)))
+    found = whole(fit_parts(parts, **params))
     one, other = (clf.privacy_.releases[-1].group_rates for clf in found)
     assert one == other
     shares = np.array([(RECORDS[2] == g).mean() for g in "ab"])
@@ -282,7 +274,7 @@ def test_ledger_is_charged_for_the_plan_where_one_process_sees_values(fit_parts,
         assert ledger.epsilon() == pytest.approx(1.0, rel=0.01)
 
 
-def test_bound_broken_in_one_process_voids_the_fit_in_all(together, monkeypatch):
+def test_bound_broken_in_one_process_voids_the_fit_in_all(fit_parts, monkeypatch):
     # as if the method were one of this package's: others keep to the bound
     for module in (contracts, record_hooks):
         monkeypatch.setattr(module, "is_shipped", lambda method: True)
@@ -295,11 +287,9 @@ def test_bound_broken_in_one_process_voids_the_fit_in_all(together, monkeypatch)
 
     params = {"method": TwiceTooLong(max_grad_norm=1.0), "lr": 1e-6, **BUDGET}
 
-    def work(rank):
-        x, *more = part(rank)
-        return fitted((x * 1000 if rank else x, *more), **params)
-
-    assert have_failed(together(work), "", PrivacyAccountingError)
+    one, (x, *more) = HALVES
+    found = fit_parts([one, (x * 1000, *more)], **params)
+    assert have_failed(found, "", PrivacyAccountingError)
 
 
 @pytest.mark.parametrize(
@@ -307,12 +297,10 @@ def test_bound_broken_in_one_process_voids_the_fit_in_all(together, monkeypatch)
     [(np.nan, {}, "X contains NaN"), (2.0, {"attack": PGD(0.1)}, "X has values outside")],
     ids=["where it is read", "where the plan is made"],
 )
-def test_error_of_one_process_ends_the_fit_in_all(value, params, error, together):
-    x, y, group = RECORDS
-    spoilt = np.clip(x, 0, 1)
+def test_error_of_one_process_ends_the_fit_in_all(value, params, error, fit_parts):
+    spoilt = np.clip(RECORDS[0], 0, 1)
     spoilt[1, 0] = value
-    parts = [[column[rank::2] for column in (spoilt, y, group)] for rank in range(2)]
-    first, second = together(lambda rank: fitted(parts[rank], **params))
+    first, second = fit_parts(split((spoilt, *RECORDS[1:])), **params)
     assert isinstance(second, ValueError) and isinstance(first, RuntimeError)
     assert f"Process 1 of 2 cannot fit. ValueError: {error}" in str(first)
 
@@ -358,18 +346,18 @@ def test_ledger_is_charged_once(fit_parts, tmp_path):
 
 
 @pytest.mark.parametrize("opened", ["none", "another", "the same"])
-def test_check_parts_wants_the_ledger_of_process_0(opened, together, monkeypatch, tmp_path):
+def test_check_parts_wants_the_ledger_of_process_0(opened, fit_parts, monkeypatch, tmp_path):
     one, same, other = (PrivacyLedger(tmp_path / f"{name}.jsonl", delta=1e-5) for name in "aab")
     of_first = {"none": None, "another": other, "the same": same}[opened]
     own = threading.local()
     for module in (processes, charging):
         monkeypatch.setattr(module, "current_ledger", lambda: own.ledger)
 
-    def work(rank):
+    def by_rank(rank):
         own.ledger = one if rank else of_first
-        return fitted(part(rank), method="dpsgd", delta=1e-5, max_steps=5)
+        return {"method": "dpsgd", "delta": 1e-5, "max_steps": 5}
 
-    found = together(work)
+    found = fit_parts(by_rank=by_rank)
     if opened == "the same":
         assert list(same.frame().state) == ["done"] and whole(found)
     else:
@@ -378,22 +366,20 @@ def test_check_parts_wants_the_ledger_of_process_0(opened, together, monkeypatch
 
 
 @pytest.mark.parametrize("kind", ["all rows", "in another order", "pictures", "sparse", "two of 3"])
-def test_check_parts_refuses_processes_with_the_same_records(kind, together, gradients):
+def test_check_parts_refuses_processes_with_the_same_records(kind, fit_parts, gradients):
     """As where each loads all rows: each record would count twice, and n be twice as large."""
     x, y, group = RECORDS
     pictures = (np.abs(x[:, :4]).reshape(-1, 2, 2, 1) * 50).astype(np.uint8)
     rows = {"pictures": pictures, "sparse": sparse.csr_array(x)}.get(kind, x)
 
-    def work(rank):
-        order = np.random.default_rng(rank).permutation(600)
-        if kind == "all rows":
-            order = np.arange(600)
-        elif kind == "two of 3":
-            order = order[order % 2 == rank % 2]
-        return fitted((rows[order], y[order], group[order]))
-
-    found = together(work, 3 if kind == "two of 3" else 2)
-    assert have_failed(found, f"Processes 0 and {2 if len(found) == 3 else 1} hold the same")
+    orders = [np.random.default_rng(rank).permutation(600) for rank in range(3)]
+    if kind == "all rows":
+        orders = [np.arange(600)] * 3
+    if kind == "two of 3":
+        orders = [order[order % 2 == rank % 2] for rank, order in enumerate(orders)]
+    size = 3 if kind == "two of 3" else 2
+    found = fit_parts([(rows[order], y[order], group[order]) for order in orders[:size]])
+    assert have_failed(found, f"Processes 0 and {size - 1} hold the same")
     assert not gradients
 
 
