@@ -19,11 +19,9 @@ from skdpfair import DPFairClassifier, Factory, get_method
 from skdpfair.engine import contracts, record_hooks
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.methods import METHODS, Clip, Method
+from tests.training.fits import QUIET
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::skdpfair.exceptions.LowSignalWarning",
-    "ignore::skdpfair.exceptions.InsecureSeedWarning",
-)
+pytestmark = QUIET
 TWO = ("dpsgd", "dpsgd_f")  # a bound that stays and one that moves; contracts/ tries each method
 ALPHA = 1e-6  # the chance that correct code fails one of the tests
 SET = {"max_grad_norm": 1.0, "strict_max_grad_norm": 1.0, "radius": 1e9, "largest_factor": 1.0}

@@ -20,11 +20,9 @@ from skdpfair.model_selection import DPThresholdClassifier, _score_counts, _tria
 from skdpfair.preprocessing import DPQuantileScaler, _quantile_scaler
 from skdpfair.training import defaults, loop, run
 from skdpfair.training.processes import Processes
+from tests.training.fits import QUIET
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::skdpfair.exceptions.LowSignalWarning",
-    "ignore::skdpfair.exceptions.InsecureSeedWarning",
-)
+pytestmark = QUIET
 N, STEPS, NOISE, BOUND = 60, 300, 40.0, 2.0
 GROUPS = [f"g{i}" for i in range(10)]
 AMOUNTS = ["pay", "pay_log", "pay_log_at_1", "rent", "rent_log", "rent_log_at_1"]
