@@ -157,14 +157,10 @@ def slope_of(module, x, y):
         return torch.autograd.grad(cross_entropy(module(x), y, reduction="sum"), x)[0]
 
 
-def noise_first(module, x, y):
-    return PGD(0.1)(module, (x + 0.1 * torch.rand_like(x)).clamp(0, 1), y)
-
-
 def test_check_attack_takes_sound_attacks():
     for attack in (
         PGD(0.1),
-        noise_first,
+        lambda module, x, y: PGD(0.1)(module, (x + 0.1 * torch.rand_like(x)).clamp(0, 1), y),
         lambda module, x, y: (x + slope_of(module, x, y)).clamp(0, 1),
         lambda module, x, y: 1.0 - x,
     ):

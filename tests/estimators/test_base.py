@@ -135,16 +135,15 @@ def test_reference_starts_from_the_weights_of_the_model_and_shares_no_noise(monk
         assert other.init_entropy == other_reference.init_entropy
 
 
-class Stop(Callback):
-    def on_epoch_end(self, net, **kwargs):
-        if len(net.history) == 2:
-            raise KeyboardInterrupt
-
-
 SENTINEL = np.float32(0.7390851332)
 
 
 def test_pickle_holds_weights_and_public_facts_only():
+    class Stop(Callback):
+        def on_epoch_end(self, net, **kwargs):
+            if len(net.history) == 2:
+                raise KeyboardInterrupt
+
     table = X.astype(np.float32)
     table.iloc[5] = SENTINEL
     model = quick("global_adapt", callbacks=[Stop()], keep_reference=True).fit(table, Y)

@@ -35,21 +35,16 @@ def test_streamed_rows_and_tensors_train_like_arrays_in_memory(tmp_path):
         quick(group_col=0).fit(on_disk, Y)
 
 
-@pytest.fixture
-def peak_memory():
-    """A function that returns the most memory in use while another is called, in bytes."""
-
-    def measure(work):
-        tracemalloc.start()
-        work()
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return peak
-
-    return measure
+def peak_memory(work):
+    """Return the most memory in use during a call, in bytes."""
+    tracemalloc.start()
+    work()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
 
 
-def test_streamed_rows_are_never_in_memory_at_once(tmp_path, peak_memory):
+def test_streamed_rows_are_never_in_memory_at_once(tmp_path):
     n, d = 22_000, 250
     rng = np.random.default_rng(0)
     written = np.memmap(tmp_path / "x.bin", np.float64, "w+", shape=(n, d))
@@ -63,7 +58,7 @@ def test_streamed_rows_are_never_in_memory_at_once(tmp_path, peak_memory):
     assert peak_memory(lambda: model.fit(on_disk, y).predict(on_disk)) < on_disk.nbytes / 4
 
 
-def test_sparse_rows_are_never_dense_at_once(peak_memory):
+def test_sparse_rows_are_never_dense_at_once():
     n = d = 20_000
     rng = np.random.default_rng(0)
     places = rng.integers(0, d, size=(n, 5))

@@ -41,12 +41,6 @@ def test_resolve_gives_the_published_module_batch_and_rate(n, epsilon, module, b
     assert unit is None or settings.lr_scale == pytest.approx(unit, abs=0.1)
 
 
-def test_resolve_takes_steps_by_the_signal_to_noise_ratio():
-    settings = resolve(n_samples=32561, epsilon=1.0, delta=1e-6)
-    assert round(settings.signal_to_noise) == 7707
-    assert (settings.n_steps - settings.warm_up, settings.warm_up) == (428, 21)
-
-
 @pytest.mark.parametrize(
     "epsilon, given, share",
     [
@@ -61,7 +55,10 @@ def test_resolve_averages_iterates_unless_they_are_mostly_noise(epsilon, given, 
     assert resolve(n_samples=1000, epsilon=epsilon, delta=1e-5, **given).averaged == share
 
 
-def test_resolve_takes_what_the_user_sets():
+def test_resolve_takes_steps_by_the_signal_to_noise_ratio_or_as_given():
+    settings = resolve(n_samples=32561, epsilon=1.0, delta=1e-6)
+    assert round(settings.signal_to_noise) == 7707
+    assert (settings.n_steps - settings.warm_up, settings.warm_up) == (428, 21)
     given = {"batch_size": 128, "max_steps": 77, "module": "mlp"}
     settings = resolve(n_samples=10_000, epsilon=1.0, delta=1e-6, **given)
     assert settings.steps_per_epoch == math.ceil(10_000 / 128) and settings.n_steps == 77

@@ -19,9 +19,7 @@ from skdpfair.privacy import NoisyRelease
 from skdpfair.training.run import Run, seeded_streams
 from skdpfair.training.spec import FitSpec
 
-from .fits import QUIET, quick, weights
-from .fits import X as ROWS
-from .fits import Y as LABELS
+from .fits import QUIET, X, Y, quick, weights
 
 pytestmark = QUIET
 
@@ -71,11 +69,11 @@ def test_seeded_streams_stay_when_an_estimator_gets_a_parameter_until_it_is_set(
 
 
 def test_seeds_repeat_a_fit_and_none_never_does():
-    first, second = (weights(quick().fit(ROWS, LABELS)) for _ in range(2))
+    first, second = (weights(quick().fit(X, Y)) for _ in range(2))
     np.testing.assert_array_equal(first, second)
     states = [1, 2**32, None, None, np.random.RandomState(0), np.random.default_rng(0)]
     others = [quick(epsilon=4.0), *(quick(random_state=state) for state in states)]
-    runs = [first, *(weights(model.fit(ROWS, LABELS)) for model in others)]
+    runs = [first, *(weights(model.fit(X, Y)) for model in others)]
     assert all((a != b).any() for i, a in enumerate(runs) for b in runs[:i])
 
 

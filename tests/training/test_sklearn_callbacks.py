@@ -16,13 +16,11 @@ from skdpfair.exceptions import UnaccountedWarning
 from skdpfair.model_selection import DPRandomizedSearch
 from skdpfair.privacy.statement import NOT_ACCOUNTED
 
-from .fits import QUIET
-from .fits import X as ROWS
-from .fits import Y as LABELS
+from .fits import QUIET, X, Y
 
 callback = pytest.importorskip("sklearn.callback", reason="scikit-learn < 1.9 has no callbacks")
 pytestmark = QUIET
-DATA = ROWS[:200], LABELS[:200]
+DATA = X[:200], Y[:200]
 
 
 def quick(**params):
@@ -83,6 +81,8 @@ COPIES = {
     "deepcopy": copy.deepcopy,
     "pickle": lambda model: pickle.loads(pickle.dumps(model)),
     "clone": clone,
+    "release": lambda model: model.release(),
+    "clone of a release": lambda model: clone(model.release()),
 }
 MODELS = {
     "classifier": quick,
@@ -100,11 +100,3 @@ def test_fit_outside_the_ledger_of_its_original_warns(tmp_path, kind, name):
     with ledger:
         COPIES[name](model).fit(*DATA)
     assert ledger.report().n_fits == 2
-
-
-def test_fit_of_a_release_outside_the_ledger_warns(tmp_path):
-    with PrivacyLedger(tmp_path / "ledger.jsonl", delta=1e-4):
-        released = quick().fit(*DATA).release()
-    for model in (released, clone(released)):
-        with pytest.warns(UnaccountedWarning):
-            model.fit(*DATA)

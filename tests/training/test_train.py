@@ -21,13 +21,12 @@ def by_groups(seed=0, **params):
     return model.fit(X, Y, sensitive_features=DATA.sensitive_features)
 
 
-class Stop(Callback):
-    def on_epoch_end(self, net, **kwargs):
-        if len(net.history) == 2:
-            raise KeyboardInterrupt
-
-
 def test_train_ends_by_a_callback_without_a_warning_and_charges_the_plan():
+    class Stop(Callback):
+        def on_epoch_end(self, net, **kwargs):
+            if len(net.history) == 2:
+                raise KeyboardInterrupt
+
     model = quick(callbacks=[Stop()], keep_reference=True).fit(X, Y)
     assert model.reference_.n_steps_ < model.reference_.net_.plan.n_steps  # stopped, too
     # whoever stops a fit may have seen released values: the plan is what the guarantee is of
