@@ -21,10 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*/*.md"), ROOT / "README.md"])
 
 
-@pytest.mark.parametrize(
-    ("page", "at_least"), [("threat_model.md", 26), ("faults_elsewhere.md", 12)]
-)
-def test_every_test_that_a_page_names_exists(page, at_least):
+@pytest.mark.parametrize("page, least", [("threat_model.md", 26), ("faults_elsewhere.md", 12)])
+def test_every_test_that_a_page_names_exists(page, least):
     page = (ROOT / "docs/evidence" / page).read_text()
     named, file = [], None
     for path, test in re.findall(r"`([\w/]*(?:\.py)?)(?:::([\w:]+))?`", page):
@@ -33,7 +31,7 @@ def test_every_test_that_a_page_names_exists(page, at_least):
             assert (ROOT / "tests" / path).is_dir(), path
         elif path.endswith(".py") or test:
             named.append((file, test))
-    assert len(named) >= at_least
+    assert len(named) >= least
     for file, test in named:
         text = (ROOT / "tests" / file).read_text()
         assert all(f" {part}" in text for part in test.split("::") if part), (file, test)
@@ -66,9 +64,7 @@ def rooms():
     return conf.public_names()
 
 
-LISTED = [
-    (name, getattr(import_module(room), name)) for room, names in rooms().items() for name in names
-]
+LISTED = [(n, getattr(import_module(room), n)) for room, names in rooms().items() for n in names]
 
 
 def test_public_names_have_examples():

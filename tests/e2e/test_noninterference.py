@@ -97,8 +97,10 @@ def classifier(*method, levels=(), **params):
 TWO_RECORDS = {"persons": Persons(max_records=2)}
 OF_PERSONS = classifier("dp_is_sgd", levels=LEVELS, **TWO_RECORDS)
 REGRESSOR = DPFairRegressor(y_range=(0, 1), epsilon=3.0, max_steps=6, **TWO_RECORDS)
-# at least one trial
-LAW = {"mean_trials": 2.0, "trials": "geometric"}
+BY_GROUP = DPThresholdClassifier(classifier("dpsgd", levels=LEVELS), by_group=True)
+EQUAL_ODDS = DPThresholdClassifier(OF_PERSONS, constraint="equalized_odds")
+LAW = {"mean_trials": 2.0, "trials": "geometric"}  # at least one trial
+SEARCH = DPRandomizedSearch(classifier("dpsgd"), {"lr": [0.5, 1.0]}, **LAW)
 WEIGHTS = {"max_sample_weight": 2.0, "class_weight": {0: 1, 1: 5}}
 # an estimator, the form of its rows, and what else it is fitted to
 FITS = {
@@ -106,21 +108,12 @@ FITS = {
     "counts of a step": (classifier("dpsgd_f", levels=LEVELS), "grouped"),
     "losses of groups": (classifier("asc", levels=LEVELS, **QUICK), "grouped"),
     "early queries": (classifier("fairlens_dp", levels="ab"), "of_two_groups"),
-    "scores by group": (
-        DPThresholdClassifier(classifier("dpsgd", levels=LEVELS), by_group=True),
-        "grouped",
-    ),
-    "counts of persons": (
-        DPThresholdClassifier(OF_PERSONS, constraint="equalized_odds"),
-        *("grouped", "persons"),
-    ),
+    "scores by group": (BY_GROUP, "grouped"),
+    "counts of persons": (EQUAL_ODDS, "grouped", "persons"),
     "persons of a regression": (REGRESSOR, "encoded", "persons"),
     "quantiles": (make_pipeline(DPQuantileScaler((0, 1e5), epsilon=0.5), classifier()), "raw"),
     "warm start": (classifier("dpsgd", warm_start=True, module="mlp", **QUICK), "encoded"),
-    "search": (
-        DPRandomizedSearch(classifier("dpsgd"), {"lr": [0.5, 1.0]}, **LAW),
-        *("encoded", "sensitive_features"),
-    ),
+    "search": (SEARCH, "encoded", "sensitive_features"),
     "sparse rows": (classifier("bam"), "sparse"),
     "weights": (classifier("dpsgd"), "encoded", "sample_weight"),
     "verbose": (classifier("dpsgd", verbose=1, **WEIGHTS), "encoded", "sample_weight"),

@@ -58,9 +58,8 @@ def test_sampling_p_values_reject_fixed_and_shuffled_batches():
     rng = np.random.default_rng(0)
     assert min(sampling_p_values(rng.random((500, 40)) < 0.1, 0.1).values()) > ALPHA
     fixed = rng.permuted(np.tile(np.arange(40) < 4, (500, 1)), axis=1)
-    shuffled = np.concatenate(
-        [rng.permuted(np.eye(10, dtype=bool).repeat(4, 1), axis=0) for _ in range(50)]
-    )
+    epoch = np.eye(10, dtype=bool).repeat(4, 1)
+    shuffled = np.concatenate([rng.permuted(epoch, axis=0) for _ in range(50)])
     for batches in (fixed, shuffled):
         assert min(sampling_p_values(batches, 0.1).values()) < ALPHA
 

@@ -167,7 +167,7 @@ PLAIN = {"_has_scale", "_n_fits", "_group_positions", "_scale", "_day", "_ledger
 PLAIN |= {"_variables"}
 
 
-def test_fit_keeps_the_attributes_that_are_documented():
+def test_fit_sets_the_attributes_that_are_documented():
     model = quick("dpsgd_f").fit(X, Y, sensitive_features=GROUP)
     assert set(vars(model)) - set(model.get_params(deep=False)) == PUBLIC | RELEASED | PLAIN
 

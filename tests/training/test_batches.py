@@ -81,7 +81,7 @@ def network(*layers):
     return make
 
 
-RECORDER = GroupRecorder(terms=False)
+RECORDED = {"method": "fairlens_dp", "callbacks": [GroupRecorder(terms=False)]}
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,7 @@ RECORDER = GroupRecorder(terms=False)
         ({"module": "logistic", "max_physical_batch_size": 7}, sparse.csr_matrix),
         ({"module": network(nn.Tanh), "attack": PGD(0.1, input_range=None)}, sparse.csc_array),
         ({"module": network(lambda: nn.LayerNorm(4))}, sparse.coo_matrix),
-        (
-            {"method": "fairlens_dp", "module": network(nn.Tanh), "callbacks": [RECORDER]},
-            sparse.csr_array,
-        ),
+        ({"module": network(nn.Tanh), **RECORDED}, sparse.csr_array),
     ],
     ids=["chunks", "attack", "own", "fairlens_dp"],
 )

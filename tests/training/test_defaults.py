@@ -55,7 +55,7 @@ def test_resolve_averages_iterates_unless_they_are_mostly_noise(epsilon, given, 
     assert resolve(n_samples=1000, epsilon=epsilon, delta=1e-5, **given).averaged == share
 
 
-def test_resolve_takes_steps_by_the_signal_to_noise_ratio_or_as_given():
+def test_resolve_takes_steps_by_the_signal_to_noise_ratio_or_of_the_user():
     settings = resolve(n_samples=32561, epsilon=1.0, delta=1e-6)
     assert round(settings.signal_to_noise) == 7707
     assert (settings.n_steps - settings.warm_up, settings.warm_up) == (428, 21)

@@ -28,7 +28,7 @@ def test_rejoin_trains_on_the_weights_that_a_callback_replaced():
     assert 0.0 < np.abs(weights(model)).max() <= 0.01 + 1e-6
 
 
-def test_lr_scheduler_changes_a_given_learning_rate():
+def test_lr_scheduler_changes_the_lr_of_the_user():
     scheduler = LRScheduler("StepLR", step_size=1, gamma=0.5, step_every="batch")
     model = quick(callbacks=[("schedule", scheduler)], lr=0.1).fit(X, Y)
     assert model.net_.optimizer_.param_groups[0]["lr"] < 1e-5

@@ -36,9 +36,7 @@ def test_net_refuses_to_train_without_its_estimator():
 
 @pytest.mark.parametrize(("averaged", "scale"), [(0.5, 0.5), (1.0, 1.0), (0.0, 0.7)])
 @pytest.mark.parametrize("caching", [True, False])
-def test_history_scores_the_averaged_model_on_validation_data(
-    averaged, scale, caching, monkeypatch
-):
+def test_history_scores_the_averaged_model(averaged, scale, caching, monkeypatch):
     public = ROWS[:200], Y[:200]
     own = EpochScoring("neg_log_loss", name="own", use_caching=caching, lower_is_better=False)
     params = {"iterate_average": averaged, "logit_scale": scale, "lr": 5.0}

@@ -91,9 +91,7 @@ COLOURS = "records of shape .* are no pictures of 1 or 3 channels"
         ((12, 10), {"module": Scattering2D(L=4)}, "Scattering2D(L=4)", None),
     ],
 )
-def test_features_of_chooses_by_shape_and_parameters_and_logs_why(
-    shape, params, features, logged, caplog
-):
+def test_features_of_chooses_by_shape_and_logs_why(shape, params, features, logged, caplog):
     spec = FitSpec.of(DPFairClassifier(**params))
     with caplog.at_level(logging.INFO, "skdpfair"):
         head, found = features_of(spec, shape)
