@@ -173,7 +173,7 @@ PARAMETERS = [
     (kind, name)
     for kind in (DPFairClassifier, DPFairRegressor)
     for name in kind().get_params(deep=False)
-    if name != "distributed"  # see test_distributed.py
+    if name != "distributed"  # see test_processes.py
 ]
 
 

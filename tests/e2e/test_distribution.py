@@ -10,6 +10,7 @@ import tomllib
 import venv
 from email.parser import Parser
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -64,7 +65,7 @@ def test_equal_sources_give_equal_bytes(built, tmp_path):
     assert digests[0] == digests[1]
 
 
-def test_the_files_hold_what_is_tracked(built):
+def test_sdist_and_wheel_hold_what_is_tracked(built):
     with tarfile.open(built[0]) as sdist:
         in_sdist = {name.partition("/")[2] for name in sdist.getnames()}
     in_wheel = {name for name in ZipFile(built[1]).namelist() if ".dist-info/" not in name}
@@ -78,7 +79,7 @@ def test_the_files_hold_what_is_tracked(built):
     assert built[0].stat().st_size < 4_000_000
 
 
-def test_the_wheel_holds_the_licences(built):
+def test_wheel_holds_the_licences(built):
     info = f"skdpfair-{skdpfair.__version__}.dist-info"
     with ZipFile(built[1]) as wheel:
         for licence in PROJECT["license-files"]:
@@ -87,7 +88,7 @@ def test_the_wheel_holds_the_licences(built):
     assert data == {"adult.data.gz", "adult.test.gz", "ADULT_LICENSE.md"}  # a licence for each set
 
 
-def test_the_description_on_an_index_needs_no_clone(built):
+def test_description_on_an_index_needs_no_clone(built):
     with ZipFile(built[1]) as wheel:
         name = next(name for name in wheel.namelist() if name.endswith("/METADATA"))
         metadata = Parser().parsestr(wheel.read(name).decode())
@@ -120,7 +121,7 @@ def _in_clean_python(python, *arguments, folder):
     return _run([python, *arguments], cwd=folder, env=environment)
 
 
-def test_the_command_line_the_readme_and_pages_work_from_the_wheel(clean_python, tmp_path):
+def test_command_line_readme_and_pages_work_from_the_wheel(clean_python, tmp_path):
     """In one process, as each takes seconds to start."""
     code = """
 import sys
@@ -147,13 +148,13 @@ print(skdpfair.__file__, skdpfair.__version__)
 
 
 @pytest.mark.slow
-def test_the_demo_runs_from_the_wheel(clean_python, tmp_path):
+def test_demo_runs_from_the_wheel(clean_python, tmp_path):
     printed = _in_clean_python(clean_python, "-m", "skdpfair", "demo", folder=tmp_path)
     assert "global_adapt" in printed
     assert (tmp_path / "skdpfair-demo" / "group_table.csv").exists()
 
 
-def test_versions_and_dates_agree_everywhere():
+def test_versions_and_dates_are_the_same_in_all_files():
     """Between releases, the version ends with .dev0; the other files name the last release."""
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     zenodo = json.loads((ROOT / ".zenodo.json").read_text())
@@ -169,15 +170,13 @@ def test_versions_and_dates_agree_everywhere():
     assert version > Version(released) if version.is_devrelease else str(version) == released
 
 
-def test_the_conda_recipe_requires_what_the_package_requires():
+def test_conda_recipe_requires_what_the_package_requires():
     recipe = yaml.safe_load((ROOT / "recipe/recipe.yaml").read_text())
     extras = re.search(r'"\.\[(.*)\]"', (ROOT / "README.md").read_text())[1].split(",")
-    expected = list(PROJECT["dependencies"])
-    for extra in extras:
-        expected += PROJECT["optional-dependencies"][extra]
+    of_extras = (PROJECT["optional-dependencies"][extra] for extra in extras)
+    parts = [text.partition(">=") for text in chain(PROJECT["dependencies"], *of_extras)]
     in_conda = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
-    names = [requirement.partition(">=") for requirement in expected]
-    run = [f"{in_conda.get(name, name)} >={version}" for name, _, version in names]
+    run = [f"{in_conda.get(name, name)} >={version}" for name, _, version in parts]
     assert recipe["requirements"]["run"] == ["python >=${{ python_min }}", *run]
     assert PROJECT["requires-python"] == f">={recipe['context']['python_min']}"
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]

@@ -21,10 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*/*.md"), ROOT / "README.md"])
 
 
-@pytest.mark.parametrize(
-    ("page", "at_least"), [("threat_model.md", 26), ("faults_elsewhere.md", 12)]
-)
-def test_every_test_that_a_page_names_exists(page, at_least):
+@pytest.mark.parametrize("page, least", [("threat_model.md", 26), ("faults_elsewhere.md", 12)])
+def test_every_test_that_a_page_names_exists(page, least):
     page = (ROOT / "docs/evidence" / page).read_text()
     named, file = [], None
     for path, test in re.findall(r"`([\w/]*(?:\.py)?)(?:::([\w:]+))?`", page):
@@ -33,17 +31,17 @@ def test_every_test_that_a_page_names_exists(page, at_least):
             assert (ROOT / "tests" / path).is_dir(), path
         elif path.endswith(".py") or test:
             named.append((file, test))
-    assert len(named) >= at_least
+    assert len(named) >= least
     for file, test in named:
         text = (ROOT / "tests" / file).read_text()
         assert all(f" {part}" in text for part in test.split("::") if part), (file, test)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
-        if not target.startswith(("http://", "https://", "mailto:")):
-            assert (page.parent / target).exists(), target
+def test_links_of_a_page_exist(page):
+    links = re.findall(r"\]\(([^)#\s]+)", page.read_text())
+    paths = [link for link in links if not link.startswith(("http://", "https://", "mailto:"))]
+    assert [path for path in paths if not (page.parent / path).exists()] == []
 
 
 RETIRED = (ROOT / "docs" / "retired_words.txt").read_text().splitlines()
@@ -66,11 +64,12 @@ def rooms():
     return conf.public_names()
 
 
-@pytest.mark.parametrize(("room", "names"), rooms().items())
-def test_every_public_name_has_an_example(room, names):
+LISTED = [(n, getattr(import_module(room), n)) for room, names in rooms().items() for n in names]
+
+
+def test_public_names_have_examples():
     """The examples themselves run as doctests."""
-    values = {name: getattr(import_module(room), name) for name in names}
-    assert [name for name, value in values.items() if ">>> " not in (value.__doc__ or "")] == []
+    assert [name for name, value in LISTED if ">>> " not in (value.__doc__ or "")] == []
 
 
 # what numpydoc checks of every public name: sections, their order, parameters, and what is returned
@@ -84,22 +83,21 @@ _SECTIONS = {"PR01", "RT01"}  # a method without sections says both in sentences
 def _public_callables():
     """Yield the path of each public function and class, and of the methods that we define."""
     seen = set()
-    for room, names in rooms().items():
-        for value in (getattr(import_module(room), name) for name in names):
-            members = [value] * (not getattr(value, "_is_protocol", False))
-            if inspect.isclass(value):
-                found = inspect.getmembers(value)
-                members += [member for name, member in found if not name.startswith("_")]
-            for member in members:
-                member = member.fget if isinstance(member, property) else member
-                module = getattr(member, "__module__", None) or ""
-                if callable(member) and module.startswith("skdpfair"):
-                    seen.add(f"{module}.{member.__qualname__}")
+    for _, value in LISTED:
+        members = [value] * (not getattr(value, "_is_protocol", False))
+        if inspect.isclass(value):
+            found = inspect.getmembers(value)
+            members += [member for name, member in found if not name.startswith("_")]
+        for member in members:
+            member = member.fget if isinstance(member, property) else member
+            module = getattr(member, "__module__", None) or ""
+            if callable(member) and module.startswith("skdpfair"):
+                seen.add(f"{module}.{member.__qualname__}")
     return sorted(seen)
 
 
 @pytest.mark.parametrize("path", _public_callables())
-def test_public_docstrings_are_whole(path):
+def test_public_docstrings_have_their_sections(path):
     found = validate(path)
     is_of_a_class = path.split(".")[-2].strip("_")[0].isupper()
     says_in_sentences = is_of_a_class and "---" not in found["docstring"]
@@ -116,30 +114,29 @@ def test_the_reference_lists_each_public_name_once():
         for name in getattr(module, "__all__", [])
         if name != "__version__"
     }
-    listed = [id(getattr(import_module(r), name)) for r, names in rooms().items() for name in names]
+    listed = [id(value) for _, value in LISTED]
     assert len(listed) == len(set(listed)) and public == set(listed)
     # a user who needs four of them must find them
     assert sum(len(names) for room, names in rooms().items() if room != "skdpfair.testing") <= 54
 
 
-def test_the_comparison_states_what_was_measured(kept_results):
+def test_comparison_holds_the_measured_ratios(kept_results):
     page = (ROOT / "docs/evidence/comparison.md").read_text()
     assert (kept_results / "rivals.md").read_text() in page
     found = json.loads((kept_results / "training.json").read_text())
     engines = ("dpsgd", "Opacus ghost clipping", "Opacus hooks")
-    for model in ("Adult MLP", "MNIST CNN"):
-        for kind, start in (("steps", "a"), ("memory", "additional memory of a")):
-            row = re.search(rf"^\| {start} private step, {model} (.*)", page, re.M)[1]
-            measured = [found[kind][model][engine]["ratio"] for engine in engines]
-            assert [float(n) for n in re.findall(r"\d+\.\d+", row)] == pytest.approx(
-                measured, rel=0.01
-            )
-    row = re.search(r"^\| a whole fit, Adult MLP (.*)", page, re.M)[1]
-    ratio = found["fits"]["Adult MLP"]["dpsgd"]["ratio"]
-    assert [float(n) for n in re.findall(r"\d+\.\d+", row)] == pytest.approx([ratio, 1.0], rel=0.01)
+    rows = {
+        f"{start} private step, {model}": [found[kind][model][e]["ratio"] for e in engines]
+        for model in ("Adult MLP", "MNIST CNN")
+        for kind, start in (("steps", "a"), ("memory", "additional memory of a"))
+    }
+    rows["a whole fit, Adult MLP"] = [found["fits"]["Adult MLP"]["dpsgd"]["ratio"], 1.0]
+    for start, measured in rows.items():
+        row = re.search(rf"^\| {start} (.*)", page, re.M)[1]
+        assert list(map(float, re.findall(r"\d+\.\d+", row))) == pytest.approx(measured, rel=0.01)
 
 
-def test_every_example_and_every_sharp_edge_is_rated():
+def test_examples_and_sharp_edges_are_rated():
     for example in ROOT.glob("examples/plot_*.py"):
         about = example.read_text().split('"""')[1]
         assert re.search(r"^Tag: (reference|research)\.$", about, re.M), example.name
@@ -153,28 +150,24 @@ def test_every_example_and_every_sharp_edge_is_rated():
         assert "**What to do.**" in text, title
 
 
-@pytest.mark.parametrize(
-    ("word", "page"),
-    [
-        ("LogisticRegression", "start.md"),
-        ("one class only", "troubleshooting.md"),
-        ("negative", "troubleshooting.md"),
-        ("how to choose epsilon", "choosing.md"),
-        ("imbalance", "user_guide.md"),
-        ("imbalance", "postprocessing.md"),
-        ("CalibratedClassifierCV", "postprocessing.md"),
-        ("ThresholdOptimizer", "postprocessing.md"),
-        ("sparse", "user_guide.md"),
-        ("polars", "preprocessing.md"),
-        ("image", "user_guide.md"),
-        ("images", "images.md"),
-    ],
-)
-def test_pages_hold_the_words_that_readers_search_for(page, word):
-    assert word.lower() in (ROOT / "docs" / page).read_text().lower()
+WORDS = {
+    "start.md": ["LogisticRegression"],
+    "troubleshooting.md": ["one class only", "negative"],
+    "choosing.md": ["how to choose epsilon"],
+    "user_guide.md": ["imbalance", "sparse", "image"],
+    "postprocessing.md": ["imbalance", "CalibratedClassifierCV", "ThresholdOptimizer"],
+    "preprocessing.md": ["polars"],
+    "images.md": ["images"],
+}
 
 
-def test_the_lowest_versions_that_are_tested_are_those_that_are_stated():
+@pytest.mark.parametrize("page", WORDS)
+def test_pages_hold_the_words_that_readers_search_for(page):
+    text = (ROOT / "docs" / page).read_text().lower()
+    assert [word for word in WORDS[page] if word.lower() not in text] == []
+
+
+def test_lowest_versions_that_are_tested_are_those_of_the_project():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     parts = [project["dependencies"], *(extras[e] for e in extras.keys() - {"test", "docs"})]
@@ -189,32 +182,22 @@ def test_the_lowest_versions_that_are_tested_are_those_that_are_stated():
 
 OF_OTHERS = {"make_pipeline", "cross_validate", "train_test_split", "set_config", *dir(builtins)}
 BLOCK = re.compile(r"^```.*?^```$", re.M | re.S)
-
-
-# what stands before the dot of our own methods
+# what comes before the dot of our own methods
 CALLED = re.compile(r"`(?:(?:clf|model|results|ledger|schema)\.(?:\w+\.)*)?([a-z]\w*)\(")
-
-
-def _public_names():
-    """Return all names that a page may call: public ones, and those of their attributes."""
-    public = {
-        name: getattr(import_module(room), name)
-        for room, names in rooms().items()
-        for name in names
-    }
-    classes = [PrivacyReport, Method, *filter(inspect.isclass, public.values())]
-    return public.keys() | OF_OTHERS | {name for cls in classes for name in dir(cls)}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_names_that_a_page_calls_are_public(page):
-    text = page.read_text()
-    assert set(CALLED.findall(BLOCK.sub("", text))) - _public_names() == set()
+    """Public names, or those of their attributes."""
+    text, classes = page.read_text(), [PrivacyReport, Method, *(value for _, value in LISTED)]
+    attributes = {name for cls in filter(inspect.isclass, classes) for name in dir(cls)}
+    known = OF_OTHERS | attributes | {name for name, _ in LISTED}
+    assert set(CALLED.findall(BLOCK.sub("", text))) - known == set()
     assert re.findall(r"^(?:from|import) (skdpfair\S*\._\S*)", text, re.M) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_numbers_beside_an_output_without_a_seed_stand_in_it(page):
+def test_numbers_beside_an_output_without_a_seed_are_in_it(page):
     """They change from run to run: a reader compares the prose with the output."""
     unseeded = r"^```python\n((?:(?!^```).)*# unseeded.*?)^```\n\n^```text\n(.*?)^```\n\n(.*?)\n\n"
     for code, output, prose in re.findall(unseeded, page.read_text(), re.M | re.S):

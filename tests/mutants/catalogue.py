@@ -16,9 +16,9 @@ STANDS = "tests/e2e/test_what_stands_around.py::"
 VIEWS = "tests/test_augmentations.py::"
 LEDGER = "tests/budget/test_privacy_ledger.py::"
 SPARSE = "tests/engine/test_sparse_rows.py::"
-SHARED = "tests/test_distributed.py::"
+SHARED = "tests/training/test_processes.py::"
 HOOKS = "tests/engine/test_record_hooks.py::"
-RELEASES = "tests/test_releases.py::"
+RELEASES = "tests/e2e/test_releases.py::"
 INTERFERENCE = "tests/e2e/test_noninterference.py::"
 AGAIN = INTERFERENCE + "test_no_two_fits_and_no_two_places_draw_the_same_noise"
 BOUND = FIT + "test_no_record_moves_the_weights_beyond_its_bound"
@@ -117,7 +117,7 @@ MUTANTS = (
         "engine/streams.py",
         "return cls((secrets.randbits(256),), (secrets.randbits(256),))",
         "return cls((7,), (secrets.randbits(256),))",
-        "tests/test_estimator.py::test_equal_seeds_agree_bit_for_bit_and_no_seed_never_repeats",
+        "tests/training/test_run.py::test_seeds_repeat_a_fit_and_none_never_does",
     ),
     Mutant(
         "secure noise halved",
@@ -352,7 +352,7 @@ MUTANTS = (
         "            n_left -= len(indices)\n",
         "            n_left -= len(indices)\n"
         "            indices = [i for i in indices if len(i)]\n",
-        "tests/test_estimator.py::test_an_empty_batch_is_a_step",
+        "tests/training/test_batches.py::test_poisson_batches_count_an_empty_batch",
     ),
     Mutant(
         "a larger rate",
@@ -562,7 +562,7 @@ MUTANTS = (
         "release/_facts.py",
         'SCRUBBED = {"random_state": None, ',
         "SCRUBBED = {",
-        "tests/test_estimator.py::test_a_pickle_keeps_weights_and_public_facts_only",
+        "tests/estimators/test_base.py::test_pickle_holds_weights_and_public_facts_only",
     ),
     Mutant(
         "categories of the rows",
@@ -610,7 +610,7 @@ MUTANTS = (
         "training/run.py",
         "digest(*rows, table.y, table.groups.code",
         "digest(*rows, table.groups.code",
-        "tests/test_seeds.py::test_fits_on_records_that_differ_share_no_noise",
+        "tests/training/test_run.py::test_seeded_streams_differ_where_records_do",
     ),
     Mutant(
         "seeds that ignore the weights",
@@ -638,7 +638,7 @@ MUTANTS = (
         "\n"
         "        logging.getLogger('skdpfair').info('a batch of %d', len(batch))\n"
         "        shift = mechanism.method.parameter_perturbation(state)\n",
-        "tests/test_what_fits_keep.py::test_no_message_depends_on_the_batches",
+        "tests/training/test_train.py::test_train_logs_and_holds_nothing_of_the_batches",
     ),
     Mutant(
         "rounding taken for resolution",
@@ -723,7 +723,7 @@ MUTANTS = (
         'if getattr(self, "_charged", False):',
         "if False:",
         "tests/training/test_sklearn_callbacks.py::"
-        "test_a_fit_that_leaves_its_ledger_is_told_of[classifier-clone]",
+        "test_fit_outside_the_ledger_of_its_original_warns[classifier-clone]",
     ),
     Mutant(
         "a model of a step's own for nothing",
@@ -797,7 +797,7 @@ MUTANTS = (
         "training/privacy_report.py",
         "notes += (statement.DEVICE_NOISE,)",
         "pass",
-        "tests/test_estimator.py::test_a_report_says_whose_generator_drew_noise_on_a_gpu",
+        "tests/training/test_privacy_report.py::test_account_notes_the_generator_of_a_gpu",
     ),
     # batches
     Mutant(
@@ -982,7 +982,7 @@ MUTANTS = (
         "engine/per_sample/records.py",
         "self.generator = torch.Generator(self.parameters[0].device)",
         "self.generator = torch.default_generator",
-        "tests/test_estimator.py::test_global_generators_are_left_alone[Wide-None]",
+        "tests/estimators/test_base.py::test_fit_leaves_generators_input_and_threads_alone[Wide-None]",
     ),
     Mutant(
         "other masks for chunks",
@@ -1269,7 +1269,7 @@ MUTANTS = (
         "inputs/provenance.py",
         "return origin if same else UNKNOWN",
         "return origin",
-        "tests/test_pictures.py::test_a_statement_names_features_only_while_they_are_as_computed",
+        "tests/training/test_pictures.py::test_statement_names_features_as_computed",
     ),
     # one model by several processes
     Mutant(
@@ -1286,7 +1286,7 @@ MUTANTS = (
         "engine/step.py",
         "    generator.all_reduce_(gradient)\n",
         "    generator.all_reduce_(gradient) if len(batch) else gradient\n",
-        SHARED + "test_a_process_with_an_empty_batch_takes_part",
+        SHARED + "test_process_with_an_empty_batch_takes_part",
     ),
     Mutant(
         "noise in every process",
@@ -1294,7 +1294,7 @@ MUTANTS = (
         "training/processes.py",
         "        if self._processes.rank:\n            return out.zero_()\n",
         "",
-        SHARED + "test_the_noise_of_a_sum_is_drawn_once[2]",
+        SHARED + "test_shared_noise_of_a_sum_is_drawn_once[2]",
     ),
     Mutant(
         "noise by parts",
@@ -1302,7 +1302,7 @@ MUTANTS = (
         "training/processes.py",
         "return self._noise.fill_(out, sensitivity, noise_multiplier)",
         "return self._noise.fill_(out, sensitivity, noise_multiplier / self._processes.size**0.5)",
-        SHARED + "test_the_noise_of_a_sum_is_drawn_once[3]",
+        SHARED + "test_shared_noise_of_a_sum_is_drawn_once[3]",
     ),
     Mutant(
         "the n of one process",
@@ -1310,7 +1310,7 @@ MUTANTS = (
         "estimators/base.py",
         "processes.sum(data.n_examples)",
         "data.n_examples",
-        SHARED + "test_without_noise_two_processes_release_what_one_does[dpsgd]",
+        SHARED + "test_processes_release_without_noise_what_one_does[dpsgd]",
     ),
     Mutant(
         "the groups of one process",
@@ -1318,7 +1318,7 @@ MUTANTS = (
         "training/run.py",
         "self.processes.sum(counts)",
         "counts",
-        SHARED + "test_groups_are_counted_over_all_processes",
+        SHARED + "test_group_counts_are_those_of_all_processes",
     ),
     Mutant(
         "weights that are not compared",
@@ -1326,7 +1326,7 @@ MUTANTS = (
         "training/loop.py",
         'self.processes.check_same({"the weights after an epoch": weights.hex()})',
         "pass",
-        SHARED + "test_weights_that_differ_end_the_fit",
+        SHARED + "test_check_epoch_refuses_weights_that_differ",
     ),
     Mutant(
         "a charge for each process",
@@ -1334,7 +1334,7 @@ MUTANTS = (
         "training/train.py",
         "    if run.processes.rank:\n",
         "    if False:\n",
-        SHARED + "test_a_ledger_is_charged_once",
+        SHARED + "test_ledger_is_charged_once",
     ),
     # each release in each of its modes, without noise and with a sensitivity of .7
     Mutant(
@@ -1343,7 +1343,7 @@ MUTANTS = (
         "engine/step.py",
         "fill_(gradient, clip.bound,",
         "fill_(gradient, 0.7 * clip.bound,",
-        RELEASES + "test_steps[one]",
+        RELEASES + "test_steps_have_the_noise_that_is_charged[one]",
     ),
     Mutant(
         "a gradient of persons without noise",
@@ -1351,7 +1351,7 @@ MUTANTS = (
         "engine/step.py",
         "fill_(gradient, clip.bound,",
         "fill_(gradient, clip.bound * (batch.examples.rows_per_example == 1),",
-        RELEASES + "test_steps[persons]",
+        RELEASES + "test_steps_have_the_noise_that_is_charged[persons]",
     ),
     Mutant(
         "a gradient of persons of .7",
@@ -1359,7 +1359,7 @@ MUTANTS = (
         "engine/step.py",
         "fill_(gradient, clip.bound,",
         "fill_(gradient, clip.bound * (1 if (batch.examples.rows_per_example == 1) else 0.7),",
-        RELEASES + "test_steps[persons]",
+        RELEASES + "test_steps_have_the_noise_that_is_charged[persons]",
     ),
     Mutant(
         "a count of .7",
@@ -1367,7 +1367,7 @@ MUTANTS = (
         "engine/step.py",
         "generator.fill_(noise, query.sensitivity, query.noise_multiplier)",
         "generator.fill_(noise, 0.7 * query.sensitivity, query.noise_multiplier)",
-        RELEASES + "test_steps[one]",
+        RELEASES + "test_steps_have_the_noise_that_is_charged[one]",
     ),
     Mutant(
         "sums of several processes without noise",
@@ -1375,7 +1375,7 @@ MUTANTS = (
         "training/processes.py",
         "        if self._processes.rank:\n            return out.zero_()",
         "        if True:\n            return out.zero_()",
-        RELEASES + "test_steps[processes]",
+        RELEASES + "test_steps_have_the_noise_that_is_charged[processes]",
     ),
     Mutant(
         "sums of several processes of .7",
@@ -1383,7 +1383,7 @@ MUTANTS = (
         "training/processes.py",
         "return self._noise.fill_(out, sensitivity, noise_multiplier)",
         "return self._noise.fill_(out, 0.7 * sensitivity, noise_multiplier)",
-        RELEASES + "test_steps[processes]",
+        RELEASES + "test_steps_have_the_noise_that_is_charged[processes]",
     ),
     Mutant(
         "a continued fit without noise",
@@ -1392,7 +1392,7 @@ MUTANTS = (
         "        _load_weights(net, run.previous)\n",
         "        _load_weights(net, run.previous)\n"
         "        run.plan = run.plan.with_mechanism(noise_multiplier=0.0)\n",
-        RELEASES + "test_steps[continued]",
+        RELEASES + "test_steps_have_the_noise_that_is_charged[continued]",
     ),
     Mutant(
         "a continued fit of .7",
@@ -1402,7 +1402,7 @@ MUTANTS = (
         "        _load_weights(net, run.previous)\n"
         "        noise = 0.7 * run.plan.mechanism.noise_multiplier\n"
         "        run.plan = run.plan.with_mechanism(noise_multiplier=noise)\n",
-        RELEASES + "test_steps[continued]",
+        RELEASES + "test_steps_have_the_noise_that_is_charged[continued]",
     ),
     Mutant(
         "group counts of .7",
@@ -1410,7 +1410,7 @@ MUTANTS = (
         "training/run.py",
         "noisy(counts, sensitivity,",
         "noisy(counts, 0.7 * sensitivity,",
-        RELEASES + "test_group_counts[one]",
+        RELEASES + "test_group_counts_have_the_noise_that_is_charged[one]",
     ),
     Mutant(
         "group counts of processes without noise",
@@ -1418,7 +1418,7 @@ MUTANTS = (
         "training/run.py",
         "0.0 if self.processes.rank else",
         "0.0 if self.processes.size > 1 else",
-        RELEASES + "test_group_counts[processes]",
+        RELEASES + "test_group_counts_have_the_noise_that_is_charged[processes]",
     ),
     Mutant(
         "group counts of processes of .7",
@@ -1426,7 +1426,7 @@ MUTANTS = (
         "training/run.py",
         "0.0 if self.processes.rank else",
         "0.0 if self.processes.rank else (0.7, 1)[self.processes.size == 1] *",
-        RELEASES + "test_group_counts[processes]",
+        RELEASES + "test_group_counts_have_the_noise_that_is_charged[processes]",
     ),
     Mutant(
         "group counts of records",
@@ -1434,7 +1434,7 @@ MUTANTS = (
         "training/train.py",
         "_count_groups(run, group_of_persons(table.groups.code, table.person))",
         "_count_groups(run, table.groups.code)",
-        RELEASES + "test_group_counts[persons]",
+        RELEASES + "test_group_counts_have_the_noise_that_is_charged[persons]",
     ),
     Mutant(
         "one noise for all one-time releases",
@@ -1524,7 +1524,7 @@ MUTANTS = (
         "training/amounts.py",
         "np.sqrt(len(network.amounts))",
         "1.0",
-        RELEASES + "test_amount_counts[one]",
+        RELEASES + "test_amount_counts_have_the_noise_that_is_charged[one]",
     ),
     Mutant(
         "amount counts of records",
@@ -1532,7 +1532,7 @@ MUTANTS = (
         "training/amounts.py",
         "(table.person >= 0) / np.bincount(table.person + 1)[table.person + 1]",
         "1.0 * (table.person >= 0)",
-        RELEASES + "test_amount_counts[persons]",
+        RELEASES + "test_amount_counts_have_the_noise_that_is_charged[persons]",
     ),
     Mutant(
         "score counts of persons without noise",
@@ -1540,7 +1540,7 @@ MUTANTS = (
         "model_selection/_score_counts.py",
         "sums = released(histograms, noise_multiplier,",
         "sums = released(histograms, noise_multiplier * (share is None),",
-        RELEASES + "test_score_counts[persons]",
+        RELEASES + "test_score_counts_have_the_noise_that_is_charged[persons]",
     ),
     Mutant(
         "score counts of persons of .7",
@@ -1548,7 +1548,7 @@ MUTANTS = (
         "model_selection/_score_counts.py",
         "sums = released(histograms, noise_multiplier,",
         "sums = released(histograms, noise_multiplier * (0.7, 1)[share is None],",
-        RELEASES + "test_score_counts[persons]",
+        RELEASES + "test_score_counts_have_the_noise_that_is_charged[persons]",
     ),
     Mutant(
         "quantiles without noise",
@@ -1556,7 +1556,7 @@ MUTANTS = (
         "preprocessing/_quantile_scaler.py",
         "release.joint_noise_multiplier,\n",
         "0.0,\n",
-        RELEASES + "test_quantiles",
+        RELEASES + "test_quantiles_have_the_noise_that_is_charged",
     ),
     Mutant(
         "quantiles of one column",
@@ -1564,7 +1564,7 @@ MUTANTS = (
         "preprocessing/_quantile_scaler.py",
         "tree_sensitivity(n_columns, self.depth),\n",
         "tree_sensitivity(1, self.depth),\n",
-        RELEASES + "test_quantiles",
+        RELEASES + "test_quantiles_have_the_noise_that_is_charged",
     ),
     Mutant(
         "a table without noise",
@@ -1572,7 +1572,7 @@ MUTANTS = (
         "metrics/_group_tables.py",
         "discrete_laplace(Fraction(epsilon), generator.integers) for _",
         "0 for _",
-        RELEASES + "test_group_table[one]",
+        RELEASES + "test_group_table_has_the_noise_that_is_charged[one]",
     ),
     Mutant(
         "a table for half a record",
@@ -1580,7 +1580,7 @@ MUTANTS = (
         "metrics/_group_tables.py",
         "discrete_laplace(Fraction(epsilon), generator.integers)",
         "discrete_laplace(Fraction(2 * epsilon), generator.integers)",
-        RELEASES + "test_group_table[one]",
+        RELEASES + "test_group_table_has_the_noise_that_is_charged[one]",
     ),
     Mutant(
         "a table of persons without noise",
@@ -1588,7 +1588,7 @@ MUTANTS = (
         "metrics/_group_tables.py",
         "discrete_laplace(Fraction(epsilon), generator.integers) for _",
         "discrete_laplace(Fraction(epsilon), generator.integers) if person is None else 0 for _",
-        RELEASES + "test_group_table[persons]",
+        RELEASES + "test_group_table_has_the_noise_that_is_charged[persons]",
     ),
     Mutant(
         "a table of several records",
@@ -1596,7 +1596,7 @@ MUTANTS = (
         "metrics/_group_tables.py",
         "_persons.thinned(person, 1, gen",
         "_persons.thinned(person, 2, gen",
-        RELEASES + "test_group_table[persons]",
+        RELEASES + "test_group_table_has_the_noise_that_is_charged[persons]",
     ),
     Mutant(
         "a trial's score without noise",
@@ -1604,7 +1604,7 @@ MUTANTS = (
         "model_selection/_trials.py",
         "[float(count)]), 1.0, noise, rng)",
         "[float(count)]), 1.0, 0.0, rng)",
-        RELEASES + "test_scores_of_trials[one]",
+        RELEASES + "test_scores_of_trials_have_the_noise_that_is_charged[one]",
     ),
     Mutant(
         "a trial's score of .7",
@@ -1612,7 +1612,7 @@ MUTANTS = (
         "model_selection/_trials.py",
         "[float(count)]), 1.0, noise, rng)",
         "[float(count)]), 0.7, noise, rng)",
-        RELEASES + "test_scores_of_trials[one]",
+        RELEASES + "test_scores_of_trials_have_the_noise_that_is_charged[one]",
     ),
     Mutant(
         "a trial's score of persons without noise",
@@ -1620,7 +1620,7 @@ MUTANTS = (
         "model_selection/_trials.py",
         "[float(count)]), 1.0, noise, rng)",
         "[float(count)]), float(share is None), noise, rng)",
-        RELEASES + "test_scores_of_trials[persons]",
+        RELEASES + "test_scores_of_trials_have_the_noise_that_is_charged[persons]",
     ),
     Mutant(
         "a trial's score of persons of .7",
@@ -1628,7 +1628,7 @@ MUTANTS = (
         "model_selection/_trials.py",
         "[float(count)]), 1.0, noise, rng)",
         "[float(count)]), 1.0 if share is None else 0.7, noise, rng)",
-        RELEASES + "test_scores_of_trials[persons]",
+        RELEASES + "test_scores_of_trials_have_the_noise_that_is_charged[persons]",
     ),
     # persons, ledgers and processes that are one, and taken for several
     Mutant(
@@ -1745,7 +1745,7 @@ MUTANTS = (
         "training/processes.py",
         "if each not in (None, ledgers[0]):",
         "if False:",
-        SHARED + "test_a_ledger_that_the_first_process_lacks_is_refused_in_all[False]",
+        SHARED + "test_check_parts_wants_the_ledger_of_process_0[none]",
     ),
     Mutant(
         "all rows in each process",
@@ -1753,6 +1753,6 @@ MUTANTS = (
         "training/processes.py",
         "if len(set(digests)) < processes.size:",
         "if False:",
-        SHARED + "test_processes_with_the_same_records_are_refused[all rows]",
+        SHARED + "test_check_parts_refuses_processes_with_the_same_records[all rows]",
     ),
 )

@@ -16,18 +16,11 @@ from skdpfair.exceptions import UnaccountedWarning
 from skdpfair.model_selection import DPRandomizedSearch
 from skdpfair.privacy.statement import NOT_ACCOUNTED
 
+from .fits import QUIET, X, Y
+
 callback = pytest.importorskip("sklearn.callback", reason="scikit-learn < 1.9 has no callbacks")
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),
-    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning"),
-]
-
-
-@pytest.fixture
-def data():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(200, 3))
-    return X, (X[:, 0] > 0).astype(int)
+pytestmark = QUIET
+DATA = X[:200], Y[:200]
 
 
 def quick(**params):
@@ -35,8 +28,8 @@ def quick(**params):
     return DPFairClassifier("dpsgd", epsilon=None, accountant="rdp", **params)
 
 
-class Heard:
-    """Records the tasks it hears of."""
+class Recorded:
+    """Records the tasks that it is called for."""
 
     max_propagation_depth = None
 
@@ -46,8 +39,7 @@ class Heard:
     def setup(self, estimator, context):
         pass
 
-    def teardown(self, estimator, context):
-        pass
+    teardown = setup
 
     def on_fit_task_begin(self, estimator, context):
         self.begun.append((type(estimator).__name__, context.task_name))
@@ -56,36 +48,35 @@ class Heard:
         self.ended.append((type(estimator).__name__, context.task_name))
 
 
-def test_callbacks_hear_of_fits_and_epochs(data):
-    heard = Heard()
-    clf = quick(max_steps=8).set_callbacks(heard).fit(*data)  # 4 steps an epoch
-    assert heard.begun == [("DPFairClassifier", "fit")] + 2 * [("DPFairClassifier", "epoch")]
-    assert sorted(heard.ended) == sorted(heard.begun)
-    same = quick(max_steps=8, random_state=0)
-    assert np.array_equal(
-        same.fit(*data).predict_proba(data[0]),
-        same.set_callbacks(Heard()).fit(*data).predict_proba(data[0]),
-    )
-    assert clf.n_steps_ == 8
+def test_callbacks_are_called_for_fits_and_epochs_and_change_nothing():
+    recorded = Recorded()
+    model = quick(max_steps=8, random_state=0)  # 4 steps an epoch
+    plain = model.fit(*DATA).predict_proba(DATA[0])
+    assert np.array_equal(model.set_callbacks(recorded).fit(*DATA).predict_proba(DATA[0]), plain)
+    assert recorded.begun == [("DPFairClassifier", "fit")] + 2 * [("DPFairClassifier", "epoch")]
+    assert sorted(recorded.ended) == sorted(recorded.begun)
 
 
-def test_without_callbacks_a_fit_is_a_fit(data, monkeypatch):
+def test_begin_needs_no_callback_context(monkeypatch):
     monkeypatch.delattr(callback.CallbackSupportMixin, "_init_callback_context")
-    assert quick().fit(*data).n_steps_ == 4
+    assert quick().fit(*DATA).n_steps_ == 4
 
 
-def test_a_ledger_is_no_callback(tmp_path):
+def test_set_callbacks_refuses_a_privacy_ledger(tmp_path):
     with pytest.raises(TypeError, match="callbacks must be"):
         quick().set_callbacks(PrivacyLedger(tmp_path / "ledger"))
 
 
-def test_a_fit_in_a_pipeline_names_the_steps_before_it(data):
+def test_not_accounted_names_the_steps_of_pipelines_before_the_fit():
     inner = make_pipeline("passthrough", quick())
-    make_pipeline(StandardScaler(), SelectKBest(k=2), inner).fit(*data)
+    make_pipeline(StandardScaler(), SelectKBest(k=2), inner).fit(*DATA)
     first, *others = inner[-1].privacy_.not_accounted
-    assert "('standardscaler', 'selectkbest', 'passthrough'): see lint_pipeline" in first
-    assert tuple(others) == NOT_ACCOUNTED
-    assert quick().fit(*data).privacy_.not_accounted == NOT_ACCOUNTED
+    assert "('standardscaler', 'selectkbest', 'passthrough')" in first
+    assert tuple(others) == NOT_ACCOUNTED == quick().fit(*DATA).privacy_.not_accounted
+
+
+def released(model):
+    return model.release() if hasattr(model, "release") else model  # a search has none
 
 
 COPIES = {
@@ -94,6 +85,8 @@ COPIES = {
     "deepcopy": copy.deepcopy,
     "pickle": lambda model: pickle.loads(pickle.dumps(model)),
     "clone": clone,
+    "release": released,
+    "clone of a release": lambda model: clone(released(model)),
 }
 MODELS = {
     "classifier": quick,
@@ -103,19 +96,11 @@ MODELS = {
 
 @pytest.mark.parametrize("name", COPIES)
 @pytest.mark.parametrize("kind", MODELS)
-def test_a_fit_that_leaves_its_ledger_is_told_of(tmp_path, data, kind, name):
+def test_fit_outside_the_ledger_of_its_original_warns(tmp_path, kind, name):
     with PrivacyLedger(tmp_path / "ledger.jsonl", delta=1e-4) as ledger:
-        model = MODELS[kind]().fit(*data)
-    with pytest.warns(UnaccountedWarning, match="this fit is not counted"):
-        COPIES[name](model).fit(*data)
+        model = MODELS[kind]().fit(*DATA)
+    with pytest.warns(UnaccountedWarning):
+        COPIES[name](model).fit(*DATA)
     with ledger:
-        COPIES[name](model).fit(*data)
+        COPIES[name](model).fit(*DATA)
     assert ledger.report().n_fits == 2
-
-
-def test_a_release_that_leaves_its_ledger_is_told_of(tmp_path, data):
-    with PrivacyLedger(tmp_path / "ledger.jsonl", delta=1e-4):
-        released = quick().fit(*data).release()
-    for model in (released, clone(released)):
-        with pytest.warns(UnaccountedWarning, match="this fit is not counted"):
-            model.fit(*data)

@@ -1,5 +1,6 @@
 """A seed is mixed with all that a fit reads, so that no two fits that differ share their noise."""
 
+import os
 from dataclasses import dataclass, replace
 from inspect import Parameter, signature
 from types import SimpleNamespace
@@ -15,13 +16,14 @@ from skdpfair.inputs.groups import GroupCodes
 from skdpfair.inputs.table import Table
 from skdpfair.methods.dpsgd import DPSGD
 from skdpfair.privacy import NoisyRelease
-from skdpfair.training.run import seeded_streams
+from skdpfair.training.run import Run, seeded_streams
 from skdpfair.training.spec import FitSpec
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+from .fits import QUIET, X, Y, quick, weights
 
-NO_MATTER = {"verbose", "device", "distributed", "random_state"}
-NO_MATTER |= {"keep_reference", "pos_label"}
+pytestmark = QUIET
+
+NO_MATTER = {"verbose", "device", "distributed", "random_state", "keep_reference", "pos_label"}
 NO_MATTER |= {"classes"}  # which act by what the table makes of them
 SPEC = FitSpec.of(DPFairClassifier(random_state=0))
 
@@ -36,11 +38,8 @@ def entropy(spec, table, before=None):
     return seeded_streams(spec, table, before).entropy
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name for name in SPEC.params if name not in ("random_state", "groups")],
-)
-def test_fits_whose_parameters_differ_share_no_noise(name, table):
+@pytest.mark.parametrize("name", [p for p in SPEC.params if p not in ("random_state", "groups")])
+def test_seeded_streams_differ_where_a_parameter_does(name, table):
     same = entropy(SPEC.with_params(**{name: "another value"}), table) == entropy(SPEC, table)
     assert same == (name in NO_MATTER)
 
@@ -59,26 +58,23 @@ class Stricter(DPFairClassifier):
     epsilon: float | None = 0.5
 
 
-def test_a_parameter_of_an_estimator_that_is_added_moves_nothing_until_it_is_set(table):
+def test_seeded_streams_stay_when_an_estimator_gets_a_parameter_until_it_is_set(table):
     def of(kind, **params):
         return entropy(FitSpec.of(kind(random_state=0, **params)), table)
 
     plain, strict = of(DPFairClassifier), of(DPFairClassifier, epsilon=0.5)
     assert plain == of(Longer) == of(Longer, new=3) != of(Longer, new=4)
     # what acts counts, whichever class sets it
-    assert of(Stricter) == strict != of(Stricter, epsilon=1.0) == plain
-    assert entropy(SPEC, table) == plain
+    assert of(Stricter) == strict != of(Stricter, epsilon=1.0) == plain == entropy(SPEC, table)
 
 
-@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
-def test_seeded_fits_keep_their_bits_when_a_parameter_is_added():
-    X, y = np.eye(200, 3), np.arange(200) % 2
-    params = {"noise_multiplier": 1.0, "epsilon": None, "max_steps": 3, "random_state": 0}
-
-    def fitted(kind, **new):
-        return kind("dpsgd", **params, **new).fit(X, y).decision_function(X).tolist()
-
-    assert fitted(DPFairClassifier) == fitted(Longer) != fitted(Longer, new=4)
+def test_seeds_repeat_a_fit_and_none_never_does():
+    first, second = (weights(quick().fit(X, Y)) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    states = [1, 2**32, None, None, np.random.RandomState(0), np.random.default_rng(0)]
+    others = [quick(epsilon=4.0), *(quick(random_state=state) for state in states)]
+    runs = [first, *(weights(model.fit(X, Y)) for model in others)]
+    assert all((a != b).any() for i, a in enumerate(runs) for b in runs[:i])
 
 
 def longer(kind):
@@ -109,7 +105,7 @@ def longer(kind):
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_parameter_of_an_object_that_is_added_moves_nothing_until_it_is_set(kind, given):
+def test_describe_is_the_same_when_an_object_gets_a_parameter_until_it_is_set(kind, given):
     first = ("SGD",) if kind is Factory else ()
     old, Longer = kind(*first, **given), longer(kind)
     assert describe(old) == describe(Longer(*first, **given))
@@ -117,9 +113,7 @@ def test_a_parameter_of_an_object_that_is_added_moves_nothing_until_it_is_set(ki
     assert describe(old) != describe(kind(*first, **dict.fromkeys(given, "other")))
 
 
-def test_defaults_of_a_users_class_count():
-    """Which may be defined anew while a process lasts."""
-
+def test_describe_reads_the_defaults_of_a_class_that_is_defined_anew():
     def attack(radius):
         class Attack:
             def __init__(self, radius=radius):
@@ -130,18 +124,17 @@ def test_defaults_of_a_users_class_count():
     assert describe(attack(0.1)) == describe(attack(0.1)) != describe(attack(0.2))
 
 
-def test_fits_on_records_that_differ_share_no_noise(table):
+def test_seeded_streams_differ_where_records_do(table):
     x, y, code = table.x.copy(), table.y.copy(), table.groups.code.copy()
     x[3, 1], y[0], code[0] = 1e-9, 1, 2
-    others = [replace(table, x=x), replace(table, y=y)]
-    others += [replace(table, groups=replace(table.groups, code=code))]
-    others += [replace(table, groups=replace(table.groups, levels=list("abcd")))]  # one is empty
-    others += [replace(table, classes=np.arange(3))]
-    found = [entropy(SPEC, other) for other in (table, *others)]
+    groups = [{"code": code}, {"levels": list("abcd")}]  # one of which is empty
+    changes = [{"x": x}, {"y": y}, {"classes": np.arange(3)}]
+    changes += [{"groups": replace(table.groups, **change)} for change in groups]
+    found = [entropy(SPEC, replace(table, **change)) for change in ({}, *changes)]
     assert len(set(found)) == 6 and found[0] == entropy(replace(SPEC), replace(table))
 
 
-def test_fits_whose_past_differs_share_no_noise(table):
+def test_seeded_streams_differ_where_the_fit_before_does(table):
     def after(n_fits=1, spent=1, method="dpsgd", module=None):
         releases = (NoisyRelease("gradient sum", 0.1, (1.0,), spent),)
         past = {"n_fits": n_fits, "privacy": SimpleNamespace(releases=releases)}
@@ -152,3 +145,11 @@ def test_fits_whose_past_differs_share_no_noise(table):
     pasts = [after(), after(n_fits=2), after(spent=2), after(method="bam")]
     pasts += [after(module=second), entropy(SPEC, table)]
     assert len(set(pasts)) == len(pasts) and after() == pasts[0]
+
+
+def test_check_process_refuses_a_copy_of_the_process(monkeypatch):
+    run = SimpleNamespace(pid=os.getpid())
+    Run.check_process(run)
+    monkeypatch.setattr(os, "getpid", lambda: run.pid + 1)
+    with pytest.raises(RuntimeError, match="forked"):
+        Run.check_process(run)

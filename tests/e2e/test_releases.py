@@ -20,40 +20,35 @@ from skdpfair.model_selection import DPThresholdClassifier, _score_counts, _tria
 from skdpfair.preprocessing import DPQuantileScaler, _quantile_scaler
 from skdpfair.training import defaults, loop, run
 from skdpfair.training.processes import Processes
+from tests.training.fits import QUIET
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::skdpfair.exceptions.LowSignalWarning",
-    "ignore::skdpfair.exceptions.InsecureSeedWarning",
-)
+pytestmark = QUIET
 N, STEPS, NOISE, BOUND = 60, 300, 40.0, 2.0
 GROUPS = [f"g{i}" for i in range(10)]
 AMOUNTS = ["pay", "pay_log", "pay_log_at_1", "rent", "rent_log", "rent_log_at_1"]
-FITS = ["one", "persons", "processes", "continued"]
+UNITS = ["one", "persons"]
 
 
-def table(persons=False):
+def table(mode="one"):
     """60 records of as many persons, or 180 records of 60, who are alike in all of theirs."""
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.normal(size=(N, 20)).astype(np.float32))
-    X = X.set_axis([f"x{i}" for i in range(20)], axis=1)
-    X = X.assign(group=GROUPS * 6, person=np.arange(N))
-    y = np.arange(N) // 10 % 2
-    k = 3 if persons else 1
-    return X.loc[X.index.repeat(k)].reset_index(drop=True), np.repeat(y, k)
+    X = X.set_axis([f"x{i}" for i in range(20)], axis=1).assign(group=GROUPS * 6)
+    y, person = np.arange(N) // 10 % 2, np.arange(N)
+    if mode != "persons":
+        return X, y, person
+    X = X.assign(person=person).loc[X.index.repeat(3)].reset_index(drop=True)
+    return X, np.repeat(y, 3), np.repeat(person, 3)
 
 
-def model(method, persons=False, levels=GROUPS, **params):
-    unit = {"persons": Persons("person", max_records=3)} if persons else {}
+def model(method, mode, levels=GROUPS, **params):
     given = {"epsilon": None, "noise_multiplier": NOISE, "lr": 1e-9, "iterate_average": 0.0}
-    given |= {"module": "logistic", "max_steps": STEPS, "batch_size": N}
-    given |= {
-        "group_col": Groups("group", levels),
-        "classes": [0, 1],
-        "random_state": 1,
-        "accountant": "rdp",
-        "max_sample_weight": 1.0,
-    }
-    return DPFairClassifier(method, **(given | unit | params))
+    given |= {"module": "logistic", "max_steps": STEPS, "batch_size": N, "accountant": "rdp"}
+    given |= {"group_col": Groups("group", levels), "classes": [0, 1], "random_state": 1}
+    given |= {"max_sample_weight": 1.0}
+    if mode == "persons":
+        given["persons"] = Persons("person", max_records=3)
+    return DPFairClassifier(method, **(given | params))
 
 
 class First(Processes):
@@ -74,16 +69,16 @@ class First(Processes):
         return tensor
 
 
-def fitted(clf, mode, monkeypatch):
+def fitted(clf, mode, monkeypatch, X=None):
     """Fit to records that weigh nothing, so that sums are noise, in one of the ways to fit."""
-    X, y = table(mode == "persons")
-    X = X if mode == "persons" else X.drop(columns="person")
+    rows, y, _ = table(mode)
+    X, nothing = rows if X is None else X, np.zeros(len(y))
     if mode == "processes":
         monkeypatch.setattr(base, "process_group", lambda _: nullcontext(First()))
     if mode == "continued":
-        clf.set_params(warm_start=True, max_steps=1).fit(X, y, sample_weight=np.zeros(len(y)))
+        clf.set_params(warm_start=True, max_steps=1).fit(X, y, sample_weight=nothing)
         clf.set_params(max_steps=STEPS)
-    return clf.fit(X, y, sample_weight=np.zeros(len(y)))
+    return clf.fit(X, y, sample_weight=nothing).privacy_
 
 
 def has_scale(noise, scale):
@@ -92,8 +87,8 @@ def has_scale(noise, scale):
     assert noise.std() == pytest.approx(scale, rel=5 / math.sqrt(2 * len(noise)))
 
 
-@pytest.mark.parametrize("mode", FITS)
-def test_steps(mode, monkeypatch):
+@pytest.mark.parametrize("mode", ["one", "persons", "processes", "continued"])
+def test_steps_have_the_noise_that_is_charged(mode, monkeypatch):
     gradients, counts = [], []
     plain_step, plain_sums = loop.private_step, engine.noisy_sums
 
@@ -111,59 +106,56 @@ def test_steps(mode, monkeypatch):
     monkeypatch.setattr(engine, "noisy_sums", noisy_sums)
     # no gradient is above the threshold, so that the counts are noise, too
     high = {"strict_max_grad_norm": 1e3, "min_strict_max_grad_norm": 1e3}
-    clf = model(get_method("global_adapt", max_grad_norm=BOUND, **high), mode == "persons")
-    report = fitted(clf, mode, monkeypatch).privacy_
+    method = get_method("global_adapt", max_grad_norm=BOUND, **high)
+    report = fitted(model(method, mode), mode, monkeypatch)
     gradient_noise, count_noise = report.releases[-1].noise_multipliers
     assert gradient_noise == NOISE
     has_scale(gradients[-STEPS:], NOISE * BOUND / report.expected_batch_size)
     has_scale(counts[-STEPS:], count_noise)
 
 
-def watched(monkeypatch, total):
-    """Return a list of the noise of counts, of which a person adds as much as a record."""
-    noise, plain = [], run.noisy
+def noise_of(monkeypatch, module, name, total=None):
+    """Return the noise that a function of a module adds to values, and the values.
 
-    def noisy(counts, *rest):
-        assert counts.sum() == pytest.approx(total)
-        found = plain(counts, *rest)
-        noise.append(found - counts)
+    A person adds as much to counts, whose total is given, as a record.
+    """
+    noise, exact, plain = [], [], getattr(module, name)
+
+    def noisy(values, *rest):
+        assert total is None or values.sum() == pytest.approx(total)
+        found = plain(values, *rest)
+        exact.append(values)
+        noise.append(found - values)
         return found
 
-    monkeypatch.setattr(run, "noisy", noisy)
-    return noise
+    monkeypatch.setattr(module, name, noisy)
+    return noise, exact
 
 
-@pytest.mark.parametrize("mode", ["one", "persons", "processes"])
-def test_group_counts(mode, monkeypatch):
-    noise = watched(monkeypatch, N)
+@pytest.mark.parametrize("mode", [*UNITS, "processes"])
+def test_group_counts_have_the_noise_that_is_charged(mode, monkeypatch):
+    noise, _ = noise_of(monkeypatch, run, "noisy", N)
     method = get_method("dp_is_sgd", group_count_noise_multiplier=3.0)
-    clf = model(method, mode == "persons", max_steps=1, levels=[*GROUPS, *map(str, range(500))])
-    report = fitted(clf, mode, monkeypatch).privacy_
-    assert report.releases[0].noise_multipliers == (3.0,)
+    clf = model(method, mode, max_steps=1, levels=[*GROUPS, *map(str, range(500))])
+    assert fitted(clf, mode, monkeypatch).releases[0].noise_multipliers == (3.0,)
     has_scale(noise, 3.0)
 
 
-@pytest.mark.parametrize("mode", ["one", "persons", "processes"])
-def test_amount_counts(mode, monkeypatch):
-    noise = watched(monkeypatch, 2 * N)
+@pytest.mark.parametrize("mode", [*UNITS, "processes"])
+def test_amount_counts_have_the_noise_that_is_charged(mode, monkeypatch):
+    noise, _ = noise_of(monkeypatch, run, "noisy", 2 * N)
     monkeypatch.setattr(defaults, "FINE_SIGNAL_TO_NOISE", 0.0)
-    clf = model("dpsgd", mode == "persons", max_steps=1, epsilon=3.0, noise_multiplier=None)
-    X, y = table(mode == "persons")
-    X = X if mode == "persons" else X.drop(columns="person")
+    clf = model("dpsgd", mode, max_steps=1, epsilon=3.0, noise_multiplier=None, module="auto")
     # as of two amounts, inside of their bounds
-    X = X.rename(columns={f"x{i}": name for i, name in enumerate(AMOUNTS)})
+    X = table(mode)[0].rename(columns={f"x{i}": name for i, name in enumerate(AMOUNTS)})
     X[AMOUNTS] = np.tanh(X[AMOUNTS])
-    if mode == "processes":
-        monkeypatch.setattr(base, "process_group", lambda _: nullcontext(First()))
-    report = clf.set_params(module="auto").fit(X, y).privacy_
-    (paid,) = report.releases[0].noise_multipliers
+    (paid,) = fitted(clf, mode, monkeypatch, X).releases[0].noise_multipliers
     has_scale(noise, paid * math.sqrt(2))
 
 
-@pytest.mark.parametrize("mode", ["one", "persons"])
-def test_score_counts(mode, monkeypatch):
+@pytest.mark.parametrize("mode", UNITS)
+def test_score_counts_have_the_noise_that_is_charged(mode, monkeypatch):
     noise, plain = [], _score_counts.released
-    one_column = np.eye(1, _score_counts.N_BINS)
 
     def released(histograms, *rest):
         assert histograms.sum() == pytest.approx(N)  # a person adds as much as a record
@@ -172,25 +164,16 @@ def test_score_counts(mode, monkeypatch):
         return exact + noise[-1]
 
     monkeypatch.setattr(_score_counts, "released", released)
-    X, y = table(mode == "persons")
-    X = X if mode == "persons" else X.drop(columns="person")
-    clf = model("dpsgd", mode == "persons", max_steps=2, epsilon=3.0, noise_multiplier=None)
-    report = DPThresholdClassifier(clf).fit(X, y).privacy_
+    clf = model("dpsgd", mode, max_steps=2, epsilon=3.0, noise_multiplier=None)
+    report = DPThresholdClassifier(clf).fit(*table(mode)[:2]).privacy_
     (paid,) = report.releases[-1].noise_multipliers
+    one_column = np.eye(1, _score_counts.N_BINS)
     moved = np.linalg.norm(plain(one_column, 0.0, np.random.default_rng(0)))
     has_scale(noise, paid * moved)
 
 
-def test_quantiles(monkeypatch):
-    noise, exact, plain = [], [], _quantile_scaler.noisy
-
-    def noisy(values, *rest):
-        found = plain(values, *rest)
-        exact.append(values)
-        noise.append(found - values)
-        return found
-
-    monkeypatch.setattr(_quantile_scaler, "noisy", noisy)
+def test_quantiles_have_the_noise_that_is_charged(monkeypatch):
+    noise, exact = noise_of(monkeypatch, _quantile_scaler, "noisy")
     X = np.random.default_rng(0).uniform(size=(N, 3))
     for rows in (X, X[1:]):
         scaler = DPQuantileScaler((0, 1), epsilon=1.0).fit(rows)
@@ -198,28 +181,28 @@ def test_quantiles(monkeypatch):
     has_scale(noise, paid * np.linalg.norm(exact[0] - exact[1]))
 
 
-@pytest.mark.parametrize("mode", ["one", "persons"])
-def test_group_table(mode):
-    X, y = table(mode == "persons")
-    units = X["person"] if mode == "persons" else None
+@pytest.mark.parametrize("mode", UNITS)
+def test_group_table_has_the_noise_that_is_charged(mode):
+    X, y, person = table(mode)
     given = {"sensitive_features": X["group"], "levels": [*GROUPS, *map(str, range(1000))]}
-    counts = release_group_table(y, y, epsilon=1.0, persons=units, **given)
+    given["persons"] = person if mode == "persons" else None
+    counts = release_group_table(y, y, epsilon=1.0, **given)
     noise = counts[["correct", "incorrect"]].to_numpy(copy=True)
     noise[: len(GROUPS), 0] -= N / len(GROUPS)  # persons as often as records
     assert abs(noise).max() < 40  # more counted would stand out
     scale, noise = 1 / math.sqrt(2) / math.sinh(0.5), noise.ravel()
     assert noise.std() == pytest.approx(scale, rel=0.15)  # five of Laplace's deviations
-    exact = release_group_table(y, y, epsilon=1e3, persons=units, **given)
+    exact = release_group_table(y, y, epsilon=1e3, **given)
     assert exact[["correct", "incorrect"]].to_numpy().sum() == N
 
 
-@pytest.mark.parametrize("mode", ["one", "persons"])
-def test_scores_of_trials(mode, monkeypatch):
+@pytest.mark.parametrize("mode", UNITS)
+def test_scores_of_trials_have_the_noise_that_is_charged(mode, monkeypatch):
     class Model:
         classes_ = np.array([0, 1])
 
-    X, y = table(mode == "persons")
-    share = None if mode == "one" else persons.share_of(X["person"].to_numpy())
+    X, y, person = table(mode)
+    share = None if mode == "one" else persons.share_of(person)
     score = _trials.scorer(X, y, 5.0, np.random.default_rng(0), share)
 
     def scores(right, n):
@@ -227,7 +210,7 @@ def test_scores_of_trials(mode, monkeypatch):
         monkeypatch.setattr(_trials, "private_logits", lambda model, X: likely)
         return [score(Model()) for _ in range(n)]
 
-    all_right, one_wrong = scores(y == y, 2000), scores(X["person"] != 0, 2000)
+    all_right, one_wrong = scores(y == y, 2000), scores(person != 0, 2000)
     moved = np.mean(all_right) - np.mean(one_wrong)
     assert moved == pytest.approx(1, abs=5 * 5 * math.sqrt(2 / 2000))
     has_scale(all_right, 5.0)
