@@ -8,23 +8,14 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import sparse
-from sklearn.base import clone
-from sklearn.model_selection import permutation_test_score
 from sklearn.pipeline import make_pipeline
 from torch import nn
 
 from skdpfair import DPFairClassifier, load_release
 from skdpfair.exceptions import InfeasibleBudgetError, UnsupportedModuleError
-from skdpfair.features import FrozenFeatures, Scattering2D
 from skdpfair.metrics import group_table, privacy_cost
-from skdpfair.model_selection import DPThresholdClassifier, GroupScorer
-from skdpfair.preprocessing import (
-    BoundedScaler,
-    TableSchema,
-    lint_pipeline,
-    public_preprocessor,
-)
+from skdpfair.model_selection import DPThresholdClassifier
+from skdpfair.preprocessing import BoundedScaler, TableSchema, lint_pipeline, public_preprocessor
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
 RNG = np.random.default_rng(0)
@@ -97,19 +88,6 @@ def test_bounds_have_a_finite_width():
         public_preprocessor({"a": (-1e308, 1e308)})
 
 
-@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.lil_matrix, sparse.dok_matrix])
-def test_the_remedy_for_missing_numbers_works(kind):
-    table = X.to_numpy().copy()
-    table[3, 1] = np.nan
-    matrix = kind(table)
-    with pytest.raises(ValueError, match="NaN or infinite values in column 1") as caught:
-        quick().fit(matrix, Y)
-    remedy = re.search(r"constants: (.*), or use", str(caught.value))[1]
-    names = {"X": matrix, "numpy": np, "value": 0.0}
-    exec(remedy, names)
-    quick().fit(names["X"], Y)
-
-
 def test_a_table_that_lost_listed_texts_is_named(tmp_path):
     table = X.assign(country=np.where(X["a"] > 0, "NA", "None"), answer=Y)
     schema = TableSchema(
@@ -129,23 +107,6 @@ def test_a_table_that_lost_listed_texts_is_named(tmp_path):
 
 
 # --- targets and predictions ------------------------------------------------------------------
-
-
-def test_a_shuffled_index_of_labels_is_a_warning_in_fits_alone():
-    shuffled = Y.sample(frac=1, random_state=0)
-    for call in (quick().fit, quick().fit(X, Y).score):
-        with pytest.warns(UserWarning, match="y has another index than X"):
-            call(X, shuffled)
-    with pytest.warns(UserWarning, match="y has another index"):
-        permutation_test_score(quick(), X, Y, n_permutations=2, cv=2)
-    scorer = GroupScorer(levels=["u", "v"])
-    for refuse in (
-        lambda: privacy_cost(Y, shuffled, y_ref=Y),
-        lambda: quick().fit(X, Y, sensitive_features=GROUP.sample(frac=1, random_state=0)),
-        lambda: scorer(quick().fit(X, Y), X, shuffled, sensitive_features=GROUP),
-    ):
-        with pytest.raises(ValueError, match="has another index than"):
-            refuse()
 
 
 DISPATCHED = """
@@ -220,57 +181,3 @@ def test_a_feasible_number_is_feasible(kind):
         FITS[kind](0.003).fit(*rows, **given)
     named = float(re.search(r"epsilon=([\d.]+) is feasible", str(caught.value))[1])
     FITS[kind](named).fit(*rows, **given)
-
-
-# --- pictures ---------------------------------------------------------------------------------
-
-LEVELS = RNG.integers(0, 256, (60, 8, 8)).astype(np.uint8)
-BRIGHT = (LEVELS.mean((1, 2)) > 127).astype(int)
-
-
-@pytest.mark.parametrize("form", [np.int64, np.float32])
-def test_pictures_of_another_scale_are_refused(form):
-    model = quick(module="logistic").fit(LEVELS, BRIGHT)
-    np.testing.assert_allclose(
-        model.predict_proba(LEVELS), model.predict_proba(LEVELS / np.float32(255)), atol=1e-5
-    )
-    with pytest.raises(ValueError, match=r"X.astype\(numpy.uint8\)"):
-        model.predict(LEVELS.astype(form))
-    with pytest.raises(ValueError, match="integers"):
-        model.predict((LEVELS > 127).astype(np.int64))
-    of_floats = quick(module="logistic").fit(LEVELS / np.float32(255), BRIGHT)
-    with pytest.raises(ValueError, match="integers"):
-        of_floats.predict(LEVELS.astype(np.int64))
-    features = Scattering2D().fit(LEVELS)
-    with pytest.raises(ValueError, match=r"numpy\.uint8"):
-        features.transform(LEVELS.astype(form))
-
-
-def test_flags_are_no_bytes():
-    flags = LEVELS > 127
-    model = quick().fit(flags, BRIGHT)
-    expected = model.predict_proba(flags)
-    for form in (flags.astype(np.float32), flags.astype(np.int64)):
-        np.testing.assert_allclose(model.predict_proba(form), expected, atol=1e-6)
-    with pytest.raises(ValueError, match="X holds bytes"):
-        model.predict(flags.astype(np.uint8))
-
-
-def test_flat_bytes_are_pictures_where_their_number_is():
-    exact = quick(epsilon=None, noise_multiplier=0.0, batch_size=80)  # no noise, and one batch
-    flat = RNG.integers(0, 256, (80, 784)).astype(np.uint8)
-    y = (flat.mean(1) > 127).astype(int)
-    flags = (flat > 127).repeat(2, axis=1)[:, :1024].astype(np.uint8)
-    for rows, scale in ((flat, 255), (flags, 1)):
-        numbers = rows / np.float32(scale)
-        expected = clone(exact).fit(numbers, y).predict_proba(numbers)
-        found = clone(exact).fit(rows, y).predict_proba(rows)
-        np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
-def test_frozen_features_name_the_axis():
-    last = RNG.random((20, 8, 8, 3)).astype(np.float32)
-    with pytest.raises(ValueError, match=r"channels are last: X.transpose\(0, 3, 1, 2\)"):
-        FrozenFeatures(nn.Conv2d(3, 2, 3)).fit(last)
-    with pytest.raises(ValueError, match="Flat rows need image_shape="):
-        FrozenFeatures(nn.Conv2d(3, 2, 3)).fit(last.reshape(20, -1))

@@ -23,16 +23,16 @@ SECRET, NUMBER = "PatientZero", 73194682
 
 
 @dataclass
-class Heard:
-    """What a call says: its error, its warnings, and all texts with causes, notes, logs, prints."""
+class Outcome:
+    """Of a call: its error, its warnings, and all texts with causes, notes, logs and prints."""
 
     error: Exception | None
     warned: list
     text: str
 
 
-def heard(run):
-    """Return what a call says."""
+def outcome_of(call):
+    """Return the outcome of a call, whose texts hold no secret."""
     prints, log, error, lines = io.StringIO(), io.StringIO(), None, ""
     handler = logging.StreamHandler(log)
     logging.getLogger().addHandler(handler)
@@ -43,7 +43,7 @@ def heard(run):
     ):
         warnings.simplefilter("always")
         try:
-            run()
+            call()
         except Exception as caught:
             error, lines = caught, "".join(traceback.format_exception(caught))
             lines = re.sub(r"(?m)^  File .*\n(    .*\n)*", "", lines)  # lines of source
@@ -54,18 +54,13 @@ def heard(run):
     while inner is not None:  # tools may show what a traceback suppresses
         texts, inner = [*texts, repr(inner)], inner.__context__
     assert not any(secret in text for secret in (SECRET, str(NUMBER)) for text in texts)
-    return Heard(error, warned, "\n".join(texts))
+    return Outcome(error, warned, "\n".join(texts))
 
 
-def table():
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame(rng.normal(size=(N, 3)), columns=list("abc"))
-    return X.assign(g=np.where(np.arange(N) % 3 == 0, "u", "v")), np.arange(N) % 2
-
-
-X, Y = table()
-F = X.drop(columns="g")
-A = F.to_numpy()
+A = np.random.default_rng(0).normal(size=(N, 3))
+F, Y = pd.DataFrame(A, columns=list("abc")), np.arange(N) % 2
+X = F.assign(g=np.where(np.arange(N) % 3 == 0, "u", "v"))
+SECOND = np.arange(3) == 1  # of three columns
 
 
 class Sized:
@@ -96,7 +91,23 @@ def cell(secret=SECRET):
     return F.astype(object).assign(b=planted(F["b"], secret))
 
 
+HOSTILE = {"sized": Sized(), "hostile": HostileAll(), "without length": HostileLen()}
+HOSTILE_ROWS = {
+    "without repr": [HostileRepr()] * N,
+    "without comparison": [HostileEq() for _ in range(N)],
+}
+GAPS = {  # missing values among others
+    "NA": pd.array([1, None] * (N // 2), dtype="Int64"),
+    "NA among texts": pd.Series(["a", None] * (N // 2), dtype="string"),
+    "NA category": pd.Categorical(["a", None] * (N // 2)),
+    "nan among texts": [SECRET, float("nan")] * (N // 2),
+    "none among texts": [SECRET, None] * (N // 2),
+    "nan": np.where(Y == 1, np.nan, 1.0),
+}
 BAD_X = {
+    **HOSTILE,
+    "without repr": HostileRepr(),
+    "without comparison": HostileEq(),
     "none": None,
     "number": 3,
     "text": SECRET,
@@ -126,17 +137,17 @@ BAD_X = {
     "dates": np.full((N, 3), np.datetime64("2020-01-01")),
     "times": np.full((N, 3), np.timedelta64(3, "D")),
     "records": np.zeros((N, 3), dtype=[("a", float)]),
-    "nan": np.where(np.arange(3) == 1, np.nan, A),
-    "inf": np.where(np.arange(3) == 1, np.inf, A),
-    "beyond float32": np.where(np.arange(3) == 1, 1e300, A),
+    "nan": np.where(SECOND, np.nan, A),
+    "inf": np.where(SECOND, np.inf, A),
+    "beyond float32": np.where(SECOND, 1e300, A),
     "huge integers": np.array([[10**400] * 3] * N, dtype=object),
     "none within": np.array([[None, 1, 2]] * N, dtype=object),
     "NA within": np.array([[pd.NA, 1, 2]] * N, dtype=object),
     "dicts within": np.array([[{}] * 3] * N, dtype=object),
     "hostile within": np.array([[HostileRepr()] * 3] * N, dtype=object),
     "masked": np.ma.masked_array(A, mask=True),
-    "csr with nan": scipy.sparse.csr_matrix(np.where(np.arange(3) == 1, np.nan, A)),
-    "csc beyond float32": scipy.sparse.csc_array(np.where(np.arange(3) == 1, 1e300, A)),
+    "csr with nan": scipy.sparse.csr_matrix(np.where(SECOND, np.nan, A)),
+    "csc beyond float32": scipy.sparse.csc_array(np.where(SECOND, 1e300, A)),
     "complex, by coordinates": scipy.sparse.coo_array(A * 1j),
     "sparse of one dimension": scipy.sparse.coo_array(A[:, 0]),
     "sparse tensor": torch.tensor(A).to_sparse(),
@@ -160,13 +171,11 @@ BAD_X = {
     "texts below tuples": pd.DataFrame(
         np.full((N, 2), "q"), columns=pd.MultiIndex.from_tuples([("a", 1), ("b", 2)])
     ),
-    "sized": Sized(),
-    "hostile": HostileAll(),
-    "without length": HostileLen(),
-    "without repr": HostileRepr(),
-    "without comparison": HostileEq(),
 }
 BAD_Y = {
+    **HOSTILE,
+    **HOSTILE_ROWS,
+    **GAPS,
     "none": None,
     "number": 0,
     "text": SECRET,
@@ -178,17 +187,11 @@ BAD_Y = {
     "one class": [SECRET] * N,
     "continuous": planted(np.arange(N), NUMBER + 0.5).astype(float),
     "continuous tensor": torch.linspace(0, 1, N),
-    "nan": np.where(Y == 1, np.nan, 0.0),
     "inf": np.where(Y == 1, np.inf, 0.0),
     "none within": np.array([None, 1] * (N // 2), dtype=object),
-    "none in a list": [None, SECRET] * (N // 2),
-    "nan in a list of texts": [SECRET, float("nan")] * (N // 2),
     "mixed list": [SECRET, 1] * (N // 2),
     "mixed objects": planted(Y),
     "three kinds": [1, "a", 2.5] * (N // 3),
-    "NA": pd.array([1, None] * (N // 2), dtype="Int64"),
-    "NA among texts": pd.Series(["a", None] * (N // 2), dtype="string"),
-    "NA category": pd.Categorical(["a", None] * (N // 2)),
     "NaT": pd.Series([pd.NaT, pd.Timestamp("2020")] * (N // 2)),
     "complex": Y + 1j,
     "bytes": np.array([b"a", b"b"] * (N // 2)),
@@ -201,12 +204,11 @@ BAD_Y = {
     "several labels": np.eye(N)[:, :5],
     "sparse": scipy.sparse.csr_matrix(Y[:, None]),
     "huge integers": [10**400, 1] * (N // 2),
-    "without repr": [HostileRepr()] * N,
-    "without comparison": [HostileEq() for _ in range(N)],
-    "hostile": HostileAll(),
-    "sized": Sized(),
 }
 BAD_GROUPS = {
+    **HOSTILE,
+    **HOSTILE_ROWS,
+    **GAPS,
     "number": 0,
     "name": SECRET,
     "nothing": [],
@@ -215,11 +217,6 @@ BAD_GROUPS = {
     "set": {1},
     "one short": X["g"][:-1],
     "one group": [SECRET] * N,
-    "nan among texts": ["a", float("nan")] * (N // 2),
-    "none": [SECRET, None] * (N // 2),
-    "NA": pd.array(["a", None] * (N // 2), dtype="string"),
-    "NA category": pd.Categorical(["a", None] * (N // 2)),
-    "nan": np.where(Y == 1, np.nan, 1.0),
     "none in a pair": [("a", None), ("b", "c")] * (N // 2),
     "three dimensions": np.zeros((N, 1, 2)),
     "nested": [[[SECRET]]] * N,
@@ -231,9 +228,4 @@ BAD_GROUPS = {
     "no columns in a frame": pd.DataFrame(index=range(N)),
     "sparse": scipy.sparse.csr_matrix(np.eye(N)),
     "the features": A,
-    "without repr": [HostileRepr()] * N,
-    "without comparison": [HostileEq() for _ in range(N)],
-    "without length": HostileLen(),
-    "hostile": HostileAll(),
-    "sized": Sized(),
 }

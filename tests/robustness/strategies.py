@@ -64,10 +64,7 @@ class HostileAll:
         raise RuntimeError("no number")
 
 
-def hostile():
-    return [HostileRepr(), EndlessRepr(), HostileEq(), HostileLen(), HostileAll(), [HostileRepr()]]
-
-
+HOSTILE = [HostileRepr(), EndlessRepr(), HostileEq(), HostileLen(), HostileAll(), [HostileRepr()]]
 CONTAINERS = [[], (), {}, [1], (None,), {"a": 1}, {1: 2}, set(), [[1, [2]]], {"a": HostileRepr()}]
 ARRAYS = [
     np.array([1.0, 2.0]),
@@ -78,23 +75,16 @@ ARRAYS = [
     pd.DataFrame({"a": [1]}),
     torch.tensor([1.0, 2.0]),
 ]
-ODD = [
-    object(),
-    int,
-    ...,
-    1j,
-    decimal.Decimal("1.5"),
-    datetime.date(2020, 1, 1),
-    pd.NaT,
-    pd.NA,
-    ValueError("x"),
-    b"auto",
-    np.array(1.0),
-]
+SCALARS = [object(), ..., 1j, decimal.Decimal("1.5"), datetime.date(2020, 1, 1), pd.NaT, pd.NA]
+ODD = [*SCALARS, int, ValueError("x"), b"auto", np.array(1.0)]
 TEXTS = ["", " ", "\0", "auto ", "AUTO", "'\"\n", "\ud800", "😀", "None", "a" * 10_000]
 NOT_FINITE = [float("nan"), float("inf"), -float("inf"), np.float32("nan"), np.float64("inf")]
 HUGE = [10**400, -(10**400), 10**5000]
 FLAGS = [True, False, np.True_]
+
+
+ANY = ODD + HOSTILE + TEXTS + NOT_FINITE
+OBJECTS = CONTAINERS + ARRAYS + ODD + HOSTILE + FLAGS
 
 
 def among(*lists):
@@ -104,14 +94,14 @@ def among(*lists):
 
 
 def texts_besides(*options):
-    return (st.sampled_from(TEXTS) | st.text(max_size=20)).filter(
-        lambda text: text.lower() not in {o.lower() for o in options}
-    )
+    known = {o.lower() for o in options}
+    texts = st.sampled_from(TEXTS) | st.text(max_size=20)
+    return texts.filter(lambda text: text.lower() not in known)
 
 
 def not_a_number(*options):
     """Draw what is no number, nor one of some texts."""
-    return among(CONTAINERS, ARRAYS, ODD, hostile(), FLAGS) | texts_besides("auto", *options)
+    return among(OBJECTS) | texts_besides("auto", *options)
 
 
 def not_positive(*options):
@@ -130,30 +120,21 @@ def not_a_count(*options):
 
 
 def not_among(*options):
-    return among(CONTAINERS, ARRAYS, ODD, hostile(), FLAGS, NOT_FINITE) | texts_besides(*options)
+    return among(OBJECTS, NOT_FINITE) | texts_besides(*options)
 
 
-NOT_A_FLAG = among(CONTAINERS, ARRAYS, ODD, hostile(), TEXTS, NOT_FINITE, [0, 1, None, 1.0])
-NOT_KEYWORDS = among(
-    [[], (), [1], {1: 2}, {None: 1}, {("a",): 1}], ARRAYS, ODD, hostile(), TEXTS, NOT_FINITE, FLAGS
-)
+NOT_A_FLAG = among(CONTAINERS, ARRAYS, ANY, [0, 1, None, 1.0])
 NOT_A_LIST = among(
     [{}, {"a": 1}, set(), {"u"}, [[1]], [{}, 1], ["u", "u"], [None, None], [HostileRepr()]],
     [np.array([["u", "v"]]), pd.DataFrame({"a": ["u", "v"]}), iter(["u", "v"])],
-    [o for o in ODD if o is not ...],
-    hostile(),
-    TEXTS,
-    NOT_FINITE,
+    [value for value in ANY if value is not ...],
     FLAGS,
     HUGE,
 )
 NOT_SHARES = among(
     [[0.5], [0.2, 0.2, 0.6], [0.5, 0.6], [0.0, 1.0], [-1.0, 2.0], ["a", "b"], [None, 1.0]],
     [[float("nan"), 1.0], [[0.5, 0.5]], {0.5: 1, 0.25: 2}, {0.5}, [True, False], 0.5],
-    [o for o in ODD if o is not None],
-    hostile(),
-    TEXTS,
-    NOT_FINITE,
+    ANY,
 )
 NOT_A_CALLABLE = among(CONTAINERS, ARRAYS, [o for o in ODD if not callable(o)], NOT_FINITE, TEXTS)
 NOT_A_MODULE = [lambda: None, lambda: 1, lambda x: x, lambda: 1 / 0, int, torch.nn.Linear(1, 1)]
@@ -172,6 +153,7 @@ PAIRS = [
     ([[1.0, 2.0, 3.0]], HostileLen()),
 ]
 
+MLP = {"module": "mlp"}
 # (parameter, what goes with it, strategy of bad values)
 TABLE = [
     ("method", {}, not_among(*METHODS) | st.none()),
@@ -179,31 +161,19 @@ TABLE = [
     ("delta", {}, not_positive() | st.floats(min_value=1 / 120, allow_nan=False)),
     ("noise_multiplier", {"epsilon": None}, below_zero() | st.just(1e-300)),
     ("group_col", {}, among([[], (), ["g", "g"], "h", 99, -99, 1.5, ["g", None], True, ["g", 3]])),
-    ("group_col", {}, among(ARRAYS, ODD, hostile(), TEXTS, NOT_FINITE, HUGE)),
+    ("group_col", {}, among(ARRAYS, ANY, HUGE)),
     ("group_col__levels", {}, NOT_A_LIST | among([["u"], ["x", "y"], ["u", "v", "u"], []])),
     ("classes", {}, NOT_A_LIST | among([[0], [5, 6], [0, 1, 1], [0, "1"], [0, None], []])),
     ("group_col__as_feature", {}, NOT_A_FLAG),
     ("persons", {}, NOT_A_FLAG | among([True, "id"]).filter(lambda v: v is not None)),
     ("persons__column", {}, among([[], (), ["g"], "h", 99, -99, 1.5, True])),
-    ("persons__column", {}, among(ARRAYS, ODD, hostile(), TEXTS, NOT_FINITE, HUGE)),
+    ("persons__column", {}, among(ARRAYS, ANY, HUGE)),
     ("persons__max_records", {}, not_a_count()),
-    ("persons__surplus", {}, among(ODD, hostile(), NOT_FINITE, [None, "drop", "THIN", True, 1])),
+    ("persons__surplus", {}, among(ODD, HOSTILE, NOT_FINITE, [None, "drop", "THIN", True, 1])),
     ("module", {}, NOT_A_CALLABLE | among(NOT_A_MODULE)),
-    (
-        "module__hidden_layer_sizes",
-        {"module": "mlp"},
-        among(ODD, hostile(), TEXTS, NOT_FINITE, FLAGS),
-    ),
-    (
-        "module__hidden_layer_sizes",
-        {"module": "mlp"},
-        st.lists(st.integers(max_value=0), min_size=1),
-    ),
-    (
-        "module__hidden_layer_sizes",
-        {"module": "mlp"},
-        among([(10**9,), (10**7, 10**7), (2.5,), {1: 2}]),
-    ),
+    ("module__hidden_layer_sizes", MLP, among(ANY, FLAGS)),
+    ("module__hidden_layer_sizes", MLP, st.lists(st.integers(max_value=0), min_size=1)),
+    ("module__hidden_layer_sizes", MLP, among([(10**9,), (10**7, 10**7), (2.5,), {1: 2}])),
     ("module__activation", {}, not_among("tanh", "relu", "sigmoid", "gelu") | st.none()),
     ("optimizer", {}, NOT_A_CALLABLE | among([int, torch.nn.Linear, lambda p: p, "lbfgs", None])),
     ("optimizer__momentum", {}, among([-1.0, "a"])),
@@ -217,22 +187,22 @@ TABLE = [
     ("attack", {}, NOT_A_CALLABLE | among(NOT_AN_ATTACK)),
     ("augment", {}, NOT_A_CALLABLE | among(NOT_AN_AUGMENT)),
     ("augment__n", {"augment": lambda x: x}, not_a_count()),
-    ("pos_label", {}, among(ODD, hostile(), TEXTS, NOT_FINITE, ARRAYS, [[0], 7])),
-    ("class_weight", {}, among(ODD, hostile(), TEXTS, NOT_FINITE, FLAGS, ARRAYS, ["balanced"])),
+    ("pos_label", {}, among(ANY, ARRAYS, [[0], 7])),
+    ("class_weight", {}, among(ANY, FLAGS, ARRAYS, ["balanced"])),
     ("class_weight", {}, among([{0: -1.0}, {9: 1.0}, {0: True}, {0: float("nan")}, {0: "1"}])),
     ("max_sample_weight", {}, not_positive()),
-    ("validation_data", {}, among(CONTAINERS, ODD, hostile(), TEXTS, NOT_FINITE, FLAGS)),
+    ("validation_data", {}, among(CONTAINERS, ANY, FLAGS)),
     ("validation_data", {}, among(PAIRS)),
     ("warm_start", {}, NOT_A_FLAG),
     ("accountant", {}, not_among("pld", "prv", "rdp") | st.none()),
     ("noise_sampler", {}, not_among("standard", "gaussian_sum") | st.none()),
     ("keep_reference", {}, NOT_A_FLAG),
-    ("callbacks", {}, among([[1], [None], ["a"], {"a": 1}, [("a", 1)], (1, 2)], ODD, hostile())),
+    ("callbacks", {}, among([[1], [None], ["a"], {"a": 1}, [("a", 1)], (1, 2)], ODD, HOSTILE)),
     ("callbacks", {}, among(ARRAYS, TEXTS, NOT_FINITE, FLAGS, HUGE)),
     ("device", {}, not_among("auto", "cpu") | among(["meta", "cuda:9999", 0, None])),
     ("distributed", {}, not_among("auto")),
     ("random_state", {}, not_a_count().filter(lambda v: not (type(v) is int and v >= 0))),
-    ("verbose", {}, among(CONTAINERS, ARRAYS, ODD, hostile(), TEXTS, NOT_FINITE, [-1, 1.5, None])),
+    ("verbose", {}, among(CONTAINERS, ARRAYS, ANY, [-1, 1.5, None])),
 ]
 
 
@@ -242,7 +212,7 @@ def of_a_field(name, field, ranges):
         return NOT_SHARES
     if field == "schedule":
         pairs = [(), (1.0,), (0.0, 1.0), (1.0, float("nan")), ("a", 1.0), (True, 1.0), [1.0, 2.0]]
-        return among(pairs, [v for v in ODD if v is not None], hostile(), TEXTS, NOT_FINITE)
+        return among(pairs, ANY)
     if "boolean" in ranges:
         return NOT_A_FLAG
     options = {o for r in ranges if isinstance(r, StrOptions) for o in r.options}

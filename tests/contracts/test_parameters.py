@@ -105,25 +105,10 @@ GIVEN = {
         (0.4,) * 2,
     ),
     "lr": ({"lr": 0.3}, {}, lambda m, f: (f["lr"], m.lr_), (0.3, 0.3)),
-    "batch_size": (
-        {"batch_size": 70},
-        {},
-        lambda m, f: f["mechanism"].task.sample_rate,
-        1 / 4,
-    ),
+    "batch_size": ({"batch_size": 70}, {}, lambda m, f: f["mechanism"].task.sample_rate, 1 / 4),
     "max_epochs": ({"max_epochs": 5, "batch_size": 80}, {}, lambda m, f: m.n_steps_, 15),
-    "max_steps": (
-        {"max_steps": 7},
-        {},
-        lambda m, f: (f["plan"].n_steps, m.n_steps_),
-        (7, 7),
-    ),
-    "iterate_average": (
-        {"iterate_average": 0.25},
-        {},
-        lambda m, f: f["plan"].averaged,
-        0.25,
-    ),
+    "max_steps": ({"max_steps": 7}, {}, lambda m, f: (f["plan"].n_steps, m.n_steps_), (7, 7)),
+    "iterate_average": ({"iterate_average": 0.25}, {}, lambda m, f: f["plan"].averaged, 0.25),
     "max_physical_batch_size": ({"max_physical_batch_size": 9}, {}, lambda m, f: f["chunk"], 9),
     "augment": ({"augment": Views(half, n=3)}, {}, lambda m, f: f["n_views"], 3),
     "max_sample_weight": (
