@@ -9,30 +9,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from skdpfair import get_method
-from skdpfair.engine import Batch, Streams, private_step, select_strategy
+from skdpfair.engine import Batch, Streams, select_strategy
 from skdpfair.engine.batch import Examples
-from skdpfair.engine.mechanism import Mechanism
 from skdpfair.engine.step import clip_weights
-from skdpfair.methods import METHODS
-from skdpfair.testing import example_task
 from skdpfair.training.batches import PersonRows, records_at
 
-PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
+from .steps import PRIVATE, mechanism_of, step_of
+
 NOBODY = torch.tensor([], dtype=torch.int64)
 
 
-def step_on(sizes, name="dpsgd", seed=0, noise_multiplier=0.0, n_groups=2, **settings):
-    """Return a batch of persons with so many records each, and a mechanism."""
+def batch_of(sizes, seed=0):
+    """Return a batch of persons with so many records each."""
     generator = torch.Generator().manual_seed(seed)
     n = sum(sizes)
     x = 3.0 * torch.randn((n, 4), generator=generator)
     y = torch.randint(0, 2, (n,), generator=generator)
     group = torch.randint(0, 2, (len(sizes),), generator=generator)
     sizes = torch.tensor(sizes)
-    batch = Batch(x, y, group.repeat_interleave(sizes), examples=Examples(sizes))
-    task = example_task(n_groups=n_groups)
-    return batch, Mechanism(get_method(name, **settings), task, noise_multiplier)
+    return Batch(x, y, group.repeat_interleave(sizes), examples=Examples(sizes))
 
 
 def without(batch, person):
@@ -41,24 +36,18 @@ def without(batch, person):
     return replace(records_at(batch, torch.nonzero(rest)[:, 0]), examples=Examples(sizes))
 
 
-def step_of(batch, mechanism, module=None, noise=None, **options):
-    """Return one step of a module, by default a linear one that is the same in every call."""
-    if module is None:
-        with torch.random.fork_rng():
-            torch.manual_seed(0)
-            module = nn.Linear(4, 2)
-    state = mechanism.method.start(mechanism.task)
-    noise = Streams.seeded(0, digest=b"").noise() if noise is None else noise
-    with select_strategy(module, batch.x, 2) as model:
-        step = private_step(model, batch, mechanism, state, noise, **options)
-    return replace(step, gradient=step.gradient.clone())
+@pytest.fixture
+def linear():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Linear(4, 2)
 
 
 @pytest.mark.parametrize("name", PRIVATE)
 @given(sizes=st.lists(st.integers(1, 5), min_size=2, max_size=6), seed=st.integers(0, 9))
 @settings(max_examples=8, deadline=None)
 def test_one_person_moves_each_release_by_at_most_its_sensitivity(name, sizes, seed):
-    batch, mechanism = step_on(sizes, name, seed)
+    batch, mechanism = batch_of(sizes, seed), mechanism_of(name)
     method, noise = mechanism.method, Streams.fresh().noise()
     state = method.start(mechanism.task)
     with select_strategy(nn.Linear(4, 2), batch.x, 2) as model:
@@ -81,50 +70,46 @@ def test_one_person_moves_each_release_by_at_most_its_sensitivity(name, sizes, s
 
 
 @pytest.mark.parametrize("name", PRIVATE)
-def test_a_person_is_clipped_once_and_chunks_change_nothing(name):
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        module = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
-    task = step_on([3, 1, 4, 2, 5], name)
-    whole, *parts = (step_of(*task, module, chunk_size=chunk) for chunk in (None, 1, 4, 7))
+def test_a_person_is_clipped_once_and_chunks_change_nothing(name, linear):
+    module, batch = nn.Sequential(linear, nn.Tanh(), nn.Linear(2, 2)), batch_of([3, 1, 4, 2, 5])
+    whole, *parts = (
+        step_of(module, batch, mechanism_of(name), chunk_size=n) for n in (None, 1, 4, 7)
+    )
     assert all(step.sound for step in (whole, *parts))
     for part in parts:
         torch.testing.assert_close(part.gradient, whole.gradient, rtol=1e-5, atol=1e-7)
 
 
-def test_the_gradient_of_a_person_is_the_mean_of_those_of_the_records():
-    batch, mechanism = step_on([2, 3], max_grad_norm=1e9)
-    rows, module = [], nn.Linear(4, 2)
+def test_the_gradient_of_a_person_is_the_mean_of_those_of_the_records(linear):
+    batch, mechanism, rows = batch_of([2, 3]), mechanism_of("dpsgd", max_grad_norm=1e9), []
     for x, y in zip(batch.x, batch.y, strict=True):
-        loss = nn.functional.cross_entropy(module(x[None]), y[None])
-        grads = torch.autograd.grad(loss, module.parameters())
+        loss = nn.functional.cross_entropy(linear(x[None]), y[None])
+        grads = torch.autograd.grad(loss, linear.parameters())
         rows.append(torch.cat([g.flatten() for g in grads]))
-    found = step_of(batch, mechanism, module).gradient * mechanism.expected_batch_size
+    found = step_of(linear, batch, mechanism).gradient * mechanism.expected_batch_size
     expected = torch.stack(rows[:2]).mean(0) + torch.stack(rows[2:]).mean(0)
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", PRIVATE)
-def test_persons_with_one_record_take_the_step_of_records(name):
-    batch, mechanism = step_on([1] * 9, name, noise_multiplier=1.0)
+def test_persons_with_one_record_take_the_step_of_records(name, linear):
+    batch, mechanism = batch_of([1] * 9), mechanism_of(name, 1.0)
     records = Batch(batch.x, batch.y, batch.group)
     persons = PersonRows(records, np.arange(9)).select(torch.arange(9))
-    assert torch.equal(*(step_of(data, mechanism).gradient for data in (records, persons)))
+    assert torch.equal(*(step_of(linear, data, mechanism).gradient for data in (records, persons)))
 
 
 @pytest.mark.parametrize("name", PRIVATE)
-def test_a_batch_without_persons_is_a_step(name):
-    # with wide rows of counts
-    batch, mechanism = step_on([2, 1], name, noise_multiplier=1.0, n_groups=20)
-    nobody = PersonRows(batch, np.array([0, 0, 1])).select(NOBODY)
-    step = step_of(nobody, mechanism, noise=Streams.fresh().noise())
+def test_a_batch_without_persons_is_a_step(name, linear):
+    nobody = PersonRows(batch_of([2, 1]), np.array([0, 0, 1])).select(NOBODY)
+    step = step_of(linear, nobody, mechanism_of(name, 1.0, n_groups=20))  # wide rows of counts
     assert bool(step.gradient.any()) and step.max_bound_ratio is None
 
 
-def test_a_person_with_a_record_without_a_finite_gradient_contributes_nothing():
-    batch, mechanism = step_on([2, 3, 1])
+def test_a_person_with_a_record_without_a_finite_gradient_contributes_nothing(linear):
+    batch, mechanism = batch_of([2, 3, 1]), mechanism_of("dpsgd")
     batch.x[1, 0] = torch.inf
-    found, expected = (step_of(b, mechanism).gradient for b in (batch, without(batch, 0)))
+    found, expected = (step_of(linear, b, mechanism).gradient for b in (batch, without(batch, 0)))
     torch.testing.assert_close(found, expected)
 
 
