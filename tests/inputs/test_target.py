@@ -11,6 +11,7 @@ from skdpfair.inputs.target import (
     limits_of,
     plain,
     positions,
+    positive_class,
     public_classes,
     range_of,
     read_numbers,
@@ -53,6 +54,15 @@ def test_classes_are_sorted_and_the_positive_one_is_last():
     for declared, match in ((["a"], "two classes or more"), ([["a"]], "classes must list")):
         with pytest.raises(ValueError, match=match):
             sorted_classes(declared)
+
+
+@pytest.mark.parametrize(
+    ("classes", "pos_label", "match"),
+    [("ab", "A", "one of the classes, got 'A'"), ("abc", "a", "pos_label='a' is for two classes")],
+)
+def test_positive_class_refuses_what_cannot_be_positive(classes, pos_label, match):
+    with pytest.raises(ValueError, match=match):
+        positive_class(np.array([*classes]), None, pos_label)
 
 
 @pytest.mark.parametrize(
