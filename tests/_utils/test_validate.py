@@ -1,5 +1,7 @@
 """Validators, which name the parameter and the offending value."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -24,26 +26,21 @@ from skdpfair._utils.validate import (
 @pytest.mark.parametrize(
     ("check", "value", "match"),
     [
-        (lambda v: number("a", v, low=0, low_open=True), 0, "number > 0, got 0.0"),
-        (lambda v: number("a", v, low=0, high=1), float("nan"), "number >= 0 and <= 1, got nan"),
-        (lambda v: number("a", v), True, r"number, got True \(bool\)"),
-        (lambda v: integer("a", v), 1.5, r"integer >= 1, got 1.5 \(float\)"),
-        (lambda v: integer("a", v), 2**70, r"integer <= 2\*\*63, got"),
-        (lambda v: generator("a", v), -1, "integer >= 0 .*got -1"),
-        (
-            lambda v: one_of("a", v, ["mean", "b[x]"]),
-            "meen",
-            r"'mean', 'b\[GROUP\]'.*mean 'mean'\?",
-        ),
-        (lambda v: flag("a", v), 1, "True or False, got 1"),
-        (lambda v: listed("a", v, "names"), "xy", "list of names, got 'xy'"),
-        (lambda v: check_parameter("a", v, [StrOptions({"b"}), None]), 3, ".*'b'.* got 3"),
+        (partial(number, low=0, low_open=True), 0, "number > 0, got 0.0"),
+        (partial(number, low=0, high=1), float("nan"), "number >= 0 and <= 1, got nan"),
+        (integer, 1.5, r"integer >= 1, got 1.5 \(float\)"),
+        (integer, 2**70, r"integer <= 2\*\*63, got"),
+        (generator, -1, "integer >= 0 .*got -1"),
+        (partial(one_of, options=["mean", "b[x]"]), "meen", r"'b\[GROUP\]'.*mean 'mean'\?"),
+        (flag, 1, "True or False, got 1"),
+        (partial(listed, of="names"), "xy", "list of names, got 'xy'"),
+        (partial(check_parameter, constraints=[StrOptions({"b"}), None]), 3, "'b'.* got 3"),
     ],
 )
 def test_validators_name_the_parameter_and_the_value(check, value, match):
-    with pytest.raises((ValueError, TypeError), match=f"^a must be a?n? ?.*{match}") as caught:
-        check(value)
-    assert getattr(caught.value, "parameter", "a") == "a"
+    with pytest.raises((ValueError, TypeError), match=f"^a must be .*{match}") as caught:
+        check("a", value)
+    assert caught.value.parameter == "a"
 
 
 def test_safe_repr_is_short_and_outlines_data():

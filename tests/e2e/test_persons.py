@@ -3,6 +3,7 @@
 import json
 import pickle
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -500,63 +501,55 @@ def test_persons_are_read_by_one_rule_at_every_entrance(place, visits, monkeypat
     assert seen and seen[0].max() + 1 == 600
 
 
-def through(entrance, model):
-    """Return an entrance as a function of records, groups and persons, with a model."""
-
-    def run(X, y, groups, persons):
-        return ENTRANCES[entrance](model, X, y, sensitive_features=groups, persons=persons)
-
-    return run
-
-
-def weighted_score(model):
-    return lambda X, y, weight, persons: model.score(X, y, sample_weight=weight)
-
-
 WITHOUT_INDEX = make_pipeline(FunctionTransformer(np.asarray), by_array())
-SCORES = {
-    "score": weighted_score(quick()),
-    "score of a regressor": weighted_score(DPFairRegressor()),
-    "score of thresholds": weighted_score(DPThresholdClassifier(quick())),
-    "score of a search": weighted_score(DPRandomizedSearch(quick(), {})),
+FITTED = dict.fromkeys(["fit", "pipeline", "sweep"], by_array()) | {"audit": quick()}
+FITTED |= dict.fromkeys(["threshold", "search"], WITHOUT_INDEX)
+SCORED = {"classifier": quick(), "regressor": DPFairRegressor()}
+SCORED |= {"threshold": DPThresholdClassifier(quick()), "search": DPRandomizedSearch(quick(), {})}
+SCORERS = {
+    "scorer": lambda X, y, **groups: GroupScorer()(quick(), X, y, **groups),
+    "dg_gap": lambda X, y, **groups: comparison_scorer("dg_gap", X, y, **groups),
 }
-WITHOUT_PERSONS = SCORES | {
-    "scorer": lambda X, y, g, _: GroupScorer()(quick(), X, y, sensitive_features=g),
-    "dg_gap": lambda X, y, g, _: comparison_scorer("dg_gap", X, y, sensitive_features=g),
+PLACES = {  # the call, the names of what comes after the labels, whether labels may be shuffled
+    **{
+        f"fit: {place}": (
+            partial(ENTRANCES[place], model),
+            ("sensitive_features", "persons"),
+            place not in ("sweep", "audit"),
+        )
+        for place, model in FITTED.items()
+    },
+    **{f"score: {name}": (model.score, ["sample_weight"], True) for name, model in SCORED.items()},
+    **{name: (scorer, ["sensitive_features"], False) for name, scorer in SCORERS.items()},
 }
-WITH_PERSONS = {
-    "fit": through("fit", by_array()),
-    "pipeline": through("pipeline", by_array()),
-    "threshold": through("threshold", WITHOUT_INDEX),
-    "search": through("search", WITHOUT_INDEX),
-    "sweep": through("sweep", by_array()),
-    "audit": through("audit", quick()),
-}
-PLACES = WITH_PERSONS | WITHOUT_PERSONS
-# scikit-learn's permutation_test_score calls these with shuffled labels
-WARN_OF_LABELS = {"fit", "pipeline", "threshold", "search", *SCORES}
 
 
 @pytest.mark.parametrize(
-    ("place", "at"),
-    [(place, at) for place in PLACES for at in range(3 if place in WITH_PERSONS else 2)],
+    ("place", "at"), [(place, at) for place in PLACES for at in range(1 + len(PLACES[place][1]))]
 )
 def test_labels_groups_and_persons_of_another_index_are_refused(place, at, visits):
+    """But for labels where permutation_test_score of scikit-learn shuffles them."""
     X, y = visits
+    call, names, may_be_shuffled = PLACES[place]
     given = [pd.Series(y), X["sex"], X["person"]]
-    given[at] = given[at].sample(frac=1, random_state=0)
+
+    def run(rows, index_of):
+        given[at] = index_of(given[at])
+        return call(rows[ABC], given[0], **dict(zip(names, given[1:], strict=False)))
+
+    def shuffled(values):
+        return values.sample(frac=1, random_state=0)
+
     match = r" has another index than X.*\.loc\[X.*index\]"
-    if at or place not in WARN_OF_LABELS:
+    if at or not may_be_shuffled:
         with pytest.raises(ValueError, match=match):
-            PLACES[place](X[ABC], *given)
+            run(X, shuffled)
         return
     with pytest.warns(UserWarning, match=f"^y{match}"), suppress(NotFittedError):
-        PLACES[place](X[ABC], *given)
-    # of other rows, or counted anew
-    for index in (X.index + len(X), range(len(X))):
-        given[at] = pd.Series(y, index=index)
+        run(X, shuffled)
+    for index in (X.index + len(X), range(len(X))):  # of other rows, or counted anew
         with pytest.raises(ValueError, match=r"^y has another index"):
-            PLACES[place](X.iloc[::-1][ABC], *given)
+            run(X.iloc[::-1], lambda _, index=index: pd.Series(y, index=index))
 
 
 def test_persons_of_a_part_of_the_rows_have_the_index_of_the_part(visits):
@@ -601,27 +594,23 @@ def with_column():
     return behind(columns.set_output(transform="pandas"), column="pid")
 
 
+def mixed(model, X=ROWS, y=LABELS, **given):
+    return model, (X, y), given or PERSONS_OF_CLF
+
+
 GRID = GridSearchCV(behind(BY_ROW), {"clf__lr": [0.1]}, cv=GroupKFold(2), error_score="raise")
-STEPS_BETWEEN = behind(BY_ROW, PolynomialFeatures(2), BoundedScaler((0, 1)))
-UNBOUNDED = behind(BY_ROW).set_params(clf__persons=None)
-MIXED = {  # models, and the records and other arguments of their fits
-    "a pipeline": (behind(BY_ROW), (ROWS, LABELS), PERSONS_OF_CLF),
-    "steps between": (STEPS_BETWEEN, (ROWS, LABELS), PERSONS_OF_CLF),
-    "a union": (behind(make_union(BY_ROW, FunctionTransformer())), (ROWS, LABELS), PERSONS_OF_CLF),
-    "a column": (
-        with_column(),
-        (pd.DataFrame(ROWS, columns=["a", "b"]).assign(pid=PERSON), LABELS),
-        {},
-    ),
-    "no bound": (UNBOUNDED, (ROWS, LABELS), PERSONS_OF_CLF),
-    "nested": (
-        Pipeline([("in", make_pipeline(BY_ROW)), ("out", behind())]),
-        (ROWS, LABELS),
-        {"out__clf__persons": PERSON},
-    ),
-    "a regressor": (behind(BY_ROW, last=DPFairRegressor), (ROWS, ROWS[:, 0]), PERSONS_OF_CLF),
-    "a search": (GRID, (ROWS, LABELS), {"groups": PERSON, **PERSONS_OF_CLF}),
-    "thresholds": (DPThresholdClassifier(behind(BY_ROW)), (ROWS, LABELS), {"persons": PERSON}),
+TABLE = pd.DataFrame(ROWS, columns=["a", "b"]).assign(pid=PERSON)
+NESTED = Pipeline([("in", make_pipeline(BY_ROW)), ("out", behind())])
+MIXED = {
+    "a pipeline": mixed(behind(BY_ROW)),
+    "steps between": mixed(behind(BY_ROW, PolynomialFeatures(2), BoundedScaler((0, 1)))),
+    "a union": mixed(behind(make_union(BY_ROW, FunctionTransformer()))),
+    "a column": mixed(with_column(), TABLE, clf__persons=None),
+    "no bound": mixed(behind(BY_ROW).set_params(clf__persons=None)),
+    "nested": mixed(NESTED, out__clf__persons=PERSON),
+    "a regressor": mixed(behind(BY_ROW, last=DPFairRegressor), y=ROWS[:, 0]),
+    "a search": mixed(GRID, groups=PERSON, **PERSONS_OF_CLF),
+    "thresholds": mixed(DPThresholdClassifier(behind(BY_ROW)), persons=PERSON),
 }
 REFUSED = r"DPQuantileScaler .*persons.*BoundedScaler"
 

@@ -26,30 +26,6 @@ def test_codes_are_positions_of_the_levels(values):
     assert [groups.levels[c] for c in groups.code] == values and not groups.declared
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        [1, 2, 1],
-        [True, False, True],
-        [1.5, 2.5, 1.5],
-        ["x", 1, "x"],
-        pd.Categorical(["a", "b", "a"]),
-    ],
-)
-def test_encode_takes_values_of_any_kind(values):
-    groups = coded(values)
-    assert list(groups.code) in ([0, 1, 0], [1, 0, 1]) and groups.n_groups == 2
-
-
-@pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
-def test_missing_groups_need_a_level(missing):
-    for levels, match in ((None, "group_col has missing values"), (["a", "b"], "add None")):
-        with pytest.raises(ValueError, match=match):
-            coded(["a", "b", missing], levels=levels)
-    groups = coded(["a", "b", missing], levels=["a", "b", None])
-    assert list(groups.code) == [0, 1, 2] and groups.declared
-
-
 def test_declared_levels_have_their_order_and_may_be_absent():
     groups = coded(["b", "a"], levels=["c", "b", "a"])
     assert list(groups.code) == [1, 2] and groups.n_groups == 3 and groups.undeclared is None
@@ -74,26 +50,21 @@ def test_intersections_are_the_product_of_columns():
 
 
 def test_encode_without_groups_is_one_group():
-    rows, none = (np.zeros((3, 1)), np.zeros(3)), {"group_col": None, "sensitive_features": None}
-    groups = encode(*rows, **none)
+    rows = np.zeros((3, 1)), np.zeros(3)
+    groups = encode(*rows, group_col=None, sensitive_features=None)
     assert groups.n_groups == 1 and groups.levels is None and not groups.code.any()
-    with pytest.raises(ValueError, match=r"levels.*no groups are given.*sensitive_features"):
-        encode(*rows, levels=["a"], **none)
     with pytest.raises(ValueError, match="group_col or by sensitive_features"):
         encode(*rows, group_col=0, sensitive_features=[0, 1, 0])
 
 
-@pytest.mark.parametrize("shape", [(6,), (6, 2)])
-def test_levels_may_be_half_a_character(shape):
-    names = np.array(["\ud800", "b"], dtype=object)[np.arange(np.prod(shape)) % 3 // 2]
-    found = encode(None, np.zeros(6), group_col=None, sensitive_features=names.reshape(shape))
-    assert found.n_groups == 2 ** len(shape)
-
-
-@pytest.mark.parametrize("wrong", [np.timedelta64(1, "D"), [np.timedelta64(1)]])
-def test_as_columns_refuses_durations(wrong):
-    with pytest.raises(TypeError, match="group_col must be"):
-        as_columns(wrong)
+def test_as_columns_refuses_durations_and_levels_may_be_half_a_character():
+    for wrong in (np.timedelta64(1, "D"), [np.timedelta64(1)]):
+        with pytest.raises(TypeError, match="group_col must be"):
+            as_columns(wrong)
+    names = np.array([["\ud800", "b"], ["b", "b"], ["b", "\ud800"]], dtype=object)
+    for values in (names, names[:, 0]):
+        found = encode(None, np.zeros(3), group_col=None, sensitive_features=values)
+        assert found.n_groups == 2**values.ndim
 
 
 def test_the_target_may_be_a_group_but_no_column_of_that_name():
