@@ -31,9 +31,6 @@ def quick(**params):
     return DPFairClassifier("dpsgd", **settings | params)
 
 
-# --- columns ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", ["dates", "durations"])
 def test_dates_of_a_parquet_file_are_refused_under_bounds(kind, tmp_path):
     pytest.importorskip("pyarrow")
@@ -87,8 +84,6 @@ def test_a_table_that_lost_listed_texts_is_named(tmp_path):
     assert (loaded.predict(own) == model.predict(features)).all()
 
 
-# --- targets and predictions ------------------------------------------------------------------
-
 DISPATCHED = """
 import torch
 from sklearn import set_config
@@ -140,8 +135,6 @@ def test_predict_log_proba_is_the_logarithm_of_predict_proba():
     far = quick(epsilon=None, noise_multiplier=0.0, lr=1e4).fit(X, Y)
     assert np.isfinite(far.predict_log_proba(X)).all()
 
-
-# --- budgets ----------------------------------------------------------------------------------
 
 FITS = {
     "plain": lambda e: quick(epsilon=e, max_steps=None, lr="auto"),

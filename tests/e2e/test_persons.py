@@ -84,9 +84,6 @@ def private_search(estimator, space=None, **params):
     return DPRandomizedSearch(estimator, space or {"lr": [0.1, 1.0]}, **(given | params))
 
 
-# --- fits -------------------------------------------------------------------------------------
-
-
 def test_the_report_of_a_fit_counts_samples_and_protects_persons(visits):
     """Each entry that speaks of the unit is that of persons, weights included."""
     X, y = visits
@@ -207,9 +204,6 @@ def test_a_warm_start_states_the_largest_number_of_records(visits, of_persons):
     assert stated == ((5, None) if of_persons else (None, 5)) and "at most 5" in report.statement
 
 
-# --- pipelines, thresholds, searches, tables --------------------------------------------------
-
-
 def test_persons_pass_through_pipelines_searches_and_thresholds(visits, tmp_path):
     X, y = visits
     features, persons = X[ABC], X["person"].to_numpy()
@@ -321,9 +315,6 @@ def test_a_released_table_counts_one_record_of_each_person(visits):
     pairs = np.arange(len(y)) // 2
     total = sum(counted(right, np.ones_like(right), pairs)[0] for _ in range(20))
     assert stats.binomtest(int(total), 20 * len(set(pairs)), 0.5).pvalue > ALPHA
-
-
-# --- ledgers and forecasts --------------------------------------------------------------------
 
 
 @pytest.mark.skipif(
@@ -446,9 +437,6 @@ def test_forecast_protects_what_persons_declares(visits):
         private_search(unbounded).forecast(600)
 
 
-# --- sweeps -----------------------------------------------------------------------------------
-
-
 def test_sweep_trains_and_tests_on_different_persons(visits):
     X, y = visits
     settings = {"persons__max_records": 3, "module": "logistic", "max_steps": 5, "lr": 0.5}
@@ -475,9 +463,6 @@ def test_sweep_trains_and_tests_on_different_persons(visits):
         for train, test in splits(cv, 0, np.arange(120) % 2, np.zeros(120, dtype=int), person):
             assert not np.isin(person[test], person[train]).any()
             assert len(train) + len(test) == 120
-
-
-# --- every entrance ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("place", ["fit", "threshold", "search", "table", "sweep", "audit"])
@@ -570,9 +555,6 @@ def test_persons_of_a_part_of_the_rows_have_the_index_of_the_part(visits):
     with pytest.raises(ValueError, match="another index than y_true"):
         truth = pd.Series(labels, index=part.index)
         release_group_table(truth, labels, persons=renumbered, **given)
-
-
-# --- steps that protect records, before a classifier that protects persons ---------------------
 
 
 def behind(*steps, column=None, last=DPFairClassifier):
