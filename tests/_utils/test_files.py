@@ -23,8 +23,7 @@ def test_replace_file_writes_all_or_nothing(tmp_path):
         path_of(3)
 
 
-def test_sha256_of_depends_on_names_types_shapes_and_bytes_but_no_order():
-    one, two = np.zeros(2), np.ones((1, 2))
-    assert sha256_of({"a": one, "b": two}) == sha256_of({"b": two, "a": one})
-    others = {"a": two}, {"b": one}, {"a": one.astype("f")}, {"a": one[None]}, {"a": one + 1}
-    assert len({sha256_of(arrays) for arrays in ({"a": one}, *others)}) == 6
+def test_sha256_of_depends_on_names_types_shapes_and_bytes():
+    one = np.zeros(2)
+    others = {"b": one}, {"a": one.astype("f")}, {"a": one[None]}, {"a": one + 1}
+    assert len({sha256_of(arrays) for arrays in ({"a": one}, *others)}) == 5

@@ -13,7 +13,7 @@ from skdpfair import MLP, DPFairClassifier, DPFairRegressor, Factory, Persons, g
 from skdpfair.augmentations import Views
 from skdpfair.methods import METHODS
 from skdpfair.methods.dpsgd import DPSGD
-from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier, forecast, sweep
+from skdpfair.model_selection import DPRandomizedSearch, forecast, sweep
 from skdpfair.privacy import compute_epsilon
 from skdpfair.testing import example_records
 from skdpfair.training import defaults
@@ -343,12 +343,6 @@ def grid(clf, name):
     return GridSearchCV(clf, {name: [1]}, cv=2, error_score="raise")
 
 
-def as_regressor(clf):
-    known = DPFairRegressor().get_params()
-    params = clf.get_params(deep=False).items()
-    return DPFairRegressor(**{k: v for k, v in params if k in known})
-
-
 def swept(clf, **params):
     own = {k: v for k, v in vars(clf).items() if v is not vars(DPFairClassifier())[k]}
     groups = {"sensitive_features": X[:, 2]}
@@ -357,10 +351,6 @@ def swept(clf, **params):
 
 SETTERS = {  # of a parameter to 1
     "set_params": lambda clf, name: clf.set_params(**{name: 1}),
-    "regressor": lambda clf, name: as_regressor(clf).set_params(**{name: 1}),
-    "thresholds": lambda clf, name: DPThresholdClassifier(clf).set_params(
-        **{f"estimator__{name}": 1}
-    ),
     "grid": lambda clf, name: grid(clf, name).fit(X, Y),
     "forecast": lambda clf, name: forecast(grid(clf, name), N),
     "private search": lambda clf, name: DPRandomizedSearch(clf, {name: [1]}).fit(X, Y),
@@ -374,7 +364,7 @@ SETTERS = {  # of a parameter to 1
         (*nested, setter)
         for nested in NESTED
         for setter in SETTERS
-        if (setter, *nested[0]) not in {("sweep", "method"), ("regressor", "attack")}
+        if (setter, *nested[0]) != ("sweep", "method")
     ],
 )
 def test_parameters_of_values_without_parameters_are_refused(given, name, remedy, setter, first):
