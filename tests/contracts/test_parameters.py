@@ -289,7 +289,7 @@ def test_a_floor_of_a_threshold_follows_what_was_measured_only():
 
 @pytest.mark.parametrize("first", [3e4, 2e-5])
 @pytest.mark.parametrize("name", ["global_adapt", "soft_adaclip", "bounded_adapt"])
-def test_a_given_threshold_stays_where_nothing_moves_it(name, first):
+def test_a_threshold_starts_at_its_parameter_where_no_count_moves_it(name, first):
     field = "strict_max_grad_norm" if name == "global_adapt" else "max_grad_norm"
     step = Step(name, "logistic", **{field: first})
     assert float(step.after(float(-step.state.decay / step.state.gain))) == pytest.approx(first)
