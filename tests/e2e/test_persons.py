@@ -117,9 +117,8 @@ def test_low_signal_warnings_count_the_protected_unit(unit, visits):
     columns = X if unit == "person" else X.drop(columns="person")
     model = quick("dpsgd_f", **settings, **({} if unit == "person" else RECORDS))
     n = 600 if unit == "person" else len(y)
-    with pytest.warns(
-        LowSignalWarning, match=rf"n = {n} {unit}s .*(?s:.)*batches of (49|50) {unit}s"
-    ):
+    match = rf"n = {n} {unit}s .*batches of (49|50) {unit}s"
+    with pytest.warns(LowSignalWarning, match=match):
         model.fit(columns, y)
 
 
@@ -283,11 +282,11 @@ def test_a_private_search_holds_out_whole_persons_each_of_whom_counts_once(visit
         (private_search(quick(persons__surplus="raise")), None, "surplus"),
         (private_search(quick(), {COLUMN: ["a"]}), None, "must leave persons"),
         (
-            private_search(behind_step(quick()), {"dpfairclassifier__lr": [1.0]}),
+            private_search(behind_step(quick()), {"dpfairclassifier__lr": [1]}),
             None,
-            "Leave out column=",
+            "Leave out col",
         ),
-        (DPThresholdClassifier(behind_step(quick())), None, "Leave out column="),
+        (DPThresholdClassifier(behind_step(quick())), None, "Leave out col"),
     ],
 )
 def test_searches_and_thresholds_refuse_persons_that_they_cannot_count(

@@ -16,7 +16,7 @@ import pandas as pd
 import scipy.sparse
 import torch
 
-from .strategies import HostileAll, HostileEq, HostileLen, HostileRepr
+from .bad_values import HostileAll, HostileEq, HostileLen, HostileRepr
 
 N = 120
 SECRET, NUMBER = "PatientZero", 73194682
