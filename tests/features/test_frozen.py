@@ -26,56 +26,36 @@ class Backbone(nn.Module):
 
 
 class Of(nn.Module):
-    """Features that a function computes of a flat batch."""
+    """Features that a function computes of a batch, and of a state."""
 
     def __init__(self, function):
         super().__init__()
         self.function = function
-        self.register_buffer("calls", torch.zeros(()))
+        self.register_buffer("state", torch.zeros(432))
 
     def forward(self, x):
-        return self.function(self, x)
+        return self.function(x.flatten(1), self.state)
 
 
-def counting(module, x):
-    module.calls += 1
-    return unlisted(module, x) + module.calls
-
-
-def unlisted(module, x):
+def unlisted(x, state):
     """Use an operation that no recording follows."""
-    return torch.special.bessel_j0(x.flatten(1))
+    return torch.special.bessel_j0(x)
 
 
-def in_place(module, x):
-    x -= 1
-    return x.flatten(1)
+def counting(x, state):
+    state += 1
+    return unlisted(x, state) + state
 
 
-def centred(module, x):
-    return x.flatten(1) - x.flatten(1).mean(0)
+def remembering(x, state):
+    out = x + state
+    state.copy_(x[0])
+    return out
 
 
-def drawing(module, x):
-    return x.flatten(1) + torch.rand_like(x.flatten(1))
-
-
-def strided(module, x):
+def strided(x, state):
     """Read memory by its layout where there is one record."""
-    return x.flatten(1) if len(x) != 1 else torch.as_strided(x, (1, x.numel()), (x.numel(), 1))
-
-
-class Remembering(nn.Module):
-    """Adds the record before."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("last", torch.zeros(432))
-
-    def forward(self, x):
-        out = x.flatten(1) + self.last
-        self.last.copy_(x[0].flatten())
-        return out
+    return x if len(x) != 1 else torch.as_strided(x, (1, x.numel()), (x.numel(), 1))
 
 
 @pytest.fixture
@@ -108,9 +88,9 @@ def test_a_module_that_cannot_be_recorded_is_traced_on_one_record(pictures):
 SIZES = set()  # of the batches that reach the code of a network
 
 
-def noting(module, x):
+def noting(x, state):
     SIZES.add(len(x))
-    return x.flatten(1)
+    return x
 
 
 def test_no_code_of_a_network_runs_on_the_records(pictures):
@@ -121,7 +101,10 @@ def test_no_code_of_a_network_runs_on_the_records(pictures):
 
 def test_frozen_features_leave_the_pictures_unmodified(pictures):
     before = pictures.copy()
-    for module in (nn.Sequential(nn.ReLU(inplace=True), nn.Flatten()), Of(in_place)):
+    for module in (
+        nn.Sequential(nn.ReLU(inplace=True), nn.Flatten()),
+        Of(lambda x, state: x.sub_(1)),
+    ):
         FrozenFeatures(module).fit_transform(pictures)
     np.testing.assert_array_equal(pictures, before)
 
@@ -133,7 +116,7 @@ def test_frozen_features_take_networks_of_torch_export_and_refuse_torchscript(ba
     found, expected = (FrozenFeatures(m).fit_transform(pictures) for m in (exported, backbone))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     with pytest.raises(TypeError, match=r"torch\.jit\.ScriptModule"):
-        FrozenFeatures(torch.jit.script(Remembering())).fit_transform(pictures)
+        FrozenFeatures(torch.jit.script(nn.Flatten())).fit_transform(pictures)
 
 
 LAST = np.zeros((20, 12, 12, 3), np.float32)  # channels
@@ -145,11 +128,16 @@ LAST = np.zeros((20, 12, 12, 3), np.float32)  # channels
         ("net.onnx", LAST, TypeError, "module must be a torch.nn.Module .* 'net.onnx'"),
         (Backbone, LAST, TypeError, "module must be a torch.nn.Module .*weights"),
         (nn.Flatten(0), LAST, UnsupportedModuleError, "mixes the records"),
-        (Of(centred), LAST, UnsupportedModuleError, "mixes the records"),
+        (Of(lambda x, state: x - x.mean(0)), LAST, UnsupportedModuleError, "mixes the records"),
         (Of(strided), LAST, UnsupportedModuleError, "as_strided"),
         (Of(counting), LAST, UnsupportedModuleError, "one record at a time"),
-        (nn.Sequential(nn.Flatten(), Remembering()), LAST, UnsupportedModuleError, "module"),
-        (Of(drawing), LAST, UnsupportedModuleError, "draws random numbers"),
+        (nn.Sequential(nn.Flatten(), Of(remembering)), LAST, UnsupportedModuleError, "module"),
+        (
+            Of(lambda x, state: x + torch.rand_like(x)),
+            LAST,
+            UnsupportedModuleError,
+            "draws random numbers",
+        ),
         (nn.Conv2d(3, 2, 3), LAST, ValueError, r"channels .*X.transpose\(0, 3, 1, 2\)"),
         (nn.Conv2d(3, 2, 3), LAST.reshape(20, -1), ValueError, "image_shape="),
     ],

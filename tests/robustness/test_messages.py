@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 from sklearn.model_selection import GridSearchCV
 
-from skdpfair import DPFairClassifier, Groups, get_method, metrics, report
+from skdpfair import DPFairClassifier, Groups, get_method, metrics
 from skdpfair.augmentations import PGD
 from skdpfair.budget import PrivacyLedger
 from skdpfair.model_selection import DPRandomizedSearch, GroupScorer, sweep
 from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, TableSchema, public_preprocessor
-from skdpfair.report import model_page
+from skdpfair.report import PrivacyCostDisplay, model_card, model_page
 from skdpfair.testing import audit_fit
 
 from .bad_data import NUMBER, SECRET, outcome_of, planted
@@ -67,6 +67,10 @@ def again(fitted, y=TEXTS, groups=GROUPS):
 def swept(X=X, y=LABELS, groups=GROUPS):
     settings = {"seeds": 1, "module": "logistic", "max_steps": 1}
     sweep(X, y, sensitive_features=groups, methods=["dpsgd"], epsilons=[8.0], **settings)
+
+
+def scored(fitted, n, groups, **params):
+    GroupScorer(**params)(fitted, X[:n], TEXTS[:n], sensitive_features=groups)
 
 
 OTHERS = {"group_table": {"reference": "dpsgd"}, "release_group_table": {"epsilon": 1.0}}
@@ -143,14 +147,10 @@ CASES = {  # of a fitted classifier and a folder
     "search of other labels": lambda f, t: DPRandomizedSearch(
         DPFairClassifier(**FAST, **OF_CLASSES), {"lr": [0.1]}
     ).fit(X, ODD_TEXTS),
-    "a scored fold with an unknown group": lambda f, t: GroupScorer()(
-        f, X, TEXTS, sensitive_features=ODD_GROUPS
-    ),
-    "a scored fold without a group": lambda f, t: GroupScorer(levels=None)(
-        f, X[:1], TEXTS[:1], sensitive_features=["u"]
-    ),
-    "a score by an unknown name": lambda f, t: GroupScorer(levels=[SECRET, "v"], only="f1")(
-        f, X, TEXTS, sensitive_features=np.where(GROUPS == "u", SECRET, "v")
+    "a scored fold with an unknown group": lambda f, t: scored(f, N, ODD_GROUPS),
+    "a scored fold without a group": lambda f, t: scored(f, 1, ["u"], levels=None),
+    "a score by an unknown name": lambda f, t: scored(
+        f, N, np.where(GROUPS == "u", SECRET, "v"), levels=[SECRET, "v"], only="f1"
     ),
     "grid search of cells": lambda f, t: GridSearchCV(
         DPFairClassifier(**FAST), {"lr": [0.1]}, cv=2, error_score="raise"
@@ -179,11 +179,9 @@ CASES = {  # of a fitted classifier and a folder
     "risk of rows that do not sum to 1": lambda f, t: risk(TEXTS, HALVES + 0.2, **OF_CLASSES),
     # pictures and pages
     "page of other groups": lambda f, t: model_page(f, X, TEXTS, sensitive_features=ODD_GROUPS),
-    "card of other groups": lambda f, t: report.model_card(
-        f, X, TEXTS, sensitive_features=ODD_GROUPS
-    ),
-    "table that nobody paid for": lambda f, t: report.model_card(f, released_table=CELLS),
-    "picture of a group": lambda f, t: report.PrivacyCostDisplay(
+    "card of other groups": lambda f, t: model_card(f, X, TEXTS, sensitive_features=ODD_GROUPS),
+    "table that nobody paid for": lambda f, t: model_card(f, released_table=CELLS),
+    "picture of a group": lambda f, t: PrivacyCostDisplay(
         pd.DataFrame({f"cost[{SECRET}]": [1.0]})
     ).plot(),
     # preparation
