@@ -41,7 +41,7 @@ test-slow: $(VENV)/.test
 test-integrations: $(VENV)/.integrations
 	@echo "== Running the tests with other libraries"
 	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow" \
-		tests/integrations tests/test_other_tables.py \
+		tests/integrations \
 		tests/release/test_copies.py::test_skops_trusts_one_type
 
 lint: $(VENV)/.test

@@ -1,4 +1,4 @@
-"""What every registered method must keep; a new file in methods/ is tested here unasked."""
+"""The contract of every registered method; a new file in methods/ is tested here unasked."""
 
 import copy
 import pickle
@@ -21,18 +21,16 @@ from docs.methods_table import paper, references
 from skdpfair import get_method
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine import step as engine_step
-from skdpfair.engine.mechanism import Mechanism
 from skdpfair.engine.step import noisy_sums
 from skdpfair.methods import METHODS
 from skdpfair.testing import check_method, example_records, example_task, noiseless_releases
 from skdpfair.training.batches import records_at
 
+from .steps import PRIVATE, mechanism_of, step_of
+
 BIBLIOGRAPHY = Path(__file__).parents[2] / "docs" / "references.bib"
-PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
 # the chance that correct noise fails one of the tests below
 ALPHA = 1e-6
-UNUSED = Streams.fresh().noise()  # of steps without noise
-
 extreme = st.sampled_from([0.0, 1e-38, 1e-6, 0.5, 1.0, 1.0 + 1e-6, 1e6, 1e30])
 norms = st.lists(st.one_of(extreme, st.floats(0, 1e3, width=32)), max_size=12)
 
@@ -94,19 +92,17 @@ def wide():
 
 def noise_of(name, module, batch, noise_multiplier, seed):
     """Return one step's noise in units of its claimed standard deviation."""
-    mechanism = Mechanism(METHODS[name](), example_task(n_groups=2), noise_multiplier)
-    strategy = select_strategy(module, batch.x, 20)
+    mechanism, source = mechanism_of(name, noise_multiplier), Streams.seeded(seed, digest=b"")
     state = mechanism.method.start(mechanism.task)
     bounds, original = [], METHODS[name].clip
 
     def noted(*args):
         return bounds.append(original(*args)) or bounds[-1]
 
+    strategy = select_strategy(module, batch.x, 20)
     with strategy, patch.object(METHODS[name], "clip", noted):
-        streams = Streams.seeded(seed, digest=b"")
-        step = private_step(strategy, batch, mechanism, state, streams.noise())
-        clip = bounds[-1]
-        exact = strategy.flat()
+        step = private_step(strategy, batch, mechanism, state, source.noise())
+        clip, exact = bounds[-1], strategy.flat()
         if len(batch):
             strategy.per_sample_gradients(batch).weighted_sum(clip.weight, exact)
     noise = step.gradient * mechanism.expected_batch_size - exact
@@ -137,11 +133,8 @@ def test_gradient_noise_has_the_claimed_scale_whoever_is_in_the_batch(name, size
 
 @pytest.mark.parametrize("name", PRIVATE)
 def test_count_noise_has_the_claimed_scale(name):
-    method, facts, source = (
-        METHODS[name](),
-        example_task(n_groups=3),
-        Streams.seeded(0, digest=b"").noise(),
-    )
+    method, facts = METHODS[name](), example_task(n_groups=3)
+    source = Streams.seeded(0, digest=b"").noise()
     sample, state = sample_of([0.5, 2.0, 1e6], 0), method.start(facts)
     finite = torch.ones(3, dtype=torch.bool)
     for query in method.queries(facts, 1.5):
@@ -157,27 +150,20 @@ def test_count_noise_has_the_claimed_scale(name):
 
 @pytest.mark.parametrize("name", PRIVATE)
 def test_two_steps_draw_fresh_noise(name, wide):
-    mechanism = Mechanism(METHODS[name](), example_task(n_groups=2), 1.0)
-    strategy, source = select_strategy(wide, torch.zeros(1, 500), 20), Streams.fresh().noise()
-    state, empty = mechanism.method.start(mechanism.task), batch_of(0, [0])
-    with strategy:
-        a, b = (private_step(strategy, empty, mechanism, state, source) for _ in range(2))
-    r = stats.pearsonr(a.gradient.numpy(), b.gradient.numpy()).statistic
-    assert abs(r) < stats.norm.ppf(1 - ALPHA / 2) / np.sqrt(len(a.gradient))
+    source, mechanism = Streams.fresh().noise(), mechanism_of(name, 1.0)
+    a, b = (step_of(wide, batch_of(0, [0]), mechanism, source).gradient for _ in range(2))
+    r = stats.pearsonr(a.numpy(), b.numpy()).statistic
+    assert abs(r) < stats.norm.ppf(1 - ALPHA / 2) / np.sqrt(len(a))
 
 
 @pytest.mark.parametrize("value", [1e30, inf, -inf, float("nan")])
 @pytest.mark.parametrize("name", PRIVATE)
 def test_a_record_without_a_finite_gradient_contributes_nothing(name, value, wide):
-    good = batch_of(5, [0, 1])
+    good, mechanism = batch_of(5, [0, 1]), mechanism_of(name)
     bad = Batch(good.x.clone(), good.y, good.group)
     bad.x[2] = value
-    kept = torch.tensor([0, 1, 3, 4])
-    mechanism = Mechanism(METHODS[name](), example_task(n_groups=2), 0.0)
-    state = mechanism.method.start(mechanism.task)
-    with select_strategy(wide, good.x, 20) as strategy:
-        with_bad = private_step(strategy, bad, mechanism, state, UNUSED)
-        without = private_step(strategy, records_at(good, kept), mechanism, state, UNUSED)
+    with_bad = step_of(wide, bad, mechanism)
+    without = step_of(wide, records_at(good, torch.tensor([0, 1, 3, 4])), mechanism)
     torch.testing.assert_close(with_bad.gradient, without.gradient, rtol=1e-5, atol=1e-9)
     as_tuple = (s if isinstance(s, tuple) else (s,) for s in (with_bad.state, without.state))
     for a, b in zip(*as_tuple, strict=True):
@@ -194,10 +180,12 @@ def test_a_record_without_a_finite_gradient_contributes_nothing(name, value, wid
 def test_a_record_moves_the_sum_by_at_most_the_bound_whatever_its_weight(
     name, options, wide, monkeypatch
 ):
-    batch, kept = replace(batch_of(5, [0, 1]), weight=torch.ones(5)), torch.tensor([0, 1, 3, 4])
+    batch, mechanism = (
+        replace(batch_of(5, [0, 1]), weight=torch.ones(5)),
+        mechanism_of(name, **options),
+    )
     batch.x.mul_(1e-3)
-    mechanism = Mechanism(METHODS[name](**options), example_task(n_groups=2), 0.0)
-    state, fixed, moves = mechanism.method.start(mechanism.task), {}, []
+    fixed, moves = {}, []
 
     def same_for_neighbours(queries, *args, early=None, examples=None):
         if early not in fixed:
@@ -205,13 +193,12 @@ def test_a_record_moves_the_sum_by_at_most_the_bound_whatever_its_weight(
         return fixed[early]
 
     monkeypatch.setattr(engine_step, "noisy_sums", same_for_neighbours)
-    with select_strategy(wide, batch.x, 20) as strategy:
-        without = private_step(strategy, records_at(batch, kept), mechanism, state, UNUSED).gradient
-        for weight in (0.0, 1e-20, 0.1, 1.0, 1e3, 1e15):
-            batch.weight[2] = weight
-            step = private_step(strategy, batch, mechanism, state, UNUSED)
-            moved = (step.gradient - without).norm() * mechanism.expected_batch_size
-            moves.append(float(moved / step.bound))
+    without = step_of(wide, records_at(batch, torch.tensor([0, 1, 3, 4])), mechanism).gradient
+    for weight in (0.0, 1e-20, 0.1, 1.0, 1e3, 1e15):
+        batch.weight[2] = weight
+        step = step_of(wide, batch, mechanism)
+        moved = (step.gradient - without).norm() * mechanism.expected_batch_size
+        moves.append(float(moved / step.bound))
     assert max(moves) <= 1 + 1e-5
     assert moves[0] < 1e-6 and moves[2] == pytest.approx(0.1 * moves[3], rel=1e-4)
     assert moves[4:] == moves[3:4] * 2  # above 1 is 1
@@ -219,32 +206,25 @@ def test_a_record_moves_the_sum_by_at_most_the_bound_whatever_its_weight(
 
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_chunks_change_nothing(name, wide):
-    batch = batch_of(23, [0, 1])
-    mechanism = Mechanism(METHODS[name](), example_task(n_groups=2), 0.0)
-    state = mechanism.method.start(mechanism.task)
-    with select_strategy(wide, batch.x, 20) as strategy:
-        whole = private_step(strategy, batch, mechanism, state, UNUSED)
-        parts = private_step(strategy, batch, mechanism, state, UNUSED, chunk_size=7)
-    largest = float(whole.gradient.abs().max())
-    torch.testing.assert_close(whole.gradient, parts.gradient, rtol=1e-4, atol=1e-6 * largest)
+    batch, mechanism = batch_of(23, [0, 1]), mechanism_of(name)
+    whole, parts = (step_of(wide, batch, mechanism, chunk_size=n).gradient for n in (None, 7))
+    largest = float(whole.abs().max())
+    torch.testing.assert_close(whole, parts, rtol=1e-4, atol=1e-6 * largest)
 
 
 @pytest.mark.parametrize("name", PRIVATE)
-def test_a_broken_bound_is_noticed(name, wide):
-    mechanism = Mechanism(METHODS[name](), example_task(n_groups=2), 0.0)
-    method, original = mechanism.method, METHODS[name].clip
+def test_a_broken_bound_is_not_sound(name, wide):
+    original = METHODS[name].clip
 
     def too_heavy(*args):
         clip = original(*args)
         return replace(clip, weight=clip.weight * 100)
 
-    batch, state = batch_of(9, [0, 1]), method.start(mechanism.task)
-    batch = replace(batch, x=batch.x * 1e-4)  # short enough for every method to keep
-    with select_strategy(wide, batch.x, 20) as strategy:
-        assert bool(private_step(strategy, batch, mechanism, state, UNUSED).sound)
-        with patch.object(METHODS[name], "clip", too_heavy):
-            broken = private_step(strategy, batch, replace(mechanism), state, UNUSED)
-        assert not bool(broken.sound)
+    batch = batch_of(9, [0, 1])
+    batch = replace(batch, x=batch.x * 1e-4)  # which no method clips
+    assert bool(step_of(wide, batch, mechanism_of(name)).sound)
+    with patch.object(METHODS[name], "clip", too_heavy):
+        assert not bool(step_of(wide, batch, mechanism_of(name)).sound)
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))
@@ -261,16 +241,10 @@ def test_hyper_parameters_are_scikit_learn_parameters(name):
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))
-def test_documentation_is_complete(name):
+def test_documentation_names_the_paper_and_all_parameters(name):
     method = METHODS[name]
-    text = method.__doc__
-    assert "References" in text and "Examples" in text and ">>>" in text
-    assert all(field in text for field in METHODS[name]().get_params())
-
-
-@pytest.mark.parametrize("name", sorted(METHODS))
-def test_the_paper_is_named(name):
-    method = METHODS[name]
+    for text in ("References", "Examples", ">>>", *method().get_params()):
+        assert text in method.__doc__
     keys = re.findall(r"^@\w+\{(\w+),", BIBLIOGRAPHY.read_text(), flags=re.MULTILINE)
     assert method.reference in {"", *keys}
     author, year = paper(method).split()

@@ -1,7 +1,8 @@
+"""The Adult data against the counts of its publisher, and the bytes of the original files."""
+
 import gzip
 import hashlib
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -17,7 +18,7 @@ def adult():
     ("subset", "n_all", "n_complete", "n_male"),
     [("all", 48842, 45222, 30527), ("train", 32561, 30162, 20380), ("test", 16281, 15060, 10147)],
 )
-def test_the_counts_are_the_publishers(subset, n_all, n_complete, n_male):
+def test_counts_of_subsets_are_those_of_the_publisher(subset, n_all, n_complete, n_male):
     assert load_adult(subset=subset).data.shape == (n_all, 14)
     complete = load_adult(subset=subset, dropna=True)
     assert complete.data.shape == (n_complete, 14)
@@ -26,7 +27,7 @@ def test_the_counts_are_the_publishers(subset, n_all, n_complete, n_male):
     assert complete.frame.index.equals(pd.RangeIndex(n_complete))
 
 
-def test_counts_of_all_rows(adult):
+def test_counts_of_all_rows_are_those_of_the_publisher(adult):
     assert adult.target.value_counts().to_dict() == {"<=50K": 37155, ">50K": 11687}
     assert adult.data["sex"].value_counts().to_dict() == {"Male": 32650, "Female": 16192}
     missing = adult.data.isna().sum()
@@ -38,13 +39,15 @@ def test_counts_of_all_rows(adult):
     assert adult.frame.duplicated().sum() == 52
 
 
-def test_the_bunch_fits_together(adult):
+def test_the_parts_of_the_bunch_agree(adult):
     assert list(adult.data.columns) == adult.feature_names
     assert list(adult.sensitive_features.columns) == ["sex", "race"]
-    assert adult.target.name == "income"
-    assert adult.target_names == ["<=50K", ">50K"]
+    assert adult.target.name == "income" and adult.target_names == ["<=50K", ">50K"]
     assert adult.frame.equals(adult.data.join(adult.target))
     assert "CC BY 4.0" in adult.DESCR
+    X, y = load_adult(return_X_y=True)
+    assert X.equals(adult.data) and y.equals(adult.target)
+    assert load_adult(subset="test", as_frame=False).data.shape == (16281, 14)
 
 
 def test_dtypes_are_natural_and_categories_public(adult):
@@ -60,25 +63,16 @@ def test_dtypes_are_natural_and_categories_public(adult):
         assert list(complete[column].cat.categories) == categories == sorted(set(categories))
 
 
-def test_the_public_bounds_hold_every_row(adult):
+def test_public_bounds_hold_every_row(adult):
     for column, (low, high) in public_facts("adult")["bounds"].items():
         assert adult.data[column].between(low, high).all()
 
 
-def test_facts_are_copies_of_a_known_table():
+def test_public_facts_are_copies_of_a_known_table():
     public_facts("adult")["bounds"].clear()
     assert public_facts("adult")["bounds"]
     with pytest.raises(ValueError, match="name must be one of 'adult', 'dutch'"):
         public_facts("adlut")
-
-
-def test_arrays_and_pairs(adult):
-    bunch = load_adult(subset="test", as_frame=False)
-    assert bunch.frame is None
-    assert bunch.data.shape == (16281, 14)
-    assert isinstance(bunch.sensitive_features, np.ndarray)
-    X, y = load_adult(return_X_y=True)
-    assert X.equals(adult.data) and y.equals(adult.target)
 
 
 DIGESTS = {
@@ -87,7 +81,7 @@ DIGESTS = {
 }
 
 
-def test_the_bundled_bytes_are_the_original_ones():
+def test_bundled_files_are_the_original_ones():
     assert {*DIGESTS} == {*_adult._FILES.values()}
     for name, md5 in DIGESTS.items():
         packed = (_adult._FOLDER / name).read_bytes()

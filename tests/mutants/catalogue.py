@@ -19,6 +19,7 @@ SPARSE = "tests/engine/test_sparse_rows.py::"
 SHARED = "tests/training/test_processes.py::"
 HOOKS = "tests/engine/test_record_hooks.py::"
 RELEASES = "tests/e2e/test_releases.py::"
+PERSONS = "tests/e2e/test_persons.py::"
 INTERFERENCE = "tests/e2e/test_noninterference.py::"
 AGAIN = INTERFERENCE + "test_no_two_fits_and_no_two_places_draw_the_same_noise"
 BOUND = FIT + "test_no_record_moves_the_weights_beyond_its_bound"
@@ -369,7 +370,7 @@ MUTANTS = (
         "training/batches.py",
         "return replace(_fetched(self.rows, records), examples=examples)",
         "return _fetched(self.rows, records)",
-        "tests/test_units.py::test_batches_are_poisson_samples_of_persons",
+        PERSONS + "test_batches_are_poisson_samples_of_persons",
     ),
     Mutant(
         "norms that others change",
@@ -386,7 +387,7 @@ MUTANTS = (
         "inputs/table.py",
         "return len(self.y) if self.person is None else int(self.person.max()) + 1",
         "return len(self.y)",
-        "tests/test_units.py::test_persons_are_counted_sampled_and_stated",
+        PERSONS + "test_the_report_of_a_fit_counts_samples_and_protects_persons",
     ),
     Mutant(
         "thinning by others",
@@ -394,7 +395,7 @@ MUTANTS = (
         "inputs/persons.py",
         "thinned_person[order[rank >= max_records]] = -1",
         "thinned_person[order[rank >= max(max_records, np.median(size))]] = -1",
-        "tests/test_units.py::test_thinning_keeps_at_most_so_many_of_each_person",
+        "tests/inputs/test_persons.py::test_thinned_leaves_at_most_so_many_records_of_each_person",
     ),
     Mutant(
         "early counts of all records",
@@ -402,8 +403,8 @@ MUTANTS = (
         "engine/step.py",
         "share /= examples.spread(examples.sum(share))",
         "pass",
-        "tests/test_units.py::test_one_person_moves_each_release_by_at_most_its_sensitivity"
-        "[fairlens_dp]",
+        "tests/contracts/test_persons.py::"
+        "test_one_person_moves_each_release_by_at_most_its_sensitivity[fairlens_dp]",
     ),
     Mutant(
         "score counts of all records",
@@ -411,7 +412,7 @@ MUTANTS = (
         "model_selection/_score_counts.py",
         "histograms = np.bincount(cells, share, minlength",
         "histograms = np.bincount(cells, minlength",
-        "tests/test_units.py::test_one_person_moves_the_counts_of_scores_by_one_record",
+        PERSONS + "test_one_person_moves_the_counts_of_scores_by_one_record",
     ),
     Mutant(
         "trials scored by records",
@@ -419,8 +420,7 @@ MUTANTS = (
         "model_selection/_private_search.py",
         "_persons.share_of(person[scored])",
         "np.ones(len(scored))",
-        "tests/test_units.py::"
-        "test_a_private_search_holds_out_whole_persons_each_of_whom_counts_once",
+        PERSONS + "test_a_private_search_holds_out_whole_persons_each_of_whom_counts_once",
     ),
     # accounting
     Mutant(
@@ -618,7 +618,7 @@ MUTANTS = (
         "training/run.py",
         "for column in (table.weight, table.person)",
         "for column in (table.person,)",
-        "tests/test_sample_weight.py::test_fits_with_other_weights_share_no_noise",
+        "tests/e2e/test_sample_weight.py::test_fits_with_other_weights_share_no_noise",
     ),
     Mutant(
         "searches that share secrets",
@@ -1646,7 +1646,7 @@ MUTANTS = (
         "inputs/persons.py",
         'unicodedata.normalize("NFKC", str.__str__(value))',
         "str.__str__(value)",
-        "tests/test_units.py::test_one_person_is_one_however_she_is_spelt",
+        "tests/inputs/test_persons.py::test_codes_are_the_same_for_every_spelling_of_a_person",
     ),
     Mutant(
         "numbers and their texts",
@@ -1654,7 +1654,7 @@ MUTANTS = (
         "inputs/persons.py",
         "return str(int(value)) if is_whole else value",
         "return value",
-        "tests/test_units.py::test_one_person_is_one_however_she_is_spelt",
+        "tests/inputs/test_persons.py::test_codes_are_the_same_for_every_spelling_of_a_person",
     ),
     Mutant(
         "patients and stays in one ledger",
@@ -1662,7 +1662,7 @@ MUTANTS = (
         "budget/privacy_ledger.py",
         "elif persons and others:",
         "elif False:",
-        "tests/test_units.py::test_two_kinds_of_persons_have_no_sum[fit]",
+        PERSONS + "test_fits_to_two_kinds_of_persons_have_no_sum[fit]",
     ),
     Mutant(
         "patients and stays in one model",
@@ -1670,7 +1670,7 @@ MUTANTS = (
         "training/warm_start.py",
         "(before or table.persons, table.persons or before)",
         "(0, 0)",
-        "tests/test_units.py::test_two_kinds_of_persons_have_no_sum[warm start]",
+        PERSONS + "test_fits_to_two_kinds_of_persons_have_no_sum[warm start]",
     ),
     Mutant(
         "positions taken for names",
@@ -1678,7 +1678,7 @@ MUTANTS = (
         "privacy/statement.py",
         "column is not None and not column.isdecimal()",
         "column is not None",
-        "tests/test_units.py::test_positions_and_later_names_do_not_tell_persons_apart",
+        PERSONS + "test_fits_to_persons_without_names_are_assumed_to_be_on_the_same",
     ),
     # methods of one's own, what a trace keeps, what fails, what rounding decides
     Mutant(

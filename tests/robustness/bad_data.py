@@ -16,23 +16,23 @@ import pandas as pd
 import scipy.sparse
 import torch
 
-from .strategies import HostileAll, HostileEq, HostileLen, HostileRepr
+from .bad_values import HostileAll, HostileEq, HostileLen, HostileRepr
 
 N = 120
 SECRET, NUMBER = "PatientZero", 73194682
 
 
 @dataclass
-class Heard:
-    """What a call says: its error, its warnings, and all texts with causes, notes, logs, prints."""
+class Outcome:
+    """Of a call: its error, its warnings, and all texts with causes, notes, logs and prints."""
 
     error: Exception | None
     warned: list
     text: str
 
 
-def heard(run):
-    """Return what a call says."""
+def outcome_of(call):
+    """Return the outcome of a call, whose texts hold no secret."""
     prints, log, error, lines = io.StringIO(), io.StringIO(), None, ""
     handler = logging.StreamHandler(log)
     logging.getLogger().addHandler(handler)
@@ -43,7 +43,7 @@ def heard(run):
     ):
         warnings.simplefilter("always")
         try:
-            run()
+            call()
         except Exception as caught:
             error, lines = caught, "".join(traceback.format_exception(caught))
             lines = re.sub(r"(?m)^  File .*\n(    .*\n)*", "", lines)  # lines of source
@@ -54,18 +54,12 @@ def heard(run):
     while inner is not None:  # tools may show what a traceback suppresses
         texts, inner = [*texts, repr(inner)], inner.__context__
     assert not any(secret in text for secret in (SECRET, str(NUMBER)) for text in texts)
-    return Heard(error, warned, "\n".join(texts))
+    return Outcome(error, warned, "\n".join(texts))
 
 
-def table():
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame(rng.normal(size=(N, 3)), columns=list("abc"))
-    return X.assign(g=np.where(np.arange(N) % 3 == 0, "u", "v")), np.arange(N) % 2
-
-
-X, Y = table()
-F = X.drop(columns="g")
-A = F.to_numpy()
+A = np.random.default_rng(0).normal(size=(N, 3))
+F, Y = pd.DataFrame(A, columns=list("abc")), np.arange(N) % 2
+X = F.assign(g=np.where(np.arange(N) % 3 == 0, "u", "v"))
 
 
 class Sized:
@@ -80,10 +74,6 @@ class Sized:
         raise RuntimeError("no array")
 
 
-def column(value):
-    return F.assign(d=value)
-
-
 def planted(values, secret=SECRET):
     """Return the values with the secret among them."""
     out = np.array(values, dtype=object)
@@ -91,20 +81,73 @@ def planted(values, secret=SECRET):
     return out
 
 
-def cell(secret=SECRET):
-    """Return the features with the secret in a cell."""
-    return F.astype(object).assign(b=planted(F["b"], secret))
+HOSTILE = {"sized": Sized(), "hostile": HostileAll(), "without length": HostileLen()}
+HOSTILE_ROWS = {
+    "without repr": [HostileRepr()] * N,
+    "without comparison": [HostileEq() for _ in range(N)],
+}
+GAPS = {  # missing values among others
+    "NA": pd.array([1, None] * (N // 2), dtype="Int64"),
+    "NA among texts": pd.Series(["a", None] * (N // 2), dtype="string"),
+    "NA category": pd.Categorical(["a", None] * (N // 2)),
+    "nan among texts": [SECRET, float("nan")] * (N // 2),
+    "none among texts": [SECRET, None] * (N // 2),
+    "nan": np.where(Y == 1, np.nan, 1.0),
+}
+CELLS = {  # no numbers of float32
+    "nan": np.nan,
+    "infinity": np.inf,
+    "beyond float32": NUMBER * 10.0**40,
+    "huge integer": 10**400,
+    "none": None,
+    "NA": pd.NA,
+    "text": SECRET,
+    "number as text": "1.5",
+    "bytes": b"1",
+    "complex": 1j,
+    "date": pd.Timestamp("2020"),
+    "duration": pd.Timedelta(1),
+    "period": pd.Period("2020"),
+    "tuple": (SECRET,),
+    "list": [1],
+    "dict": {},
+    "object": object(),
+    "hostile": HostileRepr(),
+}
 
 
+def with_cells(value, rows=slice(None)):
+    """Return the features of which one column, or some of its rows, hold a value."""
+    column = pd.Series(A[:, 1], dtype=object)
+    column[rows] = [value] * len(column[rows])
+    return F.assign(b=column)
+
+
+def filled(value):
+    """Return an array of a value, of the type that numpy gives it."""
+    out = np.array([value] * 3 * N)
+    return out.reshape(N, 3) if out.ndim == 1 else out
+
+
+MADE = {
+    "a cell": lambda value: with_cells(value, slice(7, 8)),
+    "a cell of an array": lambda value: with_cells(value, slice(7, 8)).to_numpy(),
+    "a column": lambda value: with_cells(value).infer_objects(),
+    "an array": filled,
+}
+SPOILT = {name: np.where(np.arange(3) == 1, CELLS[name], A) for name in [*CELLS][:3]}
 BAD_X = {
+    **HOSTILE,
+    **{f"{cell} in {place}": make(v) for place, make in MADE.items() for cell, v in CELLS.items()},
+    **{f"{name} in csr": scipy.sparse.csr_matrix(values) for name, values in SPOILT.items()},
+    **{f"{name} in csc": scipy.sparse.csc_array(values) for name, values in SPOILT.items()},
+    **{f"{name} in a tensor": torch.tensor(values) for name, values in SPOILT.items()},
+    "without repr": HostileRepr(),
+    "without comparison": HostileEq(),
     "none": None,
     "number": 3,
     "text": SECRET,
     "list of a text": [SECRET],
-    "text in a cell": cell(),
-    "text in a cell of an array": cell().to_numpy(),
-    "number beyond float32 in a cell": cell(NUMBER * 10.0**40).astype(float),
-    "tuple in a cell": cell((SECRET,)).to_numpy(),
     "nothing": [],
     "empty rows": [[]],
     "dict": {"a": planted(Y)},
@@ -113,60 +156,34 @@ BAD_X = {
     "scalar": np.array(3.0),
     "class": pd.DataFrame,
     "complex": A + 1j,
-    "complex column": column(1j),
     "ragged": [[1, 2] if i else [SECRET] for i in range(N)],
     "no rows": np.empty((0, 3)),
     "no columns": np.empty((N, 0)),
     "no columns in a frame": pd.DataFrame(index=range(N)),
     "one row short": A[:-1],
-    "texts": np.full((N, 3), SECRET),
-    "numbers as texts": np.full((N, 3), "1.5"),
-    "bytes": np.full((N, 3), b"1"),
-    "texts as objects": np.full((N, 3), SECRET, dtype=object),
-    "dates": np.full((N, 3), np.datetime64("2020-01-01")),
-    "times": np.full((N, 3), np.timedelta64(3, "D")),
     "records": np.zeros((N, 3), dtype=[("a", float)]),
-    "nan": np.where(np.arange(3) == 1, np.nan, A),
-    "inf": np.where(np.arange(3) == 1, np.inf, A),
-    "beyond float32": np.where(np.arange(3) == 1, 1e300, A),
-    "huge integers": np.array([[10**400] * 3] * N, dtype=object),
-    "none within": np.array([[None, 1, 2]] * N, dtype=object),
-    "NA within": np.array([[pd.NA, 1, 2]] * N, dtype=object),
-    "dicts within": np.array([[{}] * 3] * N, dtype=object),
-    "hostile within": np.array([[HostileRepr()] * 3] * N, dtype=object),
     "masked": np.ma.masked_array(A, mask=True),
-    "csr with nan": scipy.sparse.csr_matrix(np.where(np.arange(3) == 1, np.nan, A)),
-    "csc beyond float32": scipy.sparse.csc_array(np.where(np.arange(3) == 1, 1e300, A)),
     "complex, by coordinates": scipy.sparse.coo_array(A * 1j),
     "sparse of one dimension": scipy.sparse.coo_array(A[:, 0]),
     "sparse tensor": torch.tensor(A).to_sparse(),
     "complex tensor": torch.tensor(A + 1j),
-    "nan tensor": torch.full((N, 3), float("nan")),
     "flat tensor": torch.ones(N),
     "tensor without data": torch.empty((N, 3), device="meta"),
-    "date column": column(pd.Timestamp("2020")),
-    "duration column": column(pd.Timedelta(1)),
-    "category column": column(pd.Categorical(["a", "b"] * (N // 2))),
-    "category of flags": column(pd.Categorical([True, False] * (N // 2))),
-    "text column": column(SECRET),
+    "category column": F.assign(d=pd.Categorical(["a", "b"] * (N // 2))),
+    "category of flags": F.assign(d=pd.Categorical([True, False] * (N // 2))),
     "text column of twice a name": pd.concat([F, pd.DataFrame({"a": ["x"] * N})], axis=1),
     "number column of twice a name": pd.concat([F, F], axis=1),
-    "object column": column(pd.Series([object()] * N)),
-    "list column": column(pd.Series([[1]] * N)),
-    "period column": column(pd.period_range("2020", periods=N)),
-    "integers with NA": column(pd.array([1, None] * (N // 2), dtype="Int64")),
-    "flags with NA": column(pd.array([True, None] * (N // 2), dtype="boolean")),
+    "integers with NA": F.assign(d=pd.array([1, None] * (N // 2), dtype="Int64")),
+    "flags with NA": F.assign(d=pd.array([True, None] * (N // 2), dtype="boolean")),
     "names of mixed types": F.rename(columns={"a": 0}),
     "texts below tuples": pd.DataFrame(
         np.full((N, 2), "q"), columns=pd.MultiIndex.from_tuples([("a", 1), ("b", 2)])
     ),
-    "sized": Sized(),
-    "hostile": HostileAll(),
-    "without length": HostileLen(),
-    "without repr": HostileRepr(),
-    "without comparison": HostileEq(),
 }
 BAD_Y = {
+    **HOSTILE,
+    **HOSTILE_ROWS,
+    **GAPS,
     "none": None,
     "number": 0,
     "text": SECRET,
@@ -178,17 +195,11 @@ BAD_Y = {
     "one class": [SECRET] * N,
     "continuous": planted(np.arange(N), NUMBER + 0.5).astype(float),
     "continuous tensor": torch.linspace(0, 1, N),
-    "nan": np.where(Y == 1, np.nan, 0.0),
     "inf": np.where(Y == 1, np.inf, 0.0),
     "none within": np.array([None, 1] * (N // 2), dtype=object),
-    "none in a list": [None, SECRET] * (N // 2),
-    "nan in a list of texts": [SECRET, float("nan")] * (N // 2),
     "mixed list": [SECRET, 1] * (N // 2),
     "mixed objects": planted(Y),
     "three kinds": [1, "a", 2.5] * (N // 3),
-    "NA": pd.array([1, None] * (N // 2), dtype="Int64"),
-    "NA among texts": pd.Series(["a", None] * (N // 2), dtype="string"),
-    "NA category": pd.Categorical(["a", None] * (N // 2)),
     "NaT": pd.Series([pd.NaT, pd.Timestamp("2020")] * (N // 2)),
     "complex": Y + 1j,
     "bytes": np.array([b"a", b"b"] * (N // 2)),
@@ -201,12 +212,11 @@ BAD_Y = {
     "several labels": np.eye(N)[:, :5],
     "sparse": scipy.sparse.csr_matrix(Y[:, None]),
     "huge integers": [10**400, 1] * (N // 2),
-    "without repr": [HostileRepr()] * N,
-    "without comparison": [HostileEq() for _ in range(N)],
-    "hostile": HostileAll(),
-    "sized": Sized(),
 }
 BAD_GROUPS = {
+    **HOSTILE,
+    **HOSTILE_ROWS,
+    **GAPS,
     "number": 0,
     "name": SECRET,
     "nothing": [],
@@ -215,11 +225,6 @@ BAD_GROUPS = {
     "set": {1},
     "one short": X["g"][:-1],
     "one group": [SECRET] * N,
-    "nan among texts": ["a", float("nan")] * (N // 2),
-    "none": [SECRET, None] * (N // 2),
-    "NA": pd.array(["a", None] * (N // 2), dtype="string"),
-    "NA category": pd.Categorical(["a", None] * (N // 2)),
-    "nan": np.where(Y == 1, np.nan, 1.0),
     "none in a pair": [("a", None), ("b", "c")] * (N // 2),
     "three dimensions": np.zeros((N, 1, 2)),
     "nested": [[[SECRET]]] * N,
@@ -231,9 +236,4 @@ BAD_GROUPS = {
     "no columns in a frame": pd.DataFrame(index=range(N)),
     "sparse": scipy.sparse.csr_matrix(np.eye(N)),
     "the features": A,
-    "without repr": [HostileRepr()] * N,
-    "without comparison": [HostileEq() for _ in range(N)],
-    "without length": HostileLen(),
-    "hostile": HostileAll(),
-    "sized": Sized(),
 }

@@ -1,15 +1,12 @@
 """What cannot be used is refused by name, at once, and leaves nothing behind."""
 
-import datetime
 import re
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse
 import torch
-from hypothesis import HealthCheck, given, settings
 from sklearn.exceptions import NotFittedError
 
 import skdpfair.training.loop
@@ -19,15 +16,11 @@ from skdpfair.exceptions import LowSignalWarning
 from skdpfair.methods import METHODS
 from skdpfair.metrics import group_table, privacy_cost
 
-from .bad_data import BAD_GROUPS, BAD_X, BAD_Y, A, F, X, Y, heard
-from .strategies import FIELDS, TABLE, Boxed, HostileAll, HostileLen, HostileRepr
+from .bad_data import BAD_GROUPS, BAD_X, BAD_Y, A, F, X, Y, outcome_of
+from .bad_values import FIELDS, TABLE, HostileAll, HostileLen
 
 BASE = {"method": "dpsgd", "epsilon": 3.0, "group_col": "g", "max_steps": 6, "batch_size": 40}
 FLAT = {k: v for k, v in BASE.items() if k != "group_col"}
-A_FEW = settings(
-    max_examples=6, derandomize=True, deadline=None, database=None,
-    suppress_health_check=list(HealthCheck),
-)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -48,10 +41,10 @@ def refused(names, params, X=X, y=Y, **fit_params):
     model.net_ = model.privacy_ = model.classes_ = object()  # as if fitted before
     before = dict(vars(model))
     generators = torch.get_rng_state(), np.random.get_state()[1].copy()
-    said = heard(lambda: model.fit(X, y, **fit_params))
-    assert isinstance(said.error, (ValueError, TypeError)), said.text
-    assert {w.category for w in said.warned} <= {LowSignalWarning}  # few rows: this file's choice
-    message = str(said.error)
+    outcome = outcome_of(lambda: model.fit(X, y, **fit_params))
+    assert isinstance(outcome.error, (ValueError, TypeError)), outcome.text
+    assert {w.category for w in outcome.warned} <= {LowSignalWarning}  # few rows
+    message = str(outcome.error)
     names = [names] if isinstance(names, str) else names
     assert any(re.search(rf"(?<![A-Za-z_]){name}(?![A-Za-z_])", message) for name in names), message
     assert len(message) < 2500
@@ -61,90 +54,76 @@ def refused(names, params, X=X, y=Y, **fit_params):
     np.testing.assert_array_equal(generators[1], np.random.get_state()[1])
 
 
-def test_two_hundred_bad_parameters_are_refused_by_name(capsys):
-    cases = set()
+def some_of(values, position):
+    """Return a quarter of the values, another for each of four positions."""
+    return values[position % 4 :: 4]
 
-    def check(strategy, name, make):
-        @A_FEW
-        @given(strategy.map(Boxed))
-        def each(boxed):
-            value = boxed.value
-            cases.add((name, type(value).__name__, safe_repr(value)))
-            try:
-                refused([*re.split(r"\.|__", name), *["groups"] * ("levels" in name)], make(value))
-            except BaseException as error:
-                error.add_note(f"{name}={safe_repr(value)}")
-                raise
 
-        each()
-
-    for name, others, strategy in TABLE:
-        check(strategy, name, lambda value, n=name, o=others: BASE | o | {n: value})
-    for method, field, strategy in FIELDS:
-        epsilon = BASE["epsilon"] if METHODS[method].private else None
-
-        def make(value, method=method, field=field, epsilon=epsilon):
-            return BASE | {"epsilon": epsilon, "method": get_method(method, **{field: value})}
-
-        check(strategy, f"{method}.{field}", make)
-    assert {n.partition("__")[0] for n, *_ in TABLE} == set(
-        DPFairClassifier().get_params(deep=False)
+OWN = {name: BASE | ({} if m.private else {"epsilon": None}) for name, m in METHODS.items()}
+BAD_PARAMETERS = [  # name in messages, a function of a value to parameters, bad values
+    (name, lambda value, n=name, o=others: BASE | o | {n: value}, [*bad, *some_of(more, i)])
+    for i, (name, others, bad, more) in enumerate(TABLE)
+]
+BAD_PARAMETERS += [
+    (
+        f"{method}.{field}",
+        lambda value, m=method, f=field: OWN[m] | {"method": get_method(m, **{f: value})},
+        some_of(values, i),
     )
-    with capsys.disabled():
-        print(f"\n{len(cases)} distinct bad values of {len(TABLE) + len(FIELDS)} parameters")
-    assert len(cases) >= 200
+    for i, (method, field, values) in enumerate(FIELDS)
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "values"), BAD_PARAMETERS, ids=[name for name, *_ in BAD_PARAMETERS]
+)
+def test_bad_parameters_are_refused_by_name(name, make, values):
+    for value in values:
+        try:
+            refused([*re.split(r"\.|__", name), *["groups"] * ("levels" in name)], make(value))
+        except BaseException as error:
+            error.add_note(f"{name}={safe_repr(value)}")
+            raise
+
+
+def test_the_table_of_bad_values_has_every_parameter():
+    assert {n.partition("__")[0] for n, *_ in TABLE} == {*DPFairClassifier().get_params(deep=False)}
+    assert sum(len(values) for *_, values in BAD_PARAMETERS) >= 900
 
 
 @pytest.mark.parametrize("case", BAD_X)
-def test_bad_features(case):
+def test_fit_refuses_bad_features(case):
     refused("X", FLAT, X=BAD_X[case])
 
 
 @pytest.mark.parametrize("case", BAD_Y)
-def test_bad_labels(case):
+def test_fit_refuses_bad_labels(case):
     refused("y", FLAT, X=A, y=BAD_Y[case])
 
 
 @pytest.mark.parametrize("case", BAD_GROUPS)
-def test_bad_groups(case):
+def test_fit_refuses_bad_groups(case):
     params = FLAT | {"method": "dpsgd_f"}
     refused("sensitive_features", params, X=A, sensitive_features=BAD_GROUPS[case])
 
 
-TABLES = {
-    "dict": {"a": [1.0] * len(A)},
-    "generator": (i for i in range(3)),
-    "dates or times ['day']. Make each a number": [
-        F.assign(day=days)
-        for days in (
-            pd.date_range("2020", periods=len(A), tz="UTC"),
-            [datetime.date(2020, 1, 1)] * len(A),
-            pd.period_range("2020", periods=len(A)),
-            pd.to_timedelta(range(len(A))),
-        )
+LEVELS = pd.MultiIndex.from_tuples([("a", "u"), ("a", "v"), ("s", "k")])
+DEEP = pd.DataFrame(A, columns=LEVELS)
+
+
+@pytest.mark.parametrize(
+    ("table", "params", "kind", "match"),
+    [
+        ({"a": [1.0] * len(A)}, {}, ValueError, "X is a dict.*DataFrame"),
+        ((i for i in range(3)), {}, ValueError, "X is a generator.*DataFrame"),
+        (torch.tensor(A).to_sparse(), {}, TypeError, r"X.to_dense\(\)"),
+        (DEEP, {"group_col": ("s", "k")}, ValueError, r"columns of several levels.*X\.columns ="),
+        (DEEP, {"persons": Persons("s")}, ValueError, r"columns of several levels.*X\.columns ="),
     ],
-}
-
-
-@pytest.mark.parametrize("remedy", TABLES)
-def test_what_is_no_table_of_numbers_is_named_with_the_remedy(remedy):
-    tables = TABLES[remedy]
-    for table in tables if isinstance(tables, list) else [tables]:
-        with pytest.raises(ValueError) as refused:
-            DPFairClassifier(**FLAT).fit(table, Y)
-        assert remedy in str(refused.value)
-
-
-@pytest.mark.parametrize("names", [{"group_col": ("s", "k")}, {"persons": Persons("s")}])
-def test_names_do_not_reach_into_columns_of_several_levels(names):
-    columns = pd.MultiIndex.from_tuples([("a", "u"), ("a", "v"), ("s", "k")])
-    with pytest.raises(ValueError, match=r"columns of several levels.*X\.columns ="):
-        DPFairClassifier(**FLAT | names).fit(pd.DataFrame(A, columns=columns), Y)
-
-
-def test_sparse_tensors_are_refused_with_the_remedy():
-    with pytest.raises(TypeError, match=r"X.to_dense\(\)"):
-        DPFairClassifier(**FLAT).fit(torch.tensor(A).to_sparse(), Y)
+)
+def test_refused_tables_are_named_with_the_remedy(table, params, kind, match):
+    with pytest.raises(kind, match=match):
+        DPFairClassifier(**FLAT | params).fit(table, Y)
 
 
 TOGETHER = {
@@ -165,44 +144,13 @@ TOGETHER = {
 
 
 @pytest.mark.parametrize("case", TOGETHER)
-def test_what_does_not_fit_together(case):
+def test_parameters_and_data_that_do_not_fit_together_are_refused(case):
     names, params, given = TOGETHER[case]
     refused(names, BASE | params, **({"X": X} | given))
 
 
-def test_methods_are_refused_by_name():
-    with pytest.raises(TypeError, match="method"):
-        get_method(HostileRepr())
-    with pytest.raises(ValueError, match="method"):
-        get_method("x" * 10**6)
-
-
-PREDICTED = {
-    "three dimensions": np.ones((5, 3, 2)),
-    "three dimensions, none wide": np.ones((5, 3, 0)),
-    "one dimension": np.ones(3),
-    "no rows": np.empty((0, 3)),
-    "a column more": np.ones((5, 4)),
-    "a column less": np.ones((5, 2)),
-    "text": np.full((5, 3), "a"),
-    "objects": np.full((5, 3), object()),
-    "nan": np.full((5, 3), np.nan),
-    "complex": np.ones((5, 3)) * 1j,
-    "dates": np.full((5, 3), np.datetime64("2020")),
-    "ragged": [[1, 2, 3], [1]],
-    "sparse": scipy.sparse.eye_array(4).tocsr(),
-    "tensor of three dimensions": torch.ones(5, 3, 1),
-    "none": None,
-    "hostile": HostileAll(),
-}
-FRAMES = {
-    "other order": F[["c", "a", "b"]],
-    "other names": F.rename(columns={"a": "z"}),
-    "a column more": X,
-    "a column less": F[["a", "b"]],
-    "text": F.assign(a="x"),
-    "names twice": pd.concat([F, F], axis=1),
-}
+UNLIKE_FIT = [np.ones((5, 4)), np.ones((5, 3, 2)), np.ones((5, 3, 0))]
+UNLIKE_FIT += [F[["c", "a", "b"]], F.rename(columns={"a": "z"}), X, F[["a", "b"]]]
 
 
 @pytest.fixture(scope="module", params=["logistic", "custom"])
@@ -215,27 +163,30 @@ def fitted(request):
 
 
 @pytest.mark.parametrize("method", ["predict", "predict_proba", "decision_function"])
-def test_predictions_are_refused_by_name(fitted, method):
+def test_predictions_refuse_bad_features_by_name(fitted, method):
+    of_array, of_frame = (getattr(model, method) for model in fitted)
     with pytest.raises(NotFittedError):
         getattr(DPFairClassifier(), method)(A)
-    cases = [(fitted[0], value) for value in PREDICTED.values()]
-    for model, value in cases + [(fitted[1], value) for value in FRAMES.values()]:
+    bad = [value for case, value in BAD_X.items() if case != "one row short"]
+    for value in bad + UNLIKE_FIT:
+        is_named = isinstance(value, pd.DataFrame) and value.columns.inferred_type == "string"
+        predict = of_frame if is_named else of_array
         with pytest.raises((ValueError, TypeError), match=r"\bX\b|feature names"):
-            getattr(model, method)(value)
+            predict(value)
     for value in (np.ones((5, 3, 2)), np.ones((5, 4)), np.full((5, 3), np.nan)):
         with pytest.raises(ValueError, match=r"\bX\b"):  # not the warning of missing names
-            getattr(fitted[1], method)(value)
+            of_frame(value)
 
 
 @pytest.mark.parametrize(
     "value", [None, 3, [[1, [2]]], HostileLen(), HostileAll(), {}], ids=range(6)
 )
-def test_metrics_are_refused_by_name(value):
+def test_metrics_refuse_bad_arguments_by_name(value):
     good = {"y_true": Y, "y_pred": Y, "y_ref": Y}
     for name in good:
         with pytest.raises((ValueError, TypeError), match=rf"\b({name}|y_true)\b"):
             privacy_cost(**(good | {name: value}))
+    good = {"y_true": Y, "predictions": {"m": Y}, "sensitive_features": X["g"], "reference": "m"}
     for name in ("predictions", "sensitive_features"):
-        good = {"y_true": Y, "predictions": {"m": Y}, "sensitive_features": X["g"]}
         with pytest.raises((ValueError, TypeError), match=rf"\b{name}\b"):
-            group_table(**(good | {name: value}), reference="m")
+            group_table(**(good | {name: value}))

@@ -60,51 +60,56 @@ class Interrupts(Callback):
             os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.fixture
+def ledger(tmp_path):
+    return PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp")
+
+
+def has_no_fit(model):
+    return not [name for name in vars(model) if name.endswith("_")]
+
+
+def ending(function, at, error, ended):
+    """Return the function, whose call number ``at`` raises after all is done."""
+
+    def called(*args, **kwargs):
+        out = function(*args, **kwargs)
+        ended.append(out)
+        if len(ended) == at:
+            raise error
+        return out
+
+    return called
+
+
 @pytest.mark.parametrize("step", [1, 7, 12])
-def test_ctrl_c_leaves_an_estimator_that_owns_up_to_its_steps(step, tmp_path):
+def test_a_fit_that_ctrl_c_ends_states_its_steps(step, ledger):
     method = get_method("global_adapt", strict_max_grad_norm=1.0)
     model = quick(method, max_steps=20, callbacks=[Interrupts(step)])
-    with (
-        PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp") as ledger,
-        pytest.warns(UserWarning, match=rf"interrupted after ({step}|{step + 1}) of 20 steps"),
-    ):
+    with ledger, pytest.warns(UserWarning, match=rf"after ({step}|{step + 1}) of 20 steps"):
         model.fit(X, Y)
     assert model.n_steps_ in (step, step + 1)  # the step that was under way counts
     # callbacks may have shown released values to whoever pressed the keys
-    assert model.privacy_.steps == 20
-    assert list(ledger.frame().steps) == [20]
+    assert (model.privacy_.steps, list(ledger.frame().steps)) == (20, [20])
     assert ledger.epsilon() == pytest.approx(compute_epsilon(model.privacy_.releases, 1e-4, "rdp"))
-    assert np.isfinite(model.predict_proba(X)).all()
-    assert np.isfinite(pickle.loads(pickle.dumps(model)).predict_proba(X)).all()
+    for fitted in (model, pickle.loads(pickle.dumps(model))):
+        assert np.isfinite(fitted.predict_proba(X)).all()
 
 
-def test_ctrl_c_before_the_first_step_leaves_nothing(monkeypatch):
-    def interrupted(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    model = quick()
-    monkeypatch.setattr("skdpfair.training.train._net", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(X, Y)
-    assert not [name for name in vars(model) if name.endswith("_")]
-
-
-@pytest.mark.parametrize("place", ["select_strategy", "TrainingLoop"])
-def test_ctrl_c_while_a_fit_is_set_up_leaves_the_fit_before(monkeypatch, place):
-    model = quick(warm_start=True)
-    model.fit(X, Y)
+@pytest.mark.parametrize("place", ["train._net", "net.select_strategy", "net.TrainingLoop"])
+def test_ctrl_c_before_the_first_step_leaves_the_fit_before(place, monkeypatch):
+    model, new = quick(warm_start=True).fit(X, Y), quick()
     before = vars(model).copy()
 
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(f"skdpfair.training.net.{place}", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(X, Y)
+    monkeypatch.setattr(f"skdpfair.training.{place}", interrupted)
+    for each in (model, new):
+        with pytest.raises(KeyboardInterrupt):
+            each.fit(X, Y)
     assert vars(model) == before and model.predict(X).shape == Y.shape
-    with pytest.raises(KeyboardInterrupt):
-        (other := quick()).fit(X, Y)
-    assert not [name for name in vars(other) if name.endswith("_")]
+    assert has_no_fit(new)
 
 
 @pytest.mark.skipif(not hasattr(GridSearchCV, "set_callbacks"), reason="scikit-learn < 1.9")
@@ -122,20 +127,19 @@ def test_ctrl_c_stops_the_reference_too():
     assert not hasattr(model, "reference_") and model.n_steps_ in (2, 3)
 
 
-def test_ctrl_c_stops_whoever_fits_clones(monkeypatch):
-    model = quick(get_method("dpsgd", max_grad_norm=1.0))
-    runs = {
-        "cross-validation": lambda: cross_validate(model, X, Y, cv=2),
-        "ensemble": lambda: VotingClassifier([("a", model), ("b", model)]).fit(X, Y),
-        "clone": lambda: clone(model).fit(X, Y),
-    }
-    for run in runs.values():
-        monkeypatch.setattr(
-            steps, "private_step", ending(steps.private_step, 2, KeyboardInterrupt(), [])
-        )
-        with pytest.raises(KeyboardInterrupt, match=r"after [12] of 4 steps"):
-            run()
-        monkeypatch.undo()
+OF_CLONES = {
+    "cross-validation": lambda model: cross_validate(model, X, Y, cv=2),
+    "ensemble": lambda model: VotingClassifier([("a", model), ("b", model)]).fit(X, Y),
+    "clone": lambda model: clone(model).fit(X, Y),
+}
+
+
+@pytest.mark.parametrize("run", OF_CLONES)
+def test_ctrl_c_stops_what_fits_clones(run, monkeypatch):
+    once = ending(steps.private_step, 2, KeyboardInterrupt(), [])
+    monkeypatch.setattr(steps, "private_step", once)
+    with pytest.raises(KeyboardInterrupt, match=r"after [12] of 4 steps"):
+        OF_CLONES[run](quick(get_method("dpsgd", max_grad_norm=1.0)))
 
 
 @pytest.mark.parametrize("name", ["dpsgd", "global_adapt"])
@@ -152,7 +156,6 @@ def test_where_memory_runs_out_chunks_shrink(monkeypatch, name, lr):
     monkeypatch.setattr(steps, "private_step", little)
     model = quick(name, lr=lr, max_steps=12, noise_multiplier=0.0).fit(X, Y)
     assert model.privacy_.steps == 12 and 0 < max(sizes) <= limit
-    monkeypatch.undo()
 
 
 def test_chunks_that_shrank_change_nothing(monkeypatch):
@@ -165,34 +168,18 @@ def test_chunks_that_shrank_change_nothing(monkeypatch):
         return real(*args, **kwargs)
 
     monkeypatch.setattr(steps, "private_step", fails_first)
-    model = quick(random_state=0, noise_multiplier=0.0)
-    np.testing.assert_allclose(fitted_weights(model), whole, rtol=1e-5, atol=1e-7)
+    parts = fitted_weights(quick(random_state=0, noise_multiplier=0.0))
+    np.testing.assert_allclose(parts, whole, rtol=1e-5, atol=1e-7)
     assert not failures
 
 
-def ending(function, at, error, ended):
-    """Return the function, whose call number ``at`` raises after all is done."""
-
-    def called(*args, **kwargs):
-        out = function(*args, **kwargs)
-        ended.append(out)
-        if len(ended) == at:
-            raise error
-        return out
-
-    return called
-
-
-def test_an_update_that_runs_out_of_memory_repeats_no_release(monkeypatch, tmp_path):
+def test_an_update_that_runs_out_of_memory_repeats_no_release(monkeypatch, ledger):
     released, updated = [], []
     monkeypatch.setattr(steps, "private_step", ending(steps.private_step, 0, None, released))
     step = ending(FlatSGD.step, 3, MemoryError(), updated)
     step.hooked = True  # else torch wraps it for good
     monkeypatch.setattr(FlatSGD, "step", step)
-    with (
-        PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp") as ledger,
-        pytest.raises(MemoryError),
-    ):
+    with ledger, pytest.raises(MemoryError):
         quick(get_method("dpsgd", max_grad_norm=1.0)).fit(X, Y)
     assert len(updated) == len(released) == 3 and list(ledger.frame().steps) == [3]
 
@@ -202,7 +189,7 @@ def test_a_step_is_booked_before_it_is_taken(monkeypatch, bound):
     owner, name = (steps, "private_step") if bound == 1.0 else (ScaleSearch, "step")
     last = ending(getattr(owner, name), 3, KeyboardInterrupt(), [])
     monkeypatch.setattr(owner, name, last)
-    with pytest.warns(UserWarning, match="interrupted after 2 of 40 steps"):
+    with pytest.warns(UserWarning, match="after 2 of 40 steps"):
         model = quick(get_method("dpsgd", max_grad_norm=bound), max_steps=40).fit(X, Y)
     assert model.privacy_.steps == 3
 
