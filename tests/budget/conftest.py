@@ -4,6 +4,12 @@ import pytest
 from skdpfair.budget import PrivacyLedger
 
 
+def pytest_itemcollected(item):
+    """Let the fits of these tests have few records."""
+    low_signal = "ignore::skdpfair.exceptions.LowSignalWarning"
+    item.add_marker(pytest.mark.filterwarnings(low_signal))
+
+
 @pytest.fixture(scope="module")
 def data():
     rng = np.random.default_rng(0)

@@ -22,8 +22,6 @@ from skdpfair.privacy import compute_epsilon
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
 from tests.budget.fits import COST, RUN, classifier, spend
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
-
 
 def test_charged_fits_add_up_to_the_budget_and_not_beyond(path):
     twice = compute_epsilon([replace(RUN, steps=200)], 1e-5)

@@ -27,7 +27,6 @@ from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler
 from tests.budget.fits import COST, classifier, spend
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),
     pytest.mark.filterwarnings("ignore::skdpfair.exceptions.PrivacyLeakWarning"),
     pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning"),  # of ensembles
 ]

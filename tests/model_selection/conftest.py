@@ -7,6 +7,12 @@ from skdpfair import DPFairClassifier
 from skdpfair.model_selection import _trials, sweep
 
 
+def pytest_itemcollected(item):
+    """Let the fits of these tests have few records."""
+    low_signal = "ignore::skdpfair.exceptions.LowSignalWarning"
+    item.add_marker(pytest.mark.filterwarnings(low_signal))
+
+
 @pytest.fixture
 def routed():
     with sklearn.config_context(enable_metadata_routing=True):

@@ -10,10 +10,7 @@ from skdpfair import DPFairClassifier, Groups, get_method
 from skdpfair.features import Scattering2D
 from skdpfair.model_selection import _cells
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),
-    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
 
 
 def fit_by_hand(X, y, group, method, epsilon, **params):

@@ -27,7 +27,6 @@ from skdpfair.preprocessing import DPQuantileScaler
 from skdpfair.privacy import compute_epsilon
 from tests.model_selection.searches import NAME, base
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
 with_tasks = pytest.mark.skipif(
     not hasattr(Pipeline, "set_callbacks"), reason="scikit-learn < 1.9 tells of no folds"
 )

@@ -35,7 +35,6 @@ from tests.model_selection.searches import NAME, base, searching
 
 pytestmark = [
     pytest.mark.usefixtures("trials"),
-    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),
     pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning"),
 ]
 
@@ -265,11 +264,23 @@ def test_frozen_private_step_was_paid_for_before(data):
     assert search.privacy_.epsilon == forecast(search, 300).epsilon_total
 
 
+def fitted_in(place, model, X, y):
+    if place == "here":
+        return model.fit(X, y)
+    if place == "thread":
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(model.fit, X, y).result()
+    if place == "loky":
+        return Parallel(2, backend="loky")([delayed(model.fit)(X, y)])[0]
+    with get_context(place).Pool(1) as pool:
+        return pool.apply(model.fit, (X, y))
+
+
 class FitsInside(TransformerMixin, BaseEstimator):
     """A step whose parameters do not show that it fits a model of its own."""
 
-    def __init__(self, kind="private", where="fit", swallows=False):
-        self.kind, self.where, self.swallows = kind, where, swallows
+    def __init__(self, kind="private", where="fit", swallows=False, place="here"):
+        self.kind, self.where, self.swallows, self.place = kind, where, swallows, place
 
     def fit(self, X, y=None):
         self.y_, self.fitted_ = y, True
@@ -283,13 +294,10 @@ class FitsInside(TransformerMixin, BaseEstimator):
         return X
 
     def _fit_model(self, X, y):
-        models = {
-            "private": lambda: base(noise_multiplier=0.1),
-            "as planned": base,
-            "quantiles": lambda: DPQuantileScaler((-1, 1)),
-        }
+        model = base(noise_multiplier=0.1) if self.kind == "private" else base()
+        model = DPQuantileScaler((-1, 1)) if self.kind == "quantiles" else model
         with suppress(PrivacyAccountingError) if self.swallows else nullcontext():
-            self.model_ = models[self.kind]().fit(X, y)
+            self.model_ = fitted_in(self.place, model, X, y)
 
 
 @pytest.mark.parametrize("swallows", [False, True])
@@ -309,28 +317,6 @@ def test_step_that_fits_a_model_of_its_own_is_refused(data, trials, kind, where,
     assert not hasattr(search, "best_estimator_")
 
 
-def fitted_in(place, model, X, y):
-    if place == "thread":
-        with ThreadPoolExecutor(1) as pool:
-            return pool.submit(model.fit, X, y).result()
-    if place == "loky":
-        return Parallel(2, backend="loky")([delayed(model.fit)(X, y)])[0]
-    with get_context(place).Pool(1) as pool:
-        return pool.apply(model.fit, (X, y))
-
-
-class FitsElsewhere(FunctionTransformer):
-    """A step that fits a private model in a thread or process of its own."""
-
-    def __init__(self, place="thread"):
-        super().__init__()
-        self.place = place
-
-    def fit(self, X, y=None):
-        self.model_ = fitted_in(self.place, base(noise_multiplier=0.1), X, y)
-        return super().fit(X)
-
-
 @pytest.mark.parametrize(
     "place", ["thread", "fork", "spawn", pytest.param("loky", marks=pytest.mark.slow)]
 )
@@ -338,7 +324,7 @@ def test_step_that_fits_in_a_thread_or_process_is_refused(data, trials, place):
     if place == "loky":  # a pool that lived before knows of no search
         Parallel(2, backend="loky")([delayed(len)("") for _ in range(2)])
     trials(1)
-    search = searching(make_pipeline(FitsElsewhere(place), base()))
+    search = searching(make_pipeline(FitsInside(place=place), base()))
     with pytest.raises(RuntimeError, match="thread or process"):
         search.fit(*data)
     assert SEARCH not in os.environ

@@ -21,10 +21,7 @@ from skdpfair.model_selection import _trials, forecast
 from skdpfair.training.loop import TrainingLoop
 from tests.model_selection.searches import NAME, base, searching
 
-pytestmark = [
-    pytest.mark.usefixtures("trials"),
-    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),
-]
+pytestmark = pytest.mark.usefixtures("trials")
 
 
 @pytest.fixture

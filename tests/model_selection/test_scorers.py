@@ -38,10 +38,7 @@ from skdpfair.metrics import excessive_risk
 from skdpfair.model_selection import GroupScorer, TradeoffResults, comparison_scorer
 from skdpfair.preprocessing import public_preprocessor
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::skdpfair.exceptions.InsecureSeedWarning",
-    "ignore::skdpfair.exceptions.LowSignalWarning",
-)
+pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
 AB = ["a", "b"]
 
 

@@ -17,8 +17,6 @@ from skdpfair.training.net import PrivateNet
 from tests.model_selection import killed
 from tests.model_selection.killed import run as run_small
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
-
 
 def without_clock(results):
     return results.frame.drop(columns="fit_seconds")

@@ -13,8 +13,6 @@ from skdpfair import Factory, Groups
 from skdpfair.budget import PrivacyLedger
 from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
-
 
 def without_clock(results):
     return results.frame.drop(columns="fit_seconds")

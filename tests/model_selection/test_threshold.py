@@ -30,10 +30,7 @@ from skdpfair.privacy import compute_epsilon
 from skdpfair.report import model_page
 from skdpfair.testing import verify_release
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::skdpfair.exceptions.LowSignalWarning",
-    "ignore::skdpfair.exceptions.InsecureSeedWarning",
-)
+pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
 
 
 def table(n=3000):
@@ -275,6 +272,7 @@ def test_save_release_keeps_one_threshold_and_predicts_by_it(tmp_path):
     verify_release(path)
     loaded = load_release(path)
     assert (loaded.predict(X) == predicted).all()
+    assert (loaded.predict_proba(X) == model.predict_proba(X)).all()
     assert not (predicted == loaded.predict_proba(X).argmax(axis=1)).all()
     assert loaded.privacy_ == model.privacy_
     assert (pickle.loads(pickle.dumps(loaded)).predict(X) == predicted).all()

@@ -72,7 +72,6 @@ def test_scorer_moves_with_one_record_by_one_at_most(monkeypatch):
             score(predicted)
 
 
-@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
 def test_trainer_ends_a_search_whose_trial_released_more_than_planned(monkeypatch):
     rng, low = np.random.default_rng(0), rdp_curve([NoisyRelease("steps", 0.1, (100.0,), 1)])
     train = _trials.trainer(base(), (X, Y), {}, low, rng, False, {})
