@@ -26,25 +26,6 @@ def cell_files(folder):
     return {p.name: (p.stat().st_mtime_ns, p.read_text()) for p in folder.glob("[0-9a-f]*.json")}
 
 
-@pytest.fixture
-def fitted(monkeypatch):
-    """Keys of the cells that were fitted; the fit after `stop` of them is interrupted."""
-    fit = _cells._fit_and_test
-
-    class Keys(list):
-        stop = None
-
-    def recorded(cell, *args):
-        if len(keys) == keys.stop:
-            raise KeyboardInterrupt
-        keys.append(cell.key)
-        return fit(cell, *args)
-
-    keys = Keys()
-    monkeypatch.setattr(_cells, "_fit_and_test", recorded)
-    return keys
-
-
 @pytest.mark.parametrize(("when", "count"), [("before", 2), ("after", 3)])
 def test_store_of_a_killed_sweep_is_continued_with_the_same_result(tmp_path, when, count):
     whole, folder = run_small(None), tmp_path / "store"
@@ -65,14 +46,6 @@ def test_store_of_a_killed_sweep_is_continued_with_the_same_result(tmp_path, whe
     again = run_small(folder)
     pd.testing.assert_frame_equal(again.frame, resumed.frame)  # seconds too: all from the folder
     assert cell_files(folder) == after
-
-
-def test_store_runs_no_finished_cell_again(tmp_path, fitted):
-    run_small(tmp_path)
-    assert len(fitted) == len(set(fitted)) == 6
-    (tmp_path / f"{fitted[4]}.json").unlink()
-    run_small(tmp_path)
-    assert fitted[6:] == [fitted[4]]
 
 
 def test_store_names_what_differs_from_its_configuration(tmp_path, monkeypatch):
@@ -103,8 +76,16 @@ def test_store_refuses_foreign_folders_and_files(tmp_path):
 
 
 @pytest.mark.parametrize("is_stored", [True, False])
-def test_sweep_that_is_interrupted_returns_what_is_finished(tmp_path, fitted, is_stored):
-    fitted.stop = 2
+def test_sweep_that_is_interrupted_returns_what_is_finished(tmp_path, monkeypatch, is_stored):
+    fits, fit = [], _cells._fit_and_test
+
+    def interrupted(*args):
+        if len(fits) == 2:
+            raise KeyboardInterrupt
+        fits.append(fit(*args))
+        return fits[-1]
+
+    monkeypatch.setattr(_cells, "_fit_and_test", interrupted)
     with pytest.warns(UserWarning, match="2 of 6 cells") as caught:
         results = run_small(tmp_path if is_stored else None)
     assert any("resume" in str(w.message) for w in caught) == is_stored
