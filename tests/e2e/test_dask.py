@@ -96,7 +96,7 @@ def test_fits_on_workers_share_no_noise_unless_seeded(cluster):
 
 def test_sweep_is_the_same_on_workers_one_of_which_is_killed(cluster, two_groups, tmp_path):
     data = [part.iloc[:1500] for part in (two_groups.data, two_groups.target)]
-    settings = {"module": "logistic", "lr": 0.5, "batch_size": 100, "max_steps": 150}
+    settings = {"module": "logistic", "lr": 0.5, "batch_size": 100, "max_steps": 60}
     settings |= {"sensitive_features": two_groups.sensitive_features.iloc[:1500]}
     call = {"X": data[0], "y": data[1], "methods": ["dpsgd"], "epsilons": [2.0, 4.0], "seeds": 2}
     one = sweep(**call, **settings).frame.drop(columns="fit_seconds")

@@ -40,7 +40,7 @@ def counts():
 @pytest.fixture
 def pipeline(classifier):
     prepare = public_preprocessor({f"x{j}": (0, 3) for j in range(3)}, passthrough=["group"])
-    return make_pipeline(prepare, classifier(epsilon=8.0, group_col="group"))
+    return make_pipeline(prepare, classifier(epsilon=None, noise_multiplier=1.0, group_col="group"))
 
 
 def gap_by_hand(model, X, y, train, test, column):
