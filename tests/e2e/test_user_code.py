@@ -55,44 +55,21 @@ def model():
 # what callbacks receive
 
 
-class Recording(Callback):
-    """Keeps all that skorch passes to it."""
-
-    def __init__(self):
-        self.received = []
-
-    def keep(self, net, **received):
-        self.received.append(received)
-
-    on_train_begin = on_train_end = on_epoch_begin = on_epoch_end = keep
-    on_batch_begin = on_batch_end = keep
-
-
-def arrays_in(value):
-    """Yield the arrays in what a callback received."""
-    if value is WITHHELD:
-        return
-    if isinstance(value, (list, tuple)):
-        for part in value:
-            yield from arrays_in(part)
-    elif isinstance(value, dict):
-        yield from arrays_in(list(value.values()))
-    elif isinstance(value, (np.ndarray, torch.Tensor)):
-        yield value
-    elif hasattr(type(value), "__dict__") and hasattr(value, "X"):
-        yield from arrays_in([value.X, value.y])
+EVENTS = ["on_train_begin", "on_epoch_begin", "on_epoch_end", "on_batch_begin", "on_batch_end"]
 
 
 def test_callbacks_of_a_private_fit_receive_no_rows():
-    recording = Recording()
+    received = []
+    events = dict.fromkeys([*EVENTS, "on_train_end"], lambda self, net, **kw: received.append(kw))
+    recording = type("Recording", (Callback,), events)()
     fit(callbacks=[recording])
-    assert len(recording.received) > 6
+    kinds = {type(value) for part in received for value in part.values()}
+    assert len(received) > 6 and kinds == {type(WITHHELD), type(None), bool}
     with pytest.raises(ValueError, match="training rows"):
-        [len(part["dataset_train"]) for part in recording.received if "dataset_train" in part]
-    assert not [*arrays_in([part | {"dataset_train": None} for part in recording.received])]
-    recording = Recording()
+        len(WITHHELD)
+    received.clear()
     fit(callbacks=[recording, GroupRecorder(terms=False)])
-    assert [*arrays_in(recording.received)]
+    assert not any(WITHHELD is value for part in received for value in part.values())
 
 
 def test_callbacks_that_are_ledgers_are_refused(tmp_path):
@@ -366,7 +343,6 @@ ACCEPTED = {
     "gradients": lambda net: net.module_.zero_grad(),
     "steps": lambda net: net.optimizer_.zero_grad(),
 }
-EVENTS = ["on_train_begin", "on_epoch_begin", "on_epoch_end", "on_batch_begin", "on_batch_end"]
 
 
 def fit_with(change, *events, **params):

@@ -120,7 +120,7 @@ def test_splits_keep_the_shares_of_classes_and_groups(two_groups):
     assert abs((y[test] * code[test]).mean() - (y * code).mean()) < 0.01
 
 
-def test_cells_of_networks_that_auto_tells_apart_have_their_own_references():
+def test_cells_of_networks_that_auto_distinguishes_have_their_own_references():
     base = DPFairClassifier(group_col=Groups(levels=["a", "b"]), classes=[0, 1])
     rows = (np.arange(9000), np.arange(9000, 9100))
     methods = {"dpsgd": get_method("dpsgd", max_grad_norm=0.5)}

@@ -213,7 +213,7 @@ def test_forecast_of_a_random_search_needs_its_seed():
         (base(), {"delta": 2.0}, ValueError, "delta"),
     ],
 )
-def test_forecast_refuses_what_is_not_known_in_advance(search, params, error, match):
+def test_forecast_refuses_unplannable_searches(search, params, error, match):
     with pytest.raises(error, match=match):
         forecast(search, **{"n_samples": 200} | params)
 

@@ -106,7 +106,7 @@ def test_sweep_keeps_no_cell_whose_fit_was_interrupted(tmp_path, monkeypatch):
     assert not cell_files(tmp_path)
 
 
-def test_digest_of_tells_tables_apart():
+def test_digest_of_differs_between_tables():
     frame = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]})
     assert digest_of(frame) == digest_of(frame.copy())
     others = [frame[["b", "a"]], frame[::-1], frame.astype({"a": "float32"}), frame["b"]]
