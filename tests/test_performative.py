@@ -121,16 +121,10 @@ def test_strategic_response_refuses_what_cannot_react_without_naming_a_cell(matc
 # rounds of training
 
 
-@pytest.fixture
-def data():
-    return make_two_groups(300, random_state=0)
-
-
-@pytest.fixture
-def population(data):
-    return StrategicResponse(
-        data.data, data.target, data.sensitive_features, budget=0.4, changeable=["x0", "x1"]
-    )
+DATA = make_two_groups(300, random_state=0)
+PEOPLE = StrategicResponse(
+    DATA.data, DATA.target, DATA.sensitive_features, budget=0.4, changeable=["x0", "x1"]
+)
 
 
 class Constant(ClassifierMixin, BaseEstimator):
@@ -159,39 +153,39 @@ def overall(table, column):
     return table.loc[table["group"] == "overall", column].tolist()
 
 
-def test_repeated_deployment_has_the_accuracies_of_a_loop_written_out(data, population):
-    table = repeated_deployment(LogisticRegression(), population, 3)
+def test_repeated_deployment_has_the_accuracies_of_a_loop_written_out():
+    table = repeated_deployment(LogisticRegression(), PEOPLE, 3)
     assert (table["epsilon_spent"] == math.inf).all()
     table = table.set_index(["round", "group"])
     assert list(table["n_samples"]) == [300, 210, 90] * 3
-    X, y, in_b = data.data, data.target, data.sensitive_features == "b"
+    X, y, in_b = DATA.data, DATA.target, DATA.sensitive_features == "b"
     for number in (1, 2, 3):
         model = LogisticRegression().fit(X, y)
         rows = table.loc[[(number, "overall"), (number, "b")]]
         assert rows["accuracy"].tolist() == [model.score(X, y), model.score(X[in_b], y[in_b])]
-        X, _, _ = population.sample(model, None)
+        X, _, _ = PEOPLE.sample(model, None)
         after = [model.score(X, y), model.score(X[in_b], y[in_b])]
         assert rows["accuracy_after"].tolist() == after
 
 
 @MODES
-def test_repeated_deployment_composes_the_releases_of_all_rounds(population, mode):
+def test_repeated_deployment_composes_the_releases_of_all_rounds(mode):
     expected = [
         compute_epsilon([NoisyRelease("gradient sum", 0.1, (2.0,), 10 * k)], 1e-5)
         for k in (1, 2, 3)
     ]
-    found = overall(repeated_deployment(Constant(), population, 3, mode=mode), "epsilon_spent")
+    found = overall(repeated_deployment(Constant(), PEOPLE, 3, mode=mode), "epsilon_spent")
     np.testing.assert_allclose(found, expected, rtol=1e-9)
     assert expected[2] < 3 * expected[0]
-    without_noise = repeated_deployment(Constant(noise=0.0), population, 2, mode=mode)
+    without_noise = repeated_deployment(Constant(noise=0.0), PEOPLE, 2, mode=mode)
     assert (without_noise["epsilon_spent"] == math.inf).all()
-    private = repeated_deployment(private_classifier(), population, 2, mode=mode)
+    private = repeated_deployment(private_classifier(), PEOPLE, 2, mode=mode)
     first, second = overall(private, "epsilon_spent")
     assert 0 < first < second < 2 * first
 
 
 @MODES
-def test_repeated_deployment_passes_groups_to_clones_of_the_estimator(population, mode):
+def test_repeated_deployment_passes_groups_to_clones_of_the_estimator(mode):
     passed = []
 
     class Recording(Constant):
@@ -200,30 +194,30 @@ def test_repeated_deployment_passes_groups_to_clones_of_the_estimator(population
             return super().fit(X, y)
 
     estimator = Recording()
-    repeated_deployment(estimator, population, 2, mode=mode)
+    repeated_deployment(estimator, PEOPLE, 2, mode=mode)
     assert vars(estimator) == {"noise": 2.0, "warm_start": False}
-    assert len(passed) == 2 and all(groups is population.sensitive_features for groups in passed)
+    assert len(passed) == 2 and all(groups is PEOPLE.sensitive_features for groups in passed)
 
 
-def test_repeated_deployment_in_greedy_mode_continues_one_fit(population):
+def test_repeated_deployment_in_greedy_mode_continues_one_fit():
     params = {"loss": "log_loss", "max_iter": 1, "tol": None, "random_state": 0}
-    table = repeated_deployment(SGDClassifier(**params), population, 3, mode="greedy")
+    table = repeated_deployment(SGDClassifier(**params), PEOPLE, 3, mode="greedy")
     model = SGDClassifier(**params, warm_start=True)
-    X, y, _ = population.sample(None, None)
+    X, y, _ = PEOPLE.sample(None, None)
     for accuracy in overall(table, "accuracy"):
         assert accuracy == model.fit(X, y).score(X, y)
-        X, _, _ = population.sample(model, None)
+        X, _, _ = PEOPLE.sample(model, None)
     assert not np.allclose(SGDClassifier(**params).fit(X, y).coef_, model.coef_)
 
 
-def test_repeated_deployment_takes_crossed_groups_and_none(data):
-    crossed = pd.DataFrame({"sex": data.sensitive_features, "young": data.data["x2"] > 0})
-    population = StrategicResponse(data.data, data.target, crossed, budget=0.1)
+def test_repeated_deployment_takes_crossed_groups_and_none():
+    crossed = pd.DataFrame({"sex": DATA.sensitive_features, "young": DATA.data["x2"] > 0})
+    population = StrategicResponse(DATA.data, DATA.target, crossed, budget=0.1)
     table = repeated_deployment(Constant(), population, 1)
     pairs = {(sex, young) for sex in "ab" for young in (True, False)}
     assert set(table["group"]) == {"overall", *pairs}
     assert table["n_samples"].iloc[1:].sum() == 300
-    without = StrategicResponse(data.data, data.target, budget=0.1)
+    without = StrategicResponse(DATA.data, DATA.target, budget=0.1)
     assert list(repeated_deployment(Constant(), without, 2)["group"]) == ["overall"] * 2
 
 

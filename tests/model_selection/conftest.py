@@ -71,7 +71,7 @@ def trials(monkeypatch):
     return set_count
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def small_sweep(two_groups, quick):
     """Return a function that compares quick fits on two groups, with changed arguments."""
     call = {"X": two_groups.data, "y": two_groups.target}

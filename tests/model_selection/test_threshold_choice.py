@@ -39,6 +39,10 @@ def two_groups():
     return rng.normal(2.0 * labels - 1.5 + 0.5 * groups, 1.0), labels, groups
 
 
+SCORES, LABELS, GROUPS = two_groups()
+COUNTS = exact(SCORES, LABELS, GROUPS)
+
+
 def one_group(shift, share, rng):
     """Return exact counts of 20,000 records: scores of its classes are shifted normal."""
     labels = (rng.random(20_000) < share).astype(int)
@@ -46,8 +50,8 @@ def one_group(shift, share, rng):
 
 
 def test_best_cut_serves_its_objective():
-    scores, labels, groups = two_groups()
-    (counts,) = exact(scores, labels, 0 * groups)
+    scores, labels = SCORES, LABELS
+    (counts,) = exact(SCORES, LABELS, 0 * GROUPS)
 
     def selected(*objective):
         return scores >= EDGES[best_cut(counts, *objective)]
@@ -68,7 +72,7 @@ def test_best_cut_serves_its_objective():
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 @pytest.mark.parametrize("objective", [*OBJECTIVES, COSTS], ids=str)
 def test_best_mixtures_satisfy_their_constraint(objective, constraint):
-    counts = exact(*two_groups())
+    counts = COUNTS
     target = 0.7 if isinstance(objective, str) and objective == "true_positive_rate" else None
     value = []
     for tolerance in (0.0, 0.05, 1.0):
@@ -88,9 +92,8 @@ def test_best_mixtures_satisfy_their_constraint(objective, constraint):
 
 
 def test_best_mixtures_need_no_record_of_each_class_in_each_group():
-    scores, labels, groups = two_groups()
-    groups = np.where((labels == 0) & (groups == 0) & (np.arange(len(labels)) % 50 == 0), 2, groups)
-    counts = exact(scores, labels, groups)
+    is_third = (LABELS == 0) & (GROUPS == 0) & (np.arange(len(LABELS)) % 50 == 0)
+    counts = exact(SCORES, LABELS, np.where(is_third, 2, GROUPS))
     assert counts[2, 1, 0] == 0
     counts = pooled(counts, 0.0)
     weights = best_mixtures(counts, "true_positive_rate", 0.8, "equal_opportunity", 0.0)
@@ -125,7 +128,7 @@ def test_pooled_counts_of_a_group_of_noise_have_the_shares_of_all():
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 def test_best_mixtures_are_bound_by_no_group_of_noise(constraint):
-    known, aim = exact(*two_groups()), "balanced_accuracy"
+    known, aim = COUNTS, "balanced_accuracy"
     rates = known / known[..., :1]
     alone = best_mixtures(pooled(known, 30.0), aim, None, constraint, 0.0)
     nobody = np.zeros(0, dtype=int)
@@ -141,12 +144,11 @@ def test_best_mixtures_are_bound_by_no_group_of_noise(constraint):
 @pytest.mark.parametrize("noise", [0.0, 30.0])
 def test_few_to_tell_and_best_mixtures_need_only_the_classes_of_their_rates(noise):
     """Selection rates need no class, and true-positive rates need positives only."""
-    counts = exact(*two_groups())
-    rare = counts * np.array([[[1.0], [1.0]], [[0.001], [1.0]]])
+    rare = COUNTS * np.array([[[1.0], [1.0]], [[0.001], [1.0]]])
     few = {measure: few_to_tell(rare, measure, noise).tolist() for measure in CONSTRAINTS}
     assert few["equalized_odds"] == [False, True]
     assert few["demographic_parity"] == few["equal_opportunity"] == [False] * 2
-    rare = counts * np.array([[[1.0], [1.0]], [[1.0], [0.01]]])
+    rare = COUNTS * np.array([[[1.0], [1.0]], [[1.0], [0.01]]])
     weights = best_mixtures(pooled(rare, noise), "accuracy", None, "demographic_parity", 0.0)
     rates = np.einsum("ge,gce->gc", weights, rare).sum(axis=1) / rare[..., 0].sum(axis=1)
     assert rates[0] == pytest.approx(rates[1], abs=0.03)
