@@ -167,6 +167,7 @@ def test_fits_whose_stop_may_depend_on_values_cost_the_plan(name, tmp_path):
         whole = fit(max_steps=40).privacy_
         assert model.n_steps_ < 40 and model.privacy_.epsilon == whole.epsilon
         assert "after all" in whole.stop and "all planned steps" in model.privacy_.stop
+        assert {"stop", "proof", "adjacency"} <= whole.facts().keys()
 
 
 @pytest.mark.parametrize("at", [1, 8])  # of 8 epochs

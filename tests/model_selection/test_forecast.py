@@ -193,6 +193,7 @@ def test_forecast_of_what_is_not_counted_has_a_reason_and_no_total(estimator, re
 def test_forecast_of_a_search_over_a_reference_has_the_epsilon_without_it():
     with_reference = planned(grid(base(), noise_multiplier=[None, 3.0]))
     assert with_reference.epsilon == planned(grid(base(), noise_multiplier=[3.0])).epsilon
+    assert planned(base(noise_multiplier=None)).epsilon == 0.0
 
 
 def test_forecast_of_a_random_search_needs_its_seed():

@@ -61,9 +61,13 @@ CELLS = [
 ]
 
 
+def results_of(cells, levels=("F", "M")):
+    return TradeoffResults.from_cells(cells, list(levels), np.array(["no", "yes"]))
+
+
 @pytest.fixture
 def results():
-    return TradeoffResults.from_cells(CELLS, ["F", "M"], np.array(["no", "yes"]))
+    return results_of(CELLS)
 
 
 def test_table_takes_the_worst_group_of_the_means():
@@ -75,7 +79,7 @@ def test_table_takes_the_worst_group_of_the_means():
     ]
     for each in cells:
         each["train"] = {"accuracy": [0.85, 0.8, 0.9]}
-    found = TradeoffResults.from_cells(cells, ["F", "M"], np.array(["no", "yes"]))
+    found = results_of(cells)
     row = found.table().loc[("poor", 1.0)]
     assert row["accuracy_group_min", "mean"] == pytest.approx(0.7)  # M: .8 and .6
     assert row["accuracy_group_min", "se"] == pytest.approx(0.1)
@@ -104,7 +108,7 @@ def test_leading_measures_are_those_of_a_rare_class(results):
             "log_loss": [0.5, 0.6, 0.8 - recall],
             "rarest_class_share": [0.11] * 3,
         }
-    rare = TradeoffResults.from_cells(cells, ["F", "M"], np.array(["no", "yes"]))
+    rare = results_of(cells)
     leading = ["balanced_accuracy", "rarest_class_recall"]
     assert rare.leading_measures == leading
     row = rare.table().xs("mean", axis=1, level=1).loc[("constant", 1.0)]
@@ -142,7 +146,7 @@ def test_table_has_means_standard_errors_and_gaps_of_means(results):
 
 
 def test_costs_without_a_reference_are_nan():
-    alone = TradeoffResults.from_cells(CELLS[1:4], ["F", "M"], np.array([0, 1]))
+    alone = results_of(CELLS[1:4])
     assert alone.frame["privacy_cost"].isna().all()
     rows = alone.as_text(["privacy_cost"]).split("\n\n")[0].splitlines()[2:]
     assert all(row.split()[2:] == ["–"] * 5 for row in rows)
@@ -183,7 +187,7 @@ def test_to_fairness_dashboard_has_the_predictions_of_one_run(results):
     spec = SweepSpec(variables=["", "sex"], classes=["no", "yes"])
     by_sex = TradeoffResults(results.frame, results.predictions, spec)
     assert list(by_sex.to_fairness_dashboard()["sensitive_features"]) == ["sex"]
-    similar = TradeoffResults.from_cells(CELLS, ["<", "‹"], np.array(["no", "yes"]))
+    similar = results_of(CELLS, ["<", "‹"])
     column = similar.to_fairness_dashboard()["sensitive_features"]["group"]
     assert sorted(column.count(name) for name in set(column)) == [100, 200]
 
@@ -237,7 +241,7 @@ def test_plot_has_the_intervals_as_bands(results):
 
 
 def test_results_of_one_seed_have_no_intervals():
-    results = TradeoffResults.from_cells(CELLS[:4], ["F", "M"], np.array([0, 1]))
+    results = results_of(CELLS[:4])
     assert repr(results) == "TradeoffResults(4 models x 1 runs)"
     assert results.plot().ax_.get_title(loc="left") == "Accuracy"
     assert str(results).splitlines()[4].split()[:3] == ["poor", "1", "56.7"]
@@ -257,7 +261,7 @@ def test_as_text_has_values_intervals_units_and_sizes(results):
 
 @pytest.mark.parametrize("names", [("gap", "worst"), ("method", "epsilon"), ("'gap'", "gap")])
 def test_as_text_keeps_columns_of_groups_with_names_of_columns(results, names):
-    named = TradeoffResults.from_cells(CELLS, list(names), np.array(["no", "yes"]))
+    named = results_of(CELLS, names)
     texts = (r.as_text().split("\n\n")[0].splitlines()[2:] for r in (named, results))
     assert [row.split() for row in next(texts)] == [row.split() for row in next(texts)]
     heads = str(named).splitlines()[1].split()
@@ -281,7 +285,7 @@ def test_as_text_of_many_groups_has_the_gap_and_the_smallest_group():
     names = [f"group {i}" for i in range(9)]
     accuracy = {"accuracy": [0.8] * 10}
     cell = CELLS[0] | {"n": [890, *[100] * 8, 90], "test": accuracy, "train": accuracy}
-    lines = str(TradeoffResults.from_cells([cell], names, np.array([0, 1]))).splitlines()
+    lines = str(results_of([cell], names)).splitlines()
     assert lines[1].split() == ["method", "epsilon", "overall", "gap", "worst"]
     assert "9 groups" in lines[-1] and "90 (of 'group 8')" in lines[-1]
 
@@ -295,11 +299,7 @@ def without_records(found, group=1):
 
 def test_runs_without_records_of_a_group_leave_it_out_of_gaps():
     some, never = (
-        TradeoffResults.from_cells(
-            [without_records(c) if c["seed"] in seeds else c for c in CELLS],
-            ["F", "M"],
-            np.array([0, 1]),
-        )
+        results_of([without_records(c) if c["seed"] in seeds else c for c in CELLS])
         for seeds in ([0], [0, 1])
     )
     row = some.table().loc[("even", 4.0)]
