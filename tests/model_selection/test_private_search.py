@@ -33,10 +33,8 @@ from skdpfair.privacy.statement import ASSUMPTIONS
 from skdpfair.privacy.tradeoff import trade_off_from_epsilon
 from tests.model_selection.searches import NAME, base, searching
 
-pytestmark = [
-    pytest.mark.usefixtures("trials"),
-    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning"),
-]
+pytestmark = pytest.mark.usefixtures("trials")
+insecure = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
 
 
 def private():
@@ -124,6 +122,7 @@ def test_epsilon_is_that_of_the_dearest_configuration_whichever_wins(data):
     assert whole == drawn.forecast(300).epsilon_total == drawn.fit(*data).privacy_.epsilon
 
 
+@insecure
 @pytest.mark.parametrize("estimator", [private(), make_pipeline(FunctionTransformer(), private())])
 @pytest.mark.parametrize("trials", SHAPES)
 def test_epsilon_of_the_whole_search_is_met_from_below(data, estimator, trials):
@@ -154,6 +153,7 @@ def test_selection_of_charges_the_score_no_more_than_a_trial():
     assert (score(0.99 * selection.noise) > selection.curve).any()
 
 
+@insecure
 @pytest.mark.filterwarnings("ignore::skdpfair.exceptions.PrivacyLeakWarning")
 def test_report_has_the_public_facts_of_the_released_trial(data):
     X, y = data
