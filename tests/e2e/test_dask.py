@@ -53,7 +53,7 @@ def adult_search(n_jobs):
     name = "dpfairclassifier__"
     space = [{name + "method": ["dpsgd", "global_adapt"]}, {name + "epsilon": [None]}]
     model = make_pipeline(prepare, clf)
-    return GridSearchCV(model, space, scoring=GroupScorer(), refit=fairest, cv=3, n_jobs=n_jobs)
+    return GridSearchCV(model, space, scoring=GroupScorer(), refit=fairest, cv=2, n_jobs=n_jobs)
 
 
 def fairest(cv_results):
