@@ -227,9 +227,9 @@ class Journal:
                 "newer one."
             )
         try:
+            seen.take(content[seen.n_read : content.rfind(b"\n") + 1])
             if content and not content.endswith(b"\n"):
                 raise ValueError("the last line has no end")
-            seen.take(content[seen.n_read :])
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ValueError(
                 f"path={str(self.path)!r} is not a ledger, or its line {seen.n_lines + 1} was "

@@ -4,7 +4,13 @@ import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from skdpfair import DPFairClassifier
-from skdpfair.model_selection import _trials
+from skdpfair.model_selection import _trials, sweep
+
+
+def pytest_itemcollected(item):
+    """Let the fits of these tests have few records."""
+    low_signal = "ignore::skdpfair.exceptions.LowSignalWarning"
+    item.add_marker(pytest.mark.filterwarnings(low_signal))
 
 
 @pytest.fixture
@@ -63,3 +69,16 @@ def trials(monkeypatch):
 
     set_count(2)
     return set_count
+
+
+@pytest.fixture(scope="session")
+def small_sweep(two_groups, quick):
+    """Return a function that compares quick fits on two groups, with changed arguments."""
+    call = {"X": two_groups.data, "y": two_groups.target}
+    call |= {"sensitive_features": two_groups.sensitive_features}
+    call |= {"methods": ["dpsgd"], "epsilons": [2.0], "seeds": 1, "lr": 0.5, "max_steps": 6}
+
+    def run(**changes):
+        return sweep(**quick | call | changes)
+
+    return run

@@ -9,26 +9,24 @@ from sklearn.model_selection import GridSearchCV
 from skdpfair.model_selection import TradeoffResults
 
 
-def results_of(params, scores):
+def results_of(params, scores, **more):
     """cv_results_ of one fold a column of scores[key], of shape (n_candidates, n_folds)."""
-    out = {"params": params}
-    for (part, key), values in scores.items():
-        values = np.asarray(values, dtype=float)
-        for fold in range(values.shape[1]):
-            out[f"split{fold}_{part}_{key}"] = values[:, fold]
-        out[f"mean_{part}_{key}"] = values.mean(axis=1)
+    out = {"params": params} | more
+    for key, values in scores.items():
+        part, name = key.split(" ")
+        for fold, column in enumerate(np.asarray(values, dtype=float).T):
+            out[f"split{fold}_{part}_{name}"] = column
     return out
 
 
 def means(search):
-    return TradeoffResults.from_search(search).table().xs("mean", axis=1, level=1)
+    table = TradeoffResults.from_search(search).table().xs("mean", axis=1, level=1)
+    return {name: pytest.approx(values.tolist(), nan_ok=True) for name, values in table.items()}
 
 
 def costs_of(params, values, **more):
-    scores = {("test", k): values for k in ("accuracy", "accuracy[a]", "accuracy[b]")}
-    return means(results_of(params, scores | more.pop("scores", {})) | more)[
-        "privacy_cost"
-    ].tolist()
+    scores = {f"test accuracy{group}": np.c_[values] for group in ("", "[a]", "[b]")}
+    return means(results_of(params, scores, **more))["privacy_cost"]
 
 
 @pytest.fixture
@@ -39,92 +37,94 @@ def results():
         {"clf__epsilon": None},
     ]
     scores = {
-        ("test", "accuracy"): [[0.6, 0.7], [0.8, 0.8], [0.9, 0.8]],
-        ("test", "accuracy_difference"): [[0.0, 0.0], [0.2, 0.1], [0.1, 0.1]],
-        ("test", "accuracy[F]"): [[0.6, 0.7], [0.7, 0.7], [0.9, 0.7]],
-        ("test", "accuracy[M]"): [[0.6, np.nan], [0.9, np.nan], [0.9, np.nan]],
-        ("train", "accuracy"): [[0.7, 0.8], [0.8, 0.8], [1.0, 1.0]],
-        ("train", "accuracy[F]"): [[0.5, 0.6], [0.7, 0.7], [1.0, 1.0]],
-        ("train", "accuracy[M]"): [[0.9, 0.9], [0.9, 0.9], [1.0, 1.0]],
+        "test accuracy": [[0.6, 0.7], [0.8, 0.8], [0.9, 0.8]],
+        "test accuracy_difference": [[0.0, 0.0], [0.2, 0.1], [0.1, 0.1]],
+        "test accuracy[F]": [[0.6, 0.7], [0.7, 0.7], [0.9, 0.7]],
+        "test accuracy[M]": [[0.6, np.nan], [0.9, np.nan], [0.9, np.nan]],
+        "train accuracy": [[0.7, 0.8], [0.8, 0.8], [1.0, 1.0]],
+        "train accuracy[F]": [[0.5, 0.6], [0.7, 0.7], [1.0, 1.0]],
+        "train accuracy[M]": [[0.9, 0.9], [0.9, 0.9], [1.0, 1.0]],
     }
     return results_of(params, scores)
 
 
-def test_costs_are_paired_by_fold_and_a_fold_without_the_group_is_left_out(results):
-    table = means(results)
-    assert table.index.tolist() == [("dpsgd", 1.0), ("dpsgd", 2.0), ("reference", np.inf)]
-    assert table["privacy_cost"].tolist() == pytest.approx([0.2, 0.05, 0])
-    assert table["privacy_cost[F]"].tolist() == pytest.approx([0.15, 0.1, 0])
-    assert table["privacy_cost[M]"].tolist() == pytest.approx([0.3, 0.0, 0])
-    assert table["privacy_cost_difference"].tolist() == pytest.approx([0.15, 0.1, 0])
+def test_from_search_pairs_costs_by_fold_and_gaps_with_training_scores(results):
+    index = TradeoffResults.from_search(results).table().index.tolist()
+    assert index == [("dpsgd", 1.0), ("dpsgd", 2.0), ("reference", np.inf)]
+    expected = {
+        "privacy_cost": [0.2, 0.05, 0],
+        "privacy_cost[F]": [0.15, 0.1, 0],
+        "privacy_cost[M]": [0.3, 0.0, 0],  # without the fold that lacks the group
+        "privacy_cost_difference": [0.15, 0.1, 0],
+        "dg_gap": [0.1, 0.0, 0.15],
+        "dg_gap[F]": [-0.1, 0.0, 0.2],
+        "dg_gap[M]": [0.3, 0.0, 0.1],
+        "dg_gap_difference": [0.4, 0.0, 0.1],
+        # worst group on training rows: F, .55, then F, .7; on held-out rows: M, .6, then F, .7
+        "dg_gap_worst_group": [0.55 - 0.6, 0.7 - 0.7, 1.0 - 0.8],
+    }
+    found = means(results)
+    assert {name: found[name] for name in expected} == expected
 
 
-def test_gaps_are_training_minus_test_of_every_candidate(results):
-    table = means(results)
-    assert table["dg_gap"].tolist() == pytest.approx([0.1, 0.0, 0.15])
-    assert table["dg_gap[M]"].tolist() == pytest.approx([0.3, 0.0, 0.1])
-    assert table["dg_gap[F]"].iloc[0] == pytest.approx(-0.1)
-    assert table["dg_gap_difference"].iloc[0] == pytest.approx(0.4)
-    # worst group on training rows: F, .55, then F, .7; on held-out rows: M, .6, then F, .7
-    worst = [0.55 - 0.6, 0.7 - 0.7, 1.0 - 0.8]
-    assert table["dg_gap_worst_group"].tolist() == pytest.approx(worst)
-
-
-def test_excessive_risk_is_the_log_loss_added_to_that_of_the_reference():
+def test_from_search_adds_log_loss_to_that_of_the_reference():
     """Candidate 1 adds most log loss to F, candidate 2 least to the worst group."""
     params = [{"epsilon": None}, {"epsilon": 1.0}, {"epsilon": 2.0}]
     scores = {
-        ("test", "neg_log_loss"): [[-0.3], [-0.5], [-0.5]],
-        ("test", "neg_log_loss[F]"): [[-0.3], [-0.7], [-0.5]],
-        ("test", "neg_log_loss[M]"): [[-0.4], [-0.4], [-0.5]],
+        "test neg_log_loss": [[-0.3], [-0.5], [-0.5]],
+        "test neg_log_loss[F]": [[-0.3], [-0.7], [-0.5]],
+        "test neg_log_loss[M]": [[-0.4], [-0.4], [-0.5]],
     }
+    found = means(results_of(params, scores))
+    assert found["excessive_risk"] == [0, 0.2, 0.2]
+    assert found["excessive_risk[F]"] == [0, 0.4, 0.2]
+    assert found["excessive_risk_group_max"] == [0, 0.4, 0.2]
+    assert found["excessive_risk_difference"] == [0, 0.4, 0.1]
     risks = TradeoffResults.from_search(results_of(params, scores))
-    table = risks.table().xs("mean", axis=1, level=1)
-    assert table["excessive_risk"].tolist() == pytest.approx([0, 0.2, 0.2])
-    assert table["excessive_risk[F]"].tolist() == pytest.approx([0, 0.4, 0.2])
-    assert table["excessive_risk_difference"].tolist() == pytest.approx([0, 0.4, 0.1])
-    assert table["excessive_risk_group_max"].tolist() == pytest.approx([0, 0.4, 0.2])
-    assert risks.best_index("excessive_risk_difference") == 2
-    assert risks.best_index("excessive_risk_group_max") == risks.best_index("log_loss[F]") == 2
+    names = "excessive_risk_difference", "excessive_risk_group_max", "log_loss[F]"
+    assert [risks.best_index(name) for name in names] == [2, 2, 2]
 
 
-def test_parameters_that_differ_are_in_the_name_and_unknown_budgets_are_nan():
+def test_from_search_names_differing_parameters_and_has_nan_for_unknown_budgets():
     params = [{"a__lr": 1, "epsilon": None}, {"a__lr": 2}, {"a__lr": 2, "noise_multiplier": 1.0}]
-    table = means(results_of(params, {("test", f"accuracy{g}"): [[0.9]] * 3 for g in ("", "[a]")}))
+    scores = {f"test accuracy{g}": [[0.9]] * 3 for g in ("", "[a]")}
+    index = TradeoffResults.from_search(results_of(params, scores)).table().index
     names = ["reference (lr=1)", "private (lr=2)", "private (lr=2, noise_multiplier=1.0)"]
-    assert table.index.get_level_values("method").tolist() == names
-    assert np.isnan(table.index.get_level_values("epsilon")[1:]).all()
+    assert index.get_level_values("method").tolist() == names
+    assert np.isnan(index.get_level_values("epsilon")[1:]).all()
 
 
-def test_only_fitted_searches_scored_by_group_are_results(results):
-    with pytest.raises(TypeError, match=r"search must be a fitted search.*got GridSearchCV"):
-        means(GridSearchCV(DummyClassifier(), {}))
-    with pytest.raises(TypeError, match=r"search must be a fitted search.*got DataFrame"):
-        means(pd.DataFrame())
-    with pytest.raises(ValueError, match=r"no scores by group.*GroupScorer\(measures="):
-        means({k: v for k, v in results.items() if "[" not in k})
+@pytest.mark.parametrize(
+    ("search", "error", "match"),
+    [
+        (GridSearchCV(DummyClassifier(), {}), TypeError, "search .*GridSearchCV"),
+        (pd.DataFrame(), TypeError, "search .*DataFrame"),
+        (results_of([{}], {"test accuracy": [[0.9]]}), ValueError, "no scores by group"),
+        (
+            results_of([{}], {"test log_loss": [[-0.5]], "test log_loss[a]": [[-0.5]]}),
+            ValueError,
+            "'neg_log_loss'",
+        ),
+    ],
+)
+def test_from_search_refuses_what_is_not_scored_by_group(search, error, match):
+    with pytest.raises(error, match=match):
+        TradeoffResults.from_search(search)
 
 
-def test_every_candidate_gets_the_reference_that_agrees_with_it():
-    params = [{"lr": lr, "epsilon": e} for lr in (0.1, 0.2) for e in (None, 1.0)]
-    costs = costs_of(params, [[0.9], [0.8], [0.7], [0.5]])
-    assert costs == pytest.approx([0, 0.1, 0, 0.2])
-    several = [{"epsilon": None}, {"epsilon": None}, {"epsilon": 1.0}]
-    with pytest.raises(ValueError, match=r"Rows \[0, 1\] .* references of row 2"):
-        costs_of(several, [[0.9], [0.8], [0.7]])
+PRIVATE, REFERENCE, LOGISTIC = {"epsilon": 1.0}, {"epsilon": None}, {"module": "logistic"}
 
 
-def test_candidates_are_paired_with_the_reference_that_names_what_they_name():
-    params = [{"epsilon": None}, {"epsilon": None, "module": "logistic"}]
-    params += [{"epsilon": 1.0}, {"epsilon": 1.0, "module": "logistic"}]
-    costs = costs_of(params, [[0.9], [0.8], [0.7], [0.7]])
-    assert costs[2:] == pytest.approx([0.2, 0.1])
-
-
-def test_a_halving_search_pairs_within_a_round_and_leaves_the_rest_nan():
-    params, values = [{"epsilon": None}, {"epsilon": 1.0}, {"epsilon": 1.0}], [[0.9], [0.8], [0.7]]
-    costs = costs_of(params, values, iter=np.array([0, 0, 1]))
-    assert costs == pytest.approx([0, 0.1, np.nan], nan_ok=True)
+def test_from_search_pairs_each_candidate_with_the_reference_that_agrees():
+    params = [{"lr": lr} | spent for lr in (0.1, 0.2) for spent in (REFERENCE, PRIVATE)]
+    assert costs_of(params, [0.9, 0.8, 0.7, 0.5]) == [0, 0.1, 0, 0.2]
+    params = [REFERENCE, REFERENCE | LOGISTIC, PRIVATE, PRIVATE | LOGISTIC]
+    assert costs_of(params, [0.9, 0.8, 0.7, 0.7]) == [0, 0, 0.2, 0.1]
+    halving = {"iter": np.array([0, 0, 1])}
+    costs = costs_of([REFERENCE, PRIVATE, PRIVATE], [0.9, 0.8, 0.7], **halving)
+    assert costs == [0, 0.1, np.nan]
+    with pytest.raises(ValueError, match=r"\[0, 1\] .* row 2"):
+        costs_of([REFERENCE, REFERENCE, PRIVATE], [0.9, 0.8, 0.7])
 
 
 @pytest.mark.parametrize(
@@ -140,34 +140,27 @@ def test_a_halving_search_pairs_within_a_round_and_leaves_the_rest_nan():
         ({"column": "dg_gap_worst_group"}, 1),
     ],
 )
-def test_the_best_is_a_private_candidate(results, choice, row):
+def test_best_index_is_that_of_a_private_candidate(results, choice, row):
     assert TradeoffResults.from_search(results).best_index(**choice) == row
 
 
 @pytest.mark.parametrize(
     ("choice", "error", "match"),
     [
-        ({"column": "privacy_cost[X]"}, ValueError, "column must be .*privacy_cost_difference"),
-        ({"at_least": {"recall": 1}}, ValueError, "at_least must be .*accuracy"),
-        ({"at_least": {"accuracy": 0.99}}, ValueError, r"best values {'accuracy': '0\.8'}"),
-        ({"at_least": {"accuracy": "0.8"}}, TypeError, "at_least must be a number"),
+        ({"column": "privacy_cost[X]"}, ValueError, "column .*privacy_cost_difference"),
+        ({"at_least": {"recall": 1}}, ValueError, "at_least .*accuracy"),
+        ({"at_least": {"accuracy": 0.99}}, ValueError, r"{'accuracy': '0\.8'}"),
+        ({"at_least": {"accuracy": "0.8"}}, TypeError, "at_least .*number"),
     ],
 )
-def test_refusals_of_a_choice(results, choice, error, match):
+def test_best_index_refuses_unusable_choices(results, choice, error, match):
     with pytest.raises(error, match=match):
         TradeoffResults.from_search(results).best_index(**choice)
+
+
+def test_results_without_private_candidates_or_numbers_of_records_are_refused(results):
     references = results | {"params": [{"epsilon": None, "lr": i} for i in range(3)]}
-    with pytest.raises(ValueError, match="No private model has"):
+    with pytest.raises(ValueError, match="private"):
         TradeoffResults.from_search(references).best_index("accuracy")
-
-
-def test_a_page_needs_numbers_of_records_that_a_search_does_not_tell(results):
-    with pytest.raises(ValueError, match="do not tell how many records they tested"):
+    with pytest.raises(ValueError, match="how many records"):
         TradeoffResults.from_search(results).to_html()
-
-
-def test_a_name_of_a_loss_holds_no_negated_scores():
-    params = [{"epsilon": 1.0}, {"epsilon": None}]
-    scores = {("test", k): [[-0.5], [-0.4]] for k in ("log_loss", "log_loss[a]", "log_loss[b]")}
-    with pytest.raises(ValueError, match="name them 'neg_log_loss'"):
-        TradeoffResults.from_search(results_of(params, scores))

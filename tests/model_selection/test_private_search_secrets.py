@@ -1,44 +1,27 @@
-"""What a private search must not tell: how many trials there were, and which one won."""
+"""What a private search must not reveal: how many trials there were, and how they scored."""
 
 import json
 import os
 import pickle
 import signal
+import struct
 import traceback
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.feature_selection import SelectFromModel
-from sklearn.frozen import FrozenEstimator
+from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skdpfair import DPFairClassifier
 from skdpfair.budget import PrivacyLedger
-from skdpfair.model_selection import DPRandomizedSearch, _trials, forecast
-from skdpfair.preprocessing import DPQuantileScaler
+from skdpfair.exceptions import InsecureSeedWarning
+from skdpfair.model_selection import _trials, forecast
+from skdpfair.training.loop import TrainingLoop
+from tests.model_selection.searches import NAME, base, searching
 
-pytestmark = [
-    pytest.mark.usefixtures("trials"),
-    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),
-]
-NAME = "dpfairclassifier__"
-
-
-def base(**params):
-    params = {"noise_multiplier": 3.0, "max_steps": 4, "batch_size": 50} | params
-    return DPFairClassifier("dpsgd", epsilon=None, **{"accountant": "rdp"} | params)
-
-
-def searching(estimator=None, space=None, **params):
-    estimator = estimator or base()
-    name = "" if isinstance(estimator, DPFairClassifier) else NAME
-    space = {name + "lr": [0.1, 1.0]} if space is None else space
-    return DPRandomizedSearch(
-        estimator, space, **{"mean_trials": 3.0, "trials": "geometric"} | params
-    )
+pytestmark = pytest.mark.usefixtures("trials")
 
 
 @pytest.fixture
@@ -48,63 +31,68 @@ def data():
     return X, (X[:, 0] > 0).astype(int)
 
 
-class Predicts:
-    classes_ = np.array([0, 1])
-
-    def __init__(self, labels):
-        self.labels = labels
+class MarkedCount(int):
+    pass
 
 
-class Heard:
-    max_propagation_depth = None
-
-    def setup(self, estimator, context):
-        pass
-
-    teardown = on_fit_task_begin = on_fit_task_end = setup
+class MarkedScore(float):
+    pass
 
 
-# the score
-
-
-def test_no_prediction_lets_one_record_move_the_score_by_more_than_one(data, monkeypatch):
-    X, y = data
-    monkeypatch.setattr(_trials, "private_logits", lambda model, X: np.eye(2)[model.labels])
-    score = _trials.scorer(X, y, 0.0, np.random.default_rng(0))
-    assert score(Predicts(y)) == 200 and score(Predicts(1 - y)) == 0
-    other = y.copy()
-    other[0] = 1 - y[0]
-    assert _trials.scorer(X, other, 0.0, np.random.default_rng(0))(Predicts(y)) == 199
-    for labels in (y[:1], y[:199], np.append(y, 1)):
-        with pytest.raises(ValueError, match="one row for each of 200 rows"):
-            score(Predicts(labels))
-
-
-def test_labels_that_cannot_be_used_are_refused_whatever_the_number_of_trials(data, trials):
-    X, y = data
+def test_fit_without_trials_has_a_model_of_no_record(data, trials):
     trials(0)
-    with pytest.raises(ValueError, match="one class only"):
-        searching().fit(X, np.ones(200))
-    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
-        searching().fit(X, np.append(y, 1))
+    search = searching().fit(*data)
+    assert isinstance(search.best_estimator_, DummyClassifier)
+    assert (search.predict_proba(data[0]) == 0.5).all()
+    assert search.best_params_ == {} and search.privacy_.is_private
+    assert search.privacy_.epsilon == forecast(search, 200).epsilon_total
 
 
-def test_a_rare_class_and_a_rare_group_are_known_to_all_trials(data, trials):
-    X, y = data
-    y, sex = y.copy(), np.where(X[:, 1] > 0, "F", "M").astype(object)
-    y[5], sex[7] = 2, "X"
-    for count in (0, 1):
-        trials(count)
-        for seed in range(1 + 3 * count):
-            with pytest.warns(UserWarning, match="random_state"):
-                search = searching(random_state=seed).fit(X, y, sensitive_features=sex)
-            assert list(search.classes_) == [0, 1, 2] == list(search.best_estimator_.classes_)
-            assert count == 0 or list(search.best_estimator_.levels_) == ["F", "M", "X"]
-    declared = searching(base(classes=[3, 2, 1, 0])).fit(X, y)
-    assert list(declared.classes_) == [0, 1, 2, 3]
+def test_fit_keeps_neither_the_number_of_trials_nor_their_scores(
+    data, trials, monkeypatch, capfd, caplog
+):
+    """Both are of classes whose names would show in a pickle, and in no other way."""
+    secret = 98765432.125
+    trials(MarkedCount(3))
+    monkeypatch.setattr(_trials, "scorer", lambda *args: lambda model: MarkedScore(secret))
+    assert b"MarkedScore" in pickle.dumps([MarkedCount(3), MarkedScore(secret)])
+    search = searching().fit(*data)
+    kept = pickle.dumps(search)
+    for trace in (b"Marked", struct.pack(">d", secret), struct.pack("<d", secret)):
+        assert trace not in kept
+    assert str(secret) not in repr(vars(search)) + repr(search.privacy_.facts())
+    public = {"best_estimator_", "best_params_", "classes_", "privacy_", "n_features_in_"}
+    assert {k for k in vars(search) if k.endswith("_")} == public
+    assert capfd.readouterr() == ("", "") and caplog.text == ""
 
 
-def test_seeded_searches_share_no_secret_unless_all_is_equal(data, monkeypatch):
+def failing(X):
+    raise ValueError(f"({len(X)} rows)")
+
+
+def test_error_of_a_trial_holds_nothing_of_the_others(data, trials):
+    trials(3)
+    pipe = make_pipeline(FunctionTransformer(failing), base())
+    with pytest.raises(ValueError, match=r"param_distributions .*\(160 rows") as caught:
+        searching(pipe, {NAME + "lr": [0.1]}).fit(*data)
+    error = caught.value
+    frames = traceback.extract_tb(error.__traceback__)
+    assert not any(frame.name in ("best_of", "train") for frame in frames)
+    assert error.__context__ is None and error.__cause__ is None
+    held = [v for tb, _ in traceback.walk_tb(error.__traceback__) for v in tb.f_locals.values()]
+    assert not any(isinstance(value, np.random.Generator) for value in held)  # it can be rewound
+
+
+def test_random_state_reproduces_a_search_and_warns_once(data):
+    with pytest.warns(InsecureSeedWarning, match="number of trials") as caught:
+        first, again = (searching(random_state=3).fit(*data) for _ in range(2))
+    assert len(caught) == 2  # one for each search, whatever the number of trials
+    assert np.array_equal(first.predict_proba(data[0]), again.predict_proba(data[0]))
+    assert first.privacy_.seeded
+    assert pickle.loads(pickle.dumps(first)).random_state is None
+
+
+def test_random_state_gives_equal_secrets_only_if_all_is_equal(data, monkeypatch):
     """A secret shared by neighbouring data is none: their winners' difference would tell it."""
     X, y = data
     drawn, sex = [], np.where(X[:, 1] > 0, "F", "M")
@@ -128,77 +116,65 @@ def test_seeded_searches_share_no_secret_unless_all_is_equal(data, monkeypatch):
     assert secret() == secrets[0] == secret(X=X.copy(), space={"lr": [0.1, 1.0]})
 
 
-# callbacks and ledgers
+def test_labels_that_cannot_be_used_are_refused_whatever_the_number_of_trials(data, trials):
+    X, y = data
+    trials(0)
+    with pytest.raises(ValueError, match="one class"):
+        searching().fit(X, np.ones(200))
+    with pytest.raises(ValueError, match="inconsistent numbers"):
+        searching().fit(X, np.append(y, 1))
 
 
-def books(tmp_path, **params):
-    given = {"delta": 1e-4, "accountant": "rdp"} | params
-    return PrivacyLedger(tmp_path / "ledger.jsonl", **given)
+def test_classes_and_groups_that_are_rare_are_those_of_all_trials(data, trials):
+    X, y = data
+    y, sex = y.copy(), np.where(X[:, 1] > 0, "F", "M").astype(object)
+    y[5], sex[7] = 2, "X"
+    for count in (0, 1):
+        trials(count)
+        for seed in range(1 + 3 * count):
+            with pytest.warns(UserWarning, match="random_state"):
+                search = searching(random_state=seed).fit(X, y, sensitive_features=sex)
+            assert list(search.classes_) == [0, 1, 2] == list(search.best_estimator_.classes_)
+            assert count == 0 or list(search.best_estimator_.levels_) == ["F", "M", "X"]
+    declared = searching(base(classes=[3, 2, 1, 0])).fit(X, y)
+    assert list(declared.classes_) == [0, 1, 2, 3]
+
+
+class Callback:
+    max_propagation_depth = None
+
+    def setup(self, estimator, context):
+        pass
+
+    teardown = on_fit_task_begin = on_fit_task_end = setup
 
 
 @pytest.mark.parametrize("inside", ["classifier", "pipeline", "step", "value"])
 def test_callbacks_inside_the_estimator_are_refused(data, inside):
     pytest.importorskip("sklearn.callback")
-    heard, pipe = Heard(), make_pipeline(FunctionTransformer(), base())
+    callback, pipe = Callback(), make_pipeline(FunctionTransformer(), base())
     estimator, space = {
-        "classifier": lambda: (base().set_callbacks(heard), None),
-        "pipeline": lambda: (pipe.set_callbacks(heard), None),
-        "step": lambda: (make_pipeline(GridSearchCV(None, {}).set_callbacks(heard), base()), None),
-        "value": lambda: (pipe, {"dpfairclassifier": [base().set_callbacks(heard)]}),
+        "classifier": lambda: (base().set_callbacks(callback), None),
+        "pipeline": lambda: (pipe.set_callbacks(callback), None),
+        "step": lambda: (
+            make_pipeline(GridSearchCV(None, {}).set_callbacks(callback), base()),
+            None,
+        ),
+        "value": lambda: (pipe, {"dpfairclassifier": [base().set_callbacks(callback)]}),
     }[inside]()
     search = searching(estimator, space)
-    with pytest.raises(ValueError, match="call set_callbacks on the DPRandomizedSearch"):
-        search.fit(*data)
-    with pytest.raises(ValueError, match="call set_callbacks on the DPRandomizedSearch"):
-        forecast(search, 200)
+    for use in (lambda: search.fit(*data), lambda: forecast(search, 200)):
+        with pytest.raises(ValueError, match="set_callbacks on the DPRandomizedSearch"):
+            use()
 
 
-@pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_grid_of_private_searches_is_charged(data, tmp_path, n_jobs):
-    ledger = books(tmp_path)
-    grid = GridSearchCV(searching(), {"mean_trials": [2.0, 3.0]}, cv=2, n_jobs=n_jobs)
-    ledger.fit(grid, *data)
-    assert ledger.report().n_fits == 5
-    assert set(ledger.frame().what) == {"private selection"}
-
-
-# private fits beside the last step
-
-
-def selecting(inner):
-    return make_pipeline(SelectFromModel(inner), base())
-
-
-@pytest.mark.parametrize(
-    "pipe",
-    [
-        selecting(base()),
-        selecting(base(noise_multiplier=None)),
-        selecting(GridSearchCV(base(), {})),
-        selecting(searching()),
-    ],
-)
-def test_private_fits_besides_the_last_step_are_refused(data, pipe):
-    with pytest.raises(ValueError, match="before its last step"):
+def test_memory_of_a_pipeline_is_refused_as_it_would_keep_trials(data, tmp_path):
+    pipe = make_pipeline(FunctionTransformer(), base(), memory=str(tmp_path))
+    with pytest.raises(ValueError, match="memory=None"):
         searching(pipe).fit(*data)
-    for planned in (pipe, searching(pipe), GridSearchCV(pipe, {NAME + "lr": [0.1]})):
-        with pytest.raises(ValueError, match="before its last step"):
-            forecast(planned, 200)
 
 
-def test_a_frozen_private_step_was_paid_for_before(data):
-    scaler = DPQuantileScaler((-3, 3))
-    with pytest.raises(ValueError, match="a DPQuantileScaler before its last step"):
-        searching(make_pipeline(scaler, base())).fit(*data)
-    scaler.fit(data[0])
-    search = searching(make_pipeline(FrozenEstimator(scaler), base())).fit(*data)
-    assert search.privacy_.epsilon == forecast(search, 200).epsilon_total
-
-
-# traces
-
-
-def test_the_winner_does_not_tell_when_it_was_trained(data, trials):
+def test_history_of_the_winner_has_no_times(data, trials):
     trials(3)
     search = searching().fit(*data)
     winner = search.best_estimator_
@@ -208,43 +184,26 @@ def test_the_winner_does_not_tell_when_it_was_trained(data, trials):
     assert winner.n_steps_ == search.privacy_.steps
 
 
-def test_a_memory_would_keep_files_of_trials(data, tmp_path):
-    pipe = make_pipeline(FunctionTransformer(), base(), memory=str(tmp_path))
-    with pytest.raises(ValueError, match=r"would store or.*Set memory=None"):
-        searching(pipe).fit(*data)
-
-
-# Ctrl-C
-
-
-def interrupting_loop(monkeypatch, how):
-    from skdpfair.training.loop import TrainingLoop
-
-    take, taken = TrainingLoop.step, []
-
-    def breaks(self, index):
-        taken.append(1)
-        if len(taken) == 6:  # in the second trial
-            how()
-        return take(self, index)
-
-    monkeypatch.setattr(TrainingLoop, "step", breaks)
-    return taken
-
-
-def thrown():
+def throw():
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("how", [lambda: signal.raise_signal(signal.SIGINT), thrown])
-def test_ctrl_c_ends_the_search_which_stays_charged(data, trials, tmp_path, monkeypatch, how):
+@pytest.mark.parametrize("interrupt", [lambda: signal.raise_signal(signal.SIGINT), throw])
+def test_interrupted_search_stays_charged(data, trials, tmp_path, monkeypatch, interrupt):
+    step, steps = TrainingLoop.step, []
+
+    def interrupted(self, index):
+        steps.append(1)
+        if len(steps) == 7:  # in the second trial
+            interrupt()
+        return step(self, index)
+
     trials(4)
-    search, ledger = searching(), books(tmp_path)
-    taken = interrupting_loop(monkeypatch, how)
-    with ledger, pytest.raises(KeyboardInterrupt, match="its cost stays charged") as caught:
+    monkeypatch.setattr(TrainingLoop, "step", interrupted)
+    search, ledger = searching(), PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp")
+    with ledger, pytest.raises(KeyboardInterrupt, match="stays charged") as caught:
         search.fit(*data)
-    assert len(taken) == 6
-    assert not hasattr(search, "best_estimator_")
+    assert len(steps) == 7 and not hasattr(search, "best_estimator_")
     assert ledger.epsilon() == pytest.approx(forecast(search, 200, delta=1e-4).epsilon_total)
     frames = traceback.extract_tb(caught.value.__traceback__)
     assert not any(frame.filename.endswith("_trials.py") for frame in frames)

@@ -1,11 +1,12 @@
+"""A sweep's folder: cells outlive a killed sweep, and foreign or damaged files are named."""
+
 import errno
-import importlib.util
 import json
 import multiprocessing
 import os
 import shutil
 import signal
-from pathlib import Path
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -15,25 +16,30 @@ from skdpfair.model_selection import TradeoffResults, _cells, _sweep
 from skdpfair.model_selection._store import Store, digest_of
 from skdpfair.training.net import PrivateNet
 
-SCRIPT = Path(__file__).with_name("killed.py")
-pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+
+@pytest.fixture(scope="session")
+def run(small_sweep):
+    """Return a function that finishes six cells in a folder."""
+    methods = ["dpsgd", "dpsgd_f"]
+    return lambda store, **params: small_sweep(methods=methods, seeds=2, store=store, **params)
 
 
-def _load():
-    spec = importlib.util.spec_from_file_location("killed", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def run_until_killed(run, folder, when, count):
+    """Die when `count` cells are kept: before the rename that makes the last visible, or after."""
+    rename, kept = os.replace, []
 
+    def replace(part, path):
+        if "manifest" not in str(path):
+            kept.append(path)
+        if len(kept) == count and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        rename(part, path)
+        if len(kept) == count:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-killed = _load()
-run_small = killed.run
-
-
-def _forked(target, *args, **kwargs):
-    child = multiprocessing.get_context("fork").Process(target=target, args=args, kwargs=kwargs)
-    child.start()
-    return child
+    os.replace = replace
+    warnings.simplefilter("ignore")
+    run(folder)
 
 
 def without_clock(results):
@@ -45,115 +51,88 @@ def cell_files(folder):
 
 
 @pytest.mark.parametrize(("when", "count"), [("before", 2), ("after", 3)])
-def test_a_killed_sweep_goes_on_with_the_same_result(tmp_path, when, count):
-    whole = run_small(None)
-    folder = tmp_path / "store"
-    child = _forked(killed.main, folder, when, count)
+def test_store_of_a_killed_sweep_is_continued_with_the_same_result(run, tmp_path, when, count):
+    whole, folder = run(None), tmp_path / "store"
+    child = multiprocessing.get_context("fork").Process(
+        target=run_until_killed, args=(run, folder, when, count)
+    )
+    child.start()
     child.join()
     assert child.exitcode == -signal.SIGKILL
-    kept = cell_files(folder)
-    assert len(kept) == (count - 1 if when == "before" else count)
-    assert all(json.loads(text)["n"] for _, text in kept.values())
-    resumed = run_small(folder)
+    before = cell_files(folder)
+    assert len(before) == (count - 1 if when == "before" else count)
+    assert all(json.loads(text)["n"] for _, text in before.values())
+    resumed = run(folder)
     pd.testing.assert_frame_equal(without_clock(resumed), without_clock(whole))
     after = cell_files(folder)
     assert len(after) == 6
-    assert {name: after[name] for name in kept} == kept  # not computed again
-    again = run_small(folder)
+    assert {name: after[name] for name in before} == before  # not computed again
+    again = run(folder)
     pd.testing.assert_frame_equal(again.frame, resumed.frame)  # seconds too: all from the folder
     assert cell_files(folder) == after
 
 
-def test_no_finished_cell_is_run_again(tmp_path, monkeypatch):
-    ran, fit = [], _cells._fit_and_test
-
-    def counting(cell, *args):
-        ran.append(cell.key)
-        return fit(cell, *args)
-
-    monkeypatch.setattr(_cells, "_fit_and_test", counting)
-    run_small(tmp_path)
-    assert len(ran) == len(set(ran)) == 6
-    (tmp_path / f"{ran[4]}.json").unlink()
-    run_small(tmp_path)
-    assert ran[6:] == [ran[4]]
-
-
-def test_another_configuration_is_refused_by_name(tmp_path, monkeypatch):
-    run_small(tmp_path)
-    with pytest.raises(
-        ValueError, match=r"(?s)another call:.*params lr: .*there.*now.*Name another"
-    ):
-        run_small(tmp_path, lr=0.6)
+def test_store_names_what_differs_from_its_configuration(run, tmp_path, monkeypatch):
+    run(tmp_path)
+    with pytest.raises(ValueError, match=r'params lr: "0.5" .*"0.6"'):
+        run(tmp_path, lr=0.6)
     monkeypatch.setattr(_sweep.skdpfair, "__version__", "9.9")
     with pytest.raises(ValueError, match=r'skdpfair: "1.* there, "9.9" now'):
-        run_small(tmp_path)
+        run(tmp_path)
 
 
-def test_a_call_that_is_refused_makes_no_folder(tmp_path):
-    with pytest.raises(ValueError, match="lr must be"):
-        run_small(tmp_path / "s", lr=-1.0)
-    assert not (tmp_path / "s").exists()
-
-
-def test_a_store_without_a_cell_takes_the_corrected_call(tmp_path):
+def test_store_without_a_cell_takes_another_configuration(run, tmp_path):
     Store.open(tmp_path, {"lr": 0.7}).begin()
     assert not cell_files(tmp_path)
-    corrected = run_small(tmp_path)
+    corrected = run(tmp_path)
     assert len(cell_files(tmp_path)) == 6
-    pd.testing.assert_frame_equal(run_small(tmp_path).frame, corrected.frame)
+    pd.testing.assert_frame_equal(run(tmp_path).frame, corrected.frame)
 
 
-def test_foreign_folders_and_files_are_refused(tmp_path):
-    with pytest.raises(TypeError, match="store must be the path of a folder, got True"):
-        run_small(True)
+def test_store_refuses_foreign_folders_and_files(run, tmp_path):
+    with pytest.raises(TypeError, match=r"store .*True"):
+        run(True)
     (tmp_path / "thesis.tex").write_text("x")
-    with pytest.raises(ValueError, match=r"'thesis.tex'. Name a new or empty folder"):
-        run_small(tmp_path)
-    with pytest.raises(ValueError, match=r"is a file\. Name a folder"):
-        run_small(tmp_path / "thesis.tex")
-    store = Store.open(tmp_path / "new", {"a": 1}).begin()
-    (store.folder / "f.json").write_text('{"n":')
-    with pytest.raises(ValueError, match=r"damaged .* Delete it"):
-        store.load("f")
+    with pytest.raises(ValueError, match=r"'thesis\.tex'"):
+        run(tmp_path)
+    with pytest.raises(ValueError, match=r"thesis\.tex.* is a file"):
+        run(tmp_path / "thesis.tex")
 
 
-@pytest.mark.parametrize("stored", [True, False])
-def test_an_interrupt_returns_what_is_finished(tmp_path, monkeypatch, stored):
-    ran, fit = [], _cells._fit_and_test
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_sweep_that_is_interrupted_returns_what_is_finished(run, tmp_path, monkeypatch, is_stored):
+    fits, fit = [], _cells._fit_and_test
 
-    def interrupted(cell, *args):
-        if len(ran) == 2:
+    def interrupted(*args):
+        if len(fits) == 2:
             raise KeyboardInterrupt
-        ran.append(cell)
-        return fit(cell, *args)
+        fits.append(fit(*args))
+        return fits[-1]
 
     monkeypatch.setattr(_cells, "_fit_and_test", interrupted)
-    folder = tmp_path if stored else None
-    with pytest.warns(UserWarning, match="interrupted after 2 of 6 cells") as said:
-        results = run_small(folder)
-    assert any("resume from" in str(w.message) for w in said) == stored
+    with pytest.warns(UserWarning, match="2 of 6 cells") as caught:
+        results = run(tmp_path if is_stored else None)
+    assert any("resume" in str(w.message) for w in caught) == is_stored
     assert list(results.frame["method"].unique()) == ["reference", "dpsgd"]
     assert results.table().shape[0] == 2
 
 
-def test_an_interrupt_inside_a_fit_is_not_taken_for_its_end(tmp_path, monkeypatch):
+def test_sweep_keeps_no_cell_whose_fit_was_interrupted(run, tmp_path, monkeypatch):
     def interrupted(net, *args, **kwargs):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(PrivateNet, "run_single_epoch", interrupted)
     with (
-        pytest.warns(UserWarning, match="interrupted after 0 of 6"),
+        pytest.warns(UserWarning, match="0 of 6"),
         pytest.raises(ValueError, match="no finished cell"),
     ):
-        run_small(tmp_path)
+        run(tmp_path)
     assert not cell_files(tmp_path)
 
 
-def test_digests_tell_tables_apart():
+def test_digest_of_differs_between_tables():
     frame = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]})
-    same = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]})
-    assert digest_of(frame) == digest_of(same)
+    assert digest_of(frame) == digest_of(frame.copy())
     others = [frame[["b", "a"]], frame[::-1], frame.astype({"a": "float32"}), frame["b"]]
     arrays = [np.array([1, 2]), np.array([[1, 2]]), np.array(["1", "2"], object)]
     assert len({digest_of(v) for v in [frame, *others, *arrays]}) == 8
@@ -161,6 +140,7 @@ def test_digests_tell_tables_apart():
 
 DAMAGED = {
     "wrong bytes": lambda path: path.write_bytes(b"\xff\xfe\x00cell"),
+    "half": lambda path: path.write_text('{"n":'),
     "a list": lambda path: path.write_text("[]"),
     "no entries": lambda path: path.write_text("{}"),
     "too few entries": lambda path: path.write_text('{"seed": 0}'),
@@ -171,29 +151,27 @@ DAMAGED = {
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished(run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished") / "store"
-    run_small(folder)
+    run(folder)
     return folder
 
 
 @pytest.mark.parametrize("file", ["cell", "manifest"])
 @pytest.mark.parametrize("damage", DAMAGED)
-def test_a_damaged_file_is_named(finished, tmp_path, damage, file):
+def test_store_names_a_damaged_file(run, finished, tmp_path, damage, file):
     folder = tmp_path / "store"
     shutil.copytree(finished, folder)
-    cell = sorted(p for p in folder.glob("*.json") if p.name != "manifest.json")[0]
+    cell = min(p for p in folder.glob("*.json") if p.name != "manifest.json")
     path = cell if file == "cell" else folder / "manifest.json"
     DAMAGED[damage](path)
-    for read in (run_small, TradeoffResults.from_store):
-        with pytest.raises(ValueError) as caught:
+    name = "" if (damage, file) == ("too few entries", "manifest") else path.name
+    for read in (run, TradeoffResults.from_store):
+        with pytest.raises(ValueError, match=f"(?s){folder}.*{name}"):
             read(folder)
-        said = str(caught.value)
-        assert path.name in said or (damage, file) == ("too few entries", "manifest"), said
-        assert str(folder) in said
 
 
-def test_a_full_disk_leaves_no_part_of_a_cell(tmp_path, monkeypatch):
+def test_store_on_a_full_disk_holds_no_part_of_a_cell(tmp_path, monkeypatch):
     store = Store.open(tmp_path / "store", {"a": 1}).begin()
 
     def full(descriptor):

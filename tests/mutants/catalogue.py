@@ -12,9 +12,13 @@ AUDIT = "tests/audits/test_steps.py::test_no_attack_beats_the_claim"
 NOISE = FIT + "test_every_step_carries_fresh_noise_of_the_claimed_scale"
 POISSON = FIT + "test_batches_are_poisson_samples[dpsgd]"
 THRESHOLD = "tests/model_selection/test_threshold.py::"
-STANDS = "tests/e2e/test_what_stands_around.py::"
+COUNTS = "tests/model_selection/test_score_counts.py::"
+SEARCH = "tests/model_selection/test_private_search.py::"
+USER_CODE = "tests/e2e/test_user_code.py::"
+ROUNDING = "tests/engine/per_sample/test_records_rounding.py::"
 VIEWS = "tests/test_augmentations.py::"
 LEDGER = "tests/budget/test_privacy_ledger.py::"
+JOURNAL = "tests/budget/test_journal.py::"
 SPARSE = "tests/engine/test_sparse_rows.py::"
 SHARED = "tests/training/test_processes.py::"
 HOOKS = "tests/engine/test_record_hooks.py::"
@@ -545,7 +549,7 @@ MUTANTS = (
         "budget/journal.py",
         "return curve_epsilon(selections + rdp_curve(releases), delta)",
         "return curve_epsilon(selections, delta)",
-        "tests/model_selection/test_budget.py::test_a_private_selection_is_charged_beside_the_fits",
+        "tests/budget/test_charging.py::test_charged_adds_the_curve_of_a_private_selection_to_the_fits",
     ),
     Mutant(
         "trained on held-out records",
@@ -553,7 +557,7 @@ MUTANTS = (
         "model_selection/_private_search.py",
         "np.flatnonzero(~is_scored)",
         "np.arange(np.sum(~is_scored))",
-        "tests/model_selection/test_private_search.py::test_no_record_is_trained_on_and_scored",
+        SEARCH + "test_fit_scores_no_record_that_it_trains_on",
     ),
     # leaks
     Mutant(
@@ -626,8 +630,7 @@ MUTANTS = (
         "model_selection/_private_search.py",
         "_trials.generator_of(self, selection.pool, parts)",
         "np.random.default_rng(self.random_state)",
-        "tests/model_selection/test_private_search_secrets.py::"
-        "test_seeded_searches_share_no_secret_unless_all_is_equal",
+        "tests/model_selection/test_private_search_secrets.py::test_random_state_gives_equal_secrets_only_if_all_is_equal",
     ),
     Mutant(
         "batch sizes logged",
@@ -671,7 +674,7 @@ MUTANTS = (
         "budget/journal.py",
         "            lock(handle)\n",
         "",
-        "tests/model_selection/test_budget.py::test_the_file_is_locked_from_the_check_to_the_entry",
+        JOURNAL + "test_journal_is_locked_from_the_check_to_the_entry",
     ),
     Mutant(
         "a last line forgotten",
@@ -679,7 +682,7 @@ MUTANTS = (
         "budget/journal.py",
         'if content and not content.endswith(b"\\n"):',
         "if False:",
-        "tests/model_selection/test_budget.py::test_a_last_line_without_an_end_is_refused",
+        JOURNAL + "test_journal_refuses_a_last_line_without_an_end",
     ),
     Mutant(
         "an edited ledger",
@@ -687,8 +690,7 @@ MUTANTS = (
         "budget/journal.py",
         'if self.sealed(text + b"}") + b"\\n" != line if seal else self.is_sealed:',
         "if False:",
-        "tests/model_selection/test_budget.py::"
-        "test_no_line_that_was_edited_moved_or_repeated_lowers_the_total",
+        JOURNAL + "test_journal_total_is_lowered_by_no_line_edited_moved_or_repeated",
     ),
     Mutant(
         "a fit that ends twice",
@@ -696,8 +698,7 @@ MUTANTS = (
         "budget/journal.py",
         'if fit is None or fit["state"] != "planned":',
         "if fit is None:",
-        "tests/model_selection/test_budget.py::"
-        "test_a_line_that_no_fit_writes_is_named_in_a_file_without_seals[a second end]",
+        JOURNAL + "test_journal_names_a_line_of_no_fit_in_a_file_without_seals[a second end]",
     ),
     Mutant(
         "a release of any epsilon",
@@ -714,7 +715,7 @@ MUTANTS = (
         "budget/journal.py",
         "if not seen.begins(content):",
         "if False:",
-        "tests/model_selection/test_budget.py::test_a_file_that_lost_its_lines_takes_no_more",
+        JOURNAL + "test_journal_that_lost_lines_takes_no_more",
     ),
     Mutant(
         "a ledger lost in copies",
@@ -731,7 +732,7 @@ MUTANTS = (
         "budget/charging.py",
         '        _consume_prepaid_fit(planned, fit["private"] and fit["curve"] is None)\n',
         "",
-        "tests/model_selection/test_private_search.py::test_a_step_that_fits_a_model_of_its_own_is_refused[private-fit-False]",
+        SEARCH + "test_step_that_fits_a_model_of_its_own_is_refused[private-fit-False]",
     ),
     Mutant(
         "a search that its threads do not know of",
@@ -739,7 +740,7 @@ MUTANTS = (
         "budget/charging.py",
         "    if active_ledger.is_searching():\n        _consume",
         "    if _PREPAID.get():\n        _consume",
-        "tests/model_selection/test_private_search.py::test_a_step_that_fits_in_a_thread_or_process_is_refused[thread]",
+        SEARCH + "test_step_that_fits_in_a_thread_or_process_is_refused[thread]",
     ),
     Mutant(
         "one against one let through",
@@ -755,8 +756,7 @@ MUTANTS = (
         "inputs/provenance.py",
         "np.ndarray] = weakref.WeakKeyDictionary()",
         "np.ndarray] = {}",
-        "tests/model_selection/test_dg_scorer.py::"
-        "test_marks_of_rows_stay_out_of_models_and_go_with_them",
+        "tests/model_selection/test_scorers_dg_gap.py::test_row_hashes_are_in_no_pickle_and_are_deleted_with_the_model",
     ),
     # ledgers
     Mutant(
@@ -765,7 +765,7 @@ MUTANTS = (
         "budget/journal.py",
         "if around is None and fits and not reasons:",
         "if False:",
-        LEDGER + "test_a_ledger_counts_private_fits_and_knows_no_more[bootstrap-with]",
+        LEDGER + "test_report_counts_private_fits_and_no_estimator_around_them[bootstrap-with]",
     ),
     Mutant(
         "workers that run already",
@@ -773,7 +773,7 @@ MUTANTS = (
         "budget/active_ledger.py",
         "if not backend.startswith(_BACKENDS):",
         "if False:",
-        LEDGER + "test_workers_that_run_already_are_refused",
+        "tests/budget/test_active_ledger.py::test_activate_refuses_backends_whose_workers_run_already",
     ),
     Mutant(
         "folds that cost nothing",
@@ -781,7 +781,7 @@ MUTANTS = (
         "training/train.py",
         "        SCORES: run.context.is_in_search,\n",
         "        SCORES: False,\n",
-        LEDGER + "test_a_fit_inside_a_search_knows_that_it_is_scored",
+        LEDGER + "test_report_has_the_scores_of_a_search",
     ),
     Mutant(
         "a key of 64 bits",
@@ -923,7 +923,8 @@ MUTANTS = (
         "training/net.py",
         "if self._in_callback or self._loop is not None:",
         "if False:",
-        STANDS + "test_no_callback_trains_the_net_within_its_fit[fit_loop-on_train_begin]",
+        USER_CODE
+        + "test_callbacks_that_train_the_net_within_its_fit_are_refused[fit_loop-on_train_begin]",
     ),
     Mutant(
         "modules that count their calls",
@@ -974,7 +975,7 @@ MUTANTS = (
         "engine/per_sample/records.py",
         "return torch.where(longer, weight * (norm_before / norm).nan_to_num(nan=0.0), weight)",
         "return weight",
-        STANDS + "test_a_second_pass_with_other_masks_moves_no_sum_beyond_the_bound[vmap]",
+        ROUNDING + "test_private_step_bounds_sums_if_the_second_pass_draws_other_masks[vmap]",
     ),
     Mutant(
         "masks from torch's generator",
@@ -990,7 +991,7 @@ MUTANTS = (
         "engine/per_sample/records.py",
         "            model.set_rng_state(rng_state)  # the dropout masks of the norms\n",
         "",
-        STANDS + "test_both_passes_draw_the_same_masks_whoever_else_draws[book-keeping-1]",
+        ROUNDING + "test_private_step_draws_the_same_masks_in_both_passes[book-keeping-1]",
     ),
     Mutant(
         "other masks under vmap",
@@ -1006,7 +1007,7 @@ MUTANTS = (
         "engine/step.py",
         "nullcontext() if is_exact(device) else",
         "nullcontext() if True else",
-        STANDS + "test_steps_run_in_full_precision_whatever_the_process_prefers",
+        ROUNDING + "test_private_step_runs_in_full_precision_whatever_the_process_prefers",
     ),
     Mutant(
         "convolutions in TF32",
@@ -1030,7 +1031,7 @@ MUTANTS = (
         "engine/per_sample/layers/linear.py",
         "examples.sum(length).square_().mul_(slack)",
         "examples.sum(length).square_().mul_(slack if self.b.dim() == 2 else 0.0)",
-        STANDS + "test_values_that_cancel_neither_break_the_bound_nor_erase_noise",
+        ROUNDING + "test_values_that_cancel_neither_exceed_the_bound_nor_erase_noise",
     ),
     Mutant(
         "long sequences by half",
@@ -1047,7 +1048,7 @@ MUTANTS = (
         "engine/per_sample/layers/linear.py",
         "else underflow(self.a)",
         "else 0.0",
-        STANDS + "test_squares_that_underflow_hide_no_gradient",
+        ROUNDING + "test_norms_exceed_gradients_whose_squares_underflow",
     ),
     Mutant(
         "stops for nothing",
@@ -1055,7 +1056,7 @@ MUTANTS = (
         "training/train.py",
         "            if by_values:\n                _account",
         "            if False:\n                _account",
-        STANDS + "test_a_stop_that_may_depend_on_values_costs_the_plan",
+        USER_CODE + "test_fits_whose_stop_may_depend_on_values_cost_the_plan[callback]",
     ),
     Mutant(
         "rows for callbacks",
@@ -1063,7 +1064,7 @@ MUTANTS = (
         "training/net.py",
         "        if not self.exposes_records:\n            kwargs",
         "        if False:\n            kwargs",
-        STANDS + "test_callbacks_of_a_private_fit_get_no_rows",
+        USER_CODE + "test_callbacks_of_a_private_fit_receive_no_rows",
     ),
     Mutant(
         "copies of the entropy",
@@ -1071,7 +1072,7 @@ MUTANTS = (
         "engine/streams.py",
         "return Streams.fresh, ()",
         "return Streams, (self.entropy, self.init_entropy)",
-        STANDS + "test_copies_of_a_running_net_hold_neither_seeds_nor_rows",
+        USER_CODE + "test_copies_of_a_running_net_hold_neither_seeds_nor_rows",
     ),
     Mutant(
         "copies of a running net",
@@ -1079,7 +1080,7 @@ MUTANTS = (
         "training/net.py",
         "return InferenceNet, (self.module, weights_of(self))",
         "return super().__reduce_ex__(protocol)",
-        STANDS + "test_copies_of_a_running_net_hold_neither_seeds_nor_rows",
+        USER_CODE + "test_copies_of_a_running_net_hold_neither_seeds_nor_rows",
     ),
     Mutant(
         "attacks on whole batches",
@@ -1087,7 +1088,7 @@ MUTANTS = (
         "training/loop.py",
         "attack = record_by_record(attack, engine, example, engine.loss.n_outputs)",
         "pass",
-        STANDS + "test_attacks_that_bring_records_together_do_not[longer]",
+        USER_CODE + "test_attacks_bring_no_records_together[longer]",
     ),
     Mutant(
         "views clipped one by one",
@@ -1131,7 +1132,7 @@ MUTANTS = (
         "training/inference.py",
         "module = copy.deepcopy(module, {id(p): p for p in module.parameters()}).eval()",
         "module = module.eval()",
-        STANDS + "test_no_line_of_a_module_sees_a_training_row_and_no_prediction_stays",
+        USER_CODE + "test_modules_see_no_training_row_and_keep_no_prediction",
     ),
     Mutant(
         "slopes lost in squares",
@@ -1139,7 +1140,7 @@ MUTANTS = (
         "engine/per_sample/layers/linear.py",
         "length = lengths(self.b).add_(least)",
         "length = lengths(self.b)",
-        STANDS + "test_slopes_that_underflow_along_a_sequence_hide_nothing",
+        ROUNDING + "test_norms_exceed_gradients_of_sequences_whose_slopes_underflow",
     ),
     Mutant(
         "wide rows added up one by one",
@@ -1147,7 +1148,7 @@ MUTANTS = (
         "engine/per_sample/layers/grad_sampler.py",
         "    if width <= 4096:\n",
         "    if True:\n",
-        STANDS + "test_norms_of_wide_rows_do_not_add_up_their_rounding",
+        ROUNDING + "test_norms_of_wide_rows_do_not_add_up_their_rounding",
     ),
     Mutant(
         "optimizers that stop for nothing",
@@ -1155,7 +1156,7 @@ MUTANTS = (
         "training/train.py",
         "return bool(foreign or sees)",
         "return bool(sees)",
-        STANDS + "test_an_optimizer_that_stops_costs_the_plan",
+        USER_CODE + "test_fits_whose_stop_may_depend_on_values_cost_the_plan[optimizer]",
     ),
     Mutant(
         "modules that stop for nothing",
@@ -1163,7 +1164,7 @@ MUTANTS = (
         "training/train.py",
         " or isinstance(run.plan.module, Factory)",
         "",
-        STANDS + "test_a_module_that_stops_costs_the_plan",
+        USER_CODE + "test_fits_whose_stop_may_depend_on_values_cost_the_plan[module]",
     ),
     Mutant(
         "noise of a forked fit",
@@ -1171,7 +1172,7 @@ MUTANTS = (
         "training/run.py",
         "if os.getpid() != self.pid:",
         "if False:",
-        STANDS + "test_a_forked_process_cannot_go_on_with_a_fit",
+        USER_CODE + "test_fit_continued_by_a_forked_process_is_refused",
     ),
     Mutant(
         "numbers with code of their own",
@@ -1179,7 +1180,7 @@ MUTANTS = (
         "augmentations.py",
         "pgd, x = self.checked(), x.detach()",
         "pgd, x = self, x.detach()",
-        STANDS + "test_numbers_of_an_attack_see_no_row",
+        USER_CODE + "test_numbers_of_an_attack_see_no_row",
     ),
     Mutant(
         "parameters that change places",
@@ -1187,7 +1188,7 @@ MUTANTS = (
         "training/loop.py",
         "return [(name, id(p)) for name, p in named if p.requires_grad]",
         "return sorted({id(p) for name, p in named if p.requires_grad})",
-        STANDS + "test_parameters_that_change_places_are_refused",
+        USER_CODE + "test_parameters_that_change_places_are_refused",
     ),
     # counts of scores
     Mutant(
@@ -1196,7 +1197,7 @@ MUTANTS = (
         "model_selection/_score_counts.py",
         "return noisy(sums, SENSITIVITY, noise_multiplier, generator, kind)",
         "return sums",
-        THRESHOLD + "test_all_groups_and_classes_carry_fresh_noise_of_the_claimed_scale",
+        COUNTS + "test_released_histograms_carry_fresh_noise_of_the_claimed_scale",
     ),
     Mutant(
         "noise for one class only",
@@ -1204,7 +1205,7 @@ MUTANTS = (
         "model_selection/_score_counts.py",
         "return noisy(sums, SENSITIVITY, noise_multiplier, generator, kind)",
         "return sums + noisy(0 * sums[:1], SENSITIVITY, noise_multiplier, generator)",
-        THRESHOLD + "test_all_groups_and_classes_carry_fresh_noise_of_the_claimed_scale",
+        COUNTS + "test_released_histograms_carry_fresh_noise_of_the_claimed_scale",
     ),
     Mutant(
         "sensitivity of a plain histogram",
@@ -1212,7 +1213,7 @@ MUTANTS = (
         "model_selection/_score_counts.py",
         "SENSITIVITY = float(np.linalg.norm(square_root(N_BINS)[:, 0]))",
         "SENSITIVITY = 1.0",
-        THRESHOLD + "test_one_record_moves_the_release_by_at_most_its_sensitivity",
+        COUNTS + "test_score_counts_move_with_one_record_by_at_most_their_sensitivity",
     ),
     Mutant(
         "records counted for nothing",
@@ -1220,7 +1221,7 @@ MUTANTS = (
         "model_selection/_threshold.py",
         "noise, logits = _paid_noise(report), private_logits(estimator, X)",
         "noise, logits = 0.0, private_logits(estimator, X)",
-        THRESHOLD + "test_the_counts_have_the_noise_that_the_ledger_holds[False-standard]",
+        THRESHOLD + "test_counts_have_the_noise_that_the_report_holds[False-standard]",
     ),
     Mutant(
         "scores by the code of the network",
@@ -1228,7 +1229,7 @@ MUTANTS = (
         "training/inference.py",
         "return _in_batches(strategy.forward, x, device, stays_sparse=stays_sparse)",
         "return _in_batches(module.eval(), x, device)",
-        THRESHOLD + "test_a_score_is_that_of_its_record_alone[evaluation]",
+        THRESHOLD + "test_private_logits_are_of_each_record_alone[evaluation]",
     ),
     Mutant(
         "shares of more than the budget",
@@ -1244,7 +1245,7 @@ MUTANTS = (
         "training/train.py",
         "run.releases.append(plan.one_time[SCORE_COUNTS])",
         "pass",
-        THRESHOLD + "test_the_counts_have_the_noise_that_the_ledger_holds[True-gaussian_sum]",
+        THRESHOLD + "test_counts_have_the_noise_that_the_report_holds[True-gaussian_sum]",
     ),
     # features of pictures
     Mutant(
@@ -1637,8 +1638,7 @@ MUTANTS = (
         "budget/active_ledger.py",
         '"data": data, "memory": memory})',
         '"data": data, "memory": None})',
-        "tests/model_selection/test_budget.py::"
-        "test_a_process_knows_what_the_one_that_started_it_has_seen",
+        "tests/budget/test_active_ledger.py::test_processes_inherit_what_their_parent_has_read_of_the_file",
     ),
     Mutant(
         "persons by their spelling",

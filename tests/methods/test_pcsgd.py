@@ -13,7 +13,7 @@ values = st.lists(st.floats(-1e3, 1e3, width=32), min_size=1, max_size=6)
 
 
 @given(first=values, second=values, radius=st.floats(0.1, 100))
-def test_the_box_is_of_each_parameter(first, second, radius):
+def test_project_clips_each_parameter_to_the_box(first, second, radius):
     params = {"weight": torch.tensor(first)[:, None], "bias": torch.tensor(second)}
     projected = get_method("pcsgd", radius=radius, feasible_set="box").project(params, None)
     for name, before in params.items():
@@ -21,7 +21,7 @@ def test_the_box_is_of_each_parameter(first, second, radius):
         np.testing.assert_allclose(projected[name].numpy(), expected, rtol=1e-6)
 
 
-def test_the_schedule_multiplies_the_learning_rate():
+def test_step_size_is_that_of_the_published_schedule():
     assert [get_method("pcsgd").step_size(t) for t in (0, 9)] == [1.0, 1.0]
     method = get_method("pcsgd", schedule=(10.0, 100.0))
     published = ScalarProblem(schedule=(10.0, 100.0)).step_sizes(400)
@@ -31,11 +31,11 @@ def test_the_schedule_multiplies_the_learning_rate():
 @pytest.mark.parametrize(
     "params, message",
     [
-        ({"radius": 0.0}, r"radius of method 'pcsgd' .* got 0.0"),
-        ({"feasible_set": "cube"}, r"feasible_set of method 'pcsgd' .* got 'cube'"),
-        ({"schedule": "constant"}, r"schedule of method 'pcsgd' .* got 'constant'"),
-        ({"schedule": (1.0,)}, r"schedule must be a pair \(c0, c1\) .* got \(1.0,\)"),
-        ({"schedule": (1.0, -2.0)}, r"schedule's c0 and c1 must be a number > 0, got -2.0"),
+        ({"radius": 0.0}, r"radius .* 0\.0"),
+        ({"feasible_set": "cube"}, r"feasible_set .*'cube'"),
+        ({"schedule": "constant"}, r"schedule .*'constant'"),
+        ({"schedule": (1.0,)}, r"schedule .*\(1\.0,\)"),
+        ({"schedule": (1.0, -2.0)}, r"schedule.* -2\.0"),
     ],
 )
 def test_unusable_parameters_are_refused_before_anything_is_fitted(params, message):
