@@ -13,9 +13,8 @@ from scipy.stats import binom
 
 from skdpfair.privacy import NoisyRelease, calibrate_noise, compute_epsilon
 from skdpfair.privacy.gdp import gdp_epsilon
-from skdpfair.privacy.statement import rounded_up
 
-from .reports import report
+from .builders import run
 
 RATE, STEPS, DELTA = 512 / 30_000, 500, 1e-5
 GOLDEN = {1: (1.00, 1.66), 2: (2.16, 3.01), 5: (6.18, 7.24), 10: (14.4, 14.3)}
@@ -24,7 +23,7 @@ GOLDEN = {1: (1.00, 1.66), 2: (2.16, 3.01), 5: (6.18, 7.24), 10: (14.4, 14.3)}
 @pytest.mark.parametrize("records", GOLDEN)
 def test_epsilon_and_noise_of_a_person_are_the_golden_ones(records):
     cost, noise = GOLDEN[records]
-    steps = [NoisyRelease("steps", RATE, (1.0,), STEPS)]
+    steps = [run(RATE, 1.0, steps=STEPS)]
     found = compute_epsilon(calibrate_noise(steps, 1.0, DELTA), DELTA, records_per_person=records)
     assert found == pytest.approx(cost, rel=5e-3)
     (person,) = calibrate_noise(steps, 1.0, DELTA, records_per_person=records)
@@ -32,12 +31,11 @@ def test_epsilon_and_noise_of_a_person_are_the_golden_ones(records):
     assert 0.999 <= compute_epsilon([person], DELTA, records_per_person=records) <= 1.0
 
 
-@pytest.mark.parametrize("accountant", ["prv", "rdp"])
-def test_no_accountant_is_below_pld(accountant):
-    runs = [NoisyRelease("steps", 0.02, (2.0,), 100), NoisyRelease("counts", 1.0, (30.0,))]
-    for records in (2, 5):
-        loose, tight = (compute_epsilon(runs, DELTA, name, records) for name in (accountant, "pld"))
-        assert loose >= tight
+@pytest.mark.parametrize("records", [2, 5])
+def test_pld_epsilon_of_a_person_is_the_least(records):
+    runs = [run(0.02, 2.0, steps=100), run(1.0, 30.0)]
+    tight, *others = (compute_epsilon(runs, DELTA, a, records) for a in ("pld", "prv", "rdp"))
+    assert min(others) >= tight
 
 
 def hockey_stick(eps, q, sigma, k):
@@ -65,9 +63,9 @@ def hockey_stick(eps, q, sigma, k):
 
 @pytest.mark.parametrize("q, sigma, k", [(0.01, 0.5, 3), (0.3, 3.0, 8), (0.9, 20.0, 20)])
 @pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-9, 1e-12])
-def test_one_step_has_the_delta_of_the_mixture(q, sigma, k, delta):
+def test_mixture_of_one_step_has_the_delta_of_its_definition(q, sigma, k, delta):
     with mpmath.workdps(60):
-        found = mpmath.mpf(compute_epsilon([NoisyRelease("step", q, (sigma,))], delta, "pld", k))
+        found = mpmath.mpf(compute_epsilon([run(q, sigma)], delta, "pld", k))
         exact = hockey_stick(found, mpmath.mpf(q), mpmath.mpf(sigma), k)
     # below, by the error of float64 that is subtracted from delta
     assert 0.98 * delta <= exact <= delta
@@ -75,63 +73,26 @@ def test_one_step_has_the_delta_of_the_mixture(q, sigma, k, delta):
 
 @pytest.mark.parametrize("records, steps", [(2, 1), (7, 300), (3, 10_001)])
 @pytest.mark.parametrize("delta", [1e-5, 1e-9])
-def test_a_rate_next_to_one_has_the_plain_gaussian_as_its_limit(records, steps, delta):
-    noise = records * math.sqrt(steps)  # together a Gaussian of mu 1
+@pytest.mark.parametrize("rate", [1.0, 1 - 1e-9])
+def test_mixture_at_a_rate_next_to_one_is_the_plain_gaussian(records, steps, delta, rate):
+    own = run(rate, records * math.sqrt(steps), steps=steps)  # together a Gaussian of mu 1
     exact = gdp_epsilon(1.0, delta)
-    for rate in (1.0, 1 - 1e-9):
-        found = compute_epsilon(
-            [NoisyRelease("steps", rate, (noise,), steps)], delta, "pld", records
-        )
-        assert exact * (1 - 1e-6) <= found <= exact * 1.01
+    assert exact * (1 - 1e-6) <= compute_epsilon([own], delta, "pld", records) <= exact * 1.01
 
 
 def test_releases_on_all_records_count_each_record_of_a_person():
     once = NoisyRelease("counts", 1.0, (24.0,), is_one_time=True)
     thrice = replace(once, noise_multipliers=(8.0,))
     assert compute_epsilon([once], DELTA, "pld", 3) == compute_epsilon([thrice], DELTA)
-    both = [once, NoisyRelease("gradient", 0.05, (2.0,), 50)]
-    assert compute_epsilon(both, DELTA, records_per_person=3) == compute_epsilon(
-        both, DELTA, "pld", 3
+    steps = run(0.05, 2.0, steps=50)
+    assert compute_epsilon([once, steps], DELTA, "pld", 3) > compute_epsilon(
+        [steps], DELTA, "pld", 3
     )
-    assert compute_epsilon(both, DELTA, "pld", 3) > compute_epsilon(both[1:], DELTA, "pld", 3)
 
 
-def test_the_event_of_a_person_agrees_with_the_librarys_accountant():
+def test_mixture_agrees_with_the_event_of_dp_accounting():
     step = MixtureOfGaussiansDpEvent(2.0, np.arange(3), binom.pmf(np.arange(3), 2, 0.1))
     accountant = PLDAccountant(value_discretization_interval=2e-3)
     accountant.compose(step, 20).compose(dpa.GaussianDpEvent(20.0), 4)
-    runs = [NoisyRelease("steps", 0.1, (2.0,), 20), NoisyRelease("counts", 1.0, (40.0,), 4)]
-    found = compute_epsilon(runs, DELTA, records_per_person=2)
+    found = compute_epsilon([run(0.1, 2.0, steps=20), run(1.0, 40.0, steps=4)], DELTA, "pld", 2)
     assert found == pytest.approx(accountant.get_epsilon(DELTA), rel=5e-3)
-
-
-@pytest.mark.parametrize(
-    "accountant, rate, once",
-    [("pld", 0.05, (30.0,)), ("pld", 1.0, ()), ("rdp", 0.05, (30.0,)), ("prv", 0.05, ())],
-)
-def test_every_accountant_calibrates_to_a_person(accountant, rate, once):
-    runs = [
-        *(NoisyRelease("once", 1.0, (s,)) for s in once),
-        NoisyRelease("steps", rate, (1.0,), 20),
-    ]
-    runs = calibrate_noise(runs, 2.0, DELTA, accountant, records_per_person=4)
-    assert 1.99 <= compute_epsilon(runs, DELTA, accountant, 4) <= 2.0
-
-
-def test_a_report_tells_what_a_person_is_guaranteed():
-    found = report()
-    assert found.epsilon_for(1) == found.epsilon
-    assert found.epsilon_for(4) == compute_epsilon(found.releases, DELTA, records_per_person=4)
-    assert "person" not in found.statement
-    assert replace(found, records_per_person=1).statement == found.statement
-    declared = replace(found, records_per_person=4)
-    told = f"person with at most 4 records, all of which are replaced, they are ({{}}, {DELTA:g})-"
-    assert told.format(rounded_up(found.epsilon_for(4))) in declared.statement
-    assert declared.facts()["records_per_person"] == 4
-
-
-def test_reports_of_persons_without_a_guarantee_and_without_a_ledger():
-    assert report(is_private=False, epsilon=math.inf).epsilon_for(3) == math.inf
-    assert report(adjacency="zero_out_person").epsilon_for(3) == report().epsilon
-    search = report(None, epsilon=1.0)
-    assert search.epsilon_for(1) == search.epsilon
