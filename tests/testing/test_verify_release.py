@@ -32,6 +32,7 @@ data = make_two_groups(300, random_state=0)
 X, y, groups = np.asarray(data.data, dtype=np.float32), data.target, data.sensitive_features
 rng = np.random.default_rng(0)
 norms, drawn = np.abs(rng.normal(size=64)).tolist(), rng.choice(600, 64, replace=False).tolist()
+whole = int.from_bytes(X[:2].tobytes(), "big")
 ROWS, NAMES = X[:60].tolist(), [f"Ada{a} Doe{b}" for a in "abcdefgh" for b in "abcdefgh"]
 
 
@@ -235,7 +236,7 @@ PARAMETERS = {
     "attack": [PGD(norms)],
     "class_weight": [dict(enumerate(norms))],
     "classes": [drawn],
-    "verbose": [int.from_bytes(X[:2].tobytes(), "big")],
+    "verbose": [whole],
     "lr": [norms],
 }
 ATTRIBUTES = {
@@ -272,6 +273,7 @@ REPORT = {
     "selection_curve": [tuple(norms), tuple(np.resize(norms, len(ORDERS)))],
     "features": [str(ROWS)],
     "epsilon": [float("inf")],
+    **{name: [whole] for name in ("max_grad_norm", "max_sample_weight")},
 }
 PLANTED = {
     f"{plant.__name__}-{name}-{i}": plant(name, value)
