@@ -15,6 +15,7 @@ from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, lint_pipelin
 
 from .pipelines import class_name, sk, steps
 
+private = DPFairClassifier()
 OTHER_INPUT = {  # text, dicts, labels, images, kernels, a single column
     *("CountVectorizer", "TfidfVectorizer", "HashingVectorizer", "DictVectorizer"),
     *("FeatureHasher", "LabelEncoder", "LabelBinarizer", "MultiLabelBinarizer"),
@@ -59,53 +60,43 @@ def test_verdict_finds_every_transformer_that_depends_on_the_rows(step):
 
 
 LISTED, WORDS = [["F", "M"]], ["a", "b"]
-HARMLESS = [
+constant, words = {"strategy": "constant", "fill_value": 0}, {"vocabulary": WORDS}
+HARMLESS = make_pipeline(
     "passthrough",
     sk.Normalizer(),
     sk.GaussianRandomProjection(n_components=2),
     sk.RBFSampler(gamma=0.5),
-    sk.CountVectorizer(vocabulary=WORDS),
-    sk.TfidfVectorizer(vocabulary=WORDS, use_idf=False),
-    sk.SimpleImputer(strategy="constant", fill_value=0, keep_empty_features=True),
+    *(sk.CountVectorizer(**words), sk.TfidfVectorizer(**words, use_idf=False)),
+    sk.SimpleImputer(**constant, keep_empty_features=True),
     sk.OneHotEncoder(categories=LISTED, handle_unknown="ignore"),
     sk.OrdinalEncoder(categories=LISTED),
-    BoundedScaler((0, 1)),
-    DPQuantileScaler((0, 1)),
-    sk.FunctionTransformer(np.log1p),
+    *(BoundedScaler((0, 1)), DPQuantileScaler((0, 1)), sk.FunctionTransformer(np.log1p)),
     sk.FrozenEstimator(sk.StandardScaler()),
-]
+    private,
+)
 LEAKS = [  # by their parameters; others are found by behaviour, above
-    sk.RBFSampler(gamma="scale"),
-    sk.TfidfVectorizer(vocabulary=WORDS),
-    sk.SimpleImputer(strategy="constant", fill_value=0),
+    *(sk.RBFSampler(gamma="scale"), sk.TfidfVectorizer(**words), sk.SimpleImputer(**constant)),
     sk.SimpleImputer(strategy="constant", keep_empty_features=True, add_indicator=True),
     sk.OneHotEncoder(categories=LISTED, min_frequency=5),
     sk.OrdinalEncoder(categories=LISTED, max_categories=1),
 ]
-
-
-@pytest.mark.parametrize("step", HARMLESS, ids=class_name)
-def test_verdict_of_steps_that_learn_nothing(step):
-    assert steps(make_pipeline(step, DPFairClassifier())) == []
-
-
-@pytest.mark.parametrize("step", LEAKS, ids=class_name)
-def test_verdict_of_steps_that_learn_by_their_parameters(step):
-    (finding,) = lint_pipeline(make_pipeline(step, DPFairClassifier())).findings
-    assert finding.step == f"{class_name(step).lower()}: {class_name(step)}"
-    assert finding.learns and finding.instead
-
-
-private = DPFairClassifier()
-WRAPPED = [
-    (sk.TunedThresholdClassifierCV(private), ["TunedThresholdClassifierCV"]),
+scaled = make_pipeline(sk.StandardScaler(), private)
+selected = make_pipeline(sk.SelectFromModel(sk.LogisticRegression()), private)
+CASES = [  # a pipeline, wrapper or model, and the steps that learn in it
+    (HARMLESS, []),
+    *((make_pipeline(s, private), [f"{class_name(s).lower()}: {class_name(s)}"]) for s in LEAKS),
+    *((kind(private), [kind.__name__]) for kind in (
+        sk.TunedThresholdClassifierCV, sk.SelfTrainingClassifier, sk.SequentialFeatureSelector,
+        sk.RFECV, sk.AdaBoostClassifier, sk.BaggingClassifier)),
+    *((kind(private), []) for kind in (
+        sk.FixedThresholdClassifier, sk.MultiOutputClassifier, sk.ClassifierChain,
+        sk.OutputCodeClassifier, sk.RFE)),
+    (sk.BaggingClassifier(private, bootstrap=False), []),
     (
-        sk.CalibratedClassifierCV(make_pipeline(sk.StandardScaler(), private)),
+        sk.CalibratedClassifierCV(scaled),
         ["CalibratedClassifierCV", "estimator.standardscaler: StandardScaler"],
     ),
     (sk.OneVsRestClassifier(sk.LogisticRegression()), ["estimator: LogisticRegression"]),
-    (sk.BaggingClassifier(private, bootstrap=False), []),
-    (sk.BaggingClassifier(private), ["BaggingClassifier"]),
     (ExponentiatedGradient(private, DemographicParity()), ["ExponentiatedGradient"]),
     (ThresholdOptimizer(estimator=private), ["ThresholdOptimizer"]),
     (sk.VotingClassifier([("a", private), ("b", sk.Ridge()), ("c", "drop")]), ["b: Ridge"]),
@@ -115,29 +106,17 @@ WRAPPED = [
         sk.TransformedTargetRegressor(sk.Ridge(), transformer=sk.StandardScaler()),
         ["regressor: Ridge", "transformer: StandardScaler"],
     ),
-    (sk.FixedThresholdClassifier(private, threshold=0.4), []),
-    (sk.MultiOutputClassifier(private), []),
-    (sk.ClassifierChain(private), []),
-    (sk.OutputCodeClassifier(private), []),
-    (sk.SelfTrainingClassifier(private), ["SelfTrainingClassifier"]),
-    (sk.SequentialFeatureSelector(private), ["SequentialFeatureSelector"]),
-    (sk.RFECV(private), ["RFECV"]),
-    (sk.AdaBoostClassifier(private), ["AdaBoostClassifier"]),
-    (make_pipeline(sk.RFE(private), private), []),
-    (
-        make_pipeline(sk.SelectFromModel(sk.LogisticRegression()), private),
-        ["selectfrommodel.estimator: LogisticRegression"],
-    ),
-    (DPFairClassifier(epsilon=None), ["DPFairClassifier"]),
+    (selected, ["selectfrommodel.estimator: LogisticRegression"]),
     (DPFairClassifier(epsilon=None, noise_multiplier=1.0), []),
-    (DPFairClassifier(method="sgd", epsilon=None), ["DPFairClassifier"]),
-    (DPFairClassifier(keep_reference=True), ["DPFairClassifier"]),
-]
+    *((DPFairClassifier(**params), ["DPFairClassifier"]) for params in (
+        {"epsilon": None}, {"method": "sgd", "epsilon": None}, {"keep_reference": True})),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("pipe", "expected"), WRAPPED, ids=class_name)
-def test_verdict_of_wrappers_and_models(pipe, expected):
+@pytest.mark.parametrize(("pipe", "expected"), CASES)
+def test_verdict_of_steps_wrappers_and_models_by_their_parameters(pipe, expected):
     assert steps(pipe) == expected
+    assert all(finding.learns and finding.instead for finding in lint_pipeline(pipe).findings)
 
 
 class CountsRows(ClassifierMixin, BaseEstimator):

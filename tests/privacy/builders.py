@@ -44,3 +44,26 @@ def exact_epsilon(mu, delta):
             loss = mpmath.exp(middle) * mpmath.ncdf(-mu / 2 - middle / mu)
             low, high = (middle, high) if gain - loss > delta else (low, middle)
         return float(high)
+
+
+def hockey_stick(eps, q, sigma, k):
+    """Return delta of one step at ``eps`` to 60 digits, the larger of both directions."""
+    shares = [mpmath.binomial(k, j) * q**j * (1 - q) ** (k - j) for j in range(k + 1)]
+    terms = [(j, p * mpmath.exp(-(j**2) / (2 * sigma**2))) for j, p in enumerate(shares)]
+
+    def threshold(ratio):
+        low, high = mpmath.mpf(-1e6), mpmath.mpf(1e6)
+        for _ in range(160):
+            x = (low + high) / 2
+            below = sum(c * mpmath.exp(j * x / sigma**2) for j, c in terms) < ratio
+            low, high = (x, high) if below else (low, x)
+        return high
+
+    x = threshold(mpmath.exp(eps))
+    above = sum(p * mpmath.ncdf((j - x) / sigma) for j, p in enumerate(shares))
+    removed = above - mpmath.exp(eps) * mpmath.ncdf(-x / sigma)
+    if mpmath.exp(-eps) <= shares[0]:
+        return removed
+    x = threshold(mpmath.exp(-eps))
+    below = sum(p * mpmath.ncdf((x - j) / sigma) for j, p in enumerate(shares))
+    return max(removed, mpmath.ncdf(x / sigma) - mpmath.exp(eps) * below)

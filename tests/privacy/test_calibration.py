@@ -31,45 +31,32 @@ def test_calibrate_noise_scales_all_noise_to_the_target(rate, steps, target, del
     assert 0.99 * target <= compute_epsilon([made], delta) <= target
     factor = made.noise_multipliers[0]
     assert made.noise_multipliers == pytest.approx([factor * s for s in plan.noise_multipliers])
+    joint = sum(s**-2 for s in made.noise_multipliers) ** -0.5
+    assert made.joint_noise_multiplier == pytest.approx(joint)
 
 
 @pytest.mark.parametrize(
     "accountant, rate, steps, once, records",
     [
-        ("pld", 0.05, 200, (), 1),
-        ("rdp", 0.05, 200, (), 1),
-        ("prv", 0.05, 200, (), 1),
-        ("pld", 0.05, 20, (30.0,), 4),
-        ("pld", 1.0, 20, (), 4),
-        ("rdp", 0.05, 20, (30.0,), 4),
-        ("prv", 0.05, 20, (), 4),
+        *((name, 0.05, 200, (), 1) for name in ("pld", "rdp", "prv")),
+        *((name, 0.05, 20, (30.0,), 4) for name in ("pld", "rdp")),
+        *(("pld", 1.0, 20, (), 4), ("prv", 0.05, 20, (), 4)),
     ],
 )
 def test_calibrate_noise_by_each_accountant_and_person(accountant, rate, steps, once, records):
     runs = [*(run(1.0, s) for s in once), run(rate, 1.0, steps=steps)]
     runs = calibrate_noise(runs, 2.0, 1e-5, accountant, records_per_person=records)
-    assert 1.97 <= compute_epsilon(runs, 1e-5, accountant, records) <= 2.0
+    assert 1.99 <= compute_epsilon(runs, 1e-5, accountant, records) <= 2.0
 
 
-@pytest.mark.parametrize("target", [0.05, 200.0])
+@pytest.mark.parametrize("target", [0.05, 200.0, 1e6, 1e308])
 @pytest.mark.parametrize("rate, steps", [(1.0, 100), (0.3, 20), (1 / 92, 1840), (1e-3, 10_000)])
 def test_calibrate_noise_meets_targets_far_away_beside_other_releases(rate, steps, target):
     runs = calibrate_noise([COUNTS, run(rate, 1.0, 5.0, steps=steps)], target, 1e-6)
     assert runs[0] == COUNTS
-    assert 0.999 * target <= compute_epsilon(runs, 1e-6) <= target
-
-
-@pytest.mark.parametrize("target", [1e3, 1e6])
-@pytest.mark.parametrize("rate", [1.0, 1 / 16])
-def test_calibrate_noise_of_a_huge_epsilon(rate, target):
-    (made,) = calibrate_noise([run(rate, 1.0, steps=354)], target, 1e-6)
-    assert made.joint_noise_multiplier >= MIN_NOISE_MULTIPLIER
-    assert compute_epsilon([made], 1e-6) <= target
-
-
-def test_calibrate_noise_of_the_largest_epsilon_is_the_least():
-    (made,) = calibrate_noise([run(0.1, 1.0, steps=10)], 1e308, 1e-5)
-    assert made.joint_noise_multiplier == pytest.approx(MIN_NOISE_MULTIPLIER)
+    cost, noise = compute_epsilon(runs, 1e-6), runs[1].joint_noise_multiplier
+    assert noise >= MIN_NOISE_MULTIPLIER and cost <= target
+    assert cost >= 0.999 * target or noise == pytest.approx(MIN_NOISE_MULTIPLIER)
 
 
 @pytest.mark.parametrize("accountant", ["pld", "prv"])

@@ -14,7 +14,7 @@ from scipy.stats import binom
 from skdpfair.privacy import NoisyRelease, calibrate_noise, compute_epsilon
 from skdpfair.privacy.gdp import gdp_epsilon
 
-from .builders import run
+from .builders import hockey_stick, run
 
 RATE, STEPS, DELTA = 512 / 30_000, 500, 1e-5
 GOLDEN = {1: (1.00, 1.66), 2: (2.16, 3.01), 5: (6.18, 7.24), 10: (14.4, 14.3)}
@@ -36,29 +36,6 @@ def test_pld_epsilon_of_a_person_is_the_least(records):
     runs = [run(0.02, 2.0, steps=100), run(1.0, 30.0)]
     tight, *others = (compute_epsilon(runs, DELTA, a, records) for a in ("pld", "prv", "rdp"))
     assert min(others) >= tight
-
-
-def hockey_stick(eps, q, sigma, k):
-    """Return delta of one step at ``eps`` to 60 digits, the larger of both directions."""
-    shares = [mpmath.binomial(k, j) * q**j * (1 - q) ** (k - j) for j in range(k + 1)]
-    terms = [(j, p * mpmath.exp(-(j**2) / (2 * sigma**2))) for j, p in enumerate(shares)]
-
-    def threshold(ratio):
-        low, high = mpmath.mpf(-1e6), mpmath.mpf(1e6)
-        for _ in range(160):
-            x = (low + high) / 2
-            below = sum(c * mpmath.exp(j * x / sigma**2) for j, c in terms) < ratio
-            low, high = (x, high) if below else (low, x)
-        return high
-
-    x = threshold(mpmath.exp(eps))
-    above = sum(p * mpmath.ncdf((j - x) / sigma) for j, p in enumerate(shares))
-    removed = above - mpmath.exp(eps) * mpmath.ncdf(-x / sigma)
-    if mpmath.exp(-eps) <= shares[0]:
-        return removed
-    x = threshold(mpmath.exp(-eps))
-    below = sum(p * mpmath.ncdf((x - j) / sigma) for j, p in enumerate(shares))
-    return max(removed, mpmath.ncdf(x / sigma) - mpmath.exp(eps) * below)
 
 
 @pytest.mark.parametrize("q, sigma, k", [(0.01, 0.5, 3), (0.3, 3.0, 8), (0.9, 20.0, 20)])

@@ -44,12 +44,6 @@ def test_joint_noise_multiplier_at_the_ends_of_float64(noise):
     assert run(0.1, *noise).joint_noise_multiplier == min(noise)
 
 
-@pytest.mark.parametrize("noise", [(1.0,), (1.5, 7.0), (0.3, 0.4, 5.0)])
-def test_joint_noise_multiplier_adds_precisions(noise):
-    joint = sum(s**-2 for s in noise) ** -0.5
-    assert run(0.1, *noise).joint_noise_multiplier == pytest.approx(joint)
-
-
 def test_merge_consecutive_and_count_steps():
     runs = merge_consecutive(NoisyRelease(what, 0.1, (2.0, 10.0)) for what in "aaba")
     assert [(e.what, e.steps) for e in runs] == [("a", 2), ("b", 1), ("a", 1)]
