@@ -15,20 +15,12 @@ from skdpfair.engine.mechanism import Clip
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.step import clip_weights
 from skdpfair.methods import METHODS
+from tests.audits.fits import PRIVATE, QUICK, every_method
 
-PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
 FAILURE = 1e-6 / len(PRIVATE)  # together, correct methods fail with a chance of 1e-6
 
 
-def every_method(*quick):
-    """Return all private methods, all but some of which are tried in the slow tests only."""
-    slow = pytest.mark.slow
-    return [pytest.param(name, marks=() if name in quick else slow) for name in PRIVATE]
-
-
-@pytest.mark.parametrize(  # with each kind of release and of bound
-    "name", every_method("dpsgd", "dpsgd_f", "global_adapt", "dp_sat")
-)
+@pytest.mark.parametrize("name", every_method(*QUICK, "dp_sat"))  # with each kind of bound
 def test_audit_step_is_not_above_the_claim(name):
     audit = audit_step(name, n_draws=700, n_features=250, confidence=1 - FAILURE, random_state=13)
     assert audit.mu_lower <= audit.mu_claimed and audit.passed, str(audit)
@@ -102,12 +94,12 @@ def test_audit_step_finds_faults_of_methods(name, fault, monkeypatch):
     assert not audit.passed and audit.epsilon_lower > 1.2 * audit.epsilon_claimed
 
 
-QUICK = {"n_draws": 400, "n_features": 250, "confidence": 0.999, "random_state": 0}
+FEW = {"n_draws": 400, "n_features": 250, "confidence": 0.999, "random_state": 0}
 
 
 @pytest.mark.parametrize("name", every_method("dpsgd", "global_adapt"))
 def test_audit_step_of_a_person_is_not_above_the_claim(name):
-    audit = audit_step(name, records_per_person=3, **QUICK)
+    audit = audit_step(name, records_per_person=3, **FEW)
     assert audit.passed and audit.mu_lower > 0.2, str(audit)
     assert "of persons with up to 3 records" in str(audit)
 
@@ -131,9 +123,9 @@ def sums_clipped_as_means(self, samplers, examples, weight, out, finite=None):
 def test_audit_step_finds_a_person_who_counts_once_for_each_record(name, part, fault, monkeypatch):
     part = (part,) if isinstance(part, str) else part
     monkeypatch.setattr(*part, fault)
-    audit = audit_step(name, records_per_person=3, **QUICK)
+    audit = audit_step(name, records_per_person=3, **FEW)
     assert not audit.passed and audit.mu_lower > 1.8 * audit.mu_claimed
-    plain = audit_step(name, **QUICK)  # one record shows none of this
+    plain = audit_step(name, **FEW)  # one record shows none of this
     assert plain.passed and plain.mu_claimed == audit.mu_claimed
 
 

@@ -14,13 +14,10 @@ from skdpfair.augmentations import Views
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine import PoissonSampler
 from skdpfair.engine.noise import Noise
-from tests.audits.fits import QUICK, strong
+from tests.audits.fits import EXPECTED, QUICK, every_method, strong
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::skdpfair.exceptions.LowSignalWarning",
-    "ignore::skdpfair.exceptions.InsecureSeedWarning",
-)
-QUICK = [one for one in QUICK if one.values != ("fairlens_dp",)]  # it changes gradients
+pytestmark = pytest.mark.filterwarnings(*EXPECTED)
+WATCHED = every_method(*QUICK, without=["fairlens_dp"])  # which changes gradients
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +25,12 @@ def data():
     return make_two_groups(2000, random_state=0)
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", WATCHED)
 def test_audit_sums_passes_correct_fits(name, data):
     groups = {"sensitive_features": data.sensitive_features}
     clf = strong(name, epsilon=4.0)
-    audit = audit_sums(
-        clf, data.data, data.target, 1000, confidence=0.999, **groups, random_state=0
-    )
+    settings = groups | {"confidence": 0.999, "random_state": 0}
+    audit = audit_sums(clf, data.data, data.target, 1000, **settings)
     assert audit.passed and audit.n_canaries == 1000
     assert audit.n_correct > 0.59 * audit.n_guesses, str(audit)
 

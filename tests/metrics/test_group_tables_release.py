@@ -60,23 +60,18 @@ def test_release_group_table_changes_one_count_by_one_for_a_record(rows):
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 @pytest.mark.parametrize("truth", [0.5, 0.85, 0.98])
 def test_accuracy_interval_covers_with_the_noise(truth, epsilon, n):
-    runs, rng = 20_000, np.random.default_rng(7)
-    p = -math.expm1(-epsilon)
+    runs, rng, p = 20_000, np.random.default_rng(7), -math.expm1(-epsilon)
     noise = rng.geometric(p, (2, runs)) - rng.geometric(p, (2, runs))
-    deviation, quantile = stats.dlaplace(epsilon).std(), math.log(20) / math.sqrt(2)
     right = rng.binomial(n, truth, runs)
-    _, low, high = accuracy_interval(
-        right + noise[0], n - right + noise[1], deviation, 0.95, quantile
-    )
+    counts, quantile = (right + noise[0], n - right + noise[1]), math.log(20) / math.sqrt(2)
+    _, low, high = accuracy_interval(*counts, stats.dlaplace(epsilon).std(), 0.95, quantile)
     assert (low <= high).all()
     assert np.mean((low <= truth) & (truth <= high)) >= 0.94
 
 
 @settings(deadline=None, max_examples=100)
 @given(*[st.floats(-50, 1e4)] * 2, st.floats(0, 30), st.floats(0.5, 0.999))
-def test_accuracy_interval_holds_the_accuracy_within_the_unit_interval(
-    right, wrong, deviation, level
-):
+def test_accuracy_interval_holds_the_accuracy(right, wrong, deviation, level):
     counts = np.array([right]), np.array([wrong])
     accuracy, low, high = (x[0] for x in accuracy_interval(*counts, deviation, level))
     assert 0 <= low <= high <= 1

@@ -80,9 +80,9 @@ def test_epsilon_of_the_printed_noise_is_eight_times_the_sound_one():
 
 
 def test_cells_of_a_short_table_on_real_data(tmp_path):
-    settings = {"seeds": 2, "epochs": 1, "rows": ["dpsgd"], "n_jobs": 1, "progress": False}
+    settings = {"seeds": 1, "epochs": 1, "rows": ["dpsgd"], "n_jobs": 1, "progress": False}
     found = reproduce("esipova-table4", tmp_path, **settings)
-    assert list(found.runs["row"]) == ["sgd", "sgd", "dpsgd", "dpsgd"]  # the reference comes along
+    assert list(found.runs["row"]) == ["sgd", "dpsgd"]  # the reference comes along
     own = found.runs.set_index(["row", "seed"])
     less = own.loc["sgd"] - own.loc["dpsgd"]
     cost, other = less["accuracy[male]"], less["accuracy[female]"]

@@ -21,7 +21,6 @@ from skdpfair.privacy.renyi import (
     free_score_noise,
     rdp_curve,
     selection_curve,
-    stop_parameter,
 )
 
 from .builders import run
@@ -58,16 +57,6 @@ def test_selection_curve_agrees_with_the_event_of_dp_accounting(q, sigma, steps,
     # the theorem for the Poisson law is tightened here by monotonicity, as the others are
     found = selection_epsilon([run(q, sigma, steps=steps)], mean, shape, 1e-6)
     assert golden * 0.98 <= found <= golden + 1e-6
-
-
-@pytest.mark.parametrize("shape", [0.0, 0.3, 1.0, 4.0])
-def test_stop_parameter_has_its_mean(shape):
-    gamma = stop_parameter(7.0, shape)
-    terms, mass, mean = 1.0, 0.0, 0.0
-    for k in range(1, 4000):
-        terms *= (1 - gamma) * ((k - 1 + shape) / k if k > 1 or shape else 1.0)
-        mass, mean = mass + terms, mean + k * terms
-    assert mean / mass == pytest.approx(7.0, rel=1e-6)
 
 
 def test_free_score_noise_costs_nothing_beside_the_larger_curve():

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skdpfair.privacy import compute_epsilon
-from skdpfair.privacy.statement import percent, rounded_up
+from skdpfair.privacy.statement import PROTECTS, percent, rounded_up
 from skdpfair.privacy.tradeoff import trade_off, trade_off_from_epsilon
 
 from .builders import ADULT, report, run
 
-ALARMS = [0.0, 0.01, 0.1, 1.0]
+ALARMS, SEARCH = [0.0, 0.01, 0.1, 1.0], trade_off_from_epsilon(3.1, 1e-6)
 
 
 def adult(**changes):
@@ -30,14 +30,9 @@ def numbers(report):
 @pytest.mark.parametrize(
     "changes, curve",
     [
-        ({}, trade_off([ADULT])),
-        ({"adjacency": "zero_out_person"}, trade_off([ADULT])),
+        *(({"adjacency": name}, trade_off([ADULT])) for name in PROTECTS),
         # of a search, whose releases are not listed
-        ({"release": None, "epsilon": 3.105}, trade_off_from_epsilon(3.105, 1e-6)),
-        (
-            {"release": None, "epsilon": 3.1, "adjacency": "zero_out_person"},
-            trade_off_from_epsilon(3.1, 1e-6),
-        ),
+        *(({"release": None, "epsilon": 3.1, "adjacency": name}, SEARCH) for name in PROTECTS),
         ({"is_private": False, "epsilon": math.inf}, trade_off_from_epsilon(math.inf, 1e-6)),
     ],
 )

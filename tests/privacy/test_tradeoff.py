@@ -113,13 +113,13 @@ def test_trade_off_is_convex_and_symmetric_and_above_the_curve_of_mu(runs):
 
 
 def test_trade_off_of_no_release_of_no_noise_and_beyond_float64():
-    assert trade_off([]).false_negative_rate(RATES) == pytest.approx(1 - RATES)
-    assert (trade_off([]).mu, trade_off([]).total_variation) == (0, 0)
-    bare = run(0.1, 0.0, steps=3)
+    nothing = trade_off([])
+    assert nothing.false_negative_rate(RATES) == pytest.approx(1 - RATES)
+    assert (nothing.mu, nothing.total_variation, nothing.dg_bound) == (0, 0, 0)
     beyond = [trade_off_from_epsilon(eps, 1e-6) for eps in (math.inf, 1e5)]
-    for curve in (trade_off([bare]), *beyond):
+    for curve in (trade_off([run(0.1, 0.0, steps=3)]), *beyond):
         assert not curve.false_negative_rate(RATES).any()
-        assert (curve.mu, curve.total_variation) == (math.inf, 1)
+        assert (curve.mu, curve.total_variation, curve.dg_bound) == (math.inf, 1, 1)
     # epsilons beyond what float64 can exponentiate
     for own in (run(0.9, 0.02, steps=2), run(0.5, 0.0005, steps=10)):
         found = trade_off([own]).true_positive_rate(RATES)

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
-from skdpfair import DPFairClassifier
-from skdpfair.privacy import NoisyRelease, compute_epsilon
+from skdpfair.privacy import compute_epsilon
 from skdpfair.privacy.tradeoff import trade_off, trade_off_from_epsilon
 
 from .builders import ADULT, run
@@ -65,19 +64,6 @@ def test_total_variation_of_unlike_steps_is_that_of_quadrature():
     assert value == total_variation(*runs[::-1])
 
 
-def test_total_variation_of_several_releases_is_that_of_dp_accounting():
-    releases = [
-        NoisyRelease("counts", 1.0, (20.0,), is_one_time=True),
-        run(0.02, 1.2, 10.0, steps=200),
-        run(0.05, 2.0, steps=100),
-    ]
-    accountant = PLDAccountant(value_discretization_interval=3e-4)
-    accountant.compose(dpa.GaussianDpEvent(20.0))
-    for q, sigma, steps in ((0.02, (1.2**-2 + 10.0**-2) ** -0.5, 200), (0.05, 2.0, 100)):
-        accountant.compose(dpa.PoissonSampledDpEvent(q, dpa.GaussianDpEvent(sigma)), steps)
-    assert total_variation(*releases) == pytest.approx(accountant.get_delta(0.0), rel=5e-3)
-
-
 @settings(deadline=None)
 @given(st.floats(0, 700), st.floats(0, 1, exclude_max=True))
 def test_total_variation_from_epsilon_is_proposition_2_6(eps, delta):
@@ -117,12 +103,6 @@ def test_dg_bound_of_sampled_steps_is_above_the_accountant_of_replaced_records(s
     assert curve.dg_bound <= 2 * curve.total_variation * (1 + 1e-9)
     if step is ADULT:
         assert direct == pytest.approx(0.381, abs=5e-4)
-
-
-def test_dg_bound_of_nothing_and_of_no_privacy():
-    assert trade_off([]).dg_bound == 0 and trade_off([run(0.1, 0.0)]).dg_bound == 1
-    clf = DPFairClassifier("sgd", epsilon=None, module="logistic", max_steps=3)
-    assert clf.fit([[0.0], [1.0]] * 20, [0, 1] * 20).privacy_.dg_bound() == 1
 
 
 @pytest.mark.parametrize("n", [1, 2, 10, 300])

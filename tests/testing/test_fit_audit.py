@@ -22,12 +22,9 @@ from skdpfair.privacy import NoisyRelease, gdp_parameter
 from skdpfair.testing import audit_fit
 from skdpfair.testing._lower_bounds import guesses_excess
 from skdpfair.training.batches import PersonRows
-from tests.audits.fits import PRIVATE, QUICK, strong
+from tests.audits.fits import EXPECTED, PRIVATE, QUICK, every_method, strong
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::skdpfair.exceptions.LowSignalWarning",
-    "ignore::skdpfair.exceptions.InsecureSeedWarning",
-)
+pytestmark = pytest.mark.filterwarnings(*EXPECTED)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +32,7 @@ def data():
     return make_two_groups(2000, random_state=0)
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", every_method(*QUICK))
 def test_audit_fit_passes_correct_fits(name, data):
     groups = {"sensitive_features": data.sensitive_features}
     audit = audit_fit(strong(name), data.data, data.target, 400, **groups, random_state=0)
@@ -103,7 +100,7 @@ def persons(n, most, least=1):
     return rng.normal(size=(len(person), 2)), rng.integers(0, 2, len(person)), person
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", every_method(*QUICK))
 def test_audit_fit_passes_correct_fits_of_persons(name):
     X, y, person = persons(600, 6)
     clf = strong(name, persons__max_records=4, max_steps=30)
