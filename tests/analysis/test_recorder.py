@@ -38,7 +38,7 @@ def holds_no_record(recorder, data):
     return all(np.size(value) < len(data.data) for value in vars(recorder).values())
 
 
-def test_group_recorder_has_a_row_per_group_and_look(two_groups):
+def test_group_recorder_has_a_row_per_group_and_recorded_step(two_groups):
     recorder = recording(5)
     frame = fitted(two_groups, recorder).diagnostics_
     assert frame is recorder.frame_ and list(recorder.risks_) == [0, 5, 10, 12]
@@ -139,7 +139,7 @@ class Raises(Callback):
             raise self.error
 
 
-def test_group_recorder_of_an_interrupted_fit_has_its_looks(two_groups):
+def test_group_recorder_of_an_interrupted_fit_has_its_last_step(two_groups):
     model = fitted(two_groups, recording(3), Raises(KeyboardInterrupt(), 7))
     assert model.diagnostics_["step"].unique().tolist() == [0, 3, 6, 7]
 

@@ -121,7 +121,7 @@ def test_step_risk_has_the_noise_of_the_step_in_training(own, deviation):
     np.testing.assert_allclose(found["noise"], 0.1**2 / 2 * found["trace"] * deviation**2)
 
 
-def test_step_risk_at_a_given_state():
+def test_step_risk_at_another_state():
     """Global-Adapt at another Z; DP-SAT takes its gradients ahead along the last noisy one."""
     module, *data = case()
     adapt = mechanism("global_adapt")

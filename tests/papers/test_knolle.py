@@ -29,7 +29,7 @@ def test_distance_of_the_two_equations_of_bam_is_small():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("environment")
-def test_figure_2_looks_at_a_network_in_training(monkeypatch):
+def test_figure_2_measures_a_network_in_training(monkeypatch):
     monkeypatch.setattr(knolle, "EVERY", 2)
     found = STUDIES["knolle-figure2"].measure(Run("dp_sat", 0, {"steps": 2}), "cpu")
     assert found["bias[2]"] > 0 and 0 <= found["accuracy"] <= 100

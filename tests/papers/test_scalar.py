@@ -126,7 +126,7 @@ def test_projection_leaves_theta_feasible():
     assert np.abs(expected_path(ScalarProblem(max_grad_norm=1e3), 500)).max() <= 10
 
 
-def test_checkpoints_look_at_the_same_runs():
+def test_checkpoints_are_of_the_same_runs():
     settings = {"noise_multiplier": 1.0, "n_repetitions": 5, "random_state": 3}
     every = simulate(ScalarProblem(), 1200, checkpoints=[1200, 0, 7], **settings)
     assert every.shape == (3, 5) and (every[0] == 5.0).all()

@@ -184,7 +184,7 @@ def test_encode_parquet_refuses_columns_and_shows_no_cell(change, message, table
 
 @pytest.mark.parametrize("source", ["nowhere.parquet", __file__, 3, [3.5], IN_MEMORY])
 def test_encode_parquet_refuses_other_sources(source, tmp_path):
-    with pytest.raises((ValueError, TypeError), match=r"^source must be Parquet files"):
+    with pytest.raises((ValueError, TypeError), match=r"^source .*Parquet"):
         SCHEMA.encode_parquet(source, tmp_path / "x.npy")
 
 

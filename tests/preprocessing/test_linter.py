@@ -154,5 +154,5 @@ def test_lint_pipeline_takes_persons_for_an_answer():
 
 @pytest.mark.parametrize("pipe", [sk.StandardScaler, "passthrough", None, [("a", sk.PCA())]])
 def test_lint_pipeline_refuses_what_is_no_estimator(pipe):
-    with pytest.raises(TypeError, match=r"^pipe must be an estimator"):
+    with pytest.raises(TypeError, match=r"^pipe .*estimator"):
         lint_pipeline(pipe)

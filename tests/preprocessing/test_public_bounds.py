@@ -101,5 +101,5 @@ def test_dates_and_durations_are_refused_where_limits_are_numbers(column):
         lambda rows: DPFairClassifier().fit(np.eye(60), [0, 1] * 30, sample_weight=rows["at"]),
     ]
     for read in reads:
-        with pytest.raises(ValueError, match=r"dates or times.*Make each a number"):
+        with pytest.raises(ValueError, match=r"dates or times"):
             read(table[["at"]])

@@ -69,7 +69,7 @@ def test_split_refuses_a_table_without_a_column_or_with_two(lacking):
     for other in (table.drop(columns=lacking), pd.concat([table, table[[lacking]]], axis=1)):
         with pytest.raises(ValueError, match=rf"got \['{lacking}'\]"):
             schema.split(other)
-    with pytest.raises(TypeError, match=r"^table must be a DataFrame"):
+    with pytest.raises(TypeError, match=r"^table .*DataFrame"):
         schema.split(table.to_numpy())
 
 

@@ -140,17 +140,9 @@ def test_trade_off_from_epsilon_is_its_definition():
     assert np.all(pure.false_negative_rate(RATES[:-1]) >= gaussian(pure.mu, RATES[:-1]) - 1e-12)
 
 
-@pytest.mark.parametrize(
-    "name, call",
-    [
-        ("epsilon .*>= 0.*-1", lambda: trade_off_from_epsilon(-1.0, 0.0)),
-        ("delta .*<= 1.*2", lambda: trade_off_from_epsilon(1.0, 2.0)),
-        (
-            "false_positive_rate",
-            lambda: trade_off_from_epsilon(1.5, 1e-4).false_negative_rate([0.5, 1.5]),
-        ),
-    ],
-)
-def test_trade_off_refuses_by_name(name, call):
-    with pytest.raises(ValueError, match=f"^{name}"):
-        call()
+def test_trade_off_refuses_by_name():
+    for message, epsilon, delta in ((r"^epsilon .*-1", -1.0, 0.0), (r"^delta .*2", 1.0, 2.0)):
+        with pytest.raises(ValueError, match=message):
+            trade_off_from_epsilon(epsilon, delta)
+    with pytest.raises(ValueError, match=r"^false_positive_rate "):
+        trade_off_from_epsilon(1.5, 1e-4).false_negative_rate([0.5, 1.5])
