@@ -34,9 +34,9 @@ def test_delta_curve_of_a_step_is_that_of_its_worst_stratum():
     assert (each[0] > 1.1 * each[1]).any() and (each[1] > 1.1 * each[0]).any()
 
 
-@pytest.mark.parametrize("accountant", ["pld", "prv", "rdp"])
-def test_compute_epsilon_of_strata_covers_every_order_of_them(accountant):
-    claimed = compute_epsilon([replace(STEP, steps=6)], DELTA, accountant)
+def test_compute_epsilon_of_strata_covers_every_order_of_them():
+    steps = [replace(STEP, steps=6)]
+    claimed = min(compute_epsilon(steps, DELTA, name) for name in ("pld", "prv", "rdp"))
     for sequence in combinations_with_replacement((RARE, OFTEN), 6):
         spent = PLDAccountant(value_discretization_interval=1e-3)
         for rate, factor in sequence:
