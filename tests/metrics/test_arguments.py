@@ -4,13 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdpfair.metrics import (
-    dg_gap,
-    excessive_risk,
-    group_table,
-    privacy_cost,
-    release_group_table,
-)
+from skdpfair.metrics import dg_gap, excessive_risk, group_table, privacy_cost, release_group_table
 
 TRUE, PRIVATE = np.array([0, 1, 1, 0, 1, 0, 1, 0]), np.array([0, 1, 0, 0, 1, 1, 1, 0])
 GROUPS, LIKELY = np.array(list("aabbaabb")), np.stack([1 - PRIVATE / 2, PRIVATE / 2], axis=1)
