@@ -145,8 +145,11 @@ def are_texts_of_levels(texts) -> bool:
 def is_report(report, groups, n_fits=1) -> bool:
     check_report(report)
     by_group, entries = report.group_epsilons or {}, report.releases
+    numbers = (*vars(report).values(), *(report.selection_curve or ()))
     return (
         _are_levels(by_group)
+        # a whole number of any size has room for records
+        and all(_is_scalar(number) for number in numbers if isinstance(number, int))
         and (not by_group or {*group_names(by_group)} <= {*group_names(groups)})
         # as Renyi divergences do
         and all(low <= high for low, high in pairwise(report.selection_curve or ()))

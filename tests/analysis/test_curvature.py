@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 
 from benchmarks.papers.clipping import problem_of
 from skdpfair._networks import small_cnn
@@ -14,17 +13,14 @@ from skdpfair.analysis._curvature import largest_eigenvalues, products, traces
 from skdpfair.analysis._problem import of_tensors
 from skdpfair.engine import Batch
 
-N = 23
+from .problems import dense, loss_of, records, seeded
 
 
 def modules():
-    frozen = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
+    frozen, twice = dense(4, 5, 3), nn.Tanh()
     frozen[0].weight.requires_grad_(False)
-    twice = nn.Tanh()
     return {
-        "tanh": nn.Sequential(
-            nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3)
-        ),
+        "tanh": dense(4, 5, 4, 3),
         "one activation twice": nn.Sequential(
             nn.Linear(4, 5), twice, nn.Sequential(nn.Linear(5, 4), twice), nn.Linear(4, 3)
         ),
@@ -37,48 +33,38 @@ def modules():
 
 
 def case(name):
+    module = seeded(modules)[name].double()
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        module = modules()[name].double()
         for p in module.parameters():
             nn.init.normal_(p)
-        x, y = torch.randn(N, 4).double(), torch.randint(0, 3, (N,))
-    return module, x.numpy(), y.numpy(), np.array(["a", "b", "c"])[np.arange(N) % 3]
+        x, y = records(23, 4, 3)
+    return module.eval(), x, y, np.array(["a", "b", "c"])[np.arange(23) % 3]
 
 
-def dense(module, x, y):
+def hessian(module, x, y):
     """Return the Hessian of the mean loss in the parameters that train."""
-    module.eval()
-    named = {k: v.detach() for k, v in module.named_parameters() if v.requires_grad}
-    flat = torch.cat([v.reshape(-1) for v in named.values()])
+    return torch.autograd.functional.hessian(*loss_of(module, x, y))
 
-    def loss(vector):
-        parts = vector.split([v.numel() for v in named.values()])
-        given = {k: p.view_as(v) for (k, v), p in zip(named.items(), parts, strict=True)}
-        out = torch.func.functional_call(module, given, torch.from_numpy(x))
-        return cross_entropy(out, torch.from_numpy(y))
 
-    return torch.autograd.functional.hessian(loss, flat)
+def hessians(module, x, y, groups):
+    return [hessian(module, x[groups == level], y[groups == level]) for level in np.unique(groups)]
 
 
 @pytest.mark.parametrize("chunk", [None, 5])
 @pytest.mark.parametrize("name", list(modules()))
 def test_products_are_those_of_the_matrix(name, chunk):
-    module, x, y, groups = case(name)
-    problem = problem_of(module, x, y, groups)
+    problem = problem_of(*case(name))
     problem = problem if chunk is None else replace(problem, chunk=chunk)
-    for k, level in enumerate("abc"):
-        matrix = dense(module, x[groups == level], y[groups == level])
-        vectors = torch.eye(len(matrix)).double()
-        torch.testing.assert_close(products(problem, vectors)[k], matrix, rtol=1e-9, atol=1e-12)
+    for k, matrix in enumerate(hessians(*case(name))):
+        found = products(problem, torch.eye(len(matrix)).double())[k]
+        torch.testing.assert_close(found, matrix, rtol=1e-9, atol=1e-12)
 
 
 def test_products_of_a_convolution():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        module = small_cnn((6, 6), 3, channels=(2, 2)).double()
-        x, y = torch.randn(6, 6, 6).double().numpy(), np.array([0, 1, 2, 0, 1, 2])
-    matrix = dense(module, x, y)
+    module = seeded(lambda: small_cnn((6, 6), 3, channels=(2, 2))).double()
+    x, y = np.random.default_rng(0).normal(size=(6, 6, 6)), np.array([0, 1, 2, 0, 1, 2])
+    matrix = hessian(module, x, y)
     found = products(problem_of(module, x, y), torch.eye(len(matrix)).double())[0]
     torch.testing.assert_close(found, matrix, rtol=1e-9, atol=1e-12)
 
@@ -88,45 +74,30 @@ def test_traces_are_unbiased():
     rng = np.random.default_rng(0)
     x = (rng.random((400, 59)) < 0.2).astype(float)  # as wide as the paper's Dutch census
     y, groups = rng.integers(0, 2, 400), np.array(["f", "m"])[rng.integers(0, 2, 400)]
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        module = nn.Sequential(nn.Linear(59, 2), nn.Sigmoid()).double()
+    module = nn.Sequential(*seeded(lambda: dense(59, 2)), nn.Sigmoid())
     found = traces(problem_of(module, x, y, groups), 100, np.random.default_rng(0))
-    for level, values in zip("fm", found, strict=True):
-        exact = float(dense(module, x[groups == level], y[groups == level]).trace())
-        error = values.std(ddof=1) / 10
+    for values, matrix in zip(found, hessians(module, x, y, groups), strict=True):
+        exact, error = float(matrix.trace()), values.std(ddof=1) / 10
         assert abs(values.mean() - exact) <= 4 * error
         assert 0 < error < 0.2 * abs(exact)
 
 
-@pytest.mark.parametrize("name", ["sigmoid", "tanh", "gelu"])
+@pytest.mark.parametrize("name", ["sigmoid", "tanh", "gelu", "wide"])
 def test_largest_eigenvalues(name):
     """By the matrix where it is small, by Lanczos' method where it is not."""
-    module, x, y, groups = case(name)
-    found = largest_eigenvalues(problem_of(module, x, y, groups), np.random.default_rng(0))
-    for value, level in zip(found, "abc", strict=True):
-        matrix = dense(module, x[groups == level], y[groups == level])
-        exact = float(torch.linalg.eigvalsh(matrix)[-1])
-        assert value == pytest.approx(exact, rel=1e-3)
+    if name == "wide":
+        data = seeded(lambda: (dense(8, 12, 2), *records(40, 8, 2), np.full(40, "all")))
+    else:
+        data = case(name)
+    found = largest_eigenvalues(problem_of(*data), np.random.default_rng(0))
+    exact = [float(torch.linalg.eigvalsh(matrix)[-1]) for matrix in hessians(*data)]
+    assert found.tolist() == pytest.approx(exact, rel=1e-3)
 
 
-def test_a_wide_network_takes_lanczos():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        module = nn.Sequential(nn.Linear(8, 12), nn.Tanh(), nn.Linear(12, 2)).double()
-        x, y = torch.randn(40, 8).double().numpy(), np.arange(40) % 2
-    (found,) = largest_eigenvalues(problem_of(module, x, y), np.random.default_rng(0))
-    exact = float(torch.linalg.eigvalsh(dense(module, x, y))[-1])
-    assert found == pytest.approx(exact, rel=1e-3)
-
-
-def test_a_loss_without_curvature_has_none():
+def test_largest_eigenvalues_of_a_loss_without_curvature():
     """Records of a class that is certain: the Hessian is zero, above the dense limit, too."""
-    rng = np.random.default_rng(0)
-    x, y = torch.from_numpy(rng.normal(size=(60, 20))), torch.arange(60) % 2
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        module = nn.Sequential(nn.Linear(20, 5), nn.Tanh(), nn.Linear(5, 2)).double()
+    x, y = torch.from_numpy(np.random.default_rng(0).normal(size=(60, 20))), torch.arange(60) % 2
+    module = seeded(lambda: dense(20, 5, 2))
     module[-1].bias.data = torch.tensor([1e3, -1e3]).double()
     problem = of_tensors(module, Batch(x, y, y), 2, [0, 1])
     found = largest_eigenvalues(problem, np.random.default_rng(0))

@@ -14,13 +14,10 @@ from skdpfair.augmentations import Views
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine import PoissonSampler
 from skdpfair.engine.noise import Noise
-from tests.audits.fits import QUICK, strong
+from tests.audits.fits import EXPECTED, QUICK, every_method, strong
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::skdpfair.exceptions.LowSignalWarning",
-    "ignore::skdpfair.exceptions.InsecureSeedWarning",
-)
-QUICK = [one for one in QUICK if one.values != ("fairlens_dp",)]  # it changes gradients
+pytestmark = pytest.mark.filterwarnings(*EXPECTED)
+WATCHED = every_method(*QUICK, without=["fairlens_dp"])  # which changes gradients
 
 
 @pytest.fixture(scope="module")
@@ -28,20 +25,19 @@ def data():
     return make_two_groups(2000, random_state=0)
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_correct_fits_pass_when_watched(name, data):
+@pytest.mark.parametrize("name", WATCHED)
+def test_audit_sums_passes_correct_fits(name, data):
     groups = {"sensitive_features": data.sensitive_features}
     clf = strong(name, epsilon=4.0)
-    audit = audit_sums(
-        clf, data.data, data.target, 1000, confidence=0.999, **groups, random_state=0
-    )
+    settings = groups | {"confidence": 0.999, "random_state": 0}
+    audit = audit_sums(clf, data.data, data.target, 1000, **settings)
     assert audit.passed and audit.n_canaries == 1000
     assert audit.n_correct > 0.59 * audit.n_guesses, str(audit)
 
 
 # over six seeds 1.9 to 3.1, and 1.5 to 2.6; with canaries of all groups, at most 1.6 and 0.9
 @pytest.mark.parametrize(("name", "least"), [("naive", 1.7), ("dp_is_sgd", 1.2)])
-def test_canaries_are_of_the_group_that_pays_most(name, least):
+def test_audit_sums_takes_canaries_of_the_group_that_pays_most(name, least):
     data, group = make_two_groups(5000, random_state=0), np.arange(5000) % 3 == 0
     clf = strong(name, epsilon=4.0, batch_size=250, max_steps=200)
     audit = audit_sums(clf, data.data, data.target, 2000, sensitive_features=group, random_state=1)
@@ -53,7 +49,7 @@ def test_canaries_are_of_the_group_that_pays_most(name, least):
 
 # over ten seeds 3.5 and 3.0 on average, with standard deviations of .21 and .17
 @pytest.mark.parametrize(("name", "least"), [("dpsgd", 2.8), ("dpsgd_f", 2.4)])
-def test_most_of_a_claim_shows_in_a_fit(name, least):
+def test_audit_sums_finds_most_of_a_claim(name, least):
     data = make_two_groups(10_000, random_state=0)
     groups = {"sensitive_features": data.sensitive_features}
     settings = {"batch_size": 500, "lr": 2.0, "max_steps": 400, "accountant": "pld"}
@@ -66,7 +62,7 @@ def test_most_of_a_claim_shows_in_a_fit(name, least):
 
 
 @pytest.mark.parametrize(("factor", "least"), [(0.7, 4.2), (0.0, 50.0)])
-def test_noise_that_is_too_low_is_found_in_one_fit(factor, least, data, monkeypatch):
+def test_audit_sums_finds_noise_that_is_too_low(factor, least, data, monkeypatch):
     fill = Noise.fill_
 
     def low(self, out, sensitivity, noise_multiplier=1.0):
@@ -78,7 +74,7 @@ def test_noise_that_is_too_low_is_found_in_one_fit(factor, least, data, monkeypa
     assert not audit.passed and audit.epsilon_lower > least
 
 
-def test_records_that_are_sampled_too_often_are_found_in_one_fit(data, monkeypatch):
+def test_audit_sums_finds_records_that_are_sampled_too_often(data, monkeypatch):
     draw = PoissonSampler.draw
 
     def often(self, n_steps):
@@ -91,7 +87,7 @@ def test_records_that_are_sampled_too_often_are_found_in_one_fit(data, monkeypat
 
 
 @pytest.mark.slow  # what it says of an ideal attack is tried below
-def test_true_claims_are_exceeded_as_seldom_as_said():
+def test_audit_sums_exceeds_true_claims_as_seldom_as_its_failure():
     """At 80 %, of 25 fits of dpsgd_f: 5 on average, and 3 standard deviations more."""
     data, above = make_two_groups(400, random_state=0), 0
     groups = {"sensitive_features": data.sensitive_features}
@@ -102,7 +98,7 @@ def test_true_claims_are_exceeded_as_seldom_as_said():
     assert above <= 5 + 3 * 2
 
 
-def test_an_ideal_attack_exceeds_a_true_claim_as_seldom_as_said():
+def test_coverage_of_an_ideal_attack_is_that_of_its_confidence():
     """Above 71 of 1000 at 95 %: a chance of 1e-3 if the claim is true; below 20 were too weak."""
     assert 20 <= coverage() <= binom.isf(1e-3, 1000, 0.05)
 
@@ -116,7 +112,7 @@ def test_an_ideal_attack_exceeds_a_true_claim_as_seldom_as_said():
         ("dpsgd", {"persons__max_records": 4, "max_physical_batch_size": 30}),
     ],
 )
-def test_canaries_are_found_in_chunks_copies_and_persons(name, params):
+def test_audit_sums_of_chunks_copies_and_persons(name, params):
     rng = np.random.default_rng(0)
     person = rng.permutation(np.repeat(np.arange(600), rng.integers(1, 5, 600)))
     X, y = rng.normal(size=(len(person), 2)), rng.integers(0, 2, len(person))
@@ -126,7 +122,7 @@ def test_canaries_are_found_in_chunks_copies_and_persons(name, params):
     assert audit.n_correct > 240 and audit.passed
 
 
-def test_watched_steps_have_the_bounds_of_the_fit(data, monkeypatch):
+def test_canaries_are_released_with_the_bounds_of_the_fit(data, monkeypatch):
     bounds, plain = [], Canaries._release
 
     def release(self, loop, index):
@@ -140,12 +136,12 @@ def test_watched_steps_have_the_bounds_of_the_fit(data, monkeypatch):
     assert all(own == pytest.approx(fitted) for own, fitted in bounds) and bounds[0][0] != 1.0
 
 
-def test_pictures_are_watched_as_they_are():
+def test_audit_sums_of_pictures():
     images = np.random.default_rng(0).random((200, 1, 8, 8)).astype(np.float32)
     clf = strong(module="auto", epsilon=50.0, lr=0.1, max_steps=5, batch_size=50)
     assert audit_sums(clf, images, np.arange(200) % 3, 100, random_state=0).n_correct > 70
 
 
-def test_methods_that_change_gradients_cannot_be_watched(data):
+def test_audit_sums_refuses_methods_that_change_gradients(data):
     with pytest.raises(ValueError, match=r"fairlens_dp.*audit_fit"):
         audit_sums(strong("fairlens_dp"), data.data, data.target, 100)

@@ -21,16 +21,15 @@ from imblearn.over_sampling import SMOTE, RandomOverSampler
 from imblearn.pipeline import make_pipeline
 from imblearn.under_sampling import RandomUnderSampler
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),
-    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.PrivacyLeakWarning"),
-    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning"),  # of ensembles
-]
+pytestmark = pytest.mark.filterwarnings(
+    *(f"ignore::skdpfair.exceptions.{w}Warning" for w in ("LowSignal", "PrivacyLeak")),
+    "ignore::skdpfair.exceptions.InsecureSeedWarning",  # of ensembles
+)
 
 
 def quick(**params):
-    given = {"epsilon": 3.0, "max_steps": 5, "classes": [0, 1], "accountant": "rdp"}
-    return DPFairClassifier("dpsgd", **(given | params))
+    settings = {"epsilon": 3.0, "max_steps": 5, "classes": [0, 1], "accountant": "rdp"}
+    return DPFairClassifier("dpsgd", **settings | params)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +54,7 @@ RESAMPLING = {
 
 
 @pytest.mark.parametrize("name", RESAMPLING)
-def test_the_linter_and_the_forecast_find_it_and_fits_count(name, ledger, data):
+def test_lint_pipeline_forecast_and_ledger_find_resamplers(name, ledger, data):
     model = RESAMPLING[name]()
     assert lint_pipeline(model).findings[0].learns.startswith("how many rows each")
     with pytest.warns(PrivacyLeakWarning, match="how many rows each"):
@@ -66,7 +65,7 @@ def test_the_linter_and_the_forecast_find_it_and_fits_count(name, ledger, data):
         assert forecast(model, 300, delta=1e-4, accountant="rdp").epsilon_total == math.inf
 
 
-def test_a_search_over_such_a_pipeline_is_charged(ledger, data):
+def test_ledger_charges_a_search_over_a_resampling_pipeline(ledger, data):
     grid = {"dpfairclassifier__lr": [0.1, 0.2]}
     search = GridSearchCV(RESAMPLING["over"](), grid, cv=2, error_score="raise")
     ledger.fit(search, *data)
@@ -74,7 +73,7 @@ def test_a_search_over_such_a_pipeline_is_charged(ledger, data):
 
 
 @pytest.mark.parametrize("name", ["over", "smote", "under", "function"])
-def test_what_reports_one_epsilon_for_a_whole_pipeline_refuses(name, data):
+def test_searches_thresholds_and_audits_refuse_resamplers(name, data):
     pipeline = RESAMPLING[name]()
     grid = {"dpfairclassifier__lr": [0.1]}
     for fit in (
@@ -88,12 +87,12 @@ def test_what_reports_one_epsilon_for_a_whole_pipeline_refuses(name, data):
     assert not hasattr(pipeline[-1], "privacy_")
 
 
-def test_the_page_lists_the_resampler(data):
+def test_model_page_lists_the_resampler(data):
     pipeline = RESAMPLING["smote"]().fit(*data)
     assert "smote: SMOTE" in model_page(pipeline[-1], pipeline=pipeline)
 
 
-def test_a_fit_by_such_a_pipeline_names_what_its_epsilon_does_not_cover(data):
+def test_not_accounted_names_resampling_of_a_pipeline(data):
     """The classifier gets rows alone: it cannot know that a resampler made them."""
     report = RESAMPLING["over"]().fit(*data)[-1].privacy_
     assert "resampling" in report.not_accounted[0] and "lint_pipeline" in report.not_accounted[0]

@@ -16,12 +16,13 @@ with warnings.catch_warnings():  # of type hints of its own
     import mlflow.pyfunc.model
     import mlflow.sklearn
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:mlflow"),
-    pytest.mark.filterwarnings("ignore::FutureWarning:mlflow"),
-    pytest.mark.filterwarnings("ignore::UserWarning:mlflow"),
-]
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::skdpfair.exceptions.LowSignalWarning",
+    *(f"ignore::{w}Warning:mlflow" for w in ("Deprecation", "Future", "User")),
+)
+
+
+TEXTS = "privacy.txt", "card.md"
 
 
 class Released(pyfunc.PythonModel):
@@ -49,26 +50,24 @@ def fitted(two_groups):
     return DPFairClassifier("dpsgd", epsilon=8.0, max_steps=20).fit(X, y), X
 
 
-def test_a_release_is_logged_with_its_statement_and_card_and_loaded(store, fitted):
+def test_pyfunc_model_of_a_release_holds_its_statement_and_no_record(store, fitted):
     clf, X = fitted
     clf.save_release(store / "model.safetensors")
+    artifacts = {"release": str(store / "model.safetensors")}
     with mlflow.start_run() as run:
         mlflow.log_metric("epsilon", clf.privacy_.epsilon)
-        mlflow.set_tag("delta", clf.privacy_.delta)
-        mlflow.log_text(clf.privacy_.statement, "privacy.txt")
-        mlflow.log_text(model_card(clf), "card.md")
+        for text, name in zip((clf.privacy_.statement, model_card(clf)), TEXTS, strict=True):
+            mlflow.log_text(text, name)
         logged = pyfunc.log_model(
             name="model",
             python_model=Released(),
-            artifacts={"release": str(store / "model.safetensors")},
+            artifacts=artifacts,
             pip_requirements=["skdpfair"],
         )
     run = mlflow.get_run(run.info.run_id)
     assert run.data.metrics["epsilon"] == clf.privacy_.epsilon
-    assert mlflow.artifacts.load_text(f"{run.info.artifact_uri}/privacy.txt") == (
-        clf.privacy_.statement
-    )
-    assert "Not accounted" in mlflow.artifacts.load_text(f"{run.info.artifact_uri}/card.md")
+    texts = [mlflow.artifacts.load_text(f"{run.info.artifact_uri}/{name}") for name in TEXTS]
+    assert texts[0] == clf.privacy_.statement and "Not accounted" in texts[1]
     loaded = pyfunc.load_model(logged.model_uri)
     np.testing.assert_array_equal(loaded.predict(X), clf.predict_proba(X))
     cells = [X.to_numpy()[0, :2].astype(kind).tobytes() for kind in (np.float32, np.float64)]
@@ -77,7 +76,7 @@ def test_a_release_is_logged_with_its_statement_and_card_and_loaded(store, fitte
     assert not any(cell in path.read_bytes() for path in files for cell in cells)
 
 
-def test_the_flavour_of_scikit_learn_takes_a_release(store, fitted):
+def test_sklearn_flavour_takes_a_release(store, fitted):
     clf, X = fitted
     copy = clf.release()
     with mlflow.start_run():

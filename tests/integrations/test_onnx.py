@@ -13,10 +13,10 @@ from skdpfair._networks import Curves
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),  # of torch, for its own code
-]
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::skdpfair.exceptions.LowSignalWarning",
+    "ignore::FutureWarning",  # of torch, for its own code
+)
 PAGE = (Path(__file__).parents[2] / "docs" / "release.md").read_text()
 RECIPE = re.search(r"^## ONNX$.*?^```python\n(.*?)^```$", PAGE, re.M | re.S)[1]
 
@@ -34,7 +34,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_recipe_of_the_page(name, tmp_path, capsys):
+def test_onnx_recipe_of_the_page_exports_probabilities(name, tmp_path, capsys):
     params, shape, n_classes = MODELS[name]
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (400, *shape)).astype(np.float32), np.arange(400) % n_classes

@@ -20,7 +20,7 @@ def quiet():
     optuna.logging.set_verbosity(level)
 
 
-def test_a_study_stops_at_the_budget_and_the_ledger_holds_its_cost(tmp_path, two_groups):
+def test_ledger_stops_a_study_at_its_budget(tmp_path, two_groups):
     X, y = two_groups.data, two_groups.target
     ledger = PrivacyLedger(tmp_path / "ledger", epsilon=2.0, delta=1e-5, accountant="rdp")
 
@@ -46,7 +46,7 @@ def test_a_study_stops_at_the_budget_and_the_ledger_holds_its_cost(tmp_path, two
     assert alone.epsilon() < ledger.epsilon() <= done * alone.epsilon()
 
 
-def test_scores_read_by_the_study_are_left_to_the_reader(tmp_path, two_groups):
+def test_ledger_does_not_price_scores_read_in_a_loop(tmp_path, two_groups):
     """The ledger prices fits; it cannot see that somebody reads the scores of a loop."""
     X, y = two_groups.data, two_groups.target
     with PrivacyLedger(tmp_path / "ledger", delta=1e-5, accountant="rdp") as ledger:

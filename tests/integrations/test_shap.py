@@ -17,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
-def test_values_add_up_to_the_predictions(two_groups):
+def test_shap_values_add_up_to_the_predictions(two_groups):
     X, y = two_groups.data, two_groups.target
     clf = DPFairClassifier("dpsgd", epsilon=8.0, max_steps=20, random_state=0).fit(X, y)
     public = np.random.default_rng(0).uniform(-1, 1, size=(10, X.shape[1]))  # no private rows

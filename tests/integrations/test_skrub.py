@@ -10,17 +10,16 @@ from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.preprocessing import lint_pipeline, public_preprocessor
 
 skrub = pytest.importorskip("skrub")
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),
-    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.PrivacyLeakWarning"),
-]
+pytestmark = pytest.mark.filterwarnings(
+    *(f"ignore::skdpfair.exceptions.{w}Warning" for w in ("LowSignal", "PrivacyLeak"))
+)
 
 
 def quick():
     return DPFairClassifier("dpsgd", epsilon=8.0, max_steps=5, accountant="rdp")
 
 
-def test_a_table_vectorizer_is_found(tmp_path, two_groups):
+def test_lint_pipeline_finds_a_table_vectorizer(tmp_path, two_groups):
     model = skrub.tabular_pipeline(quick())
     findings = lint_pipeline(model).findings
     assert "TableVectorizer" in {f.name for f in findings}
@@ -30,7 +29,7 @@ def test_a_table_vectorizer_is_found(tmp_path, two_groups):
         ledger.fit(model, two_groups.data, two_groups.target)
 
 
-def test_with_public_steps_instead_nothing_is_found(tmp_path, two_groups):
+def test_lint_pipeline_finds_nothing_in_a_pipeline_of_public_steps(tmp_path, two_groups):
     X, y = two_groups.data, two_groups.target
     model = skrub.tabular_pipeline(quick())
     public = public_preprocessor(dict.fromkeys(X, (-5, 5)), {})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 FIT = "tests/e2e/test_privacy_through_fit.py::"
 CONTRACT = "tests/contracts/test_methods.py::"
-AUDIT = "tests/audits/test_steps.py::test_no_attack_beats_the_claim"
+AUDIT = "tests/audits/test_steps.py::test_audit_step_is_not_above_the_claim"
 NOISE = FIT + "test_every_step_carries_fresh_noise_of_the_claimed_scale"
 POISSON = FIT + "test_batches_are_poisson_samples[dpsgd]"
 THRESHOLD = "tests/model_selection/test_threshold.py::"
@@ -462,8 +462,8 @@ MUTANTS = (
         "privacy/mixture.py",
         "    removed, added = np.max(deltas, axis=0)",
         "    removed, added = np.min(deltas, axis=0)",
-        "tests/privacy/test_strata.py::"
-        "test_a_stratum_that_an_earlier_release_chooses_costs_at_most_the_claim",
+        "tests/privacy/test_mixture_strata.py::"
+        "test_delta_curve_covers_a_stratum_that_an_earlier_release_chooses",
     ),
     Mutant(
         "largest rate for all strata",
@@ -541,7 +541,7 @@ MUTANTS = (
         "privacy/renyi.py",
         "    return np.minimum.accumulate(total[::-1])[::-1]",
         "    return curve",
-        "tests/privacy/test_selection.py::test_golden",
+        "tests/privacy/test_renyi.py::test_selection_curve_has_the_golden_epsilon",
     ),
     Mutant(
         "a selection drops the fits",
@@ -582,7 +582,7 @@ MUTANTS = (
         "release/_closed_list.py",
         "if not _is_listed(name, test, estimator)]",
         "if test is None]",
-        "tests/testing/test_verify_release.py::test_nothing_can_be_planted_in_a_release[levels]",
+        "tests/testing/test_verify_release.py::test_verify_release_finds_what_is_planted[parameter-group_col-2]",
     ),
     Mutant(
         "a release with a note",
@@ -590,7 +590,7 @@ MUTANTS = (
         "testing/_verify_release.py",
         "if sha256(written).hexdigest() != content.sha256:",
         "if len(written) > content.n_bytes:",
-        "tests/testing/test_verify_release.py::test_bytes_beside_the_facts_are_refused",
+        "tests/testing/test_verify_release.py::test_verify_release_refuses_bytes_beside_the_facts",
     ),
     Mutant(
         "seeds that ignore the data",
@@ -649,7 +649,7 @@ MUTANTS = (
         "privacy/accounting.py",
         "return _ROUNDING + _STEP_ROUNDING * sum(run.steps for run in runs)",
         "return 0.0",
-        "tests/privacy/test_compositions.py::test_calibration_keeps_the_target_at_a_small_delta[0.999999999-10000-pld]",
+        "tests/privacy/test_calibration.py::test_calibrate_noise_at_a_small_delta[0.999999999-10000-pld]",
     ),
     Mutant(
         "noise without tails",
@@ -657,7 +657,7 @@ MUTANTS = (
         "privacy/one_time_noise.py",
         "        while _exp_bernoulli(1, 1, below):\n",
         "        while whole < 36 and _exp_bernoulli(1, 1, below):\n",
-        "tests/metrics/test_release_group_table.py::test_no_tail_of_the_noise_is_out_of_reach[1]",
+        "tests/privacy/test_one_time_noise.py::test_discrete_laplace_reaches_its_tails[1]",
     ),
     Mutant(
         "a table's noise from a known seed",
@@ -665,8 +665,8 @@ MUTANTS = (
         "metrics/_group_tables.py",
         "Keystream.fresh()",
         "Keystream(bytes(32))",
-        "tests/metrics/test_release_group_table.py::"
-        "test_the_noise_has_a_key_of_the_operating_system_and_takes_few_draws",
+        "tests/metrics/test_group_tables_release.py::"
+        "test_release_group_table_draws_from_a_key_of_the_operating_system",
     ),
     Mutant(
         "a ledger without a lock",
@@ -748,7 +748,7 @@ MUTANTS = (
         "preprocessing/_learners.py",
         "SparseCoder OneVsRestClassifier ",
         "SparseCoder OneVsOneClassifier OneVsRestClassifier ",
-        "tests/preprocessing/test_linter.py::test_a_wrapper_whose_fits_tell_how_many_rows_a_class_has_is_found[OneVsOneClassifier]",
+        "tests/preprocessing/test_learners.py::test_verdict_finds_wrappers_whose_fits_show_the_sizes_of_classes[OneVsOneClassifier]",
     ),
     Mutant(
         "marks that outlive the model",

@@ -19,7 +19,7 @@ def rows():
     return pd.DataFrame({"age": rng.integers(17, 91, 400), "gain": rng.lognormal(6, 3, 400)})
 
 
-def test_values_are_those_of_scikit_learns_splines(rows):
+def test_piecewise_linear_encoder_agrees_with_splines_of_scikit_learn(rows):
     encoder = PiecewiseLinearEncoder(BOUNDS, n_intervals=5)
     knots = np.linspace([17, 0], [90, 99999], 6)
     splines = SplineTransformer(5, degree=1, knots=knots, extrapolation="constant")
@@ -29,7 +29,7 @@ def test_values_are_those_of_scikit_learns_splines(rows):
     np.testing.assert_allclose(ours[:, 0], (rows["age"] - 17) / 36.5 - 1, atol=1e-6)
 
 
-def test_a_logarithmic_axis_is_linear_between_its_knots():
+def test_log_columns_are_linear_between_their_knots():
     encoder = PiecewiseLinearEncoder({"x": (-1e4, 1e4)}, n_intervals=4, log_columns=["x"])
     frame = encoder.set_output(transform="pandas").fit_transform(pd.DataFrame({"x": [0.0, 99.0]}))
     at = np.expm1(np.log1p(1e4) / 2)  # half way to the upper bound
@@ -39,7 +39,7 @@ def test_a_logarithmic_axis_is_linear_between_its_knots():
     assert frame.loc[1, f"x_log_at_{at:.12g}"] == pytest.approx(share)
 
 
-def test_which_columns_get_a_logarithmic_axis():
+def test_log_columns_by_the_decades_of_their_bounds():
     def names(bounds, **given):
         frame = pd.DataFrame({"x": [bounds["x"][0]]})
         return list(public_preprocessor(bounds, n_intervals=0, **given).fit_transform(frame))
@@ -51,13 +51,13 @@ def test_which_columns_get_a_logarithmic_axis():
     assert names({"x": (0, 1e6)}, log_columns=[]) == ["x"]
 
 
-def test_values_beyond_the_bounds_are_at_them():
+def test_piecewise_linear_encoder_moves_values_to_the_bounds():
     encoder = PiecewiseLinearEncoder((0, 2000)).fit([[0.0]] * 400)
     encoded = encoder.transform([[-5.0], [0.0], [2000.0], [1e9]])
     np.testing.assert_array_equal(encoded[::3], encoded[1:3])
 
 
-def test_columns_whose_values_can_be_missing_are_listed():
+def test_missing_lists_columns_or_names_a_rule():
     table = pd.DataFrame({"age": [np.nan, 53.5], "gain": [np.nan, 49999.5]})
     encoder = PiecewiseLinearEncoder(BOUNDS, missing=["gain"], n_intervals=2).fit(table)
     names = list(encoder.get_feature_names_out())
@@ -74,14 +74,14 @@ def test_columns_whose_values_can_be_missing_are_listed():
         assert {"age_missing", "gain_missing"} < set(made.fit_transform(table))
 
 
-def test_columns_that_are_named_like_encodings_are_refused():
+def test_public_preprocessor_refuses_columns_with_the_names_of_encodings():
     table = pd.DataFrame({"pay": [1.0], "pay_log": [0.5]})
-    with pytest.raises(ValueError, match=r"equal names: \['pay_log'.*Rename one of the columns"):
+    with pytest.raises(ValueError, match=r"\['pay_log'.*Rename"):
         public_preprocessor({"pay": (0, 1e6), "pay_log": (0, 1)}).fit(table)
 
 
 @pytest.mark.parametrize(
-    ("n_samples", "epsilon", "n_columns", "n_intervals"),
+    "n_samples, epsilon, n_columns, n_intervals",
     [
         (30_000, 1.0, 5, 8),
         (1000, 1.0, 5, 8),
@@ -90,29 +90,26 @@ def test_columns_that_are_named_like_encodings_are_refused():
         (300, None, 5, 8),
     ],
 )
-def test_few_records_for_the_columns_get_fewer_knots(n_samples, epsilon, n_columns, n_intervals):
+def test_n_intervals_falls_with_records_for_each_column(n_samples, epsilon, n_columns, n_intervals):
     encoder = PiecewiseLinearEncoder((0, 1), epsilon=epsilon)
     assert encoder.fit(np.zeros((n_samples, n_columns))).n_intervals_ == n_intervals
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("params", "message"),
     [
-        ({"n_intervals": -1}, "n_intervals must be an integer >= 0, got -1"),
-        ({"n_intervals": "many"}, "n_intervals must be an integer"),
-        ({"log_columns": ["wage"]}, r"log_columns names \['wage'\], which bounds does not"),
-        ({"epsilon": 0}, "epsilon must be a number > 0"),
-        ({"missing": "drop"}, "missing must be one of"),
-        ({"missing": ["wage"]}, r"missing names \['wage'\], which bounds does not"),
+        ({"n_intervals": -1}, "^n_intervals .*>= 0, got -1"),
+        ({"n_intervals": "many"}, "^n_intervals must be an integer"),
+        ({"epsilon": 0}, "^epsilon must be a number > 0"),
     ],
 )
-def test_wrong_parameters_are_named(rows, given, message):
+def test_piecewise_linear_encoder_refuses_parameters(rows, params, message):
     with pytest.raises((ValueError, TypeError), match=message):
-        public_preprocessor(BOUNDS, **given).fit(rows)
+        public_preprocessor(BOUNDS, **params).fit(rows)
 
 
 @pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
-def test_a_linear_model_learns_a_curve_that_scaled_columns_hide():
+def test_piecewise_linear_encoding_lets_a_linear_model_learn_a_curve():
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"age": rng.uniform(17, 90, 4000), "ward": rng.choice(["A", "B"], 4000)})
     y = (np.abs(table["age"] - 53) < 18).astype(int)

@@ -1,6 +1,5 @@
-"""Trade-off curves against closed forms and numerical integrals, and what reports say of them."""
+"""Trade-off curves against closed forms and numerical integrals."""
 
-import json
 import math
 
 import numpy as np
@@ -9,15 +8,13 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from skdpfair.privacy import NoisyRelease, compute_epsilon
+from skdpfair.privacy import compute_epsilon
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve, selection_curve
-from skdpfair.privacy.statement import rounded_up
 from skdpfair.privacy.tradeoff import trade_off, trade_off_from_curve, trade_off_from_epsilon
 
-from .reports import report
+from .builders import ADULT, run
 
 RATES = np.concatenate([[0.0], np.logspace(-8, -1, 30), np.linspace(0.1, 1.0, 40)])
-ADULT = NoisyRelease("steps", 1 / 92, (1.0,), 1840)
 
 
 def gaussian(mu, rates):
@@ -26,15 +23,15 @@ def gaussian(mu, rates):
 
 
 @pytest.mark.parametrize(("sigma", "steps"), [(10.0, 50), (0.5, 1), (13.0, 9)])
-def test_a_rate_of_1_has_the_curve_of_two_gaussians(sigma, steps):
+def test_trade_off_at_a_rate_of_one_is_that_of_two_gaussians(sigma, steps):
     mu = math.sqrt(steps) / sigma
     exact = gaussian(mu, RATES)
-    curve = trade_off([NoisyRelease("steps", 1.0, (sigma,), steps)])
+    curve = trade_off([run(1.0, sigma, steps=steps)])
     assert curve.false_negative_rate(RATES) == pytest.approx(exact, abs=1e-12)
     assert curve.mu == pytest.approx(mu)
     assert curve.mu_from == 0
     # a rate that is almost 1 takes the way of sampled steps
-    curve = trade_off([NoisyRelease("steps", 1 - 1e-9, (sigma,))])
+    curve = trade_off([run(1 - 1e-9, sigma)])
     lines = curve.__class__(0.0, epsilons=curve.epsilons, deltas=curve.deltas)
     exact = gaussian(1 / sigma, RATES)
     found = lines.false_negative_rate(RATES)
@@ -44,9 +41,9 @@ def test_a_rate_of_1_has_the_curve_of_two_gaussians(sigma, steps):
 
 @pytest.mark.parametrize("mean", [2.0, 10.0])
 @pytest.mark.parametrize("mu", [0.1, 0.5, 2.0])
-def test_the_curve_of_a_selection_bounds_its_attackers(mean, mu):
+def test_trade_off_from_curve_bounds_the_attackers_of_a_selection(mean, mu):
     """The largest of K normal numbers is released, K a Poisson number: its law is known."""
-    whole = selection_curve(rdp_curve([NoisyRelease("steps", 1.0, (1 / mu,), 1)]), mean, math.inf)
+    whole = selection_curve(rdp_curve([run(1.0, 1 / mu)]), mean, math.inf)
     curve = trade_off_from_curve(tuple(whole), 1e-5)
     at = np.linspace(-6, 8, 400)
     laws = [np.exp(-mean * norm.sf(at, shift)) for shift in (0.0, mu)]
@@ -66,13 +63,13 @@ def test_the_curve_of_a_selection_bounds_its_attackers(mean, mu):
 
 
 @pytest.mark.parametrize(("rate", "sigma"), [(0.2, 1.0), (0.01, 0.8), (0.001, 0.5)])
-def test_one_sampled_step_against_numerical_integrals(rate, sigma):
+def test_trade_off_of_one_sampled_step_agrees_with_numerical_integrals(rate, sigma):
     without = norm(0, sigma)
 
     def density(x):
         return (1 - rate) * without.pdf(x) + rate * norm.pdf(x, 1, sigma)
 
-    curve = trade_off([NoisyRelease("steps", rate, (sigma,), 1)])
+    curve = trade_off([run(rate, sigma)])
     ends = -12 * sigma, 1 + 12 * sigma
     for alpha in (1e-6, 1e-4, 0.01, 0.1, 0.3):
         found = float(curve.false_negative_rate(alpha))
@@ -96,11 +93,8 @@ def test_one_sampled_step_against_numerical_integrals(rate, sigma):
     assert curve.total_variation == pytest.approx(rate * (2 * norm.cdf(0.5 / sigma) - 1), rel=5e-3)
 
 
-@pytest.mark.parametrize(
-    "runs",
-    [[ADULT], [NoisyRelease("steps", 0.05, (2.0,), 50), NoisyRelease("steps", 1.0, (20.0,))]],
-)
-def test_curves_are_convex_and_symmetric_and_lie_above_that_of_mu(runs):
+@pytest.mark.parametrize("runs", [[ADULT], [run(0.05, 2.0, steps=50), run(1.0, 20.0)]])
+def test_trade_off_is_convex_and_symmetric_and_above_the_curve_of_mu(runs):
     curve = trade_off(runs)
     rates = np.linspace(0, 1, 401)
     missed = curve.false_negative_rate(rates)
@@ -118,22 +112,23 @@ def test_curves_are_convex_and_symmetric_and_lie_above_that_of_mu(runs):
         assert np.all(missed >= 1 - delta - math.exp(eps) * rates - 1e-3 * curve.total_variation)
 
 
-def test_curves_of_no_release_of_no_noise_and_beyond_float64():
-    assert trade_off([]).false_negative_rate(RATES) == pytest.approx(1 - RATES)
-    assert (trade_off([]).mu, trade_off([]).total_variation) == (0, 0)
-    bare = NoisyRelease("steps", 0.1, (0.0,), 3)
-    for curve in (trade_off([bare]), trade_off_from_epsilon(math.inf, 1e-5)):
+def test_trade_off_of_no_release_of_no_noise_and_beyond_float64():
+    nothing = trade_off([])
+    assert nothing.false_negative_rate(RATES) == pytest.approx(1 - RATES)
+    assert (nothing.mu, nothing.total_variation, nothing.dg_bound) == (0, 0, 0)
+    beyond = [trade_off_from_epsilon(eps, 1e-6) for eps in (math.inf, 1e5)]
+    for curve in (trade_off([run(0.1, 0.0, steps=3)]), *beyond):
         assert not curve.false_negative_rate(RATES).any()
-        assert (curve.mu, curve.total_variation) == (math.inf, 1)
+        assert (curve.mu, curve.total_variation, curve.dg_bound) == (math.inf, 1, 1)
     # epsilons beyond what float64 can exponentiate
-    for run in (NoisyRelease("steps", 0.9, (0.02,), 2), NoisyRelease("steps", 0.5, (0.0005,), 10)):
-        found = trade_off([run]).true_positive_rate(RATES)
+    for own in (run(0.9, 0.02, steps=2), run(0.5, 0.0005, steps=10)):
+        found = trade_off([own]).true_positive_rate(RATES)
         assert np.all((found >= 0) & (found <= 1))
-    few = trade_off([NoisyRelease("step", 0.5, (0.02,))])  # half of the records are never seen
+    few = trade_off([run(0.5, 0.02)])  # half of the records are never seen
     assert float(few.true_positive_rate(0.01)) == pytest.approx(0.51, abs=1e-3)
 
 
-def test_the_curve_of_epsilon_and_delta_alone_is_the_definition():
+def test_trade_off_from_epsilon_is_its_definition():
     eps, delta = 1.5, 1e-4
     curve = trade_off_from_epsilon(eps, delta)
     expected = np.maximum(1 - delta - math.exp(eps) * RATES, math.exp(-eps) * (1 - delta - RATES))
@@ -145,49 +140,9 @@ def test_the_curve_of_epsilon_and_delta_alone_is_the_definition():
     assert np.all(pure.false_negative_rate(RATES[:-1]) >= gaussian(pure.mu, RATES[:-1]) - 1e-12)
 
 
-def adult(**changes):
-    return report(**{"release": ADULT, "delta": 1e-6, "sample_rate": 1 / 92} | changes)
-
-
-def test_a_report_states_the_numbers_of_its_ledger():
-    privacy, curve = adult(), trade_off([ADULT])
-    assert privacy.mu == curve.mu
-    assert privacy.detection_rate() == float(curve.true_positive_rate(0.01))
-    assert privacy.detection_rate(0.1) == float(curve.true_positive_rate(0.1))
-    assert np.array_equal(privacy.false_negative_rate(RATES), curve.false_negative_rate(RATES))
-    text = privacy.plain_statement
-    assert f"finds at most {rounded_up(100 * privacy.detection_rate(), 3)} % of the records" in text
-    guess = rounded_up(50 + 50 * curve.total_variation, 3)
-    assert f"at most {guess} %, instead of 50 %" in text
-    assert "Poisson sampling by this library: in each of 1,840 steps, every record" in text + (
-        privacy.sampling
-    )
-    facts = json.loads(json.dumps(privacy.facts()))
-    assert facts["plain_statement"] == text
-    assert facts["mu"] >= privacy.mu
-    assert facts["detection_rate"]["at_most"] >= privacy.detection_rate()
-    assert text.split(".")[0] in privacy.details().replace("\n", " ")
-
-
-def test_the_statement_names_persons():
-    of_persons = adult(adjacency="zero_out_person", max_records=5)
-    assert "of the persons whose records were used" in of_persons.plain_statement
-    assert "every person took part" in of_persons.sampling
-
-
-def test_a_report_without_a_ledger_uses_epsilon_and_delta():
-    search = adult(release=None, steps=1840, epsilon=3.105, method="private selection")
-    curve = trade_off_from_epsilon(3.105, 1e-6)
-    assert search.detection_rate() == float(curve.true_positive_rate(0.01))
-    assert (search.mu, search.mu_from) == (curve.mu, 1e-6)
-    assert search.detection_rate() > adult().detection_rate()
-    assert "of the costliest trial" in search.sampling
-    assert adult(release=None, epsilon=3.105).detection_rate() == search.detection_rate()
-
-
-def test_a_report_without_privacy_promises_nothing():
-    none = adult(is_private=False, epsilon=math.inf)
-    assert (none.mu, none.detection_rate()) == (math.inf, 1)
-    assert not none.false_negative_rate(RATES).any()
-    assert "not differentially private" in none.plain_statement
-    assert json.loads(json.dumps(none.facts()))["mu"] == "inf"
+def test_trade_off_refuses_by_name():
+    for message, epsilon, delta in ((r"^epsilon .*-1", -1.0, 0.0), (r"^delta .*2", 1.0, 2.0)):
+        with pytest.raises(ValueError, match=message):
+            trade_off_from_epsilon(epsilon, delta)
+    with pytest.raises(ValueError, match=r"^false_positive_rate "):
+        trade_off_from_epsilon(1.5, 1e-4).false_negative_rate([0.5, 1.5])

@@ -32,6 +32,7 @@ data = make_two_groups(300, random_state=0)
 X, y, groups = np.asarray(data.data, dtype=np.float32), data.target, data.sensitive_features
 rng = np.random.default_rng(0)
 norms, drawn = np.abs(rng.normal(size=64)).tolist(), rng.choice(600, 64, replace=False).tolist()
+whole = int.from_bytes(X[:2].tobytes(), "big")
 ROWS, NAMES = X[:60].tolist(), [f"Ada{a} Doe{b}" for a in "abcdefgh" for b in "abcdefgh"]
 
 
@@ -58,11 +59,14 @@ def chosen():
 
 
 def pictures():
-    return classifier(
-        module=CNN(channels=(4,)),
-        augment=Views(FlipAndShift(shift=1), n=2),
-        persons=Persons(max_records=3),
-    ).fit(np.zeros((40, 8, 8), "f4"), y[:40], persons=np.arange(40) // 2)
+    augment, persons = Views(FlipAndShift(shift=1), n=2), Persons(max_records=3)
+    model = classifier(module=CNN(channels=(4,)), augment=augment, persons=persons)
+    return model.fit(np.zeros((40, 8, 8), "f4"), y[:40], persons=np.arange(40) // 2)
+
+
+def long_names():
+    steps = [(f"{i}. my long step {'x' * 40}", BoundedScaler((-9, 9))) for i in range(9)]
+    return Pipeline([*steps, ("last", classifier())]).fit(X, pd.Series(y, name="0.75"))[-1]
 
 
 CLEAN = {
@@ -78,23 +82,24 @@ CLEAN = {
     "intervals": lambda: fitted("dpsgd_f").fit(
         X, y, sensitive_features=pd.Series(pd.cut(np.arange(300) / 7, 6))
     ),
-    "weights of classes": lambda: classifier(class_weight={0: 1.0, 1: 2.0, 2: 3.0}).fit(
+    "weights of classes": lambda: classifier(class_weight=dict(enumerate([1.0, 2.0, 3.0]))).fit(
         X, np.arange(300) % 3
     ),
     "codes": lambda: classifier().fit(X, 37 * (np.arange(300) % 25) ** 2),
     "flags": lambda: classifier(attack=PGD(0.1, input_range=None)).fit(X, y == 1),
     "pictures": pictures,
     "search": chosen,
+    "names of steps and of a target": long_names,
 }
 
 
 @pytest.mark.parametrize("name", CLEAN)
-def test_what_save_release_writes_is_verified(name, tmp_path):
+def test_verify_release_takes_what_save_release_writes(name, tmp_path):
     CLEAN[name]().save_release(tmp_path / "model.safetensors")
     verify_release(tmp_path / "model.safetensors")
 
 
-def test_a_schema_of_many_words_is_verified(tmp_path):
+def test_verify_release_takes_a_schema_of_many_words(tmp_path):
     words = [f"word{a}{b}" for a in "abcdefghijklmnopqrst" for b in "abcdefghijklmnopqrst"]
     schema = TableSchema(target="y", classes=["0", "1"], categories={"word": words})
     table = np.eye(400, dtype="f4")[np.arange(1200) % 400]
@@ -104,30 +109,22 @@ def test_a_schema_of_many_words_is_verified(tmp_path):
 
 
 long = pd.DataFrame(X, columns=["a" * 101, *(f"x{i}" for i in range(1, X.shape[1]))])
+shares = {"sensitive_features": np.resize([0.25, 0.75], 300)}
 REFUSED = {
-    "levels_": lambda: classifier().fit(X, y, sensitive_features=np.resize([0.25, 0.75], 300)),
-    "group_col": lambda: classifier(group_col=Groups(levels=[0.25, 0.75])).fit(
-        X, y, sensitive_features=np.resize([0.25, 0.75], 300)
-    ),
+    "levels_": lambda: classifier().fit(X, y, **shares),
+    "group_col": lambda: classifier(group_col=Groups(levels=[0.25, 0.75])).fit(X, y, **shares),
     "classes_": lambda: classifier().fit(X, np.where(y, "a" * 101, "b")),
     "feature_names_in_": lambda: classifier().fit(long, y),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_would_not_be_verified_is_not_saved(name, tmp_path):
+def test_save_release_refuses_what_would_not_be_verified(name, tmp_path):
     path = tmp_path / "model.safetensors"
     path.write_text("as before")
     with pytest.raises(ValueError, match=name):
         REFUSED[name]().save_release(path)
     assert path.read_text() == "as before"
-
-
-def test_names_of_steps_and_columns_never_stand_against_a_release(tmp_path):
-    steps = [(f"{i}. my long step {'x' * 40}", BoundedScaler((-9, 9))) for i in range(9)]
-    model = Pipeline([*steps, ("last", classifier())]).fit(X, pd.Series(y, name="0.75"))[-1]
-    model.save_release(tmp_path / "model.safetensors")
-    verify_release(tmp_path / "model.safetensors")
 
 
 @cache
@@ -178,13 +175,13 @@ def report(name, value):
     return plant
 
 
-def rates(values):
+def rates(name, values):
     """Plant sampling rates of groups in the ledger of the report."""
 
     def plant(facts, weights):
         entry, *others = released().privacy_.releases
         entry = replace(entry, group_rates=tuple(v / max(values) for v in values))
-        report("releases", (entry, *others))(facts, weights)
+        report(name, (entry, *others))(facts, weights)
 
     return plant
 
@@ -196,145 +193,123 @@ def method(name, value):
     return plant
 
 
-IN_A_RELEASE = {
-    # among the weights
-    "a tensor": tensor("more.weight", X),
-    "largest values": tensor("maxima", X.max(0)),
-    "a weight of another shape": tensor("0.weight", X),
-    "a weight of another type": tensor("0.bias", np.zeros(8)),
-    # facts that no release has
-    "a fact": fact("rows", ROWS),
-    "a parameter": fact("parameters/rows", ROWS),
-    "a fitted attribute": fact("fitted/rows_", ROWS),
-    "a fact of the module": fact("module/rows", ROWS),
-    "logits of the module": fact("module/params/initial_logits", encode(tuple(norms))),
-    "a parameter of the module": fact("module/params/rows", ROWS),
-    "a value of no type": fact("fitted/n_iter_", {"rows": ROWS}),
-    "the name of a custom module": fact("module/custom", str(ROWS)),
-    "a version": fact("skdpfair_version", str(ROWS)),
-    "a schema": fact("schema", str(ROWS)),
-    "a seed": parameter("random_state", 42),
-    "a callback": parameter("callbacks", ROWS),
-    "rows in the statement": fact("privacy_statement/ledger", ROWS),
-    "another statement": fact("privacy_statement/mu", 0.1),
-    # parameters
-    "module of rows": parameter("module", MLP(ROWS)),
-    "module of norms": parameter("module", MLP(tuple(norms))),
-    "module of indices": parameter("module", MLP(tuple(drawn))),
-    "module of other sizes": parameter("module", MLP((7,))),
-    "channels": parameter("module", CNN(channels=ROWS)),
-    "factory of a module": parameter("module", Factory("mlp", w=ROWS)),
-    "argument of an optimizer": parameter("optimizer", Factory("SGD", w=norms)),
-    "betas": parameter("optimizer", Factory("Adam", betas=norms)),
-    "rate of an optimizer": parameter("optimizer", Factory("SGD", lr=ROWS)),
-    "columns of groups": parameter("group_col", Groups(drawn)),
-    "groups as features": parameter("group_col", Groups("sex", as_feature=ROWS)),
-    "levels": parameter("group_col", Groups(levels=X[:, 0].tolist())),
-    "levels of rows": parameter("group_col", Groups(levels=ROWS)),
-    "levels of people": parameter(
-        "group_col", Groups(levels=[(f"name {i}", "F", "Zurich") for i in range(60)])
-    ),
-    "levels of ages": parameter(
-        "group_col", Groups(levels=[(18 + i * 7 % 73, 100 + i * 11 % 120) for i in range(300)])
-    ),
-    "column of persons": parameter("persons", Persons(norms)),
-    "records of persons": parameter("persons", Persons("person", max_records=norms)),
-    "shift": parameter("augment", FlipAndShift(shift=norms)),
-    "shift of views": parameter("augment", Views(FlipAndShift(shift=norms))),
-    "number of views": parameter("augment", Views(FlipAndShift(), n=norms)),
-    "radius of an attack": parameter("attack", PGD(norms)),
-    "class weights": parameter("class_weight", dict(enumerate(norms))),
-    "declared classes": parameter("classes", drawn),
-    "a large number": parameter("verbose", int.from_bytes(X[:2].tobytes(), "big")),
-    "a list for a number": parameter("lr", norms),
-    # fitted attributes
-    "rows as classes": attribute("classes_", X),
-    "measurements as classes": attribute("classes_", X[:, 0]),
-    "indices as classes": attribute("classes_", np.array(drawn)),
-    "a dict as classes": attribute("classes_", {0: norms, 1: norms}),
-    "people as classes": attribute("classes_", np.array(NAMES, dtype=object)),
-    "rows as groups": attribute("levels_", [tuple(row) for row in ROWS]),
-    "measurements as groups": attribute("levels_", X[:, 0]),
-    "a dict as groups": attribute("levels_", {"a": norms, "b": norms}),
-    "long texts as groups": attribute("levels_", [("a" * 999, "x"), ("b" * 999, "y")]),
-    "a dict as fits": attribute("_ledger_fits", {"0" * 32: norms}),
-    "a number of fits": attribute("_n_fits", 20_000),
-    "names of people": attribute("feature_names_in_", np.array(NAMES, dtype=object)),
-    "a record as names": attribute("feature_names_in_", np.array(["0.5"] * 6, dtype=object)),
-    "positions of groups": attribute("_group_positions", drawn),
-    "names of variables": attribute("_variables", tuple(map(str, norms[:3]))),
-    "a record as a rate": attribute("lr_", np.array(ROWS[0])),
-    "a parameter of the method": method("max_grad_norm", norms),
-    # the privacy report
-    "people as assumptions": report("assumptions", dict.fromkeys(["Alice"], norms)),
-    "norms as assumptions": report("assumptions", tuple(map(str, norms))),
-    "epsilons of rows": report("group_epsilons", dict(enumerate(X[:, 0].tolist()))),
-    "rows not accounted": report("not_accounted", (str(ROWS),)),
-    "people in its subject": report("what", "Alice and Bob"),
-    "people in its proof": report("proof", "Alice and Bob"),
-    "people as its method": report("method", "Alice and Bob"),
-    "people as a release": report("releases", (NoisyRelease("Alice and Bob", 0.1, (1.0,), 60),)),
-    "people in its stop": report("stop", "after all 60 planned steps of Alice and Bob"),
-    "a row as a step before": report("not_accounted", (STEPS_BEFORE.format(repr(str(ROWS[0]))),)),
-    "steps before for each row": report(
-        "not_accounted", tuple(STEPS_BEFORE.format(repr(f"row {i}")) for i in range(9))
-    ),
-    "bits as repeated texts": report("not_accounted", (*NOT_ACCOUNTED, *NOT_ACCOUNTED[:2])),
-    "a curve of norms": report("selection_curve", tuple(norms)),
-    "another curve of norms": report("selection_curve", tuple(np.resize(norms, len(ORDERS)))),
-    "rates of norms": rates(norms),
-    "rows as features": report("features", str(ROWS)),
-    "no privacy": report("epsilon", float("inf")),
+TENSORS = {"more.weight": [X], "maxima": [X.max(0)], "0.weight": [X], "0.bias": [np.zeros(8)]}
+FACTS = {  # that no release has
+    **{name: [ROWS] for name in ("rows", "parameters/rows", "fitted/rows_", "module/rows")},
+    "module/params/initial_logits": [encode(tuple(norms))],
+    "module/params/rows": [ROWS],
+    "fitted/n_iter_": [{"rows": ROWS}],  # of no type
+    **{name: [str(ROWS)] for name in ("module/custom", "skdpfair_version", "schema")},
+    "privacy_statement/ledger": [ROWS],
+    "privacy_statement/mu": [0.1],
+}
+PARAMETERS = {
+    "random_state": [42],
+    "callbacks": [ROWS],
+    "module": [
+        *(MLP(sizes) for sizes in (ROWS, tuple(norms), tuple(drawn), (7,))),
+        CNN(channels=ROWS),
+        Factory("mlp", w=ROWS),
+    ],
+    "optimizer": [Factory("SGD", w=norms), Factory("Adam", betas=norms), Factory("SGD", lr=ROWS)],
+    "group_col": [
+        *(Groups(drawn), Groups("sex", as_feature=ROWS)),
+        *(Groups(levels=levels) for levels in (X[:, 0].tolist(), ROWS)),
+        Groups(levels=[(f"name {i}", "F", "Zurich") for i in range(60)]),
+        Groups(levels=[(18 + i * 7 % 73, 100 + i * 11 % 120) for i in range(300)]),
+    ],
+    "persons": [Persons(norms), Persons("person", max_records=norms)],
+    "augment": [
+        *(FlipAndShift(shift=norms), Views(FlipAndShift(shift=norms))),
+        Views(FlipAndShift(), n=norms),
+    ],
+    "attack": [PGD(norms)],
+    "class_weight": [dict(enumerate(norms))],
+    "classes": [drawn],
+    "verbose": [whole],
+    "lr": [norms],
+}
+ATTRIBUTES = {
+    "classes_": [X, X[:, 0], np.array(drawn), {0: norms, 1: norms}, np.array(NAMES, dtype=object)],
+    "levels_": [
+        *([tuple(row) for row in ROWS], X[:, 0], {"a": norms, "b": norms}),
+        [("a" * 999, "x"), ("b" * 999, "y")],
+    ],
+    "_ledger_fits": [{"0" * 32: norms}],
+    "_n_fits": [20_000],
+    "feature_names_in_": [np.array(names, dtype=object) for names in (NAMES, ["0.5"] * 6)],
+    "_group_positions": [drawn],
+    "_variables": [tuple(map(str, norms[:3]))],
+    "lr_": [np.array(ROWS[0])],
+}
+REPORT = {
+    "assumptions": [dict.fromkeys(["Alice"], norms), tuple(map(str, norms))],
+    "group_epsilons": [dict(enumerate(X[:, 0].tolist()))],
+    "not_accounted": [
+        (str(ROWS),),
+        (STEPS_BEFORE.format(repr(str(ROWS[0]))),),
+        tuple(STEPS_BEFORE.format(repr(f"row {i}")) for i in range(9)),
+        (*NOT_ACCOUNTED, *NOT_ACCOUNTED[:2]),  # bits as repeated texts
+    ],
+    **{name: ["Alice and Bob"] for name in ("what", "proof", "method")},
+    "releases": [(NoisyRelease("Alice and Bob", 0.1, (1.0,), 60),)],
+    "stop": ["after all 60 planned steps of Alice and Bob"],
+    "selection_curve": [tuple(norms), tuple(np.resize(norms, len(ORDERS)))],
+    "features": [str(ROWS)],
+    "epsilon": [float("inf")],
+    **{name: [whole] for name in ("max_grad_norm", "max_sample_weight")},
+}
+PLANTED = {
+    f"{plant.__name__}-{name}-{i}": plant(name, value)
+    for plant, table in {
+        tensor: TENSORS,
+        fact: FACTS,
+        parameter: PARAMETERS,
+        attribute: ATTRIBUTES,
+        report: REPORT,
+        rates: {"releases": [norms]},
+        method: {"max_grad_norm": [norms]},
+    }.items()
+    for name, values in table.items()
+    for i, value in enumerate(values)
 }
 
 
-@pytest.mark.parametrize("name", IN_A_RELEASE)
-def test_nothing_can_be_planted_in_a_release(name, tmp_path):
-    path = planted(tmp_path / "model.safetensors", IN_A_RELEASE[name])
+@pytest.mark.parametrize("name", PLANTED)
+def test_verify_release_finds_what_is_planted(name, tmp_path):
+    path = planted(tmp_path / "model.safetensors", PLANTED[name])
     with pytest.raises(ValueError, match=r"model\.safetensors") as error:
         verify_release(path)
     assert len(str(error.value)) < 700
 
 
-def test_a_release_whose_first_byte_is_that_of_a_page_is_no_page(tmp_path):
-    path = tmp_path / "model.safetensors"
-    path.write_bytes(b"<" + planted(path, lambda facts, weights: None).read_bytes()[1:])
-    with pytest.raises(ValueError, match=r"model\.safetensors"):
-        verify_release(path)
-
-
-def test_a_release_written_again_is_verified(tmp_path):
-    verify_release(planted(tmp_path / "model.safetensors", lambda facts, weights: None))
-
-
-def test_bytes_beside_the_facts_are_refused(tmp_path):
-    """Other metadata, another order of the header, and what follows the weights."""
-    path = tmp_path / "model.safetensors"
-    content = planted(path, lambda facts, weights: None).read_bytes()
+def test_verify_release_refuses_bytes_beside_the_facts(tmp_path):
+    """The first byte of a page, other metadata, another order, and what follows the weights."""
+    path = planted(tmp_path / "model.safetensors", lambda facts, weights: None)
+    verify_release(path)  # as it was written again
+    content = path.read_bytes()
     length = int.from_bytes(content[:8], "little")
     header, rest = json.loads(content[8 : 8 + length]), content[8 + length :]
     noted = header | {"__metadata__": header["__metadata__"] | {"note": "rows"}}
-    for changed in (noted, dict(reversed(header.items()))):
-        text = json.dumps(changed).encode()
-        path.write_bytes(len(text).to_bytes(8, "little") + text + rest)
-        with pytest.raises(ValueError, match=r"model\.safetensors"):
-            verify_release(path)
-    for changed in (content + X.tobytes(), content[:-1], b"", X.tobytes()):
+    headers = [json.dumps(h).encode() for h in (noted, dict(reversed(header.items())))]
+    for changed in (
+        *(len(text).to_bytes(8, "little") + text + rest for text in headers),
+        *(b"<" + content[1:], content + X.tobytes(), content[:-1], b"", X.tobytes()),
+    ):
         path.write_bytes(changed)
         with pytest.raises(ValueError, match=r"model\.safetensors"):
             verify_release(path)
 
 
-def test_what_cannot_be_judged_is_refused(tmp_path):
-    """No code of a file is run, so nothing tells which weights of its network are data."""
-    path = tmp_path / "model.safetensors"
-    fitted(module=Factory(nn.Linear, in_features=6, out_features=2)).save_release(path)
-    with pytest.raises(ValueError, match="weights of the custom module 'Linear'"):
-        verify_release(path)
-
-
-def test_a_model_without_privacy_is_refused(tmp_path):
-    path = tmp_path / "model.safetensors"
-    classifier(epsilon=None, accountant="pld").fit(X, y).save_release(path)
-    with pytest.raises(ValueError, match="epsilon is infinite"):
-        verify_release(path)
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        # no code of a file is run, so nothing tells which weights of its network are data
+        (lambda: fitted(module=Factory(nn.Linear, in_features=6, out_features=2)), "'Linear'"),
+        (lambda: classifier(epsilon=None, accountant="pld").fit(X, y), "epsilon is infinite"),
+    ],
+)
+def test_verify_release_refuses_what_it_cannot_judge(make, message, tmp_path):
+    make().save_release(tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match=message):
+        verify_release(tmp_path / "model.safetensors")
