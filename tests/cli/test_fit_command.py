@@ -50,17 +50,28 @@ def test_try_chooses_a_model_within_the_budget(folder, run, refused, loans):
 
 def test_threshold_is_charged_with_the_fit(folder, table, run, refused, loans):
     """For a class of a tenth; the file predicts by it, in the shell and in Python."""
-    rare = np.where(table["Einkommen"] > 90, "ja", "nein")
-    table.assign(**{"kredit ok?": rare}).to_csv("loans.csv", index=False)
-    options = ["--epsilon", 3, "--threshold", "balanced_accuracy", "--seed", 1, "--json"]
+    rows = pd.concat([table] * 3)
+    rare = np.where(rows["Einkommen"] > 90, "ja", "nein")
+    rows.assign(**{"kredit ok?": rare}).to_csv("loans.csv", index=False)
+    options = [
+        "--set",
+        "max_steps=10",
+        "--epsilon",
+        3,
+        "--threshold",
+        "balanced_accuracy",
+        "--seed",
+        1,
+        "--json",
+    ]
     done = json.loads(run(*loans.fit, *options).stdout)
     assert done["epsilon"] <= 3.0 and done["what"] == "fitted weights and thresholds"
     assert "score counts" in [release["what"] for release in done["releases"]]
     run("predict", "model.safetensors", "loans.csv")
-    rows = pd.read_csv("predictions.csv")
-    by_half = np.where(rows["probability[ja]"] >= 0.5, "ja", "nein")
-    assert (rows["kredit ok?"] != by_half).any()
-    assert (rows["kredit ok?"] == load_release("model.safetensors").predict(table)).all()
+    found = pd.read_csv("predictions.csv")
+    by_half = np.where(found["probability[ja]"] >= 0.5, "ja", "nein")
+    assert (found["kredit ok?"] != by_half).any()
+    assert (found["kredit ok?"] == load_release("model.safetensors").predict(rows)).all()
     both = [*loans.fit, "--threshold", "accuracy", *TRY, "-o", "x.safetensors"]
     assert "--threshold and --try" in refused(*both)
 

@@ -152,11 +152,8 @@ def lines():
     """``lines(page)``: texts of a page without its tables and words, question and answer a line."""
 
     def lines(page):
-        body = re.sub(
-            r"(?s)<(head|svg|footer|tbody|table).*?</\1>",
-            "",
-            page.split('<details aria-labelledby="words"')[0],
-        )
+        body = page.split('<details aria-labelledby="words"')[0]
+        body = re.sub(r"(?s)<(head|svg|table).*?</\1>", "", body)
         body = re.sub(r"</dt>\s*<dd>", ": ", body)
         blocks = re.split(r"</?(?:p|dl|dd|li|h1|h2|summary|main)\b[^>]*>", body)
         texts = (" ".join(unescape(re.sub("<[^>]*>", " ", block)).split()) for block in blocks)
