@@ -13,6 +13,7 @@ from skdpfair.budget import PrivacyLedger
 from skdpfair.budget.charging import charged
 from skdpfair.preprocessing import TableSchema
 from skdpfair.privacy import NoisyRelease
+from skdpfair.report import model_page
 from skdpfair.testing import verify_release
 from skdpfair.training.net import PrivateNet
 
@@ -72,6 +73,7 @@ def test_threshold_is_charged_with_the_fit(folder, table, run, refused, loans):
     by_half = np.where(found["probability[ja]"] >= 0.5, "ja", "nein")
     assert (found["kredit ok?"] != by_half).any()
     assert (found["kredit ok?"] == load_release("model.safetensors").predict(rows)).all()
+    assert "threshold of the probability" in model_page("model.safetensors")
     both = [*loans.fit, "--threshold", "accuracy", *TRY, "-o", "x.safetensors"]
     assert "--threshold and --try" in refused(*both)
 

@@ -62,24 +62,22 @@ CLASSES = {
     "bool": np.array([True, False]),
     "float": np.array([0.0, 2.0], dtype=np.float32),
 }
+LEVELS = {
+    "text": ["a\n", "b\"'</é\0"],
+    "objects": [1, "1"],
+    "int": [float("nan"), -1],
+    "bool": [True, False],
+    "float": [2.0, None],
+}
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_copies_keep_classes_of_any_type(kind, table, fitted, check_copies):
-    model = fitted((table[0], np.resize(CLASSES[kind], len(table[0]))))
-    loaded = check_copies(model, table[0])
-    assert [type(v) for v in loaded.classes_] == [type(v) for v in model.classes_]
-
-
-@pytest.mark.parametrize(
-    "levels",
-    [["a\n", "b\"'</é\0"], [1, "1"], [True, False], [2.0, None], [float("nan"), -1]],
-    ids=repr,
-)
-def test_copies_keep_levels_of_any_type(levels, table, fitted, check_copies):
-    column = pd.Series([levels[i % 2] for i in range(len(table[0]))], dtype=object)
-    X = table[0].assign(group=column)
-    check_copies(fitted((X, table[1]), "dp_is_sgd", group_col__levels=levels), X)
+def test_copies_keep_classes_and_levels_of_any_type(kind, table, fitted, check_copies):
+    levels, n = LEVELS[kind], len(table[0])
+    X = table[0].assign(group=pd.Series([levels[i % 2] for i in range(n)], dtype=object))
+    y = np.resize(CLASSES[kind], n)
+    loaded = check_copies(fitted((X, y), "dp_is_sgd", group_col__levels=levels), X)
+    assert [type(v) for v in loaded.classes_] == [type(v) for v in np.unique(y)]
 
 
 def test_copies_keep_intersections_with_intervals(table, fitted, check_same, check_copies):

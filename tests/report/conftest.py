@@ -109,11 +109,11 @@ def check_golden():
 
 
 class Page(HTMLParser):
-    """The tags, attributes, texts and cells of a page, whose tags must be closed in order."""
+    """The tags, attributes and texts of a page, whose tags must be closed in order."""
 
     def __init__(self, text):
         super().__init__()
-        self.tags, self.attributes, self.texts, self.open, self.cells = [], [], [], [], []
+        self.tags, self.attributes, self.texts, self.open = [], [], [], []
         self.feed(text)
         assert self.open == []
         self.text = " ".join(" ".join(self.texts).split())
@@ -123,10 +123,6 @@ class Page(HTMLParser):
         self.handle_startendtag(tag, attributes)
         if tag not in VOID:
             self.open.append(tag)
-        if tag == "tr":
-            self.cells.append([])
-        if tag in ("td", "th"):
-            self.cells[-1].append("")
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
@@ -138,8 +134,6 @@ class Page(HTMLParser):
     def handle_data(self, data):
         if "style" not in self.open:
             self.texts.append(data)
-        if self.open[-1:] in (["td"], ["th"]):
-            self.cells[-1][-1] += data
 
 
 @pytest.fixture(scope="session")
@@ -241,21 +235,3 @@ def swept(two_groups, tmp_path_factory):
         accountant="rdp",
     )
     return found, folder
-
-
-@pytest.fixture(scope="session")
-def compared(fitted):
-    """A sweep of the records of ``fitted``."""
-    _, data, groups = fitted
-    return sweep(
-        data.data,
-        data.target,
-        sensitive_features=groups,
-        methods=["dpsgd"],
-        epsilons=[1.0, 4.0],
-        seeds=3,
-        n_jobs=1,
-        module="logistic",
-        max_steps=10,
-        group_col=Groups(levels=[HOSTILE, "b"]),
-    )

@@ -16,7 +16,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skdpfair import DPFairClassifier, Groups, Persons, get_method
+from skdpfair import DPFairClassifier, Groups, Persons
 from skdpfair._utils.group_names import MAX_NAME
 from skdpfair._utils.validate import visible
 from skdpfair.budget import PrivacyLedger
@@ -155,16 +155,6 @@ def test_facts_of_persons_count_persons(of_persons, fitted, page_facts):
         assert interval not in write(fitted[0], data.data, data.target)
 
 
-def test_facts_of_several_records_of_a_person(fitted, page_facts):
-    clf = changed(fitted[0], records_per_person=12)
-    facts = page_facts(model_page, clf)
-    assert dict(facts["facts"])["records of a person"] == "at most 12"
-    assert facts["of_person"] == (rounded_up(clf.privacy_.epsilon_for(12)), "12")
-    for text in (model_page(clf), model_card(clf)):
-        assert facts["of_person"][0] in text
-    assert "of a person" not in model_page(fitted[0])
-
-
 def test_columns_of_groups_and_persons_are_no_features(fitted, page_facts):
     data = fitted[1]
     X = data.data.assign(sex=data.sensitive_features, person=np.arange(3000) // 2)
@@ -172,12 +162,6 @@ def test_columns_of_groups_and_persons_are_no_features(fitted, page_facts):
     clf.set_params(group_col="sex").fit(X, data.target)
     rows = dict(page_facts(model_page, clf)["facts"])
     assert rows["features"] == str(data.data.shape[1])
-
-
-def test_facts_name_methods_that_are_objects(fitted, page_facts):
-    data = fitted[1]
-    clf = DPFairClassifier(get_method("dpsgd"), **SMALL).fit(data.data, data.target)
-    assert dict(page_facts(model_page, clf)["facts"])["method"] == "dpsgd"
 
 
 def test_facts_of_a_private_search(search, page_facts):
@@ -194,26 +178,18 @@ def test_facts_of_a_private_search(search, page_facts):
         assert ("declare the levels" in text) == (unit == "person")
 
 
-def test_costs_are_those_of_a_sweep_at_the_nearest_budget(fitted, compared, hostile, page_facts):
-    costs = page_facts(model_page, fitted[0], results=compared)["costs"]
-    assert (costs["model"], costs["n_runs"]) == ("dpsgd at ε 4", 3)  # 3 is nearer to 4 than to 1
-    runs = compared.by_run().xs(("dpsgd", 4.0), level=("method", "epsilon"))
-    expected = {group: 100 * runs[f"privacy_cost[{group}]"].mean() for group in (hostile, "b")}
-    assert {g: float(cost) for g, cost, _ in costs["rows"]} == pytest.approx(expected, abs=0.051)
-    assert 'id="cost"' in model_page(fitted[0], results=compared)
-    few = copy(compared)
-    few.frame = few.frame.assign(n=5)
-    assert page_facts(model_page, fitted[0], results=few)["costs"]["rows"] == []
-    assert 'id="cost"' not in model_page(fitted[0], results=few)
-
-
-def test_results_without_the_model_are_refused(fitted, compared):
-    data = fitted[1]
+def test_costs_of_a_page_are_those_of_a_sweep(fitted, by_hand, hostile, page_facts):
+    clf, data, _ = fitted
+    for n, rows in ((400, [(hostile, "10.0"), ("b", "10.0")]), (5, [])):
+        found = by_hand.scored({("dpsgd", 4.0): 0.8 + by_hand.noisy}, n, (hostile, "b"))
+        costs = page_facts(model_page, clf, results=found)["costs"]
+        assert [(group, cost) for group, cost, _ in costs["rows"]] == rows
+        assert ('id="cost"' in model_page(clf, results=found)) == bool(rows)
     other = DPFairClassifier("global", **SMALL).fit(data.data, data.target)
     with pytest.raises(ValueError, match=r"^results .*'global'"):
-        model_page(other, results=compared)
+        model_page(other, results=found)
     with pytest.raises(ValueError, match=r"^results .* private"):
-        model_page(changed(fitted[0], epsilon=np.inf, is_private=False), results=compared)
+        model_page(changed(clf, epsilon=np.inf, is_private=False), results=found)
 
 
 def test_values_have_the_names_of_their_variables(variables, tmp_path, page_facts):

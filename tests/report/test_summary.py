@@ -1,5 +1,6 @@
 """Sentences of a sweep state its recommendation, costs, reference, guesses, ledger and commands."""
 
+import shlex
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -15,7 +16,7 @@ from skdpfair.model_selection._spec import SweepSpec
 from skdpfair.privacy import NoisyRelease, compute_epsilon
 from skdpfair.privacy.statement import rounded_up
 from skdpfair.report import _sweep_page
-from skdpfair.report._summary import costs_beside, no_use, release_commands, weak_reference
+from skdpfair.report._summary import costs_beside, release_commands, weak_reference
 
 NOISY, NEAR = np.array([-0.02, 0.0, 0.02]), np.array([-0.022, 0.002, 0.02])
 ASIDE, WIDE = np.array([0.03, -0.02, 0.0]), np.array([-0.12, 0.0, 0.12])
@@ -94,11 +95,6 @@ def test_sentences_of_sweeps(results, check_golden, monkeypatch):
     check_golden("sweep_sentences.txt", "\n".join(lines) + "\n")
 
 
-@pytest.mark.parametrize(("name", "n_seeds"), [("a known size", 7), ("five runs", None)])
-def test_seeds_that_halve_intervals(name, n_seeds, results, page_facts):
-    assert page_facts(results(name).to_html)["summary"]["seeds"][0] == n_seeds
-
-
 def test_limits_of_guesses_follow_from_epsilon_and_delta(results, page_facts):
     found = results("a winner")
     assert page_facts(found.to_html)["summary"]["limits"] is None  # delta is not known
@@ -106,12 +102,6 @@ def test_limits_of_guesses_follow_from_epsilon_and_delta(results, page_facts):
     # e / (1 + e) = .73106 and e^2 / (1 + e^2) = .88080
     limits = page_facts(found.to_html)["summary"]["limits"]
     assert limits == ["73.2 % at ε 1", "88.1 % at ε 2"]
-
-
-def test_no_use_names_models_that_are_not_better_than_one_class(results):
-    facts = no_use(results("some at chance")), no_use(results("a winner"))
-    assert "60.0 %" in facts[0] and facts[0].endswith("a at ε 0.5, b at ε 1 and b at ε 8.")
-    assert facts[1] == ""
 
 
 def test_costs_against_a_reference_of_one_class_are_left_out(results):
@@ -138,16 +128,6 @@ def test_costs_beside_a_model_are_those_of_the_nearest_budget(results):
         costs_beside(results("a winner"), "c", 1.0)
 
 
-def test_release_commands_are_commands_of_the_shell(by_hand):
-    commands = release_commands(by_hand.results(), None)
-    assert commands[0] is None
-    name, *words = commands[1].removeprefix("skdpfair ").split()
-    shell = main.get_command(None, name)
-    words = ["1" if word == "EPSILON" else word for word in words]
-    given = shell.make_parser(Context(shell)).parse_args(words)[0]
-    assert (given["epsilon"], given["schema"]) == ("1", "SCHEMA.toml")
-
-
 def test_release_commands_repeat_what_is_recommended():
     spec = SweepSpec(
         classes=["no", "yes"],
@@ -166,6 +146,12 @@ def test_release_commands_repeat_what_is_recommended():
     end = "--delta 1e-06 --set module=mlp --set 'module__hidden_layer_sizes=[8, 8]'"
     assert tried == f"{fit}--try method=dpsgd,global_adapt {end}"
     assert fixed == f"{fit}--method dpsgd {end}"
+    shell, words = main.get_command(None, "fit"), shlex.split(fixed)[2:]
+    given = shell.make_parser(Context(shell)).parse_args(words)[0]
+    assert (given["epsilon"], given["method"], given["schema"]) == ("0.5", "dpsgd", "SCHEMA.toml")
+    found.spec = SweepSpec()
+    tried, fixed = release_commands(found, None)
+    assert tried is None and "--epsilon EPSILON --method METHOD" in fixed
 
 
 @pytest.fixture
