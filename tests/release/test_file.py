@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from torch import nn
 
 from skdpfair import load_release
@@ -106,7 +105,7 @@ def test_replace_file_syncs_the_folder(tmp_path, monkeypatch):
 def test_decode_returns_what_encode_takes():
     values = [None, True, 3, -0.0, 0.1, float("inf"), "é\ud800\0", b"\1", (1, (2,)), [(), []]]
     values += [{1: "a", ("b", None): (2,)}, pd.Interval(-np.inf, 0), pd.Timestamp("2020-02-03")]
-    values += [pd.NA, pd.NaT, torch.device("cpu"), torch.optim.SGD, 2**70]
+    values += [pd.NA, pd.NaT, 2**70]
     for value in values:
         back = decode(json.loads(json.dumps(encode(value), allow_nan=False)))
         assert repr(back) == repr(value) and type(back) is type(value)

@@ -10,7 +10,6 @@ from skdpfair import Factory, Groups, Persons, get_method
 from skdpfair._networks import CNN, MLP, Curves, logistic
 from skdpfair.augmentations import PGD, FlipAndShift, Views
 from skdpfair.features import Scattering2D
-from skdpfair.methods import METHODS
 from skdpfair.release._file import decode, encode
 
 OBJECTS = [
@@ -37,24 +36,3 @@ def test_objects_come_back_from_json(value):
     assert type(back) is type(value) and repr(back) == repr(value)
     if isinstance(value, type(logistic)):
         assert back is value
-
-
-@pytest.mark.parametrize(
-    ("forged", "named"),
-    [
-        ({"method": ["my_method", {"dict": []}]}, "'my_method' is not registered"),
-        ({"optimizer": "lr_scheduler"}, "'lr_scheduler' is no optimizer"),
-        ({"network": "os.system"}, "os.system"),
-        ({"object": ["Popen", {"dict": []}]}, "Popen"),
-    ],
-)
-def test_names_of_other_objects_are_refused(forged, named):
-    with pytest.raises((KeyError, ValueError), match=named):
-        decode(forged)
-
-
-def test_methods_from_elsewhere_come_back_once_they_are_registered(monkeypatch):
-    method = get_method("dpsgd", max_grad_norm=2.0)
-    text = json.dumps(encode(method)).replace('"dpsgd"', '"other"')
-    monkeypatch.setitem(METHODS, "other", type(method))
-    assert repr(decode(json.loads(text))) == repr(method)

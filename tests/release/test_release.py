@@ -292,37 +292,27 @@ def test_load_release_makes_no_more_features_than_the_model_takes(table, path, f
         load_release(path)
 
 
-class Wide(nn.Module):
-    def __init__(self, n_features, width=8, make=nn.ReLU):
-        super().__init__()
-        self.inner, self.act, self.drop = nn.Linear(n_features, width), make(), nn.Dropout(0.2)
-        self.norm, self.logits = nn.LayerNorm(width), nn.Linear(width, 2)
-
-    def forward(self, x):
-        return self.logits(self.norm(self.drop(self.act(self.inner(x)))))
-
-
-def test_load_release_needs_the_class_of_a_custom_module(table, path, fitted, check_same):
-    model = fitted(table, module=Factory(Wide, n_features=6, width=np.int64(5)))
+def test_load_release_needs_the_class_of_a_custom_module(table, path, fitted, check_same, wide):
+    model = fitted(table, module=Factory(wide, n_features=6, width=np.int64(5)))
     model.save_release(path)
-    loaded = load_release(path, module=Wide)
+    loaded = load_release(path, module=wide)
     for other in (loaded, model.release(), pickle.loads(pickle.dumps(loaded))):
         check_same(other, model, table[0])
-        assert other.module.make is Wide and other.module.params == {"n_features": 6, "width": 5}
+        assert other.module.make is wide and other.module.params == {"n_features": 6, "width": 5}
     content = path.read_bytes()
     loaded.save_release(path)
     assert path.read_bytes() == content
-    assert b"test_release" not in content  # where the class lives
+    assert b"conftest" not in content  # where the class lives
     for module, error, named in (
         (None, ValueError, r"load_release\(path, module=Wide\)"),
         (nn.Identity, ValueError, "module=<class .*Identity"),
-        (Wide(6), TypeError, r"^module must .* Wide\(\)"),
+        (wide(6), TypeError, r"^module must .* Wide\(\)"),
     ):
         with pytest.raises(error, match=named):
             load_release(path, module=module)
     fitted(table).save_release(path)
     with pytest.raises(ValueError, match=r"^module must be None .*'logistic'"):
-        load_release(path, module=Wide)
-    fitted(table, module=Factory(Wide, n_features=6, make=nn.Tanh)).save_release(path)
+        load_release(path, module=wide)
+    fitted(table, module=Factory(wide, n_features=6, make=nn.Tanh)).save_release(path)
     with pytest.raises(ValueError, match=r"\['make'\] bound by functools.partial"):
         load_release(path)
