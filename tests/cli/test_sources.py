@@ -12,7 +12,7 @@ import pytest
 
 from skdpfair import load_release
 from skdpfair.budget import PrivacyLedger
-from skdpfair.cli._sources import Parquet, Rows, part_of, source_for, source_of
+from skdpfair.cli._sources import Rows, part_of, source_for, source_of
 from skdpfair.preprocessing import TableSchema
 
 PARTS = ["a.parquet", "b.parquet"]
@@ -49,15 +49,10 @@ def test_parquet_files_give_the_model_of_the_csv_file(parts, table, run, loans):
     assert "feature names" not in done.stderr
 
 
-def test_source_of_refuses_files_of_two_kinds(folder):
-    assert isinstance(source_of(Path("a.parquet"), Path("b.parquet")), Parquet)
-    assert isinstance(source_of(Path("loans.csv")), Rows)
+def test_part_of_needs_a_file_for_each_process(parts, table, refused, loans, monkeypatch):
+    source = source_of(Path("a.parquet"), Path("b.parquet"))
     with pytest.raises(ValueError, match="several Parquet files"):
         source_of(Path("loans.csv"), Path("a.parquet"))
-
-
-def test_part_of_needs_a_file_for_each_process(parts, table, refused, loans, monkeypatch):
-    source = Parquet((Path("a.parquet"), Path("b.parquet")))
     assert part_of(source, 0, 1) is source and part_of(source, 1, 2).rank == 1
     for found, n_files in ((source, 2), (Rows(Path("loans.csv")), 0)):
         with pytest.raises(ValueError, match=f"3 processes .* got {n_files}"):

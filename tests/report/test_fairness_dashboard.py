@@ -1,6 +1,5 @@
 """What the Fairlearn dashboard takes: classes as numbers, and names that end no script."""
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -24,11 +23,11 @@ def test_safe_names_are_distinct_and_end_no_script():
     assert len(set(names.values())) == 5 and not set("".join(names.values())) & set('<>"`$\\&\n')
 
 
-def test_launch_refuses_ports_and_classes_that_it_cannot_show(swept):
-    found = swept[0]
+def test_launch_refuses_ports_and_classes_that_it_cannot_show(by_hand):
+    part = pd.DataFrame({"y_true": [0, 1], "y_pred": [1, 1], "group": "F"})
+    found = TradeoffResults(by_hand.results().frame, {("poor", 1.0, 0, 0): part})
     with pytest.raises(ValueError, match=r"^port .*70000"):
         launch(found, 70_000)
-    parts = {k: p.assign(y_pred=np.arange(len(p)) % 3) for k, p in found.predictions.items()}
-    spec = SweepSpec(classes=[0, 1, 2])
+    found.predictions["poor", 1.0, 0, 0] = part.assign(y_pred=[2, 1])
     with pytest.raises(ValueError, match="more than two classes"):
-        launch(TradeoffResults(found.frame, parts, spec))
+        launch(found)

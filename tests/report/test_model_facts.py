@@ -8,9 +8,8 @@ from datetime import UTC, date, datetime, timedelta
 import numpy as np
 import pytest
 
-from skdpfair import DPFairClassifier, Persons
 from skdpfair.privacy.statement import SEVERAL_RECORDS, rounded_up
-from skdpfair.report._model_facts import attacker_chart, facts_of, variables
+from skdpfair.report._model_facts import attacker_chart, facts_of
 
 
 def changed(clf, **changes):
@@ -28,15 +27,16 @@ def test_facts_round_bounds_up(fitted):
         assert exact <= float(facts[name]) <= 1.03 * exact, name
     report = replace(privacy, epsilon=1.23401, delta=1.0001e-5)
     assert [facts_of(report)[name] for name in ("epsilon", "delta")] == ["1.235", "1.01e-05"]
-    assert (facts["version"], facts["day"], facts["all_fits"]) == (None, None, None)
+    names = ("version", "day", "all_fits")
+    assert [facts[name] for name in names] == [None, None, None]
+    facts, today = facts_of(privacy, fitted[0]), datetime.now(UTC).date()
+    assert date.fromisoformat(facts["day"]) in (today, today - timedelta(1))
 
 
 def test_facts_without_privacy_hold_no_bound(fitted):
     facts = changed(fitted[0], epsilon=np.inf, is_private=False, releases=())
-    assert (facts["mu"], facts["mu_from"], facts["epsilon"], facts["ledger"]) == (
-        *(None, None, "inf"),
-        [],
-    )
+    names = ("mu", "mu_from", "epsilon", "ledger")
+    assert [facts[name] for name in names] == [None, None, "inf", []]
 
 
 def test_ledger_of_facts_lists_the_releases(fitted):
@@ -51,13 +51,10 @@ def test_ledger_of_facts_lists_the_releases(fitted):
 
 
 def test_facts_of_records_state_what_a_person_is_guaranteed(fitted):
-    data = fitted[1]
-    clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=5, persons=Persons(max_records=12))
-    clf.set_params(accountant="rdp").fit(data.data, data.target)
-    facts = facts_of(clf.privacy_, clf)
+    clf = fitted[0]
+    facts, plain = changed(clf, records_per_person=12), changed(clf)
     assert facts["of_person"] == (rounded_up(clf.privacy_.epsilon_for(12)), "12")
     assert SEVERAL_RECORDS not in facts["privacy"].not_accounted
-    plain = facts_of(fitted[0].privacy_, fitted[0])
     assert not plain["of_person"] and SEVERAL_RECORDS in plain["privacy"].not_accounted
 
 
@@ -71,11 +68,6 @@ def test_facts_of_groups_and_searches(fitted):
     assert chosen["method"].startswith("dpsgd, ") and facts["method"] == "dpsgd"
 
 
-def test_facts_hold_the_day_of_training(fitted):
-    facts, today = facts_of(fitted[0].privacy_, fitted[0]), datetime.now(UTC).date()
-    assert date.fromisoformat(facts["day"]) in (today, today - timedelta(1))
-
-
 def test_attacker_chart_is_the_exact_curve_rounded_up(fitted):
     privacy = fitted[0].privacy_
     marks = attacker_chart(privacy)["series"][0]["marks"]
@@ -84,7 +76,3 @@ def test_attacker_chart_is_the_exact_curve_rounded_up(fitted):
     exact = 1 - privacy.false_negative_rate(rates)
     assert np.all(shown >= exact - 1e-12)
     assert shown == pytest.approx(exact, rel=1e-2, abs=1e-9)
-
-
-def test_variables_are_unknown_of_other_models(fitted):
-    assert variables(object()) == ("",) and variables(fitted[0])[0] == "target"

@@ -79,19 +79,6 @@ def test_gains_have_students_interval_over_the_runs(by_hand):
     assert advised.max_gain == gain.high
 
 
-def test_recommend_takes_no_gain_that_is_the_same_in_all_runs_as_measured(by_hand):
-    advised = recommend(by_hand.scored({("a", 1.0): np.full(3, 0.6), ("a", 2.0): np.full(3, 0.7)}))
-    gain = advised.larger[2]
-    assert advised.epsilon == 1.0 and gain.is_constant and not gain.is_above_zero
-    assert gain.mean == pytest.approx(0.1) and np.isnan(advised.max_gain)
-
-
-def test_recommend_needs_two_runs(by_hand):
-    scores = {("a", 1.0): np.array([0.7]), ("a", 2.0): np.array([0.8])}
-    assert recommend(by_hand.scored(scores)) is None
-    assert recommend(by_hand.scored({("sgd", np.inf): np.array([0.7, 0.7])})) is None
-
-
 @pytest.mark.parametrize(("score", "useful"), [(0.6, False), (0.605, False), (1.0, True)])
 def test_is_useful_compares_a_constant_score_with_chance_over_the_test_records(
     score, useful, by_hand
@@ -112,25 +99,21 @@ def test_models_that_do_not_beat_chance_do_not_compete(by_hand):
     assert (advised.method, advised.epsilon, advised.is_useful) == ("a", 1.0, True)
 
 
-def test_costs_of_a_small_group_are_not_judged(by_hand):
+def test_costs_of_small_groups_are_not_judged(by_hand):
     found = by_hand.scored({("a", 1.0): 0.85 + NOISY})
     frame = found.frame
-    frame.loc[(frame["group"] == "F") & (frame["seed"] == 1), "n"] = 29
     frame.loc[frame["group"] == "F", "privacy_cost"] += 0.2
+    frame.loc[(frame["group"] == "F") & (frame["seed"] == 1), "n"] = 29
     costs = recommend(found).costs
     assert small_groups(found) == ["F"] and list(costs.groups) == ["M"]
     assert costs.largest[0] == "M" and costs.largest[1].mean == pytest.approx(0.05)
-    frame["n"] = 29
+    rare = {"rarest_class_share": 0.025, "balanced_accuracy": 0.7, "rarest_class_recall": 0.6}
+    found.frame = frame.assign(**rare)  # ten of 400
+    assert small_groups(found) == ["F"]
+    found.frame.loc[frame["group"] == "M", "rarest_class_share"] = 9 / 400
+    assert small_groups(found) == ["F", "M"]
+    found.frame = frame.assign(n=29)
     assert recommend(found).costs.largest is None
-
-
-def test_small_groups_count_the_rarest_class(by_hand):
-    found = by_hand.scored({("a", 1.0): 0.85 + NOISY})
-    parts = {"rarest_class_share": 0.1, "balanced_accuracy": 0.7, "rarest_class_recall": 0.6}
-    found.frame = found.frame.assign(**parts)
-    assert small_groups(found) == []
-    found.frame.loc[found.frame["group"] == "M", "rarest_class_share"] = 9 / 400
-    assert small_groups(found) == ["M"]
 
 
 def test_costs_find_the_group_whose_cost_may_be_highest(by_hand):
