@@ -95,11 +95,15 @@ def run():
 
 @pytest.fixture(scope="session")
 def refused():
-    """``refused(*arguments)``: what a command prints, in one line, that ends with status 2."""
+    """``refused(*arguments)``: what a command prints in one line, with status 2 and no change."""
+
+    def contents():
+        return {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
 
     def refused(*arguments):
+        before = contents()
         done = invoke(*arguments)
-        assert done.exit_code == 2, done.output
+        assert done.exit_code == 2 and contents() == before, done.output
         return " ".join(done.output.split())
 
     return refused

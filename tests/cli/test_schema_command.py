@@ -38,16 +38,15 @@ def test_begun_schema_holds_names_and_kinds_only(folder, table, draft, run, refu
     assert all(f'# "{name}" = []' in texts for name in (*loans.schema.categories, "Geschlecht"))
     assert '"" = []' not in numbers + texts
     assert "classes must" in refused(*loans.fit[:2], "--schema", "draft.toml")
-    for line, filled in {
-        "classes = []": 'classes = ["nein", "ja"]',
-        '\n"Geschlecht" = []': '\n"Geschlecht" = ["w", "m"]',
-        '# "Größe" = []': '"Größe" = [100, 230]',
-        '# "Einkommen" = []': '"Einkommen" = [0, 100]',
-        '# "Kanton" = []': '"Kanton" = ["ZH", "BE"]',
-        '# "Anrede" = []': '"Anrede" = ["Frau", "Herr"]',
-    }.items():
+    schema = loans.schema
+    for begin, name, values in (
+        ("", "classes", schema.classes),
+        ("\n", '"Geschlecht"', schema.groups["Geschlecht"]),
+        *(("# ", f'"{n}"', v) for n, v in {**schema.bounds, **schema.categories}.items()),
+    ):
+        line = f"{begin}{name} = []"
         assert line in text
-        text = text.replace(line, filled, 1)
+        text = text.replace(line, f"{begin.strip('# ')}{name} = {json.dumps([*values])}", 1)
     Path("schema.toml").write_text(text, encoding="utf-8")
     found = TableSchema.from_toml("schema.toml")
     assert found.log_columns == "auto"
@@ -132,4 +131,3 @@ def test_check_counts_what_a_schema_misses(folder, table, run):
 )
 def test_unknown_columns_are_named(folder, options, named, refused):
     assert named in refused("schema", "loans.csv", *options, "-o", "new.toml")
-    assert not Path("new.toml").exists()

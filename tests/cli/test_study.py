@@ -45,10 +45,8 @@ def test_unusable_study_is_named_by_its_entry(folder, old, new, named, refused):
     text = text.replace(old, new, 1)
     text = text.replace("[sweep.params]", "[swep.params]") if new == "[swep]" else text
     Path("study.toml").write_text(text, encoding="utf-8")
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
     ledger = ["--ledger", "ledger.jsonl", "--ledger-delta", 1e-5]
     assert named in refused("sweep", "study.toml", "--jobs", 1, *ledger)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_person_question_is_open_until_the_schema_answers_it():

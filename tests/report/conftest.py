@@ -92,16 +92,15 @@ def page_facts(monkeypatch):
 
 @pytest.fixture
 def check_golden():
-    """``check_golden(name, text)``: a text is that of the file ``golden/name``.
+    """``check_golden(name, lines)``: texts are the lines of the file ``golden/name``.
 
     ``SKDPFAIR_RENEW_GOLDEN=1 python -m pytest tests/report`` writes the files again; read the
-    difference before you commit it.
+    difference before you commit it, as by ``git diff --word-diff``.
     """
 
-    def check(name, text):
-        path = Path(__file__).parent / "golden" / name
+    def check(name, lines):
+        path, text = Path(__file__).parent / "golden" / name, "".join(f"{t}\n" for t in lines)
         if os.environ.get("SKDPFAIR_RENEW_GOLDEN"):
-            path.parent.mkdir(exist_ok=True)
             path.write_text(text, "utf-8")
         assert text.splitlines() == path.read_text("utf-8").splitlines()
 
@@ -142,18 +141,22 @@ def parsed():
 
 
 @pytest.fixture(scope="session")
-def lines():
-    """``lines(page)``: texts of a page without its tables and words, question and answer a line."""
+def sections():
+    """``sections(page)``: texts of the sections of a page, without its tables and words.
 
-    def lines(page):
+    Each is a list of blocks, of which a question with its answer is one.
+    """
+
+    def sections(page):
         body = page.split('<details aria-labelledby="words"')[0]
         body = re.sub(r"(?s)<(head|svg|table).*?</\1>", "", body)
         body = re.sub(r"</dt>\s*<dd>", ": ", body)
-        blocks = re.split(r"</?(?:p|dl|dd|li|h1|h2|summary|main)\b[^>]*>", body)
-        texts = (" ".join(unescape(re.sub("<[^>]*>", " ", block)).split()) for block in blocks)
-        return [text for text in texts if text]
+        for part in re.split("<h2[^>]*>", body):
+            blocks = re.split(r"</?(?:p|dl|dd|li|h1|h2|summary|main)\b[^>]*>", part)
+            texts = (" ".join(unescape(re.sub("<[^>]*>", " ", b)).split()) for b in blocks)
+            yield [text for text in texts if text]
 
-    return lines
+    return sections
 
 
 def cells(groups=("F", "M"), methods=("poor", "even"), budgets=(1.0, 4.0), seeds=2):

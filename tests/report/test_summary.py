@@ -89,10 +89,10 @@ def test_sentences_of_sweeps(results, check_golden, monkeypatch):
     lines, known = [], set()
     for name in SCORES:
         results(name).to_html()
-        lines.append(f"# {name}")
-        lines += [f"{part}: {text}" for part, text in made.items() if text and text not in known]
+        new = [f"{part}: {text}" for part, text in made.items() if text and text not in known]
+        lines.append(" | ".join([f"({name})", *new]))
         known |= set(made.values())
-    check_golden("sweep_sentences.txt", "\n".join(lines) + "\n")
+    check_golden("sweep_sentences.txt", lines)
 
 
 def test_limits_of_guesses_follow_from_epsilon_and_delta(results, page_facts):
