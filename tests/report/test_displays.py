@@ -121,14 +121,6 @@ def test_tradeoff_display_of_many_methods_differs_in_style():
     assert texts(ax.get_xticklabels()) == ["0.1", "0.15", "0.5", "1.1", "9.5"]
 
 
-def test_tradeoff_display_of_costs_includes_zero():
-    shown = {"a": curve([1.0, 2.0], [0.5, 0.51])}
-    assert TradeoffDisplay(shown, "accuracy_difference").plot().ax_.get_ylim()[0] > 40
-    costs = TradeoffDisplay(shown, "privacy_cost[2]").plot().ax_
-    assert costs.get_ylim()[0] < 0
-    assert costs.get_title(loc="left") == "Privacy cost of group 2"
-
-
 def shaped(classifier, n_classes=2):
     """Return a fitted pipeline of two columns, and its rows."""
     rng = np.random.default_rng(0)
@@ -160,11 +152,24 @@ def test_shape_display_refuses_models_without_curves():
         ShapeDisplay.from_estimator(LogisticRegression())
 
 
-def test_tradeoff_display_has_the_unit_of_the_measure():
-    ax = TradeoffDisplay({"dpsgd": curve([1.0], [0.5])}, "excessive_risk[F]").plot().ax_
-    assert ax.get_ylabel() == "excessive risk (nats)" and ax.lines[0].get_ydata()[0] == 0.5
-    assert ax.get_title(loc="left") == "Excessive risk of group F"
-    ax = TradeoffDisplay({"dpsgd": curve([1.0], [0.5])}, "roc_auc_group_min").plot().ax_
-    assert ax.get_ylabel() == "roc auc group min (%)" and ax.lines[0].get_ydata()[0] == 50
+@pytest.mark.parametrize(
+    ("measure", "label", "title", "y", "is_cost"),
+    [
+        ("excessive_risk[F]", "excessive risk (nats)", "Excessive risk of group F", 0.5, True),
+        (
+            "privacy_cost[2]",
+            "privacy cost (percentage points)",
+            "Privacy cost of group 2",
+            50,
+            True,
+        ),
+        ("accuracy_difference", None, "Accuracy: difference between groups", 50, False),
+        ("roc_auc_group_min", "roc auc group min (%)", None, 50, False),
+    ],
+)
+def test_tradeoff_display_has_the_unit_of_its_measure(measure, label, title, y, is_cost):
+    ax = TradeoffDisplay({"dpsgd": curve([1.0, 2.0], [0.5, 0.51])}, measure).plot().ax_
+    assert ax.lines[0].get_ydata()[0] == y and (ax.get_ylim()[0] < 0) == is_cost
+    assert label in (None, ax.get_ylabel()) and title in (None, ax.get_title(loc="left"))
     with pytest.raises(ValueError, match=r"^measure must .*'auc'"):
         TradeoffDisplay({}, "auc").plot()

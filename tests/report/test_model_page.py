@@ -10,7 +10,6 @@ from html import escape, unescape
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -20,11 +19,9 @@ from skdpfair import DPFairClassifier, Groups, Persons
 from skdpfair._utils.group_names import MAX_NAME
 from skdpfair._utils.validate import visible
 from skdpfair.budget import PrivacyLedger
-from skdpfair.cli import main
 from skdpfair.metrics import release_group_table
 from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier
 from skdpfair.preprocessing import public_preprocessor
-from skdpfair.privacy.statement import percent, rounded_up
 from skdpfair.report import export_statement, model_card, model_page
 
 SMALL = {"epsilon": 3.0, "max_steps": 5}
@@ -109,31 +106,6 @@ def test_page_and_card_quote_the_report(fitted, page_facts):
     assert page.index(clf.privacy_.plain_statement) < page.index("neighbouring data")
     blank = page.split('<h2 id="sign-off">')[1]
     assert "<h2 " not in blank and blank.count("<dt>") == 8 == blank.count("</dt><dd></dd>")
-
-
-def test_values_are_one_text_on_page_card_shell_and_exports(fitted, tmp_path):
-    clf, data, groups = fitted
-    path, tests = tmp_path / "m.safetensors", {"sensitive_features": groups}
-    clf.save_release(path)
-    X, y = data.data, data.target
-    texts = {
-        "page": unescape(model_page(clf, X, y, **tests)),
-        "card": unescape(model_card(clf, X, y, **tests)),
-        "nist": unescape(export_statement(clf, "nist", X, y, **tests)),
-        "nist of the file": unescape(export_statement(path, "nist", X, y, **tests)),
-    }
-    shell = CliRunner().invoke(main, ["statement", str(path)]).output
-    for name, text in {**texts, "shell": shell, "python": repr(clf.privacy_)}.items():
-        assert rounded_up(clf.privacy_.epsilon) in text, name
-        assert f"at most {percent(clf.privacy_.detection_rate())} %" in text, name
-        assert rounded_up(clf.privacy_.mu) in text, name
-    cells = {
-        name: set(re.findall(r"\d+\.\d \(?[\d.]+ to [\d.]+", re.sub("<.*?>", "", text)))
-        for name, text in texts.items()
-    }
-    card = {cell.replace("(", "") for cell in cells["card"]}
-    assert len(card) >= 9 and card <= cells["page"]
-    assert cells["card"] == cells["nist"] == cells["nist of the file"]
 
 
 def test_names_are_escaped(fitted, hostile):
@@ -329,11 +301,15 @@ def test_pipeline_is_described_by_its_last_step(pipeline, depth, hostile, page_f
     assert "StandardScaler learns" in model_card(learning).split("### Preparation")[1]
 
 
-def test_card_marks_or_releases_its_group_table(fitted, hostile):
+def test_card_marks_or_releases_its_group_table(fitted, hostile, page_facts):
     clf, data, groups = fitted
-    tests = {"sensitive_features": groups}
-    assert "NOT private" in model_card(clf, data.data, data.target, **tests)
-    levels, predicted = [hostile, "b"], clf.predict(data.data)
+    tests, levels = {"sensitive_features": groups}, [hostile, "b"]
+    card = model_card(clf, data.data, data.target, **tests)
+    rows = page_facts(model_card, clf, data.data, data.target, **tests)["group_table"]
+    nist = export_statement(clf, "nist", data.data, data.target, **tests)
+    assert "NOT private" in card and len(rows) == 5
+    assert all(f"| {' | '.join(row)} |" in text for row in rows for text in (card, nist))
+    predicted = clf.predict(data.data)
     released = release_group_table(data.target, predicted, **tests, levels=levels, epsilon=1.0)
     text = model_card(clf, released_table=released, intended_use="Ours.")
     assert released.attrs["privacy"]["statement"] in text and "Ours." in text
@@ -342,10 +318,9 @@ def test_card_marks_or_releases_its_group_table(fitted, hostile):
         table = released if arguments else data.data
         with pytest.raises(ValueError, match="released_table"):
             model_card(clf, *arguments, released_table=table)
-    with pytest.raises(TypeError, match=r"^intended_use .*3"):
-        model_card(clf, intended_use=3)
-    with pytest.raises(TypeError, match=r"^title .*3"):
-        model_page(clf, title=3)
+    for write, name in ((model_card, "intended_use"), (model_page, "title")):
+        with pytest.raises(TypeError, match=f"^{name} .*3"):
+            write(clf, **{name: 3})
 
 
 def test_facts_of_a_file_state_its_digest(fitted, tmp_path, page_facts):

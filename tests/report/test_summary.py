@@ -121,9 +121,7 @@ def test_weak_reference_is_the_model_furthest_above_it(swept):
 def test_costs_beside_a_model_are_those_of_the_nearest_budget(results):
     found = costs_beside(results("a winner"), "a", 1.6)
     assert (found["model"], found["is_near"], found["n_runs"]) == ("a at ε 2", True, 3)
-    assert [(group, cost) for group, cost, _ in found["rows"]] == [("F", "10.0"), ("M", "10.0")]
     assert not costs_beside(results("a winner"), "a", 1.0)["is_near"]
-    assert costs_beside(results("small groups"), "a", 1.0)["rows"] == []
     with pytest.raises(ValueError, match=r"^results .* 'c'"):
         costs_beside(results("a winner"), "c", 1.0)
 
