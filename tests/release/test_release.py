@@ -240,11 +240,11 @@ RAW = {
 
 
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
-@pytest.mark.parametrize("given", RAW.values(), ids=RAW)
-def test_loaded_model_encodes_tables_by_its_schema(raw_model, given):
+@pytest.mark.parametrize("form", RAW.values(), ids=RAW)
+def test_loaded_model_encodes_tables_by_its_schema(raw_model, form):
     path, rows, X, expected = raw_model
     for model in (load_release(path), pickle.loads(pickle.dumps(load_release(path)))):
-        table = given(rows, X)
+        table = form(rows, X)
         np.testing.assert_array_equal(model.decision_function(table), expected)
         predicted = model.classes_[(expected > 0).astype(int)]
         np.testing.assert_array_equal(model.predict(table), predicted)

@@ -47,7 +47,7 @@ def test_lines_are_at_the_places_of_their_axes():
     assert whiskers[2][0] - whiskers[2][1] == pytest.approx(
         2 * (whiskers[0][0] - whiskers[0][1]), abs=0.2
     )
-    assert len({dash for *_, dash, _ in chart["across"]}) == 2  # the references are told apart
+    assert len({dash for *_, dash, _ in chart["across"]}) == 2  # of the references
     assert [len(lines) for *_, lines in chart["across"]] == [1, 0]
 
 

@@ -156,13 +156,7 @@ def test_shape_display_refuses_models_without_curves():
     ("measure", "label", "title", "y", "is_cost"),
     [
         ("excessive_risk[F]", "excessive risk (nats)", "Excessive risk of group F", 0.5, True),
-        (
-            "privacy_cost[2]",
-            "privacy cost (percentage points)",
-            "Privacy cost of group 2",
-            50,
-            True,
-        ),
+        ("privacy_cost[2]", None, "Privacy cost of group 2", 50, True),
         ("accuracy_difference", None, "Accuracy: difference between groups", 50, False),
         ("roc_auc_group_min", "roc auc group min (%)", None, 50, False),
     ],
