@@ -54,18 +54,8 @@ def test_threshold_is_charged_with_the_fit(folder, table, run, refused, loans):
     rows = pd.concat([table] * 3)
     rare = np.where(rows["Einkommen"] > 90, "ja", "nein")
     rows.assign(**{"kredit ok?": rare}).to_csv("loans.csv", index=False)
-    options = [
-        "--set",
-        "max_steps=10",
-        "--epsilon",
-        3,
-        "--threshold",
-        "balanced_accuracy",
-        "--seed",
-        1,
-        "--json",
-    ]
-    done = json.loads(run(*loans.fit, *options).stdout)
+    options = "--set max_steps=10 --epsilon 3 --threshold balanced_accuracy --seed 1 --json"
+    done = json.loads(run(*loans.fit, *options.split()).stdout)
     assert done["epsilon"] <= 3.0 and done["what"] == "fitted weights and thresholds"
     assert done["seeded"] and "seed" in " ".join(done["warnings"])
     assert "score counts" in [release["what"] for release in done["releases"]]

@@ -13,12 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from skdpfair import (
-    DPFairClassifier,
-    Factory,
-    get_method,
-    load_release,
-)
+from skdpfair import DPFairClassifier, Factory, get_method, load_release
 from skdpfair.augmentations import PGD
 from skdpfair.methods import METHODS
 from skdpfair.release import _file

@@ -138,7 +138,7 @@ def test_differences_count_the_records_of_their_class(fitted):
 @pytest.mark.parametrize("n_groups", [2, 3, 5, 10, 20])
 @pytest.mark.parametrize("spread", [0.0, 0.2])
 def test_interval_of_the_largest_difference_covers_it(n_groups, spread):
-    """That of the two groups that differ most, whichever they are; without any, it may be chance."""
+    """Of the two groups that differ most, whichever they are; without any, it may be chance."""
     rng, n_draws = np.random.default_rng(0), 200
     n, of = rng.integers(50, 500, n_groups), 0.85 - spread * np.arange(n_groups) / n_groups
     covered, chance = 0, 0
