@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skdpfair import DPFairClassifier, load_release
+from skdpfair import DPFairClassifier, get_method, load_release
 from skdpfair.privacy import NoisyRelease, accounting
 from skdpfair.privacy.renyi import ORDERS
 from skdpfair.privacy.statement import PrivacyReport
@@ -43,6 +43,18 @@ def test_read_statement_is_that_of_the_fit_with_facts_of_the_file(fits, path):
         assert release["estimator"] == type(model).__name__ and release["format_version"] == 1
         assert len(release["sha256"]) == 64
         json.dumps(stated | release, allow_nan=False)
+
+
+def test_privacy_statement_is_json_of_numpys_numbers(table, fitted):
+    shares = np.array([0.8, 0.2], dtype=np.float32)
+    method = get_method("dp_is_sgd", max_grad_norm=np.float32(1), group_probabilities=shares)
+    numbers = {"delta": np.float64(1e-5), "noise_multiplier": np.float32(2)}
+    X = table[0].assign(group=table[0]["group"] == "b")
+    model = fitted((X, table[1]), method, **numbers, max_steps=np.int8(2))
+    statement = model.privacy_statement()
+    assert json.loads(json.dumps(statement, allow_nan=False)) == statement
+    assert model.release().privacy_ == model.privacy_
+    assert set(statement["group_epsilons"]) == {"False", "True"}
 
 
 def half(values):

@@ -56,6 +56,7 @@ def test_figures_state_who_is_wrongly_refused_and_accepted(fitted):
         head = f"actual {actual} predicted as {other}"
         wrong = predicted[(y == actual) & (groups == "b")] == other
         assert rows["b"][found["measures"].index(head)] == of_share(wrong) and head in measures
+    assert figures(clf, data.data, y, groups, ["accuracy"])["measures"] == ["Accuracy"]
     one = y == clf.classes[1]
     (row,) = figures(clf, data.data[one], y[one], None, ERRORS[1:])["groups"]
     assert row[2] == [("–", "")]

@@ -153,6 +153,8 @@ def test_from_store_refuses_other_folders(facts, named, tmp_path):
         (tmp_path / "manifest.json").write_text(json.dumps(facts))
     with pytest.raises(ValueError, match=named):
         TradeoffResults.from_store(tmp_path)
+    with pytest.raises(TypeError, match=r"^store .*None"):
+        TradeoffResults.from_store(None)
 
 
 def test_from_store_gives_the_results_back(swept):
