@@ -42,7 +42,7 @@ test-integrations: $(VENV)/.integrations
 	@echo "== Running the tests with other libraries"
 	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow" \
 		tests/integrations \
-		tests/release/test_copies.py::test_skops_trusts_one_type
+		tests/release/test_facts.py::test_skops_needs_trust_in_one_type
 
 lint: $(VENV)/.test
 	@echo "== Checking style, types, spelling and import floors"

@@ -27,11 +27,11 @@ class Browser:
     def open(self, url, *, scheme="light"):
         media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-        self.said(), self.requests()
+        self.errors(), self.requests()
         self.driver.get(url)
         return self.driver
 
-    def said(self):
+    def errors(self):
         """Return errors of the console since the last call."""
         return [e["message"] for e in self.driver.get_log("browser") if e["level"] == "SEVERE"]
 

@@ -26,7 +26,7 @@ def address(swept):
     server.communicate()
 
 
-def test_it_compares_all_models(browser, address, swept):
+def test_dashboard_compares_all_models(browser, address, swept):
     from selenium.webdriver import ActionChains
     from selenium.webdriver.common.by import By
     from selenium.webdriver.support.ui import WebDriverWait
@@ -51,7 +51,7 @@ def test_it_compares_all_models(browser, address, swept):
         f"{m}, epsilon {e}" for m in ("dpsgd", "global_adapt") for e in (1, 4)
     ]
     wait.until(lambda _: all(heading(model) for model in ("Model comparison", *models)))
-    assert browser.said() == []
+    assert browser.errors() == []
     assert {url.split("/")[2] for url in browser.requests() if url.startswith("http")} == {
         address.split("/")[2]
     }
@@ -64,7 +64,7 @@ def test_it_compares_all_models(browser, address, swept):
     wait.until(lambda _: all(heading(f"{100 * accuracy:.3g}%") for accuracy in figures))
 
 
-def test_other_pages_cannot_read_it(address):
+def test_dashboard_refuses_other_origins(address):
     import requests
 
     answer = requests.post(

@@ -83,13 +83,13 @@ def page(request, pages, browser):
     return request.param, url, driver
 
 
-def test_it_asks_for_nothing_and_nothing_fails(page, browser):
+def test_page_requests_nothing_and_logs_no_error(page, browser):
     _, url, driver = page
-    assert browser.requests() == [url] and browser.said() == []
+    assert browser.requests() == [url] and browser.errors() == []
     assert driver.execute_script("return document.scripts.length + document.images.length") == 0
 
 
-def test_all_sections_are_there_and_open(page):
+def test_sections_are_complete_and_unfolded(page):
     name, _, driver = page
     ids = driver.execute_script("return [...document.querySelectorAll('h2')].map(h => h.id)")
     assert ids == SECTIONS[name].split()
@@ -97,7 +97,7 @@ def test_all_sections_are_there_and_open(page):
     assert driver.execute_script(empty) == []
 
 
-def test_names_are_shown_as_they_are_and_do_nothing(page, swept):
+def test_names_are_shown_as_text(page, swept):
     driver = page[2]
     assert driver.title not in ("broken", "1")
     text = driver.execute_script("return document.body.innerText")
@@ -105,7 +105,7 @@ def test_names_are_shown_as_they_are_and_do_nothing(page, swept):
         assert " ".join(name.split()) in " ".join(text.split())
 
 
-def test_every_link_and_table_is_reached_by_keys_and_shows_it(page):
+def test_links_and_tables_are_reached_by_keys_with_an_outline(page):
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
 
@@ -126,7 +126,7 @@ def test_every_link_and_table_is_reached_by_keys_and_shows_it(page):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_contrasts_are_those_of_level_aa(page, browser, scheme):
+def test_contrasts_reach_level_aa(page, browser, scheme):
     """WCAG 2.1: 4.5 for texts (1.4.3), 3 for what a chart draws (1.4.11)."""
     _, url, _ = page
     texts, drawn = browser.open(url, scheme=scheme).execute_script(CONTRASTS)
@@ -163,18 +163,18 @@ def telephone(page):
     driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_it_fits_a_telephone(telephone):
+def test_page_fits_a_telephone(telephone):
     wide = telephone.execute_script("return document.documentElement.scrollWidth - innerWidth")
     assert wide <= 0
 
 
-def test_charts_are_legible_on_a_telephone(telephone):
+def test_chart_texts_are_legible_on_a_telephone(telephone):
     for title, size, over in telephone.execute_script(TEXTS):
         assert size >= 9.5, (title, size)
         assert over == [], title
 
 
-def test_tables_that_scroll_say_so_and_no_others(telephone):
+def test_tables_that_scroll_have_a_hint(telephone):
     script = """return [...document.querySelectorAll(".scroll")].map(s =>
     [s.scrollWidth > s.clientWidth + 1, getComputedStyle(s, "::before").fontSize !== "0px"])"""
     found = telephone.execute_script(script)

@@ -28,7 +28,7 @@ def _links(browser):
     )
 
 
-def test_the_menu_leads_to_the_other_versions_and_marks_this_one(browser, page, tmp_path):
+def test_versions_menu_links_all_versions_and_marks_the_current_one(browser, page, tmp_path):
     copy(DOCS / "versions.js", tmp_path)
     driver = browser.open(page.as_uri())
     links = WebDriverWait(driver, 5).until(lambda _: _links(browser))
@@ -38,7 +38,7 @@ def test_the_menu_leads_to_the_other_versions_and_marks_this_one(browser, page, 
     assert [link.text for link in links if link.get_attribute("aria-current")] == ["1.0"]
 
 
-def test_there_is_no_menu_without_a_list(browser, page):
+def test_versions_menu_needs_a_list(browser, page):
     driver = browser.open(page.as_uri())
     loaded = "return document.readyState == 'complete' && !!document.querySelector('head script')"
     WebDriverWait(driver, 5).until(lambda _: driver.execute_script(loaded))

@@ -706,8 +706,8 @@ MUTANTS = (
         "release/_read_statement.py",
         '_check_same("epsilon", report.epsilon, compute_epsilon(entries, delta, accountant))',
         "pass",
-        "tests/release/test_contradictions.py::"
-        "test_a_report_that_contradicts_itself_is_refused[a smaller epsilon]",
+        "tests/release/test_read_statement.py::"
+        "test_check_report_refuses_contradictions[a smaller epsilon]",
     ),
     Mutant(
         "an emptied ledger",
@@ -840,7 +840,7 @@ MUTANTS = (
         "cli/_shell.py",
         "        if self.path is None:\n            return nullcontext()",
         "        if True:\n            return nullcontext()",
-        "tests/cli/test_ledger.py::test_the_path_of_the_readme_with_a_ledger",
+        "tests/cli/test_sweep_command.py::test_sweep_fit_and_report_share_a_ledger",
     ),
     Mutant(
         "sweeps that break off",
@@ -848,7 +848,7 @@ MUTANTS = (
         "model_selection/_sweep.py",
         "ledger.check(",
         "list(",
-        "tests/cli/test_ledger.py::test_a_sweep_beyond_its_budget_is_refused_before_any_fit",
+        "tests/cli/test_sweep_command.py::test_sweep_beyond_its_budget_is_refused_before_any_fit",
     ),
     Mutant(
         "functions that are not traced alone",

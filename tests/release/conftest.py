@@ -1,14 +1,34 @@
-"""Small private fits, and what a copy of a fitted classifier must agree on."""
+"""Small private fits, files whose facts can be changed, and what copies must agree on."""
 
 import re
+from copy import deepcopy
 
 import numpy as np
 import pytest
 from sklearn.base import clone
+from torch import nn
 
-from skdpfair import DPFairClassifier
+from skdpfair import MLP, DPFairClassifier, DPFairRegressor, Groups, Persons
+from skdpfair.release import _file
 
-PRIVATE = {"epsilon": None, "noise_multiplier": 1.0, "accountant": "rdp", "max_steps": 3}
+
+class Wide(nn.Module):
+    """A network of one's own."""
+
+    def __init__(self, n_features, width=8, depth=1, make=nn.ReLU):
+        super().__init__()
+        self.inner = nn.ModuleList(nn.Linear(n_features, width) for _ in range(depth))
+        self.act, self.drop, self.norm = make(), nn.Dropout(0.2), nn.LayerNorm(width)
+        self.logits = nn.Linear(width, 2)
+
+    def forward(self, x):
+        inner = sum(layer(x) for layer in self.inner)
+        return self.logits(self.norm(self.drop(self.act(inner))))
+
+
+@pytest.fixture(scope="session")
+def wide():
+    return Wide
 
 
 @pytest.fixture
@@ -26,10 +46,44 @@ def fitted():
     """``fitted(table, method, **params)``."""
 
     def fit(table, method="dpsgd", **params):
-        model = DPFairClassifier(method, **PRIVATE, group_col="group")
+        few = {"noise_multiplier": 1.0, "accountant": "rdp", "max_steps": 3}
+        model = DPFairClassifier(method, epsilon=None, **few, group_col="group")
         return model.set_params(**params).fit(*table)
 
     return fit
+
+
+@pytest.fixture(scope="session")
+def fits(tmp_path_factory):
+    """Fits by groups, on persons and of numbers: the estimator, and the facts and weights."""
+    X, y = np.linspace(-1, 1, 1200).reshape(400, 3), np.arange(400) % 2
+    few, path = {"epsilon": 2.0, "accountant": "rdp", "max_steps": 4}, tmp_path_factory.mktemp("a")
+    levels, groups = Groups(levels=["a", "b"]), np.where(np.arange(400) % 8, "a", "b")
+    by_group = DPFairClassifier(
+        "dp_is_sgd", **few, batch_size=50, module=MLP((4,)), group_col=levels
+    )
+    of_persons = DPFairClassifier("dpsgd", **few, persons=Persons(max_records=2))
+    models = {
+        "groups": by_group.fit(X, y, sensitive_features=groups),
+        "persons": of_persons.fit(X, y, persons=np.arange(400) // 2),
+        "regressor": DPFairRegressor("dpsgd", **few, y_range=(0, 1)).fit(X, y),
+    }
+    for name, model in models.items():
+        model.save_release(path / name)
+    return {name: (model, *_file.read(path / name)) for name, model in models.items()}
+
+
+@pytest.fixture
+def changed(fits, path):
+    """``changed(name, change)``: a file whose facts are changed, with a digest that matches."""
+
+    def changed(name, change):
+        _, facts, weights = deepcopy(fits[name])
+        change(facts, weights)
+        _file.write(path, facts, weights)
+        return path
+
+    return changed
 
 
 def shown(value):

@@ -1,4 +1,4 @@
-"""The geometry of charts: values are where the axes say."""
+"""The geometry of charts: values are at the places of the axes."""
 
 import math
 from itertools import pairwise
@@ -25,14 +25,14 @@ def test_ticks_are_round_within_and_few(low, width, most):
     assert len(steps) <= 1 or max(abs(low), abs(high)) / width > 1e6
 
 
-def test_a_curve_is_where_its_axes_say():
+def test_lines_are_at_the_places_of_their_axes():
     none = math.nan
     curves = {"a": [(0.1, 70.0, 69.0, 71.0), (1.0, 80.0, none, none), (10.0, 90.0, 88.0, 92.0)]}
     across = {"reference": (85.0, 84.0, 86.0), "another": (86.0, none, none)}
     chart = charts.lines(curves, across, title="t", label="l")
-    (low, *_), (middle, _, said, _), (high, *_) = chart["series"][0]["marks"]
+    (low, *_), (middle, _, text, _), (high, *_) = chart["series"][0]["marks"]
     assert middle == pytest.approx((low + high) / 2, abs=0.1)  # logarithmic
-    assert said == "a, ε 1: 80.00 (no interval)"
+    assert text == "a, ε 1: 80.00 (no interval)"
     heights = [y for _, y, *_ in chart["series"][0]["marks"]]
     assert heights[1] == pytest.approx((heights[0] + heights[2]) / 2, abs=0.1)
     reference = chart["across"][0][0]
@@ -47,11 +47,11 @@ def test_a_curve_is_where_its_axes_say():
     assert whiskers[2][0] - whiskers[2][1] == pytest.approx(
         2 * (whiskers[0][0] - whiskers[0][1]), abs=0.2
     )
-    assert len({dash for *_, dash, _ in chart["across"]}) == 2  # the references are told apart
+    assert len({dash for *_, dash, _ in chart["across"]}) == 2  # of the references
     assert [len(lines) for *_, lines in chart["across"]] == [1, 0]
 
 
-def test_bars_start_at_zero_and_go_left_below_it():
+def test_bars_start_at_zero_and_extend_left_below_it():
     none = math.nan
     row = {"F": (2.0, none, none), "M": (-1.0, none, none), "N": (none, none, none)}
     chart = charts.bars({"a": row}, title="t", label="l")
@@ -66,7 +66,7 @@ def test_bars_start_at_zero_and_go_left_below_it():
     assert [bar["hollow"] for bar in chart["clusters"][0]["bars"]] == [False, True, True]
 
 
-def test_many_bars_name_their_groups():
+def test_bars_of_many_groups_have_their_names():
     """Colours repeat after seven: then each bar has its name beside it, and there is no legend."""
     row = {f"g{i}": (float(i), i - 1.0, i + 1.0) for i in range(9)}
     chart = charts.bars({"a": row, "b": row}, title="t", label="l")
@@ -78,7 +78,7 @@ def test_many_bars_name_their_groups():
     assert chart["legend"] == [("F", "var(--c0)")]
 
 
-def test_panels_with_the_same_limits_share_an_axis():
+def test_bars_with_the_same_limits_share_an_axis():
     """A point is as long in each of them, and intervals stand around the ends of bars."""
     limits = charts.range_of([-5.0, 10.0], zero=True)
     panels = [
@@ -93,7 +93,7 @@ def test_panels_with_the_same_limits_share_an_axis():
         assert bar["at"] > bar["whisker"][1]  # the number is not written over the line
 
 
-def test_texts_beside_points_touch_nothing():
+def test_placed_labels_do_not_overlap():
     """Of ten points on one spot, as many are named as there is room for."""
     crowd = [(100.0 + i / 10, 100.0, f"ε {i}") for i in range(10)]
     placed = charts.placed_labels([*crowd, (250.0, 50.0, "ε 4"), (charts.WIDTH - 10, 50.0, "ε 8")])
@@ -109,13 +109,13 @@ def test_texts_beside_points_touch_nothing():
             assert a[0] >= b[2] or b[0] >= a[2] or a[1] >= b[3] or b[1] >= a[3]
 
 
-def test_a_hundred_series_are_told_apart():
+def test_style_differs_for_a_hundred_series():
     styles = [tuple(charts.style(i).values()) for i in range(100)]
     assert len(set(styles)) == 100
 
 
 @pytest.mark.parametrize("value", [0.0, -3.0, 50.0])
-def test_one_point_has_room(value):
+def test_lines_of_one_point_are_inside(value):
     chart = charts.lines(
         {"a": [(1.0, value, math.nan, math.nan)]}, {}, title="t", label="l", zero=True
     )
@@ -123,11 +123,11 @@ def test_one_point_has_room(value):
     assert chart["left"] < x < chart["right"] and chart["top"] < y < chart["bottom"]
 
 
-def test_points_of_a_front_have_both_intervals_or_are_hollow():
+def test_scatter_has_both_intervals_or_hollow_points():
     none = math.nan
     points = {"a": [((80.0, 79.0, 81.0), (2.0, 1.0, 3.0), "ε 1")]}
     points["b"] = [((82.0, none, none), (2.0, 1.0, 3.0), "ε 1")]
     chart = charts.scatter(points, [(80.0, 2.0)], title="t", label="l", x_label="x")
-    (*_, said, lines), (*_, hollow) = (s["marks"][0] for s in chart["series"])
+    (*_, text, lines), (*_, hollow) = (s["marks"][0] for s in chart["series"])
     assert len(lines) == 2 and hollow == [] and chart["hollow"]
-    assert said == "a, ε 1: 80.00 (79.00 to 81.00), 2.00 (1.00 to 3.00)"
+    assert text == "a, ε 1: 80.00 (79.00 to 81.00), 2.00 (1.00 to 3.00)"
