@@ -1,4 +1,4 @@
-"""All private names of torch that this package imports, tried with torch 2.4 and 2.13.
+"""All private names of torch that this package imports, tried with torch 2.11 and 2.13.
 
 These are the oldest and the newest version that the tests run with (requirements/lowest.txt and
 constraints.txt).  A torch that lacks a name fails at this import, and a fit before its first step,
@@ -33,11 +33,9 @@ InstanceNorm = torch.nn.modules.instancenorm._InstanceNorm
 
 get_cudnn_enabled: Any = torch._C._get_cudnn_enabled
 set_cudnn_enabled: Any = torch._C._set_cudnn_enabled
-get_cudnn_allow_tf32: Any = torch._C._get_cudnn_allow_tf32
-set_cudnn_allow_tf32: Any = torch._C._set_cudnn_allow_tf32
-# of one kind of product on one kind of device; None before torch 2.9
-get_fp32_precision: Any = getattr(torch._C, "_get_fp32_precision_getter", None)
-set_fp32_precision: Any = getattr(torch._C, "_set_fp32_precision_setter", None)
+# of one kind of product on one kind of device
+get_fp32_precision: Any = torch._C._get_fp32_precision_getter
+set_fp32_precision: Any = torch._C._set_fp32_precision_setter
 
 # operations, and kernels of operations, that Python code has defined, by name
 python_definitions: Any = torch.library._defs

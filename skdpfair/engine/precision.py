@@ -8,12 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
-from skdpfair._utils.torch_internals import (
-    get_cudnn_allow_tf32,
-    get_fp32_precision,
-    set_cudnn_allow_tf32,
-    set_fp32_precision,
-)
+from skdpfair._utils.torch_internals import get_fp32_precision, set_fp32_precision
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -71,9 +66,6 @@ def is_exact(device: torch.device) -> bool:
     kind = device.type
     if torch.is_autocast_enabled(kind):
         return False
-    if get_fp32_precision is None:  # before torch 2.9
-        exact = torch.get_float32_matmul_precision() == "highest"
-        return exact and not (kind == "cuda" and torch.backends.cudnn.allow_tf32)
     if kind == "cpu":
         return get_fp32_precision("mkldnn", "matmul") in _EXACT
     return {get_fp32_precision(*place) for place in _PLACES[kind == "cuda"]} <= _EXACT
@@ -99,12 +91,8 @@ def _switches(kind: str) -> list[tuple[Callable[[], Any], Callable[[Any], object
     """Return how to read and to write each setting, and what it is in full precision."""
     if kind == "dtype":
         return [(torch.get_default_dtype, torch.set_default_dtype, torch.float32)]
-    if get_fp32_precision is not None:
-        write = set_fp32_precision
-        places = _PLACES[kind == "cuda"]
-        return [(partial(get_fp32_precision, *at), partial(write, *at), "ieee") for at in places]
-    products = torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest"
-    return [products, (get_cudnn_allow_tf32, set_cudnn_allow_tf32, False)]
+    get, write = get_fp32_precision, set_fp32_precision
+    return [(partial(get, *at), partial(write, *at), "ieee") for at in _PLACES[kind == "cuda"]]
 
 
 def current_device(device: str | torch.device) -> AbstractContextManager[Any]:

@@ -61,7 +61,7 @@ def numbered(results, parts):
     classes = classes or np.unique(np.concatenate([p[columns] for p in parts.values()]))
     number = partial(positions, np.asarray(classes))
     return {
-        name: part.assign(**{column: number(part[column]) for column in columns})
+        name: part.assign(**{column: number(part[column].to_numpy()) for column in columns})
         for name, part in parts.items()
     }
 
