@@ -8,7 +8,7 @@ import torch
 from scipy import sparse
 from sklearn.base import clone
 from torch import nn
-from torch.nn.functional import cross_entropy, pad
+from torch.nn.functional import pad
 
 from skdpfair import DPFairClassifier, Persons, get_method
 from skdpfair._networks import CNN
@@ -20,6 +20,7 @@ from skdpfair.engine.mechanism import Mechanism
 from skdpfair.methods import METHODS
 from skdpfair.testing import example_task
 from skdpfair.training.loop import TrainingLoop
+from tests.engine.per_sample.modules import chain, loop, seeded
 
 PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
 BOUND = 0.7
@@ -34,15 +35,13 @@ def jittered(x):
 
 
 ACTIVATIONS = {"closed_form": nn.Tanh, "bookkeeping": nn.GELU, "vmap": nn.PReLU}
+by_strategy = pytest.mark.parametrize("name", ACTIVATIONS)
+UNITS = {"records": None, "persons": [2, 1, 3]}
+by_unit = pytest.mark.parametrize("sizes", UNITS.values(), ids=UNITS)
 
 
 def module_of(name):
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        module = nn.Sequential(nn.Linear(4, 5), ACTIVATIONS[name](), nn.Linear(5, 3)).double()
-        for p in module.parameters():
-            nn.init.normal_(p)
-    return module
+    return seeded(chain, (4, 5), ACTIVATIONS[name](), (5, 3)).double()
 
 
 def batch_of(sizes=None, n=9):
@@ -75,22 +74,14 @@ def stepped(module, batch, copies=1, attack=None, method=None, noise=0.0, **opti
 
 
 def by_loop(module, x, y, sizes):
-    """The mean gradient of each unit, clipped, one record at a time."""
-    total, start = 0.0, 0
-    for size in sizes:
-        rows = []
-        for i in range(start, start + size):
-            loss = cross_entropy(module(x[i : i + 1]), y[i : i + 1])
-            gradients = torch.autograd.grad(loss, list(module.parameters()))
-            rows.append(torch.cat([g.flatten() for g in gradients]))
-        mean = torch.stack(rows).mean(0)
-        total, start = total + mean * min(1.0, BOUND / float(mean.norm())), start + size
-    return total
+    """Return the sum of the mean gradients of units, each clipped."""
+    means = torch.stack([rows.mean(0) for rows in loop(module, x, y).split(sizes)])
+    return (means * (BOUND / means.norm(dim=1, keepdim=True)).clamp(max=1.0)).sum(0)
 
 
 @pytest.mark.parametrize("copies, chunk_size", [(1, 7), (3, None), (3, 7)])
 @pytest.mark.parametrize("sizes", [None, [2, 1, 3], [2, 2, 2]], ids=["records", "persons", "pairs"])
-@pytest.mark.parametrize("name", ACTIVATIONS)
+@by_strategy
 def test_step_equals_a_loop_over_the_views(name, sizes, copies, chunk_size):
     module, batch = module_of(name), batch_of(sizes)
     found, seen = stepped(module, batch, copies, jittered, chunk_size=chunk_size)
@@ -102,8 +93,8 @@ def test_step_equals_a_loop_over_the_views(name, sizes, copies, chunk_size):
 
 
 @pytest.mark.parametrize("copies", [1, 3])
-@pytest.mark.parametrize("sizes", [None, [2, 1, 3]], ids=["records", "persons"])
-@pytest.mark.parametrize("name", ACTIVATIONS)
+@by_unit
+@by_strategy
 def test_one_record_or_person_moves_the_sum_by_at_most_the_bound(name, sizes, copies):
     module, batch = module_of(name), batch_of(sizes)
     whole, seen = stepped(module, batch, copies, lambda x: 9.0 * jittered(x))
@@ -112,17 +103,13 @@ def test_one_record_or_person_moves_the_sum_by_at_most_the_bound(name, sizes, co
     for u in (0, len(sizes) - 1):
         at = torch.arange(len(sizes))
         kept = at.repeat_interleave(sizes) != u
-        rest = Batch(
-            torch.cat(seen)[kept],
-            viewed.y[kept],
-            viewed.group[kept],
-            examples=Examples(sizes[at != u]),
-        )
+        columns = torch.cat(seen)[kept], viewed.y[kept], viewed.group[kept]
+        rest = Batch(*columns, examples=Examples(sizes[at != u]))
         without, _ = stepped(module, rest)
         assert 0 < (whole - without).norm() <= BOUND * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("sizes", [None, [2, 1, 3]], ids=["records", "persons"])
+@by_unit
 @pytest.mark.parametrize("name", PRIVATE)
 def test_views_equal_to_the_record_change_no_step(name, sizes):
     module, batch, method = module_of("closed_form"), batch_of(sizes), get_method(name)
@@ -170,16 +157,11 @@ def test_flip_and_shift_draws_each_of_its_views_evenly(shape, flip, shift):
         found = FlipAndShift(flip, shift)(x)
     if is_last:
         picture, found = picture.movedim(-1, 0), found.movedim(-1, 1)
-    views = []
-    for mirrored in {False, flip}:
-        image = picture.flip(-1) if mirrored else picture
-        image = image.reshape(1, -1, height, width)
-        wide = pad(image, [shift] * 4, mode="reflect")
-        views += [
-            wide[..., i : i + height, j : j + width].reshape(picture.shape)
-            for i in range(2 * shift + 1)
-            for j in range(2 * shift + 1)
-        ]
+    size, views = 2 * shift + 1, []
+    for image in [picture, *([picture.flip(-1)] if flip else [])]:
+        wide = pad(image.reshape(1, -1, height, width), [shift] * 4, mode="reflect")
+        parts = wide.unfold(2, height, 1).unfold(3, width, 1)  # (1, channels, size, size, ...)
+        views += parts.movedim(1, 3).reshape(size * size, *picture.shape)
     for part, start in ((found[:2000], 0), (found[2000:], 1)):
         which = (part[:, None] == torch.stack(views)[None] + start).flatten(2).all(2)
         assert which.any(1).all()  # each is one of the views, of its own picture

@@ -33,10 +33,6 @@ def attack(module, x, y, size):
     return x
 
 
-def build(width):
-    return lambda n, m: nn.Sequential(nn.Linear(n, width), nn.Linear(width, m))
-
-
 def network(width):
     class Net(nn.Module):
         def __init__(self, n_features, n_outputs):
@@ -47,10 +43,7 @@ def network(width):
 
 
 def itself(size):
-    def same():
-        return same, size
-
-    return same
+    return (same := lambda: (same, size))
 
 
 def by_global(size):
@@ -71,7 +64,7 @@ KINDS = {
     "slots": Slotted,
     "tuple of a method": lambda size: shares(size, tuple),
     "array of a method": lambda size: shares(size, np.asarray),
-    "function": build,
+    "function": lambda size: lambda n, m: nn.Sequential(nn.Linear(n, size), nn.Linear(size, m)),
     "class": network,
     "sets": lambda size: [lambda x: {x, "a"}, lambda x: {x, "b"}][size % 2],
     "itself": itself,

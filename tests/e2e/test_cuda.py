@@ -85,14 +85,6 @@ def test_rows_on_cuda_are_used_in_place():
     assert torch.equal(x.cpu(), torch.tensor(X))
 
 
-def test_rows_on_disk_are_fetched_beside_the_steps(tmp_path):
-    rows = np.memmap(tmp_path / "rows", np.float32, "w+", shape=X.shape)
-    rows[:] = X
-    kept = {"epsilon": None, "noise_multiplier": 0.0, "method": "dpsgd", "lr": 0.5}
-    scores = [fit(x, random_state=0, **kept).decision_function(X) for x in (rows, X)]
-    np.testing.assert_allclose(*scores, rtol=1e-3, atol=1e-4)
-
-
 def on_disk(folder, rows):
     np.save(folder / "rows.npy", rows)
     return np.load(folder / "rows.npy", mmap_mode="r")

@@ -10,7 +10,7 @@ from sklearn.preprocessing import OneHotEncoder
 from torch import nn
 
 from skdpfair import DPFairClassifier, DPFairRegressor, Persons, get_method
-from skdpfair.engine import Batch, Streams, private_step, select_strategy
+from skdpfair.engine import Batch, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.losses import REGRESSION, CrossEntropy
 from skdpfair.engine.mechanism import Mechanism, Task
@@ -19,6 +19,7 @@ from skdpfair.engine.per_sample.layers.linear import SparseGradSampler
 from skdpfair.engine.sparse_rows import SparseBatch
 from skdpfair.inputs.rows import SparseRows
 from skdpfair.methods import METHODS
+from tests.engine.per_sample.modules import chain, seeded, sums
 
 D = 12
 pytestmark = pytest.mark.filterwarnings(
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 def mlp(*frozen):
-    module = nn.Sequential(nn.Linear(D, 5), nn.ReLU() if frozen else nn.Tanh(), nn.Linear(5, 3))
+    module = chain((D, 5), nn.ReLU() if frozen else nn.Tanh(), (5, 3))
     for name in frozen:
         module.get_parameter(name).requires_grad_(False)
     return module
@@ -68,23 +69,10 @@ def batches(n=20, *, weighted=False, sizes=None):
     return Batch(rows_of(matrix), **columns), Batch(torch.from_numpy(matrix.toarray()), **columns)
 
 
-def seeded(make):
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return make()
-
-
 def same_steps(module, pair, method, chunk_size=None):
-    mechanism, taken = Mechanism(method, Task(20, 2, 0.5), 1.0), []
-    for batch in pair:
-        with select_strategy(seeded(module), pair[1].x[:1], 3) as strategy:
-            assert isinstance(strategy, ClosedForm)
-            noise = Streams.seeded(0, digest=b"").noise()
-            state = mechanism.method.start(mechanism.task)
-            step = private_step(strategy, batch, mechanism, state, noise, chunk_size=chunk_size)
-            assert step.sound
-            taken.append(step.gradient.clone())
-    torch.testing.assert_close(*taken, rtol=1e-6, atol=1e-6)
+    mechanism = Mechanism(method, Task(20, 2, 0.5), 1.0)
+    found = sums(seeded(module), pair, mechanism, name="closed_form", chunk_size=chunk_size)
+    torch.testing.assert_close(*found, rtol=1e-6, atol=1e-5)  # of sums over 10
 
 
 by_module = pytest.mark.parametrize("module", MODULES.values(), ids=MODULES)
@@ -117,7 +105,7 @@ def test_persons_on_sparse_rows_are_those_on_dense_ones(module, sizes):
 def test_norm_of_a_person_whose_sparse_rows_cancel_bounds_the_sum():
     row = np.zeros((1, D), np.float32)
     row[0, 3] = 1e3
-    module = seeded(lambda: nn.Linear(D, 3))
+    module = seeded(nn.Linear, D, 3)
     nn.init.zeros_(module.weight)
     rows = rows_of(np.repeat(row, 2, axis=0))
     batch = Batch(rows, torch.tensor([0, 1]), examples=Examples(2, 2))
@@ -133,13 +121,9 @@ def test_many_equal_rows_do_not_add_up_their_rounding(n):
     row = (np.random.default_rng(0).normal(size=(1, 60)) * 10).astype(np.float32)
     rows, codes = rows_of(np.repeat(row, n, axis=0)), torch.zeros(n, dtype=torch.int64)
     mechanism = Mechanism(get_method("dpsgd", max_grad_norm=1.0), Task(n, 1, 1.0), 30.0)
-    sums = []
-    with select_strategy(seeded(lambda: nn.Linear(60, 2)), torch.zeros(1, 60), 2) as strategy:
-        for first in (0, 1):
-            batch = Batch(rows.index_select(0, torch.arange(first, n)), codes[first:])
-            noise = Streams.seeded(0, digest=b"").noise()
-            sums.append(private_step(strategy, batch, mechanism, None, noise).gradient.double())
-    assert n * float((sums[0] - sums[1]).norm()) <= 1 + 1e-6
+    others = Batch(rows.index_select(0, torch.arange(1, n)), codes[1:])
+    one, other = sums(seeded(nn.Linear, 60, 2), [Batch(rows, codes), others], mechanism, 2)
+    assert float((one.double() - other.double()).norm()) <= 1 + 1e-6
 
 
 @pytest.mark.parametrize(("a", "b"), [(1e-23, 1e18), (1e-30, 1e15), (1.0, 1e-18)])
@@ -198,22 +182,18 @@ def test_sparse_rows_without_a_finite_gradient_count_for_nothing():
     matrix = table(8).toarray()
     matrix[2, 5] = 3e38
     rows, codes = rows_of(matrix), torch.zeros(8).long()
-    module = seeded(lambda: nn.Sequential(nn.Linear(D, 4), nn.ReLU(), nn.Linear(4, 3)))
+    module = seeded(chain, (D, 4), nn.ReLU(), (4, 3))
     module[0].weight.data.mul_(1e3)
     mechanism = Mechanism(get_method("dpsgd"), Task(20, 1, 0.5), 0.0)
     others = torch.tensor([0, 1, 3, 4, 5, 6, 7])
-    with select_strategy(module, torch.zeros(1, D), 3) as strategy:
-        sums = [
-            private_step(strategy, batch, mechanism, None, Streams.fresh().noise()).gradient.clone()
-            for batch in (Batch(rows, codes), Batch(rows.index_select(0, others), codes[others]))
-        ]
-    torch.testing.assert_close(*sums)
+    pair = Batch(rows, codes), Batch(rows.index_select(0, others), codes[others])
+    torch.testing.assert_close(*sums(module, pair, mechanism))
 
 
 def test_regression_on_sparse_rows_is_that_on_dense_ones():
     pair, gradients = batches(), []
     for batch in pair:
-        module, loss = seeded(lambda: nn.Linear(D, 1)), REGRESSION["huber"]()
+        module, loss = seeded(nn.Linear, D, 1), REGRESSION["huber"]()
         with select_strategy(module, pair[1].x[:1], 1, loss=loss) as strategy:
             found = strategy.per_sample_gradients(Batch(batch.x, torch.linspace(-1, 1, 20)))
             found.weighted_sum(torch.ones(20), total := strategy.flat())
@@ -221,15 +201,15 @@ def test_regression_on_sparse_rows_is_that_on_dense_ones():
     torch.testing.assert_close(*gradients, rtol=1e-6, atol=1e-6)
 
 
-def chain():
-    return seeded(lambda: nn.Sequential(nn.Linear(D, 6), nn.Tanh(), nn.Linear(6, 2)))
+def by_formulas():
+    return seeded(chain, (D, 6), nn.Tanh(), (6, 2))
 
 
 def by_vmap():
-    return seeded(lambda: nn.Sequential(nn.Linear(D, 5), nn.PReLU(), nn.Linear(5, 2)))
+    return seeded(chain, (D, 5), nn.PReLU(), (5, 2))
 
 
-@pytest.mark.parametrize("module", ["logistic", chain, by_vmap])
+@pytest.mark.parametrize("module", ["logistic", by_formulas, by_vmap])
 @pytest.mark.parametrize("persons", [None, Persons(max_records=3)], ids=["records", "persons"])
 def test_fits_and_predictions_of_sparse_rows_are_those_of_dense_ones(module, persons):
     """All records take part in all steps, without noise."""

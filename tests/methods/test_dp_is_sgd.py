@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from skorch.callbacks import Callback
 
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.datasets import make_two_groups
@@ -98,30 +97,6 @@ def test_group_epsilons_follow_the_shares_in_any_order():
 def test_group_counts_take_a_small_part_of_the_budget_by_default():
     report = fitted(get_method("dp_is_sgd", max_sample_rate=0.5)).privacy_
     assert 0.9 < compute_epsilon(report.releases[1:], report.delta) / report.epsilon < 1.0
-
-
-class Rows(Callback):
-    """Keeps the rows of all batches."""
-
-    exposes_records = True
-    drawn: list = []  # of all clones
-
-    def on_batch_begin(self, net, batch=None, training=None, **kwargs):
-        self.drawn.append(np.asarray(batch[0]))
-
-
-def test_groups_are_drawn_equally_often():
-    code, x = np.searchsorted(["a", "b", "c"], GROUPS), np.asarray(DATA.data, dtype=np.float32)
-    Rows.drawn.clear()
-    shares = np.bincount(code) / len(code)
-    model = with_shares(shares, max_epochs=20, callbacks=[Rows()])
-    group_of = {row.tobytes(): c for row, c in zip(x, code, strict=True)}
-    rows = np.concatenate(Rows.drawn)
-    counts = np.bincount([group_of[row.tobytes()] for row in rows], minlength=3)
-    expected = counts.sum() / 3
-    # each count is Poisson-like with this mean; 6 deviations fail once in 1e8
-    assert (abs(counts - expected) < 6 * np.sqrt(expected)).all()
-    assert model.batch_size_ == 90
 
 
 def test_batch_size_and_reference_follow_counted_shares():

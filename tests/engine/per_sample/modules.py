@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from skdpfair.engine import Batch, select_strategy
+from skdpfair.engine import Batch, Streams, private_step, select_strategy
 
 
 def made(layer):
@@ -90,3 +90,17 @@ def assert_equals_loop(module, x, y, weight, atol, name):
         gradients.weighted_sum(weight, total)
     torch.testing.assert_close(gradients.norm, rows.norm(dim=1), rtol=1e-10, atol=atol)
     torch.testing.assert_close(total, weight @ rows, rtol=1e-10, atol=atol)
+
+
+def sums(module, batches, mechanism, n_outputs=3, *, name=None, **options):
+    """Return the gradient sums of a step on each of the batches, with equal noise."""
+    method, task = mechanism.method, mechanism.task
+    with select_strategy(module, batches[0].dense_x[:1], n_outputs) as strategy:
+        assert name in (None, strategy.name)
+        found = []
+        for batch in batches:
+            noise = Streams.seeded(0, digest=b"").noise()
+            step = private_step(strategy, batch, mechanism, method.start(task), noise, **options)
+            assert step.sound or name is None
+            found.append(step.gradient * mechanism.expected_batch_size)
+    return found

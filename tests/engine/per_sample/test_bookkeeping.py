@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch import nn
 
 from skdpfair.engine import select_strategy
 from skdpfair.exceptions import UnsupportedModuleError
@@ -47,9 +46,3 @@ def test_layer_trace_refuses_an_input_that_changes_after_use():
 
     with pytest.raises(UnsupportedModuleError, match="inplace operation"):
         select_strategy(without_scale(forward), torch.zeros(4, 6), 3)
-
-
-@pytest.mark.parametrize("layer", [nn.GELU(), nn.LayerNorm(3)])
-def test_bookkeeping_names_why_it_was_selected(layer):
-    strategy = select_strategy(nn.Sequential(nn.Linear(6, 3), layer), torch.zeros(4, 6), 3)
-    assert strategy.name == "bookkeeping" and "called once" in strategy.reason

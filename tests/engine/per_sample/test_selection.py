@@ -17,10 +17,6 @@ def words(x):
     return (10 * x).long().abs() % 7
 
 
-def rms(x):
-    return x * x.square().mean(-1, keepdim=True).add(1e-6).rsqrt()
-
-
 class Step(torch.autograd.Function):
     """A step forward, straight through backward."""
 
@@ -97,10 +93,6 @@ def frozen():
     return nn.Sequential(layers.requires_grad_(False), nn.Linear(8, 3))
 
 
-def squeeze(m, x):
-    return (m.a(x) * torch.sigmoid(m.s(m.b(x).mean((2, 3))))[:, :, None, None]).flatten(1)
-
-
 def skip(m, x):
     return (F.interpolate(m.b(F.max_pool2d(x, 2)), scale_factor=2) + m.a(x)).flatten(1)
 
@@ -117,11 +109,9 @@ def pictures():
 ROWS = {
     "activations": activations,
     "glu": lambda: chain((6, 16), nn.GLU(), (8, 3)),
-    "scaled logits": lambda: Net(lambda m, x: m.a(x) / 8**0.5 - 1.0, a=(6, 3)),
     "features of a buffer": fourier,
     "bag of words": ending(lambda m, x: m.e(words(x)).mean(1), e=(nn.Embedding, 7, 4), c=(4, 3)),
     "masked words": lambda: Net(masked_words, e=(nn.Embedding, 7, 4, 0), c=(4, 3)),
-    "rms norm by hand": ending(lambda m, x: rms(m.a(x)), a=(6, 4), c=(4, 3)),
     "frozen backbone": frozen,
     "straight-through": ending(lambda m, x: Step.apply(m.a(x)), a=(6, 4), c=(4, 3)),
     "reversed gradient": ending(lambda m, x: Reverse.apply(m.a(x), 0.5), a=(6, 4), c=(4, 3)),
@@ -149,9 +139,6 @@ IMAGES = {
         *(nn.AvgPool2d(2, 1), (nn.Conv2d, 4, 6, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1)),
         *(nn.Flatten(), (6, 3)),
     ),
-    "squeeze and excite": ending(
-        squeeze, a=(nn.Conv2d, 2, 4, 3), b=(nn.Conv2d, 2, 4, 3), s=(4, 4), c=(144, 3)
-    ),
     "skip with interpolation": ending(
         skip, a=(nn.Conv2d, 2, 2, 1), b=(nn.Conv2d, 2, 2, 1), c=(128, 3)
     ),
@@ -166,7 +153,7 @@ IMAGES = {
 ROWS_BY_VMAP = {
     "parametrised": lambda: chain(
         nn.utils.parametrizations.weight_norm(nn.Linear(6, 4)), nn.Tanh(), (4, 3)
-    ),
+    )
 }
 ENCODER = partial(nn.TransformerEncoderLayer, batch_first=True)
 SEQUENCES_BY_VMAP = {

@@ -56,10 +56,7 @@ REFUSED = {
     "max_norm": (lambda: embedding(max_norm=1.0), "max_norm"),
     "weight_norm": (weight_normed, "parametrizations"),
     "flipped": (lambda: linears(lambda m, x: m.out(x.flip(0))), "mixes.*among 4"),
-    "opposite": (
-        lambda: linears(lambda m, x: m.out(torch.cat([x, -x]))[:4]),
-        "mixes.*among 2",
-    ),
+    "opposite": (lambda: linears(lambda m, x: m.out(torch.cat([x, -x]))[:4]), "mixes.*among 2"),
     "own forward": (own_forward, "a parameter that is not its own"),
     "two outputs": (lambda: nn.Linear(6, 2), r"\(batch, 3\)"),
     "one output": (lambda: linears(lambda m, x: m.out(x).sum()), r"\(batch, 3\)"),
