@@ -1,6 +1,6 @@
 """Fits on a GPU."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from skdpfair.engine.mechanism import Mechanism, Task
 from skdpfair.engine.precision import full_precision
 from skdpfair.features import Scattering2D
 from skdpfair.privacy.statement import DEVICE_NOISE
+from tests.engine.per_sample.modules import Net
 
 pytestmark = [
     pytest.mark.gpu,
@@ -41,19 +42,12 @@ def test_convolutions_on_cuda_are_exact():
     torch.testing.assert_close(*norms, rtol=1e-4, atol=0)
 
 
-class Last(nn.Module):
-    """A recurrence along the columns, and a linear layer on its last state."""
-
-    def __init__(self):
-        super().__init__()
-        self.lstm, self.linear = nn.LSTM(1, 4, batch_first=True), nn.Linear(4, 2)
-
-    def forward(self, x):
-        return self.linear(self.lstm(x[..., None])[0][:, -1])
-
-
 def test_recurrences_on_cuda_have_gradients_by_record():
-    assert fit(module=Last, max_epochs="auto", max_steps=5).privacy_.steps == 5
+    def last():
+        layers = {"lstm": nn.LSTM(1, 4, batch_first=True), "linear": (4, 2)}
+        return Net(lambda m, x: m.linear(m.lstm(x[..., None])[0][:, -1]), **layers)
+
+    assert fit(module=last, max_epochs="auto", max_steps=5).privacy_.steps == 5
 
 
 @pytest.mark.parametrize("setting", ["highest", "high", "medium"])
@@ -139,15 +133,9 @@ def test_scores_on_cuda_are_those_on_the_cpu(kind, others, tmp_path):
 @pytest.mark.parametrize("kind", ["dense", "on disk", "sparse"])
 @pytest.mark.parametrize("method", ["dp_is_sgd", "dpsgd_f", "bam", "asc", "fairlens_dp"])
 def test_methods_by_groups_train_on_cuda(method, kind, tmp_path):
-    for unit in (None, PERSON):
-        model = DPFairClassifier(
-            method,
-            epsilon=9.0,
-            batch_size=200,
-            max_steps=8,
-            device="cuda",
-            persons=None if unit is None else Persons(max_records=3),
-        )
+    params = {"epsilon": 9.0, "batch_size": 200, "max_steps": 8, "device": "cuda"}
+    for unit, persons in ((None, None), (PERSON, Persons(max_records=3))):
+        model = DPFairClassifier(method, persons=persons, **params)
         model.fit(ROWS[kind](tmp_path), Y, sensitive_features=GROUPS, persons=unit)
         assert model.privacy_.is_private and np.isfinite(model.decision_function(X)).all()
 
@@ -160,40 +148,23 @@ def test_device_of_the_last_index_trains():
 
 
 def test_fits_in_threads_train_on_one_device():
-    errors = []
-
-    def one(module):
-        try:
-            fit(module=module)
-        except Exception as error:  # of any kind: it is shown
-            errors.append(error)
-
-    threads = [threading.Thread(target=one, args=(m,)) for m in ("mlp", "logistic") * 3]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
-
-
-class Wide(nn.Module):
-    """A hidden layer whose activations take much memory."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.last = nn.Linear(X.shape[1], 60_000), nn.Linear(60_000, 2)
-
-    def forward(self, x):
-        return self.last(torch.tanh(self.first(x)))
+    with ThreadPoolExecutor(6) as threads:
+        models = [*threads.map(lambda module: fit(module=module), ["mlp", "logistic"] * 3)]
+    assert len(models) == 6
 
 
 def test_max_physical_batch_size_is_lowered_where_memory_runs_out():
+    def wide():
+        """Return a hidden layer whose activations take much memory."""
+        layers = {"first": (X.shape[1], 60_000), "last": (60_000, 2)}
+        return Net(lambda m, x: m.last(torch.tanh(m.first(x))), **layers)
+
     torch.cuda.empty_cache()
     _, total = torch.cuda.mem_get_info()
     most = torch.cuda.memory_reserved() + 4e8
     torch.cuda.set_per_process_memory_fraction(min(1.0, most / total))
     try:
-        model = fit(module=Wide, batch_size=3000, max_physical_batch_size=100_000)
+        model = fit(module=wide, batch_size=3000, max_physical_batch_size=100_000)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert model.privacy_.steps > 0

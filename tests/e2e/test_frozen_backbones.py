@@ -157,3 +157,8 @@ def test_batch_normalisation_that_trains_is_refused():
     for model in (private(module=trainable), not_private):
         with pytest.raises(UnsupportedModuleError, match="freeze"):
             model.fit(X, Y)
+
+
+def test_module_without_a_trainable_parameter_is_refused():
+    with pytest.raises(ValueError, match=r"^module .*FrozenFeatures"):
+        private(module=lambda: with_backbone().requires_grad_(False)).fit(X, Y)

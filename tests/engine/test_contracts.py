@@ -66,7 +66,7 @@ MEETING = [MeanOfTheBatch, Ranked, Counted, Wrapped, CalledType]
     [
         *[pytest.param(m, "depends on other records", id=m.__name__) for m in MEETING],
         pytest.param(Keeping, "sets longest", id="Keeping"),
-        pytest.param(PerRecord, "no number for each output", id="PerRecord"),
+        pytest.param(PerRecord, "logit_gradient", id="PerRecord"),
     ],
 )
 def test_refuse_broken_stops_a_fit_before_it_is_paid(method, fault, tmp_path):

@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.preprocessing import OneHotEncoder
 from torch import nn
 
-from skdpfair import DPFairClassifier, DPFairRegressor, Persons, get_method
+from skdpfair import DPFairClassifier, DPFairRegressor, get_method
 from skdpfair.engine import Batch, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.losses import REGRESSION, CrossEntropy
@@ -199,32 +199,6 @@ def test_regression_on_sparse_rows_is_that_on_dense_ones():
             found.weighted_sum(torch.ones(20), total := strategy.flat())
             gradients.append((total, found.norm))
     torch.testing.assert_close(*gradients, rtol=1e-6, atol=1e-6)
-
-
-def by_formulas():
-    return seeded(chain, (D, 6), nn.Tanh(), (6, 2))
-
-
-def by_vmap():
-    return seeded(chain, (D, 5), nn.PReLU(), (5, 2))
-
-
-@pytest.mark.parametrize("module", ["logistic", by_formulas, by_vmap])
-@pytest.mark.parametrize("persons", [None, Persons(max_records=3)], ids=["records", "persons"])
-def test_fits_and_predictions_of_sparse_rows_are_those_of_dense_ones(module, persons):
-    """All records take part in all steps, without noise."""
-    matrix = table(300, density=0.4)
-    y = (matrix.toarray()[:, 0] > 0.2).astype(int)
-    settings = {"max_steps": 6, "lr": 0.5, "module": module, "persons": persons}
-    settings |= {"batch_size": 300, "noise_multiplier": 0.0, "epsilon": None}
-    model = DPFairClassifier(get_method("dpsgd", max_grad_norm=0.5), **settings)
-    units, found = None if persons is None else np.arange(300) // 3, []
-    for X in (matrix, matrix.toarray()):
-        model.fit(X, y, persons=units)
-        found += [model.predict_proba(matrix), model.predict_proba(matrix.toarray())]
-    for other in found[1:]:
-        np.testing.assert_allclose(found[0], other, atol=1e-6)
-    assert np.ptp(found[0]) > 0.01
 
 
 def test_fits_take_sparse_columns_of_scikit_learns_encoder():

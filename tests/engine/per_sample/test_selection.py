@@ -49,24 +49,17 @@ class Reverse(torch.autograd.Function):
 class Block(nn.Module):
     """A pre-norm transformer block, its attention written by hand."""
 
-    def __init__(self, width=8, heads=2):
+    def __init__(self, width=8):
         super().__init__()
-        self.heads, self.norm, self.last = heads, nn.LayerNorm(width), nn.LayerNorm(width)
+        self.norm, self.last = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
 
     def forward(self, x):
-        n, length, width = x.shape
-        parts = self.qkv(self.norm(x)).view(n, length, 3, self.heads, width // self.heads)
+        parts = self.qkv(self.norm(x)).unflatten(2, (3, 2, -1))  # of two heads
         q, k, v = parts.permute(0, 2, 3, 1, 4).unbind(1)
-        found = F.scaled_dot_product_attention(q, k, v)
-        x = x + self.out(found.transpose(1, 2).reshape(n, length, width))
+        x = x + self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
         return x + self.down(F.gelu(self.up(self.last(x))))
-
-
-def attention(m, x):
-    weights = torch.softmax(m.q(x) @ m.k(x).transpose(-2, -1) / 8**0.5, dim=-1)
-    return (weights @ m.v(x)).mean(1)
 
 
 def activations():
@@ -125,7 +118,6 @@ SEQUENCES = {
         lambda m, x: (x + m.a(x.transpose(1, 2)).permute(0, 2, 1) + m.b(x)).amax(dim=1),
         **{"a": (5, 5), "b": (8, 8), "c": (8, 3)},
     ),
-    "attention by hand": ending(attention, **dict.fromkeys("qkv", (8, 8)), c=(8, 3)),
     "transformer blocks": ending(
         lambda m, x: m.b(m.a(x)).mean(1), a=(Block,), b=(Block,), c=(8, 3)
     ),

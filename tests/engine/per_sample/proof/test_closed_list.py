@@ -237,5 +237,5 @@ def test_select_strategy_refuses_operations_on_one_record_alone(name):
 def test_trace_refuses_kernels_that_python_code_replaces():
     with torch.library._scoped_library("aten", "IMPL") as library:
         library.impl("erfinv", lambda x: x * 2, "CPU")
-        with pytest.raises(TraceError, match=r"aten\.erfinv.*code of its own"):
+        with pytest.raises(TraceError, match=r"aten\.erfinv.*own"):
             trace(torch.erfinv, (torch.ones(1, 8),))

@@ -1,6 +1,7 @@
 """Frozen batch normalisation normalises by constants, and couples no records."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -11,30 +12,28 @@ from skdpfair.engine.memory import affordable_batch
 from skdpfair.engine.per_sample.proof import hold_statistics
 from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.testing import check_engine
-from tests.engine.per_sample.modules import chain, loop, seeded
+from tests.engine.per_sample.modules import Net, chain, loop, seeded
 
 
-class Residual(nn.Module):
-    """Two convolutions with batch normalisation, and the way around them."""
+def around(m, x):
+    out = m.last_norm(m.second(m.relu(m.norm(m.first(x)))))
+    out += x
+    return m.relu(out)
 
-    def __init__(self, width):
-        super().__init__()
-        self.first, self.second = (nn.Conv2d(width, width, 3, 1, 1, bias=False) for _ in range(2))
-        self.norm, self.last_norm = nn.BatchNorm2d(width), nn.BatchNorm2d(width)
-        self.relu = nn.ReLU(inplace=True)
 
-    def forward(self, x):
-        out = self.last_norm(self.second(self.relu(self.norm(self.first(x)))))
-        out += x
-        return self.relu(out)
+def residual(width):
+    """Return two convolutions with batch normalisation, and the way around them."""
+    conv = partial(nn.Conv2d, bias=False), width, width, 3, 1, 1
+    layers = {"first": conv, "second": conv, "relu": nn.ReLU(inplace=True)}
+    layers |= {"norm": nn.BatchNorm2d(width), "last_norm": nn.BatchNorm2d(width)}
+    return Net(around, **layers)
 
 
 def backbone(width=4):
     """A small ResNet whose statistics were learned from what is not the data."""
     layers = [nn.Conv2d(1, width, 3), nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
     layers += [nn.InstanceNorm2d(width, affine=True, track_running_stats=True)]
-    layers += [Residual(width), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-    module = nn.Sequential(*layers)
+    module = chain(*layers, residual(width), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     for _ in range(20):
         module(2.0 * torch.randn(16, 1, 8, 8) + 1.0)
     return module.requires_grad_(False)
@@ -46,10 +45,8 @@ def with_head(*, of_block=False, custom=False):
     return module.train()
 
 
-def records(n=12):
-    generator = torch.Generator().manual_seed(0)
-    x = torch.rand((n, 1, 8, 8), generator=generator)
-    return x, torch.arange(n) % 3
+def records():
+    return seeded(torch.rand, 12, 1, 8, 8), torch.arange(12) % 3
 
 
 CASES = {
@@ -76,11 +73,9 @@ def test_frozen_normalisation_has_gradients_of_each_record_and_moves_no_statisti
         found = strategy.per_sample_gradients(batch)
         found.weighted_sum(weight, total)
         matrix, _, _ = strategy.gradient_matrix(batch)
-    torch.testing.assert_close(found.norm, rows.norm(dim=1), rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(total, weight @ rows, rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(matrix, rows, rtol=1e-10, atol=1e-12)
-    after = module.state_dict()
-    assert all(torch.equal(after[key], value) for key, value in before.items())
+    expected = rows.norm(dim=1), weight @ rows, rows
+    torch.testing.assert_close((found.norm, total, matrix), expected, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(module.state_dict(), before, rtol=0, atol=0)
 
 
 def test_frozen_layers_take_no_gradient_and_no_memory():
@@ -102,15 +97,10 @@ def normalised(frozen="", **options):
     return module
 
 
-class Relapsing(nn.Module):
-    """Puts its frozen layer back into training mode when it is called."""
-
-    def __init__(self):
-        super().__init__()
-        self.norm, self.out = nn.BatchNorm1d(6).requires_grad_(False), nn.Linear(6, 3)
-
-    def forward(self, x):
-        return self.out(self.norm.train()(x))
+def relapsing():
+    """Return a module that puts its frozen layer back into training mode when it is called."""
+    norm = nn.BatchNorm1d(6).requires_grad_(False)
+    return Net(lambda m, x: m.out(m.norm.train()(x)), norm=norm, out=(6, 3))
 
 
 class Own(nn.BatchNorm1d):
@@ -128,7 +118,7 @@ NOT_FROZEN = {
         lambda: normalised("weight bias", track_running_stats=False),
         "BatchNorm1d at '0'.*GroupNorm",
     ),
-    "relapsing": (Relapsing, "mixes"),
+    "relapsing": (relapsing, "mixes"),
     "own forward": (lambda: chain(Own(6).requires_grad_(False), (6, 3)), "mixes"),
 }
 

@@ -57,7 +57,7 @@ REFUSED = {
     "weight_norm": (weight_normed, "parametrizations"),
     "flipped": (lambda: linears(lambda m, x: m.out(x.flip(0))), "mixes.*among 4"),
     "opposite": (lambda: linears(lambda m, x: m.out(torch.cat([x, -x]))[:4]), "mixes.*among 2"),
-    "own forward": (own_forward, "a parameter that is not its own"),
+    "own forward": (own_forward, "parameter.*not its own"),
     "two outputs": (lambda: nn.Linear(6, 2), r"\(batch, 3\)"),
     "one output": (lambda: linears(lambda m, x: m.out(x).sum()), r"\(batch, 3\)"),
     "softmax": (lambda: chain((6, 3), nn.Softmax(1)), "softmax"),

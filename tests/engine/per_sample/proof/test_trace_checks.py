@@ -33,9 +33,9 @@ def test_in_place_check_refuses_changes_through_any_alias(name, changed):
     def counting(h):
         return h * changed(ALIASES[name](KEPT)).sum()
 
-    with pytest.raises(TraceError, match="kept from call to call"):
+    with pytest.raises(TraceError, match="kept"):
         trace(counting, (torch.ones(8),))
-    with pytest.raises(ValueError, match="kept from call to call"):
+    with pytest.raises(ValueError, match="kept"):
         record_by_record(
             lambda module, x, y: torch.where(x > 1e3, counting(x), x),
             select_strategy(nn.Linear(8, 2), torch.zeros(1, 8), 2),
