@@ -261,9 +261,10 @@ def test_prove_refuses_random_modules_with_a_coupling(seeds):
             select_strategy(module, torch.zeros(1, *shape), 3)
         except UnsupportedModuleError:
             continue
-        # later layers undo it, or it wants more records than are compared: training sees one
-        large = re.search(", (shape|long), 60, ", what)
-        assert large or not couples(module.eval(), shape), what
+        # later layers undo it, or it wants more records than are compared, or moves one number of
+        # few records: training sees one
+        rare = re.search("^flat shift, where,|, (shape|long), 60, ", what)
+        assert rare or not couples(module.eval(), shape), what
         assert acts_alone(module.train(), shape), what
 
 
