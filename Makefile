@@ -89,7 +89,7 @@ gpu:
 	  --no-deps --upgrade --target build/gpu wheels/*.whl
 	@echo "== Testing fits on the GPU"
 	@mkdir -p build
-	@timeout 150 $(GPU_RUN) -m pytest -q -m gpu -W default tests/engine; echo $$? > build/gpu.tests
+	@timeout 150 $(GPU_RUN) -m pytest -q -m gpu -W default tests/e2e/test_cuda.py; echo $$? > build/gpu.tests
 	@echo "== Measuring steps, pictures and fits on the GPU"
 	@timeout 400 $(GPU_RUN) -m benchmarks.bench_gpu
 	@test "$$(cat build/gpu.tests)" = 0 || { echo "make gpu: tests failed"; exit 1; }

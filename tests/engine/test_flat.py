@@ -25,7 +25,7 @@ def module():
         {"momentum": 0.9, "nesterov": True, "weight_decay": 0.01},
     ],
 )
-def test_flat_sgd_is_torchs(options):
+def test_flat_sgd_equals_torchs(options):
     theirs, ours = module(), module()
     parameters = list(ours.parameters())
     flat = flatten_(parameters)
@@ -44,7 +44,7 @@ def test_flat_sgd_is_torchs(options):
 
 
 @pytest.mark.parametrize("dampening", [0.9, 0.5])
-def test_damped_momentum_starts_at_rest(dampening):
+def test_flat_sgd_with_dampening_starts_at_rest(dampening):
     flat = nn.Parameter(torch.zeros(1, dtype=torch.float64))
     optimizer = FlatSGD([flat], lr=1.0, momentum=0.9, dampening=dampening)
     buffer = position = 0.0
@@ -56,7 +56,7 @@ def test_damped_momentum_starts_at_rest(dampening):
         assert flat.item() == pytest.approx(position, rel=1e-12)
 
 
-def test_views_follow_the_vector_and_are_let_go():
+def test_flatten_makes_views_that_unflatten_releases():
     net = module()
     before = copy.deepcopy(net)
     flat = flatten_(list(net.parameters()))
@@ -72,7 +72,7 @@ def test_views_follow_the_vector_and_are_let_go():
     assert len({p.untyped_storage().data_ptr() for p in net.parameters()}) == 6
 
 
-def test_replaced_data_are_taken_over():
+def test_rejoin_takes_over_replaced_data():
     net = module()
     parameters = list(net.parameters())
     flat = flatten_(parameters)
@@ -114,7 +114,7 @@ READ = {
 
 
 @pytest.mark.parametrize("read", READ.values(), ids=READ)
-def test_what_no_record_can_move_is_found(read):
+def test_fixed_places_are_those_without_a_gradient(read):
     module = Words(read)
     x = torch.cartesian_prod(torch.arange(5), torch.arange(5))
     found = fixed_places(module, module(x[:2] * 0))

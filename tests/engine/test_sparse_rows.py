@@ -9,8 +9,8 @@ from scipy import sparse
 from sklearn.preprocessing import OneHotEncoder
 from torch import nn
 
-from skdpfair import DPFairClassifier, DPFairRegressor, Persons, get_method
-from skdpfair.engine import Batch, Streams, private_step, select_strategy
+from skdpfair import DPFairClassifier, DPFairRegressor, get_method
+from skdpfair.engine import Batch, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.losses import REGRESSION, CrossEntropy
 from skdpfair.engine.mechanism import Mechanism, Task
@@ -19,27 +19,30 @@ from skdpfair.engine.per_sample.layers.linear import SparseGradSampler
 from skdpfair.engine.sparse_rows import SparseBatch
 from skdpfair.inputs.rows import SparseRows
 from skdpfair.methods import METHODS
+from tests.engine.per_sample.modules import chain, seeded, sums
 
 D = 12
-MODULES = {
-    "logistic": lambda: nn.Linear(D, 3),
-    "no bias": lambda: nn.Linear(D, 3, bias=False),
-    "mlp": lambda: nn.Sequential(nn.Linear(D, 5), nn.Tanh(), nn.Linear(5, 3)),
-    "frozen weight": lambda: frozen("0.weight"),
-    "frozen bias": lambda: frozen("0.bias"),
-    "frozen first layer": lambda: frozen("0.weight", "0.bias"),
-}
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.LowSignalWarning",
     "ignore::skdpfair.exceptions.InsecureSeedWarning",
 )
 
 
-def frozen(*names):
-    module = nn.Sequential(nn.Linear(D, 5), nn.ReLU(), nn.Linear(5, 3))
-    for name in names:
+def mlp(*frozen):
+    module = chain((D, 5), nn.ReLU() if frozen else nn.Tanh(), (5, 3))
+    for name in frozen:
         module.get_parameter(name).requires_grad_(False)
     return module
+
+
+MODULES = {
+    "logistic": lambda: nn.Linear(D, 3),
+    "no bias": lambda: nn.Linear(D, 3, bias=False),
+    "mlp": mlp,
+    "frozen weight": lambda: mlp("0.weight"),
+    "frozen bias": lambda: mlp("0.bias"),
+    "frozen first layer": lambda: mlp("0.weight", "0.bias"),
+}
 
 
 def table(n, seed=0, density=0.3):
@@ -47,7 +50,11 @@ def table(n, seed=0, density=0.3):
     return sparse.random_array((n, D), density=density, rng=rng, dtype=np.float32, format="csr")
 
 
-def batches(n, *, weighted=False, sizes=None):
+def rows_of(matrix):
+    return SparseBatch.of(SparseRows(sparse.csr_array(matrix)).matrix)
+
+
+def batches(n=20, *, weighted=False, sizes=None):
     """Return a batch with sparse inputs, and the same with dense ones."""
     matrix, generator = table(n), torch.Generator().manual_seed(0)
     columns = {
@@ -59,62 +66,48 @@ def batches(n, *, weighted=False, sizes=None):
     if sizes is not None:
         examples = columns["examples"]
         columns["group"] = examples.spread(columns["group"][: len(examples)])
-    rows = SparseBatch.of(SparseRows(matrix).matrix)
-    return Batch(rows, **columns), Batch(torch.from_numpy(matrix.toarray()), **columns)
-
-
-def seeded(make):
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return make()
+    return Batch(rows_of(matrix), **columns), Batch(torch.from_numpy(matrix.toarray()), **columns)
 
 
 def same_steps(module, pair, method, chunk_size=None):
     mechanism = Mechanism(method, Task(20, 2, 0.5), 1.0)
-    taken = []
-    for batch in pair:
-        with select_strategy(seeded(module), pair[1].x[:1], 3) as strategy:
-            assert isinstance(strategy, ClosedForm)
-            noise = Streams.seeded(0, digest=b"").noise()
-            state = mechanism.method.start(mechanism.task)
-            step = private_step(strategy, batch, mechanism, state, noise, chunk_size=chunk_size)
-            assert step.sound
-            taken.append(step.gradient.clone())
-    torch.testing.assert_close(taken[0], taken[1], rtol=1e-6, atol=1e-6)
+    found = sums(seeded(module), pair, mechanism, name="closed_form", chunk_size=chunk_size)
+    torch.testing.assert_close(*found, rtol=1e-6, atol=1e-5)  # of sums over 10
+
+
+by_module = pytest.mark.parametrize("module", MODULES.values(), ids=MODULES)
 
 
 @pytest.mark.parametrize("chunk_size", [None, 7])
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("module", MODULES.values(), ids=MODULES)
-def test_a_step_on_sparse_rows_is_that_on_dense_ones(module, weighted, chunk_size):
-    pair = batches(20, weighted=weighted)
+@by_module
+def test_step_on_sparse_rows_is_that_on_dense_ones(module, weighted, chunk_size):
+    pair = batches(weighted=weighted)
     same_steps(module, pair, get_method("dpsgd", max_grad_norm=0.3), chunk_size)
 
 
 @pytest.mark.parametrize("name", sorted(n for n, m in METHODS.items() if m.private))
-def test_every_method_takes_sparse_rows(name):
-    same_steps(MODULES["mlp"], batches(20), get_method(name))
+def test_every_private_method_takes_sparse_rows(name):
+    same_steps(mlp, batches(), get_method(name))
 
 
 @pytest.mark.parametrize("sizes", [4, torch.tensor([1, 7, 3, 2, 7])])
-@pytest.mark.parametrize("module", MODULES.values(), ids=MODULES)
+@by_module
 def test_persons_on_sparse_rows_are_those_on_dense_ones(module, sizes):
-    pair = batches(20, sizes=sizes)
+    pair, norms = batches(sizes=sizes), []
     same_steps(module, pair, get_method("dpsgd", max_grad_norm=0.3))
-    norms = []
     for batch in pair:
         with select_strategy(seeded(module), pair[1].x[:1], 3) as strategy:
             norms.append(strategy.per_sample_gradients(batch).norm)
     torch.testing.assert_close(*norms, rtol=1e-6, atol=1e-6)
 
 
-def test_persons_whose_records_cancel_are_measured():
-    """Two records with opposite slopes: the norm stays above what the weighted sum adds."""
+def test_norm_of_a_person_whose_sparse_rows_cancel_bounds_the_sum():
     row = np.zeros((1, D), np.float32)
     row[0, 3] = 1e3
-    rows = SparseBatch.of(SparseRows(sparse.csr_array(np.repeat(row, 2, axis=0))).matrix)
-    module = seeded(lambda: nn.Linear(D, 3))
+    module = seeded(nn.Linear, D, 3)
     nn.init.zeros_(module.weight)
+    rows = rows_of(np.repeat(row, 2, axis=0))
     batch = Batch(rows, torch.tensor([0, 1]), examples=Examples(2, 2))
     with select_strategy(module, torch.zeros(1, D), 3) as strategy:
         gradients = strategy.per_sample_gradients(batch)
@@ -126,44 +119,37 @@ def test_persons_whose_records_cancel_are_measured():
 def test_many_equal_rows_do_not_add_up_their_rounding(n):
     """Neither by themselves nor with noise, which is drawn before the sum is added."""
     row = (np.random.default_rng(0).normal(size=(1, 60)) * 10).astype(np.float32)
-    matrix = SparseRows(sparse.csr_array(np.repeat(row, n, axis=0))).matrix
-    rows, codes = SparseBatch.of(matrix), torch.zeros(n, dtype=torch.int64)
+    rows, codes = rows_of(np.repeat(row, n, axis=0)), torch.zeros(n, dtype=torch.int64)
     mechanism = Mechanism(get_method("dpsgd", max_grad_norm=1.0), Task(n, 1, 1.0), 30.0)
-    sums = []
-    with select_strategy(seeded(lambda: nn.Linear(60, 2)), torch.zeros(1, 60), 2) as strategy:
-        for first in (0, 1):
-            kept = torch.arange(first, n)
-            batch = Batch(rows.index_select(0, kept), codes[first:])
-            noise = Streams.seeded(0, digest=b"").noise()
-            sums.append(private_step(strategy, batch, mechanism, None, noise).gradient.double())
-    assert n * float((sums[0] - sums[1]).norm()) <= 1 + 1e-6
+    others = Batch(rows.index_select(0, torch.arange(1, n)), codes[1:])
+    one, other = sums(seeded(nn.Linear, 60, 2), [Batch(rows, codes), others], mechanism, 2)
+    assert float((one.double() - other.double()).norm()) <= 1 + 1e-6
 
 
-def test_squares_that_underflow_hide_no_gradient():
-    layer = nn.Linear(D, 3, bias=False)
-    for a, b in ((1e-23, 1e18), (1e-30, 1e15), (1.0, 1e-18)):
-        row = SparseBatch.of(SparseRows(sparse.csr_array(np.full((1, D), a))).matrix)
-        sampler = SparseGradSampler(layer, row, torch.full((1, 3), b))
-        sampler.add(torch.ones(1), {layer.weight: (total := torch.zeros(3, D))})
-        least = float(total.double().norm()) * (1 - 1e-5)
-        assert float(sampler.norm2(Examples(1, 1))[0]) ** 0.5 >= least
-        chain = linear_layers(layer, torch.zeros(1, D))
-        assert float(ClosedForm(layer, CrossEntropy(3), chain)._norm([sampler])[0]) >= least
+@pytest.mark.parametrize(("a", "b"), [(1e-23, 1e18), (1e-30, 1e15), (1.0, 1e-18)])
+def test_sparse_squares_that_underflow_leave_the_norm_above_the_sum(a, b):
+    layer, row = nn.Linear(D, 3, bias=False), rows_of(np.full((1, D), a))
+    sampler = SparseGradSampler(layer, row, torch.full((1, 3), b))
+    sampler.add(torch.ones(1), {layer.weight: (total := torch.zeros(3, D))})
+    least = float(total.double().norm()) * (1 - 1e-5)
+    assert float(sampler.norm2(Examples(1, 1))[0]) ** 0.5 >= least
+    chain = linear_layers(layer, torch.zeros(1, D))
+    assert float(ClosedForm(layer, CrossEntropy(3), chain)._norm([sampler])[0]) >= least
 
 
-def test_numbers_that_are_stored_in_parts_are_one():
+@pytest.mark.parametrize("vouched", [False, True])
+def test_sparse_numbers_that_are_stored_in_parts_are_one(vouched):
     """Two halves of a number have a square of their sum; the caller's matrix stays as it is."""
     parts = (np.array([3.0, 4.0, 1.0]), np.array([2, 2, 0]), np.array([0, 3]))
-    for vouched in (False, True):
-        matrix = sparse.csr_array(parts, (1, D), dtype=np.float32)
-        if vouched:
-            matrix.has_canonical_format = True
-        rows = SparseBatch.of(SparseRows(matrix).matrix)
-        assert rows.norm2.tolist() == [50.0] and rows.dense()[0, 2] == 7.0
-        assert matrix.nnz == 3
+    matrix = sparse.csr_array(parts, (1, D), dtype=np.float32)
+    if vouched:
+        matrix.has_canonical_format = True
+    rows = SparseBatch.of(SparseRows(matrix).matrix)
+    assert rows.norm2.tolist() == [50.0] and rows.dense()[0, 2] == 7.0
+    assert matrix.nnz == 3
 
 
-def test_a_matrix_that_changes_later_changes_no_row():
+def test_sparse_batch_does_not_follow_later_changes_of_the_matrix():
     matrix = table(5).astype(np.float32)
     rows = SparseBatch.of(SparseRows(matrix).matrix)
     before = rows.dense().clone()
@@ -175,9 +161,9 @@ def test_a_matrix_that_changes_later_changes_no_row():
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.sampled_from([0.0, 0.1, 1.0]))
-def test_rows_are_selected_and_split_as_dense_ones(seed, n, density):
+def test_sparse_batch_is_selected_split_and_multiplied_as_a_dense_one(seed, n, density):
     matrix, rng = table(n, seed, density), np.random.default_rng(seed)
-    dense, rows = torch.from_numpy(matrix.toarray()), SparseBatch.of(SparseRows(matrix).matrix)
+    dense, rows = torch.from_numpy(matrix.toarray()), rows_of(matrix)
     index = torch.from_numpy(rng.integers(0, n, rng.integers(0, 9)))
     assert torch.equal(rows.index_select(0, index).dense(), dense.index_select(0, index))
     sizes = np.diff([0, *sorted(rng.integers(0, n + 1, 3)), n]).tolist()
@@ -192,64 +178,30 @@ def test_rows_are_selected_and_split_as_dense_ones(seed, n, density):
     torch.testing.assert_close(out, weight + b.T @ dense, rtol=1e-6, atol=1e-6)
 
 
-def test_a_record_without_a_finite_gradient_counts_for_nothing():
+def test_sparse_rows_without_a_finite_gradient_count_for_nothing():
     matrix = table(8).toarray()
     matrix[2, 5] = 3e38
-    rows, codes = SparseBatch.of(SparseRows(sparse.csr_array(matrix)).matrix), torch.zeros(8).long()
-    module = seeded(lambda: nn.Sequential(nn.Linear(D, 4), nn.ReLU(), nn.Linear(4, 3)))
+    rows, codes = rows_of(matrix), torch.zeros(8).long()
+    module = seeded(chain, (D, 4), nn.ReLU(), (4, 3))
     module[0].weight.data.mul_(1e3)
     mechanism = Mechanism(get_method("dpsgd"), Task(20, 1, 0.5), 0.0)
-    kept = torch.tensor([0, 1, 3, 4, 5, 6, 7])
-    with select_strategy(module, torch.zeros(1, D), 3) as strategy:
-        both = [
-            private_step(strategy, batch, mechanism, None, Streams.fresh().noise()).gradient.clone()
-            for batch in (Batch(rows, codes), Batch(rows.index_select(0, kept), codes[kept]))
-        ]
-    torch.testing.assert_close(*both)
+    others = torch.tensor([0, 1, 3, 4, 5, 6, 7])
+    pair = Batch(rows, codes), Batch(rows.index_select(0, others), codes[others])
+    torch.testing.assert_close(*sums(module, pair, mechanism))
 
 
-def test_a_regression_takes_sparse_rows():
-    pair = batches(20)
-    gradients = []
+def test_regression_on_sparse_rows_is_that_on_dense_ones():
+    pair, gradients = batches(), []
     for batch in pair:
-        loss = REGRESSION["huber"]()
-        module = seeded(lambda: nn.Linear(D, 1))
+        module, loss = seeded(nn.Linear, D, 1), REGRESSION["huber"]()
         with select_strategy(module, pair[1].x[:1], 1, loss=loss) as strategy:
-            targets = torch.linspace(-1, 1, 20)
-            found = strategy.per_sample_gradients(Batch(batch.x, targets))
+            found = strategy.per_sample_gradients(Batch(batch.x, torch.linspace(-1, 1, 20)))
             found.weighted_sum(torch.ones(20), total := strategy.flat())
             gradients.append((total, found.norm))
     torch.testing.assert_close(*gradients, rtol=1e-6, atol=1e-6)
 
 
-def chain():
-    return seeded(lambda: nn.Sequential(nn.Linear(D, 6), nn.Tanh(), nn.Linear(6, 2)))
-
-
-def by_vmap():
-    return seeded(lambda: nn.Sequential(nn.Linear(D, 5), nn.PReLU(), nn.Linear(5, 2)))
-
-
-@pytest.mark.parametrize("module", ["logistic", chain, by_vmap])
-@pytest.mark.parametrize("persons", [None, Persons(max_records=3)], ids=["records", "persons"])
-def test_fits_and_predictions_are_those_of_dense_rows(module, persons):
-    """All records take part in all steps, without noise."""
-    matrix = table(300, density=0.4)
-    y = (matrix.toarray()[:, 0] > 0.2).astype(int)
-    method, settings = get_method("dpsgd", max_grad_norm=0.5), {"max_steps": 6, "lr": 0.5}
-    settings |= {"batch_size": 300, "noise_multiplier": 0.0, "epsilon": None}
-    model = DPFairClassifier(method, module=module, persons=persons, **settings)
-    units = None if persons is None else np.arange(300) // 3
-    found = []
-    for X in (matrix, matrix.toarray()):
-        model.fit(X, y, persons=units)
-        found += [model.predict_proba(matrix), model.predict_proba(matrix.toarray())]
-    for other in found[1:]:
-        np.testing.assert_allclose(found[0], other, atol=1e-6)
-    assert np.ptp(found[0]) > 0.01
-
-
-def test_categories_of_scikit_learns_encoder_go_in_as_they_are():
+def test_fits_take_sparse_columns_of_scikit_learns_encoder():
     codes = np.random.default_rng(0).integers(0, 3000, (2000, 2))
     encoder = OneHotEncoder(categories=[range(3000)] * 2, dtype=np.float32)
     X, y = encoder.fit_transform(codes), (codes.sum(1) > 3000).astype(int)

@@ -15,7 +15,8 @@ ALPHA, SIZE, STEPS = 1e-6, 1000.0, 1500  # the chance that correct code fails on
 
 
 def search_beside(name):
-    return ScaleSearch.for_mechanism(Mechanism(get_method(name), example_task(), 1.5), 0.5)
+    mechanism = Mechanism(get_method(name), example_task(), 1.5)
+    return ScaleSearch.for_mechanism(mechanism, 0.5), mechanism
 
 
 def counts(search, n_rows):
@@ -27,20 +28,20 @@ def counts(search, n_rows):
     for p in module.parameters():
         nn.init.zeros_(p)  # no row is predicted well
     with select_strategy(module, torch.zeros(1, 5), 3) as model:
-        found = [search.step(model, batch, z, SIZE, noise) for _ in range(STEPS)]
-    found = torch.stack(found).double()
-    return ((found.log() / search.gain + search.target_quantile) * SIZE).numpy()
+        scales = [search.step(model, batch, z, SIZE, noise) for _ in range(STEPS)]
+    logs = torch.stack(scales).double().log()
+    return ((logs / search.gain + search.target_quantile) * SIZE).numpy()
 
 
 @pytest.mark.parametrize("name", ["dpsgd", "global_adapt"])
-def test_its_noise_is_no_less_than_that_of_the_step_it_is_charged_as(name):
-    mechanism = Mechanism(get_method(name), example_task(), 1.5)
-    assert search_beside(name).noise_multiplier >= mechanism.release.joint_noise_multiplier
+def test_scale_search_has_no_less_noise_than_the_step_it_is_charged_as(name):
+    search, mechanism = search_beside(name)
+    assert search.noise_multiplier >= mechanism.release.joint_noise_multiplier
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 9])
-def test_the_count_carries_fresh_noise_of_the_claimed_scale(n_rows):
-    search = search_beside("dpsgd")
+def test_scale_search_counts_with_fresh_noise_of_the_claimed_scale(n_rows):
+    search, _ = search_beside("dpsgd")
     noise = (counts(search, n_rows) - n_rows) / search.noise_multiplier
     total = float((noise**2).sum())
     assert ALPHA / 2 < stats.chi2.cdf(total, STEPS) < 1 - ALPHA / 2

@@ -20,6 +20,8 @@ VIEWS = "tests/test_augmentations.py::"
 LEDGER = "tests/budget/test_privacy_ledger.py::"
 JOURNAL = "tests/budget/test_journal.py::"
 SPARSE = "tests/engine/test_sparse_rows.py::"
+PER_SAMPLE = "tests/engine/per_sample/"
+PROOF = PER_SAMPLE + "proof/"
 SHARED = "tests/training/test_processes.py::"
 HOOKS = "tests/engine/test_record_hooks.py::"
 RELEASES = "tests/e2e/test_releases.py::"
@@ -175,7 +177,8 @@ MUTANTS = (
         "engine/warmup.py",
         "_rows_above, 1.0, self.noise_multiplier)",
         "_rows_above, 1.0, 0.0)",
-        "tests/engine/test_warmup.py::test_the_count_carries_fresh_noise_of_the_claimed_scale[0]",
+        "tests/engine/test_warmup.py::"
+        "test_scale_search_counts_with_fresh_noise_of_the_claimed_scale[0]",
     ),
     Mutant(
         "exact group counts",
@@ -183,8 +186,8 @@ MUTANTS = (
         "training/run.py",
         "noise = 0.0 if self.processes.rank else release.joint_noise_multiplier",
         "noise = 0.0",
-        "tests/test_methods_in_fits.py::TestGroupRates::"
-        "test_the_counts_carry_the_noise_that_is_booked[standard]",
+        "tests/methods/test_dp_is_sgd.py::"
+        "test_group_counts_have_the_noise_that_is_booked[standard]",
     ),
     Mutant(
         "unclamped counts of a mean",
@@ -200,7 +203,7 @@ MUTANTS = (
         "engine/streams.py",
         "return cls((secrets.randbits(256),), (secrets.randbits(256),))",
         "import time\n\n        return cls((time.time_ns(),), (secrets.randbits(256),))",
-        "tests/engine/test_randomness.py::test_unseeded_streams_come_from_the_operating_system",
+        "tests/engine/test_streams.py::test_fresh_streams_take_entropy_of_the_operating_system",
     ),
     # clipping
     Mutant(
@@ -218,7 +221,7 @@ MUTANTS = (
         "engine/per_sample/closed_form.py",
         "torch.linalg.vector_norm(torch.stack(factors).mul_(rows), dim=0)",
         "torch.stack(factors).mul_(rows).amax(0)",
-        "tests/engine/test_per_sample.py::test_norms_and_sums_equal_a_loop",
+        PER_SAMPLE + "test_records.py::test_norm_and_weighted_sum_equal_a_loop",
     ),
     Mutant(
         "bias left out of the norm",
@@ -226,7 +229,7 @@ MUTANTS = (
         "engine/per_sample/closed_form.py",
         "return length.hypot_(self._one) if grad_sampler.bias_trains else length.add_(self._least)",
         "return length",
-        "tests/engine/test_per_sample.py::test_norms_and_sums_equal_a_loop",
+        PER_SAMPLE + "test_records.py::test_norm_and_weighted_sum_equal_a_loop",
     ),
     Mutant(
         "clipping the mean",
@@ -260,7 +263,7 @@ MUTANTS = (
         "inputs/rows.py",
         "if not csr.has_canonical_format:",
         "if False:",
-        SPARSE + "test_numbers_that_are_stored_in_parts_are_one",
+        SPARSE + "test_sparse_numbers_that_are_stored_in_parts_are_one",
     ),
     Mutant(
         "squares of a person's rows",
@@ -313,7 +316,8 @@ MUTANTS = (
         "        if len(sample.norm):\n"
         "            return sample.norm.quantile(0.9).clamp(Z_MIN, Z_MAX)\n"
         "        return updated_scale(",
-        "tests/engine/test_warmup.py::test_the_count_carries_fresh_noise_of_the_claimed_scale[1]",
+        "tests/engine/test_warmup.py::"
+        "test_scale_search_counts_with_fresh_noise_of_the_claimed_scale[1]",
     ),
     # sampling
     Mutant(
@@ -382,8 +386,8 @@ MUTANTS = (
         "engine/per_sample/layers/linear.py",
         "rounding(max(*self.a.shape[1:], self.b.shape[-1]), self.b)",
         "rounding(max(examples.largest, self.a.shape[-1]), self.b)",
-        "tests/engine/test_per_sample.py::"
-        "test_how_many_records_one_person_has_changes_nobody_else[linear]",
+        PER_SAMPLE + "test_records.py::"
+        "test_gradients_of_persons_do_not_depend_on_sizes_of_others[linear]",
     ),
     Mutant(
         "records counted as persons",
@@ -435,7 +439,8 @@ MUTANTS = (
         "        noise = release.joint_noise_multiplier\n",
         "    apart = ((r, s) for r in all_releases(releases) for s in r.noise_multipliers)\n"
         "    for release, noise in apart:\n",
-        "tests/golden/test_golden_privacy.py::test_epsilon",
+        "tests/privacy/test_accounting_golden.py::"
+        "test_compute_epsilon_is_that_of_an_independent_accountant",
         ("run", "global_adapt"),
     ),
     Mutant(
@@ -444,7 +449,8 @@ MUTANTS = (
         "privacy/releases.py",
         "    ratio: float = math.fsum((s / least) ** -2 for s in noise_multipliers) ** -0.5",
         "    ratio = noise_multipliers[0] / least",
-        "tests/golden/test_golden_privacy.py::test_epsilon",
+        "tests/privacy/test_accounting_golden.py::"
+        "test_compute_epsilon_is_that_of_an_independent_accountant",
         ("run", "global_adapt"),
     ),
     Mutant(
@@ -487,8 +493,8 @@ MUTANTS = (
         "training/loop.py",
         '        self._account("gradient scale (warm-up)")\n',
         "",
-        "tests/test_methods_in_fits.py::TestWarmStart::"
-        "test_each_fit_spends_epsilon_again_and_searches_the_scale_once",
+        "tests/training/test_warm_start_releases.py::"
+        "test_warm_start_spends_epsilon_in_each_fit_and_searches_the_scale_once",
     ),
     Mutant(
         "group counts not charged",
@@ -496,8 +502,8 @@ MUTANTS = (
         "training/run.py",
         "            self.releases.append(release)\n",
         "",
-        "tests/test_methods_in_fits.py::TestGroupRates::"
-        "test_shares_counted_with_noise_are_in_the_ledger_and_in_epsilon",
+        "tests/methods/test_dp_is_sgd.py::"
+        "test_group_counts_with_noise_are_released_and_part_of_epsilon",
     ),
     Mutant(
         "first query alone",
@@ -505,7 +511,8 @@ MUTANTS = (
         "engine/mechanism.py",
         "*(q.noise_multiplier for q in self.queries))",
         "*(q.noise_multiplier for q in self.queries[:1]))",
-        "tests/engine/test_step.py::test_all_that_a_step_releases_is_accounted_for",
+        "tests/engine/test_mechanism.py::"
+        "test_mechanism_release_has_the_noise_of_the_gradient_and_of_each_query",
     ),
     Mutant(
         "steps booked late",
@@ -533,7 +540,8 @@ MUTANTS = (
         "training/run.py",
         "releases = [] if previous is None else list(previous.privacy.releases)",
         "releases = []",
-        "tests/test_methods_in_fits.py::TestWarmStart::test_goes_on_from_the_weights_and_composes",
+        "tests/training/test_warm_start_releases.py::"
+        "test_warm_start_continues_the_weights_and_composes_the_releases",
     ),
     Mutant(
         "best of K as one fit",
@@ -606,7 +614,7 @@ MUTANTS = (
         "engine/streams.py",
         "return Keystream.seeded(*use, self.entropy)",
         "return Keystream.seeded(*use, tuple(e % 2**32 for e in self.entropy))",
-        "tests/engine/test_randomness.py::test_streams_differ_wherever_their_seed_does",
+        "tests/engine/test_streams.py::test_streams_differ_where_seed_or_digest_do",
     ),
     Mutant(
         "seeds that ignore the labels",
@@ -789,7 +797,8 @@ MUTANTS = (
         "_utils/keystream.py",
         "secrets.token_bytes(32)",
         "secrets.token_bytes(8)",
-        "tests/engine/test_randomness.py::test_keys_are_256_bits_that_differ_wherever_their_seeds_do",
+        "tests/_utils/test_keystream_laws.py::"
+        "test_keystream_keys_are_256_bits_that_differ_where_their_seeds_do",
     ),
     Mutant(
         "silence on the noise of a GPU",
@@ -856,7 +865,8 @@ MUTANTS = (
         "engine/per_sample/proof/tracing.py",
         "            if reason := reason_to_refuse(node):\n",
         "            if reason := None:\n",
-        "tests/engine/test_modules.py::test_operations_outside_the_closed_list_are_refused_by_name[aten.as_strided]",
+        PROOF + "test_closed_list.py::"
+        "test_trace_refuses_operations_outside_the_closed_list_by_name[aten.as_strided]",
     ),
     Mutant(
         "sizes of a batch for numbers",
@@ -864,7 +874,8 @@ MUTANTS = (
         "engine/per_sample/proof/graphs.py",
         "        if remainder or k * SIZES[1] != b:\n",
         "        if False:\n",
-        "tests/engine/test_modules.py::test_only_sizes_follow_the_number_of_records",
+        PROOF + "test_graphs.py::"
+        "test_of_any_size_takes_only_sizes_that_follow_the_number_of_records",
     ),
     Mutant(
         "copies of constants that are dropped",
@@ -872,8 +883,7 @@ MUTANTS = (
         "engine/per_sample/proof/graphs.py",
         "    in_place = any(schema is not None and schema.is_mutable for schema in schemas)\n",
         "    in_place = False\n",
-        "tests/engine/test_closed_list.py::"
-        "test_a_copy_of_a_constant_is_changed_in_each_call_alone[any size]",
+        PROOF + "test_graphs.py::test_simplify_leaves_copies_of_constants_that_change[any size]",
     ),
     Mutant(
         "traces that are not tried",
@@ -881,7 +891,8 @@ MUTANTS = (
         "engine/per_sample/proof/record_trace.py",
         "        VmapRuleCheck(self.one, len(shared)).check(*shared, *record)\n",
         "",
-        "tests/engine/test_closed_list.py::test_operations_on_shapes_that_couple_records_are_refused[roll]",
+        PROOF + "test_trace_checks.py::"
+        "test_vmap_rule_check_refuses_shapes_that_couple_records[roll]",
     ),
     Mutant(
         "frozen normalisation in training",
@@ -889,7 +900,7 @@ MUTANTS = (
         "engine/per_sample/proof/frozen_statistics.py",
         "            layer.eval()\n",
         "            layer.train()\n",
-        "tests/engine/test_frozen_statistics.py::test_only_frozen_normalisation_is_held",
+        PROOF + "test_frozen_statistics.py::test_hold_statistics_of_frozen_normalisation_alone",
     ),
     Mutant(
         "half frozen for frozen",
@@ -897,8 +908,8 @@ MUTANTS = (
         "engine/per_sample/proof/frozen_statistics.py",
         "not any(trains)",
         "not all(trains)",
-        "tests/engine/test_frozen_statistics.py::"
-        "test_what_is_not_frozen_for_good_is_refused[half frozen]",
+        PROOF + "test_frozen_statistics.py::"
+        "test_normalisation_that_is_not_frozen_is_refused[half frozen]",
     ),
     Mutant(
         "frozen numbers that move",
@@ -906,8 +917,7 @@ MUTANTS = (
         "training/privacy_report.py",
         "if (n, sha256) != net.frozen_:",
         "if net.frozen_ is None:",
-        "tests/test_backbones.py::"
-        "test_callbacks_meet_frozen_layers_in_evaluation_mode_and_cannot_move_them",
+        "tests/e2e/test_frozen_backbones.py::test_callbacks_cannot_move_frozen_layers",
     ),
     Mutant(
         "one network for two fits",
@@ -915,7 +925,8 @@ MUTANTS = (
         "_networks.py",
         "return plain_copy(self._made()).float()",
         "return self._made().float()",
-        "tests/test_factories.py::test_fits_begin_with_public_weights_and_share_no_module[in_turn]",
+        "tests/test_networks.py::"
+        "test_module_factories_start_fits_with_public_weights_that_none_shares[in_turn]",
     ),
     Mutant(
         "a fit within a fit",
@@ -932,8 +943,8 @@ MUTANTS = (
         "engine/per_sample/proof/module_code.py",
         "            if state_of(self.called) != after:\n",
         "            if False:\n",
-        "tests/engine/test_modules.py::"
-        "test_modules_that_bring_records_together_are_refused[activations kept in a list]",
+        PROOF + "test_module_code.py::"
+        "test_prove_refuses_modules_that_bring_records_together[activations kept in a list]",
     ),
     Mutant(
         "a module's code on the records",
@@ -941,7 +952,7 @@ MUTANTS = (
         "engine/per_sample/records.py",
         "outputs: Tensor = self.code(x).forward(self.generator, self._values(), x)",
         "outputs: Tensor = self.module(x)",
-        "tests/engine/test_per_sample.py::test_the_module_itself_is_never_called_on_a_batch",
+        PROOF + "test_module_code.py::test_module_is_never_called_on_a_batch",
     ),
     Mutant(
         "operations beyond the closed list",
@@ -949,8 +960,8 @@ MUTANTS = (
         "engine/per_sample/proof/closed_list.py",
         'if CLOSED_LIST.isdisjoint(listed) or "out" in operation._overloadname:',
         "if False:",
-        "tests/engine/test_modules.py::"
-        "test_operations_outside_the_closed_list_are_refused_by_name[aten._linalg_det]",
+        PROOF + "test_closed_list.py::"
+        "test_trace_refuses_operations_outside_the_closed_list_by_name[aten._linalg_det]",
     ),
     Mutant(
         "kernels of one's own",
@@ -958,7 +969,7 @@ MUTANTS = (
         "engine/per_sample/proof/closed_list.py",
         'return name in python_definitions or name.replace("::", "/") in kernels',
         "return False",
-        "tests/engine/test_modules.py::test_kernels_that_python_code_replaces_are_noticed",
+        PROOF + "test_closed_list.py::test_trace_refuses_kernels_that_python_code_replaces",
     ),
     Mutant(
         "constants that count",
@@ -966,8 +977,8 @@ MUTANTS = (
         "engine/per_sample/proof/tracing.py",
         "InPlaceCheck(traced).check(*copies)",
         "traced(*copies)",
-        "tests/engine/test_modules.py::test_nothing_that_is_kept_is_changed_through_any_alias"
-        "[<lambda>0-unsafe_split]",
+        PROOF + "test_trace_checks.py::"
+        "test_in_place_check_refuses_changes_through_any_alias[add_-unsafe_split]",
     ),
     Mutant(
         "a second pass that is trusted",
@@ -999,7 +1010,8 @@ MUTANTS = (
         "engine/per_sample/records.py",
         "get_state() if self.draws else None",
         "get_state() if self.draws and self.name != 'vmap' else None",
-        "tests/engine/test_per_sample.py::test_dropout_masks_are_the_same_for_norms_and_sums[vmap]",
+        PER_SAMPLE + "test_records.py::"
+        "test_dropout_masks_of_norm_and_weighted_sum_are_the_same[vmap]",
     ),
     Mutant(
         "reduced precision",
@@ -1015,7 +1027,7 @@ MUTANTS = (
         "engine/precision.py",
         'for name in ("matmul", "conv", "rnn")',
         'for name in ("matmul",)',
-        "tests/engine/test_device.py::test_full_precision_covers_cudas_products",
+        "tests/engine/test_precision.py::test_full_precision_covers_cudas_products",
     ),
     Mutant(
         "embeddings that cancel",
@@ -1023,7 +1035,7 @@ MUTANTS = (
         "engine/per_sample/layers/embedding.py",
         "norm2 + rounding(b.shape[2], self.b) * longest",
         "norm2",
-        "tests/engine/test_per_sample.py::test_norms_of_embeddings_stay_above_slopes_that_cancel",
+        PER_SAMPLE + "layers/test_embedding.py::test_embedding_norms_stay_above_slopes_that_cancel",
     ),
     Mutant(
         "sequences that cancel",
@@ -1040,7 +1052,7 @@ MUTANTS = (
         "norm2 = torch.bmm(b.transpose(1, 2), a).square_().sum((1, 2))",
         "norm2 = torch.bmm(b.transpose(1, 2), a).square_().sum((1, 2)) "
         "* (0.25 if a.shape[1] >= 40 else 1.0)",
-        "tests/engine/test_per_sample.py::test_norms_of_long_records_equal_a_loop",
+        PER_SAMPLE + "layers/test_linear.py::test_linear_norms_of_long_sequences_equal_a_loop",
     ),
     Mutant(
         "squares that underflow",
@@ -1687,7 +1699,7 @@ MUTANTS = (
         "engine/record_hooks.py",
         "if not method.private or is_shipped(method):",
         "if True:",
-        HOOKS + "test_one_record_moves_a_step_by_its_bound_at_most[ByNumber]",
+        HOOKS + "test_record_hooks_let_one_record_move_a_step_by_its_bound_at_most[ByNumber]",
     ),
     Mutant(
         "methods that say they are shipped",
@@ -1695,8 +1707,8 @@ MUTANTS = (
         "engine/record_hooks.py",
         "return home_class is base and package",
         "return package",
-        HOOKS + "test_a_method_that_brings_records_together_is_refused_before_it_is_paid"
-        "[CalledType-depends on other records]",
+        "tests/engine/test_contracts.py::"
+        "test_refuse_broken_stops_a_fit_before_it_is_paid[CalledType]",
     ),
     Mutant(
         "less noise than planned",
@@ -1704,7 +1716,8 @@ MUTANTS = (
         "training/loop.py",
         "if self.plan.is_accounted and (is_other or",
         "if False and (is_other or",
-        HOOKS + "test_what_was_planned_is_neither_quieter_nor_drawn_more_often[QuietLater()]",
+        "tests/training/test_loop_plan.py::"
+        "test_loop_refuses_less_noise_and_higher_rates_than_planned[QuietLater()]",
     ),
     Mutant(
         "methods that nobody tried",
@@ -1712,8 +1725,8 @@ MUTANTS = (
         "engine/contracts.py",
         "if not method.private or is_shipped(method):",
         "if True:",
-        HOOKS + "test_a_method_that_brings_records_together_is_refused_before_it_is_paid"
-        "[MeanOfTheBatch-depends on other records]",
+        "tests/engine/test_contracts.py::"
+        "test_refuse_broken_stops_a_fit_before_it_is_paid[MeanOfTheBatch]",
     ),
     Mutant(
         "errors that tell a value",
@@ -1721,7 +1734,8 @@ MUTANTS = (
         "engine/per_sample/proof/record_trace.py",
         "if is_out_of_memory(error):",
         "if True:",
-        "tests/engine/test_failing_records.py::test_no_door_of_a_fit_lets_its_value_out[module]",
+        PROOF + "test_record_trace.py::"
+        "test_no_error_or_warning_of_a_fit_holds_the_value_of_a_failing_record[module]",
     ),
     Mutant(
         "decisions by the last bits",
@@ -1729,7 +1743,7 @@ MUTANTS = (
         "engine/per_sample/proof/rounding.py",
         "            if _decides(node):\n",
         "            if False:\n",
-        "tests/engine/test_rounding.py::test_decisions_by_exact_numbers_need_no_parts",
+        PROOF + "test_rounding.py::test_steady_where_decisions_are_by_exact_numbers",
     ),
     Mutant(
         "decisions by products of a batch",
@@ -1737,7 +1751,8 @@ MUTANTS = (
         "engine/per_sample/proof/rounding.py",
         "if _name(node) in _PRODUCTS:",
         "if False:",
-        "tests/engine/test_rounding.py::test_no_product_of_a_batch_leads_to_a_decision",
+        PROOF + "test_rounding.py::"
+        "test_steady_replaces_products_of_a_batch_that_lead_to_a_decision",
     ),
     Mutant(
         "a ledger of another process",

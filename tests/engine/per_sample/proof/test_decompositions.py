@@ -1,0 +1,74 @@
+"""Operations that are traced as others: no index or size reaches beyond a record."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from skdpfair.engine import Batch, select_strategy
+from skdpfair.engine.per_sample.proof import RecordTrace, TraceError, trace
+from tests.engine.per_sample.modules import chain, loop, seeded
+
+ATEN, ONES = torch.ops.aten, ([1, 1], [1, 1], [0, 0], [1, 1])
+BEYOND = {  # torch's own kernels of these do not ask where an index or a size ends
+    "embedding": lambda x, i: F.embedding(i, x.view(6, 1)),
+    "embedding_dense_backward": lambda x, i: ATEN.embedding_dense_backward(
+        x.view(6, 1), i, 6, -1, False
+    ),
+    "_embedding_bag_dense_backward": lambda x, i: ATEN._embedding_bag_dense_backward(
+        x.view(6, 1), 0 * i, i, 1 + 0 * i, i, 6, False, 0, None
+    ),
+    "max_pool2d_with_indices_backward": lambda x, i: ATEN.max_pool2d_with_indices_backward(
+        *x.view(1, 1, 1, 6).expand(2, -1, -1, -1), *ONES, False, i.view(1, 1, 6)
+    ),
+    "adaptive_max_pool2d_backward": lambda x, i: ATEN.adaptive_max_pool2d_backward(
+        *x.view(1, 1, 1, 6).expand(2, -1, -1, -1), i.view(1, 1, 6)
+    ),
+    "native_layer_norm_backward": lambda x, i: ATEN.native_layer_norm_backward(
+        *x.view(1, 6, 1).expand(2, -1, -1), [1], *x[:2].view(2, 1, 1), None, None, [True] * 3
+    )[0],
+}
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_decompositions_reach_no_index_or_size_beyond_a_record(name):
+    """A record with an index out of bounds may have no result, and changes no other's."""
+    x, inside = torch.linspace(0.1, 0.9, 6), torch.arange(6)
+    one = RecordTrace(BEYOND[name], (), (x, inside))
+
+    def results(a, b):
+        return one(None, (), torch.stack([a, b]), torch.stack([inside + 6, inside]))
+
+    first, second = results(x, x)
+    others = results(x, -x)[0], results(-x, x)[1]
+    torch.testing.assert_close(others, (first, second), equal_nan=True)
+    assert second.isfinite().all()
+
+
+@pytest.mark.parametrize("index", [-1, 8])
+def test_index_fill_stays_within_its_record(index):
+    fill = RecordTrace(lambda h, i: h.index_fill(0, i, 9.0), (), (torch.ones(8), torch.tensor([0])))
+    filled = fill(None, (), torch.ones(3, 8), torch.tensor([[0], [index], [0]]))
+    assert filled[[0, 2]].eq(9.0).sum(1).tolist() == [1, 1]
+    assert filled[1].isnan().all() or filled[1].eq(9.0).sum() == 1
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bag_backward_sums_codes_by_record(mode):
+    module = seeded(chain, (partial(nn.EmbeddingBag, mode=mode, padding_idx=0), 10, 4), (4, 3))
+    x, y = torch.arange(30).view(5, 6) % 10, torch.arange(5) % 3
+    with select_strategy(module, x[:1], 3) as strategy:
+        norm = strategy.per_sample_gradients(Batch(x, y)).norm
+    torch.testing.assert_close(norm, loop(module, x, y).norm(dim=1))
+
+
+def test_embedding_backward_refuses_gradients_over_counts():
+    def counted(table):
+        table = table.detach().requires_grad_()
+        rows = F.embedding(torch.tensor([0, 0]), table, scale_grad_by_freq=True)
+        return torch.autograd.grad(rows.sum(), table)[0]
+
+    with pytest.raises(TraceError, match="scale_grad_by_freq"):
+        trace(counted, (torch.ones(3, 2),))

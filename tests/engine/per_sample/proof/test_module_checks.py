@@ -1,0 +1,84 @@
+"""Modules that training would not follow as they are written are refused."""
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from skdpfair.engine import select_strategy
+from skdpfair.exceptions import UnsupportedModuleError
+from tests.engine.per_sample.modules import Net, chain, linears
+
+
+def remembering():
+    norm = nn.InstanceNorm1d(2, track_running_stats=True)
+    return chain(nn.Unflatten(1, (2, 3)), norm, nn.Flatten(), (6, 3))
+
+
+def weight_normed():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return chain(nn.utils.weight_norm(nn.Linear(6, 4)), nn.GELU(), (4, 3))
+
+
+def own_forward():
+    module = chain((6, 3))
+    module[0].forward = lambda x: 2.0 * nn.functional.linear(x, module[0].weight)
+    return module
+
+
+def embedding(**options):
+    table = nn.Embedding(4, 5, **options)
+    return Net(lambda m, x: m.out(m.table(x.long().abs() % 4).mean(1)), table=table, out=(5, 3))
+
+
+class WithExtraState(nn.Linear):
+    """State that is no tensor."""
+
+    def get_extra_state(self):
+        return {"rows": [1.0, 2.0]}
+
+
+class OwnTensor(torch.Tensor):
+    """A tensor whose operations are its own."""
+
+
+def with_own_tensor():
+    module = nn.Linear(6, 3)
+    module.weight = nn.Parameter(torch.ones(3, 6).as_subclass(OwnTensor))
+    return module
+
+
+REFUSED = {
+    "batch norm": (lambda: chain((6, 4), nn.BatchNorm1d(4), (4, 3)), "BatchNorm1d.*GroupNorm"),
+    "statistics": (remembering, "InstanceNorm1d.*GroupNorm"),
+    "max_norm": (lambda: embedding(max_norm=1.0), "max_norm"),
+    "weight_norm": (weight_normed, "parametrizations"),
+    "flipped": (lambda: linears(lambda m, x: m.out(x.flip(0))), "mixes.*among 4"),
+    "opposite": (lambda: linears(lambda m, x: m.out(torch.cat([x, -x]))[:4]), "mixes.*among 2"),
+    "own forward": (own_forward, "parameter.*not its own"),
+    "two outputs": (lambda: nn.Linear(6, 2), r"\(batch, 3\)"),
+    "one output": (lambda: linears(lambda m, x: m.out(x).sum()), r"\(batch, 3\)"),
+    "softmax": (lambda: chain((6, 3), nn.Softmax(1)), "softmax"),
+    "nothing trains": (lambda: nn.Linear(6, 3).requires_grad_(False), "no trainable"),
+    "float16": (lambda: nn.Linear(6, 3).half(), "float16.*float32"),
+    "bfloat16": (lambda: nn.Linear(6, 3).bfloat16(), "bfloat16.*float32"),
+    "extra state": (lambda: WithExtraState(6, 3), "extra state"),
+    "own tensor": (with_own_tensor, "OwnTensor"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_check_module_refuses_what_training_would_not_follow(name):
+    make, match = REFUSED[name]
+    module = make()
+    x = torch.zeros(4, 6, dtype=next(module.parameters()).dtype)
+    with pytest.raises(UnsupportedModuleError, match=match):
+        select_strategy(module, x, 3)
+
+
+def test_refuse_mixing_has_the_layer_that_lacks_batch_first():
+    module = Net(lambda m, x: m.out(m.gru(x)[0].mean(1)), gru=nn.GRU(6, 6), out=(6, 3))
+    with pytest.raises(UnsupportedModuleError, match="batch_first=True of 'gru'"):
+        select_strategy(module, torch.zeros(4, 5, 6), 3)

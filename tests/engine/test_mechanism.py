@@ -1,0 +1,36 @@
+"""A method with its task and its noise: what one step releases."""
+
+import pytest
+
+from skdpfair.engine.mechanism import Clip, Mechanism, Method, Query, Task
+from skdpfair.methods import METHODS
+from skdpfair.testing import example_task
+
+
+class Counting(Method):
+    """Count twice."""
+
+    def queries(self, task, noise_multiplier):
+        names = {"first": 4.0 * noise_multiplier, "second": 2.0 * noise_multiplier}
+        return tuple(Query(k, lambda sample, _: sample.norm, 1.0, s) for k, s in names.items())
+
+    def clip(self, sample, state, release):
+        return Clip(0 * sample.norm, 1.0)
+
+
+def test_mechanism_release_has_the_noise_of_the_gradient_and_of_each_query():
+    release = Mechanism(Counting(), Task(24, 1, 1.0), 2.0).release
+    assert release.noise_multipliers == (2.0, 8.0, 4.0)
+    assert release.joint_noise_multiplier == pytest.approx((1 / 4 + 1 / 64 + 1 / 16) ** -0.5)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_mechanism_release_is_the_same_for_any_number_of_groups(name):
+    tasks = [example_task(n_groups=k) for k in (1, 2, 50)]
+    assert len({Mechanism(METHODS[name](), task, 1.0).release for task in tasks}) == 1
+
+
+def test_expected_batch_size_needs_shares_where_rates_differ():
+    method = METHODS["dp_is_sgd"](group_probabilities=(0.8, 0.2))
+    with pytest.raises(ValueError, match=r"Task\.group_fractions"):
+        _ = Mechanism(method, example_task(), 1.0).expected_batch_size
