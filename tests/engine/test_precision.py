@@ -5,7 +5,6 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from skdpfair.engine import precision
 from skdpfair.engine.precision import current_device, full_precision, is_exact
 
 CUDA = torch.device("cuda")
@@ -37,14 +36,6 @@ def test_full_precision_lasts_as_long_as_any_fit(tf32):
     first.__exit__(None, None, None)
     assert is_exact(CUDA)
     second.__exit__(None, None, None)
-
-
-def test_full_precision_of_older_versions_of_torch(monkeypatch):
-    monkeypatch.setattr(precision, "get_fp32_precision", None)
-    assert not is_exact(CUDA) and is_exact(torch.device("cpu"))
-    with full_precision("cuda"):
-        assert is_exact(CUDA) and not torch.backends.cudnn.allow_tf32
-    assert torch.backends.cudnn.allow_tf32
 
 
 def test_current_device_enters_a_cuda_device_only(monkeypatch):

@@ -1,4 +1,4 @@
-"""The method pcsgd, beyond its trajectory: projection on a box, published schedule, refusals."""
+"""Projected clipped SGD: a step of a published schedule, then a projection on a ball or a box."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,24 @@ from hypothesis import strategies as st
 
 from benchmarks.papers.scalar import ScalarProblem
 from skdpfair import DPFairClassifier, get_method
+from tests.methods.loops import DPSGD, assert_steps, releases
 
 values = st.lists(st.floats(-1e3, 1e3, width=32), min_size=1, max_size=6)
+
+
+class PCSGD(DPSGD):
+    params = {"max_grad_norm": 0.8, "radius": 1.2, "schedule": (5.0, 7.0)}
+
+    def factor(self, t):
+        return 5.0 / (7.0 + t + 1)  # the paper counts from 1
+
+    def after(self, theta):
+        return theta * min(1.0, 1.2 / float(theta.norm()))
+
+
+def test_pcsgd_steps_are_those_of_the_formula():
+    assert_steps("pcsgd", PCSGD)
+    assert releases("pcsgd", max_grad_norm=0.75) == {"gradient sum": (0.75, 2.0)}
 
 
 @given(first=values, second=values, radius=st.floats(0.1, 100))

@@ -797,7 +797,7 @@ MUTANTS = (
         "_utils/keystream.py",
         "secrets.token_bytes(32)",
         "secrets.token_bytes(8)",
-        "tests/_utils/test_keystream_laws.py::"
+        "tests/_utils/test_keystream.py::"
         "test_keystream_keys_are_256_bits_that_differ_where_their_seeds_do",
     ),
     Mutant(
