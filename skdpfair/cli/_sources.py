@@ -11,9 +11,15 @@ import pandas as pd
 
 from skdpfair.cli._shell import note
 from skdpfair.preprocessing import TableSchema
-from skdpfair.preprocessing._files import column_names, columns_of, dataset_of, n_rows, read_columns
 from skdpfair.preprocessing._public import as_encoded
 from skdpfair.preprocessing._schema import uncovered
+from skdpfair.preprocessing._table_files import (
+    column_names,
+    columns_of,
+    dataset_of,
+    n_rows,
+    read_columns,
+)
 
 # rows that tell what a column holds
 _HEAD = 50_000

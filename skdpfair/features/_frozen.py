@@ -14,7 +14,7 @@ from skdpfair._utils.files import sha256_of
 from skdpfair._utils.validate import safe_repr
 from skdpfair.engine.per_sample.proof import RecordTrace, TraceError
 from skdpfair.exceptions import UnsupportedModuleError
-from skdpfair.features._base import Extract, PublicFeatures
+from skdpfair.features._public_features import Extract, PublicFeatures
 
 _N_PROBE = 4  # made-up records that must not meet
 

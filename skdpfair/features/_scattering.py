@@ -15,7 +15,7 @@ from torch.nn.functional import layer_norm
 from skdpfair._networks import has_channels_last
 from skdpfair._utils.validate import flag, integer, is_auto, one_of
 from skdpfair.engine.precision import full_precision
-from skdpfair.features._base import Extract, PublicFeatures
+from skdpfair.features._public_features import Extract, PublicFeatures
 from skdpfair.features._wavelets import Scattering
 
 _OPPONENTS = [[1 / 3, 1 / 3, 1 / 3], [0.5, 0.0, -0.5], [-0.25, 0.5, -0.25]]

@@ -25,8 +25,8 @@ from skdpfair.metrics._measures import (
 )
 from skdpfair.model_selection._cells import CELL_ENTRIES, frame_of, predictions_of, releases_of
 from skdpfair.model_selection._from_search import classes_of_search, frame_of_search
-from skdpfair.model_selection._spec import FORMAT_VERSION, SweepSpec
 from skdpfair.model_selection._store import Store
+from skdpfair.model_selection._sweep_spec import FORMAT_VERSION, SweepSpec
 from skdpfair.preprocessing import TableSchema
 from skdpfair.report._fairness_dashboard import numbered, to_fairness_dashboard
 from skdpfair.report._recommendation import small_groups

@@ -40,8 +40,8 @@ from skdpfair.model_selection._cells import (
 )
 from skdpfair.model_selection._forecast import planned_fit
 from skdpfair.model_selection._results import TradeoffResults, empty_runs
-from skdpfair.model_selection._spec import SweepSpec
 from skdpfair.model_selection._store import Store, digest_of, run_missing
+from skdpfair.model_selection._sweep_spec import SweepSpec
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.training import defaults, pictures
 from skdpfair.training import plan as _planning

@@ -29,8 +29,7 @@ from skdpfair._utils.validate import (
 from skdpfair.inputs import persons
 from skdpfair.inputs.columns import refuse_dates
 from skdpfair.inputs.provenance import Origin, set_origin
-from skdpfair.preprocessing import _files
-from skdpfair.preprocessing._files import read_columns
+from skdpfair.preprocessing import _table_files
 from skdpfair.preprocessing._piecewise_linear import CHOICES, log_columns_of, n_intervals_for
 from skdpfair.preprocessing._public import (
     codes_in,
@@ -38,6 +37,7 @@ from skdpfair.preprocessing._public import (
     public_preprocessor,
     with_columns,
 )
+from skdpfair.preprocessing._table_files import read_columns
 
 _MAX_INTERVALS = 1000
 _OF_STUDIES = ("data", "sweep")  # entries of a file that are for the command line
@@ -382,10 +382,10 @@ class TableSchema:
         (memmap([[-1.], [ 0.]], dtype=float32), array(['no', 'yes'], dtype='<U3'))
         """
         columns = self.columns(labelled=labelled)
-        n_samples = _files.n_rows(source, columns, self.bounds)
+        n_samples = _table_files.n_rows(source, columns, self.bounds)
         n_persons, persons = n_samples, None
         if labelled and self.person is not None:
-            parts = _files.frames(source, [self.person], ())
+            parts = _table_files.frames(source, [self.person], ())
             persons = self.persons_in(pd.concat(parts, ignore_index=True))
             n_persons = persons.max() + 1
             columns.remove(self.person)
@@ -399,7 +399,7 @@ class TableSchema:
             nonlocal lacking
             done = 0
             with ProgressBar("encoding", "row", total=n_samples, visible=verbose > 0) as bar:
-                for frame in _files.frames(source, columns, self.bounds):
+                for frame in _table_files.frames(source, columns, self.bounds):
                     if labelled:
                         labels, of_rows = labels_in(schema, frame)
                         y.append(labels)
@@ -409,7 +409,7 @@ class TableSchema:
                     done += len(frame)
                     bar.move_to(done)
 
-        header = _files.npy_header((n_samples, len(schema.feature_names)))
+        header = _table_files.npy_header((n_samples, len(schema.feature_names)))
         replace_file(path, chain([header], encoded()), is_private=True)
         with_groups = labelled and levels
         sensitive_features = pd.concat(groups, ignore_index=True) if with_groups else None

@@ -1,6 +1,6 @@
 """Contracts of methods and modules, and audits of what fits and files disclose."""
 
-from skdpfair.testing._contracts import (
+from skdpfair.testing._check_engine import (
     check_engine,
     check_method,
     example_records,

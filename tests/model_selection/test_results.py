@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score
 
 from skdpfair.metrics._intervals import error_of_mean, overlap, student
 from skdpfair.model_selection import TradeoffResults
-from skdpfair.model_selection._spec import SweepSpec
+from skdpfair.model_selection._sweep_spec import SweepSpec
 from skdpfair.report import PrivacyCostDisplay
 from skdpfair.report._displays import TradeoffDisplay
 from skdpfair.report._fairness_dashboard import _metrics

@@ -865,7 +865,7 @@ MUTANTS = (
         "engine/per_sample/proof/tracing.py",
         "            if reason := reason_to_refuse(node):\n",
         "            if reason := None:\n",
-        PROOF + "test_closed_list.py::"
+        PROOF + "test_operations.py::"
         "test_trace_refuses_operations_outside_the_closed_list_by_name[aten.as_strided]",
     ),
     Mutant(
@@ -957,19 +957,19 @@ MUTANTS = (
     Mutant(
         "operations beyond the closed list",
         "whatever torch traces passes for an operation on each record alone",
-        "engine/per_sample/proof/closed_list.py",
+        "engine/per_sample/proof/operations.py",
         'if CLOSED_LIST.isdisjoint(listed) or "out" in operation._overloadname:',
         "if False:",
-        PROOF + "test_closed_list.py::"
+        PROOF + "test_operations.py::"
         "test_trace_refuses_operations_outside_the_closed_list_by_name[aten._linalg_det]",
     ),
     Mutant(
         "kernels of one's own",
         "an operation of torch counts as such whoever carries it out",
-        "engine/per_sample/proof/closed_list.py",
+        "engine/per_sample/proof/operations.py",
         'return name in python_definitions or name.replace("::", "/") in kernels',
         "return False",
-        PROOF + "test_closed_list.py::test_trace_refuses_kernels_that_python_code_replaces",
+        PROOF + "test_operations.py::test_trace_refuses_kernels_that_python_code_replaces",
     ),
     Mutant(
         "constants that count",

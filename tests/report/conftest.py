@@ -15,7 +15,7 @@ import pytest
 from skdpfair import DPFairClassifier, Groups
 from skdpfair.datasets import make_two_groups
 from skdpfair.model_selection import TradeoffResults, sweep
-from skdpfair.model_selection._spec import SweepSpec
+from skdpfair.model_selection._sweep_spec import SweepSpec
 from skdpfair.privacy import NoisyRelease
 from skdpfair.report import _exports, _model_page, _summary, _sweep_page
 

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from skdpfair.model_selection import TradeoffResults
-from skdpfair.model_selection._spec import SweepSpec
+from skdpfair.model_selection._sweep_spec import SweepSpec
 from skdpfair.report._fairness_dashboard import _safe_names, launch, numbered
 
 

@@ -12,7 +12,7 @@ from skdpfair import DPFairClassifier
 from skdpfair.budget import PrivacyLedger
 from skdpfair.cli import main
 from skdpfair.model_selection import TradeoffResults, sweep
-from skdpfair.model_selection._spec import SweepSpec
+from skdpfair.model_selection._sweep_spec import SweepSpec
 from skdpfair.privacy import NoisyRelease, compute_epsilon
 from skdpfair.privacy.statement import rounded_up
 from skdpfair.report import _sweep_page

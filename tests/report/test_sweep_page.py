@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from skdpfair import DPFairClassifier
 from skdpfair.metrics._measures import MEASURES
 from skdpfair.model_selection import TradeoffResults
-from skdpfair.model_selection._spec import SweepSpec
+from skdpfair.model_selection._sweep_spec import SweepSpec
 from skdpfair.privacy import NoisyRelease, trade_off
 from skdpfair.privacy.gdp import auto_delta
 from skdpfair.privacy.statement import rounded_up

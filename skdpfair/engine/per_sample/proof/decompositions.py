@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from skdpfair._utils.torch_internals import get_decompositions
-from skdpfair.engine.per_sample.proof.closed_list import TraceError
+from skdpfair.engine.per_sample.proof.operations import TraceError
 
 
 def _embedding(table: Tensor, index: Tensor, *_: Any, **__: Any) -> Tensor:

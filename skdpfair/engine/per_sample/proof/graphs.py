@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
 from skdpfair._utils.torch_internals import OpOverload
-from skdpfair.engine.per_sample.proof.closed_list import TraceError
+from skdpfair.engine.per_sample.proof.operations import TraceError
 
 _ATEN = torch.ops.aten
 SIZES = (5, 7)  # of the batches that are compared: no multiples of each other, and none is special

@@ -17,8 +17,8 @@ from skdpfair.engine.per_sample.proof.alone import (
     fixed_draws,
     same_alone_and_together,
 )
-from skdpfair.engine.per_sample.proof.closed_list import PLAIN_TENSORS
 from skdpfair.engine.per_sample.proof.frozen_statistics import hold_statistics, mixes
+from skdpfair.engine.per_sample.proof.operations import PLAIN_TENSORS
 from skdpfair.exceptions import UnsupportedModuleError
 
 N_PROBE = 4

@@ -17,7 +17,6 @@ from torch.fx import GraphModule
 
 from skdpfair._utils.torch_internals import dispatch_functionalize, make_fx, tree_map
 from skdpfair.engine.memory import is_out_of_memory
-from skdpfair.engine.per_sample.proof.closed_list import TraceError
 from skdpfair.engine.per_sample.proof.decompositions import DECOMPOSED
 from skdpfair.engine.per_sample.proof.graphs import (
     SIZES,
@@ -28,6 +27,7 @@ from skdpfair.engine.per_sample.proof.graphs import (
     simplify,
     take_generator,
 )
+from skdpfair.engine.per_sample.proof.operations import TraceError
 from skdpfair.engine.per_sample.proof.rounding import steady
 from skdpfair.engine.per_sample.proof.trace_checks import VmapRuleCheck
 from skdpfair.engine.per_sample.proof.tracing import trace, traceable

@@ -17,7 +17,7 @@ from skdpfair._utils.torch_internals import (
     tree_unflatten,
 )
 from skdpfair.engine.per_sample.proof.alone import same_alone_and_together
-from skdpfair.engine.per_sample.proof.closed_list import TraceError
+from skdpfair.engine.per_sample.proof.operations import TraceError
 
 
 class VmapRuleCheck(Interpreter):

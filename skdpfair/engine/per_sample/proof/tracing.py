@@ -32,13 +32,13 @@ from skdpfair._utils.torch_internals import (
     tracing,
     was_changed_in_place,
 )
-from skdpfair.engine.per_sample.proof.closed_list import (
+from skdpfair.engine.per_sample.proof.decompositions import DECOMPOSED
+from skdpfair.engine.per_sample.proof.operations import (
     PLAIN_TENSORS,
     TraceError,
     explained,
     reason_to_refuse,
 )
-from skdpfair.engine.per_sample.proof.decompositions import DECOMPOSED
 from skdpfair.engine.per_sample.proof.trace_checks import InPlaceCheck
 
 _OWN = Path(__file__).parents[3]

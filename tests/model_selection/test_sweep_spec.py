@@ -1,4 +1,4 @@
-from skdpfair.model_selection._spec import FORMAT_VERSION, SweepSpec
+from skdpfair.model_selection._sweep_spec import FORMAT_VERSION, SweepSpec
 
 
 def test_spec_is_known_if_a_sweep_made_it():

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from skdpfair.engine import select_strategy
 from skdpfair.engine.per_sample.proof import trace
-from skdpfair.engine.per_sample.proof.closed_list import CLOSED_LIST, TraceError
+from skdpfair.engine.per_sample.proof.operations import CLOSED_LIST, TraceError
 from skdpfair.exceptions import UnsupportedModuleError
 from tests.engine.per_sample.modules import Net, own
 

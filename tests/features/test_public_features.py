@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from skdpfair.features import Scattering2D
-from skdpfair.features._base import BATCH_SIZE
+from skdpfair.features._public_features import BATCH_SIZE
 
 
 def test_every_form_of_pictures_gives_the_same_features():
