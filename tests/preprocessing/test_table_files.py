@@ -14,7 +14,7 @@ import pytest
 from skdpfair import DPFairClassifier
 from skdpfair.datasets import load_adult, public_facts
 from skdpfair.inputs.provenance import origin_of, rows_of
-from skdpfair.preprocessing import TableSchema, _files
+from skdpfair.preprocessing import TableSchema, _table_files
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),
@@ -71,7 +71,7 @@ def in_memory(table, tmp_path, schema):
 
 @pytest.mark.parametrize("at_once", [2**16, 70])
 def test_encode_parquet_gives_what_a_csv_file_gives(at_once, table, parts, tmp_path, monkeypatch):
-    monkeypatch.setattr(_files, "_AT_ONCE", at_once)
+    monkeypatch.setattr(_table_files, "_AT_ONCE", at_once)
     X, y, groups, _ = in_memory(table, tmp_path, SCHEMA)
     path = tmp_path / "features.npy"
     encoded = SCHEMA.encode_parquet(parts, path)
