@@ -135,12 +135,12 @@ def test_costs_tell_what_one_group_pays_more_than_another(by_hand):
         of_group = (frame["group"] == group) & (frame["method"] == "a")
         frame.loc[of_group, "privacy_cost"] = cost + np.array([0.0, 0.003, -0.002]) * (group == "X")
     costs = recommend(found).costs
-    most, least, apart = costs.apart
+    most, least, difference = costs.difference
     more = np.array([0.03, 0.033, 0.028])
     reach = student.ppf(1 - 0.025 / 3, 2) * more.std(ddof=1) / 3**0.5
-    assert (most, least, apart.is_above_zero) == ("X", "F", True)
+    assert (most, least, difference.is_above_zero) == ("X", "F", True)
     ends = [more.mean() - reach, more.mean(), more.mean() + reach]
-    assert [apart.low, apart.mean, apart.high] == pytest.approx(ends)
+    assert [difference.low, difference.mean, difference.high] == pytest.approx(ends)
     assert costs.everyone.mean == pytest.approx(0.02)
     frame.loc[(frame["group"] == "X") & (frame["seed"] == 0), "privacy_cost"] = 0.0
-    assert not recommend(found).costs.apart[2].is_above_zero
+    assert not recommend(found).costs.difference[2].is_above_zero
