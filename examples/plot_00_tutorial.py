@@ -68,7 +68,7 @@ print(f"{customers} customers to train on, {person.iloc[test].nunique()} to test
 # What is protected, and how well
 # -------------------------------
 #
-# The *unit* is the customer, with up to five records. If single records were protected, a customer
+# A customer is protected, with up to five records. If single records were protected, a customer
 # with five would be promised less. The next table compares the promises, from the number of
 # customers and a planned number of steps alone. "Guess" is the best chance of an attacker who knows
 # everything else to tell whether a record took part; without the model, it is 50 %.
@@ -82,7 +82,9 @@ for epsilon in (0.1, 0.5, 1.0, 3.0):
     guess = 50 + 50 * trade_off([steps]).total_variation
     of_five = compute_epsilon([steps], delta, records_per_person=5)
     rows.append([epsilon, f"{guess:.1f} %", round(of_five, 2)])
-pd.DataFrame(rows, columns=["epsilon of a unit", "guess", "of a customer, if units are records"])
+pd.DataFrame(
+    rows, columns=["epsilon of a customer", "guess", "of a customer, if records are protected"]
+)
 
 # %%
 # The data owner allows epsilon 1 for each customer. Those of the training set spend it on the

@@ -59,7 +59,7 @@ def texts() -> dict[Path, str]:
     for folder, comparison in comparisons.items():
         found[folder / "comparison.md"] = rendering.page(comparison)
         if f"<!-- {folder.name} -->" in page:
-            lines = [*_section(comparison), f"Trained {rendering.engine_of(folder)}."]
+            lines = [*_section(comparison), f"Trained with {rendering.engine_of(folder)}."]
             text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines))
             page = filled(page, folder.name, ["", text, ""])
         if folder.name == "fair-comparison":

@@ -34,15 +34,19 @@ def write(found, folder) -> None:
 def options_of(folder) -> Options:
     """Return the options that a folder was written with."""
     kept = json.loads((folder / _OPTIONS).read_text(encoding="utf-8"))
-    kept.pop("skdpfair", None)
+    for name in ("skdpfair", "revision"):
+        kept.pop(name, None)
     lists = {name: tuple(value) for name, value in kept.items() if isinstance(value, list)}
     return Options(**kept | lists)
 
 
 def engine_of(folder) -> str:
     """Return the version of this library that trained the runs of a folder, in words."""
-    version = json.loads((folder / _OPTIONS).read_text(encoding="utf-8")).get("skdpfair")
-    return f"skdpfair {version}" if version else "before 1.0, engine not recorded"
+    kept = json.loads((folder / _OPTIONS).read_text(encoding="utf-8"))
+    if "skdpfair" in kept:
+        return f"skdpfair {kept['skdpfair']}"
+    # runs before 1.0 recorded no version: that which first held their numbers
+    return f"revision {kept['revision']}, before 1.0"
 
 
 def summary(found) -> str:

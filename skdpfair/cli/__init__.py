@@ -41,7 +41,8 @@ class _LazyGroup(click.Group):
         """Return the command that is asked for, or name the nearest."""
         if args[0] not in COMMANDS:
             near = get_close_matches(args[0], COMMANDS, n=1)
-            ctx.fail(f"No such command {args[0]!r}." + f" Did you mean {near[0]!r}?" * bool(near))
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            ctx.fail(f"No such command {args[0]!r}.{hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx, formatter):

@@ -56,7 +56,7 @@ def print_uncovered(columns):
         note(
             f"No row has a listed value in {', '.join(columns)}, nor a number within the limits: "
             "the model would learn nothing from there. Spell the values as in the file (1 and 1.0 "
-            "are the same), and state limits in its persons."
+            "are the same), and state limits in the unit of the column."
         )
 
 

@@ -86,7 +86,8 @@ def forecast(
     n_samples : int
         Number of records, or of persons where the fits protect persons; public.
     n_groups : int, default=1
-        Number of groups; ``groups`` or ``group_probabilities`` of the classifier override it.
+        Number of groups; the levels of ``group_col``, or ``group_probabilities`` of the method,
+        override it.
     persons : bool or None, default=None
         Whether ``fit`` will be given ``persons``, so that it protects persons.  None is for
         classifiers that name them by ``persons``, or that declare no ``max_records``.

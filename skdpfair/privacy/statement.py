@@ -314,9 +314,9 @@ class PrivacyReport:
         by the trade-off function of the releases, or, if these are not listed, by epsilon and
         delta.  The bound holds in each group, too (Proposition C.6).
 
-        If ``unit`` is "person", persons are drawn independently, and the score is that of a person,
-        such as the accuracy on the person's records.  If it is "record", the records must be
-        independent: several records of one person are not.
+        If ``protects`` is "person", persons are drawn independently, and the score is that of a
+        person, such as the accuracy on the person's records.  If it is "record", the records must
+        be independent: several records of one person are not.
 
         The gap of a single fit varies around the expected one, and may exceed the bound.
 

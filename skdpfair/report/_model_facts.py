@@ -55,7 +55,7 @@ def facts_of(privacy, model=None, *, version=None, file=None, ledger=None) -> di
         "of_person": of_person,
         "selection": _SELECTION.format(*numbers) if chosen else None,
         "group_epsilons": dict(zip(groups, map(rounded_up, by_group.values()), strict=True)),
-        "ledger": [
+        "releases": [
             (
                 " + ".join(_RELEASES.get(part, part) for part in e.what.split(" + ")),
                 f"{e.steps:,}",

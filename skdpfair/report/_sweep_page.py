@@ -1,4 +1,4 @@
-"""Report of a sweep: what to take, settings, accuracies, costs, ledger, and what ε leaves out."""
+"""Report of a sweep: what to take, settings, accuracies, costs, releases, and what ε leaves out."""
 
 import numpy as np
 import pandas as pd
@@ -109,7 +109,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         ],
         "generalisation_chart": _curve(results, table, "dg_gap"),
         "front": _front(results, table, main, f"{cost}_difference"),
-        "ledger": _ledger(results),
+        "releases": _releases(results),
         "before": before(results, ledger, total),
         "findings": findings(pipeline),
         "features": spec.features,
@@ -285,7 +285,7 @@ def _front(results, table, *measures):
     return {"rows": rows, "chart": chart, "score": score}
 
 
-def _ledger(results):
+def _releases(results):
     """Return one row per private model: budget, largest epsilon, releases of one of its fits."""
     frame = _everyone(results)
     spent = frame[np.isfinite(frame["epsilon"])].groupby(_MODEL, sort=False)["epsilon_spent"].max()

@@ -51,7 +51,7 @@ class Plan(defaults.Settings):
         return replace(self.mechanism.release, what="steps", steps=self.n_steps)
 
     def release_of(self, what: str) -> NoisyRelease:
-        """Return one step as the ledger of the fit records it."""
+        """Return one step as the report of the fit lists it."""
         rates = self.mechanism.rates
         by_group = None if bool((rates == rates[0]).all()) else tuple(rates.tolist())
         rate = self.max_sample_rate

@@ -96,6 +96,7 @@ REFUSED = [  # commands, and what they print
         "--ledger, or",
     ),
     (["ftt", "loans.csv"], "'ftt'. Did you mean 'fit'?"),
+    (["xyzzy"], "No such command 'xyzzy'."),
 ]
 
 

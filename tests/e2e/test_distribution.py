@@ -19,6 +19,7 @@ import yaml
 from packaging.version import Version
 
 import skdpfair
+from skdpfair.cli import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -181,5 +182,7 @@ def test_conda_recipe_requires_what_the_package_requires():
     assert PROJECT["requires-python"] == f">={recipe['context']['python_min']}"
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     assert recipe["requirements"]["host"][2:] == [r.replace(">=", " >=") for r in build]
+    scripts = [line.split() for test in recipe["tests"] for line in test.get("script", ())]
+    assert {command for _, command, *_ in scripts} <= {"--version", *COMMANDS}
     assert recipe["about"]["license"] == PROJECT["license"]
     assert recipe["about"]["license_file"] == PROJECT["license-files"]

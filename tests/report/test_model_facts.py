@@ -35,18 +35,18 @@ def test_facts_round_bounds_up(fitted):
 
 def test_facts_without_privacy_hold_no_bound(fitted):
     facts = changed(fitted[0], epsilon=np.inf, is_private=False, releases=())
-    names = ("mu", "mu_from", "epsilon", "ledger")
+    names = ("mu", "mu_from", "epsilon", "releases")
     assert [facts[name] for name in names] == [None, None, "inf", []]
 
 
 def test_ledger_of_facts_lists_the_releases(fitted):
     clf = fitted[0]
-    rows = facts_of(clf.privacy_, clf)["ledger"]
+    rows = facts_of(clf.privacy_, clf)["releases"]
     assert [(what, steps, noise) for what, steps, _, noise in rows] == [
         (e.what, f"{e.steps:,}", f"{e.noise_multipliers[0]:.4g}") for e in clf.privacy_.releases
     ]
     sums = replace(clf.privacy_.releases[0], what="gradient sum + above_z")
-    (row,) = changed(clf, releases=(sums,))["ledger"]
+    (row,) = changed(clf, releases=(sums,))["releases"]
     assert row[0].startswith("gradient sum + count of ")
 
 

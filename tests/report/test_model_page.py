@@ -97,7 +97,7 @@ def test_sentences_of_model_pages(
 def test_page_and_card_quote_the_report(fitted, page_facts):
     clf = fitted[0]
     page, card = model_page(clf), model_card(clf)
-    rows = page_facts(model_page, clf)["ledger"]
+    rows = page_facts(model_page, clf)["releases"]
     for text in map(unescape, (page, card)):
         assert clf.privacy_.plain_statement in text and clf.privacy_.statement in text
         for item in (*clf.privacy_.summary.values(), *clf.privacy_.not_accounted):
@@ -137,7 +137,7 @@ def test_facts_of_a_private_search(search, page_facts):
     model, unit = search
     facts = page_facts(model_page, model)
     rows = dict(facts["facts"])
-    assert "34 steps" in facts["selection"] and facts["ledger"] == []
+    assert "34 steps" in facts["selection"] and facts["releases"] == []
     assert rows["method"].startswith("dpsgd, ") and rows["classes"] == "0, 1"
     assert rows[f"{unit}s"] == {"record": "3,000", "person": "1,500"}[unit]
     page, card = model_page(model), model_card(model)
@@ -270,7 +270,7 @@ def test_thresholds_have_the_report_of_the_whole(fitted, page_facts):
     facts = page_facts(model_page, model, data.data, data.target, sensitive_features=groups)
     right = model.predict(data.data, sensitive_features=groups) == data.target
     assert facts["verdict"]["accuracy"] == f"{100 * right.mean():.1f}"
-    assert "score counts" in [what for what, *_ in facts["ledger"]]
+    assert "score counts" in [what for what, *_ in facts["releases"]]
     assert page_facts(model_card, model)["privacy"].epsilon == model.privacy_.epsilon
     search = GridSearchCV(clf, {"lr": [0.1]}, cv=2).fit(data.data, data.target)
     with pytest.raises(TypeError, match=r"^classifier .*GridSearchCV .*DPFairClassifier"):

@@ -70,7 +70,7 @@ def test_figures_are_those_of_the_results(by_hand, page_facts):
     assert [value for value, _ in rows["poor", "1"][:2]] == [everyone, "15.0"]
     assert facts["sizes"] == [("F", 100, 100), ("M", 200, 200)]
     steps = "900 steps with sampling rate 0.02 and noise 1.25"
-    assert facts["ledger"][-1] == ("even", "4", "3.996", steps)
+    assert facts["releases"][-1] == ("even", "4", "3.996", steps)
     # 4 of 200 training records of F more are right than the share of the test records
     assert table.loc[("even", 1.0), ("dg_gap[F]", "mean")] == pytest.approx(0.02)
 
