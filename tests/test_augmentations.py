@@ -329,7 +329,7 @@ def test_augment_is_that_of_reference_and_copies():
         (
             {"augment": lambda x: x + torch.rand(1, generator=torch.Generator())},
             ValueError,
-            "generator of its own",
+            "generator of its own|Generator",
         ),
     ],
 )

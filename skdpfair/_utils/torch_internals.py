@@ -1,4 +1,4 @@
-"""All private names of torch that this package imports, tried with torch 2.11 and 2.13.
+"""All private names of torch that this package imports, tried with torch 2.12 and 2.13.
 
 These are the oldest and the newest version that the tests run with (requirements/lowest.txt and
 constraints.txt).  A torch that lacks a name fails at this import, and a fit before its first step,

@@ -161,7 +161,8 @@ def test_fits_of_wrappers_that_weigh_rows_are_charged(name, data, tmp_path):
     groups = {} if name == "boosting" else {"sensitive_features": np.arange(N) % 2}
     ledger = PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp")
     with ledger:
-        model = WRAPPERS[name](quick()).fit(X, y, **groups)
+        model = WRAPPERS[name](quick())
+        model.fit(X, y, **groups)
     fitted = model.estimators_ if name == "boosting" else model.predictors_
     fitted = [m for m in fitted if isinstance(m, DPFairClassifier)]
     n_fits = 2 if name == "boosting" else len(fitted)  # a second no better than chance is dropped

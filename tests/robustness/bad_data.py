@@ -123,6 +123,15 @@ def with_cells(value, rows=slice(None)):
     return F.assign(b=column)
 
 
+def of_one_type(value):
+    """Return the features with a column of the type that pandas finds for it."""
+    table = with_cells(value)
+    try:
+        return table.infer_objects()
+    except OverflowError:  # pandas 2, of integers beyond its own
+        return table
+
+
 def filled(value):
     """Return an array of a value, of the type that numpy gives it."""
     out = np.array([value] * 3 * N)
@@ -132,7 +141,7 @@ def filled(value):
 MADE = {
     "a cell": lambda value: with_cells(value, slice(7, 8)),
     "a cell of an array": lambda value: with_cells(value, slice(7, 8)).to_numpy(),
-    "a column": lambda value: with_cells(value).infer_objects(),
+    "a column": of_one_type,
     "an array": filled,
 }
 SPOILT = {name: np.where(np.arange(3) == 1, CELLS[name], A) for name in [*CELLS][:3]}
