@@ -348,7 +348,7 @@ class FineKnots(nn.Module):
             self.register_buffer(name, torch.tensor(numbers), persistent=False)
 
     def stored(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return which of the columns, counted from 0, may not be zero, and their values."""
+        """Return the columns, counted from 0, that may not be zero, and their values."""
         position = (x[:, self.columns, None] + 1).clamp(0, 2) / 2 * self.n_intervals
         knot = (position / 2).floor().minimum(self.n_intervals / 2 - 1)
         # flat ones, J^0, learn half as much in the same steps

@@ -230,8 +230,8 @@ class PGD(ParameterObject):
                 # where each record fails, it counts as zero
                 if not loss.requires_grad:
                     return inputs.detach()
-                slope = torch.autograd.grad(loss, inputs)[0]
-            inputs = (inputs.detach() + step * slope.sign()).clamp(low, high)
+                input_gradient = torch.autograd.grad(loss, inputs)[0]
+            inputs = (inputs.detach() + step * input_gradient.sign()).clamp(low, high)
         return inputs
 
 

@@ -97,17 +97,18 @@ class StrategicResponse:
 
         ``rng`` is not used, because the reaction is not random.
         """
-        X = self.X if model is None else self._replaced(self._moved(model))
+        X = self.X if model is None else self._replaced(self._best_response(model))
         return X, self.y, self.sensitive_features
 
-    def _moved(self, model):
+    def _best_response(self, model):
         values = self._base.copy()
         denied = np.flatnonzero(self._score(model, values) <= 0)
         if not len(denied):
             return values
-        slopes = self._slopes(model, denied)
-        length = np.linalg.norm(slopes, axis=1, keepdims=True)
-        direction = np.divide(slopes, length, out=np.zeros_like(slopes), where=length > 0)
+        score_gradients = self._score_gradients(model, denied)
+        length = np.linalg.norm(score_gradients, axis=1, keepdims=True)
+        direction = np.zeros_like(score_gradients)
+        np.divide(score_gradients, length, out=direction, where=length > 0)
 
         def at(distance):
             return self._base[denied] + distance[:, None] * direction
@@ -145,8 +146,8 @@ class StrategicResponse:
             return np.asarray(model.decision_function(X), dtype=float)
         return logit(model.predict_proba(X)[:, 1].clip(_MIN_PROBABILITY, 1 - _MIN_PROBABILITY))
 
-    def _slopes(self, model, rows=slice(None)):
-        """Return the score's slopes (n_rows, n_columns), by central differences at the base."""
+    def _score_gradients(self, model, rows=slice(None)):
+        """Return the score's gradients (n_rows, n_columns), by central differences at the base."""
         base = self._base[rows]
         differences = [
             self._score(model, base + h, rows) - self._score(model, base - h, rows)

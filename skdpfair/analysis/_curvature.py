@@ -32,12 +32,12 @@ def products(problem: Problem, vectors: Tensor) -> Tensor:
 def _add_products(problem, chunk, vectors, total):
     """Add a chunk's part of a group's products; one graph serves all vectors."""
     mean = problem.loss(chunk).sum() / len(problem.batch)
-    slope = torch.autograd.grad(mean, problem.parameters, create_graph=True, allow_unused=True)
-    curved = [i for i, g in enumerate(slope) if g is not None and g.requires_grad]
-    slope = [slope[i] for i in curved]
+    gradient = torch.autograd.grad(mean, problem.parameters, create_graph=True, allow_unused=True)
+    curved = [i for i, g in enumerate(gradient) if g is not None and g.requires_grad]
+    gradient = [gradient[i] for i in curved]
     for j, vector in enumerate(vectors):
         rows = torch.autograd.grad(
-            slope,
+            gradient,
             problem.parameters,
             [vector[i] for i in curved],
             retain_graph=j + 1 < len(vectors),

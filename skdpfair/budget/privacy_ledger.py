@@ -271,14 +271,16 @@ def _check_budget(epsilon: Any, delta: Any, accountant: Any) -> None:
 def _refuse_other_protection(fit: Line, before: Iterable[tuple[str, str | None]]) -> None:
     protects, persons = fit["protects"], fit["persons"]
     others = sorted({name for _, name in before if name} - {persons})
-    if any(other != protects for other, _ in before):
-        what, other = f"each {protects}", "another unit"
+    unlike = {other for other, _ in before} - {protects}
+    if unlike:
+        what, other, kinds = f"each {protects}", f"each {unlike.pop()}", "records and for persons"
     elif persons and others:
         what, other = f"the persons of the column {persons!r}", f"those of {others[0]!r}"
+        kinds = "each of these columns"
     else:
         return
     raise ValueError(
         f"This fit protects {what}, but earlier fits in the ledger protect {other}, and there is "
         "no sum of both: one may be several of the other. Let all fits protect the same, or use a "
-        "ledger of its own for each unit."
+        f"ledger of its own for {kinds}."
     )

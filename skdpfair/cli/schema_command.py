@@ -149,12 +149,12 @@ def _check(data, path, as_json):
         known = Study.read(path).schema
         source = source_of(data)
         table = source.table_of(known)
-        shares = known.check(table)
+        uncovered_fractions = known.check(table)
     if as_json:
-        return shell.echo(shares.reset_index().to_json(orient="records"))
+        return shell.echo(uncovered_fractions.reset_index().to_json(orient="records"))
     shell.echo("Shares of the rows; NOT private")
     percent = dict.fromkeys(("missing", "outside"), "{:.2%}".format)
-    shell.echo(shares.to_string(formatters=percent, index_names=False))
+    shell.echo(uncovered_fractions.to_string(formatters=percent, index_names=False))
     print_uncovered(uncovered(known, table))
     if question := person_question(source.columns(), known.person):
         shell.say(question)

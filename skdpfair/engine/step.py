@@ -151,10 +151,10 @@ def _early_sample(
     sees_gradients = mechanism.method.sees_gradients
     sample: PerSample
     if len(batch) == 0:
-        sample = _nothing(model, batch)
+        sample = _empty_sample(model, batch)
         if sees_gradients:
-            nothing = sample.norm.new_zeros((0, model.n_parameters))
-            sample = PerSampleGradients(**vars(sample), gradient=nothing)
+            no_gradients = sample.norm.new_zeros((0, model.n_parameters))
+            sample = PerSampleGradients(**vars(sample), gradient=no_gradients)
         return sample, sample.norm.bool()
     if sees_gradients:
         gradients, loss, probability = model.gradient_matrix(batch)
@@ -289,7 +289,7 @@ def measure(
 ) -> tuple[PerSample, Tensor | None, AddWeighted]:
     """Return the sample, which examples count (None for all), and a function for weighted sums."""
     if len(batch) == 0:
-        return _nothing(model, batch), None, lambda weight, out: None
+        return _empty_sample(model, batch), None, lambda weight, out: None
     if isinstance(regularised, Gradients):
         gradients = regularised
     elif chunk_size is not None and len(batch) > chunk_size:
@@ -303,7 +303,7 @@ def measure(
     return sample, finite_mask, lambda w, out: gradients.weighted_sum(w, out, finite_mask)
 
 
-def _nothing(model: Strategy, batch: Batch) -> PerSample:
+def _empty_sample(model: Strategy, batch: Batch) -> PerSample:
     like = model.parameters[0]
     empty = torch.zeros(0, dtype=like.dtype, device=like.device)
     return PerSample(empty, empty, batch.group, empty.new_zeros((0, model.loss.n_outputs)))
@@ -314,9 +314,10 @@ def _gradients(model: Strategy, batch: Batch, radius: float) -> Gradients:
     if not radius:
         return model.per_sample_gradients(batch)
     rng_state = model.rng_state()
-    here = model.per_sample_gradients(batch)
+    at_parameters = model.per_sample_gradients(batch)
     model.set_rng_state(rng_state)  # the same dropout masks
-    at_ascent: Gradients = here.at_ascent(torch.where(here.norm > 0, radius / here.norm, 0.0))
+    norm = at_parameters.norm
+    at_ascent: Gradients = at_parameters.at_ascent(torch.where(norm > 0, radius / norm, 0.0))
     return at_ascent
 
 

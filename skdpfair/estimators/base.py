@@ -226,14 +226,14 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
                 data.max_sample_weight,
             )
             # train
-            context = sklearn_callbacks.begin(self, X, y, plan.n_training_epochs)
+            sklearn_task = sklearn_callbacks.begin(self, X, y, plan.n_training_epochs)
             inputs = data if extracted is None else extracted
             if features is not None and extracted is None:
                 inputs = pictures.extracted(data, features)
             is_seeded = spec.random_state is not None
             streams = seeded_streams(spec, inputs, previous) if is_seeded else Streams.fresh()
             streams = replace(streams, init_entropy=init_entropy or streams.init_entropy)
-            run = Run(spec, plan, streams, processes, context, previous)
+            run = Run(spec, plan, streams, processes, sklearn_task, previous)
             net = train(run, inputs)
             # account and keep
             report = account(run, net, inputs, data.origin.features is not None)
@@ -245,8 +245,8 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
             reference.set_params(epsilon=None, noise_multiplier=None, keep_reference=False)
             same = run.streams.init_entropy, None if features is None else inputs
             self.reference_ = reference._fit(X, y, columns, *same)
-        if context.end is not None:
-            context.end()
+        if sklearn_task.end is not None:
+            sklearn_task.end()
         return self
 
     def privacy_statement(self) -> dict[str, Any]:

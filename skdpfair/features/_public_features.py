@@ -73,8 +73,8 @@ or (n_samples, height, width, channels)
                 batch = slice(start, start + BATCH_SIZE)
                 features[batch] = self._features(extract, X[batch])
                 bar.move_to(min(batch.stop, n))
-        noted: np.ndarray = set_origin(features, Origin(self.described))
-        return noted
+        features = set_origin(features, Origin(self.described))
+        return features
 
     @property
     def n_features_out(self) -> int:

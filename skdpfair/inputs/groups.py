@@ -135,7 +135,7 @@ def encode(
 def encode_features(
     sensitive_features: Any,
     n_samples: int,
-    groups: Sequence[Any] | None = None,
+    levels: Sequence[Any] | None = None,
     max_levels: int = MAX_GROUPS,
 ) -> GroupCodes:
     """Return the groups of records that are measured: those declared, or those that occur.
@@ -159,8 +159,8 @@ def encode_features(
             f"{name} must have one entry for each of the {n_samples} records of y_true, got "
             f"{' and '.join(map(str, sorted(lengths))) or 'no column'}."
         )
-    codes = _coded(columns, groups, name, max_levels)
-    if groups is not None:
+    codes = _coded(columns, levels, name, max_levels)
+    if levels is not None:
         return codes
     assert codes.levels is not None
     occurring, code = np.unique(codes.code, return_inverse=True)
@@ -203,11 +203,12 @@ def _columns_of(values: Any) -> list[np.ndarray]:
     return columns
 
 
-def _coded(columns: list[np.ndarray], groups: Any, source: str, max_levels: int) -> GroupCodes:
+def _coded(columns: list[np.ndarray], levels: Any, source: str, max_levels: int) -> GroupCodes:
     """Return the groups of rows, declared or read off them, whose columns are arrays of objects."""
     missing = np.logical_or.reduce([np.asarray(pd.isna(column)) for column in columns])
-    if groups is not None:
-        levels = _declared(groups, len(columns))
+    is_declared = levels is not None
+    if is_declared:
+        levels = _declared(levels, len(columns))
     elif missing.any():
         raise ValueError(
             f"{source} has missing values. Give them a level of their own, for instance "
@@ -225,7 +226,7 @@ def _coded(columns: list[np.ndarray], groups: Any, source: str, max_levels: int)
         if missing[code < 0].all():
             remedy = "Missing values need a level too: add None to levels, or fill them."
         raise ValueError(f"{source} has values outside levels=, which must list them all. {remedy}")
-    return GroupCodes(code, levels, groups is not None)
+    return GroupCodes(code, levels, is_declared)
 
 
 def _occurring(columns: list[np.ndarray], source: str, max_levels: int) -> np.ndarray:
@@ -249,22 +250,22 @@ def _sorted(values: Iterable[Any]) -> list[Any]:
         return sorted(values, key=lambda v: (type(v).__name__, str(v)))
 
 
-def _declared(groups: Any, n_columns: int) -> np.ndarray:
+def _declared(levels: Any, n_columns: int) -> np.ndarray:
     """Return the levels that a user declares, checked."""
-    levels = listed("groups", groups, "the groups")
+    levels = listed("levels", levels, "the groups")
     if n_columns > 1:
         if not all(isinstance(v, (tuple, list)) and len(v) == n_columns for v in levels):
             raise ValueError(
-                f"groups must be tuples of {n_columns} values, one per group column, "
+                f"levels must be tuples of {n_columns} values, one per group column, "
                 f"got {_shorten(levels)}."
             )
         levels = [tuple(v) for v in levels]
-    with error_context("groups", _NO_NAMES):
+    with error_context("levels", _NO_NAMES):
         distinct = {level_key(v) for v in levels}
     if not levels:
-        raise ValueError("groups must name at least one group, got none.")
+        raise ValueError("levels must name at least one group, got none.")
     if len(distinct) != len(levels):
-        raise ValueError("groups names a level twice. Name each once.")
+        raise ValueError("levels names a level twice. Name each once.")
     return _array(levels)
 
 

@@ -72,12 +72,12 @@ class RegularisedMethod(ClippedMethod, abc.ABC):
         k, (c, r) = state.n_groups, self._bounds(sample)
         sums = release["groups"].to(sample.probability.dtype)
         size, score = sums[: 2 * k].view(2, -1)
-        logit_gradient = self.gamma2 * _second(sample, size, score, state.batch_size)
+        logit_gradient = self.gamma2 * _score_term(sample, size, score, state.batch_size)
         if not self.sees_gradients:
             return GradientTerm(logit_gradient)
         rows = sums[2 * k :].view(k + 1, -1)
         gradients = rows[:k] if r is None else rows[:k] * r
-        vectors = _first(sample, size, gradients, rows[k] * c, c, state.batch_size)
+        vectors = _alignment_term(sample, size, gradients, rows[k] * c, c, state.batch_size)
         return GradientTerm(logit_gradient, self.gamma1 * vectors)
 
 
@@ -198,8 +198,8 @@ def _unit(sample: PerSampleGradients, bound: Tensor) -> Tensor:
     return sample.gradient * (clip_to(bound, sample.norm) / bound)[:, None]
 
 
-def _second(sample: PerSample, size: Tensor, score: Tensor, batch_size: Any) -> Tensor:
-    r"""Return slopes whose sum is ``batch_size`` times the gradient of :math:`R_2`."""
+def _score_term(sample: PerSample, size: Tensor, score: Tensor, batch_size: Any) -> Tensor:
+    r"""Return output gradients whose sum is ``batch_size`` times the gradient of :math:`R_2`."""
     mean = (score / size.clamp(min=1.0)).clamp(0.0, 1.0)
     factor: Tensor = batch_size * (1.0 - 2.0 * mean) / (2.0 * size.clamp(min=1.0))
     p = sample.probability
@@ -208,7 +208,7 @@ def _second(sample: PerSample, size: Tensor, score: Tensor, batch_size: Any) -> 
     return factor.index_select(0, sample.group)[:, None] * logit_gradient
 
 
-def _first(
+def _alignment_term(
     sample: PerSampleGradients,
     size: Tensor,
     gradients: Tensor,

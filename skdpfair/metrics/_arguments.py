@@ -81,7 +81,7 @@ def check_kind(name, values, y_true, like="y_true"):
 
 
 def hits(y_true, y_pred):
-    """Return which predictions are right; True is 1, as in scikit-learn."""
+    """Return the flags of right predictions; True is 1, as in scikit-learn."""
     y_true, y_pred = as_vector("y_true", y_true, y_true), as_vector("y_pred", y_pred, y_true)
     check_labels("y_pred", y_pred, y_true)
     return np.asarray(y_true == y_pred, dtype=bool)

@@ -10,7 +10,7 @@ _ROUNDING = 1e-9  # far less than one record changes
 
 
 def overlap(share, n_by_seed):
-    """Return which part of its test records a run has in common with another, on average.
+    """Return the part of its test records that a run has in common with another, on average.
 
     ``share`` is the part of a table that a run tests, and ``n_by_seed`` the number of runs of each
     seed: these are folds, which have no record in common.

@@ -160,7 +160,7 @@ def _network(estimator, n_train):
     if estimator.module != "auto":
         return "as given"
     delta = delta_for(estimator.delta, n_train)
-    network = defaults.resolve(FitSpec.of(estimator), n_train, delta).module
+    network = defaults.resolve(FitSpec.of(estimator), n_train, delta)["module"]
     return network if network == "logistic" else "mlp"
 
 

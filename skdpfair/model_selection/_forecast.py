@@ -54,7 +54,7 @@ class PlannedFit:
 
 
 @dataclass(frozen=True, repr=False)
-class SearchPlan(Spending):
+class Forecast(Spending):
     """The cost of a search, as forecast by :func:`forecast`.
 
     Parameters
@@ -75,7 +75,7 @@ class SearchPlan(Spending):
 
 def forecast(
     search, n_samples, *, n_groups=1, persons=None, cv=None, delta="auto", accountant="pld"
-) -> SearchPlan:
+) -> Forecast:
     """Forecast the cost of a search, a cross-validation or a fit, without fitting anything.
 
     Parameters
@@ -100,7 +100,7 @@ def forecast(
 
     Returns
     -------
-    SearchPlan
+    Forecast
 
     Raises
     ------
@@ -126,7 +126,7 @@ def forecast(
     >>> from skdpfair import DPFairClassifier
     >>> grid = {"epsilon": [0.5, 1.0]}
     >>> print(forecast(GridSearchCV(DPFairClassifier(), grid, cv=3), 10_000))
-    SearchPlan: 7 fits, protecting one record
+    Forecast: 7 fits, protecting one record
       private fits   epsilon=2... at delta=1e-05 (pld)
       as a whole     epsilon=inf
         - scores on private records are not private: select with DPRandomizedSearch instead
@@ -148,7 +148,7 @@ def forecast(
         total = math.inf if leaks else planned.epsilon_total
         return replace(planned, epsilon_total=total, reasons=(*planned.reasons, *leaks))
     candidates, cv, refit = _candidates_of(search, cv)
-    protects = unit_of(map(classifier_of, candidates), persons)
+    protects = protection_of(map(classifier_of, candidates), persons)
     for candidate in candidates:
         refuse_other_protection(candidate, of_persons=protects == "person")
     if protects == "person" and cv is not None and not isinstance(cv, _BY_GROUPS):
@@ -178,21 +178,21 @@ def forecast(
         fits.append(max((fit_of(i, "refit", n_samples, 1) for i in every), key=total))
         lines.append(fits[-1][1])
     spent = spending(lines, delta, accountant, leaks)
-    return SearchPlan(**vars(spent), fits=tuple(fit for fit, _ in fits))
+    return Forecast(**vars(spent), fits=tuple(fit for fit, _ in fits))
 
 
 def _planned_line(estimator, n_samples, n_groups, protects):
     """Return the line that a fit of a candidate would have in a ledger."""
     classifier = classifier_of(estimator)
     private, releases = planned_fit(estimator, n_samples, n_groups)
-    paying = [step for step in lint_pipeline(estimator).spending if hasattr(step, "planned")]
-    steps = (replace(step.planned(n_samples), what=type(step).__name__) for step in paying)
+    private_steps = [step for step in lint_pipeline(estimator).spending if hasattr(step, "planned")]
+    steps = (replace(step.planned(n_samples), what=type(step).__name__) for step in private_steps)
     reasons = [REFERENCE] * bool(classifier.keep_reference)
     reasons += [DIAGNOSTICS] * any(recorders(classifier.callbacks))
     return entry_of((*steps, *releases), private=private, reasons=reasons, protects=protects)
 
 
-def unit_of(classifiers, persons=None):
+def protection_of(classifiers, persons=None):
     """Return what fits of classifiers protect, with or without ``persons``."""
     declared = [Persons.of(c.persons) for c in classifiers]
     columns = {p.column for p in declared}
@@ -238,9 +238,9 @@ def planned_fit(estimator, n_samples, n_groups=1, network=None):
     n_groups = n_groups if declared is None else max(len(declared), 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit will warn
-        run = _planning.plan(spec, n_samples, n_groups)
-    private = run.is_accounted and all(r.joint_noise_multiplier for r in run.releases if r.steps)
-    return private, run.releases
+        plan = _planning.plan(spec, n_samples, n_groups)
+    private = plan.is_accounted and all(r.joint_noise_multiplier for r in plan.releases if r.steps)
+    return private, plan.releases
 
 
 def parts_within(value, *, is_frozen_too=False):

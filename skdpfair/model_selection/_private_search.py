@@ -35,13 +35,13 @@ from skdpfair.inputs.persons import Persons
 from skdpfair.inputs.provenance import rows_of
 from skdpfair.model_selection import _trials
 from skdpfair.model_selection._forecast import (
+    Forecast,
     PlannedFit,
-    SearchPlan,
     configured,
     parts_within,
     planned_fit,
+    protection_of,
     refuse_other_fits,
-    unit_of,
 )
 from skdpfair.preprocessing._learners import refuse_resamplers
 from skdpfair.privacy.gdp import delta_for
@@ -167,7 +167,7 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
     >>> clf = DPFairClassifier("dpsgd")
     >>> search = DPRandomizedSearch(clf, {"lr": [0.1, 1.0]}, trials="geometric")
     >>> search.forecast(20_000)
-    SearchPlan: 1 fit, protecting one record
+    Forecast: 1 fit, protecting one record
       private fits   epsilon=1.08... at delta=1e-06 (rdp)
       as a whole     epsilon=2.14...
         - the best of 10 trials on average is released
@@ -191,8 +191,8 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
     epsilon: float | None = None
     random_state: Any = None
 
-    def forecast(self, n_samples, *, n_groups=1, delta=None) -> SearchPlan:
-        """Return the SearchPlan of the search on so many records, or persons, fitting nothing.
+    def forecast(self, n_samples, *, n_groups=1, delta=None) -> Forecast:
+        """Return the Forecast of the search on so many records, or persons, fitting nothing.
 
         ``n_groups`` is the number of groups, and ``delta`` that of the search, unless it is given.
         """
@@ -200,7 +200,8 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
         delta = delta_for(self.delta, n_samples) if delta is None else delta
         selection = self._selection(n_samples, n_groups, delta)
         every = selection.classifiers
-        protects = unit_of(every, any(Persons.of(c.persons).max_records for c in every) or None)
+        has_persons = any(Persons.of(c.persons).max_records for c in every) or None
+        protects = protection_of(every, has_persons)
         guess = trade_off_from_curve(tuple(selection.whole), delta).total_variation
         why = (
             f"the best of {self.mean_trials:g} trials on average is released",
@@ -210,7 +211,7 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
         )
         spent = curve_epsilon(selection.curve, delta), curve_epsilon(selection.whole, delta)
         about = {"protects": protects, "fits": (selection.trial,), "curve": selection.whole}
-        return SearchPlan(*spent, delta, "rdp", why, 1, n_private=1, **about)
+        return Forecast(*spent, delta, "rdp", why, 1, n_private=1, **about)
 
     @_tasks.with_callbacks
     def fit(self, X, y, *, sensitive_features=None, persons=None):
@@ -268,14 +269,14 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
             for classifier in selection.classifiers:
                 network = network_of(classifier.module)
                 check_network(network, np.shape(X)[1:], len(public["classes"]))
-        context = _tasks.begin(self, X, y, 0)
+        sklearn_task = _tasks.begin(self, X, y, 0)
         # the day of the end would tell of the trials
         day = datetime.now(UTC).date().isoformat()
         with charged(
             (),
             [],
             curve=selection.whole,
-            reasons=[SCORES] * context.is_in_search,
+            reasons=[SCORES] * sklearn_task.is_in_search,
             what="private selection",
             protects="record" if person is None else "person",
             persons=column,
@@ -289,8 +290,8 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
         report = replace(report, read_from_rows=read)
         origin = {"_day": day, "_ledger_fits": (charge,)}
         self._keep(best, public["classes"], report, origin)
-        if context.end is not None:
-            context.end()
+        if sklearn_task.end is not None:
+            sklearn_task.end()
         return self
 
     def predict(self, X):

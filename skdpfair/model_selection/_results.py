@@ -266,8 +266,8 @@ class TradeoffResults:
         """
         if not {"rarest_class_share", "balanced_accuracy", "rarest_class_recall"} <= {*self.frame}:
             return ["accuracy"]
-        everyone = self.frame[self.frame["group"] == OVERALL]
-        return leading_measures(everyone["rarest_class_share"].mean(), self.n_classes)
+        overall = self.frame[self.frame["group"] == OVERALL]
+        return leading_measures(overall["rarest_class_share"].mean(), self.n_classes)
 
     @property
     def n_classes(self):
@@ -333,8 +333,8 @@ class TradeoffResults:
     @property
     def test_share(self):
         """Mean part of the table that a run tests, 0 if it is not known."""
-        everyone = self.frame[self.frame["group"] == OVERALL]
-        n, n_train = everyone.reindex(columns=["n", "n_train"]).mean()
+        overall = self.frame[self.frame["group"] == OVERALL]
+        n, n_train = overall.reindex(columns=["n", "n_train"]).mean()
         return 0.0 if np.isnan(n + n_train) else n / (n + n_train)
 
     def estimates(self, measures=None):
@@ -346,8 +346,8 @@ class TradeoffResults:
         fit; or "". Intervals of differences, worst groups and costs allow for the choice of groups.
         """
         table, groups = self.table(measures), self._groups()
-        everyone = self.frame[self.frame["group"] == OVERALL]
-        n_runs = everyone.groupby(_MODEL, sort=False, dropna=False).size().reindex(table.index)
+        overall = self.frame[self.frame["group"] == OVERALL]
+        n_runs = overall.groupby(_MODEL, sort=False, dropna=False).size().reindex(table.index)
         parts = {}
         for column in dict.fromkeys(column for column, _ in table):
             mean, error, n = (table[column, statistic] for statistic in ("mean", "se", "n"))

@@ -17,7 +17,7 @@ def square_root(n):
     return toeplitz(np.cumprod([1.0, *(1 - 0.5 / k)]), np.zeros(n))
 
 
-# of the vectors of `released`; the noise of a cumulative sum is at most so many times theirs
+# of the vectors of `noisy_histograms`; noise of a cumulative sum is at most so many times theirs
 SENSITIVITY = float(np.linalg.norm(square_root(N_BINS)[:, 0]))
 
 
@@ -29,22 +29,22 @@ def score_counts(
     ``logits``, ``classes`` (0 or 1), ``groups`` and ``share`` (one over the number of records of
     each record's person; None if each record is a person) have one entry per record; the scores are
     those of a model that is released or public.  A ``noise_multiplier`` of 0 is for public records.
-    The numbers are cumulative sums of histograms that `released` makes private.  An isotonic
-    regression removes increases, which is post-processing; the last number is 0.
+    The numbers are cumulative sums of histograms that `noisy_histograms` makes private.  An
+    isotonic regression removes increases, which is post-processing; the last number is 0.
     """
     bins = np.searchsorted(EDGES[1:-1], np.nan_to_num(logits), side="right")
     cells = np.ravel_multi_index(
         (np.asarray(groups), np.asarray(classes), N_BINS - 1 - bins), (n_groups, 2, N_BINS)
     )
     histograms = np.bincount(cells, share, minlength=n_groups * 2 * N_BINS).reshape(-1, N_BINS)
-    sums = released(histograms, noise_multiplier, generator, kind) @ square_root(N_BINS).T
+    sums = noisy_histograms(histograms, noise_multiplier, generator, kind) @ square_root(N_BINS).T
     from_above = np.array([isotonic_regression(row, y_min=0.0) for row in sums])
     counts = np.zeros((n_groups, 2, N_BINS + 1))
     counts[..., :-1] = from_above.reshape(n_groups, 2, N_BINS)[..., ::-1]
     return counts
 
 
-def released(histograms, noise_multiplier, generator, kind="standard"):
+def noisy_histograms(histograms, noise_multiplier, generator, kind="standard"):
     """Return R h plus noise for each histogram h (N_BINS,), where R R h are its cumulative sums.
 
     R is the square root of the lower triangular matrix of ones (H. Fichtenberger, M. Henzinger,
@@ -59,7 +59,7 @@ def released(histograms, noise_multiplier, generator, kind="standard"):
     --------
     >>> histogram = np.zeros((1, N_BINS))
     >>> histogram[0, 2] = 5.0
-    >>> released(histogram, 0.0, np.random.default_rng(0))[0, :4]
+    >>> noisy_histograms(histogram, 0.0, np.random.default_rng(0))[0, :4]
     array([0. , 0. , 5. , 2.5])
     """
     sums = histograms @ square_root(N_BINS).T

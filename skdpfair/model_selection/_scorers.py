@@ -188,7 +188,7 @@ class GroupScorer(_ByGroupScorer):
         self._check_only([*names, *(name for m in measured for name in _score_names(m))])
 
     def _scores(self, estimator, X, y, parts):
-        everyone, answers, scores = np.full(len(y), True), {}, {}
+        overall, answers, scores = np.full(len(y), True), {}, {}
         if self.measures is not None:
             scores |= self._measured(estimator, X, y, parts)
         named = [name for name, metric in (self.metrics or {}).items() if isinstance(metric, str)]
@@ -202,7 +202,7 @@ class GroupScorer(_ByGroupScorer):
             results = {g: score(rows) for g, rows in parts.items()}
             _warn_one_class(name, [g for g, (_, defined) in results.items() if not defined])
             by_group = {g: value for g, (value, _) in results.items()}
-            scores |= _named(name, score(everyone)[0], by_group)
+            scores |= _named(name, score(overall)[0], by_group)
         return scores
 
     def _scorers(self):

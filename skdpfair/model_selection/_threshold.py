@@ -109,7 +109,7 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
     The score of a record depends on the record and on released weights only. Under zero-out
     adjacency a record therefore changes one cell of the histogram by one, and a person with several
     records changes some cells by one together. The release, its
-    sensitivity and its error are described in ``released`` of ``_score_counts``.
+    sensitivity and its error are described in ``noisy_histograms`` of ``_score_counts``.
 
     Thresholds under a ``constraint`` are mixtures that a linear programme finds on the noisy
     counts [1]_. Where a group has two thresholds, predictions are drawn at random.
@@ -217,7 +217,7 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
             )
         groups = self._counted_groups(classifier, X, labels, sensitive_features)
         share = _persons.share_of(persons_of(estimator, X, len(labels), persons).code)
-        context = _tasks.begin(self, X, y, 0)
+        sklearn_task = _tasks.begin(self, X, y, 0)
         estimator.fit(X, y, **routed(estimator, sensitive_features, persons))
         report = replace(classifier.privacy_, what="fitted weights and thresholds")
         if self.random_state is not None:
@@ -236,8 +236,8 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         fitted |= {"thresholds_": thresholds, "privacy_": report}
         # at once: a failed fit leaves the fit before as it was
         self.__dict__.update(fitted)
-        if context.end is not None:
-            context.end()
+        if sklearn_task.end is not None:
+            sklearn_task.end()
         return self
 
     def save_release(self, path, *, schema=None):

@@ -64,7 +64,7 @@ def _error(records, deviation):
 
 
 def few_to_tell(counts, measure, deviation):
-    """Return which groups (n_groups,) have some rates nearer to those of all than to their own.
+    """Return the flags (n_groups,) of groups with rates nearer to those of all than to their own.
 
     ``measure`` is a constraint or an objective, and ``counts`` and ``deviation`` are as of
     `pooled`.

@@ -28,7 +28,7 @@ class Verdict:
 
 
 HARMLESS = Verdict()
-OTHER_UNIT = Verdict(
+OTHER_PROTECTION = Verdict(
     "from single records, which its own budget protects, and the classifier protects persons: "
     "there is no sum of both",
     "public_preprocessor or BoundedScaler with public bounds, or a fit without persons",

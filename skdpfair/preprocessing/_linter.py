@@ -18,7 +18,7 @@ from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.inputs.groups import as_columns
 from skdpfair.preprocessing._learners import (
     FROZEN,
-    OTHER_UNIT,
+    OTHER_PROTECTION,
     REFERENCE,
     SCALE,
     Verdict,
@@ -228,7 +228,7 @@ def reasons_of(report: PipelineReport) -> list[str]:
 
 
 def _leaks(report):
-    return [f for f in report.findings if f.learns not in (REFERENCE, OTHER_UNIT.learns)]
+    return [f for f in report.findings if f.learns not in (REFERENCE, OTHER_PROTECTION.learns)]
 
 
 def _is(estimator, name):
@@ -301,7 +301,7 @@ class _Walk:
         outcome = verdict(estimator)
         if outcome.spends:
             self.spending.append(estimator)
-            texts = OTHER_UNIT.learns, OTHER_UNIT.instead
+            texts = OTHER_PROTECTION.learns, OTHER_PROTECTION.instead
             self.payers.append(PipelineFinding(".".join(path), name, *texts))
             if pays:
                 self.notes.append(f"{step} spends its own epsilon in addition to the classifier's")

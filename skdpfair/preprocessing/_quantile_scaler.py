@@ -121,15 +121,15 @@ class DPQuantileScaler(ColumnScaler):
         X = self._fit_columns(X)
         limits = self._pairs()
         # before anything is counted: a value beyond the bounds must not fall out of the tree
-        units = shares_of(X, limits).astype(np.float64)
-        n_samples, n_columns = units.shape
+        positions = shares_of(X, limits).astype(np.float64)
+        n_samples, n_columns = positions.shape
         delta, release = delta_for(self.delta, n_samples), self.planned(n_samples, n_columns)
-        generator = generator_of(self.random_state, units, self)
+        generator = generator_of(self.random_state, positions, self)
         releases: list[NoisyRelease] = []
         # the budget is charged first, so that a refusal reveals nothing
         with charged((release,), releases):
             counts = noisy(
-                tree_counts(units, self.depth),
+                tree_counts(positions, self.depth),
                 tree_sensitivity(n_columns, self.depth),
                 release.joint_noise_multiplier,
                 generator,
@@ -137,8 +137,8 @@ class DPQuantileScaler(ColumnScaler):
             )
             releases.append(release)
         low, high = limits.T[:, :, None]
-        shares = quantiles_of(consistent_leaves(counts), self.quantiles)
-        self.quantiles_ = low + (high - low) * shares
+        unit_quantiles = quantiles_of(consistent_leaves(counts), self.quantiles)
+        self.quantiles_ = low + (high - low) * unit_quantiles
         self.privacy_ = self._report(releases, delta, n_samples)
         return self
 
@@ -176,9 +176,9 @@ class DPQuantileScaler(ColumnScaler):
             number(name, value, low=1e-3 if is_noise else 0, low_open=not is_noise, high=1e6)
         integer("depth", self.depth, high=16)
         one_of("noise_sampler", self.noise_sampler, ("standard", "gaussian_sum"))
-        shares = list(self.quantiles) if np.ndim(self.quantiles) == 1 else []
-        shares = [share for share in shares if isinstance(share, Real)]
-        if len(shares) != 2 or not 0 < shares[0] < shares[1] < 1:
+        quantiles = list(self.quantiles) if np.ndim(self.quantiles) == 1 else []
+        quantiles = [q for q in quantiles if isinstance(q, Real)]
+        if len(quantiles) != 2 or not 0 < quantiles[0] < quantiles[1] < 1:
             raise ValueError(
                 "quantiles must be a pair of numbers 0 < low < high < 1, got "
                 f"{safe_repr(self.quantiles)}. Take (0.01, 0.99), for instance."
@@ -213,16 +213,16 @@ class DPQuantileScaler(ColumnScaler):
         return tags
 
 
-def tree_counts(units: np.ndarray, depth: int) -> np.ndarray:
+def tree_counts(positions: np.ndarray, depth: int) -> np.ndarray:
     """Count the values of each column in every node of a dyadic tree over [0, 1].
 
     Level l = 1..depth cuts [0, 1] into 2^l equal intervals; a row of the result has the counts of
     a column level by level from the coarsest.  NaN is counted nowhere.
     """
-    n_columns, n_leaves = units.shape[1], 2**depth
-    rows, columns = np.nonzero(~np.isnan(units))
+    n_columns, n_leaves = positions.shape[1], 2**depth
+    rows, columns = np.nonzero(~np.isnan(positions))
     # the upper bound itself belongs to the last interval
-    leaf = np.minimum(units[rows, columns] * n_leaves, n_leaves - 1).astype(np.int64)
+    leaf = np.minimum(positions[rows, columns] * n_leaves, n_leaves - 1).astype(np.int64)
     counts = np.bincount(columns * n_leaves + leaf, minlength=n_columns * n_leaves)
     finest = counts.reshape(n_columns, n_leaves).astype(np.float64)
     every = [finest.reshape(n_columns, 2**level, -1).sum(2) for level in range(1, depth + 1)]
@@ -256,7 +256,7 @@ def consistent_leaves(noisy_counts: np.ndarray) -> np.ndarray:
     return estimate
 
 
-def quantiles_of(leaves: np.ndarray, shares) -> np.ndarray:
+def quantiles_of(leaves: np.ndarray, quantiles) -> np.ndarray:
     """Return two quantiles of each column in [0, 1] from noisy counts of equal intervals.
 
     They are at least one interval apart; 0 and 1 where less than one count is left.  The running
@@ -266,7 +266,7 @@ def quantiles_of(leaves: np.ndarray, shares) -> np.ndarray:
     edges, out = np.arange(n_leaves + 1) / n_leaves, []
     for counts in leaves:
         below = np.concatenate([[0.0], isotonic_regression(counts.cumsum(), y_min=0.0)])
-        wanted = np.asarray(shares) * below[-1]
+        wanted = np.asarray(quantiles) * below[-1]
         out.append(np.interp(wanted, below, edges) if below[-1] >= 1 else (0.0, 1.0))
     low, high = np.array(out).T
     # a column with one value would otherwise be divided by zero

@@ -18,7 +18,7 @@ from skdpfair.privacy.renyi import curve_epsilon, curve_of
 
 PRV_ERROR = 0.01
 # the first interval of the losses, and when a finer one gains too little to be worth its time
-_FIRST_INTERVAL, _SETTLED = 1e-3, 0.005
+_FIRST_INTERVAL, _STABLE_CHANGE = 1e-3, 0.005
 # points of the grid: too few are loose, and a Fourier transform of more takes over a second
 _MIN_POINTS, _FIRST_POINTS, _MAX_POINTS = 300, 5_000, 30_000
 _MAX_COMPOSED = 1_000_000  # of the composition, whose losses span some 20 times its mu
@@ -128,7 +128,7 @@ def group_epsilons(
 
 @lru_cache(maxsize=4096)
 def epsilon_of_runs(runs: tuple[Run, ...], delta: float, accountant: str) -> float:
-    """Return `epsilon` of merged releases, by an accountant that resolves delta."""
+    """Return `compute_epsilon` of merged releases, by an accountant that resolves delta."""
     if not runs:
         return 0.0
     if delta < MIN_DELTA or any(run.noise_multiplier < MIN_NOISE for run in runs):
@@ -174,7 +174,7 @@ def refine_until_stable(runs: tuple[Run, ...], bound_at: Callable[[int], float])
     while interval(runs, len(values)) < 0.9 * interval(runs, len(values) - 1):
         values.append(bound_at(len(values)))
         # written so that infinity minus infinity stops too
-        if not values[-2] - values[-1] > _SETTLED * values[-1]:
+        if not values[-2] - values[-1] > _STABLE_CHANGE * values[-1]:
             break
     return values
 

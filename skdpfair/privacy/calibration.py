@@ -143,10 +143,10 @@ def _least_noise(
     """Return the least noise multiplier at which ``run`` and the fixed ones cost ``target``."""
     accountant = effective_accountant(accountant, delta, (*fixed_runs, run))
     mu_target = gdp_parameter(target, delta)
-    mu_left = math.sqrt(max(mu_target**2 - joint_mu(fixed_runs) ** 2, 0.0))  # in mu
+    mu_left = math.sqrt(max(mu_target**2 - joint_mu(fixed_runs) ** 2, 0.0))
     q, steps, records = run.lowest_rate, run.steps, run.records
-    asked = tuple(fixed_runs), run, target, delta, accountant
-    _refuse_in_advance(asked, mu_left)
+    problem = tuple(fixed_runs), run, target, delta, accountant
+    _refuse_in_advance(problem, mu_left)
 
     def noise_at(log_mu: float) -> float:
         noise = clt_noise_multiplier(q, math.exp(log_mu), steps, records)
@@ -177,29 +177,29 @@ def _least_noise(
     safe = [noise_at(log_mu) for log_mu, cost in costs.items() if cost <= target]
     if not safe:
         what = f"{_TOO_NOISY} by the {accountant!r} accountant"
-        raise _infeasible(asked, what)
+        raise _infeasible(problem, what)
     return min(safe)
 
 
-_Asked: TypeAlias = tuple[tuple[Run, ...], Run, float, float, str]  # as of `_least_noise`
+_Problem: TypeAlias = tuple[tuple[Run, ...], Run, float, float, str]  # as of `_least_noise`
 
 
-def _refuse_in_advance(asked: _Asked, mu_left: float) -> None:
+def _refuse_in_advance(problem: _Problem, mu_left: float) -> None:
     """Refuse a target that no noise meets, before a distribution is computed."""
-    _, run, target, delta, accountant = asked
+    _, run, target, delta, accountant = problem
     floor = _floor(accountant, delta)
     if mu_left == 0:
         what = (
             "is spent by the other releases alone, whose noise (of a fit, its "
             "group_count_noise_multiplier) is too low"
         )
-        raise _infeasible(asked, what)
+        raise _infeasible(problem, what)
     if target <= floor:
         what = f"is below the {floor:.3g} that {accountant!r} can certify at this delta"
-        raise _infeasible(asked, what)
+        raise _infeasible(problem, what)
     least = clt_noise_multiplier(run.lowest_rate, mu_left, run.steps, run.records)
     if least > MAX_NOISE_MULTIPLIER:
-        raise _infeasible(asked, _TOO_NOISY)
+        raise _infeasible(problem, _TOO_NOISY)
 
 
 def _floor(accountant: str, delta: float) -> float:
@@ -207,9 +207,9 @@ def _floor(accountant: str, delta: float) -> float:
     return {"rdp": rdp_floor(delta), "prv": 2 * PRV_ERROR}.get(accountant, 0.0)
 
 
-def _infeasible(asked: _Asked, what: str) -> InfeasibleBudgetError:
+def _infeasible(problem: _Problem, what: str) -> InfeasibleBudgetError:
     """Return the error that says which numbers are feasible instead, with the most noise."""
-    fixed_runs, run, target, delta, accountant = asked
+    fixed_runs, run, target, delta, accountant = problem
     floor = _floor(accountant, delta)
 
     def cost(steps: int) -> float:

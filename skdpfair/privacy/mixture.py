@@ -30,13 +30,13 @@ class Mixture:
         tails = binom.sf(np.arange(records), records, sample_rate)
         self.counts = np.arange(np.count_nonzero(tails > _RARE) + 1.0)
         # binom.logpmf is less accurate
-        shares = binom.pmf(self.counts, records, sample_rate)
+        probabilities = binom.pmf(self.counts, records, sample_rate)
         # the last one stands for all larger counts, as if each were all records
-        shares[-1], self.counts[-1] = tails[len(shares) - 2], records
+        probabilities[-1], self.counts[-1] = tails[len(probabilities) - 2], records
         with np.errstate(divide="ignore"):
-            self.log_shares = np.log(shares)
+            self.log_probabilities = np.log(probabilities)
         # the log likelihood ratio at x is logsumexp(levels + counts * x / noise^2)
-        self.levels = self.log_shares - (self.counts / noise_multiplier) ** 2 / 2
+        self.levels = self.log_probabilities - (self.counts / noise_multiplier) ** 2 / 2
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -44,7 +44,7 @@ class Mixture:
 
         def excess(x: float) -> float:
             tails = log_ndtr((self.counts - x) / self.noise)
-            return float(logsumexp(self.log_shares + tails)) - _LOG_TAIL
+            return float(logsumexp(self.log_probabilities + tails)) - _LOG_TAIL
 
         lowest = -_DEVIATIONS * self.noise
         highest = brentq(excess, lowest, self.counts[-1] - lowest, xtol=1e-3 * self.noise)
@@ -55,10 +55,11 @@ class Mixture:
     def deltas(self, ratios: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return delta of P against Q at epsilons ``ratios``, and of Q against P at -``ratios``."""
         x = self._inverse(ratios)
-        above = ndtr((self.counts - x[:, None]) / self.noise) @ np.exp(self.log_shares)
+        above = ndtr((self.counts - x[:, None]) / self.noise) @ np.exp(self.log_probabilities)
         removed = above - np.exp(ratios + log_ndtr(-x / self.noise))
         tails = log_ndtr((x[:, None] - self.counts) / self.noise)
-        added = ndtr(x / self.noise) - np.exp(logsumexp(self.log_shares + tails, axis=1) - ratios)
+        log_below = logsumexp(self.log_probabilities + tails, axis=1)
+        added = ndtr(x / self.noise) - np.exp(log_below - ratios)
         return removed, added
 
     def _inverse(self, ratios: np.ndarray) -> np.ndarray:

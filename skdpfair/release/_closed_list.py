@@ -34,7 +34,7 @@ from skdpfair.training.privacy_report import STEPS_BEFORE
 from skdpfair.training.spec import optimizer_of
 from skdpfair.training.train import stop_in_words
 
-NOTED = "{}: not in this copy, but whoever fitted could look at it"
+REMOVED_PART = "{}: not in this copy, but whoever fitted could look at it"
 MAX_LEVELS = 1000
 _MAX_FITS, _MAX_SIZES, _MAX_ENTRIES = 64, 16, 6  # fits of a warm start
 _MAX_STRATA, _MAX_VARIABLES = 8, 9
@@ -43,7 +43,7 @@ _REAL: Any = Real  # numbers of this type cannot be compared, as mypy sees it
 # the texts of a report: those that every fit may leave, and those with numbers and names of a fit
 _HELD = {words.DIAGNOSTICS_PART, words.REFERENCE_PART}
 _NOT_ACCOUNTED = {*words.NOT_ACCOUNTED, words.DEVICE_NOISE, words.WEIGHTS_FROM_OTHERS}
-_NOT_ACCOUNTED |= {*map(NOTED.format, _HELD), *words.in_words_of(_NOT_ACCOUNTED, "person")}
+_NOT_ACCOUNTED |= {*map(REMOVED_PART.format, _HELD), *words.in_words_of(_NOT_ACCOUNTED, "person")}
 _TEXTS: dict[str, set[str | None]] = {
     "what": {"fitted weights", "fitted weights and thresholds"},
     "proof": {None, Strategy.proof, ClosedForm.proof},

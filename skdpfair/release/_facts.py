@@ -15,7 +15,7 @@ from skdpfair._utils.validate import LARGE, number, safe_repr
 from skdpfair.engine.mechanism import Method
 from skdpfair.exceptions import InsecureSeedWarning, PrivacyLeakWarning
 from skdpfair.inputs.target import range_of
-from skdpfair.release._closed_list import FITTED, NOTED, OPTIONAL
+from skdpfair.release._closed_list import FITTED, OPTIONAL, REMOVED_PART
 from skdpfair.release._file import NotPlain, decode, encode
 from skdpfair.release._objects import NETWORKS
 from skdpfair.release._read_statement import REGRESSOR, check_statement, origin_of, statement
@@ -82,8 +82,8 @@ def _check_releasable(estimator):
 
 
 def _scrubbed(privacy):
-    noted = tuple(NOTED.format(what) for what in privacy.holds)
-    return replace(privacy, holds=(), not_accounted=(*privacy.not_accounted, *noted))
+    removed_parts = tuple(REMOVED_PART.format(what) for what in privacy.holds)
+    return replace(privacy, holds=(), not_accounted=(*privacy.not_accounted, *removed_parts))
 
 
 def _parameters(estimator):

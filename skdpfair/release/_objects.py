@@ -60,7 +60,7 @@ def _name_of(function):
     return next((name for name, known in NETWORKS.items() if function is known), None)
 
 
-TAGS = [  # as in _encode
+TAGS = [  # as _PLAIN of _file.py: tag, test, parts, way back
     ("method", _is_registered, lambda v: (v.name, v.get_params(deep=False)), _method),
     (
         "object",

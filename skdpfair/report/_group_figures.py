@@ -118,8 +118,8 @@ def markdown_table(classifier, table, names):
     heads = ["group", "n", *(_head(name, classes) for name in names)]
     heads += [f"predicted {label}" for label in classes]
     rows = [
-        [group, n, *(f"{v} ({i})" if i else v for v, i in values), *shares]
-        for group, n, values, shares in _cells(table, names)
+        [group, n, *(f"{v} ({i})" if i else v for v, i in values), *predicted_fractions]
+        for group, n, values, predicted_fractions in _cells(table, names)
     ]
     return markdown_rows(heads, rows)
 
@@ -202,6 +202,6 @@ def _cells(table, names):
             (written(row[name], name), interval_of_share(row, name, table.attrs["rarest"]))
             for name in names
         ]
-        shares = [points(v) for k, v in row.items() if k.startswith("predicted[")]
-        rows.append((group, f"{int(row['n']):,}", values, shares))
+        predicted_fractions = [points(v) for k, v in row.items() if k.startswith("predicted[")]
+        rows.append((group, f"{int(row['n']):,}", values, predicted_fractions))
     return rows

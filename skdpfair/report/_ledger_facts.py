@@ -41,29 +41,30 @@ def ledger_facts(ledger, privacy, fits):
     if ledger is None:
         return None
     check_ledger(ledger)
-    held = "unknown"
+    recorded_part = "unknown"
     if fits is not None:
         n_lacking = ledger.n_unrecorded(fits)
-        held = "all" if not n_lacking else "none" if n_lacking == len(fits) else "some"
+        recorded_part = "all" if not n_lacking else "none" if n_lacking == len(fits) else "some"
     spent = ledger.report(ledger.delta or privacy.delta)
     reasons = tuple(dict.fromkeys(map(_without_names, spent.reasons)))
     cost = "an ε without a bound"
     if privacy.is_private:
         cost = f"ε = {rounded_up(privacy.epsilon)} at δ = {rounded_up(privacy.delta, 3)}"
     notes = {
-        _IN_ADDITION.format(cost): held != "all",
+        _IN_ADDITION.format(cost): recorded_part != "all",
         _DELTAS: ledger.delta not in (None, privacy.delta) and privacy.is_private,
         _OTHER_DATA: ledger.holds_other_data,
         _TRUST: bool(spent.notes),
         _NO_ALARM: np.isinf(spent.epsilon_total) and privacy.is_private,
     }
+    is_recorded = recorded_part in ("all", "some")
     sentences = [
         *ledger_sentences(
-            replace(spent, reasons=reasons), ledger, held in ("all", "some"), _AMONG[held]
+            replace(spent, reasons=reasons), ledger, is_recorded, _AMONG[recorded_part]
         ),
         *(note for note, is_true in notes.items() if is_true),
     ]
-    numbers = asdict(spent) | {"budget": ledger.budget, "holds_this_model": held}
+    numbers = asdict(spent) | {"budget": ledger.budget, "holds_this_model": recorded_part}
     numbers = {k: "inf" if v == np.inf else v for k, v in numbers.items()}
     return numbers | {"sentences": sentences}
 

@@ -266,13 +266,13 @@ def classifier_in(model):
     if not hasattr(model, "privacy_") or not (
         hasattr(inner, "net_") and hasattr(inner, "classes_")
     ):
-        holds = "" if inner is model else f" that holds a {type(inner).__name__}"
+        inner_text = "" if inner is model else f" that holds a {type(inner).__name__}"
         raise TypeError(
             "classifier must be a fitted DPFairClassifier, DPThresholdClassifier or "
             f"DPRandomizedSearch, or a pipeline that ends with one, got a {type(model).__name__}"
-            f"{holds}. No statement covers what else learns from records, such as calibration, a "
-            "threshold, or a choice by scores: let DPThresholdClassifier set thresholds, and "
-            "DPRandomizedSearch choose, within the budget."
+            f"{inner_text}. No statement covers what else learns from records, such as "
+            "calibration, a threshold, or a choice by scores: let DPThresholdClassifier set "
+            "thresholds, and DPRandomizedSearch choose, within the budget."
         )
     return inner
 

@@ -44,7 +44,7 @@ class Estimate:
 class Costs:
     """What the privacy of one model costs, by `TradeoffResults.estimates`."""
 
-    everyone: Estimate | None
+    overall: Estimate | None
     groups: dict[str, Estimate]  # those that are judged
     # the groups with the largest and the least mean, and what the first pays more
     difference: tuple | None

@@ -130,7 +130,7 @@ def in_words(column, classes=()) -> str:
 
 
 def error_in_words(name, classes) -> str | None:
-    """Return which share of two classes a rate of errors is; None for another measure."""
+    """Return the error that a rate of two classes counts, in words; None for another measure."""
     rates = {"false_positive_rate": (0, 1), "false_negative_rate": (1, 0)}
     if name not in rates or len(classes) != 2:
         return None
@@ -146,10 +146,10 @@ def interval_of_share(row, name, rarest) -> str:
 
 def of_one_class(results) -> list:
     """Return the models that predicted one class only, in all of their runs."""
-    everyone, n_classes = results.frame[results.frame["group"] == OVERALL], results.n_classes
-    if "balanced_accuracy" not in everyone:
+    overall, n_classes = results.frame[results.frame["group"] == OVERALL], results.n_classes
+    if "balanced_accuracy" not in overall:
         return []
-    best = everyone.groupby(["method", "epsilon"], sort=False)["balanced_accuracy"].max()
+    best = overall.groupby(["method", "epsilon"], sort=False)["balanced_accuracy"].max()
     return list(best[best <= 1 / n_classes + 1e-9].index)
 
 

@@ -32,8 +32,8 @@ _OF_SCHEMA = ("classes", "group_col", "persons")  # which the command reads
 def sentences_of(results, table, advised, sizes, small, attackers, delta) -> dict:
     """Return what the page of a sweep says of it, a text for each subject."""
     frame, measure = results.frame, results.leading_measures[0]
-    everyone, is_rare = frame[frame["group"] == OVERALL], len(results.leading_measures) > 1
-    n_seeds, n_runs = everyone["seed"].nunique(), len(everyone[["seed", "fold"]].drop_duplicates())
+    overall, is_rare = frame[frame["group"] == OVERALL], len(results.leading_measures) > 1
+    n_seeds, n_runs = overall["seed"].nunique(), len(overall[["seed", "fold"]].drop_duplicates())
     means = table[measure, "mean"].droplevel("epsilon")
     references, share = means[means.index.str.startswith("reference")].dropna(), results.test_share
     seeds = None
@@ -52,7 +52,7 @@ def sentences_of(results, table, advised, sizes, small, attackers, delta) -> dic
         "n_runs": n_runs,
         "n_seeds": n_seeds,
         "seeds": seeds,  # that would halve the intervals, and shorten them by a quarter
-        "tested_range": (int(everyone["n"].min()), int(everyone["n"].max())),
+        "tested_range": (int(overall["n"].min()), int(overall["n"].max())),
         "protects": results.spec.protects,
         "smallest": min(sizes, key=lambda row: row[1]) if sizes else None,
         "small": small,

@@ -134,8 +134,8 @@ def _data(results):
     if len(spec.classes) == 2:
         rows["positive class"] = str(spec.classes[1])
     if spec.counts:
-        shares = np.sum(spec.counts, axis=0) / np.sum(spec.counts)
-        names = [f"{c} ({points(s)} %)" for c, s in zip(spec.classes, shares, strict=True)]
+        class_fractions = np.sum(spec.counts, axis=0) / np.sum(spec.counts)
+        names = [f"{c} ({points(s)} %)" for c, s in zip(spec.classes, class_fractions, strict=True)]
         rows["classes, share of the records"] = ", ".join(names)
     elif spec.classes:
         rows["classes"] = ", ".join(map(str, spec.classes))
@@ -145,7 +145,7 @@ def _data(results):
     if spec.is_known:
         split = f": {_SPLIT if spec.cv == 'None' else spec.cv}"
         split += "; all records of a person are on one side" * (spec.protects == "person")
-    rows["test records of a run"] = _range(_everyone(results)["n"]) + split
+    rows["test records of a run"] = _range(_overall(results)["n"]) + split
     if spec.days:
         rows["trained on"] = " to ".join(dict.fromkeys(spec.days))
     if spec.is_known:
@@ -153,7 +153,7 @@ def _data(results):
     return rows.items()
 
 
-def _everyone(results):
+def _overall(results):
     return results.frame[results.frame["group"] == OVERALL]
 
 
@@ -287,7 +287,7 @@ def _front(results, table, *measures):
 
 def _releases(results):
     """Return one row per private model: budget, largest epsilon, releases of one of its fits."""
-    frame = _everyone(results)
+    frame = _overall(results)
     spent = frame[np.isfinite(frame["epsilon"])].groupby(_MODEL, sort=False)["epsilon_spent"].max()
     released = {
         model: "; ".join(
@@ -334,7 +334,7 @@ def _trained_on(results):
     spec = results.spec
     if spec.protects == "record" and spec.cv != "None" and not spec.cv.isdigit():
         return None  # a splitter decided on records
-    trained = spec.n_samples - _everyone(results)["n"]
+    trained = spec.n_samples - _overall(results)["n"]
     return spec.n_persons_of_fit or [int(trained.min()), int(trained.max())]
 
 
@@ -348,7 +348,7 @@ def _delta_of_one_run(results):
 
 
 def _unfinished(results):
-    spec, frame = results.spec, _everyone(results)
+    spec, frame = results.spec, _overall(results)
     if not (spec.seeds and spec.methods and spec.epsilons):
         return None
     if absent := sorted(set(spec.methods) - set(frame["method"])):

@@ -30,7 +30,8 @@ def can_be_fine(rows: Rows) -> bool:
 def choose_fine_curves(run: Run, table: Table) -> None:
     """Set in the plan which amounts get fine curves."""
     network = run.plan.module
-    release, sensitivity = run.plan.one_time.get(AMOUNT_COUNTS), np.sqrt(len(network.amounts))
+    release = run.plan.one_time_releases.get(AMOUNT_COUNTS)
+    sensitivity = np.sqrt(len(network.amounts))
     counts = run.noisy_counts(counted(table, network.amounts), release, sensitivity)
     noise = 0.0 if release is None else sensitivity * release.joint_noise_multiplier
     fine = tuple(i for i, n in zip(network.amounts, counts, strict=True) if is_rough(n, noise))

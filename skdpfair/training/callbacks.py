@@ -122,7 +122,7 @@ def _refuse_unseen(callback: Any, public: bool, private: bool) -> None:
         "reads the shape of training rows": isinstance(callback, skorch_callbacks.InputShapeSetter),
         "changes gradients": type(callback).on_grad_computed is not Callback.on_grad_computed,
     }
-    for what in (what for what, holds in reasons.items() if holds):
+    for what in (what for what, applies in reasons.items() if applies):
         raise ValueError(
             f"callbacks holds {type(callback).__name__}, which {what}, but that is not there: "
             "scores of private records are not computed, and callbacks get neither them nor their "

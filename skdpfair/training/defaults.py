@@ -65,7 +65,7 @@ REGRESSION_LR = 0.5
 class Objective:
     """What the loss of a fit means for "auto", and for warnings."""
 
-    clip_slope: float  # slope of the loss at which gradients are clipped, over the warm-up's
+    clip_gradient: float  # of the loss, at which gradients are clipped, over the warm-up's
     lr: float  # largest learning rate, over that of cross-entropy with the same clipping bound
     norm_growth: float  # growth of gradient norms to expect of hidden layers
     low_signal: str  # what to expect where records are few for the budget
@@ -84,7 +84,7 @@ _OF_REGRESSION = (
     "clearly worse than a non-private model",
     "hardly better than predicting one number",
 )
-# a warm-up measures slopes of 1; the learning rate follows from the curvature of the loss
+# a warm-up measures output gradients of 1; the learning rate follows from the curvature of the loss
 _OBJECTIVES = {
     "squared": Objective(RESIDUAL, REGRESSION_LR * RESIDUAL**2, *_OF_REGRESSION),
     "absolute": Objective(1.0, REGRESSION_LR * RESIDUAL, *_OF_REGRESSION),
@@ -97,24 +97,6 @@ def objective(loss: str | None) -> Objective:
     return _CLASSIFICATION if loss is None else _OBJECTIVES[loss]
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The part of a plan that is chosen for a number of records and a budget."""
-
-    signal_to_noise: float  # number of records times mu, the privacy parameter of Gaussian DP
-    module: Any  # "logistic", Curves, MLP, CNN or Factory
-    steps_per_epoch: int  # ceil(n / batch size); the sampling rate is its inverse
-    n_steps: int  # on the data, warm-up included
-    warm_up: int  # first steps that release the gradient scale only
-    averaged: float  # fraction of the last steps whose weights are averaged
-    norm_growth: float  # of gradients to expect, from the initial weights on
-    optimizer_params: dict[str, Any]  # but for the learning rate
-    lr: float  # before it is scaled
-    # lr in units of the method's own scale, where a stable plain step is about 8; None where lr
-    # holds, see `Method.at_scale`
-    lr_scale: float | None
-
-
 def resolve(
     spec: FitSpec,
     n_samples: int,
@@ -123,8 +105,8 @@ def resolve(
     searches_scale: bool = True,
     n_numbers: int = 1,
     previous_lr: float | None = None,
-) -> Settings:
-    """Return the settings of a fit to ``n_samples`` records, a public number.
+) -> dict[str, Any]:
+    """Return the fields of a `Plan` that are chosen for ``n_samples`` records, a public number.
 
     ``searches_scale`` says that the gradient scale must be found in a warm-up; ``n_numbers`` are
     those of a dense record; ``previous_lr`` is the rate of the fit that this one continues.
@@ -169,18 +151,18 @@ def resolve(
     params, lr, unit = _optimizer(spec, decay, lr_scale)
     if previous_lr is not None and is_auto(spec.lr):
         lr, unit = previous_lr, None
-    return Settings(
-        signal_to_noise=n_samples * mu,
-        module=module,
-        steps_per_epoch=per_epoch,
-        n_steps=total,
-        warm_up=warm_up,
-        averaged=averaged,
-        norm_growth=1.0 if is_linear(module) else objective(spec.loss).norm_growth,
-        optimizer_params=params,
-        lr=lr,
-        lr_scale=None if unit is None else unit * objective(spec.loss).lr,
-    )
+    return {
+        "signal_to_noise": n_samples * mu,
+        "module": module,
+        "steps_per_epoch": per_epoch,
+        "n_steps": total,
+        "warm_up": warm_up,
+        "averaged_fraction": averaged,
+        "norm_growth": 1.0 if is_linear(module) else objective(spec.loss).norm_growth,
+        "optimizer_params": params,
+        "lr": lr,
+        "lr_scale": None if unit is None else unit * objective(spec.loss).lr,
+    }
 
 
 def logit_scale(spec: FitSpec, n_classes: int) -> float:

@@ -59,7 +59,7 @@ class TrainingLoop:
         self.attack = _attack(run, engine, example)
         self._releases = dict[str, NoisyRelease]()
         self._search = ScaleSearch.for_mechanism(plan.mechanism, defaults.TARGET_QUANTILE)
-        self._clip_slope = defaults.objective(spec.loss).clip_slope
+        self._clip_gradient = defaults.objective(spec.loss).clip_gradient
         self.n_steps_taken, self.lr, self._parameters = 0, plan.lr, _identities(engine.module)
         self.lr_factor = 1.0  # the method's, see `Method.step_size`
         self._mean: Tensor | None = None  # of the last weights
@@ -122,7 +122,7 @@ class TrainingLoop:
     def _train_step(self, index: Tensor) -> None:
         if self.n_steps_taken == 0:
             self._set_scale()
-        self._account(self._what)
+        self._account(self._step_name)
         self._set_step_size()
         self._update(self._in_memory(len(index) * self.n_views, lambda: self.release(index)))
         self._project()
@@ -189,7 +189,7 @@ class TrainingLoop:
             self._mean.lerp_(self.flat, 1.0 / n)
 
     @contextmanager
-    def averaged(self) -> Iterator[None]:
+    def averaged_weights(self) -> Iterator[None]:
         """Lend the module the weights that a fit hands over if it ends now."""
         if self._mean is None:
             yield
@@ -203,7 +203,7 @@ class TrainingLoop:
 
     def _set_scale(self) -> None:
         """Set the bounds and the learning rate from the gradient scale, a released number."""
-        lr_scale, scale = self.plan.lr_scale, float(self.scale) * self._clip_slope
+        lr_scale, scale = self.plan.lr_scale, float(self.scale) * self._clip_gradient
         method, unit_lr = self.plan.mechanism.method.at_scale(scale, self.plan.norm_growth)
         self._restart_method(method)
         if lr_scale is not None:
@@ -222,7 +222,8 @@ class TrainingLoop:
                 f"{method!r} changes the noise of its queries, or its sampling rates, after these "
                 "were planned. Let neither depend on group fractions or bounds that are released."
             )
-        self._what = " + ".join(["gradient sum", *(q.name for q in self.scaled_mechanism.queries)])
+        names = "gradient sum", *(q.name for q in self.scaled_mechanism.queries)
+        self._step_name = " + ".join(names)
         state = method.start(self.scaled_mechanism.task)
         self.state = tree_map_only(Tensor, lambda t: t.to(self.flat.device), state)
 

@@ -144,8 +144,8 @@ class PrivateNet(NeuralNetClassifier):
             of_records: np.ndarray = (loop.rates / sampler.rate).numpy()[groups[index]]
             return of_records
 
-        thins = acceptance_rates if has_strata else None
-        loop.batches = PoissonBatches(data, sampler, loop.next_epoch, thins)
+        rates_or_none = acceptance_rates if has_strata else None
+        loop.batches = PoissonBatches(data, sampler, loop.next_epoch, rates_or_none)
         return loop.batches
 
     def check_data(self, X: Any, y: Any) -> None:
@@ -246,8 +246,9 @@ class PrivateNet(NeuralNetClassifier):
         outer, self._in_callback = self._in_callback, True
         try:
             super().notify(method_name, **kwargs)
-            if method_name == "on_epoch_end" and self.run is not None and self.run.context.epoch:
-                self.run.context.epoch()  # scikit-learn's callbacks
+            run = self.run
+            if method_name == "on_epoch_end" and run is not None and run.sklearn_task.epoch:
+                run.sklearn_task.epoch()  # scikit-learn's callbacks
         except KeyboardInterrupt as error:
             self.ended_by_callback_, interrupt = True, error
         finally:
@@ -273,8 +274,8 @@ class PrivateNet(NeuralNetClassifier):
     def _only_warms_up(self, event: str) -> bool:
         """Tell whether the epoch, which begins or has taken its steps, is of the warm-up alone."""
         loop = self._running
-        ahead = loop.next_epoch() if event == "on_epoch_begin" else 0
-        return loop.n_steps_taken + ahead <= self.plan.warm_up
+        n_steps_of_epoch = loop.next_epoch() if event == "on_epoch_begin" else 0
+        return loop.n_steps_taken + n_steps_of_epoch <= self.plan.warm_up
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without records and seeds of a running fit."""
@@ -306,7 +307,7 @@ class PrivateNet(NeuralNetClassifier):
 
     def _step_with_callbacks(self, index: Tensor) -> None:
         loop = self._running
-        if loop.is_warming_up:  # there is nothing to hear
+        if loop.is_warming_up:  # callbacks see no warm-up
             loop.step(index)
             return
         self.history.new_batch()
@@ -327,7 +328,7 @@ class PrivateNet(NeuralNetClassifier):
         During a fit, these are the logits of the model that it would hand over if it ended now.
         """
         x = x["x"] if isinstance(x, dict) else x
-        weights = nullcontext() if self._loop is None else self._loop.averaged()
+        weights = nullcontext() if self._loop is None else self._loop.averaged_weights()
         with full_precision(self.device), torch.no_grad(), weights:
             logits: Tensor = super().infer(x)
         if self._loop is None or self.run is None:

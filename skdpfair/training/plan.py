@@ -26,14 +26,27 @@ AMOUNT_COUNTS = "amount counts"
 
 
 @dataclass(frozen=True)
-class Plan(defaults.Settings):
+class Plan:
     """The plan of a fit, which follows from public facts alone."""
 
+    signal_to_noise: float  # number of records times mu, the privacy parameter of Gaussian DP
+    module: Any  # "logistic", Curves, MLP, CNN or Factory
+    steps_per_epoch: int  # ceil(n / batch size); the sampling rate is its inverse
+    n_steps: int  # on the data, warm-up included
+    warm_up: int  # first steps that release the gradient scale only
+    averaged_fraction: float  # of the last steps, whose weights are averaged
+    norm_growth: float  # of gradients to expect, from the initial weights on
+    optimizer_params: dict[str, Any]  # but for the learning rate
+    lr: float  # before it is scaled
+    # lr in units of the method's own scale, where a stable plain step is about 8; None where lr
+    # holds, see `Method.at_scale`
+    lr_scale: float | None
     mechanism: Mechanism  # what each step releases
     delta: float
     # of a record, as it is paid for; rates of groups, once counted, are at most this
     max_sample_rate: float
-    one_time: dict[str, NoisyRelease] = field(default_factory=dict)  # on all records, by name
+    # on all records, by name
+    one_time_releases: dict[str, NoisyRelease] = field(default_factory=dict)
 
     @property
     def is_accounted(self) -> bool:
@@ -43,7 +56,7 @@ class Plan(defaults.Settings):
     @property
     def releases(self) -> tuple[NoisyRelease, ...]:
         """What the fit will release."""
-        return *self.one_time.values(), self.steps
+        return *self.one_time_releases.values(), self.steps
 
     @property
     def steps(self) -> NoisyRelease:
@@ -74,7 +87,7 @@ class Plan(defaults.Settings):
     @property
     def n_before_average(self) -> int:
         """Number of steps whose parameters do not enter the average."""
-        return self.n_steps - round(self.averaged * (self.n_steps - self.warm_up))
+        return self.n_steps - round(self.averaged_fraction * (self.n_steps - self.warm_up))
 
 
 def plan(
@@ -114,12 +127,12 @@ def plan(
     )
     method = method.planned(defaults.TARGET_QUANTILE)
     fractions = declared(getattr(method, "group_probabilities", None), n_groups)
-    task = Task(n_samples, n_groups, 1.0 / settings.steps_per_epoch, fractions)
+    task = Task(n_samples, n_groups, 1.0 / settings["steps_per_epoch"], fractions)
     task = replace(task, strata=_strata(method, task, settings, noise))
     mechanism = Mechanism(method, task, 0.0 if noise is None else float(noise))
     rate = mechanism.max_sample_rate
-    plan = Plan(**vars(settings), mechanism=mechanism, delta=delta, max_sample_rate=rate)
-    plan = replace(plan, one_time=_one_time_releases(plan, spec.score_budget_fraction))
+    plan = Plan(**settings, mechanism=mechanism, delta=delta, max_sample_rate=rate)
+    plan = replace(plan, one_time_releases=_one_time_releases(plan, spec.score_budget_fraction))
     if spec.epsilon is not None:
         plan = _calibrated(plan, spec.epsilon, spec.accountant)
     _warn_of_low_signal(plan, defaults.objective(spec.loss), protects, max_sample_weight)
@@ -156,7 +169,7 @@ def _one_time_releases(plan: Plan, score_budget_fraction: float) -> dict[str, No
 
 
 def _strata(
-    method: Method, task: Task, settings: defaults.Settings, noise: float | None
+    method: Method, task: Task, settings: dict[str, Any], noise: float | None
 ) -> tuple[tuple[float, float], ...]:
     """Return the rates that a method moves among, with factors at which all cost about the same.
 
@@ -165,7 +178,7 @@ def _strata(
     rates = sorted(set(method.rate_choices(task)))
     if not rates or noise == 0:
         return tuple((rate, 1.0) for rate in rates)
-    mu, n_steps = settings.signal_to_noise / task.n_samples, settings.n_steps
+    mu, n_steps = settings["signal_to_noise"] / task.n_samples, settings["n_steps"]
     if noise is not None:
         mu = clt_parameter(rates[0], noise, n_steps)
     least, *more = (clt_noise_multiplier(rate, mu, n_steps) for rate in rates)
@@ -177,7 +190,7 @@ def _calibrated(plan: Plan, epsilon: float, accountant: str) -> Plan:
     unit, double = (plan.with_mechanism(noise_multiplier=s).steps for s in (1.0, 2.0))
     pairs = zip(unit.noise_multipliers, double.noise_multipliers, strict=True)
     fixed = tuple(i for i, (a, b) in enumerate(pairs) if a == b)
-    one_time = plan.one_time.values()
+    one_time = plan.one_time_releases.values()
     try:
         *_, steps = calibrate_noise([*one_time, unit], epsilon, plan.delta, accountant, fixed)
     except InfeasibleBudgetError as error:

@@ -99,7 +99,7 @@ def account(run: Run, net: PrivateNet, table: Table, is_known: bool = False) -> 
     before_too = previous is not None and statement.DEVICE_NOISE in previous.privacy.not_accounted
     if before_too or (plan.is_accounted and not is_cryptographic(used_device(spec.device))):
         notes += (statement.DEVICE_NOISE,)
-    if unknown := run.context.steps[: -1 if is_known else None]:
+    if unknown := run.sklearn_task.steps[: -1 if is_known else None]:
         # as short and as few as a release may name
         names = [re.sub(r"[^\w-]|^(?=[\d-])|^$", "_", name)[:40] for name in unknown]
         names = names if len(names) <= 8 else [*names[:7], "others"]
@@ -125,7 +125,8 @@ def _frozen(net: PrivateNet) -> tuple[str, ...]:
 def _assumptions(run: Run, net: PrivateNet, table: Table) -> tuple[str, ...]:
     spec, is_regression = run.spec, table.classes is None
     # where groups move among strata, all have the same epsilon
-    has_own_rates = GROUP_COUNTS in run.plan.one_time and not run.plan.mechanism.task.strata
+    plan = run.plan
+    has_own_rates = GROUP_COUNTS in plan.one_time_releases and not plan.mechanism.task.strata
     is_assumed = {
         "n": True,
         "group probabilities": getattr(net.method_, "group_probabilities", None) is not None,
@@ -140,5 +141,5 @@ def _assumptions(run: Run, net: PrivateNet, table: Table) -> tuple[str, ...]:
         "weights": table.max_sample_weight is not None,
         "largest weight": table.max_sample_weight is not None and spec.max_sample_weight is None,
     }
-    assumed = (statement.ASSUMPTIONS[name] for name, holds in is_assumed.items() if holds)
+    assumed = (statement.ASSUMPTIONS[name] for name, applies in is_assumed.items() if applies)
     return in_words_of(assumed, PROTECTS[table.adjacency])

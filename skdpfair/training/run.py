@@ -17,7 +17,7 @@ from skdpfair.privacy import NoisyRelease
 from skdpfair.privacy.one_time_noise import noisy
 from skdpfair.training.plan import Plan
 from skdpfair.training.processes import Processes
-from skdpfair.training.sklearn_callbacks import FitContext
+from skdpfair.training.sklearn_callbacks import SklearnTask
 from skdpfair.training.spec import FitSpec
 from skdpfair.training.warm_start import PreviousFit
 
@@ -30,7 +30,7 @@ class Run:
     plan: Plan  # what is counted with noise before the steps is set then
     streams: Streams  # where randomness comes from; of this process alone
     processes: Processes  # that train the module together
-    context: FitContext  # its place within the fit that called it
+    sklearn_task: SklearnTask  # its place within the fit that called it
     previous: PreviousFit | None  # the fit that it continues
     releases: list[NoisyRelease] = field(init=False)  # by the fits before it, too
     pid: int = field(default_factory=os.getpid)

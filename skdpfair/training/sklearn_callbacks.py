@@ -44,8 +44,8 @@ class LedgerAware(CallbackSupportMixin):
 
 
 @dataclass(frozen=True)
-class FitContext:
-    """The place of a fit within the fit that called it."""
+class SklearnTask:
+    """A fit as a task of scikit-learn: what is around it, and what tells its callbacks."""
 
     is_in_search: bool = False
     epoch: Callable[[], None] | None = None  # tells the callbacks; None if there are none
@@ -56,12 +56,12 @@ class FitContext:
     is_called: bool = False
 
 
-def begin(estimator: Any, X: Any, y: Any, n_epochs: int) -> FitContext:
+def begin(estimator: Any, X: Any, y: Any, n_epochs: int) -> SklearnTask:
     """Tell scikit-learn's callbacks that a fit begins."""
     is_called = estimator in _CLONES and not getattr(estimator, "callbacks", None)
     _mark_charged(estimator)
     if not hasattr(estimator, "_init_callback_context"):
-        return FitContext(is_called=is_called)
+        return SklearnTask(is_called=is_called)
     context = estimator._init_callback_context(max_subtasks=n_epochs)
     is_in_search = any(
         name in _SEARCH_TASKS
@@ -70,7 +70,7 @@ def begin(estimator: Any, X: Any, y: Any, n_epochs: int) -> FitContext:
     )
     steps, is_called = _steps_before(context), is_called or is_in_search
     if not getattr(estimator, "_skl_callbacks", ()):
-        return FitContext(is_in_search, steps=steps, is_called=is_called)
+        return SklearnTask(is_in_search, steps=steps, is_called=is_called)
     context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
 
     def epoch() -> None:
@@ -81,7 +81,7 @@ def begin(estimator: Any, X: Any, y: Any, n_epochs: int) -> FitContext:
     def end() -> None:
         context.call_on_fit_task_end(estimator=estimator, X=X, y=y)
 
-    return FitContext(is_in_search, epoch, end, steps, is_called)
+    return SklearnTask(is_in_search, epoch, end, steps, is_called)
 
 
 def _mark_charged(estimator: Any) -> None:

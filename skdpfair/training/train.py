@@ -75,11 +75,11 @@ def train(run: Run, table: Table) -> PrivateNet:
             if by_values:
                 _account_for_the_plan(run)
         is_ended = net.ended_by_callback_ and not interrupts
-        is_called = run.processes.size > 1 or (not is_ended and run.context.is_called)
+        is_called = run.processes.size > 1 or (not is_ended and run.sklearn_task.is_called)
         run.stop = _stop(net.n_steps_taken, plan.n_steps, by_values, is_called, is_ended)
         # whoever reserved them makes them next
-        if SCORE_COUNTS in plan.one_time:
-            run.releases.append(plan.one_time[SCORE_COUNTS])
+        if SCORE_COUNTS in plan.one_time_releases:
+            run.releases.append(plan.one_time_releases[SCORE_COUNTS])
     # whoever gets the net must not get the seeds
     net.run = None
     run.is_interrupted = net.n_steps_taken < plan.n_steps and not is_ended
@@ -96,7 +96,7 @@ def _charged(run: Run, protects: str, persons: str | None) -> Iterator[str | Non
     reasons = {
         DIAGNOSTICS: run.spec.recorders,
         REFERENCE: run.spec.keep_reference,
-        SCORES: run.context.is_in_search,
+        SCORES: run.sklearn_task.is_in_search,
     }
     with charged(
         run.plan.releases if run.plan.is_accounted else (),
@@ -142,7 +142,7 @@ def _may_stop_by_values(run: Run) -> bool:
     """Return whether a user's code sees released values before the fit ends."""
     spec, classes = run.spec, (type(run.plan.mechanism.method), run.spec.optimizer.make)
     foreign = [c for c in classes if not c.__module__.startswith(("skdpfair.", "torch.optim."))]
-    sees = spec.callbacks or spec.validation_data is not None or run.context.epoch is not None
+    sees = spec.callbacks or spec.validation_data is not None or run.sklearn_task.epoch is not None
     # whose module has code of its own for train() and the like
     return bool(foreign or sees) or isinstance(run.plan.module, Factory)
 
@@ -174,7 +174,7 @@ def _trained(run: Run, table: Table) -> PrivateNet:
     if knots is not None and (run.spec.attack, run.spec.views) == (None, None):
         x = with_knots(knots, x)
     # refused here, no step has been taken
-    if SCORE_COUNTS in run.plan.one_time:
+    if SCORE_COUNTS in run.plan.one_time_releases:
         record_by_record(net.module_, x.shape[1:], net.loss.n_outputs, net.device)
     net.group_levels_ = table.groups.levels
     if run.previous is not None:
@@ -226,7 +226,7 @@ def _count_groups(run: Run, groups: np.ndarray) -> None:
         return
     counts = np.bincount(groups, minlength=task.n_groups)
     # what noise took below one record still has a share
-    counts = np.maximum(run.noisy_counts(counts, plan.one_time.get(GROUP_COUNTS)), 1.0)
+    counts = np.maximum(run.noisy_counts(counts, plan.one_time_releases.get(GROUP_COUNTS)), 1.0)
     fractions = torch.from_numpy(counts / counts.sum())
     run.plan = plan.with_mechanism(task=replace(task, group_fractions=fractions))
 

@@ -100,7 +100,7 @@ GIVEN = {  # a value, what is found of the model and of the first step, what mus
     "batch_size": (70, lambda m, f: f["mechanism"].task.sample_rate, 1 / 4),
     "max_epochs": (5, lambda m, f: m.n_steps_, 15),
     "max_steps": (7, lambda m, f: {f["plan"].n_steps, m.n_steps_}, {7}),
-    "iterate_average": (0.25, lambda m, f: f["plan"].averaged),
+    "iterate_average": (0.25, lambda m, f: f["plan"].averaged_fraction),
     "max_physical_batch_size": (9, lambda m, f: f["chunk"]),
     "augment": (Views(half, n=3), lambda m, f: f["n_views"], 3),
     "max_sample_weight": (8.0, lambda m, f: weights_of(f, 1), {0.25}),
@@ -228,7 +228,7 @@ ACTS = {
     "z_gain": lambda s, v: s.state.gain * s.task.n_samples * s.task.sample_rate / v,
     "count_noise_multiplier": lambda s, v: s.queries[0].noise_multiplier / v,
     "group_count_noise_multiplier": lambda s, v: (
-        s.plan.one_time["group counts"].noise_multipliers[0] / v
+        s.plan.one_time_releases["group counts"].noise_multipliers[0] / v
     ),
     "group_probabilities": lambda s, v: (s.method.group_fractions(s.task) / torch.tensor(v)).mean(),
     "max_sample_rate": lambda s, v: s.plan.max_sample_rate / v,
@@ -273,8 +273,8 @@ def test_batch_and_steps_are_the_same_at_any_noise(kind, n, module):
     for noise in (0.0, 1e-3, 0.4, 2.0, 5.0, 5.5, 6.0, 40.0):
         clf = kind("dpsgd", epsilon=None, noise_multiplier=noise, module=module)
         settings = defaults.resolve(FitSpec.of(clf), n, 1e-6)
-        found.add((settings.steps_per_epoch, settings.n_steps, settings.warm_up))
-        ratios.add(round(noise * settings.signal_to_noise, 6) if noise else None)
+        found.add((settings["steps_per_epoch"], settings["n_steps"], settings["warm_up"]))
+        ratios.add(round(noise * settings["signal_to_noise"], 6) if noise else None)
     assert len(found) == 1 and len(ratios) == 2
 
 
@@ -325,7 +325,7 @@ def test_a_rate_among_the_arguments_of_the_optimizer_is_that_of_the_fit(first):
         first.clear()
         clf = DPFairClassifier(**QUICK, max_steps=4, optimizer=Factory(make, lr=0.4)).fit(X, Y)
         assert clf.lr_ == first["lr"] == 0.4
-        assert clf.net_.plan.averaged == 0.0  # as with lr=0.4
+        assert clf.net_.plan.averaged_fraction == 0.0  # as with lr=0.4
 
 
 NESTED = [

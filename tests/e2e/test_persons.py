@@ -32,7 +32,7 @@ from skdpfair.model_selection import (
     sweep,
 )
 from skdpfair.model_selection._cells import splits
-from skdpfair.model_selection._score_counts import released
+from skdpfair.model_selection._score_counts import noisy_histograms
 from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, lint_pipeline
 from skdpfair.privacy.statement import ASSUMPTIONS
 from tests.e2e.entrances import ENTRANCES, SWEEP
@@ -227,8 +227,8 @@ def test_persons_pass_through_pipelines_searches_and_thresholds(visits, tmp_path
 def test_one_person_moves_the_counts_of_scores_by_one_record(visits, monkeypatch):
     seen = []
     monkeypatch.setattr(
-        "skdpfair.model_selection._score_counts.released",
-        lambda histograms, *rest: seen.append(histograms) or released(histograms, *rest),
+        "skdpfair.model_selection._score_counts.noisy_histograms",
+        lambda histograms, *rest: seen.append(histograms) or noisy_histograms(histograms, *rest),
     )
     DPThresholdClassifier(quick()).fit(*visits)
     assert float(seen[0].sum()) == pytest.approx(600)
@@ -251,7 +251,7 @@ def test_a_private_search_protects_persons(visits, ledger):
     pipe = behind_step(by_array())
     of_pipe = private_search(pipe, {"dpfairclassifier__lr": [1.0]})
     assert of_pipe.fit(X[ABC], y, persons=X["person"]).privacy_.adjacency == "zero_out_person"
-    with ledger, pytest.raises(ValueError, match="another unit"):
+    with ledger, pytest.raises(ValueError, match=r"each record.*each person"):
         private_search(quick(**RECORDS)).fit(X, y)
 
 
@@ -332,7 +332,7 @@ def test_a_ledger_adds_up_one_kind_of_unit(visits, ledger):
     X, y = visits
     with ledger:
         model = quick().fit(X, y)
-        with pytest.raises(ValueError, match=r"each record.*another unit"):
+        with pytest.raises(ValueError, match=r"each record.*each person"):
             quick(**RECORDS).fit(X.drop(columns="person"), y)
     assert ledger.epsilon() == pytest.approx(model.privacy_.epsilon)
 

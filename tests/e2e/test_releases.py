@@ -155,15 +155,15 @@ def test_amount_counts_have_the_noise_that_is_charged(mode, monkeypatch):
 
 @pytest.mark.parametrize("mode", UNITS)
 def test_score_counts_have_the_noise_that_is_charged(mode, monkeypatch):
-    noise, plain = [], _score_counts.released
+    noise, plain = [], _score_counts.noisy_histograms
 
-    def released(histograms, *rest):
+    def noisy_histograms(histograms, *rest):
         assert histograms.sum() == pytest.approx(N)  # a person adds as much as a record
         exact = plain(histograms, 0.0, *rest[1:])
         noise.append(plain(histograms, *rest) - exact)
         return exact + noise[-1]
 
-    monkeypatch.setattr(_score_counts, "released", released)
+    monkeypatch.setattr(_score_counts, "noisy_histograms", noisy_histograms)
     clf = model("dpsgd", mode, max_steps=2, epsilon=3.0, noise_multiplier=None)
     report = DPThresholdClassifier(clf).fit(*table(mode)[:2]).privacy_
     (paid,) = report.releases[-1].noise_multipliers

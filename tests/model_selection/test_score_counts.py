@@ -58,10 +58,10 @@ def test_score_counts_without_noise_are_those_of_the_records():
         np.testing.assert_allclose(counts[g, c], [(of >= e).sum() for e in EDGES], atol=1e-9)
 
 
-def test_released_histograms_carry_fresh_noise_of_the_claimed_scale():
+def test_noisy_histograms_carry_fresh_noise_of_the_claimed_scale():
     n_histograms, draws, noise = 4, 200, 3.0
     empty, rng = np.zeros((n_histograms, N_BINS)), np.random.default_rng(0)
-    found = np.array([_score_counts.released(empty, noise, rng) for _ in range(draws)])
+    found = np.array([_score_counts.noisy_histograms(empty, noise, rng) for _ in range(draws)])
     sd = noise * np.linalg.norm(square_root(N_BINS)[:, 0])
     statistic = ((found / sd) ** 2).sum(axis=(0, 2))
     tail = ALPHA / 2 / (n_histograms + 1)

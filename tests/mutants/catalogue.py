@@ -522,7 +522,7 @@ MUTANTS = (
         "            account, self._account = self._account, lambda what: None\n"
         "            self._train_step(index)\n"
         "            self._account = account\n"
-        "            self._account(self._what)\n",
+        "            self._account(self._step_name)\n",
         "tests/robustness/test_endurance.py::test_a_step_is_booked_before_it_is_taken[1.0]",
     ),
     Mutant(
@@ -787,7 +787,7 @@ MUTANTS = (
         "folds that cost nothing",
         "a search in the block of a ledger has a whole that is not said to be infinite",
         "training/train.py",
-        "        SCORES: run.context.is_in_search,\n",
+        "        SCORES: run.sklearn_task.is_in_search,\n",
         "        SCORES: False,\n",
         LEDGER + "test_report_has_the_scores_of_a_search",
     ),
@@ -1031,11 +1031,12 @@ MUTANTS = (
     ),
     Mutant(
         "embeddings that cancel",
-        "norms of embeddings lack their guard for slopes that cancel",
+        "norms of embeddings lack their guard for output gradients that cancel",
         "engine/per_sample/layers/embedding.py",
         "norm2 + rounding(b.shape[2], self.b) * longest",
         "norm2",
-        PER_SAMPLE + "layers/test_embedding.py::test_embedding_norms_stay_above_slopes_that_cancel",
+        PER_SAMPLE
+        + "layers/test_embedding.py::test_embedding_norms_exceed_output_gradients_that_cancel",
     ),
     Mutant(
         "sequences that cancel",
@@ -1056,7 +1057,7 @@ MUTANTS = (
     ),
     Mutant(
         "squares that underflow",
-        "a gradient of small inputs and large slopes measures nothing",
+        "a gradient of small inputs and large output gradients measures nothing",
         "engine/per_sample/layers/linear.py",
         "else underflow(self.a)",
         "else 0.0",
@@ -1147,12 +1148,12 @@ MUTANTS = (
         USER_CODE + "test_modules_see_no_training_row_and_keep_no_prediction",
     ),
     Mutant(
-        "slopes lost in squares",
-        "slopes along a sequence that underflow hide large inputs",
+        "output gradients lost in squares",
+        "output gradients along a sequence that underflow hide large inputs",
         "engine/per_sample/layers/linear.py",
         "length = lengths(self.b).add_(least)",
         "length = lengths(self.b)",
-        ROUNDING + "test_norms_exceed_gradients_of_sequences_whose_slopes_underflow",
+        ROUNDING + "test_norms_exceed_gradients_of_sequences_whose_output_gradients_underflow",
     ),
     Mutant(
         "wide rows added up one by one",
@@ -1209,7 +1210,7 @@ MUTANTS = (
         "model_selection/_score_counts.py",
         "return noisy(sums, SENSITIVITY, noise_multiplier, generator, kind)",
         "return sums",
-        COUNTS + "test_released_histograms_carry_fresh_noise_of_the_claimed_scale",
+        COUNTS + "test_noisy_histograms_carry_fresh_noise_of_the_claimed_scale",
     ),
     Mutant(
         "noise for one class only",
@@ -1217,7 +1218,7 @@ MUTANTS = (
         "model_selection/_score_counts.py",
         "return noisy(sums, SENSITIVITY, noise_multiplier, generator, kind)",
         "return sums + noisy(0 * sums[:1], SENSITIVITY, noise_multiplier, generator)",
-        COUNTS + "test_released_histograms_carry_fresh_noise_of_the_claimed_scale",
+        COUNTS + "test_noisy_histograms_carry_fresh_noise_of_the_claimed_scale",
     ),
     Mutant(
         "sensitivity of a plain histogram",
@@ -1255,7 +1256,7 @@ MUTANTS = (
         "counts that are not charged",
         "the fit does not charge for the counts that follow it",
         "training/train.py",
-        "run.releases.append(plan.one_time[SCORE_COUNTS])",
+        "run.releases.append(plan.one_time_releases[SCORE_COUNTS])",
         "pass",
         THRESHOLD + "test_counts_have_the_noise_that_the_report_holds[True-gaussian_sum]",
     ),
@@ -1551,16 +1552,16 @@ MUTANTS = (
         "score counts of persons without noise",
         "the counts by score are those of persons as they are",
         "model_selection/_score_counts.py",
-        "sums = released(histograms, noise_multiplier,",
-        "sums = released(histograms, noise_multiplier * (share is None),",
+        "sums = noisy_histograms(histograms, noise_multiplier,",
+        "sums = noisy_histograms(histograms, noise_multiplier * (share is None),",
         RELEASES + "test_score_counts_have_the_noise_that_is_charged[persons]",
     ),
     Mutant(
         "score counts of persons of .7",
         "the counts of persons by score have .7 of their noise",
         "model_selection/_score_counts.py",
-        "sums = released(histograms, noise_multiplier,",
-        "sums = released(histograms, noise_multiplier * (0.7, 1)[share is None],",
+        "sums = noisy_histograms(histograms, noise_multiplier,",
+        "sums = noisy_histograms(histograms, noise_multiplier * (0.7, 1)[share is None],",
         RELEASES + "test_score_counts_have_the_noise_that_is_charged[persons]",
     ),
     Mutant(

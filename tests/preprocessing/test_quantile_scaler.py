@@ -34,34 +34,34 @@ def test_dp_quantile_scaler_passes_the_checks_of_scikit_learn(estimator, check):
         check(estimator)
 
 
-UNITS = arrays.arrays(
+POSITIONS = arrays.arrays(
     np.float64,
     st.tuples(st.integers(1, 8), st.integers(1, 4)),
     elements=st.one_of(st.floats(0, 1), st.just(np.nan), st.sampled_from([0.0, 0.25, 0.5, 1.0])),
 )
 
 
-@given(units=UNITS, levels=st.integers(1, 7), data=st.data())
-def test_tree_sensitivity_bounds_what_a_record_moves(units, levels, data):
-    row = data.draw(st.integers(0, len(units) - 1))
-    zeroed = units.copy()
+@given(positions=POSITIONS, depth=st.integers(1, 7), data=st.data())
+def test_tree_sensitivity_bounds_what_a_record_moves(positions, depth, data):
+    row = data.draw(st.integers(0, len(positions) - 1))
+    zeroed = positions.copy()
     zeroed[row] = np.nan  # the null record, which counts nowhere
-    bound = tree_sensitivity(units.shape[1], levels)
-    exact = math.sqrt(np.isfinite(units[row]).sum() * levels)
-    for other in (zeroed, np.delete(units, row, axis=0)):
-        moved = np.linalg.norm(tree_counts(units, levels) - tree_counts(other, levels))
+    bound = tree_sensitivity(positions.shape[1], depth)
+    exact = math.sqrt(np.isfinite(positions[row]).sum() * depth)
+    for other in (zeroed, np.delete(positions, row, axis=0)):
+        moved = np.linalg.norm(tree_counts(positions, depth) - tree_counts(other, depth))
         assert moved == pytest.approx(exact) and moved <= bound * (1 + 1e-12)
 
 
-@given(units=UNITS, levels=st.integers(1, 4))
-def test_tree_counts_are_those_of_a_naive_loop(units, levels):
-    nodes = [(k, 2**level) for level in range(1, levels + 1) for k in range(2**level)]
+@given(positions=POSITIONS, depth=st.integers(1, 4))
+def test_tree_counts_are_those_of_a_naive_loop(positions, depth):
+    nodes = [(k, 2**level) for level in range(1, depth + 1) for k in range(2**level)]
 
     def is_in(v, k, n):
         return k / n <= v < (k + 1) / n or (v == 1 and k == n - 1)
 
-    expected = [[sum(is_in(v, *node) for v in column) for node in nodes] for column in units.T]
-    assert tree_counts(units, levels).tolist() == expected
+    expected = [[sum(is_in(v, *node) for v in column) for node in nodes] for column in positions.T]
+    assert tree_counts(positions, depth).tolist() == expected
 
 
 def exact(bounds, **params):
@@ -133,12 +133,12 @@ def test_open_ledger_is_charged_before_tree_counts(tmp_path, monkeypatch):
         assert len(ledger.frame()) == 1
 
 
-@given(levels=st.integers(1, 4), seed=st.integers(0, 99))
+@given(depth=st.integers(1, 4), seed=st.integers(0, 99))
 @settings(max_examples=20)
-def test_consistent_leaves_are_least_squares(levels, seed):
-    counts = np.random.default_rng(seed).normal(size=(2, 2 ** (levels + 1) - 2))
-    leaves = np.eye(2**levels)
-    levels = [leaves.reshape(2**level, -1, 2**levels).sum(1) for level in range(1, levels + 1)]
+def test_consistent_leaves_are_least_squares(depth, seed):
+    counts = np.random.default_rng(seed).normal(size=(2, 2 ** (depth + 1) - 2))
+    leaves = np.eye(2**depth)
+    levels = [leaves.reshape(2**level, -1, 2**depth).sum(1) for level in range(1, depth + 1)]
     nodes = np.concatenate(levels)
     wanted = np.linalg.lstsq(nodes, counts.T, rcond=None)[0].T
     np.testing.assert_allclose(consistent_leaves(counts), wanted, atol=1e-12)

@@ -141,6 +141,6 @@ def test_costs_tell_what_one_group_pays_more_than_another(by_hand):
     assert (most, least, difference.is_above_zero) == ("X", "F", True)
     ends = [more.mean() - reach, more.mean(), more.mean() + reach]
     assert [difference.low, difference.mean, difference.high] == pytest.approx(ends)
-    assert costs.everyone.mean == pytest.approx(0.02)
+    assert costs.overall.mean == pytest.approx(0.02)
     frame.loc[(frame["group"] == "X") & (frame["seed"] == 0), "privacy_cost"] = 0.0
     assert not recommend(found).costs.difference[2].is_above_zero

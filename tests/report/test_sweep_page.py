@@ -66,8 +66,8 @@ def test_figures_are_those_of_the_results(by_hand, page_facts):
     assert cost["privacy_cost[F]"]["mean"] == pytest.approx(0.15)
     heads, rows = table_of(facts, "costs", "privacy_cost")
     assert heads == ["all", "F", "M", "difference", "worst group"]
-    everyone = f"{100 * cost['privacy_cost', 'mean']:.1f}"
-    assert [value for value, _ in rows["poor", "1"][:2]] == [everyone, "15.0"]
+    overall = f"{100 * cost['privacy_cost', 'mean']:.1f}"
+    assert [value for value, _ in rows["poor", "1"][:2]] == [overall, "15.0"]
     assert facts["sizes"] == [("F", 100, 100), ("M", 200, 200)]
     steps = "900 steps with sampling rate 0.02 and noise 1.25"
     assert facts["releases"][-1] == ("even", "4", "3.996", steps)

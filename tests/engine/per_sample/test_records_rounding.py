@@ -123,7 +123,7 @@ def test_norms_exceed_gradients_whose_squares_underflow(a, b):
 
 
 @pytest.mark.parametrize("gate", [-40.0, -42.0, -44.0, -46.0])
-def test_norms_exceed_gradients_of_sequences_whose_slopes_underflow(gate):
+def test_norms_exceed_gradients_of_sequences_whose_output_gradients_underflow(gate):
     layer = nn.Linear(128, 64)
     a, b = torch.full((1, 20, 128), 1.2e18), torch.full((1, 20, 64), 1e-6 * float(np.exp(gate)))
     sampler = layers.sampler_of(layer)(layer, a, b)

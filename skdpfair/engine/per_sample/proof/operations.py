@@ -68,7 +68,7 @@ def reason_to_refuse(node: Node) -> str | None:
         table, _, offsets, *_ = node.args
         if not _is_present(table) or _varies(offsets):
             return f"{operation} reads a table or offsets of a record: use index_select and mean"
-    # in place on constants of the trace, see `operations_of`
+    # in place on constants of the trace, see `InPlaceCheck`
     listed = name.removesuffix("_"), str(operation).removeprefix("aten.")
     if CLOSED_LIST.isdisjoint(listed) or "out" in operation._overloadname:
         remedy = _REMEDIES.get(name, _REMEDIES[""])

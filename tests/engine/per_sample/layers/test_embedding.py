@@ -1,4 +1,4 @@
-"""Norms of embeddings stay above sums of slopes that cancel."""
+"""Norms of embeddings stay above sums of output gradients that cancel."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from tests.engine.per_sample.layers.positions import (
 
 @pytest.mark.parametrize("size", [1.0, 1e2, 1e4, 1e6])
 @pytest.mark.parametrize("length", [2, 8, 40])
-def test_embedding_norms_stay_above_slopes_that_cancel(length, size):
+def test_embedding_norms_exceed_output_gradients_that_cancel(length, size):
     def drawn():
         words = torch.randint(0, 5, (40, 1, 1)).repeat(1, length, 1).float()  # one, all along
         words[::2, : length // 2] = torch.randint(0, 5, (20, length // 2, 1)).float()

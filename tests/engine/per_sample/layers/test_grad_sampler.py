@@ -23,7 +23,7 @@ def test_registry_covers_exactly_the_registered_types():
 @pytest.mark.parametrize("factor", [0.0, 1e-30, 1e-12])
 @pytest.mark.parametrize("layers", [[(1, 2)], [(1, 1), nn.Tanh(), (1, 2)]], ids=["one", "two"])
 def test_underflow_of_a_small_weight_does_not_hide_a_large_input(layers, factor):
-    """Squares of the slopes would underflow, and the norm that clipping needs with them."""
+    """Squares of output gradients would underflow, and the norm that clipping needs with them."""
     x, y = torch.tensor([[1e16], [0.0]]), torch.zeros(2, dtype=torch.int64)
     with select_strategy(seeded(chain, *layers), x, 2) as strategy:
         batch = Batch(x, y, weight=torch.tensor([factor, 1.0]), examples=Examples(2, 2))

@@ -1,4 +1,4 @@
-"""Norms of Linear layers along sequences stay above sums of slopes that cancel."""
+"""Norms of Linear layers along sequences stay above sums of output gradients that cancel."""
 
 import pytest
 import torch
@@ -33,7 +33,7 @@ def test_linear_norms_stay_above_sequences_that_cancel(size):
 # a Linear along a sequence takes Gram matrices where 2 length^2 <= width^2
 @pytest.mark.parametrize("size", [0.5, 1e6])
 @pytest.mark.parametrize("length, width", [(42, 60), (100, 144), (42, 58), (64, 6)])
-def test_linear_norms_of_long_sequences_stay_above_slopes_that_cancel(length, width, size):
+def test_linear_norms_of_long_sequences_exceed_output_gradients_that_cancel(length, width, size):
     def drawn():
         module = Positions(nn.Linear(width, width), width)
         rows = torch.randn(12, 1, width) + 0.01 * torch.randn(12, length, width)

@@ -127,14 +127,14 @@ def test_steady_replaces_products_of_a_batch_that_lead_to_a_decision():
 
 def along_the_sign(module, x, y):
     x = x.detach().requires_grad_()
-    (slope,) = torch.autograd.grad(F.cross_entropy(module(x), y, reduction="sum"), x)
-    return x.detach() + 0.1 * slope.sign()
+    (input_gradient,) = torch.autograd.grad(F.cross_entropy(module(x), y, reduction="sum"), x)
+    return x.detach() + 0.1 * input_gradient.sign()
 
 
 along_the_sign.input_range = None
 
 
-def test_signs_of_a_slope_of_zero_are_equal_in_all_places():
+def test_signs_of_a_gradient_of_zero_are_equal_in_all_places():
     module = nn.Linear(65, 3, dtype=torch.float64)
     # equal rows, so that only rounding tells the classes apart
     module.weight.data[:] = module.weight.data[:1]
