@@ -1,4 +1,4 @@
-"""The privacy report of a fit: epsilon of its releases, and the assumptions."""
+"""The account of a fit: epsilon of its releases, and the assumptions."""
 
 from __future__ import annotations
 
