@@ -24,9 +24,9 @@ from skdpfair._utils.files import lock, path_of
 from skdpfair._utils.validate import number
 from skdpfair.budget.spending import SCORES, UNKNOWN, Spending
 from skdpfair.privacy.accounting import compute_epsilon
+from skdpfair.privacy.privacy_report import ASSUMPTIONS, PROTECTED, are_names
 from skdpfair.privacy.releases import NoisyRelease
 from skdpfair.privacy.renyi import ORDERS, curve_epsilon, rdp_curve
-from skdpfair.privacy.statement import ASSUMPTIONS, PROTECTED, are_names
 
 Line: TypeAlias = dict[str, Any]  # of a ledger's file, for instance a fit
 

@@ -15,7 +15,7 @@ from skdpfair.budget.journal import FORMAT_VERSION, Journal, Line, Totals, frame
 from skdpfair.budget.spending import REFERENCE, Spending
 from skdpfair.exceptions import BudgetExceededError
 from skdpfair.privacy.accounting import ACCOUNTANTS
-from skdpfair.privacy.statement import rounded_up
+from skdpfair.privacy.privacy_report import rounded_up
 
 Linter: TypeAlias = Callable[[Any, Iterable[str]], None]
 _LINTERS: list[Linter] = []

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from skdpfair.privacy.statement import PROTECTED, rounded_up
+from skdpfair.privacy.privacy_report import PROTECTED, rounded_up
 
 UNKNOWN = "what estimators around the fits learn from the records: see lint_pipeline"
 

@@ -17,7 +17,7 @@ from skdpfair._networks import network_of
 from skdpfair._utils.validate import nearest, one_of
 from skdpfair.budget.charging import entry_of
 from skdpfair.cli._shell import Unusable
-from skdpfair.cli._sources import Parquet, Records, part_of, source_of
+from skdpfair.cli._sources import LabelledTable, Parquet, part_of, source_of
 from skdpfair.cli._study import Study, person_question
 from skdpfair.methods import METHODS
 from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier
@@ -38,7 +38,7 @@ class Job:
     """Records to fit, as one of several processes reads them."""
 
     source: Any
-    records: Records
+    records: LabelledTable
     rank: int
     n_processes: int
 

@@ -25,7 +25,7 @@ from skdpfair.preprocessing._table_files import (
 _HEAD = 50_000
 
 
-class Records(NamedTuple):
+class LabelledTable(NamedTuple):
     """Labelled records, and the schema that reads others like them."""
 
     schema: TableSchema
@@ -107,14 +107,14 @@ class Rows:
     def columns(self, wanted=()) -> list:
         return columns_of(self.path, wanted)[0]
 
-    def read(self, schema, epsilon=1.0) -> Records:
+    def read(self, schema, epsilon=1.0) -> LabelledTable:
         table = schema.read_csv(self.path)
         persons = schema.persons_in(table)
         n_examples = len(table) if persons is None else pd.Series(persons).nunique()
         schema = schema.with_fixed_encoding(n_examples, epsilon)
         print_uncovered(uncovered(schema, table))
         X, y, groups = schema.split(table)
-        return Records(schema, X, y, groups, persons)
+        return LabelledTable(schema, X, y, groups, persons)
 
     def unlabelled(self, schema):
         table = schema.read_csv(self.path, labelled=False)
@@ -139,7 +139,7 @@ class Parquet:
     def columns(self, wanted=()) -> list:
         return column_names(self.paths, wanted)
 
-    def read(self, schema, epsilon=1.0) -> Records:
+    def read(self, schema, epsilon=1.0) -> LabelledTable:
         n_in_all = None
         if self.n_processes > 1:
             n_in_all = n_rows(self.paths, schema.columns(), schema.bounds)
@@ -149,7 +149,7 @@ class Parquet:
         table = schema.encode_parquet(paths, _features_file(), epsilon=epsilon, verbose=verbose)
         groups = table.sensitive_features
         print_uncovered(table.uncovered if self.n_processes == 1 else ())
-        return Records(table.schema, table.X, table.y, groups, table.persons, n_in_all)
+        return LabelledTable(table.schema, table.X, table.y, groups, table.persons, n_in_all)
 
     def unlabelled(self, schema):
         return schema.encode_parquet(self.paths, _features_file(), labelled=False).X

@@ -34,15 +34,15 @@ from skdpfair.inputs.rows import SparseRows, is_streamed
 from skdpfair.methods._registry import get_method
 from skdpfair.preprocessing._linter import refuse_persons_around
 from skdpfair.preprocessing._schema import TableSchema, encoded
-from skdpfair.privacy.statement import PROTECTS, PrivacyReport
+from skdpfair.privacy.privacy_report import PROTECTS, PrivacyReport
 from skdpfair.release._facts import packed, unpacked
 from skdpfair.release._read_statement import statement
 from skdpfair.release._release import release, save_release
 from skdpfair.training import defaults, pictures, sklearn_callbacks
+from skdpfair.training.account import account
 from skdpfair.training.amounts import can_be_fine
 from skdpfair.training.net import PrivateNet
 from skdpfair.training.plan import plan as make_plan
-from skdpfair.training.privacy_report import account
 from skdpfair.training.processes import check_parts, process_group
 from skdpfair.training.run import Run, seeded_streams
 from skdpfair.training.spec import SCORE_BUDGET_FRACTIONS, FitSpec

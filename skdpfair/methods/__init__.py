@@ -1,4 +1,8 @@
-"""The algorithms, one per file; a new file here is found, tested and documented unasked."""
+"""The algorithms, one per file; a new file here is found, tested and documented unasked.
+
+Their base class ``Method``, with ``Query``, ``Clip`` and the registry ``METHODS``, is defined in
+``engine/mechanism.py``.
+"""
 
 from importlib import import_module
 from pkgutil import iter_modules

@@ -28,7 +28,7 @@ from skdpfair.metrics._measures import (
     values_by_group,
 )
 from skdpfair.privacy.one_time_noise import discrete_laplace
-from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, PROTECTS, read_in_words, rounded_up
+from skdpfair.privacy.privacy_report import ADJACENCY_IN_WORDS, PROTECTS, read_in_words, rounded_up
 
 _SMALLEST, _LARGEST = 1e-6, 1e3
 _NOT_ACCOUNTED = (

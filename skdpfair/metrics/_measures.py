@@ -48,7 +48,7 @@ def ratio(values):
     return group_min(values) / largest if is_known else float("nan")
 
 
-class Records(NamedTuple):
+class Predictions(NamedTuple):
     """Labels, predictions and probabilities of some records; classes are numbered from 0."""
 
     true: np.ndarray
@@ -67,7 +67,7 @@ class Measure(NamedTuple):
     """
 
     title: str
-    value: Callable[[Records], float] | None = None
+    value: Callable[[Predictions], float] | None = None
     greater_is_better: bool | None = True
     unit: str = "%"
     needs_probabilities: bool = False
@@ -316,7 +316,7 @@ def values_by_group(
     rows = []
     for part in parts:
         likely = None if y_prob is None else y_prob[part]
-        records = Records(true[part], predicted[part], likely, n_classes, rarest)
+        records = Predictions(true[part], predicted[part], likely, n_classes, rarest)
         rows.append({"n": len(part)} | {name: _value(name, records) for name in names})
     return pd.DataFrame(rows, index=[OVERALL, *levels])
 

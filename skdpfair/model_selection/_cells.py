@@ -41,7 +41,7 @@ CELL_ENTRIES = (  # of a finished cell, as a store keeps it
 
 
 @dataclass(frozen=True)
-class Records:
+class SweepRecords:
     """The records of a sweep: their classes, the positions and names of groups, and persons."""
 
     X: Any

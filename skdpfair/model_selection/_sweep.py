@@ -32,7 +32,7 @@ from skdpfair.metrics._measures import OVERALL, rarest_class
 from skdpfair.model_selection._cells import (
     CELL_ENTRIES,
     REFERENCE,
-    Records,
+    SweepRecords,
     cells_of,
     key_of_cell,
     run_cell,
@@ -260,7 +260,7 @@ def planned_sweep(
     person_column = None if person is None else pd.Series(person, name=name)
     return PlannedSweep(
         cells=cells,
-        records=Records(X, y, encoded.code, levels, person_column),
+        records=SweepRecords(X, y, encoded.code, levels, person_column),
         classes=classes,
         features=features,
         spec=spec,
@@ -281,7 +281,7 @@ class PlannedSweep:
     """A sweep before anything is written or fitted; ``done`` are cells that a store has, by key."""
 
     cells: list
-    records: Records
+    records: SweepRecords
     classes: np.ndarray
     features: Any
     spec: SweepSpec

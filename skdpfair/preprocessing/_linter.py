@@ -338,7 +338,7 @@ class _Walk:
 
     def _search(self, search, step, path, declared, pays):
         is_private = any(c.__name__ == "DPRandomizedSearch" for c in type(search).__mro__)
-        for candidate in configured(search):
+        for candidate in models_of(search):
             columns = declared | declared_columns(candidate)
             self.into(candidate, (*path, "estimator"), columns, pays and not is_private)
         if not is_private:
@@ -366,7 +366,7 @@ def grids_of(estimator) -> list | None:
     return [grid for grid in grids if isinstance(grid, Mapping)]
 
 
-def configured(search) -> list:
+def models_of(search) -> list:
     """Return what a search may fit, with the first values of each grid and each other in turn."""
     estimator, out = params_of(search)["estimator"], []
     for grid in grids_of(search) or []:

@@ -15,7 +15,7 @@ from skdpfair.preprocessing._public_bounds import ColumnScaler, shares_of
 from skdpfair.privacy import NoisyRelease, calibrate_noise, compute_epsilon
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.one_time_noise import generator_of, noisy
-from skdpfair.privacy.statement import ASSUMPTIONS, NOT_ACCOUNTED, PrivacyReport
+from skdpfair.privacy.privacy_report import ASSUMPTIONS, NOT_ACCOUNTED, PrivacyReport
 
 _ACCOUNTANT = "pld"
 

@@ -30,13 +30,10 @@ from skdpfair.inputs import persons
 from skdpfair.inputs.columns import refuse_dates
 from skdpfair.inputs.provenance import Origin, set_origin
 from skdpfair.preprocessing import _table_files
+from skdpfair.preprocessing._outside_public import outside_public, with_columns
 from skdpfair.preprocessing._piecewise_linear import CHOICES, log_columns_of, n_intervals_for
-from skdpfair.preprocessing._public import (
-    codes_in,
-    outside_public,
-    public_preprocessor,
-    with_columns,
-)
+from skdpfair.preprocessing._public import codes_in
+from skdpfair.preprocessing._public_preprocessor import public_preprocessor
 from skdpfair.preprocessing._table_files import read_columns
 
 _MAX_INTERVALS = 1000

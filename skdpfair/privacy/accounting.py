@@ -13,7 +13,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from skdpfair._utils.validate import number, one_of
 from skdpfair.privacy.gdp import MIN_DELTA, clt_parameter, gdp_epsilon
 from skdpfair.privacy.mixture import loss_bounds, worst_mixture
-from skdpfair.privacy.releases import NoisyRelease, Run, merged
+from skdpfair.privacy.releases import MergedRelease, NoisyRelease, merged
 from skdpfair.privacy.renyi import curve_epsilon, curve_of
 
 PRV_ERROR = 0.01
@@ -127,7 +127,7 @@ def group_epsilons(
 
 
 @lru_cache(maxsize=4096)
-def epsilon_of_runs(runs: tuple[Run, ...], delta: float, accountant: str) -> float:
+def epsilon_of_runs(runs: tuple[MergedRelease, ...], delta: float, accountant: str) -> float:
     """Return `compute_epsilon` of merged releases, by an accountant that resolves delta."""
     if not runs:
         return 0.0
@@ -136,7 +136,7 @@ def epsilon_of_runs(runs: tuple[Run, ...], delta: float, accountant: str) -> flo
     return float(ACCOUNTANTS[accountant](runs, delta))
 
 
-def check_work(runs: tuple[Run, ...], accountant: str) -> None:
+def check_work(runs: tuple[MergedRelease, ...], accountant: str) -> None:
     """Raise ValueError, at once, if accounting for some runs would take minutes."""
     # a step about many records takes as long as several
     n_runs = sum(max(1, len(run.strata), run.records // 50) for run in runs)
@@ -149,17 +149,17 @@ def check_work(runs: tuple[Run, ...], accountant: str) -> None:
         raise ValueError(f"releases must be fewer: to account for {what} would take minutes.")
 
 
-def rounding(runs: tuple[Run, ...]) -> float:
+def rounding(runs: tuple[MergedRelease, ...]) -> float:
     """Return a bound on the error that float64 makes in the delta of a composition."""
     return _ROUNDING + _STEP_ROUNDING * sum(run.steps for run in runs)
 
 
-def effective_accountant(accountant: str, delta: float, runs: tuple[Run, ...]) -> str:
+def effective_accountant(accountant: str, delta: float, runs: tuple[MergedRelease, ...]) -> str:
     """Return the accountant, or "rdp" where rounding would be a tenth of delta or more."""
     return accountant if delta > 10 * rounding(runs) else "rdp"
 
 
-def _pld(runs: tuple[Run, ...], delta: float) -> float:
+def _pld(runs: tuple[MergedRelease, ...], delta: float) -> float:
     if joint_mu(runs) <= MAX_MU:
         with suppress(OverflowError):  # of an exponential, where there is hardly any noise
             bounds = refine_until_stable(runs, lambda level: pld_epsilon(runs, delta, level))
@@ -168,7 +168,9 @@ def _pld(runs: tuple[Run, ...], delta: float) -> float:
     return _rdp(runs, delta)
 
 
-def refine_until_stable(runs: tuple[Run, ...], bound_at: Callable[[int], float]) -> list[float]:
+def refine_until_stable(
+    runs: tuple[MergedRelease, ...], bound_at: Callable[[int], float]
+) -> list[float]:
     """Return the upper bounds at finer and finer intervals, until one moves by less than 0.5 %."""
     values = [bound_at(0)]
     while interval(runs, len(values)) < 0.9 * interval(runs, len(values) - 1):
@@ -180,7 +182,7 @@ def refine_until_stable(runs: tuple[Run, ...], bound_at: Callable[[int], float])
 
 
 @lru_cache(maxsize=4096)
-def pld_epsilon(runs: tuple[Run, ...], delta: float, level: int) -> float:
+def pld_epsilon(runs: tuple[MergedRelease, ...], delta: float, level: int) -> float:
     """Return the pessimistic epsilon of ``runs`` at one discretisation interval."""
     with np.errstate(all="ignore"):
         composed = _composed_distribution(runs, level)
@@ -188,7 +190,9 @@ def pld_epsilon(runs: tuple[Run, ...], delta: float, level: int) -> float:
 
 
 @lru_cache(maxsize=8)  # the curves that follow epsilon read the same distribution
-def _composed_distribution(runs: tuple[Run, ...], level: int) -> pld.PrivacyLossDistribution:
+def _composed_distribution(
+    runs: tuple[MergedRelease, ...], level: int
+) -> pld.PrivacyLossDistribution:
     """Return the privacy-loss distribution of all runs together, on one interval."""
     width = interval(runs, level)
     composed = pld.identity(value_discretization_interval=width)
@@ -197,7 +201,7 @@ def _composed_distribution(runs: tuple[Run, ...], level: int) -> pld.PrivacyLoss
     return composed
 
 
-def _distribution(run: Run, width: float) -> pld.PrivacyLossDistribution:
+def _distribution(run: MergedRelease, width: float) -> pld.PrivacyLossDistribution:
     q, sigma, steps, records, strata = run
     # plain Gaussians compose exactly, before anything is discretised
     if q == 1 and not strata:
@@ -217,7 +221,9 @@ def _distribution(run: Run, width: float) -> pld.PrivacyLossDistribution:
     return composed.compose(step.self_compose(n_remaining)) if n_remaining else composed
 
 
-def delta_curve(runs: tuple[Run, ...], epsilons: np.ndarray, level: int = 0) -> np.ndarray:
+def delta_curve(
+    runs: tuple[MergedRelease, ...], epsilons: np.ndarray, level: int = 0
+) -> np.ndarray:
     """Return upper bounds on the delta of a composition at each epsilon, in either direction.
 
     Epsilons are in ascending order; beyond about 700, where float64 overflows, the bound is 1.
@@ -228,7 +234,7 @@ def delta_curve(runs: tuple[Run, ...], epsilons: np.ndarray, level: int = 0) -> 
     return bounds
 
 
-def interval(runs: tuple[Run, ...], level: int) -> float:
+def interval(runs: tuple[MergedRelease, ...], level: int) -> float:
     """Return a discretisation interval: 1e-3 at level 0, a third of it at each further level.
 
     Level 0 is coarser at low noise, where 1e-3 would take minutes, and finer at high noise,
@@ -246,7 +252,7 @@ def interval(runs: tuple[Run, ...], level: int) -> float:
     return max(finer, coarse, 20 * joint_mu(runs) / _MAX_COMPOSED)
 
 
-def _loss_range(run: Run) -> float:
+def _loss_range(run: MergedRelease) -> float:
     """Width of the privacy loss that the library discretises, noise cut at 10 deviations."""
     if run.strata:
         return max(_loss_range(variant) for variant in run.variants)
@@ -263,16 +269,16 @@ def _loss_range(run: Run) -> float:
     return float(highest + min(plain, -math.log1p(-q)))
 
 
-def joint_mu(runs: tuple[Run, ...]) -> float:
+def joint_mu(runs: tuple[MergedRelease, ...]) -> float:
     """Return the Gaussian parameter of a composition by the central limit theorem."""
     return math.hypot(*(max(clt_parameter(*v[:4]) for v in run.variants) for run in runs))
 
 
-def _rdp(runs: tuple[Run, ...], delta: float) -> float:
+def _rdp(runs: tuple[MergedRelease, ...], delta: float) -> float:
     return curve_epsilon(curve_of(runs), delta)
 
 
-def _prv(runs: tuple[Run, ...], delta: float) -> float:
+def _prv(runs: tuple[MergedRelease, ...], delta: float) -> float:
     # an absolute error of 0.01 on an epsilon in the thousands would take minutes and gigabytes,
     # and is more than an epsilon below it
     rough = gdp_epsilon(joint_mu(runs), delta)

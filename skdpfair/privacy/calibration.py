@@ -20,16 +20,16 @@ from skdpfair.privacy.accounting import (
     pld_epsilon,
 )
 from skdpfair.privacy.gdp import clt_noise_multiplier, clt_parameter, gdp_parameter
+from skdpfair.privacy.privacy_report import rounded_up
 from skdpfair.privacy.releases import (
+    MergedRelease,
     NoisyRelease,
-    Run,
     all_releases,
     joint_noise,
     merged,
     truncated_noise,
 )
 from skdpfair.privacy.renyi import rdp_floor
-from skdpfair.privacy.statement import rounded_up
 
 MIN_NOISE_MULTIPLIER = 0.1
 MAX_NOISE_MULTIPLIER = 1e3
@@ -138,7 +138,11 @@ def calibrate_noise(
 
 @lru_cache(maxsize=1024)
 def _least_noise(
-    fixed_runs: tuple[Run, ...], run: Run, target: float, delta: float, accountant: str
+    fixed_runs: tuple[MergedRelease, ...],
+    run: MergedRelease,
+    target: float,
+    delta: float,
+    accountant: str,
 ) -> float:
     """Return the least noise multiplier at which ``run`` and the fixed ones cost ``target``."""
     accountant = effective_accountant(accountant, delta, (*fixed_runs, run))
@@ -154,7 +158,7 @@ def _least_noise(
         noise = min(max(noise, MIN_NOISE_MULTIPLIER * (1 + 1e-11)), MAX_NOISE_MULTIPLIER)
         return truncated_noise(noise)
 
-    def runs(log_mu: float) -> tuple[Run, ...]:
+    def runs(log_mu: float) -> tuple[MergedRelease, ...]:
         return tuple(sorted((*fixed_runs, run._replace(noise_multiplier=noise_at(log_mu)))))
 
     def first_bound(log_mu: float) -> float:
@@ -181,7 +185,8 @@ def _least_noise(
     return min(safe)
 
 
-_Problem: TypeAlias = tuple[tuple[Run, ...], Run, float, float, str]  # as of `_least_noise`
+# the arguments of `_least_noise`
+_Problem: TypeAlias = tuple[tuple[MergedRelease, ...], MergedRelease, float, float, str]
 
 
 def _refuse_in_advance(problem: _Problem, mu_left: float) -> None:

@@ -115,7 +115,7 @@ def joint_noise(noise_multipliers: tuple[float, ...]) -> float:
     return least * ratio
 
 
-class Run(NamedTuple):
+class MergedRelease(NamedTuple):
     """What accountants read of equal releases: see `merged`.
 
     ``records`` is the number of records of a person, in which neighbouring data sets differ at
@@ -130,11 +130,11 @@ class Run(NamedTuple):
     strata: tuple[tuple[float, float], ...] = ()
 
     @property
-    def variants(self) -> tuple[Run, ...]:
-        """The run without strata, or one for each: a step costs at most the worst of them."""
+    def variants(self) -> tuple[MergedRelease, ...]:
+        """It without strata, or one for each: a step costs at most the worst of them."""
         rate_noise = [(max(q, _MIN_RATE), self.noise_multiplier / f) for q, f in self.strata]
         own = (self.sample_rate, self.noise_multiplier)
-        return tuple(Run(*pair, self.steps, self.records) for pair in rate_noise or [own])
+        return tuple(MergedRelease(*pair, self.steps, self.records) for pair in rate_noise or [own])
 
     @property
     def lowest_rate(self) -> float:
@@ -142,7 +142,9 @@ class Run(NamedTuple):
         return min(variant.sample_rate for variant in self.variants)
 
 
-def merged(releases: Iterable[NoisyRelease], records_per_person: int = 1) -> tuple[Run, ...]:
+def merged(
+    releases: Iterable[NoisyRelease], records_per_person: int = 1
+) -> tuple[MergedRelease, ...]:
     """Return releases as accountants read them: sorted, equal steps in one run.
 
     What releases nothing (no steps, infinite noise) is left out.
@@ -160,7 +162,7 @@ def merged(releases: Iterable[NoisyRelease], records_per_person: int = 1) -> tup
             )
     for steps in total.values():
         integer("steps", steps, low=0, high=LARGEST_STEPS)
-    runs = (Run(q, s, n, records, strata) for (q, s, strata), n in total.items() if n)
+    runs = (MergedRelease(q, s, n, records, strata) for (q, s, strata), n in total.items() if n)
     return tuple(sorted(runs))
 
 

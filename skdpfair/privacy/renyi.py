@@ -20,7 +20,7 @@ from dp_accounting.rdp.rdp_privacy_accountant import (
 from scipy.optimize import brentq
 
 from skdpfair._utils.validate import number
-from skdpfair.privacy.releases import NoisyRelease, Run, merged
+from skdpfair.privacy.releases import MergedRelease, NoisyRelease, merged
 
 ORDERS = np.asarray(DEFAULT_RDP_ORDERS, dtype=np.float64)
 _MAX_TRIALS, _MIN_SHAPE, _MAX_SHAPE = 1e6, 1e-3, 1e3  # drawn from in time
@@ -35,7 +35,7 @@ def rdp_curve(releases: Iterable[NoisyRelease]) -> np.ndarray:
     return curve_of(merged(releases))
 
 
-def curve_of(runs: Iterable[Run]) -> np.ndarray:
+def curve_of(runs: Iterable[MergedRelease]) -> np.ndarray:
     """Return `rdp_curve` of merged releases.
 
     Of several records of a person, all count whenever any is sampled, an upper bound.
@@ -44,7 +44,7 @@ def curve_of(runs: Iterable[Run]) -> np.ndarray:
     return sum(curves, np.zeros_like(ORDERS))
 
 
-def _curve(run: Run) -> np.ndarray:
+def _curve(run: MergedRelease) -> np.ndarray:
     """Return the curve of one step of a run without strata."""
     rate, records = run.sample_rate, run.records
     if records > 1 and rate < 1:

@@ -19,7 +19,7 @@ from skdpfair.privacy.accounting import (
     refine_until_stable,
     rounding,
 )
-from skdpfair.privacy.releases import NoisyRelease, Run, merged
+from skdpfair.privacy.releases import MergedRelease, NoisyRelease, merged
 from skdpfair.privacy.renyi import curve_delta, curve_epsilon
 
 _N_EPSILONS = 1000
@@ -187,7 +187,7 @@ def trade_off_from_curve(curve: tuple[float, ...], delta: float) -> TradeOff:
 
 
 @lru_cache(maxsize=1024)
-def _of_runs(runs: tuple[Run, ...]) -> TradeOff:
+def _of_runs(runs: tuple[MergedRelease, ...]) -> TradeOff:
     plain = math.hypot(*(math.sqrt(run.steps) / run.noise_multiplier for run in runs))
     if all(run.sample_rate == 1 for run in runs) or joint_mu(runs) > MAX_MU:
         return TradeOff(plain, plain_mu=plain)

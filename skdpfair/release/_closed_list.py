@@ -26,11 +26,11 @@ from skdpfair.inputs.groups import MAX_READ, Groups
 from skdpfair.inputs.target import range_of
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._piecewise_linear import amounts_among
-from skdpfair.privacy import statement as words
+from skdpfair.privacy import privacy_report as words
 from skdpfair.release._objects import CLASSES, NETWORKS
 from skdpfair.release._read_statement import are_ledger_fits, check_report, is_day
+from skdpfair.training.account import STEPS_BEFORE
 from skdpfair.training.plan import AMOUNT_COUNTS, GROUP_COUNTS, SCORE_COUNTS
-from skdpfair.training.privacy_report import STEPS_BEFORE
 from skdpfair.training.spec import optimizer_of
 from skdpfair.training.train import stop_in_words
 

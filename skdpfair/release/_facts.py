@@ -31,7 +31,7 @@ _NEEDED = [name for name in FITTED if name not in OPTIONAL]
 FACTS_KEY, WEIGHTS_KEY, FACTORY_KEY = "_facts", "_weights", "_factory"  # of a pickled state
 
 
-def facts_of(estimator):
+def release_facts(estimator):
     """Return the facts of a release, ready for JSON, and its weights; raise and warn as `release`.
 
     A UserWarning says which parameters hold code and are left out.

@@ -11,8 +11,8 @@ import pandas as pd
 
 from skdpfair._utils.files import path_of, replace_file, sha256_of
 from skdpfair._utils.validate import safe_repr
+from skdpfair.privacy.privacy_report import PrivacyReport
 from skdpfair.privacy.releases import NoisyRelease
-from skdpfair.privacy.statement import PrivacyReport
 
 _KINDS = "biufUSO"  # of arrays
 _MOST_WIDTHS = 64  # of the longest text in an array, in mean lengths: each takes its width

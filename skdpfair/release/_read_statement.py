@@ -9,9 +9,9 @@ import numpy as np
 from skdpfair._utils.validate import flag, integer, number, one_of
 from skdpfair.privacy import compute_epsilon
 from skdpfair.privacy.accounting import ACCOUNTANTS, check_work, group_epsilons
+from skdpfair.privacy.privacy_report import PROTECTS, PrivacyReport
 from skdpfair.privacy.releases import all_releases, count_steps, merged
 from skdpfair.privacy.renyi import ORDERS, curve_epsilon
-from skdpfair.privacy.statement import PROTECTS, PrivacyReport
 from skdpfair.release import _file
 from skdpfair.release._file import decode, encode
 

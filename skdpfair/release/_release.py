@@ -13,7 +13,7 @@ from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._schema import with_features
 from skdpfair.release import _file
 from skdpfair.release._closed_list import unlisted
-from skdpfair.release._facts import check_loaded, factory_of, facts_of, rebuilt, record_shape
+from skdpfair.release._facts import check_loaded, factory_of, rebuilt, record_shape, release_facts
 from skdpfair.release._file import encode
 from skdpfair.release._read_statement import CLASSIFIER, REGRESSOR
 
@@ -22,7 +22,7 @@ def release(estimator):
     """Return a copy of a fitted estimator that holds weights and public facts only."""
     check_is_fitted(estimator, "net_")
     factory = estimator.net_.module
-    facts, weights = facts_of(estimator)
+    facts, weights = release_facts(estimator)
     return rebuilt(type(estimator), facts, weights, _if_custom(facts, factory))
 
 
@@ -30,7 +30,7 @@ def save_release(estimator, path, schema=None) -> None:
     """Write a fitted estimator to one safetensors file; the same one gives the same bytes."""
     check_is_fitted(estimator, "net_")
     schema = _checked(schema, estimator)
-    facts, weights = facts_of(estimator)
+    facts, weights = release_facts(estimator)
     facts["skdpfair_version"] = _package().__version__
     text = facts["fitted"].pop("_schema", None)
     if schema is not None:

@@ -9,11 +9,11 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from skdpfair._utils.validate import error_context, one_of
-from skdpfair.privacy.statement import PrivacyReport
+from skdpfair.privacy.privacy_report import PrivacyReport
 from skdpfair.release._file import decode
 from skdpfair.release._read_statement import origin_of, read_report, read_statement, statement
 from skdpfair.release._release import schema_in
-from skdpfair.report._model_facts import facts_of
+from skdpfair.report._model_facts import model_facts
 from skdpfair.report._model_page import check_intended_use, classifier_in, described, markdown
 
 KINDS = ("json", "nist")
@@ -113,7 +113,7 @@ def export_statement(
 def _facts(model, ledger):
     """Return what is stated of a report, a fitted estimator or a file, without its weights."""
     if isinstance(model, PrivacyReport):
-        return facts_of(model, ledger=ledger) | {"report": model}
+        return model_facts(model, ledger=ledger) | {"report": model}
     if isinstance(model, (str, os.PathLike)):
         privacy, (facts, _, sha256, n_bytes) = read_report(model)
         day, fits = origin_of(facts)
@@ -124,11 +124,11 @@ def _facts(model, ledger):
                 fitted["_variables"] = (schema.target, *schema.all_groups)
             model = SimpleNamespace(**fitted, _day=day, _ledger_fits=fits)
             version, file = facts.get("skdpfair_version"), (n_bytes, sha256)
-            stated = facts_of(privacy, model, version=version, file=file, ledger=ledger)
+            stated = model_facts(privacy, model, version=version, file=file, ledger=ledger)
         return stated | {"report": privacy, "is_regression": "estimator" in facts}
     check_is_fitted(model)
     end = model[-1] if isinstance(model, Pipeline) else model
     is_regression = is_regressor(end) and hasattr(end, "privacy_")
     inner = end if is_regression else classifier_in(end)
-    stated = facts_of(inner.privacy_, inner, ledger=ledger)
+    stated = model_facts(inner.privacy_, inner, ledger=ledger)
     return stated | {"report": inner.privacy_, "is_regression": is_regression}

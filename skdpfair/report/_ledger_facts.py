@@ -6,7 +6,7 @@ import numpy as np
 
 from skdpfair._utils.validate import safe_repr
 from skdpfair.budget.spending import DIAGNOSTICS, ELSEWHERE, LEAKS, REFERENCE, SCORES, UNKNOWN
-from skdpfair.privacy.statement import rounded_up
+from skdpfair.privacy.privacy_report import rounded_up
 
 _AMONG = {  # by whether the fits of a model are in the ledger
     "all": ", that of this model among them",

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import skdpfair
 from skdpfair._utils.group_names import display_names
-from skdpfair.privacy.statement import (
+from skdpfair.privacy.privacy_report import (
     ADJACENCY_IN_WORDS,
     PROTECTED,
     SEVERAL_RECORDS,
@@ -26,7 +26,7 @@ _RELEASES = {  # in words
 _FALSE_ALARMS = (0.0, 0.1, 0.5, 1.0, 2.0, 5.0, *range(10, 101, 10))  # per cent
 
 
-def facts_of(privacy, model=None, *, version=None, file=None, ledger=None) -> dict:
+def model_facts(privacy, model=None, *, version=None, file=None, ledger=None) -> dict:
     """Return what templates state of a fit.
 
     ``model`` has the fitted attributes that are known, None without any, and ``file`` says which

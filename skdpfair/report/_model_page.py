@@ -18,7 +18,7 @@ from skdpfair.release._closed_list import MAX_LEVELS, are_texts_of_levels, is_re
 from skdpfair.release._facts import record_shape
 from skdpfair.release._release import loaded, schema_in
 from skdpfair.report._group_figures import class_names, figures_of, markdown_table, measured
-from skdpfair.report._model_facts import attacker_chart, facts_of, variables
+from skdpfair.report._model_facts import attacker_chart, model_facts, variables
 from skdpfair.report._rendering import environment, findings, markdown_rows, render
 from skdpfair.report._same_table import check_same, table_of, table_of_sweep
 from skdpfair.report._summary import costs_beside
@@ -197,7 +197,7 @@ class _Fit:
     names: list  # of its measures
 
     def facts(self, title, ledger) -> dict:
-        facts = facts_of(self.classifier.privacy_, self.classifier, ledger=ledger)
+        facts = model_facts(self.classifier.privacy_, self.classifier, ledger=ledger)
         lint = findings(self.pipeline)
         return facts | {
             "title": title or f"A classifier trained with {self.classifier.privacy_.method}",

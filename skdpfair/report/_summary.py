@@ -10,7 +10,7 @@ import numpy as np
 from skdpfair.methods import METHODS
 from skdpfair.metrics._intervals import seeds_for
 from skdpfair.metrics._measures import COST, OVERALL
-from skdpfair.privacy.statement import percent
+from skdpfair.privacy.privacy_report import percent
 from skdpfair.privacy.tradeoff import trade_off_from_epsilon
 from skdpfair.report._ledger_facts import ledger_sentences
 from skdpfair.report._recommendation import Estimate, chance, costs_of, is_useful, recommend

@@ -9,7 +9,7 @@ from skdpfair._utils.validate import safe_repr
 from skdpfair.metrics._measures import COST, MEASURES, OVERALL, RATIOS, described
 from skdpfair.privacy import NoisyRelease, compute_epsilon
 from skdpfair.privacy.gdp import delta_for
-from skdpfair.privacy.statement import (
+from skdpfair.privacy.privacy_report import (
     ADJACENCY_IN_WORDS,
     CHANGED,
     FALSE_ALARMS,

@@ -1,12 +1,12 @@
 """Contracts of methods and modules, and audits of what fits and files disclose."""
 
-from skdpfair.testing._check_engine import (
-    check_engine,
+from skdpfair.engine.contracts import (
     check_method,
     example_records,
     example_task,
     noiseless_releases,
 )
+from skdpfair.testing._check_engine import check_engine
 from skdpfair.testing._fit_audit import audit_fit
 from skdpfair.testing._verify_release import verify_release
 

@@ -1,4 +1,4 @@
-"""Checks of the contracts of methods and modules, for this package and for third parties."""
+"""Check of a module's gradients, for this package and for third parties."""
 
 import copy
 
@@ -7,15 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from skdpfair.engine import Batch, select_strategy
-from skdpfair.engine.contracts import (
-    check_method,
-    example_records,
-    example_task,
-    noiseless_releases,
-)
 from skdpfair.engine.per_sample.proof import hold_statistics
-
-__all__ = ["check_engine", "check_method", "example_records", "example_task", "noiseless_releases"]
 
 
 def check_engine(module: nn.Module, example: Tensor, n_classes: int) -> str:

@@ -46,7 +46,7 @@ def logits(
     return _in_batches(forward, x, device, batch_size, stays_sparse=stays_sparse)
 
 
-def record_by_record(
+def private_prediction(
     module: nn.Module, in_shape: Sequence[int], n_classes: int, device: str | torch.device
 ) -> Strategy:
     """Return what computes the logits of private records: each from its own record alone.
@@ -63,10 +63,10 @@ def record_by_record(
 def private_logits(
     module: nn.Module, x: Rows, n_classes: int, device: str | torch.device = "cpu"
 ) -> np.ndarray:
-    """Return logits (n, n_classes), float64, of private records, see `record_by_record`."""
+    """Return logits (n, n_classes), float64, of private records, see `private_prediction`."""
     knots = knots_of(module)
     x = x if knots is None else with_knots(knots, x)
-    with record_by_record(module, x.shape[1:], n_classes, device) as strategy:
+    with private_prediction(module, x.shape[1:], n_classes, device) as strategy:
         stays_sparse = isinstance(x, SparseRows) and isinstance(strategy, ClosedForm)
         return _in_batches(strategy.forward, x, device, stays_sparse=stays_sparse)
 

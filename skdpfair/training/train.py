@@ -25,11 +25,11 @@ from skdpfair.exceptions import InsecureSeedWarning, InterruptedWarning
 from skdpfair.inputs.persons import group_of_persons
 from skdpfair.inputs.table import Table
 from skdpfair.privacy import compute_epsilon
+from skdpfair.privacy.privacy_report import PROTECTS
 from skdpfair.privacy.releases import count_steps, merge_consecutive
-from skdpfair.privacy.statement import PROTECTS
 from skdpfair.training.amounts import choose_fine_curves
 from skdpfair.training.callbacks import Progress, noticed_interrupts
-from skdpfair.training.inference import record_by_record, tensors_of, with_knots
+from skdpfair.training.inference import private_prediction, tensors_of, with_knots
 from skdpfair.training.net import PrivateNet
 from skdpfair.training.plan import GROUP_COUNTS, SCORE_COUNTS
 from skdpfair.training.run import Run
@@ -175,7 +175,7 @@ def _trained(run: Run, table: Table) -> PrivateNet:
         x = with_knots(knots, x)
     # refused here, no step has been taken
     if SCORE_COUNTS in run.plan.one_time_releases:
-        record_by_record(net.module_, x.shape[1:], net.loss.n_outputs, net.device)
+        private_prediction(net.module_, x.shape[1:], net.loss.n_outputs, net.device)
     net.group_levels_ = table.groups.levels
     if run.previous is not None:
         net.steps_before_ = run.previous.n_steps

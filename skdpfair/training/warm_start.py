@@ -15,7 +15,7 @@ from skdpfair.features import Scattering2D
 from skdpfair.inputs.rows import refuse_other_scale
 from skdpfair.inputs.table import Table
 from skdpfair.methods._registry import get_method
-from skdpfair.privacy.statement import PROTECTS, PrivacyReport
+from skdpfair.privacy.privacy_report import PROTECTS, PrivacyReport
 
 
 @dataclass(frozen=True)

@@ -68,13 +68,6 @@ def test_public_bounds_hold_every_row(adult):
         assert adult.data[column].between(low, high).all()
 
 
-def test_public_facts_are_copies_of_a_known_table():
-    public_facts("adult")["bounds"].clear()
-    assert public_facts("adult")["bounds"]
-    with pytest.raises(ValueError, match="name must be one of 'adult', 'dutch'"):
-        public_facts("adlut")
-
-
 DIGESTS = {
     "adult.data.gz": "5d7c39d7b8804f071cdd1f2a7c460872",
     "adult.test.gz": "35238206dfdf7f1fe215bbb874adecdc",

@@ -14,7 +14,7 @@ from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.mechanism import Mechanism, Task
 from skdpfair.engine.precision import full_precision
 from skdpfair.features import Scattering2D
-from skdpfair.privacy.statement import DEVICE_NOISE
+from skdpfair.privacy.privacy_report import DEVICE_NOISE
 from tests.engine.per_sample.modules import Net
 
 pytestmark = [

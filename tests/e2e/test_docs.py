@@ -15,7 +15,7 @@ from numpydoc.validate import validate
 
 import skdpfair
 from skdpfair.engine.mechanism import Method
-from skdpfair.privacy.statement import PrivacyReport
+from skdpfair.privacy.privacy_report import PrivacyReport
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*/*.md"), *ROOT.glob("*.md")])

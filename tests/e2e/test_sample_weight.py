@@ -19,7 +19,7 @@ from skdpfair.budget import PrivacyLedger
 from skdpfair.exceptions import LowSignalWarning
 from skdpfair.methods import METHODS
 from skdpfair.preprocessing import BoundedScaler
-from skdpfair.privacy.statement import ASSUMPTIONS, WEIGHTS_FROM_OTHERS
+from skdpfair.privacy.privacy_report import ASSUMPTIONS, WEIGHTS_FROM_OTHERS
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.InsecureSeedWarning",

@@ -34,7 +34,7 @@ from skdpfair.methods import METHODS
 from skdpfair.metrics import excessive_risk, privacy_cost
 from skdpfair.model_selection import forecast
 from skdpfair.preprocessing import BoundedScaler, lint_pipeline
-from skdpfair.privacy.statement import ASSUMPTIONS
+from skdpfair.privacy.privacy_report import ASSUMPTIONS
 from skdpfair.report import model_page
 from skdpfair.testing import audit_fit, example_task, verify_release
 from tests.training.fits import QUIET

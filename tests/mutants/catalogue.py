@@ -11,9 +11,9 @@ CONTRACT = "tests/contracts/test_methods.py::"
 AUDIT = "tests/audits/test_steps.py::test_audit_step_is_not_above_the_claim"
 NOISE = FIT + "test_every_step_carries_fresh_noise_of_the_claimed_scale"
 POISSON = FIT + "test_batches_are_poisson_samples[dpsgd]"
-THRESHOLD = "tests/model_selection/test_threshold.py::"
+THRESHOLD = "tests/model_selection/test_threshold_classifier.py::"
 COUNTS = "tests/model_selection/test_score_counts.py::"
-SEARCH = "tests/model_selection/test_private_search.py::"
+SEARCH = "tests/model_selection/test_randomized_search.py::"
 USER_CODE = "tests/e2e/test_user_code.py::"
 ROUNDING = "tests/engine/per_sample/test_records_rounding.py::"
 VIEWS = "tests/test_augmentations.py::"
@@ -425,7 +425,7 @@ MUTANTS = (
     Mutant(
         "trials scored by records",
         "a person with several records counts several times in the score of a trial",
-        "model_selection/_private_search.py",
+        "model_selection/_randomized_search.py",
         "_persons.share_of(person[scored])",
         "np.ones(len(scored))",
         PERSONS + "test_a_private_search_holds_out_whole_persons_each_of_whom_counts_once",
@@ -562,7 +562,7 @@ MUTANTS = (
     Mutant(
         "trained on held-out records",
         "a private search trains on records that score the trials",
-        "model_selection/_private_search.py",
+        "model_selection/_randomized_search.py",
         "np.flatnonzero(~is_scored)",
         "np.arange(np.sum(~is_scored))",
         SEARCH + "test_fit_scores_no_record_that_it_trains_on",
@@ -635,10 +635,10 @@ MUTANTS = (
     Mutant(
         "searches that share secrets",
         "seeded searches of neighbouring data have the same trials, split and noise",
-        "model_selection/_private_search.py",
+        "model_selection/_randomized_search.py",
         "_trials.generator_of(self, selection.pool, parts)",
         "np.random.default_rng(self.random_state)",
-        "tests/model_selection/test_private_search_secrets.py::test_random_state_gives_equal_secrets_only_if_all_is_equal",
+        "tests/model_selection/test_randomized_search_secrets.py::test_random_state_gives_equal_secrets_only_if_all_is_equal",
     ),
     Mutant(
         "batch sizes logged",
@@ -803,10 +803,10 @@ MUTANTS = (
     Mutant(
         "silence on the noise of a GPU",
         "a report does not say that torch's generator drew the noise of its steps",
-        "training/privacy_report.py",
-        "notes += (statement.DEVICE_NOISE,)",
+        "training/account.py",
+        "notes += (words.DEVICE_NOISE,)",
         "pass",
-        "tests/training/test_privacy_report.py::test_account_notes_the_generator_of_a_gpu",
+        "tests/training/test_account.py::test_account_notes_the_generator_of_a_gpu",
     ),
     # batches
     Mutant(
@@ -914,7 +914,7 @@ MUTANTS = (
     Mutant(
         "frozen numbers that move",
         "numbers that are stated to be public may change during a fit",
-        "training/privacy_report.py",
+        "training/account.py",
         "if (n, sha256) != net.frozen_:",
         "if net.frozen_ is None:",
         "tests/e2e/test_frozen_backbones.py::test_callbacks_cannot_move_frozen_layers",
@@ -1231,7 +1231,7 @@ MUTANTS = (
     Mutant(
         "records counted for nothing",
         "the training records are counted as public ones are",
-        "model_selection/_threshold.py",
+        "model_selection/_threshold_classifier.py",
         "noise, logits = _paid_noise(report), private_logits(estimator, X)",
         "noise, logits = 0.0, private_logits(estimator, X)",
         THRESHOLD + "test_counts_have_the_noise_that_the_report_holds[False-standard]",
@@ -1688,7 +1688,7 @@ MUTANTS = (
     Mutant(
         "positions taken for names",
         "persons of the first column of two arrays count as the same, and nothing says so",
-        "privacy/statement.py",
+        "privacy/privacy_report.py",
         "column is not None and not column.isdecimal()",
         "column is not None",
         PERSONS + "test_fits_to_persons_without_names_are_assumed_to_be_on_the_same",

@@ -3,7 +3,7 @@
 import mpmath
 
 from skdpfair.privacy import NoisyRelease, compute_epsilon
-from skdpfair.privacy.statement import PrivacyReport
+from skdpfair.privacy.privacy_report import PrivacyReport
 
 
 def run(rate, *noise, steps=1, **more):

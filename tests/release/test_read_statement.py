@@ -10,8 +10,8 @@ import pytest
 
 from skdpfair import DPFairClassifier, get_method, load_release
 from skdpfair.privacy import NoisyRelease, accounting
+from skdpfair.privacy.privacy_report import PrivacyReport
 from skdpfair.privacy.renyi import ORDERS
-from skdpfair.privacy.statement import PrivacyReport
 from skdpfair.release._file import decode, encode
 from skdpfair.release._read_statement import check_report, read_statement
 from skdpfair.testing import verify_release

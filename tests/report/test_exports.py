@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV, TunedThresholdClassifierCV
 from sklearn.pipeline import make_pipeline
 
 from skdpfair import DPFairClassifier, DPFairRegressor
-from skdpfair.privacy.statement import rounded_up
+from skdpfair.privacy.privacy_report import rounded_up
 from skdpfair.release import _file
 from skdpfair.report import export_statement, model_card, model_page
 

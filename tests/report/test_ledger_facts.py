@@ -10,7 +10,7 @@ from skdpfair.budget import PrivacyLedger
 from skdpfair.budget.spending import SCORES, UNKNOWN
 from skdpfair.datasets import make_two_groups
 from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier
-from skdpfair.privacy.statement import rounded_up
+from skdpfair.privacy.privacy_report import rounded_up
 from skdpfair.report import export_statement, model_card, model_page
 from skdpfair.report._ledger_facts import (
     _DELTAS,

@@ -8,28 +8,28 @@ from datetime import UTC, date, datetime, timedelta
 import numpy as np
 import pytest
 
-from skdpfair.privacy.statement import SEVERAL_RECORDS, rounded_up
-from skdpfair.report._model_facts import attacker_chart, facts_of
+from skdpfair.privacy.privacy_report import SEVERAL_RECORDS, rounded_up
+from skdpfair.report._model_facts import attacker_chart, model_facts
 
 
 def changed(clf, **changes):
     """Return facts of a classifier whose report has other fields."""
     other = copy(clf)
     other.privacy_ = replace(clf.privacy_, **changes)
-    return facts_of(other.privacy_, other)
+    return model_facts(other.privacy_, other)
 
 
 def test_facts_round_bounds_up(fitted):
     privacy = fitted[0].privacy_
-    facts = facts_of(privacy)
+    facts = model_facts(privacy)
     for name in ("epsilon", "delta", "mu", "mu_from"):
         exact = getattr(privacy, name)
         assert exact <= float(facts[name]) <= 1.03 * exact, name
     report = replace(privacy, epsilon=1.23401, delta=1.0001e-5)
-    assert [facts_of(report)[name] for name in ("epsilon", "delta")] == ["1.235", "1.01e-05"]
+    assert [model_facts(report)[name] for name in ("epsilon", "delta")] == ["1.235", "1.01e-05"]
     names = ("version", "day", "all_fits")
     assert [facts[name] for name in names] == [None, None, None]
-    facts, today = facts_of(privacy, fitted[0]), datetime.now(UTC).date()
+    facts, today = model_facts(privacy, fitted[0]), datetime.now(UTC).date()
     assert date.fromisoformat(facts["day"]) in (today, today - timedelta(1))
 
 
@@ -41,7 +41,7 @@ def test_facts_without_privacy_hold_no_bound(fitted):
 
 def test_ledger_of_facts_lists_the_releases(fitted):
     clf = fitted[0]
-    rows = facts_of(clf.privacy_, clf)["releases"]
+    rows = model_facts(clf.privacy_, clf)["releases"]
     assert [(what, steps, noise) for what, steps, _, noise in rows] == [
         (e.what, f"{e.steps:,}", f"{e.noise_multipliers[0]:.4g}") for e in clf.privacy_.releases
     ]

@@ -14,7 +14,7 @@ from skdpfair.cli import main
 from skdpfair.model_selection import TradeoffResults, sweep
 from skdpfair.model_selection._sweep_spec import SweepSpec
 from skdpfair.privacy import NoisyRelease, compute_epsilon
-from skdpfair.privacy.statement import rounded_up
+from skdpfair.privacy.privacy_report import rounded_up
 from skdpfair.report import _sweep_page
 from skdpfair.report._summary import costs_beside, release_commands, weak_reference
 

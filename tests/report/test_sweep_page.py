@@ -18,7 +18,7 @@ from skdpfair.model_selection import TradeoffResults
 from skdpfair.model_selection._sweep_spec import SweepSpec
 from skdpfair.privacy import NoisyRelease, trade_off
 from skdpfair.privacy.gdp import auto_delta
-from skdpfair.privacy.statement import rounded_up
+from skdpfair.privacy.privacy_report import rounded_up
 
 SECTIONS = {"answers", "groups", "cost"}
 FOLDED = {"measures", "tradeoff", "generalisation", "data", "settings", "privacy", "pipeline"}

@@ -17,12 +17,12 @@ from skdpfair.datasets import make_two_groups
 from skdpfair.model_selection import DPRandomizedSearch
 from skdpfair.preprocessing import BoundedScaler, TableSchema
 from skdpfair.privacy import NoisyRelease
+from skdpfair.privacy.privacy_report import NOT_ACCOUNTED
 from skdpfair.privacy.renyi import ORDERS
-from skdpfair.privacy.statement import NOT_ACCOUNTED
 from skdpfair.release import _file
 from skdpfair.release._file import decode, encode
 from skdpfair.testing import verify_release
-from skdpfair.training.privacy_report import STEPS_BEFORE
+from skdpfair.training.account import STEPS_BEFORE
 
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore::skdpfair.exceptions.{name}Warning")

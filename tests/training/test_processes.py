@@ -25,7 +25,7 @@ from skdpfair.engine import PoissonSampler, contracts, record_hooks
 from skdpfair.estimators import base
 from skdpfair.exceptions import BudgetExceededError, PrivacyAccountingError
 from skdpfair.methods import METHODS
-from skdpfair.privacy.statement import ASSUMPTIONS
+from skdpfair.privacy.privacy_report import ASSUMPTIONS
 from skdpfair.training import loop, processes
 from skdpfair.training.processes import Processes
 

@@ -14,7 +14,7 @@ from skdpfair import DPFairClassifier
 from skdpfair.budget import PrivacyLedger
 from skdpfair.exceptions import UnaccountedWarning
 from skdpfair.model_selection import DPRandomizedSearch
-from skdpfair.privacy.statement import NOT_ACCOUNTED
+from skdpfair.privacy.privacy_report import NOT_ACCOUNTED
 
 from .fits import QUIET, X, Y
 

@@ -45,20 +45,20 @@ from skdpfair.model_selection._forecast import (
 )
 from skdpfair.preprocessing._learners import refuse_resamplers
 from skdpfair.privacy.gdp import delta_for
-from skdpfair.privacy.renyi import (
-    check_law,
-    curve_epsilon,
-    free_score_noise,
-    rdp_curve,
-    selection_curve,
-)
-from skdpfair.privacy.statement import (
+from skdpfair.privacy.privacy_report import (
     ASSUMPTIONS,
     NOT_ACCOUNTED,
     PROTECTS,
     PrivacyReport,
     in_words_of,
     percent,
+)
+from skdpfair.privacy.renyi import (
+    check_law,
+    curve_epsilon,
+    free_score_noise,
+    rdp_curve,
+    selection_curve,
 )
 from skdpfair.privacy.tradeoff import trade_off_from_curve
 from skdpfair.training import sklearn_callbacks as _tasks

@@ -7,7 +7,7 @@ import pytest
 from skdpfair import Groups
 from skdpfair.methods import METHODS
 from skdpfair.privacy import NoisyRelease, compute_epsilon
-from skdpfair.privacy.statement import ASSUMPTIONS, DEVICE_NOISE
+from skdpfair.privacy.privacy_report import ASSUMPTIONS, DEVICE_NOISE
 from skdpfair.testing import verify_release
 
 from .fits import QUIET, TABLE, X, Y, quick
@@ -42,7 +42,7 @@ def test_account_notes_the_generator_of_a_gpu(monkeypatch, tmp_path):
         return DEVICE_NOISE in model.fit(X, Y).privacy_.not_accounted
 
     model = quick(warm_start=True)
-    monkeypatch.setattr("skdpfair.training.privacy_report.is_cryptographic", lambda device: False)
+    monkeypatch.setattr("skdpfair.training.account.is_cryptographic", lambda device: False)
     assert is_noted(model) and not is_noted(quick(epsilon=None))  # which is not private
     model.save_release(tmp_path / "model.safetensors")
     verify_release(tmp_path / "model.safetensors")

@@ -24,12 +24,12 @@ from skdpfair.budget import PrivacyLedger
 from skdpfair.budget.active_ledger import SEARCH
 from skdpfair.exceptions import BudgetExceededError, PrivacyAccountingError
 from skdpfair.model_selection import _trials, forecast
-from skdpfair.model_selection._private_search import pool_of, selection_of
+from skdpfair.model_selection._randomized_search import pool_of, selection_of
 from skdpfair.model_selection._trials import SHAPES
 from skdpfair.preprocessing import DPQuantileScaler
 from skdpfair.privacy import NoisyRelease
+from skdpfair.privacy.privacy_report import ASSUMPTIONS
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve, selection_curve
-from skdpfair.privacy.statement import ASSUMPTIONS
 from skdpfair.privacy.tradeoff import trade_off_from_epsilon
 from tests.model_selection.searches import NAME, base, searching
 

@@ -23,7 +23,12 @@ from skdpfair.budget import PrivacyLedger
 from skdpfair.datasets import make_two_groups
 from skdpfair.estimators.classifier import private_logits
 from skdpfair.exceptions import BudgetExceededError, PrivacyAccountingError, UnsupportedModuleError
-from skdpfair.model_selection import DPThresholdClassifier, GroupScorer, _score_counts, _threshold
+from skdpfair.model_selection import (
+    DPThresholdClassifier,
+    GroupScorer,
+    _score_counts,
+    _threshold_classifier,
+)
 from skdpfair.model_selection._score_counts import EDGES, N_BINS, SENSITIVITY
 from skdpfair.model_selection._threshold_choice import CONSTRAINTS
 from skdpfair.preprocessing import lint_pipeline, public_preprocessor
@@ -108,7 +113,7 @@ def test_fit_that_fails_at_its_thresholds_leaves_the_fit_before():
     model = DPThresholdClassifier(classifier()).fit(X, Y)
     before = dict(vars(model))
     with (
-        mock.patch.object(_threshold, "best_cut", side_effect=RuntimeError),
+        mock.patch.object(_threshold_classifier, "best_cut", side_effect=RuntimeError),
         pytest.raises(RuntimeError),
     ):
         model.fit(X, Y)
@@ -117,7 +122,7 @@ def test_fit_that_fails_at_its_thresholds_leaves_the_fit_before():
 
 def test_counts_that_no_release_paid_for_are_refused():
     with (
-        mock.patch.object(_threshold, "SCORE_COUNTS", "another name"),
+        mock.patch.object(_threshold_classifier, "SCORE_COUNTS", "another name"),
         pytest.raises(PrivacyAccountingError, match="not paid"),
     ):
         DPThresholdClassifier(classifier()).fit(X, Y)
@@ -403,6 +408,6 @@ def test_warn_of_losses_warns_of_five_points_of_accuracy(loss, n_warnings):
     counts[0, :, 0] = 700.0, 300.0
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        _threshold._warn_of_losses(["a"], counts, 10.0, edges, "")
+        _threshold_classifier._warn_of_losses(["a"], counts, 10.0, edges, "")
     found = ["a: 70 % to 64 % of about 1000 records (noise ± 2)" in str(w.message) for w in caught]
     assert found == [True] * n_warnings

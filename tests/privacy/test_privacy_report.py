@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skdpfair.privacy import compute_epsilon
-from skdpfair.privacy.statement import PROTECTS, percent, rounded_up
+from skdpfair.privacy.privacy_report import PROTECTS, percent, rounded_up
 from skdpfair.privacy.tradeoff import trade_off, trade_off_from_epsilon
 
 from .builders import ADULT, report, run

@@ -1,4 +1,4 @@
-"""The privacy report of a fit: epsilon of its releases, and the assumptions."""
+"""The account of a fit: epsilon of its releases, and the assumptions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from skdpfair.engine.memory import used_device
 from skdpfair.engine.noise import is_cryptographic
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs.table import Table
-from skdpfair.privacy import compute_epsilon, statement
+from skdpfair.privacy import compute_epsilon
+from skdpfair.privacy import privacy_report as words
 from skdpfair.privacy.accounting import group_epsilons
+from skdpfair.privacy.privacy_report import PROTECTS, PrivacyReport, are_names, in_words_of
 from skdpfair.privacy.releases import count_steps, merge_consecutive
-from skdpfair.privacy.statement import PROTECTS, PrivacyReport, are_names, in_words_of
 from skdpfair.training.inference import frozen_numbers
 from skdpfair.training.net import PrivateNet
 from skdpfair.training.plan import GROUP_COUNTS
@@ -45,7 +46,7 @@ def account(run: Run, net: PrivateNet, table: Table, is_known: bool = False) -> 
     )
     assumptions = _assumptions(run, net, table)
     if run.processes.size > 1:
-        assumptions += statement.ASSUMPTIONS["processes"], statement.ASSUMPTIONS["parts"]
+        assumptions += words.ASSUMPTIONS["processes"], words.ASSUMPTIONS["parts"]
     if plan.is_accounted:
         assumptions += _frozen(net)
     classes = table.classes if spec.classes is None else None
@@ -55,7 +56,7 @@ def account(run: Run, net: PrivateNet, table: Table, is_known: bool = False) -> 
         before = previous.privacy
         seeded = seeded or before.seeded
         if table.person is not None and not are_names((previous.persons, table.persons)):
-            assumptions += (statement.ASSUMPTIONS["persons"],)
+            assumptions += (words.ASSUMPTIONS["persons"],)
         assumptions = tuple(dict.fromkeys((*before.assumptions, *assumptions)))
         read = tuple(dict.fromkeys((*before.read_from_rows, *read)))
         weights = max_weight, before.max_sample_weight  # 0 if all are
@@ -85,8 +86,8 @@ def account(run: Run, net: PrivateNet, table: Table, is_known: bool = False) -> 
         group_epsilons=by_level,
         n_samples=mechanism.task.n_samples,
         holds=(
-            *[statement.DIAGNOSTICS_PART] * bool(spec.recorders),
-            *[statement.REFERENCE_PART] * spec.keep_reference,
+            *[words.DIAGNOSTICS_PART] * bool(spec.recorders),
+            *[words.REFERENCE_PART] * spec.keep_reference,
         ),
         stop=run.stop,
         proof=net.engine_.proof if plan.is_accounted else None,
@@ -95,10 +96,10 @@ def account(run: Run, net: PrivateNet, table: Table, is_known: bool = False) -> 
         read_from_rows=read,
         releases=releases,
     )
-    notes: tuple[str, ...] = (statement.WEIGHTS_FROM_OTHERS,) if max_weight is not None else ()
-    before_too = previous is not None and statement.DEVICE_NOISE in previous.privacy.not_accounted
+    notes: tuple[str, ...] = (words.WEIGHTS_FROM_OTHERS,) if max_weight is not None else ()
+    before_too = previous is not None and words.DEVICE_NOISE in previous.privacy.not_accounted
     if before_too or (plan.is_accounted and not is_cryptographic(used_device(spec.device))):
-        notes += (statement.DEVICE_NOISE,)
+        notes += (words.DEVICE_NOISE,)
     if unknown := run.sklearn_task.steps[: -1 if is_known else None]:
         # as short and as few as a release may name
         names = [re.sub(r"[^\w-]|^(?=[\d-])|^$", "_", name)[:40] for name in unknown]
@@ -119,7 +120,7 @@ def _frozen(net: PrivateNet) -> tuple[str, ...]:
             "changed during the fit, so that they may hold traces of records; the fit is void. Do "
             "not change them in callbacks."
         )
-    return (statement.FROZEN.format(n, sha256),) if n else ()
+    return (words.FROZEN.format(n, sha256),) if n else ()
 
 
 def _assumptions(run: Run, net: PrivateNet, table: Table) -> tuple[str, ...]:
@@ -141,5 +142,5 @@ def _assumptions(run: Run, net: PrivateNet, table: Table) -> tuple[str, ...]:
         "weights": table.max_sample_weight is not None,
         "largest weight": table.max_sample_weight is not None and spec.max_sample_weight is None,
     }
-    assumed = (statement.ASSUMPTIONS[name] for name, applies in is_assumed.items() if applies)
+    assumed = (words.ASSUMPTIONS[name] for name, applies in is_assumed.items() if applies)
     return in_words_of(assumed, PROTECTS[table.adjacency])
