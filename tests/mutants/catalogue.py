@@ -763,7 +763,7 @@ MUTANTS = (
         "inputs/provenance.py",
         "np.ndarray] = weakref.WeakKeyDictionary()",
         "np.ndarray] = {}",
-        "tests/model_selection/test_scorers_dg_gap.py::test_row_hashes_are_in_no_pickle_and_are_deleted_with_the_model",
+        "tests/inputs/test_provenance.py::test_row_hashes_are_in_no_pickle_and_are_deleted_with_the_model",
     ),
     # ledgers
     Mutant(
