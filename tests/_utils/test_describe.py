@@ -1,6 +1,7 @@
 """Descriptions and digests differ wherever what they describe does."""
 
 from functools import partial
+from inspect import Parameter, signature
 
 import numpy as np
 import pandas as pd
@@ -8,8 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from skdpfair import get_method
+from skdpfair import MLP, Factory, Groups, Persons, get_method
 from skdpfair._utils.describe import describe, digest, state_of
+from skdpfair.augmentations import PGD, FlipAndShift
+from skdpfair.methods.dpsgd import DPSGD
 
 
 def test_digest_differs_with_values_shapes_and_types():
@@ -77,6 +80,53 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_describe_differs_with_any_value_and_code(kind):
     assert describe(kind(3)) == describe(kind(3)) != describe(kind(4))
+
+
+def longer(kind):
+    """Return a class of this package as it is with one more parameter, ``new=3``."""
+
+    def init(self, *args, new=3, **params):
+        kind.__init__(self, *args, **params)
+        self.new = new
+
+    old = signature(kind.__init__)
+    known = [p for p in old.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    new = Parameter("new", Parameter.KEYWORD_ONLY, default=3)
+    init.__signature__ = old.replace(parameters=[*known, new])
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    return type(kind.__name__, (kind,), {"__init__": init} | names)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (DPSGD, {"max_grad_norm": 0.5}),
+        (MLP, {"hidden_layer_sizes": (4,)}),
+        (Factory, {"momentum": 0.9}),
+        (Persons, {"max_records": 4}),
+        (Groups, {"columns": "sex"}),
+        (FlipAndShift, {"shift": 2}),
+        (PGD, {"radius": 0.1}),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_describe_is_the_same_when_an_object_gets_a_parameter_until_it_is_set(kind, given):
+    first = ("SGD",) if kind is Factory else ()
+    old, Longer = kind(*first, **given), longer(kind)
+    assert describe(old) == describe(Longer(*first, **given))
+    assert describe(old) != describe(Longer(*first, **given, new=4))
+    assert describe(old) != describe(kind(*first, **dict.fromkeys(given, "other")))
+
+
+def test_describe_reads_the_defaults_of_a_class_that_is_defined_anew():
+    def attack(radius):
+        class Attack:
+            def __init__(self, radius=radius):
+                self.radius = radius
+
+        return Attack()
+
+    assert describe(attack(0.1)) == describe(attack(0.1)) != describe(attack(0.2))
 
 
 def test_describe_has_no_text_of_what_a_function_holds():

@@ -3,6 +3,7 @@
 import builtins
 import inspect
 import json
+import math
 import re
 import tomllib
 from importlib import import_module
@@ -11,11 +12,19 @@ from pathlib import Path
 from pkgutil import iter_modules
 
 import pytest
+import torch
 from numpydoc.validate import validate
+from torch import nn
 
 import skdpfair
+from docs.methods_table import methods_table, sensitivities
+from skdpfair import get_method
+from skdpfair.engine import Batch
 from skdpfair.engine.mechanism import Method
+from skdpfair.methods import METHODS
 from skdpfair.privacy.privacy_report import PrivacyReport
+from skdpfair.testing import example_task
+from tests.contracts.steps import PRIVATE, mechanism_of, step_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*/*.md"), *ROOT.glob("*.md")])
@@ -205,3 +214,36 @@ def test_numbers_beside_an_output_without_a_seed_are_in_it(page):
         numbers = set(re.findall(r"\d+(?:\.\d+)?", prose))
         shown = set(re.findall(r"\d+(?:\.\d+)?", code + output))
         assert numbers <= shown, prose
+
+
+class Recorded:
+    """A source of noise that keeps the sensitivities by which it is scaled, and adds none."""
+
+    def __init__(self):
+        self.sensitivities = []
+
+    def fill_(self, out, sensitivity, noise_multiplier=1.0):
+        self.sensitivities.append(float(sensitivity))
+        return out.zero_()
+
+    def all_reduce_(self, sums):
+        return sums
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_listed_sensitivities_are_those_that_scale_the_noise(name, n_groups):
+    noise, n_groups = Recorded(), 2 if METHODS[name].binary else n_groups
+    mechanism, group = mechanism_of(name, 1.0, n_groups), torch.arange(6) % n_groups
+    batch = Batch(torch.rand(6, 5), torch.zeros(6, dtype=torch.int64), group)
+    step_of(nn.Linear(5, 2), batch, mechanism, noise)
+    gradient, *queries = sensitivities(mechanism.method, mechanism.task).values()
+    assert noise.sensitivities[:-1] == queries
+    assert gradient is None or noise.sensitivities[-1] == gradient
+    assert "unbounded" not in methods_table().loc[name, "sensitivity"]
+
+
+def test_sensitivities_of_bounds_that_move_or_do_not_exist_are_no_numbers():
+    assert sensitivities(get_method("dpsgd_f"), example_task())["gradient sum"] is None
+    assert methods_table().loc["dpsgd_f", "sensitivity"] == "C times released factors; 1"
+    assert math.isinf(sensitivities(get_method("sgd"), example_task())["gradient sum"])

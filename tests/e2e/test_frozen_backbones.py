@@ -39,12 +39,6 @@ def with_backbone():
     return nn.Sequential(public_backbone(), nn.Linear(64, 2))
 
 
-def trainable():
-    torch.manual_seed(0)
-    layers = [nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 2)]
-    return nn.Sequential(*layers)
-
-
 def private(**options):
     fixed = {"module": with_backbone, "epsilon": None, "noise_multiplier": 1.0, "max_steps": 12}
     return DPFairClassifier("dpsgd", **fixed | {"batch_size": 100} | options)
@@ -150,13 +144,6 @@ def test_callbacks_cannot_move_frozen_layers():
         private(callbacks=[Statistics()]).fit(X, Y)
     with pytest.raises(PrivacyAccountingError, match="do not train"):
         private(callbacks=[Weights()]).fit(X, Y)
-
-
-def test_batch_normalisation_that_trains_is_refused():
-    not_private = DPFairClassifier("sgd", epsilon=None, module=trainable, lr=0.5, max_steps=3)
-    for model in (private(module=trainable), not_private):
-        with pytest.raises(UnsupportedModuleError, match="freeze"):
-            model.fit(X, Y)
 
 
 def test_module_without_a_trainable_parameter_is_refused():

@@ -4,7 +4,6 @@ The model is a softmax regression without a bias.  Records that are zero leave o
 weights; records with one feature each show in their own weights whether they were in a batch.
 """
 
-import math
 from dataclasses import dataclass
 from unittest import mock
 
@@ -19,6 +18,7 @@ from skdpfair import DPFairClassifier, Factory, get_method
 from skdpfair.engine import contracts, record_hooks
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.methods import METHODS, Clip, Method
+from tests.engine.poisson_statistics import sampling_p_values
 from tests.training.fits import QUIET
 
 pytestmark = QUIET
@@ -26,42 +26,6 @@ TWO = ("dpsgd", "dpsgd_f")  # a bound that stays and one that moves; contracts/ 
 ALPHA = 1e-6  # the chance that correct code fails one of the tests
 SET = {"max_grad_norm": 1.0, "strict_max_grad_norm": 1.0, "radius": 1e9, "largest_factor": 1.0}
 SET |= {"group_probabilities": (0.5, 0.5)}
-
-
-def sampling_p_values(included, rates):
-    """Return two-sided p-values of batches (n_steps, n_samples) against Poisson sampling.
-
-    Of the number of records in all, the spread of the batch sizes, the spread of the records'
-    counts, a record's presence in two batches in a row, and that of two records in one batch.
-    """
-    q = np.broadcast_to(rates, included.shape)
-
-    def of_count(found, p):
-        z = (found.sum() - p.sum()) / math.sqrt((p * (1 - p)).sum())
-        return float(2 * stats.norm.sf(abs(z)))
-
-    def of_spread(counts, mean, variance):
-        value = float(((counts - mean) ** 2 / variance).sum())
-        return float(2 * min(stats.chi2.cdf(value, len(counts)), stats.chi2.sf(value, len(counts))))
-
-    variance = q * (1 - q)
-    return {
-        "records": of_count(included, q),
-        "batch sizes": of_spread(included.sum(1), q.sum(1), variance.sum(1)),
-        "each record": of_spread(included.sum(0), q.sum(0), variance.sum(0)),
-        "twice in a row": of_count(included[1:] & included[:-1], q[1:] * q[:-1]),
-        "in pairs": of_count(included[:, ::2] & included[:, 1::2], q[:, ::2] * q[:, 1::2]),
-    }
-
-
-def test_sampling_p_values_reject_fixed_and_shuffled_batches():
-    rng = np.random.default_rng(0)
-    assert min(sampling_p_values(rng.random((500, 40)) < 0.1, 0.1).values()) > ALPHA
-    fixed = rng.permuted(np.tile(np.arange(40) < 4, (500, 1)), axis=1)
-    epoch = np.eye(10, dtype=bool).repeat(4, 1)
-    shuffled = np.concatenate([rng.permuted(epoch, axis=0) for _ in range(50)])
-    for batches in (fixed, shuffled):
-        assert min(sampling_p_values(batches, 0.1).values()) < ALPHA
 
 
 class Softmax(nn.Module):

@@ -114,15 +114,16 @@ def test_steps_have_the_noise_that_is_charged(mode, monkeypatch):
     has_scale(counts[-STEPS:], count_noise)
 
 
-def noise_of(monkeypatch, module, name, total=None):
+def noise_of(monkeypatch, module, name, total=None, kind=None):
     """Return the noise that a function of a module adds to values, and the values.
 
-    A person adds as much to counts, whose total is given, as a record.
+    A person adds as much to counts, whose total is given, as a record; its kind may be given.
     """
     noise, exact, plain = [], [], getattr(module, name)
 
     def noisy(values, *rest):
         assert total is None or values.sum() == pytest.approx(total)
+        assert kind in (None, rest[-1])
         found = plain(values, *rest)
         exact.append(values)
         noise.append(found - values)
@@ -132,11 +133,16 @@ def noise_of(monkeypatch, module, name, total=None):
     return noise, exact
 
 
-@pytest.mark.parametrize("mode", [*UNITS, "processes"])
-def test_group_counts_have_the_noise_that_is_charged(mode, monkeypatch):
-    noise, _ = noise_of(monkeypatch, run, "noisy", N)
+@pytest.mark.parametrize(
+    ("mode", "kind"),
+    [*((mode, "standard") for mode in (*UNITS, "processes")), ("one", "gaussian_sum")],
+    ids=[*UNITS, "processes", "gaussian_sum"],
+)
+def test_group_counts_have_the_noise_that_is_charged(mode, kind, monkeypatch):
+    noise, _ = noise_of(monkeypatch, run, "noisy", N, kind)
     method = get_method("dp_is_sgd", group_count_noise_multiplier=3.0)
-    clf = model(method, mode, max_steps=1, levels=[*GROUPS, *map(str, range(500))])
+    levels = [*GROUPS, *map(str, range(500))]
+    clf = model(method, mode, levels, max_steps=1, noise_sampler=kind)
     assert fitted(clf, mode, monkeypatch).releases[0].noise_multipliers == (3.0,)
     has_scale(noise, 3.0)
 

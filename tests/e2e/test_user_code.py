@@ -10,7 +10,7 @@ import cloudpickle
 import numpy as np
 import pytest
 import torch
-from skorch.callbacks import Callback, EarlyStopping, EpochScoring
+from skorch.callbacks import Callback, EarlyStopping
 from torch import nn
 
 from skdpfair import DPFairClassifier, Factory, get_method
@@ -47,11 +47,6 @@ def callback(**events):
     return type("Acting", (Callback,), {e: method(f) for e, f in events.items()})()
 
 
-@pytest.fixture(scope="module")
-def model():
-    return fit(module="mlp")
-
-
 # what callbacks receive
 
 
@@ -77,14 +72,6 @@ def test_callbacks_that_are_ledgers_are_refused(tmp_path):
     for ledgers in ([ledger], [("ledger", ledger)]):
         with pytest.raises(TypeError, match="with ledger"):
             fit(callbacks=ledgers)
-
-
-@pytest.mark.parametrize("watched", [False, True])
-def test_callbacks_that_score_training_rows_are_refused(watched):
-    scores = EpochScoring("accuracy", on_train=True, use_caching=False, name="own")
-    callbacks = [scores, EarlyStopping("own")] if watched else [scores]
-    with pytest.raises(ValueError, match="training rows"):
-        fit(callbacks=callbacks, validation_data=PUBLIC)
 
 
 def test_copies_of_a_running_net_hold_neither_seeds_nor_rows():
@@ -408,9 +395,3 @@ def test_callbacks_that_train_the_net_within_its_fit_are_refused(call, event, mo
     with pytest.raises(ValueError, match=r"callbacks .*trains"):
         fit_with(TRAINING[call], event)
     assert len(drawn) <= 1  # by the fit itself
-
-
-@pytest.mark.parametrize("call", ["partial_fit", "fit_loop", "fit"])
-def test_nets_train_within_the_fit_of_their_estimator_only(model, call):
-    with pytest.raises(ValueError, match="inside the fit of its estimator"):
-        TRAINING.get(call, lambda net: net.fit(X, Y))(model.net_)

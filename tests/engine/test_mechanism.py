@@ -34,3 +34,42 @@ def test_expected_batch_size_needs_shares_where_rates_differ():
     method = METHODS["dp_is_sgd"](group_probabilities=(0.8, 0.2))
     with pytest.raises(ValueError, match=r"Task\.group_fractions"):
         _ = Mechanism(method, example_task(), 1.0).expected_batch_size
+
+
+def test_flags_of_a_method_are_class_attributes():
+    class Raw(Method):
+        private = False
+        clip = Counting.clip
+
+    assert not Raw.private and not Raw.takes_noise and "Raw" not in METHODS
+
+    class Noisy(Method):
+        private, takes_noise = False, True
+        clip = Counting.clip
+
+    assert Noisy.takes_noise and Counting.takes_noise
+    with pytest.raises(TypeError, match="privat"):
+
+        class Misspelt(Method, privat=False):
+            clip = Counting.clip
+
+
+@pytest.fixture
+def registered():
+    class Registered(Method, name="registered"):
+        clip = Counting.clip
+
+    yield Registered
+    del METHODS["registered"]
+
+
+def test_the_registry_has_one_method_of_a_name(registered):
+    with pytest.raises(ValueError, match="'registered' is already taken"):
+
+        class Other(Method, name="registered"):
+            clip = Counting.clip
+
+    class Variant(registered):
+        pass
+
+    assert Variant.name == "registered" and METHODS["registered"] is registered

@@ -1,10 +1,11 @@
 """Batches are exact Poisson samples."""
 
 import numpy as np
-from scipy import stats
 
 from skdpfair._utils.keystream import Keystream
 from skdpfair.engine import PoissonSampler
+
+from .poisson_statistics import sampling_p_values
 
 ALPHA = 1e-6 / 8  # Bonferroni over the statistics of one sampler
 N, STEPS, RATE = 300, 4000, 0.04
@@ -18,46 +19,28 @@ def included(draw):
     return matrix
 
 
-def p_values(matrix, rate):
-    """Two-sided tests of rate, batch sizes, records, lag-1 and pair co-inclusion."""
-    steps, n = matrix.shape
-    z = [(matrix.sum() - matrix.size * rate) / np.sqrt(matrix.size * rate * (1 - rate))]
-    sizes = matrix.sum(1)
-    spread = ((sizes - n * rate) ** 2).sum() / (n * rate * (1 - rate))
-    per_record = ((matrix.sum(0) - steps * rate) ** 2).sum() / (steps * rate * (1 - rate))
-    twice, together = (matrix[1:] & matrix[:-1]), (matrix[:, ::2] & matrix[:, 1::2])
-    for both in (twice, together):
-        z.append((both.sum() - both.size * rate**2) / np.sqrt(both.size * rate**2 * (1 - rate**2)))
-    out = [2 * stats.norm.sf(abs(v)) for v in z]
-    for value, freedom in ((spread, steps), (per_record, n)):
-        out.append(2 * min(stats.chi2.cdf(value, freedom), stats.chi2.sf(value, freedom)))
-    return np.array(out)
-
-
 def test_poisson_sampler_draws_exact_samples():
     sampler = PoissonSampler(RATE, N, Keystream(b"0"))
-    assert p_values(included(sampler.draw(STEPS)), RATE).min() > ALPHA
+    assert min(sampling_p_values(included(sampler.draw(STEPS)), RATE).values()) > ALPHA
 
 
 def test_poisson_sampler_draws_each_record_at_its_rate():
     rates = np.where(np.arange(N) < 50, 0.12, 0.02)
     matrix = included(PoissonSampler(rates, N, Keystream(b"1")).draw(STEPS))
-    for part, rate in ((matrix[:, :50], 0.12), (matrix[:, 50:], 0.02)):
-        assert p_values(part, rate).min() > ALPHA
-
-
-def test_p_values_reject_shuffling_and_fixed_sizes():
-    rng = np.random.default_rng(2)
-    size = int(N * RATE)
-    fixed = [rng.choice(N, size, replace=False) for _ in range(STEPS)]
-    shuffled = []
-    while len(shuffled) < STEPS:
-        shuffled += list(rng.permutation(N).reshape(-1, size))
-    for draw in (fixed, shuffled[:STEPS]):
-        assert p_values(included(draw), RATE).min() < ALPHA
+    assert min(sampling_p_values(matrix, rates).values()) > ALPHA
 
 
 def test_poisson_sampler_at_rates_one_and_near_zero():
     draws = {rate: PoissonSampler(rate, 7, Keystream(b"0")).draw(3) for rate in (1.0, 1e-9)}
     assert [b.tolist() for b in draws[1.0]] == [list(range(7))] * 3
     assert [len(b) for b in draws[1e-9]] == [0] * 3
+
+
+def test_sampling_p_values_reject_fixed_and_shuffled_batches():
+    rng = np.random.default_rng(0)
+    assert min(sampling_p_values(rng.random((500, 40)) < 0.1, 0.1).values()) > ALPHA
+    fixed = rng.permuted(np.tile(np.arange(40) < 4, (500, 1)), axis=1)
+    epoch = np.eye(10, dtype=bool).repeat(4, 1)
+    shuffled = np.concatenate([rng.permuted(epoch, axis=0) for _ in range(50)])
+    for batches in (fixed, shuffled):
+        assert min(sampling_p_values(batches, 0.1).values()) < ALPHA

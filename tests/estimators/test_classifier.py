@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from skdpfair import DPFairClassifier
 from skdpfair.budget import PrivacyLedger
 from skdpfair.estimators.classifier import classifier_of, private_logits, routed
+from skdpfair.model_selection import DPThresholdClassifier
 from skdpfair.privacy import compute_epsilon
 from tests.training.fits import QUIET, X, Y, quick
 
@@ -33,6 +34,15 @@ def test_all_predictions_have_the_logit_scale(scale):
     for private in (model, make_pipeline("passthrough", model)):
         np.testing.assert_allclose(private_logits(private, x), scale * raw, rtol=1e-6)
     assert model.reference_.logit_scale_ == 1.0
+
+
+def test_predict_log_proba_is_the_logarithm_of_predict_proba():
+    for model in (quick(), DPThresholdClassifier(quick())):
+        model.fit(X, Y)
+        expected = np.log(model.predict_proba(X))
+        np.testing.assert_allclose(model.predict_log_proba(X), expected, atol=1e-6)
+    far = quick(module="logistic", epsilon=None, noise_multiplier=0.0, lr=1e4).fit(X, Y)
+    assert np.isfinite(far.predict_log_proba(X)).all()
 
 
 def test_score_is_the_accuracy_and_refuses_other_targets():

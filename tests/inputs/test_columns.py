@@ -11,7 +11,14 @@ from sklearn.model_selection import permutation_test_score
 from skdpfair import DPFairClassifier
 from skdpfair.inputs.columns import check_indexes, one_column, refuse_dates, refuse_unreadable
 from skdpfair.metrics import privacy_cost
-from skdpfair.preprocessing import BoundedScaler, public_preprocessor
+from skdpfair.metrics._arguments import accuracy
+from skdpfair.preprocessing import (
+    BoundedScaler,
+    DPQuantileScaler,
+    TableSchema,
+    outside_public,
+    public_preprocessor,
+)
 
 Y = pd.Series([0, 1, 1, 0], name="answer")
 SHUFFLED, TABLE = Y.iloc[[2, 0, 3, 1]], pd.DataFrame({"a": Y}, index=Y.index + 10)
@@ -68,6 +75,24 @@ def test_refuse_dates_names_columns_without_a_unit(kind):
     ):
         with pytest.raises(ValueError, match=r"X has .*dates or times \['born'\].*column - "):
             call()
+
+
+@pytest.mark.parametrize("kind", DATES)
+def test_dates_and_durations_are_refused_where_limits_are_numbers(kind):
+    table = pd.DataFrame({"born": DATES[kind]})
+    facts = {"target": "y", "classes": ["a", "b"], "bounds": {"n": (0, 9)}}
+    binned = TableSchema(bins={"born": [1960]}, **facts)
+    for read in (
+        BoundedScaler((1940, 2010)).fit(np.eye(1)).transform,
+        DPQuantileScaler(bounds={"born": (0, 9)}).fit,
+        lambda rows: outside_public(rows, {"born": (0, 9)}),
+        lambda rows: BoundedScaler().fit(rows.to_numpy()),
+        lambda rows: binned.split(rows.assign(n=0, y="a")),
+        lambda rows: accuracy(range(3), range(3), sample_weight=rows["born"]),
+        lambda rows: DPFairClassifier().fit(np.eye(3), [0, 1, 0], sample_weight=rows["born"]),
+    ):
+        with pytest.raises(ValueError, match="dates or times"):
+            read(table)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,9 @@
 """Labels, classes and the range of a regression's target; tests/robustness has bad labels."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -73,3 +77,21 @@ def test_unscaled_inverts_scaled_inside_the_range(y_range, share):
     found = unscaled(outputs.astype(float), y_range)
     assert (np.abs(found / 2 - y / 2) <= (high / 2 - low / 2) * 1e-6).all()
     assert limits_of(np.full(2, low))[0] == low < limits_of(np.full(2, low))[1]
+
+
+DISPATCHED = """
+import torch
+from sklearn import set_config
+from skdpfair import DPFairClassifier, DPFairRegressor
+set_config(array_api_dispatch=True)
+x = torch.rand(400, 3)
+y = (x[:, 0] > 0.5).long()
+model = DPFairClassifier("dpsgd", epsilon=8.0, max_steps=20).fit(x, y)
+assert model.score(x, y) > 0.5
+DPFairRegressor("dpsgd", epsilon=8.0, max_steps=3, y_range=(0, 1)).fit(x, y.float())
+"""
+
+
+def test_tensors_are_targets_under_dispatch():
+    settings = os.environ | {"SCIPY_ARRAY_API": "1"}  # before scipy is imported
+    subprocess.run([sys.executable, "-c", DISPATCHED], env=settings, check=True)

@@ -2,6 +2,8 @@
 
 import math
 
+import pytest
+
 from skdpfair import get_method
 from tests.methods.loops import DPSGD, assert_steps, releases
 
@@ -34,3 +36,12 @@ def test_global_adapt_floor_of_the_threshold_follows_the_scale_where_both_are_au
     assert method.min_strict_max_grad_norm > 0 and unit == 1.0
     method, unit = get_method("global_adapt", max_grad_norm=0.5).at_scale(2.0, 1.5)
     assert (method.min_strict_max_grad_norm, method.strict_max_grad_norm, unit) == (0.0, 2.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "lr_z", "z_gain"),
+    [({}, 0.2 * 0.15, 0.15), ({"z_gain": 2.0}, 0.2 * 2.0, 2.0), ({"lr_z": 0.05}, 0.05, 1.0)],
+)
+def test_planned_sets_parameters_from_public_facts(given, lr_z, z_gain):
+    planned = get_method("global_adapt", **given).planned(target_quantile=0.2)
+    assert (planned.lr_z, planned.z_gain) == (lr_z, z_gain)

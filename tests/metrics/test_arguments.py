@@ -130,3 +130,13 @@ def test_measures_refuse_arguments_by_name(measure, name, value):
 def test_refusals_of_measures_have_a_remedy(measure, change, message):
     with pytest.raises((ValueError, TypeError), match=message):
         measure(**GOOD[measure] | {"sample_weight": None} | change)
+
+
+def test_probabilities_are_no_predictions():
+    likely = np.linspace(0.1, 0.9, 8)
+    for measure, changes in (
+        (privacy_cost, {"y_pred": likely, "y_ref": likely}),
+        (group_table, {"predictions": {"r": likely, "p": likely}}),
+    ):
+        with pytest.raises(ValueError, match="fractions"):
+            measured(measure, **changes)

@@ -1,6 +1,8 @@
-"""Results of comparisons: measures by group, intervals over runs, texts, figures, exports."""
+"""Results of comparisons: measures by group, intervals over runs, texts, exports, stores."""
 
-import itertools
+import json
+import re
+from dataclasses import asdict
 
 import matplotlib
 import numpy as np
@@ -8,61 +10,21 @@ import pandas as pd
 import pytest
 from fairlearn.metrics import selection_rate
 from scipy import stats
-from sklearn.metrics import accuracy_score
 
 from skdpfair.metrics._intervals import error_of_mean, overlap, student
 from skdpfair.model_selection import TradeoffResults
 from skdpfair.model_selection._sweep_spec import SweepSpec
-from skdpfair.report import PrivacyCostDisplay
-from skdpfair.report._displays import TradeoffDisplay
-from skdpfair.report._fairness_dashboard import _metrics
+
+from .runs import CELLS, cell, results_of, with_splits
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-
-UNSURE = "no interval, or too few test records"
 
 
 @pytest.fixture(autouse=True)
 def _close_figures():
     yield
     plt.close("all")
-
-
-def cell(method, epsilon, seed, right, reference="reference"):
-    """A cell of 100 records of F and 200 of M, of which ``right`` were predicted right."""
-    true = [0] * 300
-    wrong = [0] * right[0] + [1] * (100 - right[0]) + [0] * right[1] + [1] * (200 - right[1])
-    return {
-        "method": method,
-        "epsilon": epsilon,
-        "seed": seed,
-        "fold": 0,
-        "reference": reference,
-        "n": [300, 100, 200],
-        "test": {"accuracy": [sum(right) / 300, right[0] / 100, right[1] / 200]},
-        "train": {"accuracy": [1.0, 1.0, 1.0]},
-        "epsilon_spent": np.inf if epsilon is None else epsilon,
-        "fit_seconds": 1.0,
-        "low_signal": [],
-        "predictions": {"true": true, "predicted": wrong, "group": [0] * 100 + [1] * 200},
-    }
-
-
-CELLS = [
-    cell("reference", None, 0, (90, 180), None),
-    cell("poor", 1.0, 0, (50, 120)),
-    cell("even", 1.0, 0, (70, 140)),
-    cell("even", 4.0, 0, (80, 170)),
-    cell("reference", None, 1, (94, 180), None),
-    cell("poor", 1.0, 1, (60, 120)),
-    cell("even", 1.0, 1, (74, 144)),
-    cell("even", 4.0, 1, (84, 166)),
-]
-
-
-def results_of(cells, levels=("F", "M")):
-    return TradeoffResults.from_cells(cells, list(levels), np.array(["no", "yes"]))
 
 
 @pytest.fixture
@@ -172,72 +134,6 @@ def test_to_fairlearn_has_the_predictions_and_classes_as_numbers(results):
     assert rates.equals(expected)
     with pytest.raises(ValueError, match="keep_predictions=True"):
         TradeoffResults(results.frame).to_fairlearn()
-
-
-def test_to_fairness_dashboard_has_the_predictions_of_one_run(results):
-    arguments = results.to_fairness_dashboard(seed=1)
-    true, predictions = arguments["y_true"], arguments["y_pred"]
-    names = ["reference", "poor, epsilon 1", "even, epsilon 1", "even, epsilon 4"]
-    assert list(predictions) == names
-    columns = [*predictions.values(), true, arguments["sensitive_features"]["group"]]
-    assert {(type(column), len(column)) for column in columns} == {(list, 300)}
-    assert accuracy_score(true, predictions["reference"]) == pytest.approx(274 / 300)
-    with pytest.raises(ValueError, match=r"seed=7, fold=0 .*\(0, 0\), \(1, 0\)"):
-        results.to_fairness_dashboard(seed=7)
-    spec = SweepSpec(variables=["", "sex"], classes=["no", "yes"])
-    by_sex = TradeoffResults(results.frame, results.predictions, spec)
-    assert list(by_sex.to_fairness_dashboard()["sensitive_features"]) == ["sex"]
-    similar = results_of(CELLS, ["<", "‹"])
-    column = similar.to_fairness_dashboard()["sensitive_features"]["group"]
-    assert sorted(column.count(name) for name in set(column)) == [100, 200]
-
-
-def test_metrics_of_the_dashboard_are_finite_and_without_accuracy_of_a_rare_class(results):
-    offered = [name for name, metric in _metrics(results).items() if metric["model_type"]]
-    assert offered[:2] == ["accuracy_score", "balanced_accuracy_score"]
-    for part in ("rarest_class_share", "balanced_accuracy", "rarest_class_recall"):
-        results.frame[part] = 0.11
-    metrics = _metrics(results)
-    assert [n for n, metric in metrics.items() if metric["model_type"]] == offered[1:]
-    assert "accuracy_score" in metrics
-    for metric in metrics.values():
-        for y_true, y_pred in itertools.product([[0, 0], [1, 1], [0, 1]], repeat=2):
-            assert 0 <= metric["function"](y_true, y_pred) <= 1
-
-
-@pytest.mark.parametrize(
-    "y", ["accuracy", "accuracy_difference", "privacy_cost[F]", "privacy_cost_difference"]
-)
-def test_plot_has_one_labelled_curve_a_method(results, y):
-    display = TradeoffDisplay.from_results(results, measure=y).plot()
-    ax = display.ax_
-    assert ax.get_xscale() == "log"
-    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["1", "4"]
-    labels = {text.get_text() for text in ax.get_legend().get_texts()} - {UNSURE}
-    assert labels == {"poor", "even"} | ({"reference"} if y.startswith("accuracy") else set())
-    marked = {line.get_color() for line in ax.lines if line.get_marker() != "None"}
-    assert len(marked - {"0.35"}) == 2  # of the legend
-    assert display.figure_ is ax.figure
-
-
-def test_cost_display_has_a_bar_for_each_group_at_one_epsilon(results):
-    display = PrivacyCostDisplay.from_results(results, epsilon=1.0)
-    costs = results.table()["privacy_cost[F]"]["mean"].xs(1.0, level="epsilon")
-    assert display.table["privacy_cost[F]"].tolist() == costs.tolist()
-    with pytest.raises(ValueError, match=r"epsilon .*\[1\.0, 4\.0\].* 2"):
-        PrivacyCostDisplay.from_results(results, epsilon=2)
-
-
-def test_plot_has_the_intervals_as_bands(results):
-    ax = plt.figure().add_subplot()
-    assert results.plot("accuracy[M]", ax=ax).ax_ is ax
-    drawn = np.concatenate([c.get_paths()[0].vertices[:, 1] for c in ax.collections])
-    rows = results.estimates()["accuracy[M]"].loc["even"]
-    for end in (*rows["low"], *rows["high"]):
-        assert np.isclose(drawn, 100 * end).any()
-    assert "95 %" in ax.get_xlabel()
-    with pytest.raises(ValueError, match=r"measure .*'f1'"):
-        results.plot("f1")
 
 
 def test_results_of_one_seed_have_no_intervals():
@@ -354,17 +250,6 @@ def test_student_intervals_over_seeds_cover_the_population(n_seeds):
     assert hits >= stats.binom.ppf(0.001, n_draws, 0.94)
 
 
-def with_splits(folds, n_seeds, n_train):
-    """The accuracies of a model in folds of several seeds, 300 test records each, of two groups."""
-    rng, rows = np.random.default_rng(0), []
-    for seed, fold in itertools.product(range(n_seeds), range(folds)):
-        for group, n in (("overall", 300), ("F", 100), ("M", 200)):
-            facts = {"method": "a", "epsilon": 1.0, "seed": seed, "fold": fold, "group": group}
-            scores = {"accuracy": rng.uniform(0.7, 0.9), "privacy_cost": rng.uniform(0.0, 0.1)}
-            rows.append(facts | {"n": n, "n_train": n_train} | scores)
-    return TradeoffResults(pd.DataFrame(rows))
-
-
 @pytest.mark.parametrize(
     ("folds", "n_seeds", "shared"),
     [
@@ -397,22 +282,31 @@ def test_estimates_count_runs_with_a_value():
     assert found.estimates()["accuracy[F]", "n"].tolist() == [2]
 
 
-def test_displays_mark_values_without_an_interval(results):
-    """Filled is what has an interval; not a constant, a single run, or a group of 29 records."""
-    one = TradeoffResults(results.frame.query("seed == 0"))
-    few = TradeoffResults(results.frame.assign(n=results.frame["n"].where(lambda n: n != 100, 29)))
-    for found, hatched in (
-        (results, [[0, 1], [1, 0]]),
-        (one, [[1, 1], [1, 1]]),
-        (few, [[1, 1], [1, 0]]),
-    ):
-        ax = PrivacyCostDisplay.from_results(found, epsilon=1.0).plot().ax_
-        bars = [[bool(bar.get_hatch()) for bar in container] for container in ax.containers]
-        assert np.array_equal(np.transpose(bars), hatched)
-        assert UNSURE in [text.get_text() for text in ax.get_legend().get_texts()]
-    ax = results.plot("privacy_cost[F]").ax_
-    hollow = [line for line in ax.lines if line.get_markerfacecolor() == "white"]
-    assert sum(len(line.get_xdata()) for line in hollow) == 2  # of "even", whose cost is the same
-    assert UNSURE not in [
-        t.get_text() for t in with_splits(1, 3, 9).plot().ax_.get_legend().get_texts()
-    ]
+@pytest.mark.parametrize(
+    ("facts", "named"),
+    [
+        (None, "^store="),
+        ({"methods": {}}, "older version"),
+        (asdict(SweepSpec()) | {"format_version": 2}, "is 2, .* reads 1"),
+        (asdict(SweepSpec()) | {"format_version": None}, "is None, .* reads 1"),
+    ],
+)
+def test_from_store_refuses_other_folders(facts, named, tmp_path):
+    if facts is not None:
+        (tmp_path / "manifest.json").write_text(json.dumps(facts))
+    with pytest.raises(ValueError, match=named):
+        TradeoffResults.from_store(tmp_path)
+    with pytest.raises(TypeError, match=r"^store .*None"):
+        TradeoffResults.from_store(None)
+
+
+def test_from_store_gives_the_results_back(small_sweep, tmp_path):
+    found = small_sweep(store=tmp_path / "store", keep_predictions=True)
+    again = TradeoffResults.from_store(tmp_path / "store")
+    assert again.frame.equals(found.frame)
+    assert again.releases.equals(found.releases) and again.spec == found.spec
+    assert again.predictions.keys() == found.predictions.keys()
+    assert all(part.equals(found.predictions[run]) for run, part in again.predictions.items())
+    page = found.to_html()
+    assert again.to_html() == page
+    assert not re.search(r"[0-9a-f]{40}", page)  # no digest of the data

@@ -1,7 +1,6 @@
 """The scorer of the DG gap identifies the rows that a model was fitted to, or refuses."""
 
 import copy
-import gc
 import pickle
 
 import numpy as np
@@ -20,7 +19,6 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skdpfair.inputs import provenance
 from skdpfair.metrics import dg_gap
 from skdpfair.model_selection import comparison_scorer
 from skdpfair.preprocessing import public_preprocessor
@@ -143,30 +141,3 @@ def test_dg_gap_refuses_models_without_marks_of_rows(frame, classifier):
     for unknown in (*copies, other):
         with pytest.raises(ValueError, match=r"dg_gap.*from_search"):
             comparison_scorer("dg_gap", X, y, group_col="group", levels=["a", "b"])(unknown, X, y)
-
-
-def test_row_hashes_are_in_no_pickle_and_are_deleted_with_the_model(frame, classifier):
-    X, y = frame
-    gc.collect()
-    before = len(provenance._ROW_HASHES)
-    model = classifier(group_col="group").fit(X, y)
-    marks = provenance.row_hashes_of(model.net_)
-    assert len(marks) == len(y) and len(provenance._ROW_HASHES) == before + 1
-    held = pickle.dumps(model), pickle.dumps(model.release())
-    for part in (marks.tobytes(), provenance._KEY, b"row_hashes"):
-        assert not any(part in content for content in held)
-    assert marks[0].tobytes() not in held[0]
-    del model, marks
-    gc.collect()
-    assert len(provenance._ROW_HASHES) == before
-
-
-def test_row_hashes_differ_between_rows_and_labels():
-    values = np.array([0.0, 1.0, 2.0, -1.0, 0.5, 1.5], dtype=np.float32)
-    x = np.stack(np.meshgrid(*[values] * 5), axis=-1).reshape(-1, 5)
-    marks = np.concatenate([provenance.row_hashes(x, np.full(len(x), code)) for code in range(3)])
-    assert len(np.unique(marks)) == len(marks) == 3 * 6**5
-    several = np.repeat(x, 40, axis=0)  # more than are marked at once
-    assert (
-        provenance.row_hashes(several, np.zeros(len(several), int))[::40] == marks[: len(x)]
-    ).all()

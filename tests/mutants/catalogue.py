@@ -186,8 +186,7 @@ MUTANTS = (
         "training/run.py",
         "noise = 0.0 if self.processes.rank else release.joint_noise_multiplier",
         "noise = 0.0",
-        "tests/methods/test_dp_is_sgd.py::"
-        "test_group_counts_have_the_noise_that_is_booked[standard]",
+        RELEASES + "test_group_counts_have_the_noise_that_is_charged[one]",
     ),
     Mutant(
         "unclamped counts of a mean",
@@ -493,7 +492,7 @@ MUTANTS = (
         "training/loop.py",
         '        self._account("gradient scale (warm-up)")\n',
         "",
-        "tests/training/test_warm_start_releases.py::"
+        "tests/training/test_warm_start.py::"
         "test_warm_start_spends_epsilon_in_each_fit_and_searches_the_scale_once",
     ),
     Mutant(
@@ -540,7 +539,7 @@ MUTANTS = (
         "training/run.py",
         "releases = [] if previous is None else list(previous.privacy.releases)",
         "releases = []",
-        "tests/training/test_warm_start_releases.py::"
+        "tests/training/test_warm_start.py::"
         "test_warm_start_continues_the_weights_and_composes_the_releases",
     ),
     Mutant(
@@ -582,7 +581,7 @@ MUTANTS = (
         "preprocessing/_public.py",
         'startswith(("Categorical", "dictionary"))]:',
         'startswith(("Text", "dictionary"))]:',
-        "tests/contracts/test_entrances.py::test_categories_of_types_are_taken_as_declared",
+        "tests/preprocessing/test_public.py::test_categories_that_are_those_of_the_rows_are_refused",
     ),
     Mutant(
         "a release with rows as groups",
@@ -764,7 +763,7 @@ MUTANTS = (
         "inputs/provenance.py",
         "np.ndarray] = weakref.WeakKeyDictionary()",
         "np.ndarray] = {}",
-        "tests/model_selection/test_scorers_dg_gap.py::test_row_hashes_are_in_no_pickle_and_are_deleted_with_the_model",
+        "tests/inputs/test_provenance.py::test_row_hashes_are_in_no_pickle_and_are_deleted_with_the_model",
     ),
     # ledgers
     Mutant(

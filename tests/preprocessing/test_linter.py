@@ -9,7 +9,12 @@ from sklearn.pipeline import make_pipeline
 from skdpfair import DPFairClassifier, Persons
 from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.model_selection import DPRandomizedSearch
-from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, lint_pipeline
+from skdpfair.preprocessing import (
+    BoundedScaler,
+    DPQuantileScaler,
+    lint_pipeline,
+    public_preprocessor,
+)
 
 from .pipelines import sk, steps
 
@@ -102,6 +107,13 @@ def test_lint_pipeline_notes_what_parameters_do_not_show(pipe, noted):
     report = lint_pipeline(pipe)
     assert report.findings == [] and len(report.notes) == (noted is not None)
     assert all(noted in note for note in report.notes)
+
+
+@pytest.mark.parametrize("passed", [["b", "group"], ["group"]])
+def test_lint_pipeline_notes_a_number_under_passthrough(passed):
+    encoder = public_preprocessor({"a": (-3, 3)}, passthrough=passed)
+    linted = str(lint_pipeline(make_pipeline(encoder, DPFairClassifier(group_col="group"))))
+    assert ("['b'] under passthrough" in linted) == ("b" in passed)
 
 
 def test_pipeline_report_names_all_in_print_and_in_one_warning():

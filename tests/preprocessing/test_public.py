@@ -2,9 +2,12 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from sklearn.pipeline import make_pipeline
 
-from skdpfair.preprocessing import public_preprocessor
+from skdpfair import DPFairClassifier
+from skdpfair.preprocessing import lint_pipeline, public_preprocessor
 
 
 def coded(listed, values):
@@ -38,3 +41,25 @@ def test_codes_in_takes_texts_that_are_codes_for_no_numbers():
     assert met == ["01", "1", None, None, None, None, None, "1", "-0.5", "1_0", None]
     out = coded(["1", "1.0"], ["1", "1.0", 1])
     assert out.to_numpy().tolist() == [[1, 0], [0, 1], [0, 0]]  # which of the two is unknown
+
+
+def test_categories_of_types_are_taken_as_declared():
+    wards = pd.CategoricalDtype(["north", "south", "west"])
+    table = pd.DataFrame(
+        {"a": np.linspace(-3, 3, 9), "ward": pd.Series(["south"] * 9, dtype=wards)}
+    )
+    encoder = public_preprocessor({"a": (-3, 3)}, categories="dtype")
+    encoded = encoder.fit_transform(table)
+    assert [c for c in encoded if "ward" in c] == [f"ward_{w}" for w in wards.categories]
+    assert encoded["ward_south"].all() and not encoded["ward_west"].any()
+    assert "must be public" in str(lint_pipeline(make_pipeline(encoder, DPFairClassifier())))
+
+
+def test_categories_that_are_those_of_the_rows_are_refused():
+    encoder = public_preprocessor({"a": (-3, 3)}, categories="dtype")
+    # as polars has it, whether or not it is installed
+    read = type("DataFrame", (), {"__module__": "polars", "schema": {"ward": "Categorical"}})
+    dictionary = pa.array(["south"] * 9).dictionary_encode()
+    for rows in (read(), pa.table({"a": np.linspace(-3, 3, 9), "ward": dictionary})):
+        with pytest.raises(ValueError, match=r"\['ward'\] of polars' Categorical.*pl.Enum"):
+            encoder.fit_transform(rows)

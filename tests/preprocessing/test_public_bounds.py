@@ -5,15 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skdpfair import DPFairClassifier
-from skdpfair.metrics._arguments import accuracy
-from skdpfair.preprocessing import (
-    BoundedScaler,
-    DPQuantileScaler,
-    TableSchema,
-    outside_public,
-    public_preprocessor,
-)
+from skdpfair.preprocessing import BoundedScaler
 
 
 @parametrize_with_checks([BoundedScaler()])
@@ -72,34 +64,3 @@ def test_bounded_scaler_computes_with_bounds_in_float64(low, width, dtype):
     scaled = BoundedScaler((low, low + width)).fit_transform(values)
     share = (np.clip(values.astype(float), low, low + width) - low) / width
     np.testing.assert_allclose(scaled, 2 * share - 1, rtol=1e-6)
-
-
-DAYS = pd.date_range("1950-01-01", periods=60, freq="200D")
-DATED = {
-    "dates": DAYS.to_series(),
-    "zone": DAYS.tz_localize("UTC").to_series(),
-    "durations": pd.Series(DAYS - DAYS[0]),
-    "objects": pd.Series(DAYS.date),
-    "periods": pd.Series(DAYS.to_period("D")),
-}
-
-
-@pytest.mark.parametrize("column", DATED.values(), ids=DATED)
-def test_dates_and_durations_are_refused_where_limits_are_numbers(column):
-    table = pd.DataFrame({"at": column.reset_index(drop=True), "n": range(60), "y": "a"})
-    facts = {"target": "y", "classes": ["a", "b"], "bounds": {"n": (0, 9)}}
-    binned = TableSchema(bins={"at": [1960]}, **facts)
-    reads = [
-        public_preprocessor({"at": (1940, 2010)}).fit,
-        BoundedScaler((1940, 2010)).fit,
-        BoundedScaler((1940, 2010)).fit(np.eye(1)).transform,
-        DPQuantileScaler(bounds={"at": (0, 9)}).fit,
-        lambda rows: outside_public(rows, {"at": (0, 9)}),
-        lambda rows: BoundedScaler().fit(rows.to_numpy()),
-        lambda rows: binned.split(table),
-        lambda rows: accuracy(range(60), range(60), sample_weight=rows["at"]),
-        lambda rows: DPFairClassifier().fit(np.eye(60), [0, 1] * 30, sample_weight=rows["at"]),
-    ]
-    for read in reads:
-        with pytest.raises(ValueError, match=r"dates or times"):
-            read(table[["at"]])

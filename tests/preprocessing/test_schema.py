@@ -5,7 +5,9 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.pipeline import make_pipeline
 
+from skdpfair import DPFairClassifier, load_release
 from skdpfair.preprocessing import TableSchema, public_preprocessor
 
 PAY = {"age": (18, 98), "pay": (0, 10**6), "rent": (0, 500)}
@@ -112,3 +114,21 @@ def test_table_schema_refuses_parts_by_name(wrong, message):
 def test_feature_names_need_a_fixed_encoding():
     with pytest.raises(ValueError, match=r"with_fixed_encoding\(n_samples, epsilon\)"):
         paid().feature_names  # noqa: B018
+
+
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+def test_a_table_that_lost_listed_texts_is_named(tmp_path):
+    b = np.linspace(-3, 3, 400)
+    table = pd.DataFrame({"b": b, "country": np.where(b > 0, "NA", "None")})
+    y = pd.Series(np.where(b > 0, "yes", "no"), name="answer")
+    facts = {"bounds": {"b": (-3, 3)}, "categories": {"country": ["NA", "None"]}}
+    schema = TableSchema(target="answer", classes=["no", "yes"], **facts)
+    table.assign(answer=y).to_csv(tmp_path / "t.csv", index=False)
+    clf = DPFairClassifier("dpsgd", module="logistic", max_steps=3, lr=0.5)
+    model = make_pipeline(schema.preprocessor(), clf).fit(table, y)
+    model[-1].save_release(tmp_path / "m.safetensors", schema=schema)
+    loaded = load_release(tmp_path / "m.safetensors")
+    with pytest.warns(UserWarning, match=r"\['country'\] hold values"):
+        loaded.predict(pd.read_csv(tmp_path / "t.csv"))
+    own = schema.read_csv(tmp_path / "t.csv")
+    assert (loaded.predict(own) == model.predict(table)).all()

@@ -171,6 +171,8 @@ def test_encode_parquet_that_fails_leaves_the_file_before(table, parts, tmp_path
     [
         (lambda t: t.drop(columns="race"), "^2.parquet .*'race'"),
         (lambda t: t.assign(age="secret"), "'age' of 2.parquet .*string.*numbers"),
+        (lambda t: t.assign(age=pd.Timestamp("1990-01-01")), "'age' of 2.parquet .*timestamp"),
+        (lambda t: t.assign(age=pd.Timedelta(1, "D")), "'age' of 2.parquet .*duration"),
         (lambda t: t.assign(workclass=b"secret"), "'workclass' of 2.parquet .*binary"),
         (lambda t: t.assign(code="secret"), "^source .*cannot be read"),
     ],

@@ -3,7 +3,6 @@
 import json
 import os
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,7 +10,7 @@ import pytest
 from torch import nn
 
 from skdpfair import load_release
-from skdpfair._utils.files import check_writable, replace_file
+from skdpfair._utils.files import replace_file
 from skdpfair.release import _file
 from skdpfair.release._file import NotPlain, decode, encode
 
@@ -80,26 +79,6 @@ def test_failed_save_release_leaves_the_old_file(table, path, monkeypatch, fitte
     with pytest.raises(OSError, match="no space"):
         fitted(table, "naive").save_release(path)
     assert path.read_bytes() == before and os.listdir(path.parent) == [path.name]
-
-
-def test_errors_of_replace_file_name_the_file_and_not_the_temporary_one(tmp_path):
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(OSError, match=r"folder'$"):
-        replace_file(tmp_path / "folder", b"")  # no file replaces a folder
-    with pytest.raises(OSError, match=r"no folder/file'$"):
-        check_writable(tmp_path / "no folder" / "file")
-
-
-def test_replace_file_syncs_the_folder(tmp_path, monkeypatch):
-    synced, sync = [], os.fsync
-
-    def fsync(descriptor):
-        synced.append(Path(f"/proc/self/fd/{descriptor}").resolve())
-        sync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    replace_file(tmp_path / "a", b"a")
-    assert synced[-1] == tmp_path.resolve() if hasattr(os, "O_DIRECTORY") else len(synced) == 1
 
 
 def test_decode_returns_what_encode_takes():

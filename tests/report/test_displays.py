@@ -1,3 +1,5 @@
+"""Figures of matplotlib: costs, curves over budgets, shapes, losses by group."""
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -5,9 +7,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
+from skdpfair import DPFairClassifier
+from skdpfair.analysis import GroupRecorder
+from skdpfair.model_selection import TradeoffResults
 from skdpfair.preprocessing import public_preprocessor
-from skdpfair.report import PrivacyCostDisplay, ShapeDisplay
+from skdpfair.report import GroupLossDisplay, PrivacyCostDisplay, ShapeDisplay
 from skdpfair.report._displays import TradeoffDisplay
+from tests.model_selection.runs import CELLS, UNSURE, results_of, with_splits
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -167,3 +173,105 @@ def test_tradeoff_display_has_the_unit_of_its_measure(measure, label, title, y, 
     assert label in (None, ax.get_ylabel()) and title in (None, ax.get_title(loc="left"))
     with pytest.raises(ValueError, match=r"^measure must .*'auc'"):
         TradeoffDisplay({}, "auc").plot()
+
+
+@pytest.fixture(scope="module")
+def recorded(two_groups):
+    """Return fits to two groups without and with a recorder."""
+    params = {"module": "logistic", "max_steps": 12, "batch_size": 100, "lr": 0.5}
+    recorder = GroupRecorder(every=4, n_batches=2, n_vectors=2, random_state=0)
+    return [
+        DPFairClassifier("dpsgd", **params, callbacks=callbacks).fit(
+            two_groups.data, two_groups.target, sensitive_features=two_groups.sensitive_features
+        )
+        for callbacks in (None, [recorder])
+    ]
+
+
+LOW_SIGNAL = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+
+
+@LOW_SIGNAL
+def test_group_loss_display_has_a_line_of_each_group(recorded):
+    display = GroupLossDisplay.from_estimator(recorded[1]).plot()
+    assert [len(axes.lines) for axes in display.axes_] == [2, 2]
+    assert texts(display.axes_[-1].get_legend().get_texts()) == ["a", "b"]
+    with pytest.raises(ValueError, match="GroupRecorder"):
+        GroupLossDisplay.from_estimator(recorded[0])
+    with pytest.raises(ValueError, match="gradient_norm"):
+        GroupLossDisplay(display.frame.drop(columns="gradient_norm"))
+
+
+@LOW_SIGNAL
+def test_group_loss_display_of_recorded_values_has_bands(recorded):
+    frame = recorded[1].diagnostics_
+    measures = ["direction", "magnitude", "noise", "lambda_max"]
+    display = GroupLossDisplay(frame, measures).plot()
+    for axes, measure in zip(display.axes_, measures, strict=True):
+        assert "not private" in axes.get_title(loc="left")
+        assert (axes.get_xlabel(), axes.get_ylabel()) == ("step", measure.replace("_", " "))
+        own = frame[frame["group"] == "b"]
+        np.testing.assert_allclose(axes.lines[1].get_ydata(), own[measure])
+        assert len(axes.collections) == 2 * (measure != "lambda_max")
+    with pytest.raises(ValueError, match=r"\['direction'\]"):
+        GroupLossDisplay(frame.drop(columns="direction"), measures)
+
+
+@pytest.fixture
+def results():
+    return results_of(CELLS)
+
+
+@pytest.mark.parametrize(
+    "y", ["accuracy", "accuracy_difference", "privacy_cost[F]", "privacy_cost_difference"]
+)
+def test_plot_has_one_labelled_curve_a_method(results, y):
+    display = TradeoffDisplay.from_results(results, measure=y).plot()
+    ax = display.ax_
+    assert ax.get_xscale() == "log"
+    assert texts(ax.get_xticklabels()) == ["1", "4"]
+    labels = {*texts(ax.get_legend().get_texts())} - {UNSURE}
+    assert labels == {"poor", "even"} | ({"reference"} if y.startswith("accuracy") else set())
+    marked = {line.get_color() for line in ax.lines if line.get_marker() != "None"}
+    assert len(marked - {"0.35"}) == 2  # of the legend
+    assert display.figure_ is ax.figure
+
+
+def test_cost_display_has_a_bar_for_each_group_at_one_epsilon(results):
+    display = PrivacyCostDisplay.from_results(results, epsilon=1.0)
+    costs = results.table()["privacy_cost[F]"]["mean"].xs(1.0, level="epsilon")
+    assert display.table["privacy_cost[F]"].tolist() == costs.tolist()
+    with pytest.raises(ValueError, match=r"epsilon .*\[1\.0, 4\.0\].* 2"):
+        PrivacyCostDisplay.from_results(results, epsilon=2)
+
+
+def test_plot_has_the_intervals_as_bands(results):
+    ax = plt.figure().add_subplot()
+    assert results.plot("accuracy[M]", ax=ax).ax_ is ax
+    drawn = np.concatenate([c.get_paths()[0].vertices[:, 1] for c in ax.collections])
+    rows = results.estimates()["accuracy[M]"].loc["even"]
+    for end in (*rows["low"], *rows["high"]):
+        assert np.isclose(drawn, 100 * end).any()
+    assert "95 %" in ax.get_xlabel()
+    with pytest.raises(ValueError, match=r"measure .*'f1'"):
+        results.plot("f1")
+
+
+def test_displays_mark_values_without_an_interval(results):
+    """Filled is what has an interval; not a constant, a single run, or a group of 29 records."""
+    one = TradeoffResults(results.frame.query("seed == 0"))
+    few = TradeoffResults(results.frame.assign(n=results.frame["n"].where(lambda n: n != 100, 29)))
+    for found, hatched in (
+        (results, [[0, 1], [1, 0]]),
+        (one, [[1, 1], [1, 1]]),
+        (few, [[1, 1], [1, 0]]),
+    ):
+        ax = PrivacyCostDisplay.from_results(found, epsilon=1.0).plot().ax_
+        bars = [[bool(bar.get_hatch()) for bar in container] for container in ax.containers]
+        assert np.array_equal(np.transpose(bars), hatched)
+        assert UNSURE in texts(ax.get_legend().get_texts())
+    ax = results.plot("privacy_cost[F]").ax_
+    hollow = [line for line in ax.lines if line.get_markerfacecolor() == "white"]
+    assert sum(len(line.get_xdata()) for line in hollow) == 2  # of "even", whose cost is the same
+    ax = with_splits(1, 3, 9).plot().ax_
+    assert UNSURE not in texts(ax.get_legend().get_texts())

@@ -1,8 +1,7 @@
 """The page of a sweep has its figures in tables, asks for nothing, and no name breaks it."""
 
-import json
 import re
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,7 +14,6 @@ from sklearn.preprocessing import StandardScaler
 from skdpfair import DPFairClassifier
 from skdpfair.metrics._measures import MEASURES
 from skdpfair.model_selection import TradeoffResults
-from skdpfair.model_selection._sweep_spec import SweepSpec
 from skdpfair.privacy import NoisyRelease, trade_off
 from skdpfair.privacy.gdp import auto_delta
 from skdpfair.privacy.privacy_report import rounded_up
@@ -137,36 +135,6 @@ def test_sweep_page_of_a_hundred_models_has_less_than_half_a_megabyte(by_hand, p
 def test_to_html_refuses_arguments_of_other_types(arguments, named, by_hand):
     with pytest.raises(TypeError, match=named):
         by_hand.results().to_html(**arguments)
-
-
-@pytest.mark.parametrize(
-    ("facts", "named"),
-    [
-        (None, "^store="),
-        ({"methods": {}}, "older version"),
-        (asdict(SweepSpec()) | {"format_version": 2}, "is 2, .* reads 1"),
-        (asdict(SweepSpec()) | {"format_version": None}, "is None, .* reads 1"),
-    ],
-)
-def test_from_store_refuses_other_folders(facts, named, tmp_path):
-    if facts is not None:
-        (tmp_path / "manifest.json").write_text(json.dumps(facts))
-    with pytest.raises(ValueError, match=named):
-        TradeoffResults.from_store(tmp_path)
-    with pytest.raises(TypeError, match=r"^store .*None"):
-        TradeoffResults.from_store(None)
-
-
-def test_from_store_gives_the_results_back(swept):
-    found, folder = swept
-    again = TradeoffResults.from_store(folder)
-    assert again.frame.equals(found.frame)
-    assert again.releases.equals(found.releases) and again.spec == found.spec
-    assert again.predictions.keys() == found.predictions.keys()
-    assert all(part.equals(found.predictions[run]) for run, part in again.predictions.items())
-    page = found.to_html()
-    assert again.to_html() == page
-    assert not re.search(r"[0-9a-f]{40}", page)  # no digest of the data
 
 
 def test_attackers_are_those_of_the_worst_model_at_each_budget(swept, page_facts):

@@ -33,6 +33,10 @@ REFUSED = [
     ("plateau", LRScheduler(policy="ReduceLROnPlateau")),
     EpochScoring("accuracy", on_train=True),
     EpochScoring("accuracy", on_train=True, use_caching=False),
+    [
+        EpochScoring("accuracy", on_train=True, use_caching=False, name="own"),
+        EarlyStopping("own"),
+    ],
     ("own", BatchScoring("accuracy", on_train=True)),
     PassthroughScoring("train_loss", on_train=True),
     ProgressBar(),
@@ -46,10 +50,11 @@ REFUSED = [
 
 @pytest.mark.parametrize("callback", REFUSED)
 def test_check_callbacks_refuses_what_needs_private_records_or_freezes(callback):
-    inner = callback[1] if isinstance(callback, tuple) else callback
+    callbacks = callback if isinstance(callback, list) else [callback]
+    inner = callbacks[0][1] if isinstance(callbacks[0], tuple) else callbacks[0]
     kind = inner if isinstance(inner, type) else type(inner)
     remedy = "module=" if kind in (Freezer, Unfreezer) else "validation_data="
-    model = quick(callbacks=[callback])
+    model = quick(callbacks=callbacks)
     with pytest.raises(ValueError, match=f"^callbacks holds {kind.__name__},.*{remedy}"):
         model.fit(X, Y)
     assert not [name for name in vars(model) if name.endswith("_")]

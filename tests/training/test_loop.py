@@ -82,3 +82,11 @@ def test_fixed_places_of_the_weights_stay_as_torch_would_leave_them(params):
     model = DPFairClassifier(**given | {"module": Padded, "epsilon": 8.0} | params)
     module = model.fit(words, words.sum(1) > 27).net_.module_
     assert not module.table.weight[0].any() and (module.spare == 1).all()
+
+
+@pytest.mark.parametrize("name", ["dpsgd", "naive", "global_adapt", "dpsgd_f"])
+def test_the_bound_of_a_report_is_that_of_the_steps(name):
+    model = quick(name).fit(X, Y, sensitive_features=Y)
+    moves = name in ("global_adapt", "dpsgd_f")
+    bound = None if moves else pytest.approx(model.method_.max_grad_norm, rel=1e-6)
+    assert model.privacy_.max_grad_norm == bound

@@ -29,7 +29,7 @@ def test_net_of_a_fit_holds_no_gradient_batch_or_seed():
 
 def test_net_refuses_to_train_without_its_estimator():
     net = quick(max_steps=2).fit(X, Y).net_
-    for train in (net.fit, net.partial_fit):
+    for train in (net.fit, net.partial_fit, net.fit_loop):
         with pytest.raises(ValueError, match=r"net_ .*warm_start=True"):
             train(X, Y)
 

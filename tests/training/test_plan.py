@@ -1,17 +1,19 @@
 """The plan of a fit follows from public facts alone, and its noise from the budget or the user."""
 
 import math
+import re
 
 import numpy as np
 import pytest
 
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
+from skdpfair.model_selection import DPThresholdClassifier
 from skdpfair.privacy import NoisyRelease, compute_epsilon
 from skdpfair.training.plan import plan
 from skdpfair.training.spec import FitSpec
 
-from .fits import QUIET, X, Y, quick
+from .fits import GROUP, QUIET, X, Y, quick
 
 pytestmark = QUIET
 
@@ -68,6 +70,22 @@ def test_plan_refuses_a_budget_that_cannot_be_met():
         planned(epsilon=1e-9)
     with pytest.raises(ValueError, match="1/n_samples"):
         planned(delta=0.01)
+
+
+FITS = {
+    "plain": lambda e: DPFairClassifier("dpsgd", epsilon=e, module="logistic"),
+    "counts of groups": lambda e: DPFairClassifier("dp_is_sgd", epsilon=e),
+    "threshold": lambda e: DPThresholdClassifier(DPFairClassifier(epsilon=e)),
+}
+
+
+@pytest.mark.parametrize("kind", FITS)
+def test_plan_calls_an_epsilon_feasible_that_is_feasible(kind):
+    rows = {"X": X[:100], "y": Y[:100], "sensitive_features": GROUP[:100]}
+    with pytest.raises(InfeasibleBudgetError) as caught:
+        FITS[kind](0.003).fit(**rows)
+    named = float(re.search(r"epsilon=([\d.]+) is feasible", str(caught.value))[1])
+    FITS[kind](named).fit(**rows)
 
 
 def test_plan_warns_of_a_low_signal_and_of_coarse_counts():

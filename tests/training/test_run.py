@@ -2,19 +2,15 @@
 
 import os
 from dataclasses import dataclass, replace
-from inspect import Parameter, signature
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from torch import nn
 
-from skdpfair import MLP, DPFairClassifier, Factory, Groups, Persons, get_method
-from skdpfair._utils.describe import describe
-from skdpfair.augmentations import PGD, FlipAndShift
+from skdpfair import DPFairClassifier, get_method
 from skdpfair.inputs.groups import GroupCodes
 from skdpfair.inputs.table import Table
-from skdpfair.methods.dpsgd import DPSGD
 from skdpfair.privacy import NoisyRelease
 from skdpfair.training.run import Run, seeded_streams
 from skdpfair.training.spec import FitSpec
@@ -75,53 +71,6 @@ def test_seeds_repeat_a_fit_and_none_never_does():
     others = [quick(epsilon=4.0), *(quick(random_state=state) for state in states)]
     runs = [first, *(weights(model.fit(X, Y)) for model in others)]
     assert all((a != b).any() for i, a in enumerate(runs) for b in runs[:i])
-
-
-def longer(kind):
-    """Return a class of this package as it is with one more parameter, ``new=3``."""
-
-    def init(self, *args, new=3, **params):
-        kind.__init__(self, *args, **params)
-        self.new = new
-
-    old = signature(kind.__init__)
-    known = [p for p in old.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    new = Parameter("new", Parameter.KEYWORD_ONLY, default=3)
-    init.__signature__ = old.replace(parameters=[*known, new])
-    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
-    return type(kind.__name__, (kind,), {"__init__": init} | names)
-
-
-@pytest.mark.parametrize(
-    ("kind", "given"),
-    [
-        (DPSGD, {"max_grad_norm": 0.5}),
-        (MLP, {"hidden_layer_sizes": (4,)}),
-        (Factory, {"momentum": 0.9}),
-        (Persons, {"max_records": 4}),
-        (Groups, {"columns": "sex"}),
-        (FlipAndShift, {"shift": 2}),
-        (PGD, {"radius": 0.1}),
-    ],
-    ids=lambda value: getattr(value, "__name__", ""),
-)
-def test_describe_is_the_same_when_an_object_gets_a_parameter_until_it_is_set(kind, given):
-    first = ("SGD",) if kind is Factory else ()
-    old, Longer = kind(*first, **given), longer(kind)
-    assert describe(old) == describe(Longer(*first, **given))
-    assert describe(old) != describe(Longer(*first, **given, new=4))
-    assert describe(old) != describe(kind(*first, **dict.fromkeys(given, "other")))
-
-
-def test_describe_reads_the_defaults_of_a_class_that_is_defined_anew():
-    def attack(radius):
-        class Attack:
-            def __init__(self, radius=radius):
-                self.radius = radius
-
-        return Attack()
-
-    assert describe(attack(0.1)) == describe(attack(0.1)) != describe(attack(0.2))
 
 
 def test_seeded_streams_differ_where_records_do(table):

@@ -60,7 +60,8 @@ REFUSED = {
     "own forward": (own_forward, "parameter.*not its own"),
     "two outputs": (lambda: nn.Linear(6, 2), r"\(batch, 3\)"),
     "one output": (lambda: linears(lambda m, x: m.out(x).sum()), r"\(batch, 3\)"),
-    "softmax": (lambda: chain((6, 3), nn.Softmax(1)), "softmax"),
+    "softmax": (lambda: chain((6, 3), nn.Softmax(1)), "softmax.*Leave that layer out"),
+    "sigmoid": (lambda: chain((6, 3), nn.Sigmoid()), "Leave that layer out"),
     "nothing trains": (lambda: nn.Linear(6, 3).requires_grad_(False), "no trainable"),
     "float16": (lambda: nn.Linear(6, 3).half(), "float16.*float32"),
     "bfloat16": (lambda: nn.Linear(6, 3).bfloat16(), "bfloat16.*float32"),
@@ -76,6 +77,12 @@ def test_check_module_refuses_what_training_would_not_follow(name):
     x = torch.zeros(4, 6, dtype=next(module.parameters()).dtype)
     with pytest.raises(UnsupportedModuleError, match=match):
         select_strategy(module, x, 3)
+
+
+@pytest.mark.parametrize("last", [nn.LogSoftmax(1), nn.Tanh(), nn.ReLU()])
+def test_check_module_takes_outputs_of_some_range(last):
+    with select_strategy(chain((6, 3), last), torch.zeros(4, 6), 3) as strategy:
+        assert strategy.n_parameters == 21
 
 
 def test_refuse_mixing_has_the_layer_that_lacks_batch_first():
