@@ -16,7 +16,7 @@ from skdpfair.engine.mechanism import Clip, Mechanism, Method, Query
 from skdpfair.methods import METHODS
 from skdpfair.testing import check_method, example_task
 
-from .steps import PRIVATE, mechanism_of, step_of
+from .method_steps import PRIVATE, mechanism_of, step_of
 
 NAME = "normalised"
 

@@ -14,7 +14,7 @@ from skdpfair.engine.batch import Examples
 from skdpfair.engine.step import clip_weights
 from skdpfair.training.batches import PersonRows, records_at
 
-from .steps import PRIVATE, mechanism_of, step_of
+from .method_steps import PRIVATE, mechanism_of, step_of
 
 NOBODY = torch.tensor([], dtype=torch.int64)
 

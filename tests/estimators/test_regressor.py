@@ -37,7 +37,7 @@ from skdpfair.preprocessing import BoundedScaler, lint_pipeline
 from skdpfair.privacy.statement import ASSUMPTIONS
 from skdpfair.report import model_page
 from skdpfair.testing import audit_fit, example_task, verify_release
-from tests.training.fits import QUIET
+from tests.quick_fits import QUIET
 
 pytestmark = QUIET
 N, LIMITS = 600, (0.0, 100.0)

@@ -523,7 +523,7 @@ MUTANTS = (
         "            self._train_step(index)\n"
         "            self._account = account\n"
         "            self._account(self._what)\n",
-        "tests/robustness/test_endurance.py::test_a_step_is_booked_before_it_is_taken[1.0]",
+        "tests/robustness/test_endurance.py::test_loop_accounts_for_a_step_before_it_is_taken[1.0]",
     ),
     Mutant(
         "a release repeated",
@@ -1760,7 +1760,7 @@ MUTANTS = (
         "training/processes.py",
         "if each not in (None, ledgers[0]):",
         "if False:",
-        SHARED + "test_check_parts_wants_the_ledger_of_process_0[none]",
+        SHARED + "test_check_parts_needs_the_ledger_of_process_0[none]",
     ),
     Mutant(
         "all rows in each process",

@@ -23,8 +23,7 @@ from skdpfair.testing import verify_release
 from skdpfair.training import amounts
 from skdpfair.training.defaults import network_for
 from skdpfair.training.inference import with_knots
-
-from .fits import QUIET
+from tests.quick_fits import QUIET
 
 pytestmark = QUIET
 SCHEMA = TableSchema(

@@ -10,8 +10,7 @@ from torch import nn
 
 from skdpfair.analysis import GroupRecorder
 from skdpfair.augmentations import PGD
-
-from .fits import GROUP, QUIET, X, Y, quick, weights
+from tests.quick_fits import GROUP, QUIET, X, Y, quick, weights
 
 pytestmark = QUIET
 

@@ -12,8 +12,7 @@ from skdpfair import DPFairClassifier, Factory
 from skdpfair.engine import contracts, record_hooks
 from skdpfair.engine.mechanism import Clip, Method
 from skdpfair.exceptions import PrivacyAccountingError
-
-from .fits import QUIET, X, Y, quick, weights
+from tests.quick_fits import QUIET, X, Y, quick, weights
 
 pytestmark = QUIET
 

@@ -23,8 +23,7 @@ from skdpfair.report._sweep_page import results_page
 from skdpfair.testing import verify_release
 from skdpfair.training.pictures import features_of
 from skdpfair.training.spec import FitSpec
-
-from .fits import QUIET
+from tests.quick_fits import QUIET
 
 pytestmark = QUIET
 FEATURES = "Scattering2D(), which learns nothing"

@@ -12,8 +12,7 @@ from skdpfair.privacy import NoisyRelease, compute_epsilon
 from skdpfair.training.defaults import Settings
 from skdpfair.training.plan import plan
 from skdpfair.training.spec import FitSpec
-
-from .fits import QUIET, X, Y, quick
+from tests.quick_fits import QUIET, X, Y, quick
 
 pytestmark = QUIET
 

@@ -18,8 +18,7 @@ from skdpfair.methods.dpsgd import DPSGD
 from skdpfair.privacy import NoisyRelease
 from skdpfair.training.run import Run, seeded_streams
 from skdpfair.training.spec import FitSpec
-
-from .fits import QUIET, X, Y, quick, weights
+from tests.quick_fits import QUIET, X, Y, quick, weights
 
 pytestmark = QUIET
 

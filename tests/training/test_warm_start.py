@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from .fits import QUIET, TABLE, X, Y, quick
+from tests.quick_fits import QUIET, TABLE, X, Y, quick
 
 pytestmark = QUIET
 
