@@ -468,7 +468,7 @@ MUTANTS = (
         "privacy/mixture.py",
         "    removed, added = np.max(deltas, axis=0)",
         "    removed, added = np.min(deltas, axis=0)",
-        "tests/privacy/test_mixture_strata.py::"
+        "tests/privacy/test_accounting_strata.py::"
         "test_delta_curve_covers_a_stratum_that_an_earlier_release_chooses",
     ),
     Mutant(
@@ -1716,7 +1716,7 @@ MUTANTS = (
         "training/loop.py",
         "if self.plan.is_accounted and (is_other or",
         "if False and (is_other or",
-        "tests/training/test_loop_plan.py::"
+        "tests/training/test_loop.py::"
         "test_loop_refuses_less_noise_and_higher_rates_than_planned[QuietLater()]",
     ),
     Mutant(
