@@ -1282,7 +1282,7 @@ MUTANTS = (
         "inputs/provenance.py",
         "return origin if same else UNKNOWN",
         "return origin",
-        "tests/training/test_pictures.py::test_statement_names_features_as_computed",
+        "tests/e2e/test_pictures.py::test_statement_names_features_as_computed",
     ),
     # one model by several processes
     Mutant(
