@@ -986,7 +986,8 @@ MUTANTS = (
         "engine/per_sample/records.py",
         "return torch.where(longer, weight * (norm_before / norm).nan_to_num(nan=0.0), weight)",
         "return weight",
-        ROUNDING + "test_private_step_bounds_sums_if_the_second_pass_draws_other_masks[vmap]",
+        "tests/engine/test_step.py::"
+        "test_private_step_bounds_sums_if_the_second_pass_draws_other_masks[vmap]",
     ),
     Mutant(
         "masks from torch's generator",
@@ -1002,7 +1003,8 @@ MUTANTS = (
         "engine/per_sample/records.py",
         "            model.set_rng_state(rng_state)  # the dropout masks of the norms\n",
         "",
-        ROUNDING + "test_private_step_draws_the_same_masks_in_both_passes[book-keeping-1]",
+        "tests/engine/test_step.py::"
+        "test_private_step_draws_the_same_masks_in_both_passes[book-keeping-1]",
     ),
     Mutant(
         "other masks under vmap",
@@ -1019,7 +1021,8 @@ MUTANTS = (
         "engine/step.py",
         "nullcontext() if is_exact(device) else",
         "nullcontext() if True else",
-        ROUNDING + "test_private_step_runs_in_full_precision_whatever_the_process_prefers",
+        "tests/engine/test_precision.py::"
+        "test_private_step_runs_in_full_precision_whatever_the_process_prefers",
     ),
     Mutant(
         "convolutions in TF32",
