@@ -1,4 +1,4 @@
-"""Each source file has its test file, which has no other name; each method a test of its formula."""
+"""Each source file has its test file, which has no other name; each method a test of formulas."""
 
 from pathlib import Path
 
