@@ -13,7 +13,7 @@ from skdpfair import DPFairClassifier
 from skdpfair._networks import CNN, small_cnn
 from skdpfair.augmentations import PGD, Views, check_attack, record_by_record
 from skdpfair.engine import select_strategy
-from tests.training.fits import QUIET, X, Y
+from tests.quick_fits import QUIET, X, Y
 
 pytestmark = QUIET
 
@@ -191,7 +191,7 @@ COUPLED = {
 
 
 @pytest.mark.parametrize("name", COUPLED)
-def test_record_by_record_lets_an_attack_see_one_record(name):
+def test_record_by_record_calls_an_attack_on_one_record(name):
     x, y = torch.rand(5, 1, 6, 6, generator=torch.Generator().manual_seed(0)), torch.arange(5) % 3
     with select_strategy(image_net(), x[:1], 3) as model:
         attack = record_by_record(COUPLED[name], model, x[:1], 3)

@@ -16,7 +16,6 @@ from skdpfair import DPFairClassifier, DPFairRegressor, Factory, load_release
 from skdpfair.analysis import GroupRecorder
 from skdpfair.budget import PrivacyLedger
 from skdpfair.exceptions import UnsupportedModuleError
-from skdpfair.features import FrozenFeatures
 from skdpfair.model_selection import DPRandomizedSearch
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
@@ -236,12 +235,6 @@ def test_module_inside_torch_compile_is_trained(make, tmp_path):
     for other in (make, fresh):
         loaded = load_release(tmp_path / "model", module=other)
         np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
-
-
-def test_frozen_features_of_a_compiled_module_are_those_inside():
-    pair = [FrozenFeatures(compiled(NETWORK)), FrozenFeatures(NETWORK)]
-    assert len({features.digest for features in pair}) == 1
-    np.testing.assert_array_equal(*(features.fit_transform(X) for features in pair))
 
 
 def test_module_with_a_compiled_function_is_refused():

@@ -136,7 +136,7 @@ def test_describe_has_no_text_of_what_a_function_holds():
     assert "Zero" not in described and "0.739" not in described
 
 
-def test_state_of_leaves_out_weights_if_asked():
+def test_state_of_without_weights_does_not_follow_them():
     module = torch.nn.BatchNorm1d(1)
     before = state_of(module), state_of(module, weights=False)
     with torch.no_grad():

@@ -15,7 +15,7 @@ from skdpfair.engine.mechanism import Clip
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.step import clip_weights
 from skdpfair.methods import METHODS
-from tests.audits.fits import PRIVATE, QUICK, every_method
+from tests.audited_fits import PRIVATE, QUICK, every_method
 
 FAILURE = 1e-6 / len(PRIVATE)  # together, correct methods fail with a chance of 1e-6
 

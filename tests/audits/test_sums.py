@@ -14,7 +14,7 @@ from skdpfair.augmentations import Views
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine import PoissonSampler
 from skdpfair.engine.noise import Noise
-from tests.audits.fits import EXPECTED, QUICK, every_method, strong
+from tests.audited_fits import EXPECTED, QUICK, every_method, strong
 
 pytestmark = pytest.mark.filterwarnings(*EXPECTED)
 WATCHED = every_method(*QUICK, without=["fairlens_dp"])  # which changes gradients

@@ -12,7 +12,7 @@ from joblib.parallel import ParallelBackendBase
 from skdpfair.budget import PrivacyLedger, journal
 from skdpfair.budget.active_ledger import VARIABLE
 from skdpfair.budget.charging import current_ledger
-from tests.budget.fits import spend
+from tests.budget.charged_fits import spend
 
 
 class Elsewhere(ParallelBackendBase):

@@ -20,7 +20,7 @@ from skdpfair.exceptions import (
 )
 from skdpfair.privacy import compute_epsilon
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
-from tests.budget.fits import COST, RUN, classifier, spend
+from tests.budget.charged_fits import COST, RUN, classifier, spend
 
 
 def test_charged_fits_add_up_to_the_budget_and_not_beyond(path):
@@ -92,7 +92,7 @@ def test_charged_keeps_the_plan_of_a_killed_fit(path):
             spend()
 
 
-def test_prepaid_fit_lets_one_private_fit_of_at_most_its_curve_happen(ledger):
+def test_prepaid_fit_allows_one_private_fit_of_at_most_its_curve(ledger):
     curve = rdp_curve([RUN])
     with ledger, ledger_suspended():
         assert current_ledger() is None

@@ -14,7 +14,7 @@ from skdpfair.budget import PrivacyLedger, journal
 from skdpfair.budget.charging import charged
 from skdpfair.privacy import NoisyRelease, compute_epsilon
 from skdpfair.privacy.renyi import rdp_curve
-from tests.budget.fits import COST, RUN, spend
+from tests.budget.charged_fits import COST, RUN, spend
 
 
 def test_journal_loses_no_line_of_processes_that_append_together(path):
@@ -238,7 +238,7 @@ def test_journal_that_lost_lines_takes_no_more(path, loss):
         spend()
 
 
-def test_journal_keeps_a_file_of_other_things(path):
+def test_journal_leaves_a_file_of_other_things_unchanged(path):
     path.write_text("notes without an end")
     with pytest.raises(ValueError, match="not a ledger"):
         PrivacyLedger(path)

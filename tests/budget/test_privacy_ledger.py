@@ -24,7 +24,7 @@ from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE, SCORES, UNKNOWN
 from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.model_selection import DPRandomizedSearch
 from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler
-from tests.budget.fits import COST, classifier, spend
+from tests.budget.charged_fits import COST, classifier, spend
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpfair.exceptions.PrivacyLeakWarning"),

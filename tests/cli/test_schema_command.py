@@ -64,7 +64,7 @@ def visits(folder, table):
     return "visits.csv"
 
 
-def test_terminal_is_asked_for_persons_and_nothing_else(visits, draft, monkeypatch):
+def test_schema_prompts_for_persons_only(visits, draft, monkeypatch):
     terminal = SimpleNamespace(isatty=lambda: True)
     monkeypatch.setattr(schema_command, "sys", SimpleNamespace(stdin=terminal))
     answers = iter(["n", "y", "patientId", 2])

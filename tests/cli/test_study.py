@@ -7,7 +7,7 @@ import pytest
 from skdpfair.cli._study import Study, person_question
 
 
-def test_study_finds_its_data_here_or_beside_its_file(folder, loans, monkeypatch):
+def test_study_reads_data_here_or_beside_its_file(folder, loans, monkeypatch):
     study = Study.read("study.toml")
     assert (study.schema, study.data) == (loans.schema, Path("loans.csv"))
     assert study.sweep["epsilons"] == [2.0]
@@ -49,7 +49,7 @@ def test_unusable_study_is_named_by_its_entry(folder, old, new, named, refused):
     assert named in refused("sweep", "study.toml", "--jobs", 1, *ledger)
 
 
-def test_person_question_is_open_until_the_schema_answers_it():
+def test_person_question_is_none_where_the_schema_declares_persons():
     assert "person = 'patientId'" in person_question(["age", "patientId"], None)
     assert person_question(["age", "patientId"], "patientId") is None
     assert person_question(["age"], None) is None

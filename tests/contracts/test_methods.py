@@ -26,7 +26,7 @@ from skdpfair.methods import METHODS
 from skdpfair.testing import check_method, example_records, example_task, noiseless_releases
 from skdpfair.training.batches import records_at
 
-from .steps import PRIVATE, mechanism_of, step_of
+from .method_steps import PRIVATE, mechanism_of, step_of
 
 BIBLIOGRAPHY = Path(__file__).parents[2] / "docs" / "references.bib"
 # the chance that correct noise fails one of the tests below

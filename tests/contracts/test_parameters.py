@@ -20,7 +20,7 @@ from skdpfair.training import defaults
 from skdpfair.training.loop import TrainingLoop
 from skdpfair.training.plan import plan
 from skdpfair.training.spec import FitSpec
-from tests.e2e.entrances import ENTRANCES, SWEEP
+from tests.entrances import ENTRANCES, SWEEP
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),

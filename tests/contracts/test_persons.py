@@ -14,9 +14,7 @@ from skdpfair.engine.batch import Examples
 from skdpfair.engine.step import clip_weights
 from skdpfair.training.batches import PersonRows, records_at
 
-from .steps import PRIVATE, mechanism_of, step_of
-
-NOBODY = torch.tensor([], dtype=torch.int64)
+from .method_steps import PRIVATE, mechanism_of, step_of
 
 
 def batch_of(sizes, seed=0):
@@ -101,7 +99,9 @@ def test_persons_with_one_record_take_the_step_of_records(name, linear):
 
 @pytest.mark.parametrize("name", PRIVATE)
 def test_a_batch_without_persons_is_a_step(name, linear):
-    nobody = PersonRows(batch_of([2, 1]), np.array([0, 0, 1])).select(NOBODY)
+    nobody = PersonRows(batch_of([2, 1]), np.array([0, 0, 1])).select(
+        torch.tensor([], dtype=torch.int64)
+    )
     step = step_of(linear, nobody, mechanism_of(name, 1.0, n_groups=20))  # wide rows of counts
     assert bool(step.gradient.any()) and step.max_bound_ratio is None
 
@@ -111,17 +111,3 @@ def test_a_person_with_a_record_without_a_finite_gradient_contributes_nothing(li
     batch.x[1, 0] = torch.inf
     found, expected = (step_of(linear, b, mechanism).gradient for b in (batch, without(batch, 0)))
     torch.testing.assert_close(found, expected)
-
-
-def test_person_rows_select_all_records_of_each_person_in_order():
-    person = np.array([2, 0, 1, 0, 2, 2, -1])
-    rows = Batch(torch.arange(7.0)[:, None], torch.arange(7), torch.zeros(7, dtype=torch.int64))
-    batch = PersonRows(rows, person).select(torch.tensor([0, 2]))
-    assert batch.y.tolist() == [1, 3, 0, 4, 5] and batch.examples.sizes.tolist() == [2, 3]
-    assert len(PersonRows(rows, person).select(NOBODY)) == 0
-    rng = np.random.default_rng(0)
-    person = rng.permutation(np.repeat(np.arange(50), rng.integers(1, 6, 50)))
-    codes = torch.from_numpy(person)
-    data = PersonRows(Batch(torch.zeros(len(person), 1), codes, codes), person)
-    index = torch.from_numpy(rng.permutation(50)[:20])
-    assert data.select(index).example_group.tolist() == data.in_order(index).tolist()

@@ -27,7 +27,7 @@ from skdpfair.model_selection import (
 from skdpfair.preprocessing import public_preprocessor
 from skdpfair.report import model_card, model_page
 from skdpfair.testing import verify_release
-from tests.e2e.entrances import SWEEP
+from tests.entrances import SWEEP
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 RATES, ABC = ["selection_rate", "true_positive_rate"], list("abc")

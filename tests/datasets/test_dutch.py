@@ -45,6 +45,6 @@ def test_fetch_dutch_accepts_the_file_of_the_publication(dutch, outside_data, tm
     assert X.equals(dutch.data) and y.equals(dutch.target) and y.name == "occupation"
 
 
-def test_fetch_dutch_names_where_the_file_comes_from(tmp_path):
+def test_fetch_dutch_names_the_source_of_the_file(tmp_path):
     with pytest.raises(ValueError, match=f"(?s){PLAIN}.*Le Quy"):
         fetch_dutch(data_home=tmp_path)

@@ -11,6 +11,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from pkgutil import iter_modules
 
+import numpy as np
 import pytest
 import torch
 from numpydoc.validate import validate
@@ -18,13 +19,14 @@ from torch import nn
 
 import skdpfair
 from docs.methods_table import methods_table, sensitivities
-from skdpfair import get_method
+from skdpfair import DPFairClassifier, get_method
 from skdpfair.engine import Batch
 from skdpfair.engine.mechanism import Method
 from skdpfair.methods import METHODS
 from skdpfair.privacy.privacy_report import PrivacyReport
+from skdpfair.release._read_statement import read_statement
 from skdpfair.testing import example_task
-from tests.contracts.steps import PRIVATE, mechanism_of, step_of
+from tests.contracts.method_steps import PRIVATE, mechanism_of, step_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*/*.md"), *ROOT.glob("*.md")])
@@ -65,15 +67,12 @@ def test_pages_hold_no_retired_phrase(page):
     assert [phrase for phrase in PHRASES if f" {phrase} " in text] == []
 
 
-def rooms():
-    """The modules of the API reference, with the names that it lists."""
-    spec = spec_from_file_location("conf_of_docs", ROOT / "docs" / "conf.py")
-    conf = module_from_spec(spec)
-    spec.loader.exec_module(conf)
-    return conf.public_names()
-
-
-LISTED = [(n, getattr(import_module(room), n)) for room, names in rooms().items() for n in names]
+SPEC = spec_from_file_location("conf_of_docs", ROOT / "docs" / "conf.py")
+CONF = module_from_spec(SPEC)
+SPEC.loader.exec_module(CONF)
+# the modules of the API reference, with the names that it lists
+ROOMS = CONF.public_names()
+LISTED = [(n, getattr(import_module(room), n)) for room, names in ROOMS.items() for n in names]
 
 
 def test_public_names_have_examples():
@@ -126,7 +125,7 @@ def test_the_reference_lists_each_public_name_once():
     listed = [id(value) for _, value in LISTED]
     assert len(listed) == len(set(listed)) and public == set(listed)
     # a user who needs four of them must find them
-    assert sum(len(names) for room, names in rooms().items() if room != "skdpfair.testing") <= 54
+    assert sum(len(names) for room, names in ROOMS.items() if room != "skdpfair.testing") <= 54
 
 
 def test_comparison_holds_the_measured_ratios(kept_results):
@@ -247,3 +246,37 @@ def test_sensitivities_of_bounds_that_move_or_do_not_exist_are_no_numbers():
     assert sensitivities(get_method("dpsgd_f"), example_task())["gradient sum"] is None
     assert methods_table().loc["dpsgd_f", "sensitivity"] == "C times released factors; 1"
     assert math.isinf(sensitivities(get_method("sgd"), example_task())["gradient sum"])
+
+
+@pytest.fixture(scope="module")
+def built():
+    """Return a function that fills in a page of the docs."""
+
+    def page(name):
+        source = [(ROOT / "docs" / f"{name}.md").read_text()]
+        CONF.fill_in(None, name, source)
+        return source[0]
+
+    return page
+
+
+def test_docs_have_the_table_of_methods(built):
+    lines = built("methods").splitlines()
+    rows = [f"| {' | '.join([name, *row])} |" for name, row in methods_table().iterrows()]
+    assert set(rows) <= set(lines)
+
+
+def test_docs_have_the_papers_of_all_methods(built):
+    papers = built("evidence/references")
+    own = [name for name, method in METHODS.items() if not method.reference]
+    assert all(f"- `{name}`: " in papers for name in own)
+
+
+def test_docs_list_the_keys_of_read_statement(tmp_path):
+    text, path = (ROOT / "docs/release.md").read_text("utf-8"), tmp_path / "model.safetensors"
+    table = text.split("| keys | contents |")[1].split("\n\n")[0]
+    heads = [row.split("|")[1].split("`")[1::2] for row in table.splitlines()[2:]]
+    X, y = np.linspace(-1, 1, 1200).reshape(400, 3), np.arange(400) % 2
+    clf = DPFairClassifier("dp_is_sgd", epsilon=8.0, batch_size=50, max_steps=4)
+    clf.fit(X, y, sensitive_features=np.where(np.arange(400) % 8, "a", "b")).save_release(path)
+    assert {key for keys in heads for key in keys} == {*read_statement(path)}

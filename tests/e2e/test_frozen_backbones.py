@@ -64,7 +64,7 @@ def frozen_of(model):
     return {name: w for name, w in weights.items() if name.startswith("0.")}
 
 
-def test_head_learns_on_a_frozen_backbone(fitted):
+def test_head_trains_on_a_frozen_backbone(fitted):
     assert fitted.score(X, Y) > 0.9 and fitted.net_.engine_.n_parameters == 130
     public = {f"0.{name}": v.numpy() for name, v in public_backbone().state_dict().items()}
     held = frozen_of(fitted)

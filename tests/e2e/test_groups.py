@@ -9,7 +9,7 @@ from skdpfair.budget import PrivacyLedger
 from skdpfair.inputs.groups import MAX_READ
 from skdpfair.metrics import release_group_table
 from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier
-from tests.e2e.entrances import ENTRANCES
+from tests.entrances import ENTRANCES
 
 MANY = np.array([f"employer {k % (MAX_READ + 1)}" for k in range(400)])
 FAST = {"epsilon": 5.0, "module": "logistic", "max_steps": 1}

@@ -1,8 +1,10 @@
-"""Each source file has the test file of its name, and no test file of a room lacks its source."""
+"""Each source file has its test file, which has no other name; each method a test of formulas."""
 
 from pathlib import Path
 
 import pytest
+
+from skdpfair.methods import METHODS
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = [
@@ -27,3 +29,10 @@ def test_files_of_a_room_test_one_of_its_sources(room):
     stems = {source.parent / f"test_{source.name}" for source in SOURCES}
     lost = [t for t in tests if not any(f"{t.with_suffix('')}_".startswith(f"{s}_") for s in stems)]
     assert lost == []
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_has_a_file_that_tests_its_formula(name):
+    stem = METHODS[name].__module__.rpartition(".")[2].strip("_")
+    texts = [path.read_text() for path in (ROOT / "tests" / "methods").glob(f"test_{stem}*.py")]
+    assert any(f'assert_steps("{name}", ' in text for text in texts)

@@ -35,7 +35,7 @@ from skdpfair.model_selection._cells import splits
 from skdpfair.model_selection._score_counts import noisy_histograms
 from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, lint_pipeline
 from skdpfair.privacy.privacy_report import ASSUMPTIONS
-from tests.e2e.entrances import ENTRANCES, SWEEP
+from tests.entrances import ENTRANCES, SWEEP
 
 ABC, COLUMN = list("abc"), "persons__column"
 RECORDS = {COLUMN: None, "persons__max_records": None}

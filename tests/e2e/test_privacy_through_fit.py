@@ -19,7 +19,7 @@ from skdpfair.engine import contracts, record_hooks
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.methods import METHODS, Clip, Method
 from tests.engine.poisson_statistics import sampling_p_values
-from tests.training.fits import QUIET
+from tests.quick_fits import QUIET
 
 pytestmark = QUIET
 TWO = ("dpsgd", "dpsgd_f")  # a bound that stays and one that moves; contracts/ tries each method

@@ -1,4 +1,4 @@
-"""Every release, in each of its modes: its noise is that charged, times what a unit can move it.
+"""Each release in each mode: its noise is that charged, times what a record or person can move it.
 
 The table of the releases is in docs/evidence/threat_model.md; for each cell, `tests/mutants/`
 removes the noise once, and makes its sensitivity too small once.
@@ -20,13 +20,13 @@ from skdpfair.model_selection import DPThresholdClassifier, _score_counts, _tria
 from skdpfair.preprocessing import DPQuantileScaler, _quantile_scaler
 from skdpfair.training import defaults, loop, run
 from skdpfair.training.processes import Processes
-from tests.training.fits import QUIET
+from tests.quick_fits import QUIET
 
 pytestmark = QUIET
 N, STEPS, NOISE, BOUND = 60, 300, 40.0, 2.0
 GROUPS = [f"g{i}" for i in range(10)]
 AMOUNTS = ["pay", "pay_log", "pay_log_at_1", "rent", "rent_log", "rent_log_at_1"]
-UNITS = ["one", "persons"]
+MODES = ["one", "persons"]
 
 
 def table(mode="one"):
@@ -135,8 +135,8 @@ def noise_of(monkeypatch, module, name, total=None, kind=None):
 
 @pytest.mark.parametrize(
     ("mode", "kind"),
-    [*((mode, "standard") for mode in (*UNITS, "processes")), ("one", "gaussian_sum")],
-    ids=[*UNITS, "processes", "gaussian_sum"],
+    [*((mode, "standard") for mode in (*MODES, "processes")), ("one", "gaussian_sum")],
+    ids=[*MODES, "processes", "gaussian_sum"],
 )
 def test_group_counts_have_the_noise_that_is_charged(mode, kind, monkeypatch):
     noise, _ = noise_of(monkeypatch, run, "noisy", N, kind)
@@ -147,7 +147,7 @@ def test_group_counts_have_the_noise_that_is_charged(mode, kind, monkeypatch):
     has_scale(noise, 3.0)
 
 
-@pytest.mark.parametrize("mode", [*UNITS, "processes"])
+@pytest.mark.parametrize("mode", [*MODES, "processes"])
 def test_amount_counts_have_the_noise_that_is_charged(mode, monkeypatch):
     noise, _ = noise_of(monkeypatch, run, "noisy", 2 * N)
     monkeypatch.setattr(defaults, "FINE_SIGNAL_TO_NOISE", 0.0)
@@ -159,7 +159,7 @@ def test_amount_counts_have_the_noise_that_is_charged(mode, monkeypatch):
     has_scale(noise, paid * math.sqrt(2))
 
 
-@pytest.mark.parametrize("mode", UNITS)
+@pytest.mark.parametrize("mode", MODES)
 def test_score_counts_have_the_noise_that_is_charged(mode, monkeypatch):
     noise, plain = [], _score_counts.noisy_histograms
 
@@ -187,7 +187,7 @@ def test_quantiles_have_the_noise_that_is_charged(monkeypatch):
     has_scale(noise, paid * np.linalg.norm(exact[0] - exact[1]))
 
 
-@pytest.mark.parametrize("mode", UNITS)
+@pytest.mark.parametrize("mode", MODES)
 def test_group_table_has_the_noise_that_is_charged(mode):
     X, y, person = table(mode)
     given = {"sensitive_features": X["group"], "levels": [*GROUPS, *map(str, range(1000))]}
@@ -202,7 +202,7 @@ def test_group_table_has_the_noise_that_is_charged(mode):
     assert exact[["correct", "incorrect"]].to_numpy().sum() == N
 
 
-@pytest.mark.parametrize("mode", UNITS)
+@pytest.mark.parametrize("mode", MODES)
 def test_scores_of_trials_have_the_noise_that_is_charged(mode, monkeypatch):
     class Model:
         classes_ = np.array([0, 1])

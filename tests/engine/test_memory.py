@@ -1,11 +1,11 @@
-"""Errors of memory that ran out, and batches that fit."""
+"""Devices that are used, errors of memory that ran out, and batches that fit."""
 
 import pytest
 import torch
 from torch import nn
 
 from skdpfair.engine import memory
-from skdpfair.engine.memory import affordable_batch, is_out_of_memory
+from skdpfair.engine.memory import affordable_batch, is_out_of_memory, used_device
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,10 @@ def test_affordable_batch_follows_the_free_memory_of_a_card(monkeypatch):
         monkeypatch.setattr(torch.cuda, name, lambda device, value=value: value)
     assert memory._budget(torch.device("cuda:1")) == 2 * memory.ACTIVATION_BUDGET
     assert on_cpu == memory.ACTIVATION_BUDGET // 30
+
+
+def test_used_device_is_never_mps(monkeypatch):
+    """Apple's accelerator has no float64."""
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert used_device("auto") == "cpu"

@@ -1,5 +1,6 @@
-"""Where a step takes gradients: elsewhere for all, on other inputs, in parts of a batch."""
+"""Where a step takes gradients: elsewhere for all, on other inputs, in parts, under dropout."""
 
+import threading
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from skdpfair.engine.mechanism import Clip, GradientTerm, Mechanism, Method, Tas
 from skdpfair.engine.step import mask_non_finite
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.training.batches import records_at
-from tests.engine.per_sample.modules import chain, seeded, sums
+from tests.engine.per_sample.modules import chain, clipped_mean, of_one_class, seeded, sums
 
 N = 24
 ACTIVATIONS = {"closed_form": nn.Tanh, "bookkeeping": nn.GELU, "vmap": nn.PReLU}
@@ -166,3 +167,54 @@ def test_fixed_places_get_no_noise_and_all_others_their_own():
             steps.append(private_step(model, batch, mechanism, None, noise).gradient)
     others = [1, 2, 3, 4, 6, 7]
     assert not steps[1][[0, 5]].any() and torch.equal(steps[1][others], steps[0][others])
+
+
+@pytest.fixture
+def forked():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        yield
+
+
+LAST = {"book-keeping": nn.Identity, "vmap": lambda: nn.PReLU()}
+
+
+def with_dropout(last):
+    return nn.Sequential(nn.Linear(6, 50), nn.Dropout(0.5), nn.Linear(50, 3), LAST[last]())
+
+
+@pytest.mark.usefixtures("forked")
+@pytest.mark.parametrize("last", LAST)
+def test_private_step_bounds_sums_if_the_second_pass_draws_other_masks(last):
+    with select_strategy(with_dropout(last), torch.rand(2, 6), 3) as strategy:
+        strategy.set_rng_state = lambda rng_state: None
+        for n in (1, 2) * 10:
+            found = clipped_mean(strategy, 9 * torch.rand(n, 6), chunk_size=1)
+            assert found.norm() <= n * 0.01 * (1 + 1e-6)
+
+
+@pytest.mark.usefixtures("forked")
+@pytest.mark.parametrize("chunk_size", [None, 1])
+@pytest.mark.parametrize("last", LAST)
+def test_private_step_draws_the_same_masks_in_both_passes(last, chunk_size):
+    busy, x = threading.Event(), 9 * torch.rand(2, 6)
+
+    def draw():
+        while not busy.is_set():
+            torch.rand(64)
+
+    other = threading.Thread(target=draw)
+    with select_strategy(with_dropout(last), x, 3) as strategy:
+        other.start()
+        try:
+            for _ in range(5):
+                state, expected = strategy.generator.get_state(), strategy.flat()
+                found = clipped_mean(strategy, x, 1e9, chunk_size=chunk_size)
+                strategy.generator.set_state(state)
+                for part in of_one_class(x).split(chunk_size or 2):
+                    gradients = strategy.per_sample_gradients(part)
+                    gradients.weighted_sum(torch.ones(len(part)), expected)
+                torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+        finally:
+            busy.set()
+            other.join()

@@ -14,7 +14,7 @@ from torch import nn
 
 from skdpfair import MLP, DPFairClassifier, Factory, Groups, get_method
 from skdpfair.training import train as training
-from tests.training.fits import GROUP, QUIET, TABLE, X, Y, quick, weights
+from tests.quick_fits import GROUP, QUIET, TABLE, X, Y, quick, weights
 
 pytestmark = QUIET
 

@@ -14,7 +14,7 @@ from skdpfair.budget import PrivacyLedger
 from skdpfair.estimators.classifier import classifier_of, private_logits, routed
 from skdpfair.model_selection import DPThresholdClassifier
 from skdpfair.privacy import compute_epsilon
-from tests.training.fits import QUIET, X, Y, quick
+from tests.quick_fits import QUIET, X, Y, quick
 
 pytestmark = QUIET
 

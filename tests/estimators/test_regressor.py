@@ -1,4 +1,4 @@
-"""The regressor: limits of the target, losses, the privacy of the classifier's steps."""
+"""The regressor: limits of the target, what it takes and refuses, the privacy of the classifier."""
 
 import pickle
 from contextlib import nullcontext
@@ -6,15 +6,12 @@ from contextlib import nullcontext
 import numpy as np
 import pandas as pd
 import pytest
-import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import AdaBoostRegressor, StackingRegressor, VotingRegressor
 from sklearn.exceptions import DataConversionWarning
 from sklearn.feature_selection import SelectFromModel
-from sklearn.metrics import mean_absolute_error, r2_score
+from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
@@ -25,19 +22,14 @@ from skdpfair import DPFairClassifier, DPFairRegressor, Factory, Persons, get_me
 from skdpfair.analysis import GroupRecorder
 from skdpfair.augmentations import FlipAndShift, Views
 from skdpfair.budget import PrivacyLedger
-from skdpfair.engine import Batch, Streams, private_step, select_strategy
-from skdpfair.engine.losses import HUBER_THRESHOLD, REGRESSION
-from skdpfair.engine.mechanism import Mechanism
-from skdpfair.engine.step import measure
 from skdpfair.exceptions import LowSignalWarning, PrivacyLeakWarning
 from skdpfair.methods import METHODS
-from skdpfair.metrics import excessive_risk, privacy_cost
 from skdpfair.model_selection import forecast
 from skdpfair.preprocessing import BoundedScaler, lint_pipeline
 from skdpfair.privacy.privacy_report import ASSUMPTIONS
 from skdpfair.report import model_page
-from skdpfair.testing import audit_fit, example_task, verify_release
-from tests.training.fits import QUIET
+from skdpfair.testing import audit_fit, verify_release
+from tests.quick_fits import QUIET
 
 pytestmark = QUIET
 N, LIMITS = 600, (0.0, 100.0)
@@ -53,88 +45,6 @@ def regressor(method="dpsgd", **params):
     settings = {"epsilon": None, "noise_multiplier": 1.0, "accountant": "rdp", "random_state": 0}
     settings |= {"y_range": LIMITS, "max_steps": 12, "batch_size": 100}
     return DPFairRegressor(method, **settings | params)
-
-
-def value_and_slope(name, error):
-    """Return loss and slope of one error, in float64 and by their definitions."""
-    if name == "squared":
-        return error**2 / 2, error
-    if name == "absolute":
-        return abs(error), np.sign(error)
-    t = HUBER_THRESHOLD
-    if abs(error) <= t:
-        return error**2 / 2 / t, error / t
-    return abs(error) - t / 2, np.sign(error)
-
-
-class Product(nn.Module):
-    """A module that only vmap covers."""
-
-    def __init__(self):
-        super().__init__()
-        self.w = nn.Parameter(torch.tensor([[0.3], [-0.2], [0.5], [0.1]]))
-
-    def forward(self, x):
-        return x @ self.w + (x @ self.w) ** 2
-
-
-MODULES = {
-    "closed_form": lambda: nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 1)),
-    "book-keeping": lambda: nn.Sequential(nn.Linear(4, 5), nn.LayerNorm(5), nn.Linear(5, 1)),
-    "vmap": Product,
-}
-
-
-def clipped_sum(module, name, batch, bound):
-    """Return the sample of a batch, and its step without noise."""
-    task = example_task(len(batch), 1, 1.0)
-    mechanism = Mechanism(get_method("dpsgd", max_grad_norm=bound), task, 0.0)
-    with select_strategy(module, batch.x[:1], 1, loss=REGRESSION[name]()) as engine:
-        sample = measure(engine, batch, batch, None, 0.0)[0]
-        return sample, private_step(engine, batch, mechanism, None, Streams.fresh().noise())
-
-
-@pytest.mark.parametrize("name", REGRESSION)
-@pytest.mark.parametrize("kind", MODULES)
-def test_clipped_sums_of_each_loss_are_those_of_a_loop_over_records(name, kind):
-    torch.manual_seed(1)
-    module, rng, bound = MODULES[kind](), np.random.default_rng(2), 0.4
-    numbers = rng.normal(size=(12, 4)), rng.uniform(-1, 1, 12), rng.uniform(0, 1, 12)
-    x, y, weight = (torch.from_numpy(part.astype(np.float32)) for part in numbers)
-    double = MODULES[kind]().double()
-    double.load_state_dict(module.state_dict())
-    total, losses = 0.0, []
-    for i in range(12):
-        output = double(x[i : i + 1].double())[0, 0]
-        gradient = torch.autograd.grad(output, list(double.parameters()))
-        loss, slope = value_and_slope(name, float(output.detach()) - float(y[i]))
-        losses.append(loss)
-        g = slope * torch.cat([part.flatten() for part in gradient])
-        total = total + float(weight[i]) * g * min(1.0, bound / max(float(g.norm()), 1e-300))
-    batch = Batch(x, y, torch.zeros(12).long(), weight=weight)
-    sample, step = clipped_sum(module, name, batch, bound)
-    assert step.sound
-    expected = torch.tensor(losses).double()
-    torch.testing.assert_close(sample.loss.double(), expected, rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(step.gradient.double() * 12, total.double(), rtol=3e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", REGRESSION)
-@given(
-    x=st.floats(-(2.0**100), 2.0**100, width=32),
-    y=st.floats(-1, 1, width=32),
-    weight=st.sampled_from([None, 0.0, 1e-30, 1.0]),
-)
-def test_clipped_sum_of_each_loss_moves_by_no_more_than_the_bound(name, x, y, weight):
-    module = nn.Linear(1, 1)
-    nn.init.constant_(module.weight, 0.5)
-    nn.init.zeros_(module.bias)
-    weight = None if weight is None else torch.tensor([weight])
-    batch = Batch(torch.tensor([[x]]), torch.tensor([y]), torch.zeros(1).long(), weight=weight)
-    sample, step = clipped_sum(module, name, batch, 0.5)
-    moved = float(step.gradient.double().norm())
-    assert moved <= 0.5
-    assert sample.norm > 0 or moved == 0  # a norm that underflows would hide a gradient
 
 
 def test_y_range_limits_targets_and_predictions():
@@ -327,16 +237,3 @@ def test_fit_takes_pictures_and_their_views():
 def test_low_signal_warning_is_that_of_a_regression():
     with pytest.warns(LowSignalWarning, match="n = 100 .*(one number|non-private model)"):
         regressor(noise_multiplier=None, epsilon=0.5).fit(X[:100], Y[:100])
-
-
-def test_excessive_risk_and_privacy_cost_are_differences_of_mean_losses():
-    private, reference = Y + np.where(GROUPS == "a", 3.0, 1.0), Y + 0.5
-    given = {"y_ref": reference, "loss": mean_absolute_error}
-    mean = np.where(GROUPS == "a", 2.5, 0.5).mean()
-    assert excessive_risk(Y, private, **given) == pytest.approx(mean)
-    weight = np.where(GROUPS == "a", 2.0, 0.0)
-    assert excessive_risk(Y, private, sample_weight=weight, **given) == pytest.approx(2.5)
-    cost = r2_score(Y, reference) - r2_score(Y, private)
-    assert privacy_cost(Y, private, y_ref=reference, metric=r2_score) == pytest.approx(cost)
-    with pytest.raises(TypeError, match=r"loss must .*'mae'"):
-        excessive_risk(Y, private, y_ref=reference, loss="mae")

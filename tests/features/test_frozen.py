@@ -160,3 +160,10 @@ def test_the_report_names_the_network_and_its_digest(backbone):
     assert not linted.findings and any("public rows" in note for note in linted.notes)
     bare = clone(pipe).fit(X, y)[-1].fit(frozen.transform(X).copy(), y)  # a copy may be anything
     assert bare.privacy_.features is None
+
+
+def test_frozen_features_of_a_compiled_module_are_those_inside():
+    network, x = nn.Linear(4, 2), np.eye(4, dtype=np.float32)
+    pair = [FrozenFeatures(m) for m in (torch.compile(network, backend="eager"), network)]
+    assert len({features.digest for features in pair}) == 1
+    np.testing.assert_array_equal(*(features.fit_transform(x) for features in pair))

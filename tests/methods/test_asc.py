@@ -6,7 +6,7 @@ import pytest
 
 from skdpfair import get_method
 from skdpfair.testing import example_task
-from tests.methods.loops import DPSGD, RATE, SHARES, N, assert_steps, clip, draw, releases
+from tests.methods.formula_steps import DPSGD, RATE, SHARES, N, assert_steps, clip, draw, releases
 
 
 class ASC(DPSGD):

@@ -5,7 +5,7 @@ from functools import partial
 import torch
 
 from benchmarks.papers.knolle import ExactBAM
-from tests.methods.loops import DPSGD, assert_steps, clip, releases
+from tests.methods.formula_steps import DPSGD, assert_steps, clip, releases
 
 
 class BAM(DPSGD):

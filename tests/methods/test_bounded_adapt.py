@@ -1,6 +1,6 @@
 """Bounded adaptive clipping: the bound follows the norms down to a floor."""
 
-from tests.methods.loops import Adaptive, assert_steps, releases
+from tests.methods.formula_steps import Adaptive, assert_steps, releases
 
 
 class BoundedAdapt(Adaptive):

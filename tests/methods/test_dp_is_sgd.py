@@ -1,4 +1,4 @@
-"""DP-IS-SGD: groups are drawn equally often, at rates whose cost each group is told."""
+"""DP-IS-SGD: groups are drawn equally often, at rates whose epsilon is reported by group."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ import pytest
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.datasets import make_two_groups
 from skdpfair.privacy import NoisyRelease, accounting, compute_epsilon
-from tests.methods.loops import DPSGD, RATE, SHARES, N, assert_steps, releases
+from tests.methods.formula_steps import DPSGD, RATE, SHARES, N, assert_steps, releases
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 CHEAP = {"epsilon": None, "noise_multiplier": 3.0, "accountant": "rdp", "max_steps": 3}

@@ -1,6 +1,6 @@
 """DP-SAT: gradients are taken uphill along the last noisy gradient."""
 
-from tests.methods.loops import DPSGD, assert_steps, clip, releases
+from tests.methods.formula_steps import DPSGD, assert_steps, clip, releases
 
 
 class DPSAT(DPSGD):

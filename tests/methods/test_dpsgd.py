@@ -1,6 +1,6 @@
 """DP-SGD: each gradient is clipped to one bound."""
 
-from tests.methods.loops import DPSGD, assert_steps, releases
+from tests.methods.formula_steps import DPSGD, assert_steps, releases
 
 
 def test_dpsgd_steps_are_those_of_the_formula():

@@ -1,6 +1,6 @@
 """DPSGD-F: groups with more clipped records have a larger bound."""
 
-from tests.methods.loops import DPSGD, assert_steps, clip, releases
+from tests.methods.formula_steps import DPSGD, assert_steps, clip, releases
 
 
 class DPSGDF(DPSGD):

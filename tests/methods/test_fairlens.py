@@ -14,7 +14,7 @@ from skdpfair.engine.mechanism import Mechanism, Task
 from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.methods import METHODS
 from skdpfair.training.batches import records_at
-from tests.methods.loops import DPSGD, Problem, assert_steps, clip, draw, releases
+from tests.methods.formula_steps import DPSGD, Problem, assert_steps, clip, draw, releases
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 DATA = make_two_groups(900, random_state=0)

@@ -2,7 +2,7 @@
 
 import math
 
-from tests.methods.loops import SGD, add, assert_steps, releases
+from tests.methods.formula_steps import SGD, add, assert_steps, releases
 
 
 class GDRO(SGD):

@@ -3,7 +3,7 @@
 import pytest
 
 from skdpfair import get_method
-from tests.methods.loops import DPSGD, assert_steps, releases
+from tests.methods.formula_steps import DPSGD, assert_steps, releases
 
 
 class Global(DPSGD):

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from skdpfair import get_method
-from tests.methods.loops import DPSGD, assert_steps, releases
+from tests.methods.formula_steps import DPSGD, assert_steps, releases
 
 
 class GlobalAdapt(DPSGD):

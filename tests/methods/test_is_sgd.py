@@ -6,7 +6,7 @@ import pytest
 
 from skdpfair import get_method
 from skdpfair.testing import example_task
-from tests.methods.loops import RATE, SGD, SHARES, N, assert_steps, releases
+from tests.methods.formula_steps import RATE, SGD, SHARES, N, assert_steps, releases
 
 
 class ISSGD(SGD):

@@ -2,7 +2,7 @@
 
 import math
 
-from tests.methods.loops import SGD, SHARES, assert_steps, releases
+from tests.methods.formula_steps import SGD, SHARES, assert_steps, releases
 
 
 class IWSGD(SGD):

@@ -1,7 +1,7 @@
 """Naive reweighting: groups weigh by the inverse of their noisy counts."""
 
 from skdpfair import get_method
-from tests.methods.loops import DPSGD, assert_steps, clip, releases
+from tests.methods.formula_steps import DPSGD, assert_steps, clip, releases
 
 
 class Naive(DPSGD):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from benchmarks.papers.scalar import ScalarProblem
 from skdpfair import DPFairClassifier, get_method
-from tests.methods.loops import DPSGD, assert_steps, releases
+from tests.methods.formula_steps import DPSGD, assert_steps, releases
 
 values = st.lists(st.floats(-1e3, 1e3, width=32), min_size=1, max_size=6)
 

@@ -1,19 +1,15 @@
 """Methods by their names, and what all of them keep to."""
 
 import math
-import runpy
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from docs.methods_table import methods_table
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.datasets import make_two_groups
 from skdpfair.methods import METHODS
 from skdpfair.methods.dpsgd import DPSGD
 
-ROOT = Path(__file__).parents[2]
 NOT_PRIVATE = sorted(name for name, method in METHODS.items() if not method.private)
 DATA = make_two_groups(900, random_state=0)
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -31,13 +27,6 @@ def test_get_method_returns_a_new_object_by_name_class_or_object():
 def test_get_method_refuses_what_is_no_method(method, error):
     with pytest.raises(error, match=rf"method.*{method}"):
         get_method(method)
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_every_method_has_a_file_that_tests_its_formula(name):
-    stem = METHODS[name].__module__.rpartition(".")[2].strip("_")
-    texts = [path.read_text() for path in Path(__file__).parent.glob(f"test_{stem}*.py")]
-    assert any(f'assert_steps("{name}", ' in text for text in texts)
 
 
 def fitted(method, **params):
@@ -68,28 +57,3 @@ def test_gradient_noise_takes_the_place_of_noise_multiplier_without_privacy(name
 def test_gradient_noise_below_0_is_refused():
     with pytest.raises(ValueError, match=r"gradient_noise.*-1"):
         fitted(get_method("sgd", gradient_noise=-1.0))
-
-
-@pytest.fixture(scope="module")
-def built():
-    """Return a function that fills in a page of the docs."""
-    fill_in = runpy.run_path(ROOT / "docs" / "conf.py")["fill_in"]
-
-    def page(name):
-        source = [(ROOT / "docs" / f"{name}.md").read_text()]
-        fill_in(None, name, source)
-        return source[0]
-
-    return page
-
-
-def test_docs_have_the_table_of_methods(built):
-    lines = built("methods").splitlines()
-    rows = [f"| {' | '.join([name, *row])} |" for name, row in methods_table().iterrows()]
-    assert set(rows) <= set(lines)
-
-
-def test_docs_have_the_papers_of_all_methods(built):
-    papers = built("evidence/references")
-    own = [name for name, method in METHODS.items() if not method.reference]
-    assert all(f"- `{name}`: " in papers for name in own)

@@ -2,7 +2,7 @@
 
 import math
 
-from tests.methods.loops import SGD, assert_steps, releases
+from tests.methods.formula_steps import SGD, assert_steps, releases
 
 
 def test_sgd_steps_are_those_of_the_formula():

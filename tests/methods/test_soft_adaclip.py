@@ -2,7 +2,7 @@
 
 import math
 
-from tests.methods.loops import Adaptive, assert_steps, releases
+from tests.methods.formula_steps import Adaptive, assert_steps, releases
 
 
 class SoftAdaClip(Adaptive):

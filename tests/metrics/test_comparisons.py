@@ -9,7 +9,14 @@ from fairlearn.metrics import MetricFrame, make_derived_metric
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.metrics import accuracy_score, balanced_accuracy_score, log_loss, zero_one_loss
+from sklearn.metrics import (
+    accuracy_score,
+    balanced_accuracy_score,
+    log_loss,
+    mean_absolute_error,
+    r2_score,
+    zero_one_loss,
+)
 
 from skdpfair.metrics import dg_gap, excessive_risk, privacy_cost
 
@@ -52,6 +59,20 @@ def test_excessive_risk_is_a_difference_of_log_losses():
     assert risk == excessive_risk(y, own[0], y_ref=own[1])
     losses = [log_loss(y, likely[:, [2, 1, 0]]) for likely in (private, reference)]  # sorted
     assert risk == pytest.approx(losses[0] - losses[1])
+
+
+def test_excessive_risk_and_privacy_cost_are_differences_of_mean_losses():
+    rng = np.random.default_rng(0)
+    y, in_a = rng.normal(50, 10, 600), rng.random(600) < 0.3
+    private, reference = y + np.where(in_a, 3.0, 1.0), y + 0.5
+    given = {"y_ref": reference, "loss": mean_absolute_error}
+    assert excessive_risk(y, private, **given) == pytest.approx(np.where(in_a, 2.5, 0.5).mean())
+    weight = np.where(in_a, 2.0, 0.0)
+    assert excessive_risk(y, private, sample_weight=weight, **given) == pytest.approx(2.5)
+    cost = r2_score(y, reference) - r2_score(y, private)
+    assert privacy_cost(y, private, y_ref=reference, metric=r2_score) == pytest.approx(cost)
+    with pytest.raises(TypeError, match=r"loss must .*'mae'"):
+        excessive_risk(y, private, y_ref=reference, loss="mae")
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, int])

@@ -467,7 +467,7 @@ MUTANTS = (
         "privacy/mixture.py",
         "    removed, added = np.max(deltas, axis=0)",
         "    removed, added = np.min(deltas, axis=0)",
-        "tests/privacy/test_mixture_strata.py::"
+        "tests/privacy/test_accounting_strata.py::"
         "test_delta_curve_covers_a_stratum_that_an_earlier_release_chooses",
     ),
     Mutant(
@@ -522,7 +522,7 @@ MUTANTS = (
         "            self._train_step(index)\n"
         "            self._account = account\n"
         "            self._account(self._step_name)\n",
-        "tests/robustness/test_endurance.py::test_a_step_is_booked_before_it_is_taken[1.0]",
+        "tests/robustness/test_endurance.py::test_loop_accounts_for_a_step_before_it_is_taken[1.0]",
     ),
     Mutant(
         "a release repeated",
@@ -985,7 +985,8 @@ MUTANTS = (
         "engine/per_sample/records.py",
         "return torch.where(longer, weight * (norm_before / norm).nan_to_num(nan=0.0), weight)",
         "return weight",
-        ROUNDING + "test_private_step_bounds_sums_if_the_second_pass_draws_other_masks[vmap]",
+        "tests/engine/test_step.py::"
+        "test_private_step_bounds_sums_if_the_second_pass_draws_other_masks[vmap]",
     ),
     Mutant(
         "masks from torch's generator",
@@ -1001,7 +1002,8 @@ MUTANTS = (
         "engine/per_sample/records.py",
         "            model.set_rng_state(rng_state)  # the dropout masks of the norms\n",
         "",
-        ROUNDING + "test_private_step_draws_the_same_masks_in_both_passes[book-keeping-1]",
+        "tests/engine/test_step.py::"
+        "test_private_step_draws_the_same_masks_in_both_passes[book-keeping-1]",
     ),
     Mutant(
         "other masks under vmap",
@@ -1018,7 +1020,8 @@ MUTANTS = (
         "engine/step.py",
         "nullcontext() if is_exact(device) else",
         "nullcontext() if True else",
-        ROUNDING + "test_private_step_runs_in_full_precision_whatever_the_process_prefers",
+        "tests/engine/test_precision.py::"
+        "test_private_step_runs_in_full_precision_whatever_the_process_prefers",
     ),
     Mutant(
         "convolutions in TF32",
@@ -1282,7 +1285,7 @@ MUTANTS = (
         "inputs/provenance.py",
         "return origin if same else UNKNOWN",
         "return origin",
-        "tests/training/test_pictures.py::test_statement_names_features_as_computed",
+        "tests/e2e/test_pictures.py::test_statement_names_features_as_computed",
     ),
     # one model by several processes
     Mutant(
@@ -1716,7 +1719,7 @@ MUTANTS = (
         "training/loop.py",
         "if self.plan.is_accounted and (is_other or",
         "if False and (is_other or",
-        "tests/training/test_loop_plan.py::"
+        "tests/training/test_loop.py::"
         "test_loop_refuses_less_noise_and_higher_rates_than_planned[QuietLater()]",
     ),
     Mutant(
@@ -1760,7 +1763,7 @@ MUTANTS = (
         "training/processes.py",
         "if each not in (None, ledgers[0]):",
         "if False:",
-        SHARED + "test_check_parts_wants_the_ledger_of_process_0[none]",
+        SHARED + "test_check_parts_needs_the_ledger_of_process_0[none]",
     ),
     Mutant(
         "all rows in each process",

@@ -38,13 +38,13 @@ def run():
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
-def test_killed(mutant, run):
+def test_mutant_is_killed_by_its_test(mutant, run):
     failures = run(mutant)
     assert failures["kinds"], f"survived: {failures['text']}"
     assert set(failures["kinds"]) <= REASONS, failures["text"]
 
 
-def test_each_stands_for_one_place_of_the_source():
+def test_mutant_replaces_one_place_of_the_source():
     sources = {m.file: (ROOT / "skdpfair" / m.file).read_text() for m in MUTANTS}
     assert [m.name for m in MUTANTS if sources[m.file].count(m.old) != 1] == []
 
@@ -53,8 +53,8 @@ def test_names_are_unique():
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 30
 
 
-def test_the_docs_list_them():
+def test_docs_list_the_mutants():
     page = (ROOT / "docs" / "evidence" / "mutants.md").read_text()
     rows = [line.split(" | ") for line in page.splitlines() if line.endswith("` |")]
-    told = [(row[0].removeprefix("| "), row[-1].rstrip(" |").strip("`")) for row in rows]
-    assert told == [(m.name, m.killed_by.removeprefix("tests/")) for m in MUTANTS]
+    listed = [(row[0].removeprefix("| "), row[-1].rstrip(" |").strip("`")) for row in rows]
+    assert listed == [(m.name, m.killed_by.removeprefix("tests/")) for m in MUTANTS]

@@ -33,7 +33,7 @@ def test_mnist_is_that_of_the_papers():
 
 
 @pytest.mark.usefixtures("environment")
-def test_faces_stand_in_for_those_of_the_paper():
+def test_faces_replace_those_of_the_paper():
     split = data.faces(0)
     assert split.x.shape == (10_400, 3, 32, 32) and len(split.y_test) == 2_600
     assert 0.1 < np.mean(split.group == "under 16") < 0.3

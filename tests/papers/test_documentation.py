@@ -25,7 +25,7 @@ def test_verify_of_the_documentation_names_no_page(runs, request, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_verify_names_an_outdated_page_and_write_mends_it(few, tmp_path, monkeypatch, capsys):
+def test_verify_names_an_outdated_page_and_write_replaces_it(few, tmp_path, monkeypatch, capsys):
     page = tmp_path.parent / f"{tmp_path.name}.md"
     original = documentation.PAGE.read_text()
     page.write_text(original.replace("1 is near", "2 are near"))

@@ -138,7 +138,7 @@ def test_pipeline_report_without_findings():
 
 
 @pytest.mark.parametrize(
-    ("name", "asks"),
+    ("name", "is_noted"),
     [
         *((n, True) for n in ("id", "patient_id", "user.name", "nhs-number", "customerId", "aID")),
         *((n, True) for n in ("Borrower No", "patient_nbr", "CUSTOMER", "newApplicant", "ID2")),
@@ -146,19 +146,19 @@ def test_pipeline_report_without_findings():
         *((n, False) for n in ("account_never_delinq_percent", "memberSince", "customer age")),
     ],
 )
-def test_lint_pipeline_asks_for_persons_by_the_name_of_a_column(name, asks):
+def test_lint_pipeline_notes_columns_named_like_persons(name, is_noted):
     columns = make_column_transformer((BoundedScaler((0, 1)), [name, "height"]))
     report = lint_pipeline(make_pipeline(columns, private))
-    assert report.findings == [] and len(report.notes) == asks
+    assert report.findings == [] and len(report.notes) == is_noted
     assert all(f"Persons({name!r}" in note for note in report.notes)
     assert lint_pipeline(columns).notes == []  # nothing is trained
 
 
-def test_lint_pipeline_takes_persons_for_an_answer():
-    """By a column or a bound; a search asks if one candidate does."""
+def test_lint_pipeline_notes_no_column_of_declared_persons():
+    """By a column or a bound; a search has a note if one candidate does not declare them."""
     columns = make_column_transformer((BoundedScaler((0, 1)), ["user_id"]))
-    for answer in (Persons("user_id"), Persons(max_records=3)):
-        pipe = make_pipeline(columns, DPFairClassifier(persons=answer))
+    for persons in (Persons("user_id"), Persons(max_records=3)):
+        pipe = make_pipeline(columns, DPFairClassifier(persons=persons))
         assert lint_pipeline(pipe).notes == []
     grid = {"dpfairclassifier__persons__max_records": [2, None]}
     assert "Persons('user_id'" in lint_pipeline(sk.GridSearchCV(pipe, grid)).notes[-1]

@@ -190,7 +190,7 @@ def test_encode_parquet_refuses_other_sources(source, tmp_path):
         SCHEMA.encode_parquet(source, tmp_path / "x.npy")
 
 
-def test_encode_parquet_refuses_no_rows_and_asks_for_pyarrow(table, tmp_path, monkeypatch):
+def test_encode_parquet_needs_rows_and_pyarrow(table, tmp_path, monkeypatch):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.Table.from_pandas(table.head(0)), path)
     with pytest.raises(ValueError, match=r"^source has no rows"):

@@ -49,6 +49,17 @@ def test_calibrate_noise_by_each_accountant_and_person(accountant, rate, steps, 
     assert 1.99 <= compute_epsilon(runs, 1e-5, accountant, records) <= 2.0
 
 
+@pytest.mark.parametrize("target", [0.5, 3.0, 8.0])
+def test_calibrate_noise_for_all_strata(target):
+    counts = replace(COUNTS, noise_multipliers=(40.0,))
+    steps = run(0.2, 1.0, 5.0, steps=300, strata=((0.05, 1.0), (0.2, 0.28)))
+    _, steps = calibrate_noise([counts, steps], target, 1e-5)
+    assert 0.998 * target <= compute_epsilon([counts, steps], 1e-5) <= target
+    for rate, factor in steps.strata:
+        alone = run(rate, *(s / factor for s in steps.noise_multipliers), steps=300)
+        assert 0.6 * target < compute_epsilon([counts, alone], 1e-5) < target
+
+
 RUNS = [(1.0, 100), (0.3, 20), (1 / 92, 1840), (1e-3, 10_000)]
 TARGETS = [(0.05, RUNS), (200.0, RUNS), (1e3, RUNS[:1]), (1e6, RUNS[:2]), (1e308, RUNS[1:2])]
 

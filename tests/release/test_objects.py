@@ -31,7 +31,7 @@ OBJECTS = [
 
 
 @pytest.mark.parametrize("value", OBJECTS, ids=lambda v: getattr(v, "__name__", type(v).__name__))
-def test_objects_come_back_from_json(value):
+def test_objects_are_equal_after_json(value):
     back = decode(json.loads(json.dumps(encode(value), allow_nan=False)))
     assert type(back) is type(value) and repr(back) == repr(value)
     if isinstance(value, type(logistic)):

@@ -3,12 +3,10 @@
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
-import numpy as np
 import pytest
 
-from skdpfair import DPFairClassifier, get_method, load_release
+from skdpfair import load_release
 from skdpfair.privacy import NoisyRelease, accounting
 from skdpfair.privacy.privacy_report import PrivacyReport
 from skdpfair.privacy.renyi import ORDERS
@@ -17,7 +15,6 @@ from skdpfair.release._read_statement import check_report, read_statement
 from skdpfair.testing import verify_release
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
-X, Y = np.linspace(-1, 1, 1200).reshape(400, 3), np.arange(400) % 2
 
 
 @pytest.fixture
@@ -43,18 +40,6 @@ def test_read_statement_is_that_of_the_fit_with_facts_of_the_file(fits, path):
         assert release["estimator"] == type(model).__name__ and release["format_version"] == 1
         assert len(release["sha256"]) == 64
         json.dumps(stated | release, allow_nan=False)
-
-
-def test_privacy_statement_is_json_of_numpys_numbers(table, fitted):
-    shares = np.array([0.8, 0.2], dtype=np.float32)
-    method = get_method("dp_is_sgd", max_grad_norm=np.float32(1), group_probabilities=shares)
-    numbers = {"delta": np.float64(1e-5), "noise_multiplier": np.float32(2)}
-    X = table[0].assign(group=table[0]["group"] == "b")
-    model = fitted((X, table[1]), method, **numbers, max_steps=np.int8(2))
-    statement = model.privacy_statement()
-    assert json.loads(json.dumps(statement, allow_nan=False)) == statement
-    assert model.release().privacy_ == model.privacy_
-    assert set(statement["group_epsilons"]) == {"False", "True"}
 
 
 def half(values):
@@ -187,27 +172,3 @@ def test_check_report_refuses_releases_that_take_minutes_at_once(releases, monke
     )
     with pytest.raises(ValueError, match="minutes"):
         check_report(report)
-
-
-def test_load_release_takes_rates_of_intersections(path):
-    columns = np.stack([np.where(np.arange(400) % n, "x", "y") for n in (8, 3)], axis=1)
-    clf = DPFairClassifier("dp_is_sgd", epsilon=2.0, batch_size=50, max_steps=4)
-    clf.fit(X, Y, sensitive_features=columns).save_release(path)
-    assert len(load_release(path).privacy_.group_epsilons) == 4
-
-
-def test_load_release_takes_fits_to_different_numbers_of_records(path):
-    model = DPFairClassifier(epsilon=1.0, max_steps=3, warm_start=True)
-    for n in (400, 300, 200):
-        model.fit(X[:n], Y[:n])
-    model.save_release(path)
-    assert load_release(path).privacy_ == model.privacy_
-    assert read_statement(path)["epsilon"] == model.privacy_.epsilon
-
-
-def test_docs_list_the_keys_of_read_statement(fits, path):
-    text = (Path(__file__).parents[2] / "docs/release.md").read_text("utf-8")
-    table = text.split("| keys | contents |")[1].split("\n\n")[0]
-    heads = [row.split("|")[1].split("`")[1::2] for row in table.splitlines()[2:]]
-    fits["groups"][0].save_release(path)
-    assert {key for keys in heads for key in keys} == {*read_statement(path)}

@@ -21,6 +21,7 @@ from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.methods import METHODS
 from skdpfair.preprocessing import TableSchema
 from skdpfair.release import _file
+from skdpfair.release._read_statement import read_statement
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.InsecureSeedWarning",
@@ -316,3 +317,34 @@ def test_load_release_needs_the_class_of_a_custom_module(table, path, fitted, ch
     fitted(table, module=Factory(wide, n_features=6, make=nn.Tanh)).save_release(path)
     with pytest.raises(ValueError, match=r"\['make'\] bound by functools.partial"):
         load_release(path)
+
+
+def test_privacy_statement_is_json_of_numpys_numbers(table, fitted):
+    shares = np.array([0.8, 0.2], dtype=np.float32)
+    method = get_method("dp_is_sgd", max_grad_norm=np.float32(1), group_probabilities=shares)
+    numbers = {"delta": np.float64(1e-5), "noise_multiplier": np.float32(2)}
+    X = table[0].assign(group=table[0]["group"] == "b")
+    model = fitted((X, table[1]), method, **numbers, max_steps=np.int8(2))
+    statement = model.privacy_statement()
+    assert json.loads(json.dumps(statement, allow_nan=False)) == statement
+    assert model.release().privacy_ == model.privacy_
+    assert set(statement["group_epsilons"]) == {"False", "True"}
+
+
+ROWS = np.linspace(-1, 1, 1200).reshape(400, 3), np.arange(400) % 2
+
+
+def test_load_release_takes_rates_of_intersections(path):
+    columns = np.stack([np.where(np.arange(400) % n, "x", "y") for n in (8, 3)], axis=1)
+    clf = DPFairClassifier("dp_is_sgd", epsilon=2.0, batch_size=50, max_steps=4)
+    clf.fit(*ROWS, sensitive_features=columns).save_release(path)
+    assert len(load_release(path).privacy_.group_epsilons) == 4
+
+
+def test_load_release_takes_fits_to_different_numbers_of_records(path):
+    model = DPFairClassifier(epsilon=1.0, max_steps=3, warm_start=True)
+    for n in (400, 300, 200):
+        model.fit(*(part[:n] for part in ROWS))
+    model.save_release(path)
+    assert load_release(path).privacy_ == model.privacy_
+    assert read_statement(path)["epsilon"] == model.privacy_.epsilon

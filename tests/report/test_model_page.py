@@ -187,7 +187,7 @@ def answer_of(page):
     return unescape(re.search("May this page be published[?]</dt><dd>(.*?)</dd>", page)[1])
 
 
-def test_values_that_were_read_are_beside_the_answer(variables):
+def test_model_page_lists_values_read(variables):
     clf, X, y, groups = variables
     answer = answer_of(model_page(clf))
     assert answer.startswith("Yes") and clf.privacy_.values_read in answer

@@ -127,7 +127,7 @@ def test_costs_find_the_group_whose_cost_may_be_highest(by_hand):
     assert costs.highest == ("M", pytest.approx(0.08 + 6.2053 * 0.08 / 3**0.5, abs=1e-5))
 
 
-def test_costs_tell_what_one_group_pays_more_than_another(by_hand):
+def test_costs_difference_is_of_two_groups(by_hand):
     """The difference has its interval over the runs, at the level of all pairs of groups."""
     found = by_hand.scored({("a", 1.0): 0.88 + NOISY}, groups=("F", "M", "X"))
     frame = found.frame

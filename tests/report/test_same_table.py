@@ -59,7 +59,7 @@ def test_test_records_of_other_variables_are_refused(variables):
             function(clf, X, y, sensitive_features=by_sex)
 
 
-def test_check_same_compares_what_both_know_and_names_intersections_whole():
+def test_check_same_compares_facts_of_both_and_names_intersections_whole():
     levels = [("a, b", "c"), ("d", "e, f")]
     own, other = (table_of(("t", "u", "v"), groups=groups) for groups in (levels, levels[:1]))
     with pytest.raises(ValueError, match=re.escape(str(["a, b, c", "d, e, f"]))):

@@ -185,7 +185,7 @@ def test_an_update_that_runs_out_of_memory_repeats_no_release(monkeypatch, ledge
 
 
 @pytest.mark.parametrize("bound", [1.0, "auto"])  # "auto" begins with steps of the search
-def test_a_step_is_booked_before_it_is_taken(monkeypatch, bound):
+def test_loop_accounts_for_a_step_before_it_is_taken(monkeypatch, bound):
     owner, name = (steps, "private_step") if bound == 1.0 else (ScaleSearch, "step")
     last = ending(getattr(owner, name), 3, KeyboardInterrupt(), [])
     monkeypatch.setattr(owner, name, last)
@@ -201,13 +201,6 @@ def test_other_errors_are_not_taken_for_little_memory(monkeypatch):
     monkeypatch.setattr(steps, "private_step", broken)
     with pytest.raises(RuntimeError, match="shapes differ"):
         quick().fit(X, Y)
-
-
-def test_apples_accelerator_is_never_chosen(monkeypatch):
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    model = quick().fit(X, Y)
-    assert {p.device.type for p in model.net_.module_.parameters()} == {"cpu"}
 
 
 def _fits_in_child(connection, states):

@@ -22,7 +22,7 @@ from skdpfair.privacy import NoisyRelease, gdp_parameter
 from skdpfair.testing import audit_fit
 from skdpfair.testing._lower_bounds import guesses_excess
 from skdpfair.training.batches import PersonRows
-from tests.audits.fits import EXPECTED, PRIVATE, QUICK, every_method, strong
+from tests.audited_fits import EXPECTED, PRIVATE, QUICK, every_method, strong
 
 pytestmark = pytest.mark.filterwarnings(*EXPECTED)
 

@@ -9,8 +9,7 @@ from skdpfair.methods import METHODS
 from skdpfair.privacy import NoisyRelease, compute_epsilon
 from skdpfair.privacy.privacy_report import ASSUMPTIONS, DEVICE_NOISE
 from skdpfair.testing import verify_release
-
-from .fits import QUIET, TABLE, X, Y, quick
+from tests.quick_fits import QUIET, TABLE, X, Y, quick
 
 pytestmark = QUIET
 UNIFORM = sorted(n for n, m in METHODS.items() if m.private and not m.needs_group_fractions)

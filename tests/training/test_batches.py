@@ -1,4 +1,4 @@
-"""Batches of a fit: empty ones, rows on disk and sparse rows, none of which is loaded whole."""
+"""Batches of a fit: empty ones, those of persons, and rows on disk and sparse rows in parts."""
 
 import tracemalloc
 
@@ -10,8 +10,9 @@ from torch import nn
 
 from skdpfair.analysis import GroupRecorder
 from skdpfair.augmentations import PGD
-
-from .fits import GROUP, QUIET, X, Y, quick, weights
+from skdpfair.engine import Batch
+from skdpfair.training.batches import PersonRows
+from tests.quick_fits import GROUP, QUIET, X, Y, quick, weights
 
 pytestmark = QUIET
 
@@ -109,3 +110,17 @@ def test_sparse_rows_train_like_dense_ones(params, container):
     assert one.n_features_in_ == other.n_features_in_ == 6
     np.testing.assert_allclose(one.predict_proba(dense), one.predict_proba(given), atol=1e-6)
     np.testing.assert_array_equal(given.toarray(), dense)
+
+
+def test_person_rows_select_all_records_of_each_person_in_order():
+    person = np.array([2, 0, 1, 0, 2, 2, -1])
+    rows = Batch(torch.arange(7.0)[:, None], torch.arange(7), torch.zeros(7, dtype=torch.int64))
+    batch = PersonRows(rows, person).select(torch.tensor([0, 2]))
+    assert batch.y.tolist() == [1, 3, 0, 4, 5] and batch.examples.sizes.tolist() == [2, 3]
+    assert len(PersonRows(rows, person).select(torch.tensor([], dtype=torch.int64))) == 0
+    rng = np.random.default_rng(0)
+    person = rng.permutation(np.repeat(np.arange(50), rng.integers(1, 6, 50)))
+    codes = torch.from_numpy(person)
+    data = PersonRows(Batch(torch.zeros(len(person), 1), codes, codes), person)
+    index = torch.from_numpy(rng.permutation(50)[:20])
+    assert data.select(index).example_group.tolist() == data.in_order(index).tolist()

@@ -21,8 +21,7 @@ from skorch.callbacks import (
 )
 
 from skdpfair.analysis import GroupRecorder
-
-from .fits import QUIET, X, Y, quick
+from tests.quick_fits import QUIET, X, Y, quick
 
 pytestmark = QUIET
 REFUSED = [

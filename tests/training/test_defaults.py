@@ -14,8 +14,7 @@ from skdpfair.preprocessing import public_preprocessor
 from skdpfair.privacy.gdp import auto_delta
 from skdpfair.training import defaults
 from skdpfair.training.spec import FitSpec
-
-from .fits import QUIET
+from tests.quick_fits import QUIET
 
 
 def resolve(n_samples, epsilon, delta, **params):

@@ -12,8 +12,7 @@ from skdpfair import MLP
 from skdpfair._networks import FineKnots, small_cnn
 from skdpfair.inputs.rows import SparseRows
 from skdpfair.training import inference
-
-from .fits import QUIET, X, Y, quick
+from tests.quick_fits import QUIET, X, Y, quick
 
 pytestmark = QUIET
 

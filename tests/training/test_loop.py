@@ -1,5 +1,7 @@
-"""The loop of a fit: weights that callbacks change, broken bounds, numbers that never move."""
+"""The loop of a fit: changed weights, broken bounds, what was planned, and no rows at its end."""
 
+import gc
+import weakref
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,11 +11,12 @@ from skorch.callbacks import Callback, LRScheduler
 from torch import nn
 
 from skdpfair import DPFairClassifier, Factory
+from skdpfair.datasets import make_two_groups
 from skdpfair.engine import contracts, record_hooks
-from skdpfair.engine.mechanism import Clip, Method
+from skdpfair.engine.mechanism import Clip, Method, Query
 from skdpfair.exceptions import PrivacyAccountingError
-
-from .fits import QUIET, X, Y, quick, weights
+from skdpfair.training import loop
+from tests.quick_fits import QUIET, X, Y, quick, weights
 
 pytestmark = QUIET
 
@@ -90,3 +93,67 @@ def test_the_bound_of_a_report_is_that_of_the_steps(name):
     moves = name in ("global_adapt", "dpsgd_f")
     bound = None if moves else pytest.approx(model.method_.max_grad_norm, rel=1e-6)
     assert model.privacy_.max_grad_norm == bound
+
+
+class Clipped(Method):
+    def clip(self, sample, state, release):
+        return Clip(1 / sample.norm.clamp(min=1.0), 1.0)
+
+
+class QuietLater(Clipped):
+    """Less noise by a bound that the warm-up releases."""
+
+    needs_scale = False
+
+    def __init__(self, max_grad_norm="auto"):
+        self.max_grad_norm = max_grad_norm
+
+    def queries(self, task, noise_multiplier):
+        bound = self.number("max_grad_norm", 1.0)
+        rows = lambda sample, state: sample.norm.clamp(max=bound)[:, None]  # noqa: E731
+        return (Query("norms", rows, bound, 2 * noise_multiplier * bound),)
+
+
+class OftenLater(Clipped):
+    """Rates by the shares of groups that a fit releases."""
+
+    needs_groups = needs_group_fractions = True
+    _parameter_constraints = {"group_probabilities": [tuple, None]}
+
+    def __init__(self, group_probabilities=None, group_count_noise_multiplier="auto"):
+        self.group_probabilities = group_probabilities
+        self.group_count_noise_multiplier = group_count_noise_multiplier
+
+    def rates(self, task):
+        shares = torch.ones(task.n_groups, dtype=torch.float64) / task.n_groups
+        if task.group_fractions is not None:
+            shares = task.group_fractions.double()
+        return (task.sample_rate / (task.n_groups * shares)).clamp(max=1.0)
+
+
+@pytest.mark.parametrize("method", [QuietLater(), OftenLater()], ids=str)
+def test_loop_refuses_less_noise_and_higher_rates_than_planned(method):
+    x, y = np.eye(1000, 4), np.arange(1000) % 2
+    groups = np.where(np.arange(1000) % 20 == 0, "few", "many")
+    settings = {"epsilon": 3.0, "max_steps": 60, "batch_size": 40}
+    with pytest.raises(PrivacyAccountingError, match="planned"):
+        DPFairClassifier(method, **settings).fit(x, y, sensitive_features=groups)
+
+
+def test_loop_leaves_no_cycle_that_holds_the_rows(monkeypatch):
+    data = make_two_groups(900, random_state=0)
+    x, held = torch.tensor(np.asarray(data.data, np.float32)), []
+    plain = loop.TrainingLoop.next_epoch
+
+    def next_epoch(loop):
+        held[:] = map(weakref.ref, (loop, loop.batches, loop.batches.data))
+        return plain(loop)
+
+    monkeypatch.setattr(loop.TrainingLoop, "next_epoch", next_epoch)
+    gc.collect()
+    gc.disable()
+    try:
+        model = DPFairClassifier(epsilon=9.0, batch_size=50, max_epochs=3).fit(x, data.target)
+        assert model.n_steps_ > 0 and [ref() for ref in held] == [None] * 3
+    finally:
+        gc.enable()

@@ -10,8 +10,7 @@ from sklearn.metrics import log_loss
 from skorch.callbacks import Callback, Checkpoint, EpochScoring, LRScheduler, TrainEndCheckpoint
 
 from skdpfair.training.loop import TrainingLoop
-
-from .fits import QUIET, TABLE, X, Y, quick
+from tests.quick_fits import QUIET, TABLE, X, Y, quick
 
 pytestmark = QUIET
 ROWS = X.to_numpy()

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from skdpfair import DPFairClassifier, get_method
+from skdpfair.engine.mechanism import Clip, Method, Query
 from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
 from skdpfair.model_selection import DPThresholdClassifier
 from skdpfair.privacy import NoisyRelease, compute_epsilon
 from skdpfair.training.plan import plan
 from skdpfair.training.spec import FitSpec
-
-from .fits import GROUP, QUIET, X, Y, quick
+from tests.quick_fits import GROUP, QUIET, X, Y, quick
 
 pytestmark = QUIET
 
@@ -93,3 +93,19 @@ def test_plan_warns_of_a_low_signal_and_of_coarse_counts():
         planned(100, 2, epsilon=0.5)
     with pytest.warns(LowSignalWarning, match="multiplier of 99"):
         planned(100, 2, method=get_method("dpsgd_f", count_noise_multiplier=99.0))
+
+
+class Capped(Method):
+    """Norms with noise that stays the same below a budget."""
+
+    def clip(self, sample, state, release):
+        return Clip(1 / sample.norm.clamp(min=1.0), 1.0)
+
+    def queries(self, task, noise_multiplier):
+        rows = lambda sample, state: sample.norm.clamp(max=1.0)[:, None]  # noqa: E731
+        return (Query("norms", rows, 1.0, min(noise_multiplier, 1.5)),)
+
+
+def test_plan_refuses_noise_that_does_not_follow_the_budget():
+    with pytest.raises(ValueError, match=r"Capped.*noise_multiplier"):
+        planned(method=Capped(), epsilon=1.0)

@@ -28,8 +28,7 @@ from skdpfair.methods import METHODS
 from skdpfair.privacy.privacy_report import ASSUMPTIONS
 from skdpfair.training import loop, processes
 from skdpfair.training.processes import Processes
-
-from .fits import GROUP, QUIET, X, Y
+from tests.quick_fits import GROUP, QUIET, X, Y
 
 pytestmark = QUIET
 PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
@@ -342,7 +341,7 @@ def test_ledger_is_charged_once(fit_parts, tmp_path):
 
 
 @pytest.mark.parametrize("opened", ["none", "another", "the same"])
-def test_check_parts_wants_the_ledger_of_process_0(opened, fit_parts, monkeypatch, tmp_path):
+def test_check_parts_needs_the_ledger_of_process_0(opened, fit_parts, monkeypatch, tmp_path):
     one, same, other = (PrivacyLedger(tmp_path / f"{name}.jsonl", delta=1e-5) for name in "aab")
     of_first = {"none": None, "another": other, "the same": same}[opened]
     own = threading.local()

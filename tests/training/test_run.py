@@ -14,8 +14,7 @@ from skdpfair.inputs.table import Table
 from skdpfair.privacy import NoisyRelease
 from skdpfair.training.run import Run, seeded_streams
 from skdpfair.training.spec import FitSpec
-
-from .fits import QUIET, X, Y, quick, weights
+from tests.quick_fits import QUIET, X, Y, quick, weights
 
 pytestmark = QUIET
 

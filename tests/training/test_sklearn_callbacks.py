@@ -15,8 +15,7 @@ from skdpfair.budget import PrivacyLedger
 from skdpfair.exceptions import UnaccountedWarning
 from skdpfair.model_selection import DPRandomizedSearch
 from skdpfair.privacy.privacy_report import NOT_ACCOUNTED
-
-from .fits import QUIET, X, Y
+from tests.quick_fits import QUIET, X, Y
 
 callback = pytest.importorskip("sklearn.callback", reason="scikit-learn < 1.9 has no callbacks")
 pytestmark = QUIET

@@ -11,8 +11,7 @@ from skdpfair import MLP, DPFairClassifier, DPFairRegressor, Factory, Groups, Pe
 from skdpfair.augmentations import FlipAndShift, Views
 from skdpfair.model_selection import DPThresholdClassifier
 from skdpfair.training.spec import CONFLICTS, FitSpec
-
-from .fits import QUIET, X, Y, quick
+from tests.quick_fits import QUIET, X, Y, quick
 
 
 class Net(nn.Module):

@@ -8,8 +8,7 @@ from skorch.callbacks import Callback
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.engine import Streams
 from skdpfair.exceptions import InsecureSeedWarning
-
-from .fits import DATA, QUIET, X, Y, quick
+from tests.quick_fits import DATA, QUIET, X, Y, quick
 
 pytestmark = QUIET
 

@@ -4,7 +4,9 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from skdpfair import get_method
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
+from skdpfair.engine.mechanism import Mechanism, Task
 
 
 def made(layer):
@@ -104,3 +106,18 @@ def sums(module, batches, mechanism, n_outputs=3, *, name=None, **options):
             assert step.sound or name is None
             found.append(step.gradient * mechanism.expected_batch_size)
     return found
+
+
+def of_one_class(x):
+    """Return a batch of records without groups, which are all of class 0."""
+    codes = torch.zeros(len(x), dtype=torch.int64)
+    return Batch(x, codes, codes)
+
+
+def clipped_mean(strategy, x, bound=0.01, *, size=1, chunk_size=None):
+    """Return the sum of the clipped gradients of all records, over the expected batch size."""
+    mechanism = Mechanism(get_method("dpsgd", max_grad_norm=bound), Task(size, 1, 1.0), 0.0)
+    noise = Streams.fresh().noise()
+    return private_step(
+        strategy, of_one_class(x), mechanism, None, noise, chunk_size=chunk_size
+    ).gradient

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.engine.per_sample.layers.positions import (
+from tests.engine.per_sample.layers.cancelling_positions import (
     Positions,
     assert_clipped,
     assert_norms_equal_a_loop,

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from skdpfair.engine import Batch, select_strategy
-from tests.engine.per_sample.layers.positions import (
+from tests.engine.per_sample.layers.cancelling_positions import (
     Positions,
     assert_clipped,
     assert_norms_equal_a_loop,

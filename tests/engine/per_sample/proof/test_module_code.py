@@ -131,7 +131,7 @@ class Watching(nn.Module):
         return self.layer(x)
 
 
-def test_module_code_sees_no_training_row():
+def test_module_code_receives_no_training_row():
     rng = np.random.default_rng(0)
     X, y = 100 + rng.random((400, 3)), rng.integers(0, 2, 400)
     Watching.seen.clear()

@@ -9,7 +9,7 @@ from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 from dp_accounting.pld import PLDAccountant
 from scipy.stats import norm
 
-from skdpfair.privacy import NoisyRelease, calibrate_noise, compute_epsilon
+from skdpfair.privacy import compute_epsilon
 from skdpfair.privacy.accounting import delta_curve
 from skdpfair.privacy.releases import merged
 
@@ -72,17 +72,6 @@ def test_delta_curve_covers_a_stratum_that_an_earlier_release_chooses():
 def test_records_of_a_person_may_be_in_any_strata(accountant):
     found = [compute_epsilon([r], DELTA, accountant, 3) for r in (STEP, replace(STEP, strata=None))]
     assert found[0] == found[1]
-
-
-@pytest.mark.parametrize("target", [0.5, 3.0, 8.0])
-def test_calibrate_noise_for_all_strata(target):
-    counts = NoisyRelease("counts", 1.0, (40.0,), is_one_time=True)
-    steps = replace(STEP, steps=300, noise_multipliers=(1.0, 5.0))
-    _, steps = calibrate_noise([counts, steps], target, DELTA)
-    assert 0.998 * target <= compute_epsilon([counts, steps], DELTA) <= target
-    for rate, factor in steps.strata:
-        alone = run(rate, *(s / factor for s in steps.noise_multipliers), steps=300)
-        assert 0.6 * target < compute_epsilon([counts, alone], DELTA) < target
 
 
 def test_compute_epsilon_of_a_stratum_with_rate_one():
