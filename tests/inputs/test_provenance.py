@@ -7,7 +7,7 @@ import numpy as np
 
 from skdpfair.inputs import provenance
 from skdpfair.inputs.provenance import UNKNOWN, Origin, origin_of, row_hashes, rows_of, set_origin
-from tests.training.fits import QUIET, TABLE, Y, quick
+from tests.quick_fits import QUIET, TABLE, Y, quick
 
 
 def test_an_origin_is_that_of_the_unchanged_array_alone():
