@@ -99,8 +99,8 @@ def test_statement_of_odd_facts_has_no_traceback(released, tmp_path, part, value
     assert done.exit_code in (0, 1) and isinstance(done.exception, SystemExit | None)
 
 
-def test_unusable_statement_ends_with_status_2(released, tmp_path, refused):
+def test_unusable_statement_ends_with_status_2(released, folder, refused):
     path = released[0]["private"]
-    refused("statement", tmp_path / "none")
+    refused("statement", folder / "none")
     for options in (["--json", "--export", "nist"], ["-o", "x.md"], ["--export", "iso"]):
         refused("statement", path, *options)
