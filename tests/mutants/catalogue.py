@@ -663,7 +663,7 @@ MUTANTS = (
         "a released table's noise ends where a float sampler would",
         "privacy/one_time_noise.py",
         "        while _exp_bernoulli(1, 1, below):\n",
-        "        while whole < 36 and _exp_bernoulli(1, 1, below):\n",
+        "        while quotient < 36 and _exp_bernoulli(1, 1, below):\n",
         "tests/privacy/test_one_time_noise.py::test_discrete_laplace_reaches_its_tails[1]",
     ),
     Mutant(
