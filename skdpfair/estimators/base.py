@@ -236,7 +236,7 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
             run = Run(spec, plan, streams, processes, sklearn_task, previous)
             net = train(run, inputs)
             # account and keep
-            report = account(run, net, inputs, data.origin.features is not None)
+            report = account(run, net, inputs)
             self._keep(fresh, run, net, report, data, features)
         if spec.keep_reference and not run.is_interrupted:
             # "auto" of the reference model is its own affair, but for the network

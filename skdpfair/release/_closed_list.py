@@ -29,7 +29,6 @@ from skdpfair.preprocessing._piecewise_linear import amounts_among
 from skdpfair.privacy import privacy_report as words
 from skdpfair.release._objects import CLASSES, NETWORKS
 from skdpfair.release._read_statement import are_ledger_fits, check_report, is_day
-from skdpfair.training.account import STEPS_BEFORE
 from skdpfair.training.plan import AMOUNT_COUNTS, GROUP_COUNTS, SCORE_COUNTS
 from skdpfair.training.spec import optimizer_of
 from skdpfair.training.train import stop_in_words
@@ -56,7 +55,6 @@ _TEXTS: dict[str, set[str | None]] = {
     "not_accounted": {*_NOT_ACCOUNTED},
 }
 _NUMBER, _SHA256, _NAME = r"[\d,]{1,15}", "[0-9a-f]{16}", r"[^\W\d]\w{0,40}"
-_STEP = r"'[^\W\d][\w-]{0,40}'"  # no words, no number with decimals
 
 
 def _pattern(template, *fields):
@@ -67,7 +65,6 @@ def _pattern(template, *fields):
 _STOPS = {stop_in_words(0, *flags) for flags in product((0, 1), (False, True), (False, True))}
 _PATTERNS = {  # of which each fit leaves at most one text
     "assumptions": _pattern(words.FROZEN, _NUMBER, _SHA256),
-    "not_accounted": _pattern(STEPS_BEFORE, f"({_STEP}(, )?){{1,8}}"),
     "stop": "|".join(re.sub(r"\d", r"\\d{1,10}", re.escape(text)) for text in _STOPS),
     "method": rf"private selection|{_NAME}",
     "features": r"Scattering2D\([\w=, '()]{0,120}\), which learns nothing"

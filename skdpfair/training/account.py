@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from math import inf
 
@@ -22,14 +21,9 @@ from skdpfair.training.net import PrivateNet
 from skdpfair.training.plan import GROUP_COUNTS
 from skdpfair.training.run import Run
 
-STEPS_BEFORE = "what the steps before it learned, if anything ({}): see lint_pipeline"
 
-
-def account(run: Run, net: PrivateNet, table: Table, is_known: bool = False) -> PrivacyReport:
-    """Return the privacy report of a fit and those before it.
-
-    ``is_known`` says that the last step before the classifier computed public features.
-    """
+def account(run: Run, net: PrivateNet, table: Table) -> PrivacyReport:
+    """Return the privacy report of a fit and those before it."""
     spec, plan, mechanism = run.spec, run.plan, run.plan.mechanism
     previous, releases = run.previous, merge_consecutive(run.releases)
     # a smaller data set must not buy a larger delta for a larger one
@@ -100,11 +94,6 @@ def account(run: Run, net: PrivateNet, table: Table, is_known: bool = False) -> 
     before_too = previous is not None and words.DEVICE_NOISE in previous.privacy.not_accounted
     if before_too or (plan.is_accounted and not is_cryptographic(used_device(spec.device))):
         notes += (words.DEVICE_NOISE,)
-    if unknown := run.sklearn_task.steps[: -1 if is_known else None]:
-        # as short and as few as a release may name
-        names = [re.sub(r"[^\w-]|^(?=[\d-])|^$", "_", name)[:40] for name in unknown]
-        names = names if len(names) <= 8 else [*names[:7], "others"]
-        notes = (STEPS_BEFORE.format(", ".join(map(repr, names))), *notes)
     return replace(
         report,
         not_accounted=in_words_of((*notes, *report.not_accounted), report.protects),

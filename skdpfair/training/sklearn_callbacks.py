@@ -50,7 +50,6 @@ class SklearnTask:
     is_in_search: bool = False
     epoch: Callable[[], None] | None = None  # tells the callbacks; None if there are none
     end: Callable[[], None] | None = None
-    steps: tuple[str, ...] = ()  # of pipelines around the fit, fitted before it
     # Whether other code fits, a search or whoever cloned the estimator: Ctrl-C has to end that
     # code, too.  Callbacks of skorch end a fit on purpose; then only a search is known to call.
     is_called: bool = False
@@ -68,9 +67,9 @@ def begin(estimator: Any, X: Any, y: Any, n_epochs: int) -> SklearnTask:
         for task in _ancestors(context)
         for name in (task.task_name, task.source_task_name)
     )
-    steps, is_called = _steps_before(context), is_called or is_in_search
+    is_called = is_called or is_in_search
     if not getattr(estimator, "_skl_callbacks", ()):
-        return SklearnTask(is_in_search, steps=steps, is_called=is_called)
+        return SklearnTask(is_in_search, is_called=is_called)
     context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
 
     def epoch() -> None:
@@ -81,7 +80,7 @@ def begin(estimator: Any, X: Any, y: Any, n_epochs: int) -> SklearnTask:
     def end() -> None:
         context.call_on_fit_task_end(estimator=estimator, X=X, y=y)
 
-    return SklearnTask(is_in_search, epoch, end, steps, is_called)
+    return SklearnTask(is_in_search, epoch, end, is_called)
 
 
 def _mark_charged(estimator: Any) -> None:
@@ -103,14 +102,3 @@ def _ancestors(context: Any) -> list[Any]:
     while chain[-1].parent is not None:
         chain.append(chain[-1].parent)
     return chain
-
-
-def _steps_before(context: Any) -> tuple[str, ...]:
-    """Return the names of the steps that pipelines around a task have fitted before it."""
-    prefix = "fit-transform-"
-    names: list[str] = []
-    for task in _ancestors(context):
-        if (task.source_task_name or "").startswith("fit-"):  # a step of a Pipeline
-            siblings = [t for t in task.parent if t.parent is task.parent and t is not task]
-            names[:0] = [t.source_task_name or t.task_name for t in siblings]
-    return tuple(name.removeprefix(prefix) for name in names if name.startswith(prefix))

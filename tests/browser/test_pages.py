@@ -13,7 +13,7 @@ SECTIONS = {
         "answers groups cost measures tradeoff generalisation data settings privacy pipeline "
         "not-accounted words"
     ),
-    "model": ("answers groups not-accounted privacy model releases pipeline assumed words sign-off"),
+    "model": "answers groups not-accounted privacy model releases pipeline assumed words sign-off",
 }
 UNFOLD = "document.querySelectorAll('details').forEach(part => part.open = true)"
 # every text with its contrast against what is behind it, by the formula of WCAG 2.1

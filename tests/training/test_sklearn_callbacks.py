@@ -6,15 +6,11 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.feature_selection import SelectKBest
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from skdpfair import DPFairClassifier
 from skdpfair.budget import PrivacyLedger
 from skdpfair.exceptions import UnaccountedWarning
 from skdpfair.model_selection import DPRandomizedSearch
-from skdpfair.privacy.privacy_report import NOT_ACCOUNTED
 from tests.quick_fits import QUIET, X, Y
 
 callback = pytest.importorskip("sklearn.callback", reason="scikit-learn < 1.9 has no callbacks")
@@ -64,14 +60,6 @@ def test_begin_needs_no_callback_context(monkeypatch):
 def test_set_callbacks_refuses_a_privacy_ledger(tmp_path):
     with pytest.raises(TypeError, match="callbacks must be"):
         quick().set_callbacks(PrivacyLedger(tmp_path / "ledger"))
-
-
-def test_not_accounted_names_the_steps_of_pipelines_before_the_fit():
-    inner = make_pipeline("passthrough", quick())
-    make_pipeline(StandardScaler(), SelectKBest(k=2), inner).fit(*DATA)
-    first, *others = inner[-1].privacy_.not_accounted
-    assert "('standardscaler', 'selectkbest', 'passthrough')" in first
-    assert tuple(others) == NOT_ACCOUNTED == quick().fit(*DATA).privacy_.not_accounted
 
 
 def released(model):
