@@ -123,7 +123,17 @@ class Views(ParameterObject):
 
     @classmethod
     def of(cls, augment: Any) -> "Views | None":
-        """Return the ``augment`` of an estimator in one form, checked."""
+        """Return the ``augment`` of an estimator in one form, checked.
+
+        Parameters
+        ----------
+        augment : callable, Views or None
+            As of the estimator; a callable is one view.
+
+        Returns
+        -------
+        Views or None
+        """
         if augment is None:
             return None
         return (augment if isinstance(augment, cls) else cls(augment)).checked()

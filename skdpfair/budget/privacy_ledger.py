@@ -191,7 +191,15 @@ class PrivacyLedger:
     def check(self, fits: Iterable[Line]) -> None:
         """Raise, as the fits would, if they cannot be charged together; record none of them.
 
-        Each is as :func:`skdpfair.budget.charging.entry_of` returns it.
+        Parameters
+        ----------
+        fits : iterable of dict
+            Planned fits, as lines of the file of a ledger.
+
+        Raises
+        ------
+        BudgetExceededError
+            If they would exceed the budget together.
         """
         if planned := list(fits):
             totals = Totals.of(self._fits())
@@ -201,7 +209,14 @@ class PrivacyLedger:
     def n_unrecorded(self, names: Iterable[str | None]) -> int:
         """Return how many fits are not in this ledger, on its data set.
 
-        Their names are those of `charging.charged`; None is in no ledger.
+        Parameters
+        ----------
+        names : iterable of str or None
+            The names of fits, as in the column ``fit`` of `frame`; None is in no ledger.
+
+        Returns
+        -------
+        int
         """
         recorded = {fit["fit"] for fit in self._fits()}
         return sum(name not in recorded for name in names)

@@ -90,7 +90,21 @@ class TradeoffResults:
 
     @classmethod
     def from_cells(cls, cells, levels, classes, spec=None):
-        """Return the results of finished cells, as a sweep stores them, by names of its groups."""
+        """Return the results of finished cells, as a sweep stores them.
+
+        Parameters
+        ----------
+        cells : list of dict
+            The files of a sweep's folder, but its manifest.
+        levels, classes : list
+            The names of the groups, and the classes, to which numbers in the cells refer.
+        spec : SweepSpec or None, default=None
+            What the sweep compared.
+
+        Returns
+        -------
+        TradeoffResults
+        """
         predictions = predictions_of(cells, levels, classes) or None
         if spec is not None:
             days = sorted({cell["day"] for cell in cells if "day" in cell})

@@ -75,7 +75,9 @@ def audit_fit(
         those that become canaries included, and are not audited: for those see
         :func:`~skdpfair.preprocessing.lint_pipeline`.
     X : DataFrame or array of shape (n_samples, n_features) or (n_samples, ...)
+        The records, before the pipeline.
     y : array of shape (n_samples,)
+        Their class labels.
     n_canaries : int in [10, n_samples / 2], default=1000
         Records of X that are turned into canaries; a fair coin decides about each whether the
         fit sees it.  With persons, so many persons, at most half of them: all records of a person
