@@ -212,7 +212,7 @@ class PrivacyLedger:
         Parameters
         ----------
         names : iterable of str or None
-            The names of fits, as in the column ``fit`` of `frame`; None is in no ledger.
+            The names that the file of a ledger gives fits; None is in no ledger.
 
         Returns
         -------
