@@ -76,11 +76,15 @@ class Mutants:
 
     def __init__(self, names, channel):
         self.names, self.channel = names, channel
-        self.failures = []
+        self.failures, self.is_skipped = [], False
 
     def pytest_exception_interact(self, node, call, report):
         """Collect the kinds of the errors by which tests fail, and what they say."""
         self.failures.append((call.excinfo.typename, report.longreprtext))
+
+    def pytest_runtest_logreport(self, report):
+        """Note a test that these versions of the libraries cannot run."""
+        self.is_skipped |= report.skipped
 
     def pytest_runtestloop(self, session):
         """Fork a process for each mutant."""
@@ -106,7 +110,8 @@ class Mutants:
                     item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
                 if self.failures:
                     break
-            failures = {"kinds": [kind for kind, _ in self.failures], "text": str(self.failures)}
+            kinds = [kind for kind, _ in self.failures] or ["Skipped"] * self.is_skipped
+            failures = {"kinds": kinds, "text": str(self.failures)}
         except BaseException as error:
             failures = {"kinds": [], "text": repr(error)}
         print(json.dumps(failures), file=self.channel, flush=True)
