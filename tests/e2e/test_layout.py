@@ -8,7 +8,7 @@ from skdpfair.methods import METHODS
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = [
-    path.relative_to(ROOT / "skdpfair").with_name(path.stem.lstrip("_"))
+    path.relative_to(ROOT / "skdpfair").with_name(path.stem.strip("_"))
     for path in sorted((ROOT / "skdpfair").rglob("*.py"))
     if path.name not in ("__init__.py", "__main__.py")
 ]
