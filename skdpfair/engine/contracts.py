@@ -126,11 +126,11 @@ def noiseless_releases(
     {'above_z': tensor([1.])}
     """
     state = method.start(task) if state is None else state
-    finite = torch.ones_like(sample.norm, dtype=torch.bool)
+    finite_mask = torch.ones_like(sample.norm, dtype=torch.bool)
     if method.sees_gradients and not isinstance(sample, PerSampleGradients):
         sample = with_gradients(sample)
     queries = tuple(replace(q, noise_multiplier=0.0) for q in method.queries(task, 0.0))
-    return noisy_sums(queries, sample, finite, state, Streams.fresh().noise())
+    return noisy_sums(queries, sample, finite_mask, state, Streams.fresh().noise())
 
 
 def with_gradients(sample: PerSample, n_parameters: int = 3) -> PerSampleGradients:

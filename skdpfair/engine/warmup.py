@@ -55,9 +55,9 @@ class ScaleSearch:
     ) -> Tensor:
         """Return the next Z, 0-d, from a Poisson sample of expected size ``size``."""
         batch = attacked(model, batch, attack, chunk)
-        sample, finite, _ = measure(model, batch, batch, chunk, 0.0)
+        sample, finite_mask, _ = measure(model, batch, batch, chunk, 0.0)
         query = Query("above_z", _rows_above, 1.0, self.noise_multiplier)
-        count = noisy_sums((query,), sample, finite, z, noise)["above_z"][0]
+        count = noisy_sums((query,), sample, finite_mask, z, noise)["above_z"][0]
         return updated_scale(z, self.gain * (count / size - self.target_quantile))
 
 

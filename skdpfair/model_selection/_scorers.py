@@ -400,8 +400,8 @@ def _values(model, X, y, parts, measures, rows=slice(None)):
 def _fitted_among(estimator, table, scored):
     """Return a mask of the rows of a table that the model was fitted to, or raise."""
     final, _ = at_final_step(estimator)
-    fitted_marks = provenance.row_hashes_of(getattr(final, "net_", None))
-    if fitted_marks is None:
+    fitted_hashes = provenance.row_hashes_of(getattr(final, "net_", None))
+    if fitted_hashes is None:
         raise ValueError(
             "measure='dg_gap' cannot identify the training rows of this "
             f"{type(final).__name__}: only a DPFairClassifier keeps them, in its process, after a "
@@ -409,14 +409,14 @@ def _fitted_among(estimator, table, scored):
             "scoring=GroupScorer(...) and return_train_score=True, and use "
             "TradeoffResults.from_search(search); for one model, use skdpfair.metrics.dg_gap."
         )
-    marks, groups = _marked(estimator, *table)
-    keys = pd.MultiIndex.from_arrays([marks, groups, _occurrence(marks, groups)])
-    marks_out, groups_out = _marked(estimator, *scored)
-    out = [marks_out, groups_out, _occurrence(marks_out, groups_out)]
+    hashes, groups = _hashed_rows(estimator, *table)
+    keys = pd.MultiIndex.from_arrays([hashes, groups, _occurrence(hashes, groups)])
+    hashes_out, groups_out = _hashed_rows(estimator, *scored)
+    out = [hashes_out, groups_out, _occurrence(hashes_out, groups_out)]
     others = ~keys.isin(pd.MultiIndex.from_arrays(out))
-    for rows in (np.full(len(marks), True), others):
-        match = rows & np.isin(marks, fitted_marks)
-        if np.array_equal(np.sort(marks[match]), np.sort(fitted_marks)):
+    for rows in (np.full(len(hashes), True), others):
+        match = rows & np.isin(hashes, fitted_hashes)
+        if np.array_equal(np.sort(hashes[match]), np.sort(fitted_hashes)):
             return match
     raise ValueError(
         "X_train and y_train do not identify the training rows: they must hold the training rows, "
@@ -427,7 +427,7 @@ def _fitted_among(estimator, table, scored):
     )
 
 
-def _marked(estimator, X, y, parts):
+def _hashed_rows(estimator, X, y, parts):
     """Return a hash of each row and its label, as the final step gets them, and its group."""
     final, X = at_final_step(estimator, X)
     codes = positions(final.classes_, read_labels(y))
@@ -435,9 +435,9 @@ def _marked(estimator, X, y, parts):
     return hashes, np.argmax(list(parts.values()), axis=0)
 
 
-def _occurrence(marks, groups):
+def _occurrence(hashes, groups):
     """Return the number of rows before each one that equal it."""
-    return pd.DataFrame({"mark": marks, "group": groups}).groupby(["mark", "group"]).cumcount()
+    return pd.DataFrame({"hash": hashes, "group": groups}).groupby(["hash", "group"]).cumcount()
 
 
 class _OnGroups:

@@ -108,7 +108,7 @@ def records_one_by_one(model, batch, *rest):
     return clip_weights(model, replace(batch, examples=None), *rest)
 
 
-def sums_clipped_as_means(self, samplers, examples, weight, out, finite=None):
+def sums_clipped_as_means(self, samplers, examples, weight, out, finite_mask=None):
     for sampler in samplers:
         sampler.add(examples.spread(weight), self.views(out))
 

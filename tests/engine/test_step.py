@@ -137,8 +137,8 @@ def test_private_step_leaves_out_records_that_are_not_finite(name):
 def test_mask_non_finite_zeroes_a_record_whose_loss_overflows(loss):
     batch = Batch(torch.zeros(2, 1), torch.zeros(2, dtype=torch.int64), torch.tensor([0, 1]))
     columns = torch.ones(2), torch.tensor([loss, 1.0]), torch.ones(2, 1)
-    sample, finite = mask_non_finite(*columns, batch)
-    assert finite.tolist() == [False, True] and sample.loss.tolist() == [0.0, 1.0]
+    sample, finite_mask = mask_non_finite(*columns, batch)
+    assert finite_mask.tolist() == [False, True] and sample.loss.tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("method", ["dpsgd_f", "bam"])

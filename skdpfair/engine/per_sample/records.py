@@ -27,7 +27,7 @@ class Gradients:
 
     Gradient, loss and probability of an example are the means of those of its rows.  ``norm`` and
     ``loss`` have shape (n_examples,), ``probability`` (n_examples, n_outputs);
-    ``weighted_sum(weight, out, finite=None)`` adds :math:`\sum_i w_i g_i` to the flat vector
+    ``weighted_sum(weight, out, finite_mask=None)`` adds :math:`\sum_i w_i g_i` to the flat vector
     ``out``, over the examples that are finite; ``at_ascent(scale)`` returns the gradients where
     the parameters are moved, for example i alone, by ``scale[i]`` times its own gradient.
     """
@@ -44,9 +44,9 @@ def gradients_of_rows(examples: Examples, *columns: Tensor) -> Gradients:
     gradients, loss, probability = map(examples.mean, columns)
 
     @without_grad
-    def weighted_sum(weight: Tensor, out: Tensor, finite: Tensor | None = None) -> None:
+    def weighted_sum(weight: Tensor, out: Tensor, finite_mask: Tensor | None = None) -> None:
         finite_gradients = (
-            gradients if finite is None else torch.where(finite[:, None], gradients, 0.0)
+            gradients if finite_mask is None else torch.where(finite_mask[:, None], gradients, 0.0)
         )
         out.addmv_(finite_gradients.t(), weight)
 
@@ -222,13 +222,13 @@ class Strategy(abc.ABC):
         examples: Examples,
         weight: Tensor,
         out: Tensor,
-        finite: Tensor | None = None,
+        finite_mask: Tensor | None = None,
     ) -> None:
         """Add the weighted sum of the gradients that grad samplers hold to ``out``."""
         views, weight = self.views(out), examples.over_size(weight)
         for sampler in samplers:
-            if finite is not None:
-                sampler = sampler.masked(examples.spread(finite))
+            if finite_mask is not None:
+                sampler = sampler.masked(examples.spread(finite_mask))
             for parameter, sums in sampler.sums.items():  # fewer than the rows
                 views[parameter].view(-1).addmv_(sums.t(), weight)
             if not sampler.sums:
@@ -292,7 +292,7 @@ def in_two_passes(
     norms = [norm for norm, _, _ in terms]
 
     @without_grad
-    def weighted_sum(weight: Tensor, out: Tensor, finite: Tensor | None = None) -> None:
+    def weighted_sum(weight: Tensor, out: Tensor, finite_mask: Tensor | None = None) -> None:
         weights = weight.split([len(norm) for norm in norms])
         for chunk, w, first_norm, rng_state in zip(chunks, weights, norms, rng_states, strict=True):
             model.set_rng_state(rng_state)  # the dropout masks of the norms

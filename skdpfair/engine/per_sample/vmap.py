@@ -40,7 +40,7 @@ class MicroVmap(Strategy):
         examples = part.examples
         norm = examples.over_size(norm2_of_rows([g.flatten(1) for g in gradients], examples).sqrt())
 
-        def weighted_sum(weight: Tensor, out: Tensor, finite: Tensor | None = None) -> None:
+        def weighted_sum(weight: Tensor, out: Tensor, finite_mask: Tensor | None = None) -> None:
             views, weight = self.views(out), examples.spread(examples.over_size(weight))
             for p, g in zip(self.parameters, gradients, strict=True):
                 rows = torch.where((weight != 0)[:, None], g.flatten(1), 0.0)

@@ -66,11 +66,11 @@ def over_batch(rows: Tensor, like: Tensor) -> Tensor:
     return rows.view(-1, *[1] * (like.dim() - 1))
 
 
-def masked(rows: Any, finite: Tensor) -> Any:
+def masked(rows: Any, finite_mask: Tensor) -> Any:
     """Return the rows with those of records that are not finite set to zero."""
     if isinstance(rows, SparseBatch):
-        return rows.masked(finite)
-    return torch.where(over_batch(finite, rows), rows, 0)
+        return rows.masked(finite_mask)
+    return torch.where(over_batch(finite_mask, rows), rows, 0)
 
 
 def rounding(size: Any, like: Tensor) -> Any:
@@ -155,9 +155,9 @@ class GradSampler(abc.ABC):
         if self.bias_trains:
             views[self.module.bias].view(-1).addmv_(self.bias_rows.t(), weight)
 
-    def masked(self, finite: Tensor) -> GradSampler:
+    def masked(self, finite_mask: Tensor) -> GradSampler:
         """Return the grad sampler in which records that are not finite have no gradient."""
-        return type(self)(self.module, masked(self.a, finite), masked(self.b, finite))
+        return type(self)(self.module, masked(self.a, finite_mask), masked(self.b, finite_mask))
 
 
 class RowsGradSampler(GradSampler):
