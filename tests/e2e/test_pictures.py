@@ -7,8 +7,6 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_predict
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 
 from skdpfair import load_release
@@ -113,11 +111,3 @@ def test_pages_name_the_features(fitted, tmp_path):
     flat = frozen.transform(X)
     for page in (model_page(classifier(max_steps=2).fit(flat, Y)), results_page(runs(flat))):
         assert frozen.described in page
-
-
-@pytest.mark.skipif(not hasattr(Pipeline, "set_callbacks"), reason="scikit-learn < 1.9")
-def test_not_accounted_names_steps_before_features():
-    centre = FunctionTransformer(lambda X: X - X.mean(0))
-    pipe = make_pipeline(centre, classifier(max_steps=2)).fit(X, Y)
-    assert pipe[-1].features_ is not None
-    assert any("functiontransformer" in note for note in pipe[-1].privacy_.not_accounted)
