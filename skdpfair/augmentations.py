@@ -147,7 +147,8 @@ def views(
     def blind(module: object, x: Tensor, y: Tensor) -> Tensor:
         return augment(x)
 
-    blind.input_range = None  # type: ignore[attr-defined]
+    # views keep to no range that they would have to say
+    blind.input_range = None  # type: ignore[attr-defined]  # a mark, as attacks have
     view = record_by_record(blind, model, example, 1, "augment")
     return view if attack is None else lambda module, x, y: attack(module, view(module, x, y), y)
 

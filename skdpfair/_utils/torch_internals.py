@@ -46,6 +46,7 @@ lazy_load_decompositions()
 
 def was_changed_in_place(tensor: Any) -> bool:
     """Return whether a traced function changed a tensor that `dispatch_functionalize` gave it."""
+    # torch states no types of what it defines in C++
     changed: Any = torch._functionalize_has_data_mutation  # type: ignore[attr-defined]
     return bool(changed(tensor.elem))
 
