@@ -147,7 +147,7 @@ def views(
     def blind(module: object, x: Tensor, y: Tensor) -> Tensor:
         return augment(x)
 
-    # views keep to no range that they would have to say
+    # random views may leave the range of pictures, which would be assumed otherwise
     blind.input_range = None  # type: ignore[attr-defined]  # a mark, as attacks have
     view = record_by_record(blind, model, example, 1, "augment")
     return view if attack is None else lambda module, x, y: attack(module, view(module, x, y), y)
