@@ -30,6 +30,14 @@ _REFERENCE = "sgd"
 _FAIRLENS = "fairlens"  # takes half an hour a run on Adult: trained there where it is named
 
 
+class CentredSigmoid(nn.Module):
+    """A sigmoid less one half, which a softmax does not see: logits, as the loss asks for them."""
+
+    def forward(self, x):
+        """Return numbers from -.5 to .5, of the shape of ``x``."""
+        return x.sigmoid() - 0.5
+
+
 def sigmoid_logistic(n_features, n_classes):
     """Return the paper's logistic regression: its outputs pass a sigmoid before the softmax.
 
@@ -38,7 +46,7 @@ def sigmoid_logistic(n_features, n_classes):
     >>> sum(p.numel() for p in sigmoid_logistic(59, 2).parameters())
     120
     """
-    return nn.Sequential(nn.Linear(n_features, n_classes), nn.Sigmoid())
+    return nn.Sequential(nn.Linear(n_features, n_classes), CentredSigmoid())
 
 
 _ADAPT = {"strict_max_grad_norm": 50.0, "lr_z": 0.1, "count_noise_multiplier": 10.0}

@@ -3,8 +3,11 @@
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
+import torch
 
 from benchmarks.papers import STUDIES, Options, compare, esipova, reproduce
+from skdpfair.engine.losses import CrossEntropy
+from skdpfair.engine.per_sample.proof.module_checks import check_module
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.InsecureSeedWarning",
@@ -95,6 +98,13 @@ def test_cells_of_a_short_table_on_real_data(tmp_path):
     table = whole.cells.set_index(["row", "measure"])
     assert table.loc[("dpsgd", "loss male"), "paper"] == 0.78
     assert "a leak" in (tmp_path / "comparison.md").read_text()
+
+
+def test_the_dutch_model_is_one_that_fits_take_and_a_sigmoid_to_the_softmax():
+    model = esipova.sigmoid_logistic(3, 2)
+    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(model(x).softmax(1), model[0](x).sigmoid().softmax(1))
+    assert check_module(model, x, CrossEntropy(2)).shape[1:] == (3,)
 
 
 @pytest.mark.slow
