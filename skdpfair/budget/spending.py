@@ -1,7 +1,9 @@
 """The cost of all fits on a data set, in numbers and in words."""
 
+import math
 from dataclasses import dataclass
 
+from skdpfair._utils import cards
 from skdpfair.privacy.privacy_report import PROTECTED, rounded_up
 
 UNKNOWN = "what estimators around the fits learn from the records: see lint_pipeline"
@@ -80,16 +82,33 @@ class Spending:
         reasons = (why for why in self.reasons if not (n_plain and why == REFERENCE))
         return sentences + [f"Not counted: {why}." for why in reasons]
 
+    @property
+    def _head(self) -> str:
+        n = cards.count(self.n_fits, "fit")
+        return f"{type(self).__name__}: {n}, protecting {PROTECTED[self.protects]}"
+
     def __repr__(self) -> str:
-        n_fits = self.n_fits
         total = f"epsilon={rounded_up(self.epsilon_total)}" if self.known else "unknown"
         lines = [
-            f"{type(self).__name__}: {n_fits} fit{'s' * (n_fits != 1)}, protecting "
-            f"{PROTECTED[self.protects]}",
-            f"  private fits   epsilon={rounded_up(self.epsilon)} at delta={self.delta:g} "
-            f"({self.accountant})",
+            self._head,
+            f"  private fits   epsilon={rounded_up(self.epsilon)} at "
+            f"delta={rounded_up(self.delta, 3)} ({self.accountant})",
             f"  as a whole     {total}",
             *(f"    - {reason}" for reason in self.reasons),
             *(f"  note: {note}" for note in self.notes),
         ]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        total = f"ε = {rounded_up(self.epsilon_total)}" if self.known else "unknown"
+        if self.known and self.epsilon_total == math.inf:
+            total = "no bound"
+        at = f"at delta {rounded_up(self.delta, 3)} ({self.accountant} accountant)"
+        why = "for the reasons below" if self.reasons else "nothing else learns from the records"
+        tiles = cards.tiles(
+            ("fits", f"{self.n_fits:,}", f"{self.n_private:,} of them private"),
+            ("private fits together", f"ε = {rounded_up(self.epsilon)}", at),
+            ("everything together", total, why),
+        )
+        notes = cards.items(f"note: {note}" for note in self.notes)
+        return cards.card(self._head, tiles, cards.items(self.reasons), notes)

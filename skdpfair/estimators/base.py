@@ -432,16 +432,6 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
             raise AttributeError("reference_ needs keep_reference=True; no pickle holds it.")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def _repr_html_inner(self) -> str:
-        """Return scikit-learn's diagram, with the privacy report of a fit."""
-        spent = self.privacy_._repr_html_() if hasattr(self, "privacy_") else ""
-        diagram: str = super()._repr_html_inner()
-        return diagram + spent
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        bundle: dict[str, Any] = super()._repr_mimebundle_(**kwargs)
-        return bundle | {"text/html": self._repr_html_inner()} if "text/html" in bundle else bundle
-
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for a pickle: weights and public facts, nothing of training."""
         state: dict[str, Any] = packed(super().__getstate__())

@@ -11,6 +11,7 @@ from numbers import Number
 import numpy as np
 from sklearn.base import clone
 
+from skdpfair._utils import cards
 from skdpfair._utils.validate import safe_repr
 from skdpfair.budget.privacy_ledger import linter
 from skdpfair.budget.spending import ELSEWHERE, LEAKS
@@ -101,16 +102,20 @@ class PipelineReport:
                 stacklevel=stacklevel,
             )
 
+    @property
+    def _head(self):
+        n = len(self.findings)
+        learn = f"{cards.count(n, 'step')} learn{'s' * (n < 2)}"
+        notes = cards.count(len(self.notes), "note")
+        reservation = f", as far as can be seen; {notes}" * bool(self.notes)
+        return f"PipelineReport: {learn} from private rows outside the budget{reservation}"
+
     def __repr__(self):
-        n, notes = len(self.findings), len(self.notes)
-        steps = f"{n or 'no'} step{'s' * (n > 1)} learn{'s' * (n < 2)}"
-        reservation = f", as far as can be seen; {notes} note{'s' * (notes > 1)}" if notes else ""
-        lines = [f"PipelineReport: {steps} from private rows outside the budget{reservation}"]
         texts = []
         for f in self.findings:
             texts += [("  ", f.step), ("    learns   ", f.learns), ("    instead  ", f.instead)]
         texts += [("  note: ", note) for note in self.notes]
-        lines += [
+        lines = [
             textwrap.fill(
                 text,
                 _WIDTH,
@@ -121,7 +126,12 @@ class PipelineReport:
             )
             for start, text in texts
         ]
-        return "\n".join(lines)
+        return "\n".join([self._head, *lines])
+
+    def _repr_html_(self):
+        rows = [(f.step, f.learns, f.instead) for f in self.findings]
+        found = cards.table(rows, ("step", "learns", "instead")) if rows else ""
+        return cards.card(self._head, found, cards.items(self.notes))
 
 
 def lint_pipeline(pipe) -> PipelineReport:

@@ -5,13 +5,13 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
-from html import escape
 from textwrap import fill
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skdpfair._utils import cards
 from skdpfair._utils.validate import integer
 from skdpfair.privacy.accounting import compute_epsilon
 from skdpfair.privacy.releases import MAX_RECORDS, NoisyRelease
@@ -24,10 +24,11 @@ from skdpfair.privacy.tradeoff import (
 )
 
 ADJACENCY_IN_WORDS = {
-    "zero_out": "neighbouring data sets differ in one record, which one of them replaces by a null "
-    "record that contributes nothing; the number of records is public",
-    "zero_out_person": "neighbouring data sets differ in one person, all of whose records one of "
-    "them replaces by null records that contribute nothing; the number of persons is public",
+    "zero_out": "two data sets are neighbours if one equals the other with one record replaced by "
+    "a null record, which contributes nothing; the number of records is public",
+    "zero_out_person": "two data sets are neighbours if one equals the other with all records of "
+    "one person replaced by null records, which contribute nothing; the number of persons is "
+    "public",
 }
 PROTECTS = {"zero_out": "record", "zero_out_person": "person"}  # what a fit protects
 PROTECTED = {"record": "one record", "person": "all records of one person"}
@@ -85,7 +86,7 @@ ASSUMPTIONS = {
     "held out": "the size of the held-out part is public",
     "trials": "the number of trials and their scores stay secret; the steps above are of one trial",
 }
-_LISTED = re.compile(r"[,;]|^\s*$")  # what does not look like one value of a list
+_WORDS = re.compile(r"[\w.'-]+( [\w.'-]+)*")  # a value that needs no quotes in a list
 FROZEN = "frozen: {:,} numbers of the module (sha256 {:.16}) are public by declaration"
 WEIGHTS_FROM_OTHERS = (
     "sample weights computed from other private records, or from predictions on them, as AdaBoost "
@@ -126,8 +127,8 @@ def are_names(columns: Iterable[str | None]) -> bool:
 
 def read_in_words(read: Iterable[tuple[str, Sequence[str]]]) -> str:
     """Return a sentence on values that were read from rows, by column; "" without any."""
-    quoted = ((name, [f'"{v}"' if _LISTED.search(v) else v for v in vs]) for name, vs in read)
-    text = "; ".join(f"{name} = {', '.join(values)}" for name, values in quoted)
+    quoted = ((n, [v if _WORDS.fullmatch(v) else f'"{v}"' for v in values]) for n, values in read)
+    text = "; ".join(f"{name}: {', '.join(values)}" for name, values in quoted)
     return text and f"These values were read from the rows and taken as public: {text}."
 
 
@@ -364,7 +365,8 @@ class PrivacyReport:
             return f"All {protects}s took part in every step ({self.steps:,} in all)."
         every = sum(e.steps for e in entries if e.sample_rate == 1 and e not in mixed)
         trial = "" if entries else " of the costliest trial"
-        more = f"; {every:,} more releases read all {protects}s" if every else ""
+        reads = f"release{'s' * (every > 1)} read{'s' * (every == 1)} all {protects}s"
+        more = f"; {every:,} more {reads}" if every else ""
         if any(e.strata for e in entries):
             more += f"; the higher its probability, the less effect a {protects} could have"
         return (
@@ -448,16 +450,23 @@ class PrivacyReport:
             f"({self.accountant} accountant){of_person * (n > 1)}",
             "protected": f"{PROTECTED[protects]} ({self.adjacency}; "
             f"the number of {protects}s is public)",
-            "attacker": f"finds at most {percent(self.detection_rate())} % of the "
-            f"{MEMBERS[protects]}, at {percent(FALSE_ALARMS)} % false alarms",
+            "attacker": "finds at most {} of the {}, at {} false alarms".format(*self._attack),
             "mu": rounded_up(self.mu),
             "method": self._method,
             "sampling": f"Poisson, rate {self._most}{rounded_up(self.sample_rate)}",
             "noise": noise + ", SEEDED: the seed removes it" * self.seeded,
-            "assumed": f"{len(self.assumptions)} facts to be public"
+            "assumed": f"{cards.count(len(self.assumptions), 'fact')} to be public"
             + f", and the values of {read}, read from the rows" * bool(read),
-            "not covered": f"{len(self.not_accounted)} points to check",
+            "not covered": f"{cards.count(len(self.not_accounted), 'point')} to check",
         }
+
+    @property
+    def _attack(self) -> tuple[str, str, str]:
+        """How many members an attacker finds at most, who they are, and at which false alarms."""
+        found, alarms = ("100", "0")
+        if self.is_private:
+            found, alarms = percent(self.detection_rate()), percent(FALSE_ALARMS)
+        return f"{found} %", MEMBERS[self.protects], f"{alarms} %"
 
     @property
     def _most(self) -> str:
@@ -478,26 +487,62 @@ class PrivacyReport:
         return "\n".join([f"The {self.what} are {private}; see .details()", *parts, *rows])
 
     def _repr_html_(self) -> str:
-        details = f"<pre style='white-space:pre-wrap'>{escape(self.details())}</pre>"
-        return f"<p><b>{escape(self.plain_statement)}</b></p>{details}"
+        (found, members, alarms), n = self._attack, self.n_samples
+        title = f"The {self.what} are {'' if self.is_private else 'NOT '}differentially private"
+        tiles = cards.tiles(
+            ("privacy budget ε", rounded_up(self.epsilon), f"at delta {rounded_up(self.delta, 3)}"),
+            ("protected", PROTECTED[self.protects], f"of {n:,} {self.protects}s" if n else ""),
+            ("an attacker finds at most", found, f"of the {members}, at {alarms} false alarms"),
+        )
+        return cards.card(title, tiles, self._table())
+
+    def as_fold(self) -> str:
+        """Return the summary and all other facts folded, for scikit-learn's boxes."""
+        return cards.fold("Privacy", cards.card("", self._table()), "estimator-table")
+
+    def _table(self) -> str:
+        lists = {"statement": [self.statement]} | self._lists()
+        rest = "".join(cards.fold(title, cards.items(texts)) for title, texts in lists.items())
+        warnings = (cards.warning(f"NOT private: {part}") for part in self.holds)
+        return "".join([*warnings, cards.table(self.summary.items()), cards.fold("details", rest)])
 
     def details(self) -> str:
-        """Return statements, all numbers, releases, assumptions and risks as lines of text."""
-        numbers = {k: v for k, v in vars(self).items() if isinstance(v, (str, float, int))}
-        by_group = _by_text(self.group_epsilons or {}).items()
-        numbers |= {f"epsilon[{group}]": epsilon for group, epsilon in by_group}
-        numbers |= {"n_samples": f"{self.n_samples} {self.protects}s", "mu": rounded_up(self.mu)}
-        lists: dict[str, Sequence[str]] = {
-            "numbers": [f"{name}: {value}" for name, value in numbers.items()],
-            "released": [f"{e.steps} x {e.what}" for e in self.releases],
-            "sampled": [self.sampling],
-            "assumed": self.assumptions,
-            "not accounted": self.not_accounted if self.is_private else (),
-        }
+        """Return statements, releases, assumptions, risks and all numbers as lines of text."""
         lines = [fill(self.plain_statement, 88), fill(self.statement, 88)]
-        for title, items in lists.items():
-            lines += [f"{title}:"] * bool(items) + [f"  - {item}" for item in items]
+        for title, texts in self._lists().items():
+            lines += [f"{title}:"] * bool(texts) + [f"  - {text}" for text in texts]
         return "\n".join(lines)
+
+    def _lists(self) -> dict[str, Sequence[str]]:
+        """Return lists of texts by title; numbers are rounded, those of the guarantee up."""
+        numbers = {k: _in_digits(k, v) for k, v in vars(self).items() if np.isscalar(v)}
+        by_group = _by_text(self.group_epsilons or {}).items()
+        numbers |= {f"epsilon[{group}]": rounded_up(epsilon) for group, epsilon in by_group}
+        numbers |= {"mu": rounded_up(self.mu)}
+        if self.n_samples is not None:
+            numbers["n_samples"] += f" {self.protects}s"
+        released = [
+            f"{e.steps:,} x {e.what}, sampling rate {rounded_up(e.sample_rate)}, noise "
+            + ", ".join(f"{noise:.4g}" for noise in e.noise_multipliers)
+            for e in self.releases
+        ]
+        return {
+            "assumed to be public": self.assumptions,
+            "not covered": self.not_accounted if self.is_private else (),
+            "released": released,
+            "sampled": [self.sampling],
+            "numbers": [f"{name}: {text}" for name, text in numbers.items()],
+        }
+
+
+def _in_digits(name: str, value: Any) -> str:
+    """Return a field of a report as text, in few digits."""
+    if type(value) is int:
+        return f"{value:,}"
+    if isinstance(value, float):
+        is_of_guarantee = name in ("epsilon", "delta", "sample_rate")
+        return rounded_up(value) if is_of_guarantee else f"{value:.4g}"
+    return str(value)
 
 
 def _as_json(value: object) -> object:

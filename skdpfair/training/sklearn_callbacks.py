@@ -42,6 +42,14 @@ class LedgerAware(CallbackSupportMixin):
             copy._charged = True
         return copy
 
+    def _get_params_html(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what scikit-learn's box holds, alone or in a pipeline: parameters, and privacy."""
+        params = super()._get_params_html(*args, **kwargs)
+        if (report := getattr(self, "privacy_", None)) is not None:
+            table = params._repr_html_inner()
+            params._repr_html_inner = lambda: table + report.as_fold()
+        return params
+
 
 @dataclass(frozen=True)
 class SklearnTask:

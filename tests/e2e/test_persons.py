@@ -450,7 +450,7 @@ def test_sweep_trains_and_tests_on_different_persons(visits):
     page = results.to_html()
     assert "<dt>persons</dt><dd>600</dd>" in page
     assert "<dt>δ of one fit</dt><dd>0.0001</dd>" in page  # that of the records is 1e-05
-    assert "differ in one person" in page and "several records of" not in page
+    assert "all records of one person" in page and "several records of" not in page
     for change, match in (
         ({"persons": persons, "cv": KFold(3)}, "records of one person among"),
         ({COLUMN: "person"}, COLUMN),

@@ -171,12 +171,13 @@ def test_fit_sets_the_attributes_that_are_documented():
     assert set(vars(model)) - set(model.get_params(deep=False)) == PUBLIC | RELEASED | PLAIN
 
 
-def test_html_repr_holds_the_privacy_report_of_a_fit():
-    fitted = quick().fit(X, Y)
-    report = fitted.privacy_._repr_html_()
-    for shown in (fitted._repr_html_(), fitted._repr_mimebundle_()["text/html"]):
-        assert report in shown and "DPFairClassifier" in shown
-    assert report not in quick()._repr_html_()
+def test_box_in_a_notebook_holds_the_privacy_report_once_also_in_a_pipeline():
+    pipeline = make_pipeline(BoundedScaler((-9, 9)), quick()).fit(X, Y)
+    fitted = pipeline[-1]
+    boxes = (fitted._repr_html_(), fitted._repr_mimebundle_()["text/html"], pipeline._repr_html_())
+    for box in boxes:
+        assert box.count(fitted.privacy_.as_fold()) == 1 and "DPFairClassifier" in box
+    assert "skdpfair-card" not in quick()._repr_html_()
 
 
 class Grumpy(str):
