@@ -9,6 +9,8 @@ from typing import Any
 import pandas as pd
 
 MAX_NAME = 100  # characters
+# flags, numbers, ranges and codes of two characters
+_NEEDS_VARIABLE = re.compile(r"[\W\d]+|yes|no|true|false|\(missing\)|.{1,2}", re.IGNORECASE)
 _DECIMAL = re.compile(r"\s*[-+]?\d*\.\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
 
 
@@ -32,15 +34,23 @@ def group_names(levels: Iterable[Any]) -> list[str]:
 
 
 def display_names(levels: Iterable[Any], variables: Sequence[str] = ()) -> list[str]:
-    """Return groups or classes for readers, with the names of their variables as far as known."""
+    """Return groups for readers, with the names of their variables where values say too little."""
     return [display_name(texts, variables) for texts in _level_texts(levels)]
 
 
 def display_name(texts: Sequence[str], variables: Sequence[str]) -> str:
-    """Return one group for readers, of the texts of its values."""
+    """Return one group for readers, of the texts of its values: "Female", or 'member "yes"'."""
     known = variables if len(variables) == len(texts) else [""] * len(texts)
     readable_texts = [text if text.strip() else "(missing)" for text in texts]
-    return ", ".join(f"{n} = {t}" if n else t for n, t in zip(known, readable_texts, strict=True))
+    return ", ".join(
+        f"{n} “{t}”" if n and _NEEDS_VARIABLE.fullmatch(t) else t
+        for n, t in zip(known, readable_texts, strict=True)
+    )
+
+
+def class_names(classes: Iterable[Any], variable: str) -> list[str]:
+    """Return classes for readers, with the name of the target if it is known: income “>50K”."""
+    return [f"{variable} “{text}”".lstrip() for text in display_names(classes)]
 
 
 def escape_reserved(names: Iterable[Any], reserved: Sequence[str]) -> list[Any]:

@@ -1,5 +1,6 @@
 """``skdpfair sweep``: compare methods and budgets on a CSV file, as a study file asks."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -99,7 +100,8 @@ def sweep(study, data, output, ledger, jobs, measures, as_json):
         planned.check(ledger.planned())
         with shell.recorded_warnings() as recorded, ledger.opened() as active:
             results = planned.run()
-        replace_file(Path(folder) / SCHEMA_FILE, f"{schema.to_toml()}\n".encode())
+        names = f"data = {json.dumps(str(data), ensure_ascii=False)}\n{schema.to_toml()}\n"
+        replace_file(Path(folder) / SCHEMA_FILE, names.encode())
         cut = shell.is_interrupted(recorded)
         if as_json:
             table = results.estimates(measures)

@@ -1,5 +1,6 @@
 """Results of a sweep: a tidy frame, tables, the Pareto front, and inputs for fairlearn."""
 
+import tomllib
 from dataclasses import fields, replace
 
 import numpy as np
@@ -31,7 +32,7 @@ from skdpfair.preprocessing import TableSchema
 from skdpfair.report._fairness_dashboard import numbered, to_fairness_dashboard
 from skdpfair.report._recommendation import small_groups
 from skdpfair.report._rendering import with_interval, with_readable_names
-from skdpfair.report._sweep_page import results_page
+from skdpfair.report._sweep_page import results_card, results_page
 
 _MODEL = ["method", "epsilon"]
 _RUN = ["seed", "fold"]
@@ -86,7 +87,7 @@ class TradeoffResults:
             raise TypeError(f"frame must be a DataFrame of runs, got {safe_repr(frame)}.")
         self.frame, self.predictions = frame, predictions
         self.spec, self.releases = spec or SweepSpec(), releases
-        self.schema = None
+        self.schema = self.files = None  # of a sweep of the shell: its data and its schema
 
     @classmethod
     def from_cells(cls, cells, levels, classes, spec=None):
@@ -140,6 +141,8 @@ class TradeoffResults:
         out = cls.from_cells(cells, spec.groups, np.asarray(spec.classes), spec)
         if (path := folder.folder / SCHEMA_FILE).is_file():
             out.schema = TableSchema.from_toml(path)
+            data = tomllib.loads(path.read_text(encoding="utf-8")).get("data", "DATA")
+            out.files = str(data), str(path)
         return out
 
     @classmethod
@@ -232,6 +235,9 @@ class TradeoffResults:
         models = self.frame[_MODEL].drop_duplicates()
         runs = self.frame[_RUN].drop_duplicates()
         return f"TradeoffResults({len(models)} models x {len(runs)} runs)"
+
+    def _repr_html_(self):
+        return results_card(self)
 
     def __str__(self):
         """Return the means for a terminal."""

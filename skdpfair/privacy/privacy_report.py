@@ -342,14 +342,13 @@ class PrivacyReport:
         guess = percent((1 + self._trade_off.total_variation) / 2)
         factor = rounded_up(math.exp(self.epsilon) if self.epsilon < 700 else math.inf, 3)
         return (
-            f"The noise in the {self.what} limits what anyone who sees them, even someone who "
-            f"knows all other records, can learn about {protected}. An attacker who accepts "
-            f"{alarms} % false alarms finds at most {percent(self.detection_rate())} % of the "
-            f"{members}; guessing finds {alarms} %. A guess between two equally likely "
-            f"cases, used or not used, is correct with a probability of at most {guess} %, instead "
-            f"of 50 %. Stated as differential privacy, {CHANGED[self.protects]} changes the "
-            f"probability of any outcome by a factor of at most {factor} "
-            f"(e^{rounded_up(self.epsilon)}), except with a probability of about "
+            f"Noise limits what the {self.what} reveal about {protected}, even to someone who "
+            f"knows all other records. An attacker who accepts {alarms} % false alarms finds at "
+            f"most {percent(self.detection_rate())} % of the {members}; guessing finds {alarms} %. "
+            "A guess between two equally likely cases, used or not used, is right with a "
+            f"probability of at most {guess} %, instead of 50 %. In terms of differential privacy, "
+            f"{CHANGED[self.protects]} changes the probability of any outcome by a factor of at "
+            f"most {factor} (e^{rounded_up(self.epsilon)}), except with a probability of about "
             f"delta = {rounded_up(self.delta, 3)}."
             f"{_SEEDED * self.seeded}{self._parts}"
         )
@@ -462,7 +461,7 @@ class PrivacyReport:
 
     @property
     def _attack(self) -> tuple[str, str, str]:
-        """How many members an attacker finds at most, who they are, and at which false alarms."""
+        """How many members an attacker finds at most, who they are, and the false alarms."""
         found, alarms = ("100", "0")
         if self.is_private:
             found, alarms = percent(self.detection_rate()), percent(FALSE_ALARMS)

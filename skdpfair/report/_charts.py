@@ -43,12 +43,21 @@ def ticks(low, high, max_ticks=6) -> list[float]:
     return [round(i * step, 10) + 0.0 for i in range(first, last + 1)]
 
 
-def range_of(values, *, zero=False) -> tuple[float, float]:
-    """Return a range around the values that are numbers, which holds zero if asked."""
-    values = [v for v in values if math.isfinite(v)] or [0.0]
-    low, high = min(values), max(values)
-    if zero:
-        low, high = min(low, 0.0), max(high, 0.0)
+def range_of(points, *, zero=False) -> tuple[float, float]:
+    """Return a range around (mean, low, high), which holds zero if asked.
+
+    It holds all means, and intervals but for those that are far wider than most, so that one wide
+    interval does not make all others points.
+    """
+    points = np.asarray(points, float).reshape(-1, 3)
+    means = [*points[np.isfinite(points[:, 0]), 0], *[0.0] * zero] or [0.0]
+    low, high = min(means), max(means)
+    reach = np.abs(points[:, 1:] - points[:, :1])
+    reach = reach[np.isfinite(reach)]
+    if len(reach):
+        most = max(2 * float(np.median(reach)), high - low)
+        ends = points[:, 1:][np.isfinite(points[:, 1:])]
+        low, high = max(low - most, min(low, *ends)), min(high + most, max(high, *ends))
     room = 0.06 * (high - low) or 0.5
     return low - room, high + room
 
@@ -70,9 +79,21 @@ class _Axis:
         return [(self(v), f"{v:g}") for v in ticks(self.low, self.high, max_ticks)]
 
 
-def _whisker(axis, low, high):
-    """Return the ends of an interval on an axis, None without one: marks without are hollow."""
-    return (axis(low), axis(high)) if low < high else None
+def _whisker(axis, ends, across, *, lies=False):
+    """Return an interval as lines (x, y, x, y), [] without one: marks without are hollow.
+
+    ``across`` is its place on the other axis.  An end beyond the panel is an arrow.
+    """
+    low, high = ends
+    if not low < high:
+        return []
+    start, end = axis(low), axis(high)
+    lines = [(start, across, end, across)]
+    for end_, value in ((start, low), (end, high)):
+        if not axis.low <= value <= axis.high:
+            back = end_ + math.copysign(4.0, (start + end) / 2 - end_)
+            lines += [(back, across + side, end_, across) for side in (-3.0, 3.0)]
+    return lines if lies else [(y1, x1, y2, x2) for x1, y1, x2, y2 in lines]
 
 
 def _spread(low, high):
@@ -91,8 +112,7 @@ def lines(curves, across, *, title, label, zero=False, unsure=False) -> dict:
     dashed lines. All marks are hollow if ``unsure``.
     """
     points = [p for curve in curves.values() for p in curve]
-    spread = [v for _, *values in points for v in values]
-    spread += [v for values in across.values() for v in values]
+    spread = [values for _, *values in points] + list(across.values())
     y = _Axis(*range_of(spread, zero=zero), _HEIGHT - BOTTOM, TOP)
     budgets = sorted({b for b, *_ in points})
     low, high = (budgets[0], budgets[-1]) if len(budgets) > 1 else (budgets[0] / 2, budgets[0] * 2)
@@ -105,12 +125,12 @@ def lines(curves, across, *, title, label, zero=False, unsure=False) -> dict:
         marks = []
         for b, m, *ends in curve:
             says, at = f"{name}, ε {b:g}: {m:.2f}{_spread(*ends)}", round(x(b) + aside, 1)
-            marks.append((at, y(m), says, _upright(at, _whisker(y, *ends))))
+            marks.append((at, y(m), says, _whisker(y, ends, at)))
         series.append(style(i) | {"name": name, "marks": marks})
     levels = []
     for i, (name, (value, *ends)) in enumerate(across.items()):
         says, dash = f"{name}: {value:.2f}{_spread(*ends)}", _ACROSS[i % len(_ACROSS)]
-        whisker = _upright(WIDTH - RIGHT - 4 - 5 * i, _whisker(y, *ends))
+        whisker = _whisker(y, ends, WIDTH - RIGHT - 4 - 5 * i)
         levels.append((y(value), name, says, dash, whisker))
     return _plane(y, title, label, "privacy budget ε, log scale") | {
         "kind": "lines",
@@ -129,23 +149,22 @@ def scatter(points, front, *, title, label, x_label, unsure=False) -> dict:
     ``points`` are lists of (x, y, text beside it), where x and y are (mean, low, high).
     """
     flat = [p for part in points.values() for p in part]
-    x = _Axis(*range_of([v for a, *_ in flat for v in a]), LEFT + 12, WIDTH - RIGHT - 12)
-    y = _Axis(*range_of([v for _, b, _ in flat for v in b], zero=True), _HEIGHT - BOTTOM, TOP)
+    x = _Axis(*range_of([a for a, *_ in flat]), LEFT + 12, WIDTH - RIGHT - 12)
+    y = _Axis(*range_of([b for _, b, _ in flat], zero=True), _HEIGHT - BOTTOM, TOP)
     series = []
     for i, (name, part) in enumerate(points.items()):
         marks = []
         for (a, *across), (b, *upright), text in part:
             says = f"{name}, {text}: {a:.2f}{_spread(*across)}, {b:.2f}{_spread(*upright)}"
-            at, level = x(a), _whisker(x, *across)
-            lines_ = _upright(at, _whisker(y, *upright))
+            level = _whisker(x, across, y(b), lies=True)
+            lines_ = _whisker(y, upright, x(a))
             # both, or the point is hollow
-            if level and lines_:
-                lines_ = [*lines_, (level[0], y(b), level[1], y(b))]
-            marks.append((at, y(b), says, lines_ if level else []))
+            marks.append((x(a), y(b), says, level + lines_ if level and lines_ else []))
         series.append(style(i) | {"name": name, "marks": marks})
     best = [(x(a), y(b)) for a, b in front]
     labelled = [(x(a), y(b), text) for (a, *_), (b, *_), text in flat]
     labelled.sort(key=lambda spot: spot[:2] not in best)  # those on the front first
+    whiskers = [line for part in series for *_, lines in part["marks"] for line in lines]
     return _plane(y, title, label, x_label) | {
         "kind": "scatter",
         "unsure": unsure,
@@ -154,7 +173,7 @@ def scatter(points, front, *, title, label, x_label, unsure=False) -> dict:
         "series": series,
         "front": best,
         "zero": y(0.0),
-        "names": placed_labels(labelled),
+        "names": placed_labels(labelled, whiskers),
     }
 
 
@@ -176,12 +195,15 @@ def tradeoff(power, *, protects) -> dict:
     }
 
 
-def placed_labels(spots) -> list[tuple[float, float, str, str]]:
-    """Return (x, y, anchor, text) of texts beside points, none of which touches another.
+def placed_labels(spots, lines=()) -> list[tuple[float, float, str, str]]:
+    """Return (x, y, anchor, text) of texts beside points, none of which touches another or a line.
 
-    ``spots`` are (x, y, text); a text without room on either side is left out.
+    ``spots`` are (x, y, text), and ``lines`` (x, y, x, y), upright or lying; a text without room on
+    either side is left out.
     """
     occupied = [(x - 5, y - 5, x + 5, y + 5) for x, y, _ in spots]
+    for x1, y1, x2, y2 in lines:
+        occupied.append((min(x1, x2) - 1, min(y1, y2) - 1, max(x1, x2) + 1, max(y1, y2) + 1))
     placed = []
     for x, y, text in spots:
         width = _CHARACTER * len(text)
@@ -200,11 +222,6 @@ def placed_labels(spots) -> list[tuple[float, float, str, str]]:
             placed.append((x + 7 if anchor == "start" else x - 7, y + down + 4, anchor, text))
             break
     return placed
-
-
-def _upright(x, whisker):
-    """Return an interval as lines (x, y, x, y), none without one."""
-    return [(x, whisker[0], x, whisker[1])] if whisker else []
 
 
 def _is_hollow(series):
@@ -243,7 +260,7 @@ def _spaced(marks, room=30.0):
     return spaced
 
 
-def bars(table, *, title, label, limits=None, small=()) -> dict:
+def bars(table, *, title, label, unit="points", limits=None, small=()) -> dict:
     """Return a chart of lying bars: a cluster per method, a bar per group.
 
     ``table`` maps methods to groups to (value, low, high), where low and high are the ends of an
@@ -257,11 +274,11 @@ def bars(table, *, title, label, limits=None, small=()) -> dict:
     longest = min(
         max(map(len, groups if is_labelled else table), default=0), 24 if is_labelled else 14
     )
-    left, right, thick, gap = 12 + _CHARACTER * longest, WIDTH - 30, 15.0, 12.0
+    left, right, thick, gap = 12 + _CHARACTER * longest, WIDTH - 36, 15.0, 12.0
     if limits is None:
-        limits = range_of([v for row in table.values() for p in row.values() for v in p], zero=True)
+        limits = range_of([p for row in table.values() for p in row.values()], zero=True)
     low, high = limits
-    x = _Axis(low, high, left + 30, right)
+    x = _Axis(low, high, left + 36, right)
     clusters, top = [], 8.0
     for name, row in table.items():
         bars_ = []
@@ -272,19 +289,21 @@ def bars(table, *, title, label, limits=None, small=()) -> dict:
             if math.isnan(value):
                 continue
             start, end = sorted((x(0.0), x(value)))
-            whisker = _whisker(x, low, high)
-            edges = [start, end, *(whisker or ())]
-            says = f"{name}, {group}: {value:.2f} points{_spread(low, high)}"
+            y = top + len(bars_) * thick
+            whisker = _whisker(x, (low, high), y + thick / 2 - 1, lies=True)
+            edges = [start, end, *(x for line in whisker for x in (line[0], line[2]))]
+            named = ", ".join(filter(None, (name, group)))
+            says = f"{named}: {value:.2f} {unit}{_spread(low, high)}"
             bars_.append(
                 {
                     "x": start,
-                    "y": top + len(bars_) * thick,
+                    "y": y,
                     "width": round(max(end - start, 0.6), 1),
                     "colour": f"var(--c{0 if is_labelled else groups.index(group)})",
                     "group": group if is_labelled else None,
                     "text": f"{round(value, 1) + 0.0:.1f}",
                     "whisker": whisker,
-                    "hollow": whisker is None or group in small,
+                    "hollow": not whisker or group in small,
                     "at": max(edges) + 4 if value >= 0 else min(edges) - 4,
                     "anchor": "start" if value >= 0 else "end",
                     "says": says,

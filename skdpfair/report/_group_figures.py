@@ -4,14 +4,15 @@ from typing import Any
 
 import numpy as np
 
-from skdpfair._utils.group_names import display_names, escape_reserved
+from skdpfair._utils import group_names as _names
 from skdpfair._utils.validate import safe_repr
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import target
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.metrics import _measures as measuring
 from skdpfair.metrics._arguments import check_kind
-from skdpfair.metrics._intervals import wilson
+from skdpfair.metrics._intervals import of_share, wilson
+from skdpfair.report import _charts as charts
 from skdpfair.report._model_facts import variables
 from skdpfair.report._recommendation import FEW
 from skdpfair.report._rendering import (
@@ -32,7 +33,7 @@ _ERRORS = ("false_positive_rate", "false_negative_rate")
 def class_names(classifier):
     """Return the names of the classes, the positive one of two last."""
     classes = classifier.classes_[target.order_of(classifier)]
-    return display_names(classes, variables(classifier)[:1])
+    return _names.class_names(classes, variables(classifier)[0])
 
 
 def measured(model, classifier, X, y, sensitive_features, measures):
@@ -70,7 +71,8 @@ def measured(model, classifier, X, y, sensitive_features, measures):
             max_levels=_groups.MAX_GROUPS,
         )
         assert encoded.levels is not None
-        code, levels = encoded.code, escape_reserved(display_names(encoded.levels, own[1:]), [_ALL])
+        levels = _names.escape_reserved(_names.display_names(encoded.levels, own[1:]), [_ALL])
+        code = encoded.code
     order = target.order_of(classifier)
     classes, likely = classifier.classes_[order], model.predict_proba(X)[:, order]
     n_classes, codes = len(classes), target.positions(classes, y)
@@ -91,25 +93,61 @@ def measured(model, classifier, X, y, sensitive_features, measures):
     return table, names
 
 
-def figures_of(classifier, table, names):
-    classes = class_names(classifier)
+def figures_of(classifier, table, names, judged_by="accuracy"):
+    """Return what a page shows of test records.
+
+    The model is judged by accuracy or balanced accuracy, and groups are compared by the recall of a
+    rare class, else by accuracy.
+    """
+    classes, rare = class_names(classifier), _rare(class_names(classifier), table)
     few = [group for group, n in table["n"].iloc[1:].items() if n < FEW]
-    accuracy, constant = table["accuracy"].iloc[0], table.attrs["constant"]
+    rows = differences(table, names, classes)
+    compared = "accuracy" if rare is None else "rarest_class_recall"
     return {
         "groups": _cells(table, names),
         "measures": [_head(name, classes) for name in names],
-        "rare": _rare(classes, table),
-        "verdict": {
-            "n": f"{int(table['n'].iloc[0]):,}",
-            "accuracy": points(accuracy),
-            "constant": points(constant),
-            "is_better": accuracy > constant,
-            "few": "; ".join(few),
-            "least": FEW,
-        },
+        "rare": rare,
+        "verdict": _verdict(table, judged_by, len(classes)) | {"few": "; ".join(few), "least": FEW},
         "classes": classes,
-        "differences": differences(table, names, classes),
+        "differences": rows,
+        "worse": next((row for row in rows if row["name"] == compared), None),
+        "group_chart": _chart(table, compared, few, rare),
     }
+
+
+def _verdict(table, measure, n_classes):
+    """Return a score beside that of predicting one class, and whether it is measurably better."""
+    n, score = int(table["n"].iloc[0]), table[measure].iloc[0]
+    if measure == "accuracy":
+        (low, high), least = wilson(score, n), table.attrs["constant"]
+    else:  # the mean of K shares, of which each is of as many records as the rarest class has
+        n_rarest = max(1.0, n * table["rarest_class_share"].iloc[0])
+        reach, least = 0.98 / np.sqrt(n_classes * n_rarest), 1 / n_classes
+        low, high = max(0.0, score - reach), min(1.0, score + reach)
+    return {
+        "n": f"{n:,}",
+        "measure": in_words(measure),
+        "score": points(score),
+        "interval": f"{points(low)} to {points(high)}",
+        "least_score": points(least),
+        "is_better": low > least,
+    }
+
+
+def _chart(table, measure, few, rare):
+    """Return a chart of a measure by group, None without two groups that have a value."""
+    by_group = table.iloc[1:][table[measure].iloc[1:].notna()]
+    if len(by_group) < 2:
+        return None
+    bars = {}
+    for group, row in by_group.iterrows():
+        low, high = of_share(row, measure, table.attrs["rarest"])
+        bars[f"{group} (n = {int(row['n']):,})"] = 100 * row[measure], 100 * low, 100 * high
+    small = [name for name in bars if name.rpartition(" (n =")[0] in few]
+    title = "How often the model is right, by group"
+    if rare is not None:
+        title = f"How often the model recognises {rare['label']}, by group"
+    return charts.bars({"": bars}, title=title, label="%", unit="%", small=small)
 
 
 def markdown_table(classifier, table, names):
@@ -149,7 +187,7 @@ def differences(table, names, classes):
         values, what = table[name].to_numpy()[1:], error_in_words(name, classes)
         known, what = values[np.isfinite(values)], what or in_words(name, classes)
         row: dict[str, Any] = dict.fromkeys(("unit", "higher", "lower", "records", "interval"), "")
-        row |= {"measure": what, "may_be_chance": False}
+        row |= {"name": name, "measure": what, "may_be_chance": False}
         if len(known) < 2 <= len(values):
             rows.append(row | {"value": NOT_COMPARED})
         if len(known) < 2:
@@ -159,11 +197,17 @@ def differences(table, names, classes):
         level = measuring.level_of(column, len(known))
         pair, interval = _compared(high, low, name, table.attrs["rarest"], classes, level)
         unit = measuring.described(column)[1].replace("percentage points", "points")
-        size = {"value": written(measuring.difference(known), name), "unit": unit}
+        size: dict[str, Any] = {"value": written(measuring.difference(known), name), "unit": unit}
+        size |= {"ends": (written(low[name], name), written(high[name], name))}
         rows.append(row | pair | interval | size)
         if name in measuring.RATIOS:
             share = written(measuring.ratio(known), f"{name}_ratio")
-            of_two = {"measure": f"{what}, smallest over largest", "value": share, "unit": "%"}
+            of_two = {
+                "name": f"{name}_ratio",
+                "measure": f"{what}, smallest over largest",
+                "value": share,
+                "unit": "%",
+            }
             rows.append(row | pair | of_two)
     return rows
 

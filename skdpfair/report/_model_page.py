@@ -2,7 +2,6 @@
 
 import math
 import os
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 import skdpfair
 from skdpfair._utils.group_names import display_names, is_word
 from skdpfair._utils.validate import safe_repr
+from skdpfair.privacy.privacy_report import FALSE_ALARMS, MEMBERS, percent
 from skdpfair.release._closed_list import MAX_LEVELS, are_texts_of_levels, is_report, passes
 from skdpfair.release._facts import record_shape
 from skdpfair.release._release import loaded, schema_in
 from skdpfair.report._group_figures import class_names, figures_of, markdown_table, measured
 from skdpfair.report._model_facts import attacker_chart, model_facts, variables
-from skdpfair.report._rendering import environment, findings, markdown_rows, render
+from skdpfair.report._rendering import environment, findings, markdown_rows, points, render
 from skdpfair.report._same_table import check_same, table_of, table_of_sweep
 from skdpfair.report._summary import costs_beside
 
@@ -89,13 +89,14 @@ def model_page(
     >>> data = make_two_groups(3000, random_state=0)
     >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=20).fit(data.data, data.target)
     >>> page = model_page(clf)
-    >>> "contains no figures that are not private" in page
+    >>> "All figures on this page are private" in page
     True
     """
     if title is not None and not isinstance(title, str):
         raise TypeError(f"title must be a text or None, got {safe_repr(title)}.")
     fit = described(classifier, X, y, sensitive_features, measures, pipeline)
-    facts = fit.facts(title, ledger) | dict.fromkeys(("costs", "groups", "rare", "verdict"))
+    absent = ("costs", "groups", "rare", "verdict", "worse", "group_chart")
+    facts = fit.facts(title, ledger) | dict.fromkeys(absent)
     privacy = fit.classifier.privacy_
     if results is not None:
         if not privacy.is_private:
@@ -106,7 +107,7 @@ def model_page(
         own = fit.classifier.epsilon or privacy.epsilon  # trials of a search are at their own
         facts["costs"] = costs_beside(results, fit.classifier.method_.name, own)
     if fit.table is not None:
-        facts |= figures_of(fit.classifier, fit.table, fit.names)
+        facts |= figures_of(fit.classifier, fit.table, fit.names, fit.judged_by)
     is_open = results is None and fit.table is None and not facts["has_findings"]
     if is_open and not passes(_is_public, facts, fit.classifier):
         raise ValueError(
@@ -115,6 +116,7 @@ def model_page(
             "numbers. Use short names."
         )
     facts["attacker"] = attacker_chart(privacy) if privacy.is_private else None
+    facts["headline"] = _tiles(privacy, facts)
     return render("model.html", facts)
 
 
@@ -206,6 +208,16 @@ class _Fit:
             "has_findings": lint not in _NO_FINDINGS,
         }
 
+    @property
+    def judged_by(self) -> str:
+        """Balanced accuracy for a threshold that serves it, else accuracy.
+
+        A file does not tell what its threshold serves.
+        """
+        is_cut = getattr(self.classifier, "_cut", None) is not None
+        serves = getattr(self.model, "objective", "balanced_accuracy" if is_cut else "accuracy")
+        return "balanced_accuracy" if str(serves) == "balanced_accuracy" else "accuracy"
+
     def known_table(self) -> dict:
         clf, privacy = self.classifier, self.classifier.privacy_
         return table_of(
@@ -241,12 +253,42 @@ def described(classifier, X, y, sensitive_features, measures, pipeline=None) -> 
     return _Fit(model, classifier, file, pipeline, table, names)
 
 
+def _tiles(privacy, facts):
+    """Return the label, value and remark of four tiles: model, budget, score and largest cost."""
+    costs, verdict, rows = facts["costs"], facts["verdict"], dict(facts["facts"])
+    advised = ""
+    if costs is not None:
+        is_it = "" if costs["is_recommended"] else "not "
+        advised = f"{is_it}the model that the sweep recommends"
+    tiles = [
+        ("model", rows["method"], advised or f"{privacy.steps:,} steps"),
+        ("privacy budget ε", facts["epsilon"], f"for {facts['protected']} at δ = {facts['delta']}"),
+    ]
+    if verdict is not None:
+        against = f"{verdict['least_score']} % by predicting one class only"
+        tiles.append((verdict["measure"], f"{verdict['score']} %", against))
+    if costs is not None and costs["largest"]:
+        group, cost = costs["largest"]
+        sure = "" if cost.is_above_zero else ", may be chance"
+        tiles.append(("largest cost of privacy", f"{points(cost.mean)} points", f"{group}{sure}"))
+    if len(tiles) < 3 and privacy.n_samples is not None:
+        tiles.append(("trained on", f"{privacy.n_samples:,} {privacy.protects}s", ""))
+    if len(tiles) < 4:
+        found = f"{percent(privacy.detection_rate())} %"
+        remark = f"of the {MEMBERS[privacy.protects]}, at {percent(FALSE_ALARMS)} % false alarms"
+        tiles.append(("an attacker finds at most", found, remark))
+    return tiles
+
+
 def _is_public(facts, classifier) -> bool:
     """Return whether the names on a page are those of a public set, and no values of records."""
     rows = dict(facts["facts"])
     rows.pop(_FEATURES, None)
-    values = [rows.pop(name, "") for name in ("classes", _POSITIVE, "groups")]
-    levels = [v for text in values for v in re.split("[,;] ", text)]
+    for name in ("classes", _POSITIVE, "groups"):
+        rows.pop(name, None)
+    groups = [] if classifier.levels_ is None else classifier.levels_
+    each = (v if isinstance(v, tuple) else (v,) for v in [*classifier.classes_, *groups])
+    levels = [str(value) for values in each for value in values]
     return (
         is_report(classifier.privacy_, classifier.levels_, classifier._n_fits)
         and all(map(is_word, [facts["title"], *rows.values()]))
@@ -279,14 +321,14 @@ def classifier_in(model):
 
 def _rows(classifier, file, facts):
     """Return the facts on a model as pairs of name and text."""
-    privacy, (target, *columns) = classifier.privacy_, variables(classifier)
+    privacy, (_, *columns) = classifier.privacy_, variables(classifier)
     rows = {}
     if file is not None:
         rows |= {"SHA-256 of the file": file.sha256, "size of the file": f"{file.n_bytes:,} bytes"}
     if facts["day"]:
         rows["day of training"] = f"{facts['day']} (UTC)"
     rows["method"] = facts["method"]
-    rows["classes"] = ", ".join(display_names(classifier.classes_, [target]))
+    rows["classes"] = ", ".join(class_names(classifier))
     if len(classifier.classes_) == 2:
         rows[_POSITIVE] = class_names(classifier)[1]
     rows["features"] = f"{math.prod(classifier.net_.module.in_shape):,}"

@@ -203,3 +203,42 @@ def costs_of(results, table, runs, model) -> Costs:
         level = level_of(f"{cost}_difference", len(groups))
         difference = highest, lowest, estimated(more, results.overlap, level)
     return Costs(Estimate.of(table.loc[model, cost]), groups, difference)
+
+
+def worse_group(results, table, advised) -> dict | None:
+    """Return for which group the advised model is worst, and for which best; None for one group.
+
+    The measure is the recall of a rare class, else accuracy; groups that are not judged are left
+    out. ``records`` are those of the two groups in the data, of the rare class if there is one.
+    """
+    measure, model = results.leading_measures[-1], (advised.method, advised.epsilon)
+    few, spec = small_groups(results), results.spec
+    names = [g for g in results.frame["group"].unique() if g not in (OVERALL, *few)]
+    means = table.loc[model, [(f"{measure}[{g}]", "mean") for g in names]].to_numpy(float)
+    known = sorted((m, g) for m, g in zip(means, names, strict=True) if not math.isnan(m))
+    if len(known) < 2:
+        return None
+    (low, lowest), *_, (high, highest) = known
+    columns = f"{measure}[{highest}]", f"{measure}[{lowest}]"
+    gaps = results.by_run().loc[:, columns[0]] - results.by_run().loc[:, columns[1]]
+    own = gaps.xs(model, level=["method", "epsilon"])
+    methods = gaps.index.get_level_values("method")
+    records = None
+    if len(spec.counts) == results.frame["group"].nunique() - 1:
+        counts = np.array(spec.counts)
+        groups = [g for g in results.frame["group"].unique() if g != OVERALL]
+        at = counts.sum(axis=0).argmin()
+        of_class = counts[:, at] if spec.rarest_class and measure != "accuracy" else counts.sum(1)
+        records = [int(of_class[groups.index(g)]) for g in (lowest, highest)]
+    reference = gaps[methods.str.startswith("reference")].mean()
+    return {
+        "is_recall": measure != "accuracy",
+        "lowest": lowest,
+        "highest": highest,
+        "low": low,
+        "high": high,
+        "gap": estimated(own, results.overlap, level_of(f"{measure}_difference", len(known))),
+        "reference": None if math.isnan(reference) else reference,
+        "records": records,
+        "label": spec.rarest_class,
+    }

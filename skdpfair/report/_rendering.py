@@ -10,7 +10,8 @@ from importlib.resources import files
 
 import numpy as np
 
-from skdpfair._utils.group_names import display_name, display_names
+from skdpfair._utils.cards import typeset
+from skdpfair._utils.group_names import class_names, display_name
 from skdpfair._utils.validate import visible
 from skdpfair.metrics._intervals import of_share
 from skdpfair.metrics._measures import MEASURES, OVERALL, measure_of, of_positive
@@ -45,6 +46,7 @@ def environment(of_pages=False):
         finalize=_isolated_text if of_pages else None,
     )
     pages.filters |= {
+        "verbatim": lambda text: jinja2.utils.markupsafe.escape(isolated(text)),
         "plain": lambda text: None if text is None else plain(text),
         "sentence": _sentence,
         "points": points,
@@ -62,7 +64,7 @@ def environment(of_pages=False):
 
 
 def _isolated_text(value):
-    return isolated(value) if type(value) is str else value
+    return isolated(typeset(value)) if type(value) is str else value
 
 
 def sentences(names, facts) -> dict:
@@ -170,8 +172,8 @@ def with_readable_names(results):
     names = {g: display_name(parts, columns) for g, parts in levels.items()}
     if len({*names.values(), OVERALL}) > len(names):
         again.frame = again.frame.assign(group=group.replace(names))
-    rarest = spec.rarest_class and display_name([spec.rarest_class], [target])
-    again.spec = replace(spec, classes=display_names(spec.classes, [target]), rarest_class=rarest)
+    rarest = spec.rarest_class and class_names([spec.rarest_class], target)[0]
+    again.spec = replace(spec, classes=class_names(spec.classes, target), rarest_class=rarest)
     return again
 
 

@@ -13,7 +13,14 @@ from skdpfair.metrics._measures import COST, OVERALL
 from skdpfair.privacy.privacy_report import percent
 from skdpfair.privacy.tradeoff import trade_off_from_epsilon
 from skdpfair.report._ledger_facts import ledger_sentences
-from skdpfair.report._recommendation import Estimate, chance, costs_of, is_useful, recommend
+from skdpfair.report._recommendation import (
+    Estimate,
+    chance,
+    costs_of,
+    is_useful,
+    recommend,
+    worse_group,
+)
 from skdpfair.report._rendering import (
     MAX_BUDGETS,
     budget,
@@ -25,40 +32,66 @@ from skdpfair.report._rendering import (
 )
 
 _WEAK = 0.01  # of accuracy, that a private model may have more than its reference
-_OF_SWEEP = ("recommended", "why", "of_no_use", "rare_class", "cost", "compared_with", "sure")
+_OF_SWEEP = (
+    *("decides", "trained", "recommended", "why", "good", "of_no_use", "rare_class", "worse"),
+    *("cost", "compared", "compared_with", "sure", "guesses"),
+)
 _OF_SCHEMA = ("classes", "group_col", "persons")  # which the command reads
 
 
-def sentences_of(results, table, advised, sizes, small, attackers, delta) -> dict:
-    """Return what the page of a sweep says of it, a text for each subject."""
-    frame, measure = results.frame, results.leading_measures[0]
+def sentences_of(results, table, advised, sizes, small, attackers, trained_on, delta) -> dict:
+    """Return what the page of a sweep says of it, a text for each subject.
+
+    ``trained_on`` are the fewest and the most records or persons of a fit, None if not known.
+    """
+    frame, measure, spec = results.frame, results.leading_measures[0], results.spec
     overall, is_rare = frame[frame["group"] == OVERALL], len(results.leading_measures) > 1
     n_seeds, n_runs = overall["seed"].nunique(), len(overall[["seed", "fold"]].drop_duplicates())
-    means = table[measure, "mean"].droplevel("epsilon")
-    references, share = means[means.index.str.startswith("reference")].dropna(), results.test_share
-    seeds = None
+    share, seeds, persons = results.test_share, None, None
     if n_runs > 1 and share:  # a search does not tell what it tests
         folds = round(n_runs / n_seeds)
         seeds = [seeds_for(factor, share, n_seeds, folds) for factor in (0.5, 0.75)]
+    if spec.protects == "person" and trained_on and spec.n_examples:
+        persons = whole_range([spec.n_examples - n for n in trained_on])
     facts = _useless(results) | {
         "advised": advised,
         "has_private": bool(np.isfinite(frame["epsilon"]).any()),
-        "rarest": results.spec.rarest_class,
+        "classes": spec.classes,
+        "n_features": spec.n_features,
+        "rarest": spec.rarest_class,
         "rare_share": table["rarest_class_share", "mean"].mean() if is_rare else None,
+        "worst": advised and worse_group(results, table, advised),
         "costs": advised and advised.costs,
         "unknown": _why_unknown(table),
-        "reference": None if references.empty else references.max(),
+        "reference": score_of_reference(table, measure),
         "weak": weak_reference(table, measure),
         "n_runs": n_runs,
         "n_seeds": n_seeds,
         "seeds": seeds,  # that would halve the intervals, and shorten them by a quarter
-        "tested_range": (int(overall["n"].min()), int(overall["n"].max())),
-        "protects": results.spec.protects,
+        "trained_share": round(100 * (1 - share)) if share else None,
+        "sizes_of_fit": trained_on and whole_range(trained_on),
+        "n_examples": f"{spec.n_examples or 0:,}",
+        "n_records": f"{spec.n_samples or 0:,}",
+        "tested": whole_range(overall["n"].astype(int)),
+        "tested_persons": persons,
+        "protects": spec.protects,
         "smallest": min(sizes, key=lambda row: row[1]) if sizes else None,
         "small": small,
         "limits": _limits_of_guesses(frame, attackers, delta),
     }
-    return sentences((*_OF_SWEEP, "tested", "guesses"), facts)
+    return sentences(_OF_SWEEP, facts)
+
+
+def whole_range(numbers) -> str:
+    """Return the least and the largest of whole numbers as a text, one if they are equal."""
+    return " to ".join(dict.fromkeys(f"{f(numbers):,}" for f in (min, max)))
+
+
+def score_of_reference(table, measure):
+    """Return the largest mean of a reference model, None without one."""
+    means = table[measure, "mean"].droplevel("epsilon")
+    references = means[means.index.str.startswith("reference")].dropna()
+    return None if references.empty else references.max()
 
 
 def no_use(results) -> str:
@@ -93,18 +126,31 @@ def costs_beside(results, method, epsilon):
             "this method, or leave results out."
         )
     nearest = min(budgets.get_level_values("epsilon"), key=lambda e: abs(math.log(e / epsilon)))
-    table = results.estimates()
+    table, advised = results.estimates(), recommend(results)
     costs = costs_of(results, table, runs, (method, nearest))
-    facts = {"costs": costs, "unknown": _why_unknown(table), "advised": recommend(results)}
-    facts["name"] = in_words(measure)
-    return sentences(["cost", "advice"], facts) | {
+    facts = {"costs": costs, "unknown": _why_unknown(table), "advised": advised}
+    is_near = not math.isclose(nearest, epsilon, rel_tol=0.01)
+    own = "untried" if is_near else _as_advised(advised, method, nearest)
+    facts |= {"own": own, "own_epsilon": f"{epsilon:.3g}"}
+    facts |= {"own_method": method, "name": in_words(measure)}
+    return sentences(["cost", "compared", "advice"], facts) | {
         "model": f"{method} at ε {nearest:g}",
-        "is_near": not math.isclose(nearest, epsilon, rel_tol=0.01),
+        "is_near": is_near,
         "n_runs": int(table.loc[(method, nearest), (measure, "n")]),
         "measure": facts["name"],
-        "own": f"{epsilon:.3g}",
+        "own": facts["own_epsilon"],
+        "is_recommended": own == "recommended",
+        "largest": costs.largest,
         "rows": [(g, *with_interval(vars(c), COST[measure])) for g, c in costs.groups.items()],
     }
+
+
+def _as_advised(advised, method, epsilon):
+    """Return "recommended" for a model that is, else how it differs from the recommended one."""
+    if advised is None or epsilon == advised.epsilon:
+        is_it = advised is not None and method in (advised.method, *advised.equals)
+        return "recommended" if is_it else "method"
+    return "larger" if epsilon > advised.epsilon else "smaller"
 
 
 def _why_unknown(table):
@@ -140,7 +186,7 @@ def _limits_of_guesses(frame, attackers, delta):
     return limits
 
 
-def before(results, ledger, total):
+def before(results, ledger):
     """Return what a ledger has recorded on these records as sentences; None without one."""
     if ledger is None:
         return None
@@ -152,38 +198,42 @@ def before(results, ledger, total):
     delta = ledger.delta or results.spec.delta
     if delta is None:
         raise ValueError("ledger has no delta, and the sweep kept none. Begin it with delta=.")
-    spent = ledger.report(delta)
-    out = ledger_sentences(spent, ledger, is_theirs=n_private > 0)
-    if total:
-        out.append(
-            f"The ε ≤ {total[0]} at δ = {total[1]} above counts the private fits of this page "
-            f"only, by the Rényi accountant; the ledger's is {spent.accountant}."
-        )
-    return out
+    return ledger_sentences(ledger.report(delta), ledger, is_theirs=n_private > 0)
 
 
 def release_commands(results, advised, ledger=None):
-    """Return the shell's commands that fit what is released: with the choice covered, and without.
+    """Return the commands that fit what is released: with the choice covered, and without.
 
-    The first is None if there is one method only.
+    They are the shell's if the sweep was run there, with the names of its files, else Python's. The
+    first is None if there is one method only.
     """
     spec = results.spec
-    params = {k: v for k, v in spec.params.items() if k not in _OF_SCHEMA}
-    delta = params.pop("delta", "'auto'")
-    options = "" if delta == "'auto'" else f" --delta {delta}"
-    options += "".join(f" --set {shlex.quote(f'{k}={_as_typed(v)}')}" for k, v in params.items())
-    options += "" if ledger is None else f" --ledger {shlex.quote(ledger.path.name)}"
+    params = {"classes": repr(spec.classes)} | spec.params
     method, epsilon = "METHOD", "EPSILON"
     if advised is not None and advised.is_useful:
         method, epsilon = advised.method, f"{advised.epsilon:g}"
-    fit = f"skdpfair fit DATA --schema SCHEMA.toml --epsilon {epsilon}"
-    private_methods = [name for name in spec.methods if name in METHODS and METHODS[name].private]
-    chosen = (
-        f"{fit} --try method={','.join(private_methods)}{options}"
-        if len(private_methods) > 1
-        else None
-    )
-    return chosen, f"{fit} --method {method}{options}"
+    methods = [name for name in spec.methods if name in METHODS and METHODS[name].private]
+    if results.files is None:
+        options = "".join(f", {k}={v}" for k, v in params.items() if "__" not in k)
+        nested = ", ".join(f"{k}={v}" for k, v in params.items() if "__" in k)
+        clf = f"DPFairClassifier({{}}epsilon={epsilon}{options})"
+        clf += f".set_params({nested})" if nested else ""
+        begin, end = ("ledger.fit(", ", X, y)") if ledger is not None else ("", ".fit(X, y)")
+        search = f'DPRandomizedSearch({clf.format("")}, {{"method": {json.dumps(methods)}}})'
+        texts = [f"{begin}{text}{end}" for text in (search, clf.format(f'"{method}", '))]
+    else:
+        params = {k: v for k, v in params.items() if k not in _OF_SCHEMA}
+        delta = params.pop("delta", "'auto'")
+        options = "" if delta == "'auto'" else f" --delta {delta}"
+        options += "".join(
+            f" --set {shlex.quote(f'{k}={_as_typed(v)}')}" for k, v in params.items()
+        )
+        options += "" if ledger is None else f" --ledger {shlex.quote(ledger.path.name)}"
+        data, schema = map(shlex.quote, results.files)
+        fit = f"skdpfair fit {data} --schema {schema} --epsilon {epsilon}"
+        choice = f"--try method={','.join(methods)}", f"--method {method}"
+        texts = [f"{fit} {of_choice}{options}" for of_choice in choice]
+    return texts if len(methods) > 1 else [None, texts[1]]
 
 
 def _as_typed(text):

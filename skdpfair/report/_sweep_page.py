@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 import skdpfair
+from skdpfair._utils import cards
 from skdpfair._utils.group_names import escape_reserved
 from skdpfair._utils.validate import safe_repr
 from skdpfair.metrics._measures import COST, MEASURES, OVERALL, RATIOS, described
@@ -22,7 +23,7 @@ from skdpfair.privacy.privacy_report import (
 from skdpfair.privacy.tradeoff import trade_off
 from skdpfair.report import _charts as charts
 from skdpfair.report._ledger_facts import check_ledger
-from skdpfair.report._recommendation import FEW, is_unsure, recommend, small_groups
+from skdpfair.report._recommendation import FEW, chance, is_unsure, recommend, small_groups
 from skdpfair.report._rendering import (
     MAX_BUDGETS,
     budget,
@@ -34,7 +35,13 @@ from skdpfair.report._rendering import (
     with_interval,
     with_readable_names,
 )
-from skdpfair.report._summary import before, release_commands, sentences_of
+from skdpfair.report._summary import (
+    before,
+    release_commands,
+    score_of_reference,
+    sentences_of,
+    whole_range,
+)
 
 _MODEL, _RUN = ["method", "epsilon"], ["seed", "fold"]
 _ENDS = ("mean", "low", "high")
@@ -54,6 +61,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
             "results of a search do not tell how many records they tested, which a page needs. Use "
             "print(results) and results.plot(), or a sweep."
         )
+    commands = release_commands(results, recommend(results), ledger)
     results = with_readable_names(results)
     table, leading = results.estimates(), results.leading_measures
     main, cost = leading[0], COST[leading[0]]
@@ -66,7 +74,13 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
     sizes, small = [(g, *counts.loc[g].tolist()) for g in groups], small_groups(results)
     budgets, budgets_drawn = _budgets(results)
     drawn = [g for g in groups if g not in small] or groups
-    total, advised, attackers = _total(results), recommend(results), _attackers(results)
+    advised, attackers = recommend(results), _attackers(results)
+    ledger_sentences = before(results, ledger)
+    # a ledger that holds all fits has the one total that counts
+    total = None if ledger_sentences and len(ledger_sentences) > 1 else _total(results)
+    delta = _delta_of_one_run(results)
+    all_bars = _bars(table, cost, drawn, small, budgets_drawn)
+    first_bars = [b for b in all_bars if advised and b["title"].endswith(f" {advised.epsilon:g}")]
     context = {
         "title": title or "What privacy costs each group",
         "n_models": len(table),
@@ -75,10 +89,18 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "grouping": " and ".join(results.variables[1:]),
         "unfinished": _unfinished(results),
         "n_references": sum(name.startswith("reference") for name, _ in table.index.unique()),
+        "headline": tiles_of(results, table, advised, delta),
         "small": small,
         "few": FEW,
         "sentences": sentences_of(
-            results, table, advised, sizes, small, attackers, _delta_of_one_run(results)
+            results,
+            table,
+            advised,
+            sizes,
+            small,
+            attackers,
+            _trained_on(results) if spec.is_known else None,
+            delta,
         ),
         "is_choice": advised is not None,
         "has_private": bool(budgets),
@@ -100,25 +122,74 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "has_errors": "false_negative_rate" in results.frame,
         "costs": _tables(results, table, groups, chosen, "reference"),
         "generalisation": _tables(results, table, groups, chosen, "training"),
-        "bars": _bars(table, cost, drawn, small, budgets_drawn),
+        "bars": [bars for bars in all_bars if bars not in first_bars],
         "undrawn": [] if drawn == groups else small,
         "budgets": [f"{e:g}" for e in budgets if e not in budgets_drawn],
-        "charts": [
-            _curve(results, table, main, zero=False),
-            _curve(results, table, f"{cost}_difference"),
-        ],
+        "first_charts": [*filter(None, [_curve(results, table, main, zero=False)]), *first_bars],
+        "charts": [_curve(results, table, f"{cost}_difference")],
         "generalisation_chart": _curve(results, table, "dg_gap"),
         "front": _front(results, table, main, f"{cost}_difference"),
         "releases": _releases(results),
-        "before": before(results, ledger, total),
+        "before": ledger_sentences,
         "findings": findings(pipeline),
         "features": spec.features,
         "not_accounted": in_words_of(NOT_ACCOUNTED, protects),
-        "commands": release_commands(results, advised, ledger),
+        "commands": commands,
         "is_known": spec.is_known,
         "version": skdpfair.__version__,
     }
     return render("results.html", context)
+
+
+def results_card(results) -> str:
+    """Return tiles, a table and a chart for a notebook; without jinja2 there is no chart."""
+    results = with_readable_names(results)
+    table, main = results.estimates(), results.leading_measures[0]
+    cost, heads, columns = COST[main], ["method", "ε", f"{in_words(main)} (%)"], [main]
+    if (cost, "mean") in table:
+        columns += [cost, f"{cost}_group_max"]
+        heads += ["privacy cost (points)", "largest cost of a group"]
+    rows = []
+    for (method, epsilon), row in table.iterrows():
+        cells = [with_interval(row[c], c) for c in columns[: None if np.isfinite(epsilon) else 1]]
+        texts = [f"{value} ({interval})" if interval else value for value, interval in cells]
+        texts += ["–"] * (len(columns) - len(texts))
+        rows.append(("" if method in {r[0] for r in rows} else method, budget(epsilon), *texts))
+    chart = _curve(results, table, main, zero=False)
+    try:
+        drawn = render("results_card.html", {"chart": chart}) if chart else ""
+    except ImportError:
+        drawn = ""
+    n_models, n_runs = len(table), len(results.frame[_RUN].drop_duplicates())
+    title = f"{cards.count(n_models, 'model')}, {cards.count(n_runs, 'run')} of each: NOT private"
+    tiles = tiles_of(results, table, recommend(results), _delta_of_one_run(results))
+    return cards.card(title, cards.tiles(*tiles), drawn, cards.table(rows, heads))
+
+
+def tiles_of(results, table, advised, delta):
+    """Return the label, value and remark of four tiles: model, budget, score and largest cost."""
+    measure, spec = results.leading_measures[0], results.spec
+    reference, least = score_of_reference(table, measure), chance(results)
+    against = [] if reference is None else [f"{points(reference)} % without privacy"]
+    against += [] if least is None else [f"{points(least)} % by predicting one class only"]
+    if advised is None or not advised.is_useful:
+        return [
+            ("recommended model", "none", "see why below"),
+            ("models compared", f"{len(table)}", f"protecting one {spec.protects}"),
+            (f"{in_words(measure)} of others", against[0] if against else "unknown", ""),
+        ]
+    remark = "unless a larger gain matters" * (advised.max_gain >= 0.0005)  # NaN is none
+    at = f" at δ = {rounded_up(delta, 3)}" if delta else ""
+    tiles = [
+        ("recommended model", " or ".join([advised.method, *advised.equals][:2]), remark),
+        ("privacy budget ε", f"{advised.epsilon:g}", f"for one {spec.protects}{at}"),
+        (in_words(measure), f"{points(advised.score.mean)} %", "; ".join(against)),
+    ]
+    if advised.costs.largest is None:
+        return [*tiles, ("largest cost of privacy", "unknown", "no group is judged")]
+    group, cost = advised.costs.largest
+    sure = "" if cost.is_above_zero else ", may be chance"
+    return [*tiles, ("largest cost of privacy", f"{points(cost.mean)} points", f"{group}{sure}")]
 
 
 def _data(results):
@@ -145,7 +216,7 @@ def _data(results):
     if spec.is_known:
         split = f": {_SPLIT if spec.cv == 'None' else spec.cv}"
         split += "; all records of a person are on one side" * (spec.protects == "person")
-    rows["test records of a run"] = _range(_overall(results)["n"]) + split
+    rows["test records of a run"] = whole_range(_overall(results)["n"].astype(int)) + split
     if spec.days:
         rows["trained on"] = " to ".join(dict.fromkeys(spec.days))
     if spec.is_known:
@@ -155,11 +226,6 @@ def _data(results):
 
 def _overall(results):
     return results.frame[results.frame["group"] == OVERALL]
-
-
-def _range(numbers) -> str:
-    """Return the least and the largest of whole numbers as a text, one if they are equal."""
-    return " to ".join(dict.fromkeys(f"{f(numbers):,}" for f in (min, max)))
 
 
 def _base_rates(results, groups):
@@ -226,8 +292,8 @@ def _bars(table, cost, groups, small, budgets):
             rows[epsilon][method] = {
                 g: tuple(100 * row[f"{cost}[{g}]", stat] for stat in _ENDS) for g in groups
             }
-    values = [v for part in rows.values() for by in part.values() for p in by.values() for v in p]
-    limits = charts.range_of(values, zero=True)
+    points_ = [p for part in rows.values() for by in part.values() for p in by.values()]
+    limits = charts.range_of(points_, zero=True)
     label = f"percentage points of {in_words(MEASURES[cost].of)}"
     title = f"{described(cost)[0]} of each group at ε "
     return [
@@ -291,7 +357,7 @@ def _releases(results):
     spent = frame[np.isfinite(frame["epsilon"])].groupby(_MODEL, sort=False)["epsilon_spent"].max()
     released = {
         model: "; ".join(
-            f"{r.steps:,} steps with sampling rate {r.sample_rate:.4g} and noise "
+            f"{r.steps:,} steps with sampling rate {rounded_up(r.sample_rate)} and noise "
             f"{r.noise_multiplier:.4g}"
             for r in rows.itertuples()
         )
@@ -323,7 +389,7 @@ def _settings(results):
     if spec.is_known:
         rows["δ of all fits together"] = rounded_up(spec.delta, 3)
         if sizes := _trained_on(results):
-            rows[f"{spec.protects}s of one fit"] = _range(sizes)
+            rows[f"{spec.protects}s of one fit"] = whole_range(sizes)
             rows["δ of one fit"] = rounded_up(_delta_of_one_run(results), 3)
         rows |= {k: v for k, v in spec.params.items() if k not in ("classes", "groups")}
     return rows.items()

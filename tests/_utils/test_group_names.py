@@ -2,7 +2,12 @@
 
 import pytest
 
-from skdpfair._utils.group_names import display_names, escape_reserved, group_names
+from skdpfair._utils.group_names import (
+    class_names,
+    display_names,
+    escape_reserved,
+    group_names,
+)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +34,13 @@ def test_group_names_are_all_different(levels, names):
 
 def test_display_names_have_the_names_of_variables():
     levels = [("F", " "), ("M", "b")]
-    named = ["sex = F, ward = (missing)", "sex = M, ward = b"]
+    named = ["sex “F”, ward “(missing)”", "sex “M”, ward “b”"]
     assert display_names(levels, ["sex", "ward"]) == named
+    assert display_names(["Female", "no", 1, "18-25"], ["sex"]) == [
+        *("Female", "sex “no”"),
+        *("sex “1”", "sex “18-25”"),
+    ]
+    assert class_names(["yes", ">50K"], "income") == ["income “yes”", "income “>50K”"]
+    assert class_names([0, 1], "") == ["“0”", "“1”"]
     assert display_names(levels, ["sex"]) == ["F, (missing)", "M, b"]
     assert escape_reserved(["all", "F", 1], ["all"]) == ["'all'", "F", 1]

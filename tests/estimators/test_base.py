@@ -9,10 +9,12 @@ import pandas as pd
 import pytest
 import torch
 from scipy import sparse
+from sklearn.pipeline import make_pipeline
 from skorch.callbacks import Callback
 from torch import nn
 
 from skdpfair import MLP, DPFairClassifier, Factory, Groups, get_method
+from skdpfair.preprocessing import BoundedScaler
 from skdpfair.training import train as training
 from tests.quick_fits import GROUP, QUIET, TABLE, X, Y, quick, weights
 

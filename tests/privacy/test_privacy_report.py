@@ -3,6 +3,8 @@
 import json
 import math
 import re
+from dataclasses import replace
+from html import unescape
 
 import numpy as np
 import pytest
@@ -46,12 +48,12 @@ def test_plain_statement_of_a_report_on_adult():
     found, guess = percent(privacy.detection_rate()), percent(0.5 + curve.total_variation / 2)
     factor, delta = rounded_up(math.exp(privacy.epsilon), 3), rounded_up(1e-6, 3)
     assert privacy.plain_statement == (
-        "The noise in the fitted weights limits what anyone who sees them, even someone who knows "
-        "all other records, can learn about one record. An attacker who accepts 1 % false alarms "
-        f"finds at most {found} % of the records that were used; guessing finds 1 %. A guess "
-        "between two equally likely cases, used or not used, is correct with a probability of at "
-        f"most {guess} %, instead of 50 %. Stated as differential privacy, including or excluding "
-        f"one record changes the probability of any outcome by a factor of at most {factor} "
+        "Noise limits what the fitted weights reveal about one record, even to someone who knows "
+        "all other records. An attacker who accepts 1 % false alarms finds at most "
+        f"{found} % of the records that were used; guessing finds 1 %. A guess between two equally "
+        f"likely cases, used or not used, is right with a probability of at most {guess} %, "
+        "instead of 50 %. In terms of differential privacy, including or excluding one record "
+        f"changes the probability of any outcome by a factor of at most {factor} "
         f"(e^{rounded_up(privacy.epsilon)}), except with a probability of about delta = {delta}."
     )
     assert privacy.plain_statement.split(".")[0] in privacy.details().replace("\n", " ")
@@ -111,6 +113,18 @@ def test_report_without_privacy_has_no_finite_number():
     assert "not differentially private" in none.plain_statement
     html = none._repr_html_()  # names of users are escaped
     assert "<script>" not in html and "<b>&lt;b" not in html
+
+
+def test_details_have_few_digits_and_never_less_than_the_guarantee():
+    privacy = adult(epsilon=0.999612345678, sample_rate=0.11115432, noise_multiplier=1.23456789)
+    texts = privacy.details(), unescape(privacy._repr_html_())
+    for text in texts:
+        assert not re.search(r"\d\.\d{7}", text)
+        assert "epsilon: 0.9997" in text and "sample_rate: 0.1112" in text
+        assert "0.1111" not in text  # one rounding of a value
+    assert "1 fact to be public" in repr(adult(assumptions=("n is public",)))
+    read = replace(privacy, read_from_rows=(("income", ("<=50K", ">50K")), ("sex", ("F", "M"))))
+    assert read.values_read.endswith('public: income: "<=50K", ">50K"; sex: F, M.')
 
 
 @given(value=st.floats(1e-12, 1e6), digits=st.integers(2, 6))

@@ -80,7 +80,7 @@ def test_bars_of_many_groups_have_their_names():
 
 def test_bars_with_the_same_limits_share_an_axis():
     """A point is as long in each of them, and intervals stand around the ends of bars."""
-    limits = charts.range_of([-5.0, 10.0], zero=True)
+    limits = charts.range_of([(-5.0, -5.0, -5.0), (10.0, 10.0, 10.0)], zero=True)
     panels = [
         charts.bars({"a": {"F": (v, v - 2.0, v + 2.0)}}, title="t", label="l", limits=limits)
         for v in (1.0, 8.0)
@@ -89,8 +89,29 @@ def test_bars_with_the_same_limits_share_an_axis():
     assert panels[0]["zero"] == panels[1]["zero"]
     for panel in panels:
         bar = panel["clusters"][0]["bars"][0]
-        assert sum(bar["whisker"]) / 2 == pytest.approx(bar["x"] + bar["width"], abs=0.2)
-        assert bar["at"] > bar["whisker"][1]  # the number is not written over the line
+        ((left, _, right, _),) = bar["whisker"]
+        assert (left + right) / 2 == pytest.approx(bar["x"] + bar["width"], abs=0.2)
+        assert bar["at"] > right  # the number is not written over the line
+
+
+def test_one_wide_interval_ends_in_an_arrow_at_the_panel():
+    """The other intervals keep their lengths, and the wide one its true ends in its title."""
+    curve = [(float(b), 80.0 + b, 79.0 + b, 81.0 + b) for b in range(1, 6)]
+    narrow = charts.lines({"a": curve}, {}, title="t", label="l")["series"][0]["marks"]
+    wide = [*curve[:4], (5.0, 85.0, 15.0, 155.0)]
+    marks = charts.lines({"a": wide}, {}, title="t", label="l")["series"][0]["marks"]
+    lengths = [abs(found[0][3][0][1] - found[0][3][0][3]) for found in ((narrow[0],), (marks[0],))]
+    assert lengths[1] > 0.3 * lengths[0]
+    assert [len(lines) for *_, lines in marks] == [1, 1, 1, 1, 5]
+    assert "15.00 to 155.00" in marks[-1][2]
+    ends = [y for _, y1, _, y2 in marks[-1][3] for y in (y1, y2)]
+    assert min(ends) >= charts.TOP and max(ends) <= 280 - charts.BOTTOM
+
+
+def test_labels_are_not_written_over_lines():
+    line = (107.0, 100.0, 180.0, 100.0)
+    ((_, y, _, _),) = charts.placed_labels([(100.0, 100.0, "ε 1")], [line])
+    assert not y - 10 < 100 < y + 2
 
 
 def test_placed_labels_do_not_overlap():

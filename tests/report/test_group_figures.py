@@ -37,8 +37,10 @@ def test_figures_count_all_records_and_groups(fitted, hostile):
     assert (difference["value"], difference["unit"]) == (f"{100 * apart:.1f}", "points")
     verdict = found["verdict"]
     constant = max(data.target.mean(), 1 - data.target.mean())
-    assert (verdict["n"], verdict["constant"]) == ("3,000", f"{100 * constant:.1f}")
-    assert verdict["is_better"] == (right.mean() > constant) and verdict["few"] == ""
+    assert (verdict["n"], verdict["least_score"]) == ("3,000", f"{100 * constant:.1f}")
+    assert (verdict["score"], verdict["interval"]) == of_share(right)
+    low = binomtest(int(right.sum()), len(right)).proportion_ci(method="wilson").low
+    assert verdict["is_better"] == (low > constant) and verdict["few"] == ""
     few = np.flatnonzero(groups == "b")[:29].tolist() + np.flatnonzero(groups != "b")[:40].tolist()
     found = figures(clf, data.data.iloc[few], data.target.iloc[few], groups[few])
     assert found["verdict"]["few"] == "b"
@@ -53,7 +55,7 @@ def test_figures_state_who_is_wrongly_refused_and_accepted(fitted):
     rows = {group: values for group, _, values, _ in found["groups"]}
     measures = [d["measure"] for d in found["differences"]]
     for actual, other in (clf.classes, clf.classes[::-1]):
-        head = f"actual {actual} predicted as {other}"
+        head = f"actual “{actual}” predicted as “{other}”"
         wrong = predicted[(y == actual) & (groups == "b")] == other
         assert rows["b"][found["measures"].index(head)] == of_share(wrong) and head in measures
     assert figures(clf, data.data, y, groups, ["accuracy"])["measures"] == ["Accuracy"]
@@ -133,7 +135,7 @@ def test_differences_count_the_records_of_their_class(fitted):
         }
         records, _, of_class = row["records"].partition(" of ")
         assert set(records.split(" and ")) == sizes
-        assert of_class == ("" if label is None else f"target = {label}")
+        assert of_class == ("" if label is None else f"target “{label}”")
 
 
 @pytest.mark.parametrize("n_groups", [2, 3, 5, 10, 20])
@@ -166,7 +168,7 @@ def test_rare_class_is_named_and_its_recall_comes_first(fitted, hostile):
     recalls = {g: clf.predict(X)[(y == 1) & (of == g)] for g in (hostile, "b")}
     worst = min(recalls, key=lambda g: recalls[g].mean())
     assert found["rare"] == {
-        "label": "target = 1",
+        "label": "target “1”",
         "share": f"{100 * y.mean():.1f}",
         "recall": f"{100 * clf.predict(X)[y == 1].mean():.1f}",
         "group": worst,

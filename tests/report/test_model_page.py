@@ -11,11 +11,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdpfair import DPFairClassifier, Groups, Persons
+from skdpfair._utils.cards import typeset
 from skdpfair._utils.group_names import MAX_NAME
 from skdpfair._utils.validate import visible
 from skdpfair.budget import PrivacyLedger
@@ -98,12 +100,12 @@ def test_page_and_card_quote_the_report(fitted, page_facts):
     clf = fitted[0]
     page, card = model_page(clf), model_card(clf)
     rows = page_facts(model_page, clf)["releases"]
-    for text in map(unescape, (page, card)):
-        assert clf.privacy_.plain_statement in text and clf.privacy_.statement in text
-        for item in (*clf.privacy_.summary.values(), *clf.privacy_.not_accounted):
-            assert item in text
-        assert all(value in text for value in (*clf.privacy_.assumptions, *rows[0]))
-    assert page.index(clf.privacy_.plain_statement) < page.index("neighbouring data")
+    privacy = clf.privacy_
+    texts = privacy.plain_statement, privacy.statement, *privacy.summary.values()
+    texts = (*texts, *privacy.not_accounted, *privacy.assumptions, *rows[0])
+    assert all(text in unescape(card) for text in texts)
+    assert all(typeset(text) in unescape(page) for text in texts)
+    assert page.index(typeset(privacy.plain_statement)) < page.index("two data sets are neighbours")
     blank = page.split('<h2 id="sign-off">')[1]
     assert "<h2 " not in blank and blank.count("<dt>") == 8 == blank.count("</dt><dd></dd>")
 
@@ -138,7 +140,7 @@ def test_facts_of_a_private_search(search, page_facts):
     facts = page_facts(model_page, model)
     rows = dict(facts["facts"])
     assert "34 steps" in facts["selection"] and facts["releases"] == []
-    assert rows["method"].startswith("dpsgd, ") and rows["classes"] == "0, 1"
+    assert rows["method"].startswith("dpsgd, ") and rows["classes"] == "“0”, “1”"
     assert rows[f"{unit}s"] == {"record": "3,000", "person": "1,500"}[unit]
     page, card = model_page(model), model_card(model)
     assert page == model_page(model.best_estimator_)
@@ -171,27 +173,31 @@ def test_values_have_the_names_of_their_variables(variables, tmp_path, page_fact
             model_card(model, X, y, **tests),
             export_statement(model, "nist", X, y, **tests),
         ):
-            for name in ("black = yes", "black = no", "deny = yes", "deny = no"):
+            for name in ("black “yes”", "black “no”", "deny “yes”", "deny “no”"):
                 assert name in text
-            text = text.replace("deny = no, yes; black = no, yes", "")
+            text = text.replace("deny: no, yes; black: no, yes", "")
             assert not re.search(r"(?:[>;|,]|of|predicted|as) *(?:yes|no) *[<;|,.]", text)
     both = clone(clf).set_params(group_col=["sex", "target"])
     both.fit(X.assign(sex=groups["sex"].where(groups["sex"] == "0", "")), y)
     levels = dict(page_facts(model_page, both)["facts"])["groups"].split("; ")
-    pairs = {f"sex = {sex}, deny = {deny}" for sex in ("0", "(missing)") for deny in ("no", "yes")}
+    pairs = {f"sex “{sex}”, deny “{deny}”" for sex in ("0", "(missing)") for deny in ("no", "yes")}
     assert set(levels) == pairs
 
 
 def answer_of(page):
     """Return the answer to the question whether a page may be published."""
-    return unescape(re.search("May this page be published[?]</dt><dd>(.*?)</dd>", page)[1])
+    return unescape(
+        re.search(
+            "May this page be published, and what is not covered[?]</dt><dd>(.*?)</dd>", page
+        )[1]
+    )
 
 
 def test_model_page_lists_values_read(variables):
     clf, X, y, groups = variables
     answer = answer_of(model_page(clf))
     assert answer.startswith("Yes") and clf.privacy_.values_read in answer
-    assert "deny = no, yes" in answer and "black = no, yes" in answer
+    assert "deny: no, yes" in answer and "black: no, yes" in answer
     for text in (model_card(clf), *(export_statement(clf, kind) for kind in ("json", "nist"))):
         assert "black" in text and "yes" in text
     declared = {"classes": ["no", "yes"], "group_col": Groups(levels=["no", "yes"])}
@@ -232,7 +238,7 @@ def test_names_of_columns_break_no_page_card_or_export(at, tmp_path, hostile):
     model.fit(X, y, dpfairclassifier__sensitive_features=groups)
     page = model_page(model, X, y, sensitive_features=groups)
     assert hostile not in page
-    assert f"{visible(target)} = True"[-90:] in unescape(page) or not target.strip()
+    assert f"{visible(typeset(target))} “True”"[-90:] in unescape(page) or not target.strip()
     assert hostile not in model_card(model, X, y, sensitive_features=groups)
     path = tmp_path / "model.safetensors"
     if max(len(number), len(category)) > MAX_NAME:
@@ -268,8 +274,10 @@ def test_thresholds_have_the_report_of_the_whole(fitted, page_facts):
     model = DPThresholdClassifier(make_pipeline(scale, clf), by_group=True)
     model.fit(data.data, data.target, sensitive_features=groups)
     facts = page_facts(model_page, model, data.data, data.target, sensitive_features=groups)
-    right = model.predict(data.data, sensitive_features=groups) == data.target
-    assert facts["verdict"]["accuracy"] == f"{100 * right.mean():.1f}"
+    predicted = model.predict(data.data, sensitive_features=groups)
+    assert facts["verdict"]["measure"] == "balanced accuracy"
+    balanced = balanced_accuracy_score(data.target, predicted)
+    assert facts["verdict"]["score"] == f"{100 * balanced:.1f}"
     assert "score counts" in [what for what, *_ in facts["releases"]]
     assert page_facts(model_card, model)["privacy"].epsilon == model.privacy_.epsilon
     search = GridSearchCV(clf, {"lr": [0.1]}, cv=2).fit(data.data, data.target)

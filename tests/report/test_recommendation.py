@@ -13,6 +13,7 @@ from skdpfair.report._recommendation import (
     is_useful,
     recommend,
     small_groups,
+    worse_group,
 )
 
 NOISY = np.array([-0.02, 0.0, 0.02])
@@ -144,3 +145,17 @@ def test_costs_difference_is_of_two_groups(by_hand):
     assert costs.overall.mean == pytest.approx(0.02)
     frame.loc[(frame["group"] == "X") & (frame["seed"] == 0), "privacy_cost"] = 0.0
     assert not recommend(found).costs.difference[2].is_above_zero
+
+
+def test_worse_group_is_that_of_the_recommended_model(by_hand):
+    """The difference is taken run by run, and beside it stands that of the reference."""
+    found = by_hand.scored({("a", 1.0): 0.8 + NOISY}, is_counted=True)
+    frame = found.frame
+    less = np.where(frame["group"] == "M", np.where(frame["method"] == "a", 0.05, 0.02), 0.0)
+    found.frame = frame.assign(accuracy=frame["accuracy"] - less)
+    worst = worse_group(found, found.estimates(), recommend(found))
+    assert (worst["lowest"], worst["highest"], worst["records"]) == ("M", "F", [500, 500])
+    assert (worst["low"], worst["high"]) == pytest.approx((0.75, 0.8))
+    assert (worst["gap"].mean, worst["reference"]) == pytest.approx((0.05, 0.02))
+    found.frame.loc[found.frame["group"] == "F", "n"] = 29  # which is not judged
+    assert worse_group(found, found.estimates(), recommend(found)) is None

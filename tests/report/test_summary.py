@@ -2,6 +2,7 @@
 
 import shlex
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +12,7 @@ from click import Context
 from skdpfair import DPFairClassifier
 from skdpfair.budget import PrivacyLedger
 from skdpfair.cli import main
-from skdpfair.model_selection import TradeoffResults, sweep
+from skdpfair.model_selection import DPRandomizedSearch, TradeoffResults, sweep
 from skdpfair.model_selection._sweep_spec import SweepSpec
 from skdpfair.privacy import NoisyRelease, compute_epsilon
 from skdpfair.privacy.privacy_report import rounded_up
@@ -126,6 +127,23 @@ def test_costs_beside_a_model_are_those_of_the_nearest_budget(results):
         costs_beside(results("a winner"), "c", 1.0)
 
 
+@pytest.mark.parametrize(
+    ("method", "epsilon", "answer"),
+    [
+        ("a", 2.0, "Yes"),
+        ("a", 4.0, "its ε is 4, with which the sweep found no measurable gain"),
+        ("a", 1.0, "its ε is 1, with which the sweep found a measurable loss"),
+        ("a", 3.0, "did not try its ε, 3"),
+        ("b", 2.0, "its method is b"),
+    ],
+)
+def test_page_says_whether_its_model_is_the_recommended_one(method, epsilon, answer, by_hand):
+    near, noisy = by_hand.near, by_hand.noisy
+    scores = {("a", 1.0): 0.7 + near, ("a", 2.0): 0.8 + noisy, ("a", 4.0): 0.79 + near}
+    found = costs_beside(by_hand.scored(scores | {("b", 2.0): 0.7 + near}), method, epsilon)
+    assert answer in found["advice"] and found["is_recommended"] == (answer == "Yes")
+
+
 def test_release_commands_repeat_what_is_recommended():
     spec = SweepSpec(
         classes=["no", "yes"],
@@ -137,17 +155,27 @@ def test_release_commands_repeat_what_is_recommended():
             "module__hidden_layer_sizes": "(8, 8)",
         },
     )
-    found = SimpleNamespace(spec=spec, leading_measures=["accuracy"])
+    files = "loans 1.csv", "loans-results/schema.toml"
+    found = SimpleNamespace(spec=spec, leading_measures=["accuracy"], files=files)
     advised = SimpleNamespace(method="dpsgd", epsilon=0.5, score=None, is_useful=True)
+    ledger = SimpleNamespace(path=Path("a") / "b.jsonl")
+    assert release_commands(found, advised, ledger)[1].endswith(" --ledger b.jsonl")
     tried, fixed = release_commands(found, advised)
-    fit = "skdpfair fit DATA --schema SCHEMA.toml --epsilon 0.5 "
+    fit = "skdpfair fit 'loans 1.csv' --schema loans-results/schema.toml --epsilon 0.5 "
     end = "--delta 1e-06 --set module=mlp --set 'module__hidden_layer_sizes=[8, 8]'"
     assert tried == f"{fit}--try method=dpsgd,global_adapt {end}"
     assert fixed == f"{fit}--method dpsgd {end}"
     shell, words = main.get_command(None, "fit"), shlex.split(fixed)[2:]
     given = shell.make_parser(Context(shell)).parse_args(words)[0]
-    assert (given["epsilon"], given["method"], given["schema"]) == ("0.5", "dpsgd", "SCHEMA.toml")
-    found.spec = SweepSpec()
+    assert (given["epsilon"], given["method"], given["schema"]) == ("0.5", "dpsgd", files[1])
+    found.files = None
+    tried, fixed = release_commands(found, advised)
+    names = {"DPFairClassifier": DPFairClassifier, "DPRandomizedSearch": DPRandomizedSearch}
+    search, clf = (eval(text.removesuffix(".fit(X, y)"), names) for text in (tried, fixed))
+    assert "MLP(hidden_layer_sizes=(8, 8))" in repr(clf) and clf.classes == ("no", "yes")
+    assert search.param_distributions == {"method": ["dpsgd", "global_adapt"]}
+    assert (clf.method, clf.epsilon, search.estimator.delta) == ("dpsgd", 0.5, 1e-6)
+    found.files, found.spec = files, SweepSpec()
     tried, fixed = release_commands(found, None)
     assert tried is None and "--epsilon EPSILON --method METHOD" in fixed
 
@@ -180,9 +208,11 @@ def test_before_states_the_cost_of_all_fits_in_a_ledger(two_groups, ledger, page
     runs = found.releases[["sample_rate", "noise_multiplier", "steps"]].itertuples(index=False)
     releases = [NoisyRelease("steps", q, (s,), int(t)) for q, s, t in runs]
     of_page = compute_epsilon(releases, found.spec.delta, "rdp")
-    assert f"ε ≤ {rounded_up(of_page)} at δ = " in text
+    facts = page_facts(found.to_html, ledger=ledger)
+    assert facts["total"] is None  # one total for the fits of a ledger
+    assert page_facts(found.to_html)["total"][0] == rounded_up(of_page)
     command = page_facts(found.to_html, ledger=ledger)["commands"][1]
-    assert command.endswith(" --ledger ledger.jsonl")
+    assert command.startswith("ledger.fit(DPFairClassifier(") and command.endswith("), X, y)")
 
 
 def test_before_states_no_total_without_the_fits_of_the_sweep(swept, ledger, page_facts):

@@ -17,8 +17,9 @@ from skdpfair.model_selection import TradeoffResults
 from skdpfair.privacy import NoisyRelease, trade_off
 from skdpfair.privacy.gdp import auto_delta
 from skdpfair.privacy.privacy_report import rounded_up
+from skdpfair.report import _sweep_page
 
-SECTIONS = {"answers", "groups", "cost"}
+SECTIONS = {"in-short", "answers", "groups", "cost"}
 FOLDED = {"measures", "tradeoff", "generalisation", "data", "settings", "privacy", "pipeline"}
 FOLDED |= {"not-accounted", "words"}
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$x_{$ & {{ 7 * 7 }}")
@@ -46,7 +47,7 @@ def test_sweep_page_by_hand(by_hand, sections, check_golden, parsed):
     policy = next(v for _, name, v in page.attributes if name == "content" and "default-src" in v)
     assert policy == "default-src 'none'; style-src 'unsafe-inline'"
     visible = re.sub(r"(?s)<(details|head|svg).*?</\1>", " ", text)
-    assert len(re.sub(r"<[^>]*>", " ", visible).split()) <= 950
+    assert len(re.sub(r"<[^>]*>", " ", visible).split()) <= 1200
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -177,14 +178,18 @@ def test_unfinished_models_and_small_groups(swept, by_hand, page_facts):
     few.frame.loc[(few.frame["group"] == "F") & (few.frame["seed"] == 1), "n"] = 29
     facts = page_facts(few.to_html)
     assert facts["small"] == ["F"] == facts["undrawn"]
-    assert facts["bars"][0]["legend"] == [("M", "var(--c0)")]
+    assert facts["first_charts"][-1]["legend"] == [("M", "var(--c0)")]
 
 
 def test_at_most_six_budgets_are_drawn_and_the_others_named(by_hand, page_facts):
     few = page_facts(by_hand.results(budgets=(0.5, 1.0, 2.0, 4.0)).to_html)
-    assert [chart["title"].split()[-1] for chart in few["bars"]] == ["0.5", "1", "2", "4"]
+    drawn = [*few["first_charts"][1:], *few["bars"]]
+    assert [chart["title"].split()[-1] for chart in drawn] == ["0.5", "1", "2", "4"]
     many = page_facts(by_hand.results(budgets=tuple(float(i) for i in range(1, 9))).to_html)
-    assert len(many["bars"]) == 6 and (few["budgets"], many["budgets"]) == ([], ["3", "6"])
+    assert len(many["first_charts"][1:] + many["bars"]) == 6 and (
+        few["budgets"],
+        many["budgets"],
+    ) == ([], ["3", "6"])
 
 
 def test_tables_of_many_groups_are_split(swept, parsed):
@@ -240,7 +245,7 @@ def test_rare_class_leads_the_sweep_page(by_hand, page_facts, parsed):
     rare.spec = replace(by_hand.spec, rarest_class=HOSTILE[0], classes=[0, 1])
     summary = page_facts(rare.to_html)["summary"]
     found = summary["name"], summary["rarest"], summary["rare_share"]
-    assert found == ("balanced accuracy", HOSTILE[0], pytest.approx(0.11))
+    assert found == ("balanced accuracy", f"“{HOSTILE[0]}”", pytest.approx(0.11))
     group, cost = summary["costs"].largest
     assert (group, cost.mean) == ("F", pytest.approx(0.2))
     page = parsed(rare.to_html())
@@ -278,7 +283,7 @@ def test_rates_of_errors_name_their_classes_and_have_wilsons_intervals(swept, pa
     rates = ["false_positive_rate", "false_negative_rate"]
     captions = [part["caption"] for part in page_facts(found.to_html, measures=rates)["measures"]]
     for caption, (actual, predicted) in zip(captions, ((0, 1), (1, 0)), strict=True):
-        assert f"actual target = {actual} predicted as target = {predicted})" in caption
+        assert f"actual target “{actual}” predicted as target “{predicted}”)" in caption
     one = TradeoffResults(found.frame.query("seed == 0"), spec=found.spec)
     row = one.frame.query("group == 'a' and method == 'global' and epsilon == 20").iloc[0]
     rarest = found.spec.rarest_class == "0"
@@ -295,9 +300,9 @@ def test_groups_and_classes_have_the_names_of_their_variables(by_hand, page_fact
     variables = ["deny", "sex", "race"]
     found.spec = replace(found.spec, variables=variables, groups=names, classes=[0, 1])
     facts = page_facts(found.to_html)
-    readable = ["sex = F, race = A", "sex = F, race = (missing)", "sex = M, race = A"]
+    readable = ["sex “F”, race “A”", "sex “F”, race “(missing)”", "sex “M”, race “A”"]
     assert facts["groups"] == readable
-    assert dict(facts["data"])["classes"] == "deny = 0, deny = 1"
+    assert dict(facts["data"])["classes"] == "deny “0”, deny “1”"
     assert readable[-1] in str(found)
 
 
@@ -306,12 +311,12 @@ def test_data_are_counted(swept, two_groups, page_facts):
     counts = pd.crosstab(two_groups.sensitive_features, two_groups.target)
     sums = counts.sum(axis=1)
     shares = 100 * counts[1] / sums
-    rows = {f"group = {g}": (f"{sums[g]:,}", f"{shares[g]:.1f}") for g in counts.index}
-    assert facts["base_rates"] == ("target = 1", rows)
+    rows = {f"group “{g}”": (f"{sums[g]:,}", f"{shares[g]:.1f}") for g in counts.index}
+    assert facts["base_rates"] == ("target “1”", rows)
     data, share = dict(facts["data"]), 100 * counts[1].sum() / sums.sum()
     assert data["features"] == f"{two_groups.data.shape[1]}"
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", data["trained on"])
-    assert f"target = 1 ({share:.1f} %)" in data["classes, share of the records"]
+    assert f"target “1” ({share:.1f} %)" in data["classes, share of the records"]
     assert data["test records of a run"].startswith("120: 20 %")
 
 
@@ -328,3 +333,19 @@ def test_intervals_of_a_sweep_allow_for_shared_test_records(swept, page_facts):
     facts = page_facts(found.to_html, measures=["log_loss"])
     assert table_of(facts, "measures", "log_loss")[1]["global", "10"][0][1] == ends
     assert ends in found.as_text(["log_loss"])
+
+
+def test_card_of_results_has_tiles_a_table_and_a_chart(by_hand, parsed, monkeypatch):
+    found = by_hand.results()
+    card = found._repr_html_()
+    page = parsed(card)
+    assert {"svg", "table"} < set(page.tags) and page.texts.count("recommended model") == 1
+    assert card.count('class="tile"') == 4 and "5 models, 2 runs of each" in page.text
+    monkeypatch.setattr(_sweep_page, "render", _without_jinja2)
+    assert "svg" not in parsed(found._repr_html_()).tags
+    one = by_hand.scored({("a", 1.0): [0.8]})
+    assert "none" in parsed(one._repr_html_()).texts  # a single run recommends nothing
+
+
+def _without_jinja2(*_):
+    raise ImportError
