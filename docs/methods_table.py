@@ -1,4 +1,4 @@
-"""Table of the methods: papers, and releases with their sensitivities as steps use them."""
+"""Table of the methods: their papers, their releases, and the sensitivities that steps use."""
 
 import inspect
 import math
@@ -15,8 +15,8 @@ GRADIENT = "gradient sum"
 def sensitivities(method: Method, task: Task, n_classes: int = 2) -> dict[str, float | None]:
     """Return the L2 sensitivity of each release of a step, by name; the gradient sum is first.
 
-    It is the number by which the step scales the noise: the bound of ``clip`` and that of each
-    query.  None stands for a bound that moves with what was released.
+    The step scales its noise by these numbers: the bound of ``clip`` and that of each query.
+    None stands for a bound that changes with released values.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def _task(n_groups: int) -> Task:
 def _example_gradients(
     n_groups: int, n_parameters: int = 3, n_classes: int = 2
 ) -> PerSampleGradients:
-    """Return four records of several norms, in the groups by turns."""
+    """Return four records of several norms, which belong to the groups in turn."""
     norm = torch.tensor([0.5, 1.0, 2.0, 5.0])
     group = torch.arange(len(norm)) % n_groups
     probability = torch.full((len(norm), n_classes), 1 / n_classes)
@@ -156,7 +156,7 @@ def _widths(method: Method, n_groups: int, n_parameters: int) -> list[int]:
 
 
 def _bounds(method: Method, task: Task, n_classes: int = 2) -> list[float]:
-    """Return the bound that ``clip`` declares, at three made-up releases and the states between."""
+    """Return the bound that ``clip`` declares in three steps with made-up releases."""
     sample = _example_gradients(task.n_groups, n_classes=n_classes)
     state, queries = method.start(task), method.queries(task, 1.0)
     bounds = []
