@@ -17,7 +17,9 @@ from skdpfair.report._recommendation import is_unsure, small_groups
 PALETTE = ("#0072B2", "#BF8300", "#009E73", "#CC79A7", "#3A9BD9", "#D55E00", "#8C8000")
 _MARKERS, _LINES = "os^Dv", ("-", (0, (7, 3)), (0, (2, 3)))
 _MAX_NAME, _MAX_LINE = 60, 28  # letters
-_UNSURE = "no interval, or too few test records"
+_UNSURE, _COLUMN = "no interval, or too few test records", "privacy_cost["
+_MAX_HEIGHT, _MAX_BARS, _N_TRIED = 24.0, 12, 64  # inches
+_TOLERANCE = 1e-3  # of logits: two columns interact beyond it
 
 
 def look_of(i):
@@ -120,14 +122,7 @@ def _sizes(results):
     return {g: f" (n {'=' if a == b else '≥'} {a:,.0f})" for g, a, b in n.itertuples()}
 
 
-class _Display:
-    def _drew(self, axes):
-        self.axes_ = np.atleast_1d(axes).ravel()
-        self.ax_, self.figure_ = self.axes_[0], self.axes_[0].figure
-        return self
-
-
-class GroupLossDisplay(_Display):
+class GroupLossDisplay:
     """Loss and gradient norm of each group over training, or other recorded values; NOT private.
 
     Parameters
@@ -175,7 +170,8 @@ class GroupLossDisplay(_Display):
         Return self, with ``figure_``, ``axes_`` and ``ax_``, the first of them.
         """
         n = len(self.measures)
-        self._drew(new_axes(1.5 + 4.2 * n, 4.0, n, ax=ax))
+        self.axes_ = np.atleast_1d(new_axes(1.5 + 4.2 * n, 4.0, n, ax=ax))
+        self.ax_, self.figure_ = self.axes_[0], self.axes_[0].figure
         by_group = dict(iter(self.frame.groupby("group", sort=False, dropna=False)))
         names = group_names(by_group)
         for panel, measure in zip(self.axes_, self.measures, strict=True):
@@ -189,7 +185,8 @@ class GroupLossDisplay(_Display):
                     edges = (rows[measure] + k * rows[error] for k in (-2, 2))
                     panel.fill_between(rows["step"], *edges, color=look["color"], alpha=0.15, lw=0)
             mean, errors = self.frame[measure], 2 * self.frame.get(error, 0.0)
-            panel.set_ylim(_limits(mean, mean - errors, mean + errors))
+            # more that is drawn may move them
+            panel.set_ylim(_limits(mean, mean - errors, mean + errors), auto=True)
             words = measure.replace("_", " ")
             panel.set(xlabel="step", ylabel=words)
             dress(panel, f"{words.capitalize()} (not private)")
@@ -197,11 +194,7 @@ class GroupLossDisplay(_Display):
         return self
 
 
-_COLUMN = "privacy_cost["
-_MAX_HEIGHT = 24.0  # inches
-
-
-class PrivacyCostDisplay(_Display):
+class PrivacyCostDisplay:
     """Privacy cost of each group, as bars, with 95 % intervals over the runs of a sweep.
 
     A bar that has no interval, such as that of a single run, is light.
@@ -278,7 +271,8 @@ class PrivacyCostDisplay(_Display):
         of = f": {plain(models[0])}" if len(models) == 1 else ""
         against = f", against {plain(attrs['reference'])}" if "reference" in attrs else ""
         dress(ax, f"Privacy cost of each group{at}{of}{against}", grid="x", notes=notes)
-        return self._drew(ax)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
 
     def _rows(self):
         """Return a row for each line of text, a bar or a group's name above, and the models.
@@ -310,7 +304,7 @@ class PrivacyCostDisplay(_Display):
         return pd.DataFrame(rows), models
 
 
-class TradeoffDisplay(_Display):
+class TradeoffDisplay:
     """Curves of one measure by privacy budget, with 95 % intervals over the runs as whiskers.
 
     A point without an interval, or of a group with too few test records, is hollow. ``curves`` has
@@ -390,14 +384,11 @@ class TradeoffDisplay(_Display):
         hollow = f"hollow: {_UNSURE}" * (not all_sure)
         dress(ax, plain(title) + self.size, notes=(max(notes, key=len), hollow))
         name_ends(ax, lines)
-        return self._drew(ax)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
 
 
-_TOLERANCE = 1e-3  # of logits: two columns interact beyond it
-_N_TRIED, _MAX_BARS = 64, 12
-
-
-class ShapeDisplay(_Display):
+class ShapeDisplay:
     """Curves of an additive model: the logit of a class as a function of each column.
 
     They are computed from the weights and the public bounds and categories alone. If the fit was
@@ -413,20 +404,11 @@ class ShapeDisplay(_Display):
 
     Examples
     --------
-    >>> import numpy as np, pandas as pd
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from skdpfair import DPFairClassifier
+    >>> import pandas as pd
     >>> from skdpfair.report import ShapeDisplay
-    >>> from skdpfair.preprocessing import public_preprocessor
-    >>> rng = np.random.default_rng(0)
-    >>> X = pd.DataFrame({"age": rng.uniform(20, 80, 2000), "ward": rng.choice(["A", "B"], 2000)})
-    >>> y = (abs(X["age"] - 50) < 15).astype(int)
-    >>> features = public_preprocessor({"age": (20, 80)}, {"ward": ["A", "B"]}, encoding="auto")
-    >>> model = make_pipeline(features, DPFairClassifier(epsilon=8.0)).fit(X, y)
-    >>> display = ShapeDisplay.from_estimator(model)
-    >>> age = display.frame.query("column == 'age'").set_index("value")["logit"]
-    >>> bool(age[50.0] > age[20.0]), sorted(set(display.frame["column"]))
-    (True, ['age', 'ward'])
+    >>> frame = pd.DataFrame({"column": "ward", "value": ["A", "B"], "logit": [-0.4, 0.4]})
+    >>> ShapeDisplay(frame).plot().ax_.get_title(loc="left")  # from_estimator takes a pipeline
+    'ward'
     """
 
     def __init__(self, frame, log_columns=()):
@@ -469,7 +451,9 @@ class ShapeDisplay(_Display):
         groups = list(self.frame.groupby("column", sort=False))
         n_across = min(len(groups), 3)
         n_down = math.ceil(len(groups) / n_across)
-        self._drew(new_axes(4.0 * n_across, 3.0 * n_down, n_across, n_down, ax=ax))
+        ax = new_axes(4.0 * n_across, 3.0 * n_down, n_across, n_down, ax=ax)
+        self.axes_ = np.atleast_1d(ax).ravel()
+        self.ax_, self.figure_ = self.axes_[0], self.axes_[0].figure
         colour, limits = look_of(0)["color"], range_of([*self.frame["logit"]], zero=True)
         for panel, (column, rows) in zip(self.axes_, groups, strict=False):
             part = ""

@@ -189,6 +189,17 @@ def test_shape_display_curves_add_up_to_the_logit():
     assert [panel.get_title(loc="left") for panel in display.axes_] == ["age", "ward"]
 
 
+def test_shape_display_of_a_private_model_has_its_curves():
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame({"age": rng.uniform(20, 80, 2000), "ward": rng.choice(["A", "B"], 2000)})
+    y = (abs(x["age"] - 50) < 15).astype(int)
+    features = public_preprocessor({"age": (20, 80)}, {"ward": ["A", "B"]}, encoding="auto")
+    model = make_pipeline(features, DPFairClassifier(epsilon=8.0)).fit(x, y)
+    display = ShapeDisplay.from_estimator(model)
+    age = display.frame.query("column == 'age'").set_index("value")["logit"]
+    assert age[50.0] > age[20.0] and {*display.frame["column"]} == {"age", "ward"}
+
+
 def test_shape_display_refuses_models_without_curves():
     with pytest.raises(ValueError, match=r"^estimator is not additive"):
         ShapeDisplay.from_estimator(shaped(SVC(gamma=1.0))[0])
@@ -256,6 +267,13 @@ def test_group_loss_display_of_recorded_values_has_bands(recorded):
         assert len(axes.collections) == 2 * (measure != "lambda_max")
     with pytest.raises(ValueError, match=r"\['direction'\]"):
         GroupLossDisplay(frame.drop(columns="direction"), measures)
+
+
+@LOW_SIGNAL
+def test_axes_make_room_for_what_is_added(recorded):
+    display = GroupLossDisplay(recorded[1].diagnostics_, ["loss"]).plot()
+    display.ax_.axhline(100.0)
+    assert display.ax_.get_ylim()[1] > 100
 
 
 @pytest.fixture
