@@ -17,7 +17,7 @@ from skdpfair.engine import Batch, PoissonSampler, Streams, private_step, select
 from skdpfair.engine.mechanism import GradientTerm, Mechanism, Task
 from skdpfair.methods.bam import BAM
 from skdpfair.privacy import NoisyRelease, compute_epsilon
-from skdpfair.report._displays import PALETTE, dress, legend_aside, new_axes
+from skdpfair.report._displays import dress, look_of, name_ends, new_axes
 from skdpfair.training.batches import records_at
 
 BATCH, NOISE, DELTA, LR, STEPS, EVERY = 512, 1.0, 1e-5, 0.5, 150, 30
@@ -154,15 +154,15 @@ class Figure2(Study):
         """Draw the bias along training."""
         looks = [c for c in found.runs if c.startswith("bias[")]
         steps = [int(c[5:-1]) for c in looks]
-        ax = new_axes(7.0, 4.2)
-        parts = found.runs.groupby("row", sort=False)
-        for colour, (row, part) in zip(PALETTE, parts, strict=False):
-            mean, error = part[looks].mean(), 2 * part[looks].sem()
-            ax.plot(steps, mean, "o-", color=colour, markersize=4, label=row)
-            ax.fill_between(steps, mean - error, mean + error, color=colour, alpha=0.15, lw=0)
-        legend_aside(ax)
+        ax, lines = new_axes(7.0, 4.2), []
+        for i, (row, part) in enumerate(found.runs.groupby("row", sort=False)):
+            mean, error, look = part[looks].mean(), 2 * part[looks].sem(), look_of(i)
+            lines += ax.plot(steps, mean, label=row, **look)
+            edges = mean - error, mean + error
+            ax.fill_between(steps, *edges, color=look["color"], alpha=0.15, lw=0)
         ax.set(xlabel="step", ylabel="length of the bias")
         dress(ax, "Bias of the clipped gradient on each method's own path")
+        name_ends(ax, lines)
         return ax.figure
 
 

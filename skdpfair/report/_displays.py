@@ -1,22 +1,32 @@
 """Displays: curves of an additive model, losses and privacy costs of groups, a trade-off."""
 
 import math
+from textwrap import fill
 
 import numpy as np
 import pandas as pd
+from sklearn.isotonic import isotonic_regression
 
 from skdpfair._utils.group_names import group_names
 from skdpfair._utils.validate import one_of, safe_repr
 from skdpfair.metrics._measures import MEASURES, described, measure_of
+from skdpfair.report._charts import _spaced, range_of
 from skdpfair.report._recommendation import is_unsure, small_groups
 
-# Okabe and Ito's colours for the colour-blind, without black, and yellow last: it is faint
-PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
-_MAX_NAME = 60  # letters
+# as in the pages: Okabe and Ito's colours for the colour-blind, the light ones darker
+PALETTE = ("#0072B2", "#BF8300", "#009E73", "#CC79A7", "#3A9BD9", "#D55E00", "#8C8000")
+_MARKERS, _LINES = "os^Dv", ("-", (0, (7, 3)), (0, (2, 3)))
+_MAX_NAME, _MAX_LINE = 60, 28  # letters
+_UNSURE, _COLUMN = "no interval, or too few test records", "privacy_cost["
+_MAX_HEIGHT, _MAX_BARS, _N_TRIED = 24.0, 12, 64  # inches
+_TOLERANCE = 1e-3  # of logits: two columns interact beyond it
 
 
-def colour_of(i):
-    return PALETTE[i % len(PALETTE)]
+def look_of(i):
+    """Return the colour, marker and dashes of a series, the same in all figures."""
+    cycle, place = divmod(i, len(PALETTE))
+    marker = _MARKERS[(place + cycle) % len(_MARKERS)]
+    return {"color": PALETTE[place], "marker": marker, "ls": _LINES[cycle % len(_LINES)], "ms": 5}
 
 
 def new_axes(width=8.0, height=4.8, n_columns=1, n_rows=1, ax=None):
@@ -24,6 +34,9 @@ def new_axes(width=8.0, height=4.8, n_columns=1, n_rows=1, ax=None):
     if ax is not None and not all(hasattr(a, "get_legend") for a in np.ravel(ax)):
         raise TypeError(f"ax must be matplotlib's Axes or None, got {safe_repr(ax)}.")
     if ax is not None:
+        figure = np.ravel(ax)[0].figure.figure
+        if figure.get_layout_engine() is None:  # names beside the axes need room
+            figure.set_layout_engine("constrained")
         return ax
     try:
         import matplotlib.pyplot as plt
@@ -34,26 +47,79 @@ def new_axes(width=8.0, height=4.8, n_columns=1, n_rows=1, ax=None):
     return plt.subplots(n_rows, n_columns, figsize=(width, height), layout="constrained")[1]
 
 
-def dress(ax, title, *, grid="y"):
-    """Write the title, draw a grid, and hide the spines that are not needed."""
-    ax.set_title(title, loc="left", fontweight="bold")
-    ax.grid(axis=grid, color="0.88")
+def dress(ax, title, *, grid="y", notes=()):
+    """Write the title, and notes below the axes; draw a grid, and hide spines."""
+    ink, per_point = ax.title.get_color(), 72 / ax.figure.dpi  # white on black pages
+    n_letters = max(20, int(ax.bbox.width * per_point / 7.5))
+    ax.set_title(fill(title, n_letters), loc="left", fontweight="bold", wrap=True)
+    ax.grid(axis=grid, color=ink, alpha=0.12)
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
+    if any(notes):
+        below = (ax.xaxis.get_tightbbox().y0 - ax.bbox.y0) * per_point - 3
+        look = {"color": ink, "alpha": 0.75, "fontsize": "small", "ha": "center", "va": "top"}
+        place = (0.5, 0), (0, below), "axes fraction", "offset points"
+        ax.annotate("\n".join(filter(None, notes)), *place, **look)
 
 
-def legend_aside(ax):
-    """Write the names of curves or bars to the right of the axes, where they cover nothing."""
-    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+def name_ends(ax, lines):
+    """Write the labels of lines to the right of the axes, beside their ends, so that none touch."""
+    from matplotlib.legend import Legend
+
+    look: dict = {"loc": "center left", "frameon": False, "borderpad": 0.15}
+    ends = {line: line.get_ydata(orig=False)[-1] for line in lines if len(line.get_ydata())}
+    ends = pd.Series(ends, dtype=float).sort_values()
+    keys = [Legend(ax, [line], [line.get_label()], **look) for line in ends.index]
+    heights = np.array([key.get_window_extent().height / ax.bbox.height for key in keys])
+    places, (low, high) = np.cumsum(heights) - heights / 2, ax.get_ylim()
+    shifts, free = (ends.to_numpy() - low) / (high - low) - places, max(0.0, 1 - heights.sum())
+    places = places + (isotonic_regression(shifts, y_min=0.0, y_max=free) if keys else 0)
+    for key, place in zip(keys, places, strict=True):
+        key.set_bbox_to_anchor((1.0, place), ax.transAxes)
+        ax.add_artist(key).set_clip_on(False)  # the layout leaves it room
 
 
-def plain(name):
+def plain(name, width=_MAX_NAME):
     """Return the name of a group, column or model as a text that matplotlib writes as it is."""
     text = str(name) if str(name).strip() else "(missing)"
     text = text if len(text) <= _MAX_NAME else f"{text[:30]}…{text[-20:]}"
     # matplotlib takes dollars for mathematics, and leaves _names out of legends
-    text = text.replace("$", r"\$")
+    text = fill(text, width).replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text
+
+
+def _limits(mean, low, high, *, zero=False):
+    """Return the limits of an axis of means, which no wide interval stretches.
+
+    They hold the shortest interval, and of the others as much as twice the range of the means.
+    """
+    mean, low, high = np.ravel(mean), np.ravel(low), np.ravel(high)
+    ends, has = [*mean[np.isfinite(mean)], *[0.0] * zero] or [0.0], low < high
+    shortest = min(np.maximum(high - mean, mean - low)[has], default=0.0)
+    reach = max(2 * np.ptp(ends), 1.5 * shortest)
+    shown = np.clip([*low[has], *high[has]], min(ends) - reach, max(ends) + reach)
+    return range_of([*ends, *shown])
+
+
+def _whiskers(ax, axis, color, at, mean, low, high, **where):
+    """Draw intervals with caps, or arrows beyond the limits; return a note on them."""
+    has, turn, limits = low < high, 1 if axis == "y" else -1, getattr(ax, f"get_{axis}lim")()
+    look = {"ecolor": color, "elinewidth": 1.2, "capsize": 3, "fmt": "none"} | where
+    look[f"{axis}err"] = [(mean - low)[has], (high - mean)[has]]
+    ax.errorbar(*(at[has], mean[has])[::turn], **look)
+    carets, ends = ((7, 6) if axis == "y" else (4, 5)), (low < limits[0], high > limits[1])
+    for marker, limit, beyond in zip(carets, limits, ends, strict=True):
+        if (cut := has & beyond).any():
+            look = {"color": color, "marker": marker, "ls": "none", "clip_on": False} | where
+            ax.plot(*(at[cut], np.full(cut.sum(), limit))[::turn], **look)
+    is_cut = bool((has & (ends[0] | ends[1])).any())
+    return "whiskers: 95 % intervals" * bool(has.any()) + ", with arrows beyond the panel" * is_cut
+
+
+def _sizes(results):
+    """Return how many test records of a run each group has, where it is known."""
+    n = results.frame.groupby("group")["n"].agg(["min", "max"]).dropna()
+    return {g: f" (n {'=' if a == b else '≥'} {a:,.0f})" for g, a, b in n.itertuples()}
 
 
 class GroupLossDisplay:
@@ -66,11 +132,6 @@ class GroupLossDisplay:
     measures : sequence of str, default=("loss", "gradient_norm")
         The columns to draw, one panel for each, with bands of two standard errors if the recorder
         has them.
-
-    Attributes
-    ----------
-    axes_, figure_
-        The axes and figure of :meth:`plot`.
 
     Examples
     --------
@@ -104,36 +165,39 @@ class GroupLossDisplay:
         return cls(estimator.diagnostics_, measures)
 
     def plot(self, ax=None):
-        """Draw a curve for each group into ``ax``, one a panel, or a new figure; return self."""
+        """Draw a curve for each group into ``ax``, one a panel, or a new figure.
+
+        Return self, with ``figure_``, ``axes_`` and ``ax_``, the first of them.
+        """
         n = len(self.measures)
         self.axes_ = np.atleast_1d(new_axes(1.5 + 4.2 * n, 4.0, n, ax=ax))
-        self.figure_ = self.axes_[0].figure
+        self.ax_, self.figure_ = self.axes_[0], self.axes_[0].figure
         by_group = dict(iter(self.frame.groupby("group", sort=False, dropna=False)))
         names = group_names(by_group)
         for panel, measure in zip(self.axes_, self.measures, strict=True):
-            for i, (name, group) in enumerate(zip(names, by_group, strict=True)):
-                rows = by_group[group].dropna(subset=measure)
-                panel.plot(rows["step"], rows[measure], color=colour_of(i), label=plain(name))
-                if f"{measure}_se" in rows:
-                    band = 2 * rows[f"{measure}_se"]
-                    edges = rows[measure] - band, rows[measure] + band
-                    panel.fill_between(rows["step"], *edges, color=colour_of(i), alpha=0.15, lw=0)
+            lines, error = [], f"{measure}_se"
+            for i, (name, rows) in enumerate(zip(names, by_group.values(), strict=True)):
+                size = f" (n = {rows['n_samples'].max():,.0f})" if "n_samples" in rows else ""
+                look = look_of(i) | {"label": plain(name, _MAX_LINE) + size, "markevery": 0.15}
+                rows = rows.dropna(subset=measure)
+                lines += panel.plot(rows["step"], rows[measure], **look)
+                if error in rows:
+                    edges = (rows[measure] + k * rows[error] for k in (-2, 2))
+                    panel.fill_between(rows["step"], *edges, color=look["color"], alpha=0.15, lw=0)
+            mean, errors = self.frame[measure], 2 * self.frame.get(error, 0.0)
+            # more that is drawn may move them
+            panel.set_ylim(_limits(mean, mean - errors, mean + errors), auto=True)
             words = measure.replace("_", " ")
             panel.set(xlabel="step", ylabel=words)
             dress(panel, f"{words.capitalize()} (not private)")
-        legend_aside(self.axes_[-1])
+        name_ends(panel, lines)
         return self
-
-
-_UNSURE = "no interval, or too few test records"
-_COLUMN = "privacy_cost["
-_MAX_HEIGHT = 24.0  # inches
 
 
 class PrivacyCostDisplay:
     """Privacy cost of each group, as bars, with 95 % intervals over the runs of a sweep.
 
-    A bar that has no interval, such as that of a single run, is hatched.
+    A bar that has no interval, such as that of a single run, is light.
 
     Parameters
     ----------
@@ -142,11 +206,6 @@ class PrivacyCostDisplay:
         by definition, is not drawn.
     intervals : pandas.DataFrame or None, default=None
         The ends of the intervals of the same rows, in columns (quantity, "low" or "high").
-
-    Attributes
-    ----------
-    ax_, figure_
-        The axes and figure of :meth:`plot`.
 
     Examples
     --------
@@ -166,98 +225,96 @@ class PrivacyCostDisplay:
     def from_results(cls, results, epsilon):
         """Return the display of the results of a sweep at one of its budgets, a bar a method.
 
-        Groups with too few test records are hatched.
+        The bars of groups with too few test records are light.
         """
         estimates = results.estimates()
-        budgets = estimates.index.get_level_values("epsilon").unique()
-        budgets = budgets[np.isfinite(budgets)].tolist()
-        if epsilon not in budgets:
+        private = estimates[np.isfinite(estimates.index.get_level_values("epsilon"))]
+        if epsilon not in (budgets := private.index.unique("epsilon").tolist()):
             raise ValueError(f"epsilon must be one of {budgets}, got {safe_repr(epsilon)}.")
-        estimates = estimates.xs(epsilon, level="epsilon")
-        table = estimates.xs("mean", axis=1, level=1).astype(float)
-        table.attrs |= {"epsilon": epsilon, "small": small_groups(results)}
-        return cls(table, estimates)
+        own = private.xs(epsilon, level="epsilon")
+        table = own.xs("mean", axis=1, level=1).astype(float)
+        methods = private.index.unique("method").tolist()
+        table.attrs |= {"epsilon": epsilon, "sizes": _sizes(results), "methods": methods}
+        table.attrs["small"] = small_groups(results)
+        return cls(table, own)
 
     def plot(self, ax=None):
-        """Draw a bar for each group and private model into ``ax``, or a new figure; return self.
-
-        The names of the models are to the right of the axes, so the figure must have
-        ``layout="constrained"``.
-        """
-        (bars, low, high, is_sure), attrs = self._bars(), self.table.attrs
-        ax = new_axes(height=min(1.6 + 0.26 * (bars.size + len(bars)), _MAX_HEIGHT), ax=ax)
-        colours = [colour_of(i) for i in range(bars.shape[1])]
-        bars.plot.barh(ax=ax, color=colours, width=0.8, legend=False)
-        for i, container in enumerate(ax.containers):
-            columns = (part[:, i] for part in (bars.to_numpy(), low, high, is_sure))
-            for bar, cost, lower, upper, sure in zip(container, *columns, strict=True):
-                y, side = bar.get_y() + bar.get_height() / 2, -1 if cost < 0 else 1
-                ax.hlines(y, lower, upper, color="black", linewidth=1)
-                if not sure:
-                    bar.set(facecolor="none", edgecolor=colours[i], hatch="////")
-                ends = [v for v in (0.0, cost, lower, upper) if not np.isnan(v)]
-                text = "" if np.isnan(cost) else f"{cost:+.1f}"
-                end = max(ends, key=lambda v: side * v)
-                place = {"textcoords": "offset points", "ha": "left" if side > 0 else "right"}
-                ax.annotate(text, (end, y), (3 * side, 0), va="center", **place)
-        if not is_sure[~np.isnan(bars)].all():
-            ax.fill([], [], facecolor="none", edgecolor="0.35", hatch="////", label=_UNSURE)
-        ax.invert_yaxis()  # the first on top
-        ax.axvline(0, color="black", linewidth=1)
-        ax.margins(x=0.12)
-        # at least one point of width: a tenth of a point must not look like a tower
-        ax.set_xlim(right=max(ax.get_xlim()[1], 1.0))
-        ax.set(xlabel="accuracy lost (percentage points)", ylabel="")
-        legend_aside(ax)
-        against = f", against {plain(attrs['reference'])}" if "reference" in attrs else ""
+        """Draw bars into ``ax``, or a new figure; return self, with ``ax_`` and ``figure_``."""
+        attrs, (rows, models) = self.table.attrs, self._rows()
+        n_lines = rows["label"].str.count("\n") + 1
+        height, rows["y"] = n_lines.sum(), n_lines.cumsum() - n_lines / 2
+        ax = new_axes(height=min(1.5 + 0.26 * height, _MAX_HEIGHT), ax=ax)
+        bars, ink = rows[rows["colour"] != ""], ax.title.get_color()
+        y, *values = bars[["y", "cost", "low", "high"]].to_numpy(float).T
+        first, last = _limits(*values, zero=True)
+        # a tenth of a point must not look like a tower
+        ax.set(xlim=(first, max(last, first + 0.2)), ylim=(height + 0.2, -0.2))
+        size = min(ax.xaxis.label.get_size(), 61 * ax.bbox.height / ax.figure.dpi / height)
+        ax.set_yticks(rows["y"], rows["label"], fontsize=size)
+        for text, colour in zip(ax.get_yticklabels(), rows["colour"], strict=True):
+            text.set_fontweight("normal" if colour else "bold")
+        ax.axvline(0, color=ink, linewidth=1)
+        faces = [*zip(bars["colour"], np.where(bars["sure"], 1.0, 0.25), strict=True)]
+        ax.barh(y, values[0], height=0.7, color=faces, edgecolor=bars["colour"])
+        where = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points"}
+        for place, *numbers in zip(y, *values, strict=True):
+            mean, *ends = (f"{round(v, 1) + 0.0:+.1f}".replace("-", "−") for v in numbers)
+            text = mean + " ({} to {})".format(*ends) * bool(numbers[1] < numbers[2])
+            ax.annotate(text, (1, place), (6, 0), va="center", fontsize=size, **where)
+        ax.tick_params(axis="y", length=0)
+        ax.locator_params(axis="x", nbins=6)
+        ax.spines["left"].set_visible(False)
+        ax.set(xlabel="accuracy lost (percentage points)")
+        light = f"light: {_UNSURE}" * (not bars["sure"].all())
+        notes = _whiskers(ax, "x", ink, y, *values), light
         at = f" at ε = {attrs['epsilon']:g}" if "epsilon" in attrs else ""
-        dress(ax, f"Privacy cost of each group{at}{against}", grid="x")
+        of = f": {plain(models[0])}" if len(models) == 1 else ""
+        against = f", against {plain(attrs['reference'])}" if "reference" in attrs else ""
+        dress(ax, f"Privacy cost of each group{at}{of}{against}", grid="x", notes=notes)
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
-    def _bars(self):
-        """Return costs, a row a group and a column a model, ends of intervals, and which are sure.
+    def _rows(self):
+        """Return a row for each line of text, a bar or a group's name above, and the models.
 
-        All are in percentage points.
+        Costs and ends of intervals are in percentage points.
         """
-        table = self.table
+        table, attrs, rows = self.table, self.table.attrs, []
         columns = [c for c in table.columns if str(c).startswith(_COLUMN)]
-        models = [name for name in table.index if name != table.attrs.get("reference")]
-        bars = 100 * table.loc[models, columns].T
-        if bars.isna().all(axis=None):  # also without any
+        models = [name for name in table.index if name != attrs.get("reference")]
+        if table.loc[models, columns].isna().all(axis=None):  # also without any
             raise ValueError(
                 "table must have numbers in columns privacy_cost[GROUP], and a row besides the "
                 "reference. Pass the result of skdpfair.metrics.group_table."
             )
-        ends = [np.full(bars.shape, np.nan)] * 2
-        if self.intervals is not None:
-            parts = (self.intervals.xs(end, axis=1, level=1) for end in ("low", "high"))
-            ends = [100 * part.loc[models, columns].T.to_numpy(float) for part in parts]
-        names = [c[len(_COLUMN) : -1] for c in columns]
-        is_small = np.isin(names, table.attrs.get("small", []))
-        empty = bars.isna().all(axis=1)
-        bars.index = [
-            plain(n) + " (no test records)" * e for n, e in zip(names, empty, strict=True)
-        ]
-        bars = bars.set_axis([*map(plain, models)], axis=1)
-        return bars, *ends, (ends[0] < ends[1]) & ~is_small[:, None]
-
-
-_MARKERS, _LINES = "osD^vPX", ("-", "-.", ":")
-_MAX_TICKS = 7
+        for column in columns:
+            name, known = column[len(_COLUMN) : -1], table.loc[models, column].dropna()
+            size = " (no test records)" if known.empty else attrs.get("sizes", {}).get(name, "")
+            head = plain(name, _MAX_LINE) + size
+            if len(models) > 1 or known.empty:
+                rows.append({"label": head, "colour": ""})
+            for model, cost in known.items():
+                own = {} if self.intervals is None else self.intervals.loc[model, column]
+                low, high = (100 * own.get(end, np.nan) for end in ("low", "high"))
+                row = {"cost": 100 * cost, "low": low, "high": high}
+                row["label"] = head if len(models) == 1 else plain(model, _MAX_LINE)
+                row["colour"] = look_of(attrs.get("methods", models).index(model))["color"]
+                row["sure"] = low < high and name not in attrs.get("small", [])
+                rows.append(row)
+        return pd.DataFrame(rows), models
 
 
 class TradeoffDisplay:
-    """Curves of one measure by privacy budget, with 95 % intervals over the runs as bands.
+    """Curves of one measure by privacy budget, with 95 % intervals over the runs as whiskers.
 
     A point without an interval, or of a group with too few test records, is hollow. ``curves`` has
     for each method a frame with columns epsilon (inf without privacy, which is drawn as a dashed
     line), mean, low and high.
     """
 
-    def __init__(self, curves, measure="accuracy", *, is_small=False, classes=()):
+    def __init__(self, curves, measure="accuracy", *, is_small=False, classes=(), size=""):
         self.curves, self.measure, self.classes = curves, measure, classes
-        self.is_small = is_small
+        self.is_small, self.size = is_small, size
 
     @classmethod
     def from_results(cls, results, *, measure="accuracy"):
@@ -266,72 +323,69 @@ class TradeoffDisplay:
         one_of("measure", measure, estimates.columns.get_level_values(0).unique())
         by_method = estimates[measure].reset_index().groupby("method", sort=False)
         curves = {name: part.sort_values("epsilon") for name, part in by_method}
-        return cls(
-            curves, measure, is_small=is_unsure(results, measure), classes=results.spec.classes
-        )
+        facts = {"is_small": is_unsure(results, measure), "classes": results.spec.classes}
+        size = _sizes(results).get(measure.partition("[")[2][:-1], "")
+        return cls(curves, measure, **facts, size=size)
 
     def plot(self, ax=None):
-        """Draw a curve for each method into ``ax``, or a new figure; return self."""
+        """Draw curves into ``ax``, or a new figure; return self, with ``ax_`` and ``figure_``."""
         title, unit, factor = described(self.measure, self.classes)
-        curves = {m: rows[np.isfinite(rows["mean"])] for m, rows in self.curves.items()}
-        curves = {method: rows for method, rows in curves.items() if len(rows)}
+        names, scale = ["epsilon", "mean", "low", "high"], [[1.0], [factor], [factor], [factor]]
+        curves = {m: rows[names].to_numpy(float).T * scale for m, rows in self.curves.items()}
+        private = [method for method, rows in curves.items() if not np.isinf(rows[0]).all()]
+        curves = {m: rows[:, np.isfinite(rows[1])] for m, rows in curves.items()}
+        curves = {method: rows for method, rows in curves.items() if rows.size}
         if not curves:
             raise ValueError(
                 f"There is no {self.measure!r} to draw: all are NaN. Costs need the runs of the "
                 "reference model, and a group needs test records."
             )
-        ax = new_axes(ax=ax)
-        is_cost = MEASURES[measure_of(self.measure)].against == "reference"
-        budgets, n_drawn, all_sure = set(), 0, True
-        for method, rows in curves.items():
-            mean, low, high = (factor * rows[name] for name in ("mean", "low", "high"))
-            name, sure = plain(method), (low < high) & (not self.is_small)
-            if np.isinf(rows["epsilon"]).all():
-                # measured from the reference model: zero is drawn anyway
-                if not is_cost:
-                    dash, text = ("--", name) if sure.all() else (":", f"{name}, not sure")
-                    ax.axhline(mean.iloc[0], color="0.35", linestyle=dash, lw=1.2, label=text)
-                    ax.axhspan(low.iloc[0], high.iloc[0], color="0.35", alpha=0.08, lw=0)
+        from matplotlib.transforms import ScaledTranslation
+
+        ax, is_cost = new_axes(ax=ax), MEASURES[measure_of(self.measure)].against == "reference"
+        ink, every, lines, notes = ax.title.get_color(), np.hstack([*curves.values()]), [], [""]
+        ax.set_ylim(_limits(*every[1:], zero=is_cost))
+        budgets, all_sure = sorted({*every[0][np.isfinite(every[0])].tolist()}), True
+        # points of one budget stand side by side
+        apart = min(7.0, 42 / max(1, len(private))) * (3 if len(budgets) == 1 else 1)
+        for method, (at, mean, low, high) in curves.items():
+            look = {"label": plain(method, _MAX_LINE), "lw": 1.2, "color": ink}
+            where, sure = (
+                {"transform": ax.get_yaxis_transform()},
+                (low < high) & (not self.is_small),
+            )
+            if method in private:
+                look |= look_of(i := private.index(method))
+                aside = apart * (i - (len(private) - 1) / 2)
+                move = ScaledTranslation(aside / 72, 0, ax.figure.dpi_scale_trans)
+                where["transform"] = ax.transData + move
+                full = np.flatnonzero(sure).tolist()
+                lines += ax.plot(at, mean, markevery=full, **look, **where)
+                look |= {"ls": "none", "mfc": ax.get_facecolor(), "label": None}
+                ax.plot(at[~sure], mean[~sure], **look, **where)
+                all_sure &= bool(sure.all())
+            elif is_cost:  # measured from the reference model: zero is drawn anyway
                 continue
-            # the markers are shifted when the colours start again, so that each curve differs
-            cycle, place = divmod(n_drawn, len(PALETTE))
-            line = _LINES[cycle % len(_LINES)]
-            look = {
-                "color": colour_of(n_drawn),
-                "marker": _MARKERS[(place + cycle) % len(_MARKERS)],
-            }
-            ax.fill_between(rows["epsilon"], low, high, color=look["color"], alpha=0.18, lw=0)
-            # a single budget has no band
-            ax.vlines(rows["epsilon"], low, high, color=look["color"], lw=1, alpha=0.6)
-            at = np.flatnonzero(sure).tolist()
-            ax.plot(rows["epsilon"], mean, label=name, markevery=at, ls=line, ms=5, **look)
-            if not sure.all():
-                ax.plot(rows["epsilon"][~sure], mean[~sure], mfc="white", ls="none", ms=5, **look)
-                all_sure = False
-            budgets |= set(rows["epsilon"])
-            n_drawn += 1
-        kind = self.measure.partition("[")[0].replace("_", " ")
-        band = any((rows["low"] < rows["high"]).any() for rows in curves.values())
-        label = "privacy budget ε, log scale" + "; bands are 95 % intervals" * band
-        if not all_sure:
-            ax.plot([], [], "o", color="0.35", mfc="white", ms=5, label=_UNSURE)
-        ax.set(xlabel=label, ylabel=f"{kind} ({unit})")
+            else:
+                at = np.array([0.985 - 0.02 * len(lines)])
+                lines.append(ax.axhline(mean[0], ls="--", **look))
+            notes.append(_whiskers(ax, "y", look["color"], at, mean, low, high, **where))
         if budgets:
-            ax.set_xscale("log")
-            ticks = sorted(budgets)[:: -(-len(budgets) // _MAX_TICKS)]
+            room = (budgets[-1] / budgets[0]) ** 0.1 if len(budgets) > 1 else 2.0
+            ax.set(xscale="log", xlim=(budgets[0] / room, budgets[-1] * room))
+            ticks = [b for _, b in _spaced([(math.log(b, room), b) for b in budgets], 1.0)]
             ax.set_xticks(ticks, [f"{b:.3g}" for b in ticks])
             ax.minorticks_off()
         if is_cost:
-            ax.axhline(0, color="black", linewidth=1, zorder=1)
-        dress(ax, plain(title))
-        legend_aside(ax)
+            ax.axhline(0, color=ink, linewidth=1, zorder=1)
+        n_letters = max(20, int(13 * ax.bbox.height / ax.figure.dpi))
+        kind = self.measure.partition("[")[0].replace("_", " ")
+        ax.set(xlabel="privacy budget ε, log scale", ylabel=fill(f"{kind} ({unit})", n_letters))
+        hollow = f"hollow: {_UNSURE}" * (not all_sure)
+        dress(ax, plain(title) + self.size, notes=(max(notes, key=len), hollow))
+        name_ends(ax, lines)
         self.ax_, self.figure_ = ax, ax.figure
         return self
-
-
-_TOLERANCE = 1e-3  # of logits: two columns interact beyond it
-_N_TRIED = 64
-_MAX_BARS = 12
 
 
 class ShapeDisplay:
@@ -348,36 +402,21 @@ class ShapeDisplay:
     log_columns : collection of str, default=()
         Columns that are drawn on a logarithmic axis.
 
-    Attributes
-    ----------
-    axes_, figure_
-        Where :meth:`plot` drew.
-
     Examples
     --------
-    >>> import numpy as np, pandas as pd
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from skdpfair import DPFairClassifier
+    >>> import pandas as pd
     >>> from skdpfair.report import ShapeDisplay
-    >>> from skdpfair.preprocessing import public_preprocessor
-    >>> rng = np.random.default_rng(0)
-    >>> X = pd.DataFrame({"age": rng.uniform(20, 80, 2000), "ward": rng.choice(["A", "B"], 2000)})
-    >>> y = (abs(X["age"] - 50) < 15).astype(int)
-    >>> features = public_preprocessor({"age": (20, 80)}, {"ward": ["A", "B"]}, encoding="auto")
-    >>> model = make_pipeline(features, DPFairClassifier(epsilon=8.0)).fit(X, y)
-    >>> display = ShapeDisplay.from_estimator(model)
-    >>> age = display.frame.query("column == 'age'").set_index("value")["logit"]
-    >>> bool(age[50.0] > age[20.0]), sorted(set(display.frame["column"]))
-    (True, ['age', 'ward'])
+    >>> frame = pd.DataFrame({"column": "ward", "value": ["A", "B"], "logit": [-0.4, 0.4]})
+    >>> ShapeDisplay(frame).plot().ax_.get_title(loc="left")  # from_estimator takes a pipeline
+    'ward'
     """
 
     def __init__(self, frame, log_columns=()):
-        self.frame = frame
-        self.log_columns = log_columns
+        self.frame, self.log_columns = frame, log_columns
 
     @classmethod
     def from_estimator(cls, estimator, *, n_points=121):
-        """Return the display of a fitted pipeline.
+        """Return the display of a fitted pipeline; the mean of a curve over its points is 0.
 
         Parameters
         ----------
@@ -389,11 +428,6 @@ class ShapeDisplay:
         n_points : int, default=121
             Number of points of each line, from the lower to the upper public bound; as many again
             on a logarithmic axis.
-
-        Returns
-        -------
-        ShapeDisplay
-            The mean of each curve over its points is 0.
         """
         values, log_columns = _public_facts(estimator, n_points)
         names = list(estimator.feature_names_in_)
@@ -411,27 +445,37 @@ class ShapeDisplay:
     def plot(self, ax=None):
         """Draw one panel for each column; of many categories, those with the longest bars.
 
-        Return the display. ``ax`` has an axes for each column, or is None for a new figure.
+        ``ax`` has an axes for each column, or is None for a new figure. Return self, with
+        ``figure_``, ``axes_`` and ``ax_``, the first of them.
         """
         groups = list(self.frame.groupby("column", sort=False))
         n_across = min(len(groups), 3)
         n_down = math.ceil(len(groups) / n_across)
         ax = new_axes(4.0 * n_across, 3.0 * n_down, n_across, n_down, ax=ax)
         self.axes_ = np.atleast_1d(ax).ravel()
-        self.figure_ = self.axes_[0].figure
+        self.ax_, self.figure_ = self.axes_[0], self.axes_[0].figure
+        colour, limits = look_of(0)["color"], range_of([*self.frame["logit"]], zero=True)
         for panel, (column, rows) in zip(self.axes_, groups, strict=False):
-            if isinstance(rows["value"].iloc[0], str):
+            part = ""
+            if is_text := isinstance(rows["value"].iloc[0], str):
                 bars = rows.loc[rows["logit"].abs().nlargest(_MAX_BARS).index].sort_values("logit")
                 part = f" ({len(bars)} of {len(rows)})" if len(bars) < len(rows) else ""
-                panel.barh([*map(plain, bars["value"])], bars["logit"], color=colour_of(0))
-                panel.set(xlabel="logit")
-                dress(panel, f"{plain(column)}{part}", grid="x")
+                names = [plain(v, _MAX_LINE) for v in bars["value"]]
+                panel.barh(range(len(bars)), bars["logit"], 0.7, tick_label=names, color=colour)
+                room = 0.6 + max(0.0, 5 - len(bars)) / 2  # two bars are no thicker than five
+                panel.set(ylim=(-room, len(bars) - 1 + room), xlim=limits, xlabel="logit")
+                panel.tick_params(axis="y", length=0)
             else:
-                panel.plot(rows["value"].astype(float), rows["logit"], color=colour_of(0))
-                panel.set(ylabel="logit")
+                panel.plot(rows["value"].astype(float), rows["logit"], color=colour)
+                panel.set(ylim=limits, ylabel="logit")
                 if column in self.log_columns:
                     panel.set_xscale("symlog", linthresh=1.0)
-                dress(panel, plain(column))
+                    panel.margins(x=0.0)
+                    panel.xaxis.get_major_locator().set_params(numticks=4)
+                    panel.xaxis.set_major_formatter("{x:,g}")
+            zero = panel.axvline if is_text else panel.axhline
+            zero(0, color=panel.title.get_color(), linewidth=1)
+            dress(panel, f"{plain(column)}{part}", grid="x" if is_text else "y")
         for panel in self.axes_[len(groups) :]:
             panel.set_visible(False)
         return self

@@ -19,6 +19,8 @@ matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt  # noqa: E402 - the backend comes first
+from matplotlib.legend import Legend  # noqa: E402
+from matplotlib.transforms import Bbox  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -52,12 +54,32 @@ def texts(items):
     return [item.get_text() for item in items]
 
 
+def named(ax):
+    """Return the names beside the ends of lines, from the bottom."""
+    return [text for key in ax.findobj(Legend) for text in texts(key.get_texts())]
+
+
+def notes(ax):
+    return " ".join(text for text in texts(ax.texts) if "interval" in text)
+
+
+def is_light(bar):
+    return bar.get_facecolor()[3] < 1
+
+
+def curves_of(ax):
+    """Return the lines of the methods, not their hollow points, ends of whiskers or arrows."""
+    lines = [line for line in ax.lines if line.get_marker() in [*"os^Dv"]]
+    return [line for line in lines if line.get_linestyle() != "None"]
+
+
 def test_cost_display_leaves_the_reference_out_and_has_a_zero_line(table):
     ax = drawn(table)
-    assert texts(ax.get_yticklabels()) == ["Female", "Male"]
-    assert texts(ax.get_legend().get_texts())[1:] == ["dpsgd", "global_adapt"]
-    assert all(bar.get_hatch() for container in ax.containers for bar in container)  # of one fit
-    assert texts(ax.texts) == ["+0.9", "+5.8", "+0.0", "-1.0"]
+    methods = ["dpsgd", "global_adapt"]
+    assert texts(ax.get_yticklabels()) == ["Female", *methods, "Male", *methods]
+    assert all(is_light(bar) for bar in ax.patches)  # of one fit
+    assert texts(ax.texts)[:-1] == ["+0.9", "+0.0", "+5.8", "−1.0"]
+    assert UNSURE in notes(ax)
     assert "percentage points" in ax.get_xlabel()
     assert "against sgd" in ax.get_title(loc="left")
     assert list(ax.lines[0].get_xdata()) == [0, 0]
@@ -65,8 +87,11 @@ def test_cost_display_leaves_the_reference_out_and_has_a_zero_line(table):
 
 def test_cost_without_a_known_reference_shows_all_models(table):
     table.attrs.clear()
-    assert len(drawn(table).get_legend().get_texts()) == 4
-    assert drawn(table / 1000).get_xlim()[1] == 1  # a tiny cost does not fill the axes
+    assert len(drawn(table).patches) == 6
+    for scale in (1e-3, -1e-3):  # a tiny cost does not fill the axes
+        low, high = drawn(scale * table).get_xlim()
+        assert low < 0 < high and high - low >= 0.2
+    assert drawn(table / 10).get_xlim()[1] < 0.7  # nor is a small one made smaller
 
 
 def test_plot_draws_into_the_axes_that_are_passed(table):
@@ -83,11 +108,12 @@ def test_cost_display_has_no_overlaps_and_stays_inside_the_figure(n_groups, n_mo
     rows = pd.DataFrame(columns, index=[name.format(i) for i in range(n_models)])
     ax = drawn(rows)
     ax.figure.canvas.draw()
-    page, legend = ax.figure.bbox, ax.get_legend().get_window_extent()
+    page = ax.figure.bbox
     ticks = [tick.get_window_extent() for tick in ax.get_yticklabels()]
-    for boxes in (ticks, [text.get_window_extent() for text in ax.texts]):
+    numbers = [text.get_window_extent() for text in ax.texts]
+    for boxes in (ticks, numbers):
         assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
-    for box in (legend, ax._left_title.get_window_extent(), *ticks):
+    for box in (ax._left_title.get_window_extent(), *ticks, *numbers):
         assert page.x0 <= box.x0 and box.x1 <= page.x1
         assert page.y0 <= box.y0 and box.y1 <= page.y1
 
@@ -95,8 +121,8 @@ def test_cost_display_has_no_overlaps_and_stays_inside_the_figure(n_groups, n_mo
 def test_cost_display_names_groups_without_test_records(table):
     table["privacy_cost[rare]"] = [0.0, float("nan"), float("nan")]
     ax = drawn(table)
-    assert texts(ax.get_yticklabels()) == ["Female", "Male", "rare (no test records)"]
-    assert texts(ax.texts)[2] == ""
+    assert texts(ax.get_yticklabels())[-1] == "rare (no test records)"
+    assert len(ax.patches) == 4  # of the others
     table.loc[:, table.columns.str.startswith("privacy_cost[")] = float("nan")
     with pytest.raises(ValueError, match=r"^table must"):
         drawn(table)
@@ -112,7 +138,7 @@ def test_tradeoff_display_draws_no_nan(tmp_path):
     curves = {"a": curve([1.0, 4.0], [nan, 0.2]), "b": curve([1.0, 4.0], [nan, nan])}
     display = TradeoffDisplay(curves, "privacy_cost_difference").plot()
     display.figure_.savefig(tmp_path / "gap.png")
-    assert texts(display.ax_.get_legend().get_texts()) == ["a"]
+    assert named(display.ax_) == ["a"]
     with pytest.raises(ValueError, match="'privacy_cost_difference' to draw"):
         TradeoffDisplay({"b": curves["b"]}, "privacy_cost_difference").plot()
 
@@ -121,10 +147,24 @@ def test_tradeoff_display_of_many_methods_differs_in_style():
     budgets = [0.1, 0.12, 0.15, 0.2, 0.5, 1, 1.1, 2, 9.5, 10]
     curves = {f"method {i}": curve(budgets, [i / 20] * 10) for i in range(16)}
     ax = TradeoffDisplay(curves).plot().ax_
-    lines = [line for line in ax.lines if line.get_marker() != "None"]
-    assert len({(a.get_color(), a.get_marker()) for a in lines}) == 16
-    assert len({(a.get_color(), a.get_linestyle()) for a in lines}) == 16
-    assert texts(ax.get_xticklabels()) == ["0.1", "0.15", "0.5", "1.1", "9.5"]
+    assert len({(a.get_color(), a.get_marker()) for a in curves_of(ax)}) == 16
+    assert len({(a.get_color(), str(a._dash_pattern)) for a in curves_of(ax)}) == 16
+    assert texts(ax.get_xticklabels()) == ["0.1", "0.2", "0.5", "1", "2", "10"]
+    assert named(ax) == [f"method {i}" for i in range(16)]
+
+
+def test_one_wide_interval_does_not_set_the_axes():
+    part = curve([1.0, 4.0], [0.8, 0.82])
+    part.loc[0, ["low", "high"]] = 0.3, 0.95
+    ax = TradeoffDisplay({"a": part}).plot().ax_
+    low, high = ax.get_ylim()
+    assert 70 < low < 79 and 83 < high < 90
+    arrows = {
+        line.get_marker(): line.get_ydata()[0] for line in ax.lines if line.get_marker() in (6, 7)
+    }
+    assert arrows == {7: low, 6: high}
+    assert "arrows" in notes(ax)
+    assert "arrows" not in notes(TradeoffDisplay({"a": curve([1.0, 4.0], [0.8, 0.8])}).plot().ax_)
 
 
 def shaped(classifier, n_classes=2):
@@ -147,6 +187,17 @@ def test_shape_display_curves_add_up_to_the_logit():
     constant = model.decision_function(x) - added
     assert np.ptp(constant) < 1e-4  # the points include all knots
     assert [panel.get_title(loc="left") for panel in display.axes_] == ["age", "ward"]
+
+
+def test_shape_display_of_a_private_model_has_its_curves():
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame({"age": rng.uniform(20, 80, 2000), "ward": rng.choice(["A", "B"], 2000)})
+    y = (abs(x["age"] - 50) < 15).astype(int)
+    features = public_preprocessor({"age": (20, 80)}, {"ward": ["A", "B"]}, encoding="auto")
+    model = make_pipeline(features, DPFairClassifier(epsilon=8.0)).fit(x, y)
+    display = ShapeDisplay.from_estimator(model)
+    age = display.frame.query("column == 'age'").set_index("value")["logit"]
+    assert age[50.0] > age[20.0] and {*display.frame["column"]} == {"age", "ward"}
 
 
 def test_shape_display_refuses_models_without_curves():
@@ -195,7 +246,8 @@ LOW_SIGNAL = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWa
 def test_group_loss_display_has_a_line_of_each_group(recorded):
     display = GroupLossDisplay.from_estimator(recorded[1]).plot()
     assert [len(axes.lines) for axes in display.axes_] == [2, 2]
-    assert texts(display.axes_[-1].get_legend().get_texts()) == ["a", "b"]
+    n = display.frame.groupby("group")["n_samples"].max()
+    assert sorted(named(display.axes_[-1])) == [f"{g} (n = {n[g]:,.0f})" for g in "ab"]
     with pytest.raises(ValueError, match="GroupRecorder"):
         GroupLossDisplay.from_estimator(recorded[0])
     with pytest.raises(ValueError, match="gradient_norm"):
@@ -217,6 +269,13 @@ def test_group_loss_display_of_recorded_values_has_bands(recorded):
         GroupLossDisplay(frame.drop(columns="direction"), measures)
 
 
+@LOW_SIGNAL
+def test_axes_make_room_for_what_is_added(recorded):
+    display = GroupLossDisplay(recorded[1].diagnostics_, ["loss"]).plot()
+    display.ax_.axhline(100.0)
+    assert display.ax_.get_ylim()[1] > 100
+
+
 @pytest.fixture
 def results():
     return results_of(CELLS)
@@ -230,10 +289,9 @@ def test_plot_has_one_labelled_curve_a_method(results, y):
     ax = display.ax_
     assert ax.get_xscale() == "log"
     assert texts(ax.get_xticklabels()) == ["1", "4"]
-    labels = {*texts(ax.get_legend().get_texts())} - {UNSURE}
-    assert labels == {"poor", "even"} | ({"reference"} if y.startswith("accuracy") else set())
-    marked = {line.get_color() for line in ax.lines if line.get_marker() != "None"}
-    assert len(marked - {"0.35"}) == 2  # of the legend
+    methods = ["poor", "even"] + ["reference"] * y.startswith("accuracy")
+    assert sorted(named(ax)) == sorted(methods)
+    assert len({line.get_color() for line in curves_of(ax)}) == len(curves_of(ax)) == 2
     assert display.figure_ is ax.figure
 
 
@@ -241,18 +299,22 @@ def test_cost_display_has_a_bar_for_each_group_at_one_epsilon(results):
     display = PrivacyCostDisplay.from_results(results, epsilon=1.0)
     costs = results.table()["privacy_cost[F]"]["mean"].xs(1.0, level="epsilon")
     assert display.table["privacy_cost[F]"].tolist() == costs.tolist()
+    assert texts(display.plot().ax_.get_yticklabels())[::3] == ["F (n = 100)", "M (n = 200)"]
     with pytest.raises(ValueError, match=r"epsilon .*\[1\.0, 4\.0\].* 2"):
         PrivacyCostDisplay.from_results(results, epsilon=2)
 
 
-def test_plot_has_the_intervals_as_bands(results):
+def test_plot_has_the_intervals_as_whiskers(results):
     ax = plt.figure().add_subplot()
     assert results.plot("accuracy[M]", ax=ax).ax_ is ax
-    drawn = np.concatenate([c.get_paths()[0].vertices[:, 1] for c in ax.collections])
+    paths = [path for c in ax.collections for path in c.get_paths()]
+    drawn = np.concatenate([path.vertices[:, 1] for path in paths])
     rows = results.estimates()["accuracy[M]"].loc["even"]
     for end in (*rows["low"], *rows["high"]):
         assert np.isclose(drawn, 100 * end).any()
-    assert "95 %" in ax.get_xlabel()
+    assert "95 %" in notes(ax) and "n = 200" in ax.get_title(loc="left")
+    points = [curve.get_transform().transform([(1.0, 50.0)])[0, 0] for curve in curves_of(ax)]
+    assert len({*points}) == 2  # side by side
     with pytest.raises(ValueError, match=r"measure .*'f1'"):
         results.plot("f1")
 
@@ -261,17 +323,60 @@ def test_displays_mark_values_without_an_interval(results):
     """Filled is what has an interval; not a constant, a single run, or a group of 29 records."""
     one = TradeoffResults(results.frame.query("seed == 0"))
     few = TradeoffResults(results.frame.assign(n=results.frame["n"].where(lambda n: n != 100, 29)))
-    for found, hatched in (
-        (results, [[0, 1], [1, 0]]),
-        (one, [[1, 1], [1, 1]]),
-        (few, [[1, 1], [1, 0]]),
+    for found, light in (
+        (results, [0, 1, 1, 0]),
+        (one, [1, 1, 1, 1]),
+        (few, [1, 1, 1, 0]),
     ):
         ax = PrivacyCostDisplay.from_results(found, epsilon=1.0).plot().ax_
-        bars = [[bool(bar.get_hatch()) for bar in container] for container in ax.containers]
-        assert np.array_equal(np.transpose(bars), hatched)
-        assert UNSURE in texts(ax.get_legend().get_texts())
+        assert [is_light(bar) for bar in ax.patches] == [bool(v) for v in light]
+        assert UNSURE in notes(ax)
     ax = results.plot("privacy_cost[F]").ax_
-    hollow = [line for line in ax.lines if line.get_markerfacecolor() == "white"]
+    hollow = [line for line in ax.lines if line.get_markerfacecolor() == ax.get_facecolor()]
     assert sum(len(line.get_xdata()) for line in hollow) == 2  # of "even", whose cost is the same
-    ax = with_splits(1, 3, 9).plot().ax_
-    assert UNSURE not in texts(ax.get_legend().get_texts())
+    assert UNSURE not in notes(with_splits(1, 3, 9).plot().ax_)
+
+
+def boxes_of(artist):
+    """Return the boxes of the curves, bars and whiskers of axes, on the page."""
+    lines = [line.get_window_extent() for line in curves_of(artist)]
+    bars = [patch.get_window_extent() for patch in artist.patches]
+    paths = [
+        c.get_transform().transform_path(path).get_extents()
+        for c in artist.collections
+        for path in c.get_paths()
+    ]
+    panel = artist.get_window_extent()
+    return [Bbox.intersection(box, panel) for box in (*lines, *bars, *paths)]
+
+
+@LOW_SIGNAL
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("layout", [None, "constrained"])
+def test_displays_draw_into_axes_and_cover_no_data(results, recorded, dark, layout):
+    displays = [
+        TradeoffDisplay.from_results(results),
+        PrivacyCostDisplay.from_results(results, 1.0),
+        GroupLossDisplay(recorded[1].diagnostics_, ["loss"]),
+        ShapeDisplay(ShapeDisplay.from_estimator(shaped(LogisticRegression())[0]).frame[:9]),
+    ]
+    with plt.style.context("dark_background" if dark else "default"):
+        figure, axes = plt.subplots(2, 2, figsize=(12, 8), layout=layout)
+        for display, ax in zip(displays, axes.flat, strict=True):
+            assert display.plot(ax=ax) is display
+            assert display.ax_ is ax and display.figure_ is figure
+        figure.canvas.draw()
+    page = figure.get_tightbbox().transformed(figure.dpi_scale_trans)
+    assert figure.bbox.x0 <= page.x0 + 1 and page.x1 <= figure.bbox.x1 + 1
+    for ax in axes.flat:
+        words = [text for key in ax.findobj(Legend) for text in key.get_texts()] + [*ax.texts]
+        names = [text.get_window_extent() for text in words]
+        assert not any(name.overlaps(box) for name in names for box in boxes_of(ax) if box)
+        assert not any(a.overlaps(b) for i, a in enumerate(names) for b in names[:i])
+        assert all(text.get_color() == ("white" if dark else "black") for text in words)
+
+
+def test_costs_of_the_reference_alone_are_a_line_at_zero():
+    reference = curve([np.inf], [0.0])
+    ax = TradeoffDisplay({"reference": reference}, "privacy_cost").plot().ax_
+    assert [*ax.lines[0].get_ydata()] == [0, 0] and named(ax) == []
