@@ -40,6 +40,6 @@ print(table.T.round(3))
 
 # %%
 # The figure shows the accuracy that each sex loses to privacy. It is well below one percentage
-# point. The bars are hatched, because one fit of each model gives no interval: a sweep does.
+# point. The bars are light, because one fit of each model gives no interval: a sweep does.
 
 PrivacyCostDisplay(table).plot().figure_.show()

@@ -45,7 +45,7 @@ print(results)
 
 # %%
 # The figures show the accuracy, and the difference between women and men in the cost of privacy,
-# with 95 % intervals. Where bands overlap, the sweep may not tell which method is better.
+# with 95 % intervals. Where intervals overlap, the sweep may not tell which method is better.
 
 figure, axes = plt.subplots(2, 1, figsize=(8, 8.5), layout="constrained")
 figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)

@@ -87,7 +87,7 @@ print(pd.Series(predicted, name="predicted").value_counts())
 #    skdpfair report model.safetensors --data test.csv -o report.html
 
 # %%
-# The accuracy that women and men lose to privacy. The bars are hatched, because one fit gives no
+# The accuracy that women and men lose to privacy. The bars are light, because one fit gives no
 # interval. The test records are those of real people: the table and the figure are not private.
 
 X_test, y_test, sex_test = schema.split(schema.read_csv(folder / "test.csv"))

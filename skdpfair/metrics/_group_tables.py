@@ -84,8 +84,8 @@ def group_table(
         and true-positive rates also ``MEASURE_ratio``, the smallest over the largest (the
         four-fifths rule asks for .8), and the value of the worst group, ``MEASURE_group_min`` or,
         if less is better, ``MEASURE_group_max``. An intersection is written ``[Female, White]``.
-        ``attrs["reference"]`` is ``reference``, and ``attrs["pos_label"]`` the positive class of
-        two. The table is not private.
+        ``attrs["n"]`` is the number of records by group, ``attrs["reference"]`` is ``reference``,
+        and ``attrs["pos_label"]`` the positive class of two. The table is not private.
 
     Notes
     -----
@@ -169,7 +169,8 @@ def group_table(
         warn_undefined(
             "Some measures of some groups are NaN: the groups lack the records that these need."
         )
-    table.attrs["reference"] = reference
+    n = simple["n"].iloc[1:].astype(int)
+    table.attrs |= {"reference": reference, "n": dict(zip(levels, n.tolist(), strict=True))}
     if len(classes) == 2:
         table.attrs["pos_label"] = classes.tolist()[1]
     return table

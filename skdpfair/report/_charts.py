@@ -44,19 +44,20 @@ def ticks(low, high, max_ticks=6) -> list[float]:
 
 
 def range_of(points, *, zero=False) -> tuple[float, float]:
-    """Return a range around (mean, low, high), which holds zero if asked.
+    """Return a range around values, or (mean, low, high), which holds zero if asked.
 
     It holds all means, and intervals but for those that are far wider than most, so that one wide
     interval does not make all others points.
     """
-    points = np.asarray(points, float).reshape(-1, 3)
-    means = [*points[np.isfinite(points[:, 0]), 0], *[0.0] * zero] or [0.0]
+    points = np.asarray(points, float).reshape(len(points), -1)
+    means, ends = points[:, 0], points[:, 1:]
+    means = [*means[np.isfinite(means)], *[0.0] * zero] or [0.0]
     low, high = min(means), max(means)
-    reach = np.abs(points[:, 1:] - points[:, :1])
-    reach = reach[np.isfinite(reach)]
+    reach = np.abs(ends - points[:, :1])
+    reach = reach[np.isfinite(reach) & (reach > 0)]
     if len(reach):
         most = max(2 * float(np.median(reach)), high - low)
-        ends = points[:, 1:][np.isfinite(points[:, 1:])]
+        ends = ends[np.isfinite(ends)]
         low, high = max(low - most, min(low, *ends)), min(high + most, max(high, *ends))
     room = 0.06 * (high - low) or 0.5
     return low - room, high + room
@@ -136,7 +137,7 @@ def lines(curves, across, *, title, label, zero=False, unsure=False) -> dict:
         "kind": "lines",
         "unsure": unsure,
         "hollow": unsure or _is_hollow(series),
-        "x_marks": _spaced([(x(b), f"{b:.3g}") for b in budgets]),
+        "x_marks": spaced([(x(b), f"{b:.3g}") for b in budgets]),
         "series": series,
         "across": levels,
         "zero": y(0.0) if zero else None,
@@ -249,15 +250,15 @@ def _plane(y, title, label, x_label):
     }
 
 
-def _spaced(marks, room=30.0):
+def spaced(marks, room=30.0):
     """Leave out texts that would touch the one before; the last is kept."""
-    spaced = []
+    kept = []
     for place, text in marks:
-        while spaced and place - spaced[-1][0] < room and (place, text) == marks[-1]:
-            spaced.pop()
-        if not spaced or place - spaced[-1][0] >= room:
-            spaced.append((place, text))
-    return spaced
+        while kept and place - kept[-1][0] < room and (place, text) == marks[-1]:
+            kept.pop()
+        if not kept or place - kept[-1][0] >= room:
+            kept.append((place, text))
+    return kept
 
 
 def bars(table, *, title, label, unit="points", limits=None, small=()) -> dict:
@@ -323,7 +324,7 @@ def bars(table, *, title, label, unit="points", limits=None, small=()) -> dict:
         "left": left,
         "thick": thick - 2,
         "zero": x(0.0),
-        "x_marks": _spaced(x.marks(5), 26),
+        "x_marks": spaced(x.marks(5), 26),
         "clusters": clusters,
         "named": is_labelled,
         "hollow": any(bar["hollow"] for cluster in clusters for bar in cluster["bars"]),

@@ -10,7 +10,7 @@ from sklearn.isotonic import isotonic_regression
 from skdpfair._utils.group_names import group_names
 from skdpfair._utils.validate import one_of, safe_repr
 from skdpfair.metrics._measures import MEASURES, described, measure_of
-from skdpfair.report._charts import _spaced, range_of
+from skdpfair.report._charts import range_of, spaced
 from skdpfair.report._recommendation import is_unsure, small_groups
 
 # as in the pages: Okabe and Ito's colours for the colour-blind, the light ones darker
@@ -88,19 +88,6 @@ def plain(name, width=_MAX_NAME):
     return f" {text}" if text.startswith("_") else text
 
 
-def _limits(mean, low, high, *, zero=False):
-    """Return the limits of an axis of means, which no wide interval stretches.
-
-    They hold the shortest interval, and of the others as much as twice the range of the means.
-    """
-    mean, low, high = np.ravel(mean), np.ravel(low), np.ravel(high)
-    ends, has = [*mean[np.isfinite(mean)], *[0.0] * zero] or [0.0], low < high
-    shortest = min(np.maximum(high - mean, mean - low)[has], default=0.0)
-    reach = max(2 * np.ptp(ends), 1.5 * shortest)
-    shown = np.clip([*low[has], *high[has]], min(ends) - reach, max(ends) + reach)
-    return range_of([*ends, *shown])
-
-
 def _whiskers(ax, axis, color, at, mean, low, high, **where):
     """Draw intervals with caps, or arrows beyond the limits; return a note on them."""
     has, turn, limits = low < high, 1 if axis == "y" else -1, getattr(ax, f"get_{axis}lim")()
@@ -116,10 +103,13 @@ def _whiskers(ax, axis, color, at, mean, low, high, **where):
     return "whiskers: 95 % intervals" * bool(has.any()) + ", with arrows beyond the panel" * is_cut
 
 
+def _size(n):
+    return f" (n = {n:,})" if n else ""
+
+
 def _sizes(results):
-    """Return how many test records of a run each group has, where it is known."""
-    n = results.frame.groupby("group")["n"].agg(["min", "max"]).dropna()
-    return {g: f" (n {'=' if a == b else '≥'} {a:,.0f})" for g, a, b in n.itertuples()}
+    """Return the fewest test records of a run of each group, where they are known."""
+    return results.frame.groupby("group")["n"].min().dropna().astype(int).to_dict()
 
 
 class GroupLossDisplay:
@@ -186,7 +176,8 @@ class GroupLossDisplay:
                     panel.fill_between(rows["step"], *edges, color=look["color"], alpha=0.15, lw=0)
             mean, errors = self.frame[measure], 2 * self.frame.get(error, 0.0)
             # more that is drawn may move them
-            panel.set_ylim(_limits(mean, mean - errors, mean + errors), auto=True)
+            ends = np.transpose([mean, mean - errors, mean + errors])
+            panel.set_ylim(range_of(ends), auto=True)
             words = measure.replace("_", " ")
             panel.set(xlabel="step", ylabel=words)
             dress(panel, f"{words.capitalize()} (not private)")
@@ -234,7 +225,7 @@ class PrivacyCostDisplay:
         own = private.xs(epsilon, level="epsilon")
         table = own.xs("mean", axis=1, level=1).astype(float)
         methods = private.index.unique("method").tolist()
-        table.attrs |= {"epsilon": epsilon, "sizes": _sizes(results), "methods": methods}
+        table.attrs |= {"epsilon": epsilon, "n": _sizes(results), "methods": methods}
         table.attrs["small"] = small_groups(results)
         return cls(table, own)
 
@@ -246,7 +237,7 @@ class PrivacyCostDisplay:
         ax = new_axes(height=min(1.5 + 0.26 * height, _MAX_HEIGHT), ax=ax)
         bars, ink = rows[rows["colour"] != ""], ax.title.get_color()
         y, *values = bars[["y", "cost", "low", "high"]].to_numpy(float).T
-        first, last = _limits(*values, zero=True)
+        first, last = range_of(np.transpose(values), zero=True)
         # a tenth of a point must not look like a tower
         ax.set(xlim=(first, max(last, first + 0.2)), ylim=(height + 0.2, -0.2))
         size = min(ax.xaxis.label.get_size(), 61 * ax.bbox.height / ax.figure.dpi / height)
@@ -289,8 +280,8 @@ class PrivacyCostDisplay:
             )
         for column in columns:
             name, known = column[len(_COLUMN) : -1], table.loc[models, column].dropna()
-            size = " (no test records)" if known.empty else attrs.get("sizes", {}).get(name, "")
-            head = plain(name, _MAX_LINE) + size
+            size = _size(attrs.get("n", {}).get(name))
+            head = plain(name, _MAX_LINE) + (" (no test records)" if known.empty else size)
             if len(models) > 1 or known.empty:
                 rows.append({"label": head, "colour": ""})
             for model, cost in known.items():
@@ -324,7 +315,7 @@ class TradeoffDisplay:
         by_method = estimates[measure].reset_index().groupby("method", sort=False)
         curves = {name: part.sort_values("epsilon") for name, part in by_method}
         facts = {"is_small": is_unsure(results, measure), "classes": results.spec.classes}
-        size = _sizes(results).get(measure.partition("[")[2][:-1], "")
+        size = _size(_sizes(results).get(measure.partition("[")[2][:-1]))
         return cls(curves, measure, **facts, size=size)
 
     def plot(self, ax=None):
@@ -344,7 +335,7 @@ class TradeoffDisplay:
 
         ax, is_cost = new_axes(ax=ax), MEASURES[measure_of(self.measure)].against == "reference"
         ink, every, lines, notes = ax.title.get_color(), np.hstack([*curves.values()]), [], [""]
-        ax.set_ylim(_limits(*every[1:], zero=is_cost))
+        ax.set_ylim(range_of(every[1:].T, zero=is_cost))
         budgets, all_sure = sorted({*every[0][np.isfinite(every[0])].tolist()}), True
         # points of one budget stand side by side
         apart = min(7.0, 42 / max(1, len(private))) * (3 if len(budgets) == 1 else 1)
@@ -373,7 +364,7 @@ class TradeoffDisplay:
         if budgets:
             room = (budgets[-1] / budgets[0]) ** 0.1 if len(budgets) > 1 else 2.0
             ax.set(xscale="log", xlim=(budgets[0] / room, budgets[-1] * room))
-            ticks = [b for _, b in _spaced([(math.log(b, room), b) for b in budgets], 1.0)]
+            ticks = [b for _, b in spaced([(math.log(b, room), b) for b in budgets], 1.0)]
             ax.set_xticks(ticks, [f"{b:.3g}" for b in ticks])
             ax.minorticks_off()
         if is_cost:
