@@ -24,7 +24,7 @@ class GroupRecorder(Callback):
     every : int, default=50
         Number of steps between two records; the first and the last step are always recorded.
     terms : bool, default=True
-        Whether to compute the terms of the step risk, which are those of classes; without
+        Whether to compute the terms of the step risk, which exist for classifiers only; without
         them, recording costs about one pass over the data.
     n_batches : int, default=4
         Number of Poisson batches over which expectations are averaged.

@@ -33,7 +33,7 @@ Line: TypeAlias = dict[str, Any]  # of a ledger's file, for instance a fit
 
 @dataclass
 class Totals:
-    """What fits add up to: a new one costs the same, however many there are.
+    """The sum of fits; adding one takes the same time, however many there are.
 
     ``releases`` counts equal releases, each as JSON; ``protected`` has what fits protect, and the
     columns of persons.
@@ -233,9 +233,9 @@ class Journal:
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ValueError(
                 f"path={str(self.path)!r} is not a ledger, or its line {seen.n_lines + 1} was "
-                "edited or cut off by a crash or a copy. Restore the file, or name a new one. No "
-                "fit starts before its line is whole: if the computer stopped in half a line, you "
-                f"may delete it. ({str(error)[:200]})"
+                "edited or cut off by a crash or a copy. Restore the file, or name a new one. "
+                "After a power failure you may delete an incomplete last line: its fit never "
+                f"started. ({str(error)[:200]})"
             ) from None
 
     def append(self, line: Line) -> None:

@@ -142,8 +142,8 @@ def winner_of(clf):
         return clf, {}
     if not hasattr(clf.best_estimator_, "save_release"):
         raise ValueError(
-            "the search drew no trial, as it must do now and then, so there is no model. Its cost "
-            "is spent. Run it again, with a larger --trials to make this rarer."
+            "the search drew no trial, which happens by chance, so there is no model. Its cost is "
+            "spent. Run it again, with a larger --trials to make this rarer."
         )
     return clf.best_estimator_, clf.best_params_
 
@@ -152,8 +152,8 @@ def check_names(params, where, reserved=RESERVED):
     clf = DPFairClassifier()
     for name, value in sorted(params.items(), key=lambda item: "__" in item[0]):
         if name.partition("__")[0] in reserved:
-            others = "an option of its own, another entry, the schema or torchrun"
-            raise Unusable(f"{where} {name}: {others} decides it.")
+            others = "another option or entry, the schema or torchrun"
+            raise Unusable(f"{where} {name}: it is set by {others}.")
         try:
             clf.set_params(**{name: value})
         except (AttributeError, TypeError, ValueError) as error:

@@ -29,8 +29,8 @@ def sweep(study, data, output, ledger, jobs, measures, as_json):
     [sweep] has methods, epsilons and seeds, and optionally cv, store and params. The figures are
     NOT private.
 
-    A ledger with a budget refuses a sweep, because its reference models have no privacy. Use
-    --ledger-delta without --ledger-epsilon to record what was spent without a budget.
+    A ledger with a budget refuses a sweep, because the reference models have no privacy. To record
+    the cost without a budget, use --ledger-delta without --ledger-epsilon.
     """
     import pandas as pd  # late, with all that takes time to import
 

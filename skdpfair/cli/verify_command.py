@@ -15,8 +15,8 @@ def verify(path, as_json):
 
     FILE was written by `skdpfair fit` or save_release. It is read as data: no code of it is run.
     Write its page again by `skdpfair report FILE`. The command ends with status 0 if the file is
-    verified, 1 if it is not, and 2 if it could not be run. What is guaranteed says `skdpfair
-    statement FILE`.
+    verified, 1 if it is not, and 2 if it could not be run. `skdpfair statement FILE` prints the
+    guarantee.
     """
     from skdpfair.testing import verify_release  # late: it needs torch
 

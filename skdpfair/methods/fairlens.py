@@ -118,7 +118,7 @@ class FairLens(RegularisedMethod, name="fairlens", reference="tran2021fairness")
     sees_gradients = True
 
     def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
-        """Hand over, raw, what the regularisers need: this is why epsilon is infinite."""
+        """Return the sums that the regularisers need, without noise: so epsilon is infinite."""
         return (Query("groups", self._rows, inf, 0.0, early=True),)
 
     def gradient_term(self, sample: EarlySample, state: Sizes, release: NoisySums) -> GradientTerm:
@@ -140,9 +140,9 @@ class FairLensDP(
 ):
     r"""Clip the gradient of :math:`\ell_i + \gamma_1 r_{1i} + \gamma_2 r_{2i}` to C.
 
-    The r are each record's share of FairLens' :math:`R_1` and :math:`R_2` (see "fairlens"), for
-    group statistics as released, first in every step and with noise ``count_noise_multiplier``:
-    sizes and score sums of both groups, each record's row of norm at most :math:`\sqrt 2`; if
+    The r are each record's share of :math:`R_1` and :math:`R_2` of "fairlens". They follow from
+    group statistics that each step releases first, with noise ``count_noise_multiplier``: sizes and
+    score sums of both groups, each record's row of norm at most :math:`\sqrt 2`; if
     :math:`\gamma_1 > 0` also the groups' sums of gradients clipped to R, over R, and the sum
     clipped to C, over C: norm at most 2.  The gradient sum then has sensitivity C.
 

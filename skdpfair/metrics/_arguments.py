@@ -65,8 +65,8 @@ def check_labels(name, values, y_true):
     is_fraction = values.dtype.kind == "f" and (values != np.round(values)).any()
     if is_fraction and not np.isin(values, y_true).all():
         raise ValueError(
-            f"{name} must hold predicted labels, got fractions that are none. Pass what "
-            "predict(X) returns, not probabilities."
+            f"{name} must hold predicted labels, got fractions. Pass what predict(X) "
+            "returns, not probabilities."
         )
 
 

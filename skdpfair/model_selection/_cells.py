@@ -203,8 +203,8 @@ def _folds(cv, state, y, person):
         np.isin(person[test], person[train]).any() for train, test in folds
     ):
         raise ValueError(
-            f"cv={cv!r} puts records of one person among the records to train on and among those "
-            "to test. Use GroupKFold or StratifiedGroupKFold, or pass the number of folds."
+            f"cv={cv!r} puts records of one person among both the training and the test records. "
+            "Use GroupKFold or StratifiedGroupKFold, or pass the number of folds."
         )
     return folds
 

@@ -30,7 +30,7 @@ class Verdict:
 HARMLESS = Verdict()
 OTHER_PROTECTION = Verdict(
     "from single records, which its own budget protects, and the classifier protects persons: "
-    "there is no sum of both",
+    "their epsilons cannot be added",
     "public_preprocessor or BoundedScaler with public bounds, or a fit without persons",
 )
 UNKNOWN = Verdict(

@@ -66,8 +66,8 @@ class TableSchema:
         ``[25, 65]`` gives the groups "< 25", "[25, 65)" and ">= 65", and "" for a missing value if
         ``missing`` names the column. They are features only if ``bounds`` also names them.
     bounds : dict of str to (low, high), default={}
-        Numeric feature columns, with their smallest and largest possible values. The labels of
-        pictures have neither ``bounds`` nor ``categories``.
+        Numeric feature columns, with their smallest and largest possible values. A schema for
+        labels of pictures has no ``bounds`` and no ``categories``.
     categories : dict of str to list of str, default={}
         Text feature columns, with all their values; in these lists "1" is equal to 1.0.
     missing : list of str, default=[]
@@ -80,7 +80,7 @@ class TableSchema:
         Number of intervals of the encoding of numbers. ``"auto"`` depends on the budget and the
         number of records, see `with_fixed_encoding`.
     person : str or None, default=None
-        Column that names the person of each record, if a person may have several; no feature.
+        Column that names the person of each record, if a person may have several; never a feature.
     max_records : int >= 1 or None, default=None
         Bound on the records of one person that take part; needed with ``person``.
 
@@ -306,8 +306,8 @@ class TableSchema:
     def check(self, table) -> pd.DataFrame:
         """Count values of ``table`` outside the schema, column by column; it is NOT private.
 
-        The result is that of `outside_public`, with the groups, the target and, for missing values
-        alone, the column of the persons.
+        The result is that of `outside_public`. It includes the groups, the target and, for missing
+        values alone, the column of the persons.
         """
         listed = self.categories | self.groups | {self.target: self.classes}
         outside = outside_public(table, self.bounds, listed)
@@ -425,7 +425,7 @@ class TableSchema:
 def uncovered(schema, table, columns=None) -> list:
     """Return the feature columns, or some, in which no row has a listed value or is in its limits.
 
-    It tells of the rows, and is not private.
+    The result depends on the rows, and is not private.
     """
     columns = schema.columns(labelled=False) if columns is None else columns
     refuse_dates("table", table[[c for c in columns if c in schema.bounds]])

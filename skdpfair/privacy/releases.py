@@ -34,13 +34,13 @@ class NoisyRelease:
     steps : int, default=1
         Number of releases, >= 0.
     is_one_time : bool, default=False
-        Whether it is made once, on all records, beside the steps of the training.
+        Whether it is made once, on all records, and is no step of the training.
     group_rates : tuple of float or None, default=None
         Sampling rate of each group, at most ``sample_rate``, if the rates differ.
     strata : tuple of (float, float) or None, default=None
-        If a step treats records differently: all pairs of a sampling rate, at most
-        ``sample_rate``, and a factor in [1e-9, 1] of the sensitivities that a record may meet.
-        Which one may follow from earlier releases: a step is accounted for as the worst of all.
+        If a step treats records differently: all pairs of a sampling rate, at most ``sample_rate``,
+        and a factor in [1e-9, 1] of the sensitivities that a record may meet.  Earlier releases may
+        decide which pair a record has: a step is accounted for as the worst.
 
     Examples
     --------

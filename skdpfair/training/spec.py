@@ -315,7 +315,7 @@ CONFLICTS: list[Conflict] = [
     ),
     (
         lambda s: s.is_regression and any(getattr(r, "terms", False) for r in s.recorders),
-        "callbacks holds {recorder}, whose terms are those of classes. Set terms=False, which "
+        "callbacks holds {recorder}, whose terms need classes. Set terms=False, which "
         "keeps losses and norms of gradients.",
     ),
     (

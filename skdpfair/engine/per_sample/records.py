@@ -120,9 +120,9 @@ class Strategy(abc.ABC):
         code = self.code(x)
         if code.gradients.draws:
             raise UnsupportedModuleError(
-                "The method looks at each record's gradient twice, which a module that draws "
-                "random numbers, as for dropout, does not allow. Leave out such layers, or use a "
-                "method that does not look (fairlens_dp with gamma1=0)."
+                "The method computes each record's gradient twice, so the module must not draw "
+                "random numbers, as dropout does. Leave out such layers, or use a method that "
+                "computes it once, such as fairlens_dp with gamma1=0."
             )
         return code
 

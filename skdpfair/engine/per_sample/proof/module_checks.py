@@ -93,8 +93,8 @@ def _reason_to_refuse(layer: nn.Module) -> str | None:
     overrides = type(layer).get_extra_state is not nn.Module.get_extra_state
     if overrides or "get_extra_state" in vars(layer):
         return (
-            "which has an extra state. A released model holds parameters and buffers only: "
-            "register what it needs as a buffer."
+            "which has an extra state. A released model holds parameters and buffers only: keep "
+            "the state in buffers."
         )
     return None
 
@@ -112,7 +112,7 @@ def _check_tensors(module: nn.Module) -> None:
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         if type(tensor) not in PLAIN_TENSORS:
             raise UnsupportedModuleError(
-                f"module's {name!r} is a {type(tensor).__name__}, whose operations are its own. "
+                f"module's {name!r} is a {type(tensor).__name__}, which has operations of its own. "
                 "Use plain tensors and torch.nn.Parameter."
             )
 
@@ -148,7 +148,7 @@ def _compare_with_alone(module: nn.Module, rows: Tensor) -> None:
     except UnsupportedModuleError as error:
         raise _mixes(f"it fails where a record is alone: {error.__cause__}", module) from None
     if not is_same:
-        raise _mixes(f"a record among {len(rows)} has another output than alone", module)
+        raise _mixes(f"the output of a record differs alone and in a batch of {len(rows)}", module)
 
 
 def _switched(module: nn.Module) -> nn.Module:
