@@ -362,7 +362,7 @@ def _range_of(attack: object, example: Tensor) -> Limits | None:
 
 
 def _limits(limits: Any) -> Limits | None:
-    """Return None or a pair low < high of finite numbers, as Python's own; refuse all else."""
+    """Return None or a pair low < high of finite numbers, as Python's own; refuse others."""
     if limits is None:
         return None
     is_list = isinstance(limits, (tuple, list))

@@ -39,7 +39,7 @@ class ProgressBar:
 
     @property
     def is_hidden(self) -> bool:
-        """Whether nobody sees the next move."""
+        """Whether the next move is not shown."""
         return bool(self._bar.disable) and monotonic() < self._next
 
     def start_at(self, done: int) -> None:

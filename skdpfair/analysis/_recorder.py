@@ -16,8 +16,8 @@ from skdpfair.inputs.rows import select
 class GroupRecorder(Callback):
     r"""Record losses, gradients and step risk of each group along a fit; NOT private.
 
-    The values are computed on all records, in memory and without noise.  The fitted object must
-    not be released, and its ``privacy_`` says so.  Pickles and releases do not hold the values.
+    The values are computed on all records, in memory and without noise.  The fitted object must not
+    be released, and its ``privacy_`` says so.  Pickles and releases do not hold the values.
 
     Parameters
     ----------

@@ -84,7 +84,7 @@ class Totals:
 
 @dataclass
 class _Seen:
-    """What this process, or the one that started it, has seen of a file.
+    """The part of a file that this process, or the one that started it, has read.
 
     ``totals`` are by data set.
     """
@@ -158,7 +158,7 @@ _SEEN: dict[str, _Seen] = {}  # by name of a journal and of all its copies
 class Journal:
     """Lines of a file, read and written under a lock; a line is flushed to the disk at once.
 
-    What this object or a copy of it, as in a pickle, has seen of the file must stay as it is: a
+    The part of the file that this object or a copy, as in a pickle, has read must not change: a
     copy has the ``memory`` of its original.
     """
 
@@ -172,7 +172,7 @@ class Journal:
 
     @property
     def memory(self) -> tuple[str, int, str]:
-        """What this object and its copies have seen of the file."""
+        """The part of the file that this object and its copies have read."""
         return self._name, _SEEN[self._name].size, _SEEN[self._name].digest
 
     def __reduce__(self) -> tuple[Any, ...]:

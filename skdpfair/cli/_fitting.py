@@ -178,7 +178,7 @@ def parameters_of(settings) -> dict:
 
 
 def space_of(candidates, params) -> dict:
-    """Return the values of --try to choose from, by parameter; ``params`` hold beside them."""
+    """Return the values of --try by parameter; ``params`` are parameters with one value."""
     pairs = pairs_of(candidates, "--try").items()
     space = {name: [_value(text) for text in texts.split(",")] for name, texts in pairs}
     one = {name: values[0] for name, values in space.items()}

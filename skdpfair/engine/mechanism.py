@@ -590,7 +590,7 @@ class Mechanism:
 
     @property
     def release(self) -> NoisyRelease:
-        """What one step releases: the gradient and each query, in this order."""
+        """The release of one step: the gradient and each query, in this order."""
         noise = (self.noise_multiplier, *(q.noise_multiplier for q in self.queries))
         rate, strata = self.max_sample_rate, self.task.strata or None
         return NoisyRelease("gradient sum", rate, noise, strata=strata)

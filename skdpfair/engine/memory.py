@@ -32,8 +32,8 @@ def affordable_batch(module: nn.Module, example: Tensor, n_inputs: int | None = 
     """Return the number of records like ``example`` that fit the memory budget, at least 1.
 
     ``n_inputs`` is how many numbers of a record are in memory, if that is not all of them.  Each
-    activation that the backward pass needs is counted three times: itself, its gradient, and
-    room for work.  Of the others, as of a frozen backbone, the largest alone is.
+    activation that the backward pass needs is counted three times: itself, its gradient, and room
+    for work.  Only the largest of the other activations, as of a frozen backbone, is counted.
     """
     module = copy.deepcopy(module, {id(p): p for p in module.parameters()}).eval()
     saved, passing = [0], [n_inputs or example.numel()]

@@ -122,7 +122,7 @@ class FrozenFeatures(PublicFeatures):
         return lambda x: trace(None, tensors, x).flatten(1)
 
     def _check_takes(self, probe: Tensor) -> None:
-        """Raise ValueError, with the axis at fault, if the module fails on made-up records."""
+        """Raise ValueError, which names the wrong axis, if the module fails on made-up records."""
         shape = tuple(probe.shape[1:])
         remedy = {
             1: " Flat rows need image_shape=.",

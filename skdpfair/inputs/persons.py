@@ -128,7 +128,7 @@ def codes(name: str, values: Any, n_samples: int) -> np.ndarray:
     """Return a number for each record, (n_samples,) int64, the same for all of one person.
 
     Texts are compared stripped and in Unicode's form NFKC; whole numbers and their texts are one;
-    everything else is taken as it is.
+    other values are not changed.
     """
     if isinstance(values, str):
         raise ValueError(

@@ -91,7 +91,7 @@ def select(rows: Any, index: slice | np.ndarray) -> np.ndarray:
 
 
 def in_parts(rows: Any) -> Iterator[slice]:
-    """Return slices of the rows of which each holds few numbers."""
+    """Return slices of the rows, each with few numbers."""
     step = max(1, _SCANNED // max(1, math.prod(rows.shape[1:])))
     return (slice(start, start + step) for start in range(0, len(rows), step))
 

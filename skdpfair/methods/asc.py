@@ -14,7 +14,7 @@ from skdpfair.methods._fractions import MethodByFractions
 
 
 class ASCState(NamedTuple):
-    """What is known of each group, all public or released."""
+    """The state of each group, all public or released."""
 
     weight: Tensor  # of its mean loss, over its share, (n_groups,)
     stratum: Tensor  # (n_groups,)

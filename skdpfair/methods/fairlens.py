@@ -86,10 +86,10 @@ class FairLens(RegularisedMethod, name="fairlens", reference="tran2021fairness")
     r"""Clip gradients of :math:`\ell_i + \gamma_1 R_1 + \gamma_2 R_2` to C, for two groups a, b.
 
     :math:`R_1 = |\langle g_a - g_b, \bar g - g \rangle|`, with the mean gradients of groups and
-    batch, and of the batch clipped; :math:`R_2 = \frac12 (f_a (1 - f_a) + f_b (1 - f_b))`, with
-    the mean probabilities of the second class.  Both are raw statistics of the batch, so one
-    record moves every other record's clipped gradient: epsilon is infinite, whatever the noise.
-    "fairlens_dp" is the sound variant.  Memory is batch size times parameters.
+    batch, and of the batch clipped; :math:`R_2 = \frac12 (f_a (1 - f_a) + f_b (1 - f_b))`, with the
+    mean probabilities of the second class.  Both are raw statistics of the batch, so one record
+    moves every other record's clipped gradient: epsilon is infinite for any noise.  "fairlens_dp"
+    is the sound variant.  Memory is batch size times parameters.
 
     Parameters
     ----------

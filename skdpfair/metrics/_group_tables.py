@@ -64,7 +64,7 @@ def group_table(
     probabilities : dict of str to array-like of shape (n_samples, n_classes), default=None
         The results of ``predict_proba`` of the same models, for the measures that need them:
         ``roc_auc``, ``log_loss``, ``calibration_error`` and ``excessive_risk``. Columns are in the
-        order of scikit-learn's ``classes_``, which is sorted, whatever the order of ``classes``.
+        order of scikit-learn's ``classes_``, which is sorted, not in that of ``classes``.
     classes : array-like of shape (n_classes,) or None, default=None
         All classes, the positive one of two last, as the classifier declares them. None means the
         sorted labels of ``y_true`` and ``predictions``.

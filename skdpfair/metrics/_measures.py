@@ -268,7 +268,7 @@ def direction(column: str) -> int:
 
 
 def scores_of(columns: Mapping[str, float]) -> dict[str, float]:
-    """Return columns as scores, of which scikit-learn takes the largest.
+    """Return columns as scores; scikit-learn chooses the largest.
 
     Where less is better they are negated and named so; a generalisation gap is best near 0.
     """

@@ -115,7 +115,7 @@ def _labels(params, defaults):
 
 
 def _references(results, labels):
-    """Return the row of the reference of each row: all else equal, as far as named."""
+    """Return the row of the reference of each row, which agrees in all other named parameters."""
     references = [i for i, (_, epsilon) in enumerate(labels) if np.isinf(epsilon)]
     private = (i for i in range(len(labels)) if i not in references)
     of_private = {i: _reference_of(results, i, references) for i in private}

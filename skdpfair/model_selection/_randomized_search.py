@@ -242,8 +242,8 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
             On Ctrl-C; nothing is kept, and the whole search stays charged.
         """
         self._check()
-        given = {"sensitive_features": sensitive_features, "persons": persons}
-        check_indexes(X=X, y=y, **given, warns_of="y")
+        extra = {"sensitive_features": sensitive_features, "persons": persons}
+        check_indexes(X=X, y=y, **extra, warns_of="y")
         n_samples = _num_samples(X)
         person, _, column = persons_of(self.estimator, X, n_samples, persons)
         n_examples = n_samples if person is None else 1 + int(person.max())
@@ -425,7 +425,7 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
         self.classes_, self.privacy_ = model.classes_, report
 
     def __getstate__(self):
-        """Drop what would tell the number of trials."""
+        """Drop attributes that would reveal the number of trials."""
         state = super().__getstate__().copy()
         if "best_estimator_" in state:
             state["random_state"] = None

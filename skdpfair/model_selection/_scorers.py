@@ -355,7 +355,7 @@ class _Rows:
 
 
 def _named(name, overall, by_group):
-    """Return the scores of one metric, of which larger is better, by their names."""
+    """Return the scores of one metric by their names; larger is better."""
     scores = {
         name: float(overall),
         f"neg_{name.removeprefix('neg_')}_difference": 0.0 - difference(by_group),
@@ -365,7 +365,7 @@ def _named(name, overall, by_group):
 
 
 def _measures_named(scores, n_classes):
-    """Return the measures that need one model only, of which the user named scores."""
+    """Return the measures, of one model only, whose scores the user named."""
     if scores is None:
         return []
     known = {key: m for m in simple_measures(n_classes) for key in _score_names(m)}

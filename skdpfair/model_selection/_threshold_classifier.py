@@ -203,8 +203,8 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         classifier = classifier_of(estimator)
         # number and names of the columns
         validate_data(self, X, y, skip_check_array=True)
-        given = {"sensitive_features": sensitive_features, "persons": persons}
-        check_indexes(X=X, y=y, **given, warns_of="y")
+        extra = {"sensitive_features": sensitive_features, "persons": persons}
+        check_indexes(X=X, y=y, **extra, warns_of="y")
         if hasattr(X, "index") and hasattr(y, "set_axis"):
             y = y.set_axis(X.index)  # steps of a pipeline may drop that of X
         labels = _target.read_labels(y)
@@ -300,8 +300,8 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
 
     def score(self, X, y, sample_weight=None, *, sensitive_features=None):
         """Return the accuracy on labelled rows, with the groups as in ``predict``."""
-        given = {"sample_weight": sample_weight, "sensitive_features": sensitive_features}
-        check_indexes(X=X, y=y, **given, warns_of="y")
+        extra = {"sample_weight": sample_weight, "sensitive_features": sensitive_features}
+        check_indexes(X=X, y=y, **extra, warns_of="y")
         predicted = self.predict(X, sensitive_features=sensitive_features)
         return float(accuracy_score(_target.read_labels(y), predicted, sample_weight=sample_weight))
 

@@ -89,7 +89,7 @@ def run(rng, law, pool, train, score):
 def trainer(estimator, data, routing, curve, rng, seeded, public):
     """Return the function that trains one configuration.
 
-    ``routing`` holds further arguments of fit; ``public`` is as of `public_sets`.
+    ``routing`` holds further arguments of fit; ``public`` is the result of `public_sets`.
     """
     # what of a candidate leaves its sets to those of all records
     unset = {"classes": None, "group_col": classifier_of(estimator).group_col}

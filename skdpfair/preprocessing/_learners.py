@@ -20,7 +20,7 @@ FROZEN = ("FrozenEstimator", "FrozenFeatures")  # whose parts are not fitted
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a step ``learns`` outside the budget; "" is nothing."""
+    """Information that a step ``learns`` outside the budget; "" is none."""
 
     learns: str = ""
     instead: str = ""

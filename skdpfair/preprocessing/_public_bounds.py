@@ -72,7 +72,7 @@ class ColumnScaler(OneToOneFeatureMixin, PublicBounds):
     """Scaler of each column from two limits to [-1, 1]."""
 
     def transform(self, X):
-        """Scale numbers, and keep NaN; float32 stays float32, and all else becomes float64."""
+        """Scale numbers, and keep NaN; float32 stays float32, and other types become float64."""
         X = self._numbers(X)
         return 2 * shares_of(X, self._limits()) - 1
 

@@ -246,7 +246,8 @@ class TableSchema:
         """Return the schema with ``n_intervals`` as a number and ``log_columns`` as a list.
 
         It makes the same features from every table, such as training and test records, for a fit of
-        ``n_samples`` records with the budget ``epsilon``. What is not ``"auto"`` is unchanged.
+        ``n_samples`` records with the budget ``epsilon``. Other values than ``"auto"`` are
+        unchanged.
         """
         integer("n_samples", n_samples)
         if epsilon is not None:

@@ -1,4 +1,4 @@
-"""A release: the unit of accounting, of which plans, ledgers and statements are views."""
+"""A release: the unit of accounting, which plans, ledgers and statements show."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def joint_noise(noise_multipliers: tuple[float, ...]) -> float:
 
 
 class MergedRelease(NamedTuple):
-    """What accountants read of equal releases: see `merged`.
+    """Equal releases as accountants read them, see `merged`.
 
     ``records`` is the number of records of a person, in which neighbouring data sets differ at
     most; each is sampled on its own.  With ``strata``, rate and noise are those of no stratum, but
@@ -147,7 +147,7 @@ def merged(
 ) -> tuple[MergedRelease, ...]:
     """Return releases as accountants read them: sorted, equal steps in one run.
 
-    What releases nothing (no steps, infinite noise) is left out.
+    Releases without information (no steps, infinite noise) are left out.
     """
     # one run whatever their order, which is faster and hits the caches
     total: Counter[tuple[float, float, tuple[tuple[float, float], ...]]] = Counter()

@@ -1,4 +1,4 @@
-"""Trade-off curves: the errors of every attacker who tells neighbouring data sets apart."""
+"""Trade-off curves: errors of every attacker who distinguishes neighbouring data sets."""
 
 import math
 from collections.abc import Iterable
@@ -33,14 +33,14 @@ _RESOLVED = 1000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TradeOff:
-    """Bounds on the errors of every attacker who tells two neighbouring data sets apart.
+    """Bounds on the errors of every attacker who distinguishes two neighbouring data sets.
 
     The attacker sees the releases, and claims that a record took part, or that it did not.  A false
     positive is a wrong claim that a record took part.
 
     ``mu`` is the parameter of Gaussian differential privacy: no attacker does better than one who
-    tells N(0, 1) and N(mu, 1) apart, at false-positive rates from ``mu_from`` on at which at least
-    ``mu_from`` of the records are missed; ``mu_from`` is 0 if ``mu`` holds at all rates.
+    distinguishes N(0, 1) from N(mu, 1), at false-positive rates from ``mu_from`` on at which at
+    least ``mu_from`` of the records are missed; ``mu_from`` is 0 if ``mu`` holds at all rates.
     ``plain_mu`` is a mu that holds at all rates, infinite if none is known.  ``epsilons`` go from 0
     to 700, and ``deltas`` are upper bounds on their deltas, in both directions.
 
@@ -130,9 +130,9 @@ def trade_off(releases: Iterable[NoisyRelease]) -> TradeOff:
     -----
     It holds in either direction of the relation of `skdpfair.privacy.compute_epsilon`.  The deltas
     are those of that function, plus a bound on their rounding error, up to the epsilon at which
-    delta is 1000 times that error; ``mu`` holds from the error rate on that belongs to it.
-    Sampling never helps an attacker, so the Gaussian without sampling bounds all rates, and is
-    exact for a sampling rate of 1.
+    delta is 1000 times that error; ``mu`` holds from the corresponding error rate on.  Sampling
+    never helps an attacker, so the Gaussian without sampling bounds all rates, and is exact for a
+    sampling rate of 1.
 
     Examples
     --------

@@ -66,7 +66,7 @@ def audit_fit(
     confidence=0.95,
     random_state=None,
 ) -> FitAudit:
-    """Fit once on records or persons of which some are canaries, and guess which took part.
+    """Fit once on records or persons, some of them canaries, and guess which took part.
 
     Parameters
     ----------
@@ -111,8 +111,8 @@ def audit_fit(
     The attacker sees the fitted model.  The score of a canary is the log-odds that the model gives
     its label, for "feature" minus those of a record without any feature; the score of a person is
     the mean of the scores of her records.  The highest scores are guessed to have taken part, the
-    lowest not; three numbers of guesses are tried and paid for.  What the audit computes on the
-    records is not private.
+    lowest not; three numbers of guesses are tried and paid for.  The results of the audit are not
+    private.
 
     The hypotheses are that the fit is as private as the steps it released, with the noise of each
     multiplied by one factor.  The lower bound is the epsilon of the largest factor that the guesses

@@ -63,7 +63,7 @@ REGRESSION_LR = 0.5
 
 @dataclass(frozen=True)
 class Objective:
-    """What the loss of a fit means for "auto", and for warnings."""
+    """The effect of a loss on "auto", and on warnings."""
 
     clip_gradient: float  # of the loss, at which gradients are clipped, over the warm-up's
     lr: float  # largest learning rate, over that of cross-entropy with the same clipping bound

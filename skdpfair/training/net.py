@@ -212,7 +212,7 @@ class PrivateNet(NeuralNetClassifier):
         self._loop = TrainingLoop(run, engine, self.optimizer_, flat, example, n_inputs)
 
     def _end(self) -> None:
-        """Keep weights and released values, drop whatever a step held."""
+        """Keep weights and released values, drop all other data of steps."""
         loop = self._running
         self._loop = self.flat_ = self.records_ = None
         self._n_steps_taken, self.method_, self.lr = loop.n_steps_taken, loop.method, loop.lr
@@ -264,7 +264,7 @@ class PrivateNet(NeuralNetClassifier):
             raise interrupt
 
     def _seen_by(self, event: str) -> tuple[Any, ...] | None:
-        """Return what the callbacks of an event must leave as it is; None if no user wrote one."""
+        """Return the state that callbacks must not change; None without a user's callback."""
         if self.run is None or not self.run.spec.callbacks:
             return None
         if "batch" in event and not has_batch_callbacks(self):

@@ -55,7 +55,7 @@ class Plan:
 
     @property
     def releases(self) -> tuple[NoisyRelease, ...]:
-        """What the fit will release."""
+        """The planned releases of the fit."""
         return *self.one_time_releases.values(), self.steps
 
     @property

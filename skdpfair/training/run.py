@@ -1,4 +1,4 @@
-"""What one fit has: its spec and plan, randomness, processes, ledger, the fit before."""
+"""One fit: its spec and plan, randomness, processes, ledger, the fit before."""
 
 from __future__ import annotations
 

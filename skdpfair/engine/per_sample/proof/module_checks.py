@@ -1,6 +1,6 @@
 """Checks of a module on made-up records: what it holds, what it returns, and for whom.
 
-The proof that records do not mix is the trace of one record, or formulas.  What is here refuses
+The proof that records do not mix is the trace of one record, or formulas.  These checks refuse
 modules that training would not follow as they are written.
 """
 
@@ -37,7 +37,7 @@ def check_module(module: nn.Module, example: Tensor, loss: Loss) -> Tensor:
             place = f"at {name!r}" if name else "at its root"
             raise UnsupportedModuleError(f"module has {type(layer).__name__} {place}, {reason}")
     probe = _probe(example)
-    outputs = _forward(held_copy(module), probe)
+    outputs = _forward(training_copy(module), probe)
     n, is_regression = loss.n_outputs, isinstance(loss, Regression)
     if not isinstance(outputs, Tensor) or outputs.shape != (N_PROBE, n):
         got = tuple(getattr(outputs, "shape", ())) or type(outputs).__name__
@@ -58,7 +58,7 @@ def check_module(module: nn.Module, example: Tensor, loss: Loss) -> Tensor:
 
 def _is_bounded(module: nn.Module, probe: Tensor) -> bool:
     """Return whether outputs stay within 0 and 1 for random weights, and between for some."""
-    module, is_between = held_copy(module), False
+    module, is_between = training_copy(module), False
     generator = torch.Generator(probe.device).manual_seed(0)
     for _ in range(_N_DRAWS):
         for p in filter(lambda p: p.requires_grad, module.parameters()):
@@ -175,7 +175,7 @@ def _probe(example: Tensor) -> Tensor:
     return torch.rand(shape, generator=generator, device=example.device).to(example.dtype)
 
 
-def held_copy(module: nn.Module) -> nn.Module:
+def training_copy(module: nn.Module) -> nn.Module:
     """Return a copy of the module as it is trained, whose code may change it."""
     return hold_statistics(copied(module))
 
@@ -186,7 +186,7 @@ def perturbed_copy(module: nn.Module) -> nn.Module:
     They are moved by about what torch's initial weights measure, so that deep nets stay tame.
     Frozen weights stay as they are, for training never moves them.
     """
-    module = held_copy(module)
+    module = training_copy(module)
     device = next(module.parameters()).device
     generator = torch.Generator(device).manual_seed(0)
     with torch.no_grad():

@@ -2,7 +2,7 @@
 
 Under vmap each of them acts on every record alone.  None reads how numbers lie in memory
 (``as_strided``, views as another type), returns values to Python, has a result whose shape depends
-on values, or runs code that cannot be looked into.  What is not here is refused by its name.
+on values, or runs code that cannot be looked into.  Any other operation is refused by its name.
 """
 
 from __future__ import annotations
