@@ -186,7 +186,7 @@ class PrivacyLedger:
         return self._journal.fits(self.data)
 
     def check(self, fits: Iterable[Line]) -> None:
-        """Raise, as the fits would, if they cannot be charged together; record none of them.
+        """Raise an error if planned fits cannot be charged together; record none of them.
 
         Parameters
         ----------

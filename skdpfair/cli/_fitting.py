@@ -110,7 +110,7 @@ class Job:
         clf.fit(**records) if ledger is None else ledger.fit(clf, **records)
 
     def save(self, model, output):
-        """Write a model, which has cost budget; return where, and why elsewhere if it is so."""
+        """Write a model; return its path, and the reason if that is not ``output``."""
         # a memory map of Parquet files has no names
         if isinstance(self.source, Parquet):
             getattr(model, "estimator_", model).feature_names_in_ = np.asarray(

@@ -13,7 +13,7 @@ _DEFAULTS = {"methods": ["dpsgd", "global_adapt"], "epsilons": [1.0], "seeds": 5
 
 @click.command()
 @click.argument("study", type=shell.FILE)
-@click.option("--data", type=shell.FILE, help="CSV file; by default that of the study.")
+@click.option("--data", type=shell.FILE, help="CSV file; by default the file that STUDY names.")
 @shell.output_option(
     text="Folder for finished fits; by default the study's. Run the command again to resume.",
     file_okay=False,

@@ -235,7 +235,7 @@ def _occurring(columns: list[np.ndarray], source: str, max_levels: int) -> np.nd
         distinct = [_sorted(pd.unique(column)) for column in columns]
     if prod(map(len, distinct)) > max_levels:
         raise ValueError(
-            f"{source} makes more than {max_levels} groups that nobody declared. Choose columns of "
+            f"{source} makes more than {max_levels} undeclared groups. Choose columns of "
             "few values, cut numbers into ranges, or declare all groups: Groups(..., "
             "levels=[...]), or levels= of metrics. A column that names persons belongs in persons=."
         )

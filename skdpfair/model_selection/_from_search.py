@@ -73,7 +73,7 @@ def _scores(results):
         fold, part, negated, name, group = match.groups()
         if not negated and MEASURES[name].greater_is_better is False:
             raise ValueError(
-                f"The search has scores named {name!r}, of which less is better, and scikit-learn "
+                f"The search has scores named {name!r}, where less is better, but scikit-learn "
                 f"takes the largest. Negate them, and name them 'neg_{name}'."
             )
         at = int(fold), OVERALL if group is None else group

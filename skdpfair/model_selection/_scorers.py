@@ -516,7 +516,7 @@ def _scorer_of(name, metric):
     if not isinstance(metric, _BaseScorer):
         raise TypeError(
             f"metrics[{safe_repr(name)}] must be a scorer or its name, got {safe_repr(metric)}. "
-            "Wrap a function, which does not say what it takes and whether larger is better: "
+            "Wrap a function, to declare its input and whether larger is better: "
             'make_scorer(log_loss, response_method="predict_proba", greater_is_better=False).'
         )
     if hasattr(metric, "_metadata_request"):

@@ -155,7 +155,7 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         return classifier_of(self.estimator_).pos_label_
 
     def planned_estimator(self):
-        """Return the unfitted estimator that `fit` trains, with the counts' share set aside."""
+        """Return the unfitted estimator that `fit` trains, which leaves budget for the counts."""
         self._check()
         estimator = clone(self.estimator)
         SCORE_BUDGET_FRACTIONS[classifier_of(estimator)] = self._score_budget_fraction

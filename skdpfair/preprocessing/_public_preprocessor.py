@@ -97,7 +97,7 @@ def public_preprocessor(
     for name, columns in (("missing", missing), ("log_columns", log_columns)):
         if unknown := [column for column in columns if column not in bounds]:
             raise ValueError(
-                f"{name} names {safe_repr(unknown)}, which bounds does not. Name numeric columns, "
+                f"{name} names {safe_repr(unknown)}, which bounds lacks. Name numeric columns, "
                 "spelt as in bounds."
             )
     numeric = PiecewiseLinearEncoder(

@@ -236,7 +236,7 @@ class TableSchema:
         return list(self.preprocessor().get_feature_names_out())
 
     def columns(self, *, labelled=True) -> list:
-        """Return the columns that are read, each once; without labels, those of the features."""
+        """Return the columns to read, each once; only those of features unless ``labelled``."""
         names = [*self.bounds, *self.categories]
         if labelled:
             names += [*self.all_groups, self.target, *([self.person] if self.person else [])]
@@ -454,15 +454,15 @@ def encoded(text: str, table: pd.DataFrame) -> pd.DataFrame:
             return table
         if table.apply(pd.to_numeric, errors="coerce").abs().le(1).all(axis=None):
             raise ValueError(
-                f"X has columns, {safe_repr(names)}, and numbers that raw and encoded records may "
-                "have. Give encoded ones as an array, X.to_numpy(float), and encode others by "
+                f"X has columns, {safe_repr(names)}, and numbers of either raw or encoded records. "
+                "Give encoded ones as an array, X.to_numpy(float), and encode raw ones by "
                 "load_release(path).schema_.preprocessor()."
             )
     table = with_columns(table, columns)
     if unlisted := [c for c, listed in schema.categories.items() if _has_lost(table[c], listed)]:
         warnings.warn(
-            f"The columns {safe_repr(unlisted)} hold values that categories does not list, which "
-            "count as none of them. Read a file by schema_.read_csv(path), as pandas.read_csv "
+            f"The columns {safe_repr(unlisted)} hold values that categories does not list: they "
+            "count as no category. Read a file by schema_.read_csv(path), as pandas.read_csv "
             "loses texts such as NA, None and 007.",
             UserWarning,
             stacklevel=5,

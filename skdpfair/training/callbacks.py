@@ -23,7 +23,7 @@ class _Withheld:
 
     def _refuse(self, *args: object) -> NoReturn:
         raise ValueError(
-            "callbacks holds one that asks for training rows, which a private fit gives to nobody. "
+            "callbacks holds one that asks for training rows, which a private fit gives to none. "
             "Score public validation_data=, or add a GroupRecorder of skdpfair.analysis, which "
             "marks the fitted object as one that must not be released."
         )

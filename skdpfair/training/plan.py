@@ -204,7 +204,7 @@ def _calibrated(plan: Plan, epsilon: float, accountant: str) -> Plan:
     if any(drawn < accounted for drawn, accounted in pairs):
         raise ValueError(
             f"{plan.mechanism.method!r} has queries whose noise is neither constant nor a multiple "
-            f"of noise_multiplier, so that epsilon={epsilon:g} cannot be met. Make it one of both."
+            f"of noise_multiplier, so that epsilon={epsilon:g} cannot be met. Make it one of these."
         )
     return plan
 

@@ -48,10 +48,10 @@ def check_module(module: nn.Module, example: Tensor, loss: Loss) -> Tensor:
             f"got {got} for a batch of {N_PROBE}. Give its last layer {n} outputs."
         )
     if _is_bounded(module, probe):
-        wanted = "numbers from -1 to 1" if is_regression else "logits, of which softmax is taken"
+        wanted = "numbers from -1 to 1" if is_regression else "logits, and applies softmax"
         raise UnsupportedModuleError(
-            "module returns numbers from 0 to 1 whatever its weights are, as a softmax or a "
-            f"sigmoid does at the end, but the loss takes {wanted}. Leave that layer out."
+            "module returns numbers from 0 to 1 for any weights, as if it ended in a softmax or a "
+            f"sigmoid, but the loss takes {wanted}. Leave that layer out."
         )
     return probe
 
