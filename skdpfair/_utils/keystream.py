@@ -16,7 +16,8 @@ class Keystream:
     """Random numbers that cannot be predicted, or distinguished from others, without the seed.
 
     SHAKE-256 expands the key and the first counter from the seed.  Methods that a generator of
-    numpy has, too, take the same arguments.  There is no copy, which would draw the same numbers.
+    numpy has, too, take the same arguments.  It cannot be copied, because a copy would draw the
+    same numbers.
     """
 
     def __init__(self, seed: bytes) -> None:

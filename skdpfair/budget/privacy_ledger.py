@@ -22,9 +22,9 @@ _LINTERS: list[Linter] = []
 
 
 def linter(function: Linter) -> Linter:
-    """Register the function that warns of what an estimator learns outside the ledger.
+    """Register the function that warns if an estimator learns outside the ledger.
 
-    It takes the names of the keywords of a fit, too, and may refuse it.  A floor above sets it.
+    It also gets the names of the keywords of a fit, and may refuse it.  A higher layer sets it.
     """
     _LINTERS[:] = [function]
     return function

@@ -60,8 +60,8 @@ class ASC(MethodByFractions, ClippedMethod, CountingMethod, name="asc", referenc
     References
     ----------
     Cairney-Leeming, Sanyal, Lampert, "Adaptive Sampling and Clipping for Private Worst-Case Group
-    Optimization", arXiv 2602.10820, 2026.  Rates and bounds are the paper's idea; the five rates
-    and their accounting, which :func:`skdpfair.privacy.compute_epsilon` proves, are this library's.
+    Optimization", arXiv 2602.10820, 2026. Rates and bounds are the paper's idea; the five rates and
+    their accounting, proven in :func:`skdpfair.privacy.compute_epsilon`, are this library's.
 
     Examples
     --------

@@ -200,7 +200,7 @@ def audit_fit(
 
 
 def refuted(report, tests):
-    """Return the least epsilon that tests of releases leave, and the test that it rests on."""
+    """Return the least epsilon that tests of releases do not refute, and the deciding test."""
     # that of the noise tried last, which is close to that of the bound
     best = 0
 
@@ -232,7 +232,7 @@ def _n_records(X, y, sensitive_features):
 
 
 def _numbers(features):
-    """Return a table as float32; what cannot be one is named by its column, never shown."""
+    """Return a table as float32; an error names columns of other values, and never shows these."""
     try:
         return features.to_numpy(np.float32, copy=True)
     except (TypeError, ValueError):

@@ -43,7 +43,7 @@ WITHHELD = _Withheld()
 def has_batch_callbacks(net: Any) -> bool:
     """Tell whether any callback acts at the beginning or end of the next epoch's batches.
 
-    One that has ``listens(net)`` is asked; it saves the time of telling it of batches.
+    A callback with ``listens(net)`` decides for itself, which saves the time of its calls.
     """
     return any(
         getattr(type(callback), event, default) is not default

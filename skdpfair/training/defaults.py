@@ -177,9 +177,9 @@ def logit_scale(spec: FitSpec, n_classes: int) -> float:
 
 
 def network_for(columns: Iterable[Any]) -> Any:
-    """Return a linear network for columns that were encoded as curves, which are bent already.
+    """Return a linear network for columns that were encoded as curves, else "auto".
 
-    Their names, which are public, say so. "auto" is returned for others.
+    The names of the columns, which are public, show the encoding.
     """
     amounts = amounts_among(columns)
     return Curves(amounts) if amounts else "auto" if amounts is None else "logistic"

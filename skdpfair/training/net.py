@@ -35,15 +35,14 @@ from skdpfair.training.run import Run
 
 
 class PrivateNet(NeuralNetClassifier):
-    """A skorch net whose training step is :func:`skdpfair.engine.private_step`.
+    """A skorch net whose training steps are those of a private mechanism.
 
     ``loss`` is that of one record, and ``run`` the fit, with its plan, its seeds and its releases;
     None once it has ended.
 
     X is ``{"x": (n, ...), "group": (n,)}``, and ``"weight": (n,)`` if records have weights and
-    ``"person": (n,)`` if persons have several; see :class:`skdpfair.inputs.table.Table`.
-    Losses, norms and batches are private and are never recorded; the history holds times and,
-    with public validation data, its scores.
+    ``"person": (n,)`` if persons have several.  Losses, norms and batches are private and are never
+    recorded; the history holds times and, with public validation data, its scores.
     """
 
     _loop: TrainingLoop | None = None  # while a fit lasts

@@ -163,7 +163,7 @@ class FitSpec:
         return {name: v for name, v in self.described().items() if v != plain.get(name)}
 
     def check(self, conflicts: list[Conflict]) -> None:
-        """Raise ValueError on the first conflict that is there."""
+        """Raise ValueError for the first conflict."""
         for is_met, message in conflicts:
             if is_met(self):
                 raise ValueError(message.format_map(_words(self)))
@@ -185,7 +185,7 @@ class FitSpec:
         return recorders(self.callbacks)
 
     def check_data(self, classes: Collection[Any] | None, n_groups: int) -> None:
-        """Raise ValueError for classes that are not there, or that the method has no formula for.
+        """Raise ValueError for unknown classes, or for more than the method has a formula for.
 
         The same is done for groups; a regression has no classes.
         """
