@@ -144,7 +144,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     feature_names_in_ : ndarray of shape (n_features,)
         Names of these columns, if they are all texts.
     privacy_ : PrivacyReport
-        What the fit spent, and under which assumptions.
+        The privacy cost of the fit, and its assumptions.
     features_ : Scattering2D or None
         The public features of pictures that ``net_`` takes; None if it takes the records.
     net_ : PrivateNet

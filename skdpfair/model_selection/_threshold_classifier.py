@@ -67,10 +67,10 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
     estimator : DPFairClassifier or Pipeline that ends in one
         The classifier to fit, for two classes; rates refer to the positive one, ``pos_label_``.
     objective : str or array of shape (2, 2), default="balanced_accuracy"
-        What the threshold serves: "balanced_accuracy"; "accuracy"; "true_positive_rate", the
-        fewest false positives with a true-positive rate of at least ``target``;
-        "selection_rate", a share ``target`` of predicted positives; or the costs by true and
-        predicted class, the positive one second.
+        Objective of the threshold: "balanced_accuracy"; "accuracy"; "true_positive_rate", the
+        fewest false positives with a true-positive rate of at least ``target``; "selection_rate", a
+        share ``target`` of predicted positives; or the costs by true and predicted class, the
+        positive one second.
     target : float in [0, 1] or None, default=None
         See ``objective``. For "selection_rate", None is the noisy share of positive records.
     constraint : str or None, default=None

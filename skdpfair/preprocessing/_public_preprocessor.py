@@ -38,7 +38,8 @@ def public_preprocessor(
         ``astype("category")`` would read them from the rows.
     encoding : {"auto", "linear"}, default="auto"
         "auto" encodes each numeric column by piecewise-linear functions, so that a linear model,
-        ``DPFairClassifier(module="logistic")``, fits a curve; "linear" scales it to [-1, 1].
+        ``DPFairClassifier(module="logistic")``, fits a curve; "linear" scales it to [-1, 1], for a
+        straight line.
     epsilon : float > 0 or None, default=1.0
         Budget of the fit that uses the columns; None for a fit without privacy. It affects
         ``n_intervals="auto"`` only. Nothing is spent.
@@ -54,8 +55,8 @@ def public_preprocessor(
         ``categories``: it is then both encoded and kept.
     missing : {"middle", "indicator"} or list of str, default="middle"
         "middle" replaces a missing number by the middle of its bounds; "indicator" by zeros, and by
-        1 in a further column ``{column}_missing`` of every numeric column. A list names the columns
-        that get this further column.
+        1 in a further column ``{column}_missing``, which every numeric column gets. A list names
+        the columns that get one.
 
     Returns
     -------

@@ -80,8 +80,8 @@ def audit_fit(
         Their class labels.
     n_canaries : int in [10, n_samples / 2], default=1000
         Number of records of X that become canaries; a fair coin decides for each whether the fit
-        sees it.  With persons, number of persons, at most half of them: all records of a person
-        become canaries and share one coin.
+        sees it.  With persons, it is a number of persons, at most half of them: all records of a
+        person become canaries and share one coin.
     sensitive_features : array, Series or DataFrame of n_samples rows, optional
         Passed on to ``fit``.
     persons : array of shape (n_samples,), optional
@@ -100,11 +100,11 @@ def audit_fit(
     Returns
     -------
     FitAudit
-        ``passed`` tells whether the lower bound ``epsilon_lower`` is not above ``epsilon_claimed``,
-        what the fit reports, both at ``delta``.  The bound rests on ``n_correct`` right of
-        ``n_guesses`` guesses about ``n_canaries``, records or persons as ``protects`` says.  If
-        ``epsilon_lower`` is 0, ``epsilon_at_best`` is the bound if all guesses were right.  ``str``
-        is a sentence.
+        ``passed`` tells whether the lower bound ``epsilon_lower`` is at most ``epsilon_claimed``,
+        which the fit reports, both at ``delta``.  The bound rests on ``n_correct`` right guesses of
+        ``n_guesses`` about ``n_canaries`` records or persons, as ``protects`` says.  If
+        ``epsilon_lower`` is 0, ``epsilon_at_best`` would be the bound if all guesses were right.
+        ``str`` is a sentence.
 
     Notes
     -----
