@@ -47,7 +47,7 @@ class ProgressBar:
         self._bar.initial = self._bar.n = done
 
     def move_to(self, done: int, epsilon: float | None = None) -> None:
-        """Show that so many are done, and an upper bound of what was spent, if it is known."""
+        """Show how many are done, and an upper bound of the epsilon spent, if it is known."""
         spent = ""
         if epsilon is not None:
             spent = f"epsilon <= {epsilon:.3g}" if epsilon < math.inf else "a fit was not private"

@@ -15,7 +15,7 @@ _OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "ALLOC_FAILED", "ALL
 
 
 def used_device(device: str | torch.device) -> str | torch.device:
-    """Return a device as it is, if torch can compute there; for "auto", "cuda" or else "cpu"."""
+    """Return a device unchanged if torch can compute there; for "auto", "cuda" or else "cpu"."""
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     reason = f"{safe_repr(device)} is not a torch device that can be used here, as 'auto' is"

@@ -177,7 +177,7 @@ def table_of(X: Any) -> Any:
 
 @np.errstate(over="ignore", invalid="ignore")  # what is too large for float32 becomes infinite
 def numbers_of(X: Any, *, at_once: bool = True) -> Rows:
-    """Return what `table_of` returns as float32, or as it is if streamed; refuse no numbers.
+    """Return rows of `table_of` as float32, streamed ones unchanged; refuse other than numbers.
 
     Unless ``at_once``, the numbers of an array are converted and checked batch by batch.
     """

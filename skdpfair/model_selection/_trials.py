@@ -116,7 +116,7 @@ def trainer(estimator, data, routing, curve, rng, seeded, public):
 
 
 def public_sets(estimator, X, y, sensitive_features, named):
-    """Return classes and, unless they come out of a pipeline, groups; and what of them was read.
+    """Return classes, and groups unless a pipeline makes them; and which were read from records.
 
     They are of all records: whether a trial met a rare one would depend on the split. ``named`` is
     y as it was given.

@@ -24,7 +24,7 @@ class PublicBounds(TransformerMixin, Parametrised):
         return X
 
     def _numbers(self, X, reset=False):
-        """Return X as an array of floats, or raise without a word of what is in its cells."""
+        """Return X as an array of floats, or raise an error that shows no cell."""
         if not reset:
             check_is_fitted(self, self._fitted)
         X = in_pandas(X)

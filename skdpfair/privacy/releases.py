@@ -25,7 +25,7 @@ class NoisyRelease:
     Parameters
     ----------
     what : str
-        Name of what is released.
+        Name of the release.
     sample_rate : float
         Probability in (0, 1] that a record takes part; 1 for a release on all records.
     noise_multipliers : tuple of float
