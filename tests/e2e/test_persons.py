@@ -424,7 +424,7 @@ def test_forecast_protects_what_persons_declares(visits):
         (bounded, None, "persons=None, .* Pass persons=True"),
         (quick(**RECORDS), True, "max_records=None"),
         (unbounded, None, "max_records=None"),
-        (quick(), False, "cannot be added"),
+        (quick(), False, "no sum|cannot be added"),
         (by_candidate, False, "no sum|cannot be added"),
         (private_search(bounded), False, "persons=False, .* DPRandomizedSearch"),
     ):
