@@ -238,8 +238,8 @@ def check_parts(
     for rank, each in enumerate(ledgers):
         if each not in (None, ledgers[0]):
             raise ValueError(
-                f"Process {rank} has an open PrivacyLedger, but process 0, which charges for all, "
-                "has not. Open the same file there."
+                f"Process {rank} has a PrivacyLedger that is not open in process 0, which charges "
+                "for all. Open the same file there."
             )
     # the curator compares keyed digests, and only of parts that may be equal
     counts = processes.all_gather(np.bincount(table.y).tolist())
