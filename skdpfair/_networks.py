@@ -34,13 +34,13 @@ ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "sigmoid": nn.Sigmoid, "gelu": 
 class Factory:
     """A class or function with keyword arguments, as the parameter of an estimator.
 
-    A search reaches the arguments: those of ``module=Factory(MyNet, width=64)`` by
-    ``module__width``.
+    A search varies an argument by its name: ``module__width`` for
+    ``module=Factory(MyNet, width=64)``.
 
     Parameters
     ----------
     make : class, function or str
-        What is called; an optimizer of `torch.optim` may be given by name.
+        What makes the object; an optimizer of ``torch.optim`` can be given by its name.
     **params
         Its keyword arguments.
 
@@ -147,16 +147,16 @@ class CNN(_Network):
 
 
 class Curves(_Network):
-    """Logistic regression whose curves of some amounts are fine, as the ``module`` of an estimator.
+    """Logistic regression with fine curves for some amounts, as the ``module`` of an estimator.
 
-    ``module="auto"`` takes it for the columns that `public_preprocessor` makes of amounts.
+    ``module="auto"`` takes it if `public_preprocessor` encoded columns of amounts.
 
     Parameters
     ----------
     amounts : tuple of int
         Positions of the columns, scaled to [-1, 1], whose curves may be fine.
     fine : tuple of int or None, default=None
-        Those whose curves are; None lets the fit choose them by noisy counts.
+        The columns whose curves are fine; None lets the fit choose them by noisy counts.
     """
 
     _sizes, _least = "amounts", 0

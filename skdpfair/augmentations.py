@@ -36,10 +36,10 @@ class FlipAndShift(ParameterObject):
     Parameters
     ----------
     flip : bool, default=True
-        Whether to mirror each picture with probability 1/2.  Digits and letters must not be.
+        Whether to mirror each picture with probability 1/2; False for digits and letters.
     shift : int >= 0, default=4
-        Largest number of pixels by which a picture moves, up or down and to either side.  What
-        enters at a border is the mirror image of what is inside.
+        Largest number of pixels by which a picture moves, up or down and to either side.  The
+        pixels that enter at a border mirror those inside.
 
     References
     ----------
@@ -100,7 +100,7 @@ class Views(ParameterObject):
     Parameters
     ----------
     augment : callable
-        ``augment(x)`` returns other records of the same shape, random ones by torch's global
+        ``augment(x)`` returns changed records of the same shape, and may use torch's global
         generator.  It is traced on a made-up record, so that each view is made from its own record.
     n : int >= 1, default=1
         Number of views of a record in a step.  Their gradients are averaged and clipped as one, so
@@ -128,7 +128,7 @@ class Views(ParameterObject):
         Parameters
         ----------
         augment : callable, Views or None
-            As of the estimator; a callable is one view.
+            The parameter of the estimator; a callable makes one view.
 
         Returns
         -------
@@ -142,7 +142,7 @@ class Views(ParameterObject):
 def views(
     augment: Augment, model: Strategy, example: Tensor, attack: Attack | None = None
 ) -> Attack:
-    """Return what makes random views of records, each from its own record, then attacks them."""
+    """Return a function that makes random views, each of its own record, then attacks them."""
 
     def blind(module: object, x: Tensor, y: Tensor) -> Tensor:
         return augment(x)
@@ -176,8 +176,8 @@ class PGD(ParameterObject):
 
     .. math:: x^{t+1} = \Pi\big(x^t + s \cdot \mathrm{sign} \nabla_x \ell(\theta; x^t, y)\big).
 
-    Only the module draws random numbers: its mode is unchanged, so in training mode, dropout draws
-    a mask in every step.  The adversarial input of a record depends only on that record and the
+    Only the module draws random numbers.  Its mode is unchanged: in training mode, dropout draws a
+    mask in every step.  The adversarial input of a record depends only on that record and the
     weights.  A private step bounds its gradient as for any other input, so epsilon is the same with
     and without the attack.
 
@@ -254,7 +254,7 @@ def record_by_record(
     The Python code of a user's attack runs on made-up records only: torch traces its operations on
     one, and training repeats them under vmap.  Even if the attack decides by values, by the number
     of records or by its memory, each input depends only on its own record.  An attack that cannot
-    be traced is refused with the line.
+    be traced is refused, and the message names the line.
     """
     check_attack(attack, model.module, example, n_classes, name)
     if type(attack) is PGD:
@@ -362,7 +362,7 @@ def _range_of(attack: object, example: Tensor) -> Limits | None:
 
 
 def _limits(limits: Any) -> Limits | None:
-    """Return None or a pair low < high of finite numbers, as Python's own; refuse all else."""
+    """Return None or a pair low < high of finite numbers, as Python's own; refuse others."""
     if limits is None:
         return None
     is_list = isinstance(limits, (tuple, list))

@@ -15,7 +15,7 @@ skdpfair.exceptions.PrivacyLeakWarning: These steps learn from private rows ...
 
 
 class InfeasibleBudgetError(ValueError):
-    """No supported noise meets the requested (epsilon, delta); the message says what would do."""
+    """No supported noise meets (epsilon, delta); the message says what is feasible."""
 
 
 class BudgetExceededError(RuntimeError):

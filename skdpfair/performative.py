@@ -34,8 +34,8 @@ _MIN_PROBABILITY = 1e-12  # whose log-odds are finite
 class StrategicResponse:
     r"""A population whose rejected records move towards the favourable decision, within a budget.
 
-    Every round starts from the base data: what was changed for the last model is undone.  Labels
-    stay, so to gain the favourable decision is not to deserve it.
+    Every round starts from the base data, without the changes for the last model.  Labels do not
+    change, even if a record gains the favourable decision.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class StrategicResponse:
         self.budget = number("budget", budget, low=0)
 
     def sample(self, model, rng):
-        """Return X after the reaction to a model, or before any for None, y and the groups.
+        """Return X after the reaction to ``model``, or before any if it is None, y and the groups.
 
         ``rng`` is not used, because the reaction is not random.
         """
@@ -180,13 +180,13 @@ def repeated_deployment(estimator, environment, n_rounds=10, *, mode="repeated",
     pandas.DataFrame
         One row per ``round`` and ``group``, "overall" first; several columns of groups make tuples.
         ``n_samples`` records of the group were trained on; ``accuracy`` is that of the model on
-        them, ``accuracy_after`` that on the data which its own deployment induces; and
+        them, ``accuracy_after`` is that on the data that its own deployment induces; and
         ``epsilon_spent`` is that of all rounds so far, infinite if a fit is not private.
 
     Notes
     -----
     Every round reads the same people, so ``epsilon_spent`` composes the ledgers of all fits, at the
-    delta of the last one; of a greedy estimator, the last ledger must hold all fits.  For
+    delta of the last one; for a greedy estimator, the last ledger must hold all fits.  For
     environments that draw new people each round, it is an upper bound.  The table is not private.
 
     References

@@ -88,8 +88,8 @@ def _described(
 def _defaults(kind: type) -> dict[str, str]:
     """Return the descriptions of the defaults of a class of this package.
 
-    A parameter that is added moves no description then.  A user's class may change its defaults
-    while a process lasts, and is described in full.
+    Then a new parameter changes no description.  A user's class may change its defaults while a
+    process lasts, and is described in full.
     """
     parameters = signature(kind).parameters.values()
     return {p.name: describe(p.default) for p in parameters if p.default is not p.empty}

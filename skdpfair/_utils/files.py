@@ -50,7 +50,7 @@ def path_of(path: str | os.PathLike[str]) -> Path:
 def replace_file(
     path: str | os.PathLike[str], content: bytes | Iterable[bytes], *, is_private: bool = False
 ) -> None:
-    """Write a file, whole or part by part, beside the old one, then put it in its place.
+    """Write a new file, whole or part by part, next to the old one, and then replace that.
 
     A missing folder is made, because the content may have cost budget.
     If ``is_private``, only the owner may read it.
@@ -74,7 +74,7 @@ def put_in_place(part: str | os.PathLike[str], path: Path) -> None:
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Raise OSError, before anything is spent, if no file can be written beside ``path``."""
+    """Raise OSError, before anything is spent, if no file can be written next to ``path``."""
     with _temporary_file(path_of(path), bytes(_TRIED)):
         pass
 

@@ -13,10 +13,11 @@ _NOTHING = np.empty(0)
 
 
 class Keystream:
-    """Random numbers that nobody without the seed can predict or tell from others.
+    """Random numbers that cannot be predicted, or distinguished from others, without the seed.
 
     SHAKE-256 expands the key and the first counter from the seed.  Methods that a generator of
-    numpy has, too, take the same arguments.  There is no copy, which would draw the same numbers.
+    numpy has, too, take the same arguments.  It cannot be copied, because a copy would draw the
+    same numbers.
     """
 
     def __init__(self, seed: bytes) -> None:

@@ -11,9 +11,9 @@ PAUSE = 30.0  # seconds between lines, at least
 
 
 class ProgressBar:
-    """A bar over things that get done, if it is ``visible``; off a terminal, a line now and then.
+    """A progress bar, if it is ``visible``; without a terminal, a line now and then.
 
-    ``unit`` is one of the things.
+    ``unit`` names one item of the work.
     """
 
     def __init__(
@@ -39,15 +39,15 @@ class ProgressBar:
 
     @property
     def is_hidden(self) -> bool:
-        """Whether nobody sees the next move."""
+        """Whether the next move is not shown."""
         return bool(self._bar.disable) and monotonic() < self._next
 
     def start_at(self, done: int) -> None:
-        """Count what an earlier run did, which says nothing of the time left."""
+        """Count the work of an earlier run, which does not enter the estimate of the time left."""
         self._bar.initial = self._bar.n = done
 
     def move_to(self, done: int, epsilon: float | None = None) -> None:
-        """Show that so many are done, and an upper bound of what was spent, if it is known."""
+        """Show how many are done, and an upper bound of the epsilon spent, if it is known."""
         spent = ""
         if epsilon is not None:
             spent = f"epsilon <= {epsilon:.3g}" if epsilon < math.inf else "a fit was not private"
@@ -58,5 +58,5 @@ class ProgressBar:
             sys.stderr.write(", ".join(filter(None, (self._line.format(done), spent))) + "\n")
 
     def close(self) -> None:
-        """Take the bar away, or leave it as it is."""
+        """Remove the bar, or leave it as it is."""
         self._bar.close()

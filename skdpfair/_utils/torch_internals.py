@@ -1,10 +1,10 @@
 """All private names of torch that this package imports, tried with torch 2.12 and 2.13.
 
 These are the oldest and the newest version that the tests run with (requirements/lowest.txt and
-constraints.txt).  A torch that lacks a name fails at this import, and a fit before its first step,
-where traces are compared with autograd: none trains by names that mean something else.  Attributes
-of torch's objects are private, too: ``_schema`` and ``_overloadname`` of operations, ``_version``
-of tensors, ``_saved_*`` and ``_input_metadata`` of nodes of autograd's graph.
+constraints.txt).  A torch that lacks a name fails at this import.  If a name has another meaning, a
+fit fails before its first step, where traces are compared with autograd.  Attributes of torch's
+objects are private, too: ``_schema`` and ``_overloadname`` of operations, ``_version`` of tensors,
+``_saved_*`` and ``_input_metadata`` of nodes of autograd's graph.
 """
 
 from typing import Any

@@ -272,7 +272,7 @@ def _rounded(bound: int) -> str:
 
 
 def _as_builtin(value: Any) -> Any:
-    """Return a text, flag or number as Python's own, all else as it is."""
+    """Return a text, flag or number as Python's own, and other values unchanged."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, (bool, np.bool_)):

@@ -16,15 +16,15 @@ from skdpfair.inputs.rows import select
 class GroupRecorder(Callback):
     r"""Record losses, gradients and step risk of each group along a fit; NOT private.
 
-    The values are computed on all records, in memory and without noise.  The fitted object must
-    not be released, and its ``privacy_`` says so.  Pickles and releases do not hold the values.
+    The values are computed on all records, in memory and without noise.  The fitted object must not
+    be released, and its ``privacy_`` says so.  Pickles and releases do not hold the values.
 
     Parameters
     ----------
     every : int, default=50
         Number of steps between two records; the first and the last step are always recorded.
     terms : bool, default=True
-        Whether to compute the terms of the step risk, which are those of classes; without
+        Whether to compute the terms of the step risk, which exist for classifiers only; without
         them, recording costs about one pass over the data.
     n_batches : int, default=4
         Number of Poisson batches over which expectations are averaged.

@@ -57,7 +57,7 @@ def activate(path: str | os.PathLike[str], data: str, memory: Sequence[Any]) -> 
 
 
 def deactivate() -> None:
-    """Be a user of the active ledger no more."""
+    """Stop using the active ledger."""
     _remove_user(VARIABLE)
 
 

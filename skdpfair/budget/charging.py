@@ -98,8 +98,8 @@ def charged(
 def ledger_suspended() -> Iterator[None]:
     """Keep fits out of the ledger, whose cost has been charged as a whole, and let none happen.
 
-    Inside the block no other thread of the process, and no process that it starts, can fit: it
-    might be a step of a trial that does.
+    Inside the block, no other thread of the process and no process that it starts can fit, because
+    such a fit might be a step of a trial.
     """
     with active_ledger.searching(), prepaid_fit(None):
         yield

@@ -33,7 +33,7 @@ Line: TypeAlias = dict[str, Any]  # of a ledger's file, for instance a fit
 
 @dataclass
 class Totals:
-    """What fits add up to: a new one costs the same, however many there are.
+    """The sum of fits; adding one takes the same time, however many there are.
 
     ``releases`` counts equal releases, each as JSON; ``protected`` has what fits protect, and the
     columns of persons.
@@ -84,7 +84,7 @@ class Totals:
 
 @dataclass
 class _Seen:
-    """What this process, or the one that started it, has seen of a file.
+    """The part of a file that this process, or the one that started it, has read.
 
     ``totals`` are by data set.
     """
@@ -158,7 +158,7 @@ _SEEN: dict[str, _Seen] = {}  # by name of a journal and of all its copies
 class Journal:
     """Lines of a file, read and written under a lock; a line is flushed to the disk at once.
 
-    What this object or a copy of it, as in a pickle, has seen of the file must stay as it is: a
+    The part of the file that this object or a copy, as in a pickle, has read must not change: a
     copy has the ``memory`` of its original.
     """
 
@@ -172,7 +172,7 @@ class Journal:
 
     @property
     def memory(self) -> tuple[str, int, str]:
-        """What this object and its copies have seen of the file."""
+        """The part of the file that this object and its copies have read."""
         return self._name, _SEEN[self._name].size, _SEEN[self._name].digest
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -233,9 +233,9 @@ class Journal:
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ValueError(
                 f"path={str(self.path)!r} is not a ledger, or its line {seen.n_lines + 1} was "
-                "edited or cut off by a crash or a copy. Restore the file, or name a new one. No "
-                "fit starts before its line is whole: if the computer stopped in half a line, you "
-                f"may delete it. ({str(error)[:200]})"
+                "edited or cut off by a crash or a copy. Restore the file, or name a new one. "
+                "After a power failure you may delete an incomplete last line: its fit never "
+                f"started. ({str(error)[:200]})"
             ) from None
 
     def append(self, line: Line) -> None:

@@ -22,9 +22,9 @@ _LINTERS: list[Linter] = []
 
 
 def linter(function: Linter) -> Linter:
-    """Register the function that warns of what an estimator learns outside the ledger.
+    """Register the function that warns if an estimator learns outside the ledger.
 
-    It takes the names of the keywords of a fit, too, and may refuse it.  A floor above sets it.
+    It also gets the names of the keywords of a fit, and may refuse it.  A higher layer sets it.
     """
     _LINTERS[:] = [function]
     return function
@@ -47,37 +47,34 @@ class PrivacyLedger:
     delta : float in (0, 1) or None, default=None
         The delta of the budget.  The budget of an existing file cannot be changed.
     data : str, default="data"
-        Name of the data set.  Fits under the same name add up; different names declare that no
-        person is in both.
+        Name of the data set.  Fits under one name share the budget; different names declare that no
+        person is in both data sets.
     accountant : {"pld", "prv", "rdp"} or None, default=None
         The accountant that computes epsilon; None uses the one of the file, or ``"pld"`` for a new
         file.  A private selection is always composed by ``"rdp"``.
 
     Notes
     -----
-    Clones and workers are other objects in other processes, therefore the ledger is a file.
+    The ledger is a file because clones and workers are other objects in other processes.
     ``with ledger:`` sets the environment variable ``SKDPFAIR_LEDGER``, which processes that are
-    started inside the block inherit; loky's are restarted at both ends.  ``ledger.fit(model, X,
-    y)`` checks the model, and fits it in such a block.
+    started inside the block inherit; loky's are restarted at both ends.
+    ``ledger.fit(model, X, y)`` checks the model, and fits it in such a block.
 
     Every fit is charged as if it read all records, also the fits of folds.
 
-    A fit is recorded as planned before it starts, and with its actual releases when it ends, with
-    or without an error.  A killed fit stays charged as planned.  Data sets are identified by name,
-    as a digest would release information about the data.
+    A fit is recorded as planned before it starts, and with its actual releases when it ends, also
+    after an error.  A killed fit stays charged as planned.  Data sets are identified by name, as a
+    digest would release information about the data.
 
     Examples
     --------
     >>> import tempfile
-    >>> from skdpfair.privacy import NoisyRelease
-    >>> from skdpfair.budget.charging import charged
-    >>> release = NoisyRelease("gradient sum", 0.01, (1.0,), steps=100)
-    >>> path, spent = tempfile.mkdtemp() + "/budget.jsonl", []
+    >>> from skdpfair.preprocessing import DPQuantileScaler
+    >>> path, ages = tempfile.mkdtemp() + "/budget.jsonl", [[30.0], [41.0]] * 1000
     >>> with PrivacyLedger(path, epsilon=1.0, delta=1e-5) as ledger:
-    ...     with charged([release], spent):  # what a fit does
-    ...         spent.append(release)
+    ...     scaler = DPQuantileScaler(bounds=(0, 120), epsilon=0.5, delta=1e-5).fit(ages)
     >>> print(f"{ledger.epsilon():.2f}", ledger.frame().state.tolist())
-    0.72 ['done']
+    0.50 ['done']
     """
 
     def __init__(
@@ -154,9 +151,9 @@ class PrivacyLedger:
         return estimator
 
     def epsilon(self, delta: float | None = None) -> float:
-        """Return the epsilon of all private fits on the data set, at ``delta`` or the ledger's.
+        """Return the epsilon of all fits on the data set, at ``delta`` or the ledger's delta.
 
-        It is that of the fits alone, and infinite if one was not private.
+        It covers the fits alone, and is infinite if one was not private.
         """
         return Totals.of(self._fits()).cost(self._delta(delta), self.accountant)
 
@@ -164,14 +161,14 @@ class PrivacyLedger:
         """Return the cost of the private fits on the data set, and what it does not cover.
 
         The ledger does not know what estimators around the fits learned, so ``epsilon_total`` is
-        infinite once there is a fit; ``known`` is whether a fit itself gives a reason.
+        infinite once there is a fit; ``known`` tells whether a fit itself gives a reason.
         """
         return spending(self._fits(), self._delta(delta), self.accountant)
 
     def frame(self) -> pd.DataFrame:
         """Return the fits on all data sets as a table with one row per fit.
 
-        ``state`` is "planned" for a fit that runs or was killed, and ``epsilon`` is that of the fit
+        ``state`` is "planned" for a fit that runs or was killed, and ``epsilon`` covers this fit
         alone.
         """
         return frame(self._journal.fits(), self.delta, self.accountant)
@@ -189,7 +186,7 @@ class PrivacyLedger:
         return self._journal.fits(self.data)
 
     def check(self, fits: Iterable[Line]) -> None:
-        """Raise, as the fits would, if they cannot be charged together; record none of them.
+        """Raise an error if planned fits cannot be charged together; record none of them.
 
         Parameters
         ----------
@@ -212,7 +209,7 @@ class PrivacyLedger:
         Parameters
         ----------
         names : iterable of str or None
-            The names that the file of a ledger gives fits; None is in no ledger.
+            Names of fits in the file of a ledger; None stands for a fit in no ledger.
 
         Returns
         -------
@@ -223,7 +220,7 @@ class PrivacyLedger:
 
     @property
     def holds_other_data(self) -> bool:
-        """Whether the file has fits on data sets of other names."""
+        """Whether the file has fits on data sets with other names."""
         return any(fit["data"] != self.data for fit in self._journal.fits())
 
     def _begin(self, fit: Line) -> None:
@@ -254,7 +251,7 @@ class PrivacyLedger:
             after = min(after, totals.cost(self.delta, self.accountant, fits))
         if after > self.budget:
             before = totals.cost(self.delta, self.accountant)
-            remedy = "Lower epsilon, or fit less often: no other ledger undoes earlier releases."
+            remedy = "Lower epsilon, or fit less often. A new ledger undoes no earlier release."
             if no_privacy:
                 remedy = (
                     "The fit or its reference is not private, which no budget allows: remove "
@@ -288,14 +285,14 @@ def _refuse_other_protection(fit: Line, before: Iterable[tuple[str, str | None]]
     others = sorted({name for _, name in before if name} - {persons})
     unlike = {other for other, _ in before} - {protects}
     if unlike:
-        what, other, kinds = f"each {protects}", f"each {unlike.pop()}", "records and for persons"
+        what, other, kinds = f"each {protects}", f"each {unlike.pop()}", "records and persons"
     elif persons and others:
         what, other = f"the persons of the column {persons!r}", f"those of {others[0]!r}"
-        kinds = "each of these columns"
+        kinds = "these columns"
     else:
         return
     raise ValueError(
-        f"This fit protects {what}, but earlier fits in the ledger protect {other}, and there is "
-        "no sum of both: one may be several of the other. Let all fits protect the same, or use a "
-        f"ledger of its own for {kinds}."
+        f"This fit protects {what}, but earlier fits in the ledger protect {other}, and their "
+        "epsilons cannot be added: one may be several of the other. Let all fits protect the same, "
+        f"or use separate ledgers for {kinds}."
     )

@@ -20,7 +20,7 @@ COMMANDS = {
     "sweep": "Compare methods and budgets on a CSV file.",
     "report": "Write a page about a sweep or a model.",
     "statement": "Print or export the privacy statement of a model.",
-    "verify": "Check that a model holds nothing more, before it is published.",
+    "verify": "Check that a file holds a private model and nothing else.",
     "demo": "Compare the sexes on Adult, with and without privacy.",
 }
 

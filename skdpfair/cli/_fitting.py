@@ -110,7 +110,7 @@ class Job:
         clf.fit(**records) if ledger is None else ledger.fit(clf, **records)
 
     def save(self, model, output):
-        """Write a model, which has cost budget; return where, and why elsewhere if it is so."""
+        """Write a model; return its path, and the reason if that is not ``output``."""
         # a memory map of Parquet files has no names
         if isinstance(self.source, Parquet):
             getattr(model, "estimator_", model).feature_names_in_ = np.asarray(
@@ -142,8 +142,8 @@ def winner_of(clf):
         return clf, {}
     if not hasattr(clf.best_estimator_, "save_release"):
         raise ValueError(
-            "the search drew no trial, as it must do now and then, so there is no model. Its cost "
-            "is spent. Run it again, with a larger --trials to make this rarer."
+            "the search drew no trial, which happens by chance, so there is no model. Its cost is "
+            "spent. Run it again, with a larger --trials to make this rarer."
         )
     return clf.best_estimator_, clf.best_params_
 
@@ -152,8 +152,8 @@ def check_names(params, where, reserved=RESERVED):
     clf = DPFairClassifier()
     for name, value in sorted(params.items(), key=lambda item: "__" in item[0]):
         if name.partition("__")[0] in reserved:
-            others = "an option of its own, another entry, the schema or torchrun"
-            raise Unusable(f"{where} {name}: {others} decides it.")
+            others = "another option or entry, the schema or torchrun"
+            raise Unusable(f"{where} {name}: it is set by {others}.")
         try:
             clf.set_params(**{name: value})
         except (AttributeError, TypeError, ValueError) as error:
@@ -178,7 +178,7 @@ def parameters_of(settings) -> dict:
 
 
 def space_of(candidates, params) -> dict:
-    """Return the values of --try to choose from, by parameter; ``params`` hold beside them."""
+    """Return the values of --try by parameter; ``params`` are parameters with one value."""
     pairs = pairs_of(candidates, "--try").items()
     space = {name: [_value(text) for text in texts.split(",")] for name, texts in pairs}
     one = {name: values[0] for name, values in space.items()}

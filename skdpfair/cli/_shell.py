@@ -26,11 +26,11 @@ FILE = AnyPath(exists=True, dir_okay=False)
 POSITIVE = click.FloatRange(min=0, min_open=True)
 
 
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON only.")
 SCHEMA = click.option(
     "--schema",
     type=FILE,
-    help="Public facts about the columns: a file that `skdpfair schema` begins; required.",
+    help="Required: file of public facts about the columns; `skdpfair schema` begins one.",
 )
 EPSILON = click.option(
     "--epsilon", type=POSITIVE, default=1.0, show_default=True, help="Privacy budget of a fit."
@@ -44,7 +44,7 @@ MEASURES = click.option(
 LEDGER = click.option(
     "--ledger",
     type=FILE,
-    help="Ledger of the data set, to state what all fits that it has recorded spent.",
+    help="Ledger of the data set, to state the total cost of the fits that it has recorded.",
 )
 
 
@@ -91,7 +91,7 @@ def fail(text):
 
 
 def note(text):
-    """Print a note beside the output."""
+    """Print a note, apart from the output."""
     say(f"Note: {text}", err=True)
 
 
@@ -236,7 +236,7 @@ def ledger_options(command):
         click.option(
             "--ledger-delta",
             type=POSITIVE,
-            help="Delta of a new ledger; alone, it creates one without a budget.",
+            help="Delta of a new ledger; without --ledger-epsilon, the ledger has no budget.",
         ),
         click.option("--ledger-epsilon", type=POSITIVE, help="Budget of a new ledger."),
         click.option(

@@ -51,12 +51,12 @@ def source_of(*data):
 
 
 def print_uncovered(columns):
-    """Print, to a person and no file, in which columns a schema covers no row."""
+    """Print to the terminal, never to a file, in which columns a schema covers no row."""
     if columns:
         note(
-            f"No row has a listed value in {', '.join(columns)}, nor a number within the limits: "
-            "the model would learn nothing from there. Spell the values as in the file (1 and 1.0 "
-            "are the same), and state limits in the unit of the column."
+            f"In {', '.join(columns)}, no row has a listed value or a number within the limits: "
+            "the model would learn nothing from it. Spell the values as in the file (1 and 1.0 are "
+            "the same), and state limits in the unit of the column."
         )
 
 
@@ -67,8 +67,8 @@ def part_of(source, rank, n_processes):
     n_files = len(source.paths) if isinstance(source, Parquet) else 0
     if n_files < n_processes:
         raise ValueError(
-            f"{n_processes} processes train on at least as many Parquet files, of which each reads "
-            f"its own, got {n_files}. Give more files, or start fewer processes."
+            f"{n_processes} processes need at least {n_processes} Parquet files, as each reads its "
+            f"own, got {n_files}. Give more files, or start fewer processes."
         )
     return replace(source, rank=rank, n_processes=n_processes)
 

@@ -35,7 +35,7 @@ def demo(epsilon, seed, output, as_json):
                 f"Adult census data, official split: {len(train[1]):,} people to train on, "
                 f"{len(test[1]):,} to test on. Task: income over $50K. Groups: sex. Features "
                 "are encoded by public bounds and categories: the linter finds no step that "
-                "learns from the people outside the budget. Training a non-private reference "
+                "leaks outside the budget. Training a non-private reference "
                 f"model and {' and '.join(DEMO_METHODS)} at epsilon = {epsilon:g}, all "
                 "settings at their defaults ..."
             )
@@ -55,7 +55,7 @@ def demo(epsilon, seed, output, as_json):
     for text in (
         *(f"- {item}" for item in model.privacy_.not_accounted),
         "The reference is the same model trained by plain SGD: no clipping, no noise.",
-        "Each was fitted once, so differences may be chance: skdpfair sweep tells intervals.",
+        "Each was fitted once, so differences may be chance: skdpfair sweep shows intervals.",
         "The table itself is NOT private: it was computed on real people without noise, and the "
         "reference has no privacy at all.",
     ):

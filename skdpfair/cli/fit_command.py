@@ -16,7 +16,7 @@ from skdpfair.cli import _shell as shell
 @click.option(
     "--delta",
     type=click.FloatRange(0, 1, True, True),
-    help='By default that of the ledger; without one, "auto".',
+    help='By default the delta of the ledger, or "auto" without a ledger.',
 )
 @click.option(
     "--method",
@@ -37,7 +37,7 @@ from skdpfair.cli import _shell as shell
     multiple=True,
     metavar="NAME=VALUE,VALUE",
     help="Values to choose from within --epsilon, such as method=dpsgd,global_adapt or lr=0.5,1,2; "
-    "may be repeated. Nothing but the best model is released.",
+    "may be repeated. Only the best model is released.",
 )
 @click.option(
     "--trials",
@@ -79,10 +79,10 @@ def fit(
     skdpfair fit loans.csv --schema loans.toml --try method=dpsgd,global_adapt --try lr=0.5,1,2
     torchrun --nproc-per-node 2 -m skdpfair fit parts/*.parquet --schema loans.toml
 
-    DATA is a CSV file, one Parquet file or several. Nothing but the model
-    and what it has spent is printed or kept. --try trains a secret number of models, chooses one by
-    a noisy score on held-out records, and spends no more than --epsilon; it shows no progress,
-    because the number of trials must stay secret.
+    DATA is a CSV file, one Parquet file or several. Only the model and its privacy cost are printed
+    or kept. --try trains a secret number of models, chooses one by a noisy score on held-out
+    records, and spends no more than --epsilon; it shows no progress, because the number of trials
+    must stay secret.
     """  # noqa: D301 (click reads the character)
     if schema is None:
         raise shell.Unusable(

@@ -10,13 +10,13 @@ from skdpfair.cli import _shell as shell
 @click.command()
 @click.argument("model", type=shell.FILE)
 @click.argument("data", type=shell.FILE)
-@shell.output_option("predictions.csv", "The CSV file to write, a line for each of DATA.")
+@shell.output_option("predictions.csv", "The CSV file to write, with a line for each row of DATA.")
 @shell.AS_JSON
 def predict(model, data, output, as_json):
     """Predict the records of DATA with MODEL, which `skdpfair fit` wrote.
 
-    Writes the class and the probability of each class, in the order of DATA, a CSV or Parquet
-    file that needs the feature columns only.
+    DATA is a CSV or Parquet file; only its feature columns are needed. Writes the class and the
+    probability of each class, in the order of DATA.
     """
     shell.check_outputs(output, inputs=(model, data))
     import pandas as pd  # late, with all that takes time to import

@@ -52,8 +52,8 @@ def report(results, output, title, data, card, sweep, ledger, measures, as_json)
     written = [str(path) for path in (output, card) if path is not None]
     if as_json:
         return shell.echo(json.dumps({"written": written, "private": private}))
-    privacy_text = "no figures that are not" if private else "figures that are NOT"
-    shell.say(f"Written to {' and '.join(written)}. It contains {privacy_text} private.")
+    privacy_text = "All its figures are" if private else "It contains figures that are NOT"
+    shell.say(f"Written to {' and '.join(written)}. {privacy_text} private.")
 
 
 def _of_sweep(store, output, options):

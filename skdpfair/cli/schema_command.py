@@ -114,7 +114,7 @@ def schema(data, target, groups, output, check, as_json):
 
 
 def _may_name_persons(values):
-    """Return whether texts or whole numbers come again, and are more than a yes or no."""
+    """Return whether a column repeats texts or whole numbers, and has more than two of them."""
     values = values.dropna()
     is_fraction = values.dtype.kind == "f" and (values % 1 != 0).any()
     return not is_fraction and 2 < values.nunique() < len(values)

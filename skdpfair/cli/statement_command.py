@@ -12,7 +12,7 @@ from skdpfair.cli import _shell as shell
 @click.option(
     "--export", "kind", type=click.Choice(["nist"]), help="A checklist after NIST SP 800-226."
 )
-@shell.output_option(text="File of the export, which is printed without it.")
+@shell.output_option(text="File to write the export to; by default it is printed.")
 @shell.LEDGER
 @click.option(
     "--data",

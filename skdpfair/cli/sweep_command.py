@@ -13,7 +13,7 @@ _DEFAULTS = {"methods": ["dpsgd", "global_adapt"], "epsilons": [1.0], "seeds": 5
 
 @click.command()
 @click.argument("study", type=shell.FILE)
-@click.option("--data", type=shell.FILE, help="CSV file; by default that of the study.")
+@click.option("--data", type=shell.FILE, help="CSV file; by default the file that STUDY names.")
 @shell.output_option(
     text="Folder for finished fits; by default the study's. Run the command again to resume.",
     file_okay=False,
@@ -29,8 +29,8 @@ def sweep(study, data, output, ledger, jobs, measures, as_json):
     [sweep] has methods, epsilons and seeds, and optionally cv, store and params. The figures are
     NOT private.
 
-    A ledger with a budget refuses a sweep, because its reference models have no privacy. Use
-    --ledger-delta without --ledger-epsilon to record what was spent without a budget.
+    A ledger with a budget refuses a sweep, because the reference models have no privacy. To record
+    the cost without a budget, use --ledger-delta without --ledger-epsilon.
     """
     import pandas as pd  # late, with all that takes time to import
 

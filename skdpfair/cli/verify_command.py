@@ -11,12 +11,12 @@ from skdpfair.cli import _shell as shell
 @click.argument("path", metavar="FILE", type=shell.FILE)
 @shell.AS_JSON
 def verify(path, as_json):
-    """Check that FILE is a private model, and holds nothing more.
+    """Check that FILE holds a private model, and nothing else.
 
     FILE was written by `skdpfair fit` or save_release. It is read as data: no code of it is run.
-    Write its page again by `skdpfair report FILE`. The command ends with status 0 if the file is
-    verified, 1 if it is not, and 2 if it could not be run. What is guaranteed says `skdpfair
-    statement FILE`.
+    Pages are not verified: write them again by `skdpfair report FILE`. The command ends with status
+    0 if the file is verified, 1 if it is not, and 2 if it could not be run.
+    `skdpfair statement FILE` prints the guarantee.
     """
     from skdpfair.testing import verify_release  # late: it needs torch
 
@@ -31,4 +31,4 @@ def verify(path, as_json):
     if problem is not None:
         shell.fail(f"Not verified: {problem}")
     if not as_json:
-        shell.echo(f"{path}: verified. It holds no more than a private release does.")
+        shell.echo(f"{path}: verified. It holds a private release, and nothing else.")

@@ -96,11 +96,11 @@ def load_adult(*, subset="all", dropna=False, as_frame=True, return_X_y=False):
     Returns
     -------
     sklearn.utils.Bunch or tuple
-        ``data`` (14 columns, 6 of integers and 8 of dtype category, whose categories are those of
-        ``public_facts("adult")``, whatever the rows hold), ``target`` (``"<=50K"`` or ``">50K"``),
-        ``frame`` (both, or None unless ``as_frame``), ``sensitive_features`` (the columns ``sex``
-        and ``race``, which are in ``data`` as well), ``feature_names``, ``target_names`` and
-        ``DESCR``. Missing values are NaN.
+        ``data`` (14 columns, 6 of integers and 8 of dtype category, whose categories are always
+        those of ``public_facts("adult")``), ``target`` (``"<=50K"`` or ``">50K"``), ``frame``
+        (both, or None unless ``as_frame``), ``sensitive_features`` (the columns ``sex`` and
+        ``race``, which are in ``data`` as well), ``feature_names``, ``target_names`` and ``DESCR``.
+        Missing values are NaN.
 
     Examples
     --------

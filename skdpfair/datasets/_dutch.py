@@ -61,7 +61,7 @@ def fetch_dutch(*, data_home=None, as_frame=True, return_X_y=False):
     Returns
     -------
     sklearn.utils.Bunch or tuple
-        As of `load_adult`, for 60420 rows and 11 features. The target, ``occupation``, is
+        As for `load_adult`, with 60420 rows and 11 features. The target, ``occupation``, is
         ``"2_1"`` (high level) or ``"5_4_9"`` (low level), and the sensitive feature is ``sex``.
 
     Examples

@@ -1,4 +1,4 @@
-"""What is publicly known of the columns of the tables."""
+"""Public facts about the columns of the tables."""
 
 from copy import deepcopy
 
@@ -12,7 +12,7 @@ _FACTS = {
 
 
 def public_facts(name):
-    """Return what is publicly known of a table's columns; nothing was computed from its rows.
+    """Return public facts about a table's columns; nothing was computed from its rows.
 
     Parameters
     ----------

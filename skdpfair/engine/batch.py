@@ -19,9 +19,9 @@ class Examples:
     """Which rows make up one example: a record has one, a person has her records, with all views.
 
     The rows of an example stand together.  Its gradient is the mean of theirs, which is measured
-    and clipped as one: a sum over examples of what each contributes has the sensitivity of one
-    contribution, and the number of rows scales none.  ``sizes``, at least 1, are numbers of rows:
-    (n_examples,), int64, or an int if it is known to be the same for all.
+    and clipped as one: a sum over examples has the sensitivity of one contribution, for any number
+    of rows.  ``sizes``, at least 1, are numbers of rows: (n_examples,), int64, or an int if it is
+    known to be the same for all.
     """
 
     def __init__(self, sizes: int | Tensor, n_rows: int | None = None) -> None:

@@ -65,7 +65,7 @@ def example_records(
     probability: Sequence[Sequence[float]] | Tensor | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> PerSample:
-    """Return a :class:`~skdpfair.engine.mechanism.PerSample` from lists.
+    """Return records of a batch, as hooks of a method see them, from lists.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def noiseless_releases(
     method : Method
         The method with the queries.
     sample : PerSample
-        The batch; gradients that are missing follow from the norms if the method needs them.
+        The batch; if the method needs gradients and it has none, they are made from the norms.
     task : Task
         Public facts about the fit.
     state : object or None, default=None
@@ -198,9 +198,9 @@ def refuse_broken(method: Method, task: Task, n_outputs: int) -> None:
             "is not private" if isinstance(error, AssertionError) else "fails on made-up records"
         )
         raise ValueError(
-            f"method={method!r} {fault}: {error}. Make what it returns for a record depend on that "
-            "record and on released values only, for any number of records, and keep to its "
-            "bounds: skdpfair.testing.check_method tries it."
+            f"method={method!r} {fault}: {error}. Its results for a record must depend on that "
+            "record and on released values only, for any number of records, and stay within its "
+            "bounds: skdpfair.testing.check_method tests this."
         ) from None
 
 

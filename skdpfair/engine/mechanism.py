@@ -57,7 +57,7 @@ _POSITIVE_OR_AUTO = [Interval(Real, 0, None, closed="neither"), StrOptions({"aut
 
 @dataclass(frozen=True)
 class Task:
-    """The public facts about a fit before its first step.
+    """Public facts about a fit before its first step.
 
     Parameters
     ----------
@@ -70,8 +70,8 @@ class Task:
     group_fractions : Tensor of shape (n_groups,) or None
         Share of each group, declared by the user or released with noise, never an exact count.
     strata : tuple of (float, float), default=()
-        For each of :meth:`Method.rate_choices`, the rate and the factor of all sensitivities at
-        which a step has the same cost, largest factor 1.
+        For each of :meth:`Method.rate_choices`, the rate and a factor of all sensitivities, with
+        which all rates have the same cost; the largest factor is 1.
     """
 
     n_samples: int
@@ -127,9 +127,9 @@ class PerSampleGradients(PerSample):
 
 @dataclass(frozen=True)
 class GroupRows:
-    """Rows of a query that are zero but in the columns of each record's code, such as its group.
+    """Rows of a query that are zero outside the columns of the record's code, such as its group.
 
-    They are summed by codes, however many there are.
+    They are summed by code, for any number of codes.
 
     Parameters
     ----------
@@ -138,10 +138,10 @@ class GroupRows:
     n_codes : int
         Number of codes.
     values : Tensor of shape (batch,) or None
-        Numbers of the records.  The sum has the count of each code, and then, if they are given,
-        the sum of each code's numbers.
+        Numbers of the records.  The sum has the count of each code and then, with ``values``, the
+        sum of each code's numbers.
     counts : bool, default=True
-        Whether it has the counts.
+        Whether the sum has the counts.
 
     Examples
     --------
@@ -274,8 +274,8 @@ class Method(Parametrised, abc.ABC):
     A concrete method is a keyword-only dataclass whose fields are its hyper-parameters, and
     therefore scikit-learn parameters.  It is final: write a variant in a new file, not as a
     subclass.  The class body sets facts about all objects, such as ``private = False``, and
-    ``_parameter_constraints`` of parameters that are not a number > 0 or "auto".  Parameters that
-    a base describes and constrains need neither again.
+    ``_parameter_constraints`` of parameters that are not a number > 0 or "auto".  It need not
+    repeat parameters that a base class describes and constrains.
 
     A parameter may be ``"auto"``: the estimator sets it from public facts or from released
     values, and a method without an estimator uses the number that its docstring states.
@@ -299,16 +299,16 @@ class Method(Parametrised, abc.ABC):
         Whether the samples of early queries and of :meth:`gradient_term` are
         :class:`PerSampleGradients`, which take memory; default False.
     changes_gradients : bool
-        Whether :meth:`gradient_term` is called, which takes a pass for early samples; by default
-        where a class has its own.
+        Whether :meth:`gradient_term` is called, which takes a pass for early samples; default True
+        for a class that defines it.
     scale_fields : tuple of str
         Parameters that :meth:`at_scale` sets, default ``("max_grad_norm",)``; if one is "auto", a
         fit begins with a warm-up that releases the gradient scale.
     needs_gradient_scale : bool
         Whether ``lr="auto"`` needs that warm-up for all parameters; default False.
     logit_scales : tuple of two floats
-        Factors of the logits of a default fit in predictions, for two classes and for more, as
-        clipping makes the logits of two classes too long; default (0.85, 1).
+        Factors of the logits in predictions of a default fit, for two classes and for more; default
+        (0.85, 1), because clipping makes the logits of two classes too large.
     gradient_noise : float
         Standard deviation of the noise on the mean gradient, for methods without other noise;
         default 0.
@@ -327,7 +327,7 @@ class Method(Parametrised, abc.ABC):
     state : Tensor, tuple of Tensor or None
         What :meth:`start` or the last :meth:`update` returned, on the device of the fit.
     release : dict of str to Tensor
-        The noisy sum of each query; :meth:`extra` has those of early queries only.
+        The noisy sum of each query; in :meth:`gradient_term`, of early queries only.
 
     Examples
     --------
@@ -378,8 +378,7 @@ class Method(Parametrised, abc.ABC):
     def planned(self, target_quantile: float) -> Method:
         """Return the method with the parameters set that follow from public facts.
 
-        ``target_quantile`` is the share of the gradient norms that a clipping threshold is to leave
-        above it.
+        ``target_quantile`` is the share of gradient norms that are to exceed a clipping threshold.
         """
         return self
 
@@ -399,8 +398,8 @@ class Method(Parametrised, abc.ABC):
         """Return the sampling rates among which groups move from step to step; () for none.
 
         In its stratum, one of ``task.strata``, a group has a rate and a factor.  Weighted gradients
-        of its records are at most as long as that factor times the bound of the `Clip`, and rows
-        of queries as the factor times their sensitivity.
+        of its records are at most as long as the bound of the `Clip` times that factor, and rows of
+        queries at most as long as their sensitivity times it.
         """
         return ()
 
@@ -469,7 +468,7 @@ class Method(Parametrised, abc.ABC):
     def step_size(self, t: int) -> float:
         """Return the factor of the learning rate at step t, from 0, without the warm-up.
 
-        Where it is not 1, no callback may set the rate, too.
+        If it is not 1, callbacks must not set the rate.
         """
         return 1.0
 
@@ -560,7 +559,7 @@ class Mechanism:
 
     @cached_property
     def hooks(self) -> RecordHooks:
-        """What of the method sees records."""
+        """The hooks of the method that see records."""
         return RecordHooks(self)
 
     @property
@@ -591,7 +590,7 @@ class Mechanism:
 
     @property
     def release(self) -> NoisyRelease:
-        """What one step releases: the gradient and each query, in this order."""
+        """The release of one step: the gradient and each query, in this order."""
         noise = (self.noise_multiplier, *(q.noise_multiplier for q in self.queries))
         rate, strata = self.max_sample_rate, self.task.strata or None
         return NoisyRelease("gradient sum", rate, noise, strata=strata)

@@ -15,7 +15,7 @@ _OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "ALLOC_FAILED", "ALL
 
 
 def used_device(device: str | torch.device) -> str | torch.device:
-    """Return a device as it is, if torch can compute there; for "auto", "cuda" or else "cpu"."""
+    """Return a device unchanged if torch can compute there; for "auto", "cuda" or else "cpu"."""
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     reason = f"{safe_repr(device)} is not a torch device that can be used here, as 'auto' is"
@@ -32,8 +32,8 @@ def affordable_batch(module: nn.Module, example: Tensor, n_inputs: int | None = 
     """Return the number of records like ``example`` that fit the memory budget, at least 1.
 
     ``n_inputs`` is how many numbers of a record are in memory, if that is not all of them.  Each
-    activation that the backward pass needs is counted three times: itself, its gradient, and
-    room for work.  Of the others, as of a frozen backbone, the largest alone is.
+    activation that the backward pass needs is counted three times: itself, its gradient, and room
+    for work.  Only the largest of the other activations, as of a frozen backbone, is counted.
     """
     module = copy.deepcopy(module, {id(p): p for p in module.parameters()}).eval()
     saved, passing = [0], [n_inputs or example.numel()]

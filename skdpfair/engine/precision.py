@@ -1,4 +1,4 @@
-"""Torch's modes while this package computes: full precision whatever surrounds it, no autograd."""
+"""Torch's modes while this package computes: always full precision, and no autograd."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ def without_grad(function: Callable[P, R]) -> Callable[P, R]:
 
 @contextmanager
 def full_precision(device: str | torch.device = "cpu") -> Iterator[None]:
-    """Compute as torch does by default: in float32, whatever surrounds the caller.
+    """Compute as torch does by default: in float32, also inside contexts of the caller.
 
     TF32, bfloat16 and autocast would round the sum otherwise than the norms, beyond the shrink
     that a step allows for, and autocast would predict from copies of older weights.  Inference

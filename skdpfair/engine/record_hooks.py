@@ -155,7 +155,7 @@ def _results(operations: GraphModule, which: slice) -> GraphModule:
 
 
 class RecordHooks:
-    """What of a mechanism sees records: ``clip``, ``gradient_term`` and the rows of its queries.
+    """Hooks of a mechanism that see records: ``clip``, ``gradient_term`` and rows of its queries.
 
     By a user's hooks, weighted gradients are no longer than the bound, and rows of a query no
     longer than its sensitivity, times the factor of a record's stratum.

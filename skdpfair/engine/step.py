@@ -73,10 +73,10 @@ def private_step(
     ``noise_multiplier`` times these.  The sum is divided by the EXPECTED batch size, a public
     constant.
 
-    All norms of ``chunk_size`` records at a time come before any weight, and noise is added once,
-    so chunks change nothing but memory.  ``attack(module, x, y)`` returns other inputs to train
-    on, each made from its own record; for ``module`` it gets a function from inputs to logits.
-    ``out`` is the flat vector to write the gradient to.
+    All norms are computed before any weight, ``chunk_size`` records at a time, and noise is added
+    once: chunks affect memory only.  ``attack(module, x, y)`` returns other inputs to train on,
+    each made from its own record; for ``module`` it gets a function from inputs to logits.  ``out``
+    is the flat vector to write the gradient to.
     """
     device = batch.x.device
     with nullcontext() if is_exact(device) else full_precision(device):

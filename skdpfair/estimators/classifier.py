@@ -32,7 +32,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     method : str or Method, default="global_adapt"
         Algorithm, by name or as an object with hyper-parameters, see ``get_method``.
     epsilon : float > 0 or None, default=1.0
-        Privacy budget of one fit.  None without ``noise_multiplier`` trains the non-private
+        Privacy budget of one fit.  None, without ``noise_multiplier``, trains the non-private
         reference model: plain SGD on the same module.
     delta : float in (0, 1/n) or "auto", default="auto"
         Probability mass of the privacy loss beyond epsilon.  "auto": the largest power of ten
@@ -40,27 +40,27 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     noise_multiplier : float >= 0 or None, default=None
         Noise instead of a budget (with ``epsilon=None``); 0 clips without noise.
     group_col : str, int, "target", list of these, Groups or None, default=None
-        Column(s) of X that hold the groups; several make intersections; "target" takes the
-        class labels.  The columns are not features.  :class:`skdpfair.Groups` declares the public
-        set of groups, too; else at most 30 are read from the rows, which statements name.
+        Column(s) of X that hold the groups; several make intersections; "target" takes the class
+        labels.  The columns are not features.  :class:`skdpfair.Groups` also declares the public
+        set of groups; without it, at most 30 are read from the rows, and statements say so.
     persons : Persons or None, default=None
-        :class:`skdpfair.Persons` names the person of each record and bounds the records of one:
-        the guarantee is then for all records of a person.
-    module : str, MLP, CNN, Scattering2D, Factory, class or function, default="auto"
-        The network: "logistic", "mlp", "cnn" or "scattering"; one of these as an object with its
-        sizes, such as :class:`skdpfair.MLP`; or a torch.nn.Module class or a function that makes
-        one, with its arguments in a :class:`skdpfair.Factory`, which maps (batch, ...) to logits
-        (batch, n_classes).  "scattering" is a linear model on the public features
-        :class:`skdpfair.features.Scattering2D` of pictures.  "auto" chooses it for records of 2 or
-        3 axes, of 8 x 8 pixels or more; for others, a linear model or a small MLP.  Where
-        `public_preprocessor` encoded numbers as curves, which the names of the columns say, it is
-        linear, and amounts get curves with many knots where noisy counts, a part of epsilon, say
-        that their exact values matter.  "cnn" takes (height, width),
-        or a channel axis first or, if of length 1 or 3, last.  What is frozen
-        in a module (``requires_grad=False``) is public by declaration, batch normalisation too.
+        :class:`skdpfair.Persons` names the person of each record and bounds the number of records
+        of a person.  The guarantee is then for all records of a person.
+    module : str, MLP, Scattering2D, Factory, class or function, default="auto"
+        The network: "logistic", "mlp", "cnn" or "scattering"; an object with its sizes, such as
+        :class:`skdpfair.MLP`; or a class or function that makes a torch.nn.Module, with its
+        arguments in a :class:`skdpfair.Factory`.  The module maps (batch, ...) to logits (batch,
+        n_classes).  "scattering" is a linear model on the public features
+        :class:`skdpfair.features.Scattering2D` of pictures.  "auto" is "scattering" for records of
+        2 or 3 axes, of 8 x 8 pixels or more, and a linear model or a small MLP for others.  Curves
+        of `public_preprocessor`, recognised by the names of their columns, get a linear model, and
+        amounts, such as money, finer curves if noisy counts, paid from epsilon, show that exact
+        values matter.  "cnn" takes (height, width), or a channel axis first or, if of length 1 or
+        3, last.  Frozen parts of a module (``requires_grad=False``) are public by declaration, also
+        batch normalisation.
     optimizer : torch.optim class, its name, Factory, or "auto", default="auto"
-        "auto" is SGD: with damped momentum 0.9 while ``lr`` is "auto", plain once it is given.
-        A :class:`skdpfair.Factory` holds the class with its arguments.
+        "auto" is SGD: with damped momentum 0.9 if ``lr`` is "auto", else plain.  A
+        :class:`skdpfair.Factory` holds the class with its arguments.
     lr : float > 0 or "auto", default="auto"
         Learning rate.
     batch_size : int or "auto", default="auto"
@@ -71,25 +71,25 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     max_steps : int or None, default=None
         Number of steps on the data; overrides ``max_epochs``.
     iterate_average : float in [0, 1] or "auto", default="auto"
-        Share of the last steps whose weights are averaged.  "auto": one half while ``lr`` is
-        "auto" and ``signal_to_noise_`` is at least 500, else none.
+        Share of the last steps whose weights are averaged.  "auto": one half if ``lr`` is "auto"
+        and ``signal_to_noise_`` is at least 500, else none.
     max_physical_batch_size : int or "auto", default="auto"
-        Records held in memory at once, views of records counted one by one; never changes the
-        result's distribution.
+        Number of records in memory at once; each view of a record counts.  It never changes the
+        distribution of the result.
     augment : callable, Views or None, default=None
         Random views of the records: :class:`skdpfair.augmentations.FlipAndShift`, or any
         ``augment(x)`` that returns records of the same shape, each made from its own record.  In
-        every step, each record is replaced by new views of it, before ``attack``; by several with
-        :class:`skdpfair.augmentations.Views`.  Records that are predicted, in ``validation_data``
-        or seen by recorders are left as they are.
+        every step, a new view replaces each record, before ``attack``;
+        :class:`skdpfair.augmentations.Views` makes several.  Predictions, ``validation_data`` and
+        recorders use the records themselves.
     max_sample_weight : float > 0 or None, default=None
         Public bound on the weights that ``fit`` takes as ``sample_weight``; None takes the largest
-        of them as public, which ``privacy_.assumptions`` say.
+        of them as public, and ``privacy_.assumptions`` says so.
     warm_start : bool, default=False
         Whether a second ``fit`` continues from the weights, bounds and learning rate of the first.
         Each fit spends ``epsilon`` again, and ``privacy_`` composes them all.
     accountant : {"pld", "prv", "rdp"}, default="pld"
-        How epsilon is computed.
+        Method that computes epsilon.
     noise_sampler : {"standard", "gaussian_sum"}, default="standard"
         "gaussian_sum" sums four float64 Gaussians per number against floating-point attacks.
     keep_reference : bool, default=False
@@ -106,27 +106,27 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         None takes a fresh key of the operating system.  A seed makes the fit reproducible
         on one device and version, and the noise predictable: for research only.
     verbose : int, default=0
-        1 shows a progress bar on a terminal; elsewhere, a line in at most every 30 s.
+        1 shows a progress bar on a terminal; elsewhere, at most one line every 30 s.
     classes : list or None, default=None
-        The public set of classes, the positive one of two last; else at most 30 are read from y,
-        which statements name.
+        The public set of classes, the positive one of two last.  None reads at most 30 from y, and
+        statements say so.
     pos_label : label or None, default=None
-        The positive class of two, of which selection rates, true-positive rates, thresholds and
-        constraints are.  None: the last of ``classes``, or without these of the sorted labels.
+        The positive one of two classes, to which selection rates, true-positive rates, thresholds
+        and constraints refer.  None: the last of ``classes``, or else of the sorted labels.
     logit_scale : float > 0 or "auto", default="auto"
-        Public factor of the logits in predictions, which leaves the predicted classes as they are;
-        1 leaves all as trained.  Clipping makes the logits of two classes too long, so that
-        probabilities are too sure.  "auto" is that of the method for two classes while ``lr`` and
-        the number of steps are left at their defaults, else 1.
+        Public factor of the logits in predictions; it does not change the predicted classes, and 1
+        changes nothing.  Clipping makes the logits of two classes too large, and probabilities too
+        close to 0 and 1.  "auto" is the factor of the method if ``lr`` and the number of steps are
+        at their defaults, else 1.
     attack : callable or None, default=None
         Adversarial training: :class:`skdpfair.augmentations.PGD`, or any
         ``attack(module, x, y)`` that returns the inputs to train on, each made from its own record.
     class_weight : dict or None, default=None
-        Fixed public weights of the classes, 1 by default.  They multiply clipped gradients,
-        relative to the largest.
+        Fixed public weights of the classes, 1 by default.  They multiply clipped gradients, after
+        division by the largest weight.
     validation_data : tuple (X, y) or None, default=None
-        PUBLIC records to score after each epoch, in ``net_.history``: the model that the fit would
-        hand over if it ended there, with averaged weights and scaled logits.
+        PUBLIC records; ``net_.history`` has scores after each epoch, of the model that the fit
+        would return if it ended there, with averaged weights and scaled logits.
     distributed : "auto" or None, default=None
         "auto": the processes of `torch.distributed`, as torchrun starts them, train one model
         together.  Each calls ``fit`` with its own records, and all end with the same model.
@@ -144,7 +144,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     feature_names_in_ : ndarray of shape (n_features,)
         Names of these columns, if they are all texts.
     privacy_ : PrivacyReport
-        What the fit spent, and under which assumptions.
+        The privacy cost of the fit, and its assumptions.
     features_ : Scattering2D or None
         The public features of pictures that ``net_`` takes; None if it takes the records.
     net_ : PrivateNet
@@ -165,7 +165,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     logit_scale_ : float
         Factor of the logits in predictions.
     diagnostics_ : DataFrame with columns step, group, n_samples, loss, gradient_norm, ...
-        That of a recorder among ``callbacks``; never pickled.
+        The table of a recorder among ``callbacks``; never pickled.
     reference_ : DPFairClassifier
         The non-private reference model, if ``keep_reference``; never pickled.
 
@@ -194,14 +194,14 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
 
     @property
     def pos_label_(self) -> Any:
-        """The positive class of two, of which rates are, such as the selection rate; else None."""
+        """The positive one of two classes, to which rates such as selection refer; else None."""
         return target.positive_class(self.classes_, self.classes, self.pos_label)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable class of each row.
 
-        A classifier that was saved by :class:`skdpfair.model_selection.DPThresholdClassifier`, and
-        loaded, predicts ``pos_label_`` from its threshold on.
+        A loaded classifier that :class:`skdpfair.model_selection.DPThresholdClassifier` saved
+        predicts ``pos_label_`` from its threshold on.
 
         Parameters
         ----------
@@ -360,9 +360,9 @@ def persons_of(model: Any, X: Any, n_samples: int, persons: Any) -> _persons.Per
         )
     if (column := _persons.Persons.of(classifier.persons).column) is not None:
         raise ValueError(
-            f"persons={validate.safe_repr(column)} names a column of what the steps of the "
-            "pipeline return, which is not known before they are fitted. Leave out column=, and "
-            "pass the persons of all records as fit(..., persons=...)."
+            f"persons={validate.safe_repr(column)} names a column of the output of the pipeline's "
+            "steps, which is unknown before they are fitted. Leave out column=, and pass the "
+            "persons of all records as fit(..., persons=...)."
         )
     return _persons.encode(None, n_samples, persons, _persons.Persons.of(classifier.persons))
 

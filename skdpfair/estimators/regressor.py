@@ -42,9 +42,9 @@ class DPFairRegressor(RegressorMixin, DPEstimator):
     keep_reference, callbacks, device, random_state, verbose : see `DPFairClassifier`
         The non-private reference model, what is recorded, and where and how a fit runs.
     y_range : tuple (low, high) or None, default=None
-        PUBLIC limits of the target.  Targets outside are clipped to them, each by itself and
-        silently, and predictions lie between them.  Narrow limits reduce the noise.  None takes
-        the smallest and the largest target as public, which ``privacy_.assumptions`` say.
+        PUBLIC limits of the target.  Targets outside are clipped to them, without a warning, and
+        predictions lie between them.  Narrow limits reduce the noise.  None takes the smallest and
+        the largest target as public, and ``privacy_.assumptions`` says so.
     loss : {"squared", "absolute", "huber"}, default="squared"
         Loss of a record.  Half the squared error, the absolute error, or Huber's loss, which is
         squared up to an eighth of the width of ``y_range``, and linear beyond.  In private fits,

@@ -32,7 +32,7 @@ class FrozenFeatures(PublicFeatures):
     module : torch.nn.Module
         The network with its weights, which maps (batch, ...) to features (batch, ...).
     image_shape : tuple of int or None, default=None
-        Shape of the records, if the rows of X hold their numbers one after the other.
+        Shape of a record, if X holds flat rows of its numbers.
     device : str, default="auto"
         Device of torch; "auto" is "cuda" if there is one, else "cpu".
     verbose : int, default=0
@@ -76,7 +76,7 @@ class FrozenFeatures(PublicFeatures):
 
     @property
     def described(self) -> str:
-        """What computes the features, and why that costs no privacy."""
+        """Description of the network, and why it costs no privacy."""
         name, sha256 = type(self._network()).__name__, self.digest[:16]
         return f"FrozenFeatures({name}), sha256 {sha256}, public by declaration"
 
@@ -122,7 +122,7 @@ class FrozenFeatures(PublicFeatures):
         return lambda x: trace(None, tensors, x).flatten(1)
 
     def _check_takes(self, probe: Tensor) -> None:
-        """Raise ValueError, with the axis at fault, if the module fails on made-up records."""
+        """Raise ValueError, which names the wrong axis, if the module fails on made-up records."""
         shape = tuple(probe.shape[1:])
         remedy = {
             1: " Flat rows need image_shape=.",

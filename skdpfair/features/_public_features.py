@@ -83,7 +83,7 @@ or (n_samples, height, width, channels)
 
     @property
     def described(self) -> str:
-        """What computes the features, and why that costs no privacy."""
+        """Description of the features, and why they cost no privacy."""
         raise NotImplementedError
 
     def _extractor(self, shape: tuple[int, ...]) -> Extract:

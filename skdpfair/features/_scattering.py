@@ -50,7 +50,7 @@ class Scattering2D(PublicFeatures):
         looks for an axis of 1 or 3, first (channels, height, width), then (height, width,
         channels).
     image_shape : tuple of int or None, default=None
-        Shape of the pictures, if the rows of X hold their numbers one after the other.
+        Shape of a picture, if X holds rows of pixels.
     device : str, default="auto"
         Device of torch that computes the features; "auto" is "cuda" if there is one, else "cpu".
     verbose : int, default=0
@@ -69,9 +69,9 @@ class Scattering2D(PublicFeatures):
     red, green and blue, and, without the second order, of the differences R - B and 2G - R - B.
 
     The numbers of a record are normalised in groups, each to mean 0 and variance 1 (1e-5 is added
-    to the variance): of grey pictures, those of three successive paths over all places; of colour
-    pictures, those of each order and scale over all places and orientations, and over both colour
-    differences.
+    to the variance).  For grey pictures, a group is three successive paths over all places; for
+    colour pictures, it is one order and scale over all places and orientations, and over both
+    colour differences.
 
     References
     ----------
@@ -100,7 +100,7 @@ class Scattering2D(PublicFeatures):
 
     @property
     def described(self) -> str:
-        """What computes the features, and why that costs no privacy."""
+        """Description of the features, and why they cost no privacy."""
         # where and how loudly it runs changes no feature
         params = self.get_params() | {"device": "auto", "verbose": 0}
         return f"{type(self)(**params)}, which learns nothing"

@@ -16,7 +16,7 @@ _DATES = {"datetime64", "datetime", "date", "timedelta64", "timedelta", "time", 
 
 
 def in_pandas(X: Any) -> Any:
-    """Return a table of another library, as polars or pyarrow, as pandas'; all else as it is."""
+    """Return a table of another library, such as polars, as pandas'; return others unchanged."""
     if not hasattr(type(X), "to_pandas"):
         return X
     try:
@@ -27,7 +27,7 @@ def in_pandas(X: Any) -> Any:
 
 
 def in_numpy(values: Any) -> Any:
-    """Return a tensor as an array of numpy, whatever scikit-learn's dispatch; all else as it is."""
+    """Return a tensor as a numpy array, also under scikit-learn's dispatch; others unchanged."""
     is_tensor = type(values).__module__.partition(".")[0] == "torch"  # which is not imported here
     return values.numpy(force=True) if is_tensor else values
 

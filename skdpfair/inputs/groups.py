@@ -36,11 +36,11 @@ class Groups(ParameterObject):
     ----------
     columns : str, int, "target", list of these, or None, default=None
         Column(s) of X that hold the groups; several make intersections; "target" takes the class
-        labels.  None where ``fit`` is given ``sensitive_features``.
+        labels. None if ``fit`` gets ``sensitive_features``.
     levels : list or None, default=None
-        The public set of groups.  None reads at most 30 from the rows, which statements name.
+        The public set of groups. None reads at most 30 from the rows, and statements say so.
     as_feature : bool, default=False
-        Whether the model sees the columns, which must then be numbers.
+        Whether the columns are also features, which must be numbers.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class Groups(ParameterObject):
 
     @classmethod
     def of(cls, group_col: Any) -> "Groups":
-        """Return the ``group_col`` of an estimator, checked but for whether X has the columns."""
+        """Return the ``group_col`` of an estimator, checked; X may still lack the columns."""
         groups = group_col if isinstance(group_col, Groups) else cls(group_col)
         levels = groups.levels
         if levels is not None:
@@ -235,7 +235,7 @@ def _occurring(columns: list[np.ndarray], source: str, max_levels: int) -> np.nd
         distinct = [_sorted(pd.unique(column)) for column in columns]
     if prod(map(len, distinct)) > max_levels:
         raise ValueError(
-            f"{source} makes more than {max_levels} groups that nobody declared. Choose columns of "
+            f"{source} makes more than {max_levels} undeclared groups. Choose columns of "
             "few values, cut numbers into ranges, or declare all groups: Groups(..., "
             "levels=[...]), or levels= of metrics. A column that names persons belongs in persons=."
         )

@@ -29,14 +29,14 @@ class Persons(ParameterObject):
     Parameters
     ----------
     column : str, int or None, default=None
-        Column of X that names the person of each record, never a feature.  None where ``fit`` is
-        given ``persons``.  Without both, records are sampled one by one, and the statement says
-        what a person with ``max_records`` records is guaranteed.
+        Column of X that names the person of each record, never a feature.  None if ``fit`` gets
+        ``persons``.  With neither, records are sampled one by one, and the statement gives the
+        guarantee of a person with ``max_records`` records.
     max_records : int >= 1 or None, default=None
         Public bound on the records of one person, needed where persons are named.
     surplus : {"thin", "raise"}, default="thin"
-        Of a person with more records, draw ``max_records`` at random, anew in each fit; or raise
-        an error.
+        For a person with more records, "thin" draws ``max_records`` at random in each fit, and
+        "raise" raises an error.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class Persons(ParameterObject):
 
     @classmethod
     def of(cls, persons: Any) -> "Persons":
-        """Return the ``persons`` of an estimator, checked but for whether X has the column."""
+        """Return the ``persons`` of an estimator, checked; X may still lack the column."""
         if persons is not None and not isinstance(persons, cls):
             raise TypeError(
                 f"persons must be None or a Persons object, got {safe_repr(persons)}. Give "
@@ -128,7 +128,7 @@ def codes(name: str, values: Any, n_samples: int) -> np.ndarray:
     """Return a number for each record, (n_samples,) int64, the same for all of one person.
 
     Texts are compared stripped and in Unicode's form NFKC; whole numbers and their texts are one;
-    everything else is taken as it is.
+    other values are not changed.
     """
     if isinstance(values, str):
         raise ValueError(
@@ -173,8 +173,8 @@ def _check_records(person: np.ndarray, persons: Persons) -> None:
     if max_records is None:
         raise ValueError(
             "Persons are given, but max_records=None declares no bound on the records of one "
-            "person. Declare a public number by persons=Persons(..., max_records=...); of a person "
-            "with more records, so many take part, drawn at random."
+            "person. Declare a public number by persons=Persons(..., max_records=...); if a person "
+            "has more records, so many are drawn at random."
         )
     if persons.surplus == "raise" and np.bincount(person).max() > max_records:
         raise ValueError(

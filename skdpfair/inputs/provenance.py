@@ -1,4 +1,4 @@
-"""What is known of arrays and nets, kept beside them: what computed features, which rows were seen.
+"""Facts about arrays and nets, kept apart from them: origin of features, rows of a fit.
 
 Notes go with what they are about.  Copies, pickles and releases know nothing of them.
 """
@@ -16,7 +16,7 @@ from sklearn.utils import _safe_indexing
 
 
 class Origin(NamedTuple):
-    """What is known of an array from the code that computed it, and not from its numbers."""
+    """Facts about an array from the code that computed it, not from its numbers."""
 
     features: str | None = None  # what computed them
     columns: tuple[str, ...] = ()  # their names
@@ -35,7 +35,7 @@ _AT_ONCE = 2**18  # numbers
 def set_origin(array: np.ndarray, origin: Origin) -> np.ndarray:
     """Keep what computed an array, as long as it lives unchanged, and return the array.
 
-    Copies and parts of the array are other arrays, of which nothing is known, but see `rows_of`.
+    Copies and parts of the array are other arrays, without known facts, but see `rows_of`.
     """
     key = id(array)
     alive = weakref.ref(array, lambda _: _ORIGINS.pop(key, None))

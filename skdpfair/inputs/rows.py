@@ -91,7 +91,7 @@ def select(rows: Any, index: slice | np.ndarray) -> np.ndarray:
 
 
 def in_parts(rows: Any) -> Iterator[slice]:
-    """Return slices of the rows of which each holds few numbers."""
+    """Return slices of the rows, each with few numbers."""
     step = max(1, _SCANNED // max(1, math.prod(rows.shape[1:])))
     return (slice(start, start + step) for start in range(0, len(rows), step))
 
@@ -177,7 +177,7 @@ def table_of(X: Any) -> Any:
 
 @np.errstate(over="ignore", invalid="ignore")  # what is too large for float32 becomes infinite
 def numbers_of(X: Any, *, at_once: bool = True) -> Rows:
-    """Return what `table_of` returns as float32, or as it is if streamed; refuse no numbers.
+    """Return rows of `table_of` as float32, streamed ones unchanged; refuse other than numbers.
 
     Unless ``at_once``, the numbers of an array are converted and checked batch by batch.
     """

@@ -96,8 +96,8 @@ def read(
     if isinstance(y, str):
         raise ValueError("y should be a 1d array, one value for each row, got a text.")
     validate_data(estimator, X, y, skip_check_array=True)
-    given = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
-    check_indexes(X=X, y=y, **given, persons=persons, warns_of="y")
+    extra = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
+    check_indexes(X=X, y=y, **extra, persons=persons, warns_of="y")
     y, classes, codes = estimator._read_target(y)
     group_col = spec.groups.columns
     if len(X) != len(y):

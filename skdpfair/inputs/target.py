@@ -81,7 +81,7 @@ def classes_of(y: np.ndarray, declared: Any) -> tuple[np.ndarray, np.ndarray]:
     classes = distinct(y) if declared is None else sorted_classes(declared)
     if declared is None and len(classes) > MAX_READ:
         raise ValueError(
-            f"y has more than {MAX_READ} classes that nobody declared. Declare all of them: "
+            f"y has more than {MAX_READ} undeclared classes. Declare all of them: "
             "classes=[...]; numbers are for DPFairRegressor."
         )
     if len(classes) < 2:

@@ -1,4 +1,4 @@
-"""The algorithms, one per file; a new file here is found, tested and documented unasked.
+"""The algorithms, one per file; a new file is found, tested and documented automatically.
 
 Their base class ``Method``, with ``Query``, ``Clip`` and the registry ``METHODS``, is defined in
 ``engine/mechanism.py``.

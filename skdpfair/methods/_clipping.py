@@ -90,7 +90,7 @@ class CountingMethod(Method, abc.ABC):
 
 
 class Threshold(NamedTuple):
-    """A threshold that follows a quantile of the norms: released; the others are public."""
+    """A threshold z that follows a quantile of the norms, released; the others are public."""
 
     z: Tensor
     gain: Tensor

@@ -14,7 +14,7 @@ from skdpfair.methods._fractions import MethodByFractions
 
 
 class ASCState(NamedTuple):
-    """What is known of each group, all public or released."""
+    """The state of each group, all public or released."""
 
     weight: Tensor  # of its mean loss, over its share, (n_groups,)
     stratum: Tensor  # (n_groups,)
@@ -34,12 +34,12 @@ class ASC(MethodByFractions, ClippedMethod, CountingMethod, name="asc", referenc
     r"""Minimise :math:`\sum_k u_k L_k` by rates :math:`p_k = q u_k / q_k` and bounds :math:`C_k`.
 
     :math:`L_k` is the mean loss of group k, :math:`q_k` its share, q the sample rate, and
-    :math:`u_k \leftarrow u_k e^{\eta (L_k - L)}` from :math:`q_k` on, with L the mean over all.
-    :math:`p_k` is the nearest of five rates from q / r to q r, and :math:`C_k` what makes all five
-    cost the same, so that all groups have one epsilon: near :math:`C q / p_k` where noise is high.
+    :math:`u_k \leftarrow u_k e^{\eta (L_k - L)}`, which starts at :math:`q_k`, with L the mean over
+    all. :math:`p_k` is the nearest of five rates from q / r to q r. :math:`C_k` makes all five cost
+    the same, so that all groups have one epsilon; it is near :math:`C q / p_k` if noise is high.
     Released each step, with M the bound of the lowest rate: sums of the losses of the K groups, of
     sensitivity :math:`L_{max} C_k / M`, with noise ``count_noise_multiplier`` :math:`L_{max}`; and
-    the gradient sum, of sensitivity :math:`C_k`, with noise ``noise_multiplier`` M.  Once, before
+    the gradient sum, of sensitivity :math:`C_k`, with noise ``noise_multiplier`` M. Once, before
     the first step: the counts of the groups, if their shares are not public.
 
     Parameters
@@ -60,8 +60,8 @@ class ASC(MethodByFractions, ClippedMethod, CountingMethod, name="asc", referenc
     References
     ----------
     Cairney-Leeming, Sanyal, Lampert, "Adaptive Sampling and Clipping for Private Worst-Case Group
-    Optimization", arXiv 2602.10820, 2026.  Rates and bounds are the paper's idea; the five rates
-    and their accounting, which :func:`skdpfair.privacy.compute_epsilon` proves, are this library's.
+    Optimization", arXiv 2602.10820, 2026. Rates and bounds are the paper's idea; the five rates and
+    their accounting, proven in :func:`skdpfair.privacy.compute_epsilon`, are this library's.
 
     Examples
     --------

@@ -9,10 +9,10 @@ from skdpfair.engine.mechanism import Clip, Method, NoisySums, PerSample, State
 class AutoS(Method, name="auto_s"):
     r"""Weigh record i by :math:`w_i = 1 / (\lVert g_i \rVert + \gamma)`.
 
-    There is no clipping bound: it would be a factor of the learning rate.  Directions of long
-    gradients count alike, whatever their length; short ones, below :math:`\gamma`, keep theirs.
-    Released each step: the gradient sum, of sensitivity 1, since
-    :math:`w_i \lVert g_i \rVert < 1`, with noise ``noise_multiplier``.
+    There is no clipping bound, as it would only multiply the learning rate.  All long gradients
+    count with a length near 1; those shorter than :math:`\gamma` keep their relative lengths.
+    Released each step: the gradient sum, of sensitivity 1, since :math:`w_i \lVert g_i \rVert < 1`,
+    with noise ``noise_multiplier``.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""BAM: clip gradients that each record takes a step ahead, where its loss is higher."""
+"""BAM: clip each record's gradient taken one step ahead, where its loss is higher."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from skdpfair.methods._clipping import NOT_NEGATIVE, ClippedMethod
 class BAM(ClippedMethod, name="bam", reference="knolle2023bias"):
     r"""Clip :math:`g'_i = \nabla \ell_i(\theta + \lambda g_i / \lVert g_i \rVert)` to C.
 
-    The sharpness of each record's own loss counts, so that training seeks places where clipping
+    The sharpness of each record's own loss counts, so that training prefers weights where clipping
     biases the sum less.  Both gradients of a record depend on that record only.  Released each
     step: the gradient sum, of sensitivity C, with noise ``noise_multiplier`` C.
 

@@ -20,8 +20,8 @@ class DPISSGD(MethodByFractions, ClippedMethod, name="dp_is_sgd", reference="kul
 
     q is the sample rate and :math:`q_k` the share of group k, public or counted with noise once,
     before the first step.  Released each step: the gradient sum, of sensitivity C, with noise
-    ``noise_multiplier`` C; accounted for all at :math:`p^*`, and group by group at :math:`p_k` in
-    ``privacy_.group_epsilons``: minorities are drawn more often, and pay more.
+    ``noise_multiplier`` C. Epsilon is that at :math:`p^*`; ``privacy_.group_epsilons`` has that of
+    each group at :math:`p_k`, higher for minorities, which are drawn more often.
 
     Parameters
     ----------
@@ -29,8 +29,8 @@ class DPISSGD(MethodByFractions, ClippedMethod, name="dp_is_sgd", reference="kul
         Noise of the counts (sensitivity 1, all records, once); ``"auto"`` takes 1/25 of the
         budget.
     max_sample_rate : float in (0, 1] or "auto", default="auto"
-        :math:`p^*`, at least q.  ``"auto"``: the largest :math:`p_k` if the shares are public,
-        else 3 q: groups below 1/(3 K) of the records stay short.
+        :math:`p^*`, at least q.  ``"auto"``: the largest :math:`p_k` if the shares are public, else
+        3 q: groups below 1/(3 K) of the records are drawn less often.
 
     References
     ----------

@@ -13,8 +13,8 @@ from skdpfair.methods._clipping import NOT_NEGATIVE, ClippedMethod
 class DPSAT(ClippedMethod, name="dp_sat", reference="park2023differentially"):
     r"""Clip :math:`\nabla \ell_i(\theta + \rho \tilde g / \lVert \tilde g \rVert)` to C.
 
-    :math:`\tilde g` is the gradient released one step before, noise and all, so the ascent is
-    post-processing and costs nothing; there is none in the first step.  Released each step: the
+    :math:`\tilde g` is the noisy gradient released one step before, so the ascent is
+    post-processing and costs nothing; the first step has no ascent.  Released each step: the
     gradient sum, of sensitivity C, with noise ``noise_multiplier`` C.
 
     Parameters

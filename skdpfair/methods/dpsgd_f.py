@@ -25,8 +25,8 @@ class DPSGDF(ClippedMethod, CountingMethod, name="dpsgd_f", reference="xu2021rem
 
     :math:`m_k` of the :math:`b_k` records of group k in the batch have norms above C; both are
     noisy, clamped at 0, and m, b are their sums over the groups.  Released each step: these 2K
-    counts, jointly of sensitivity 1, with noise ``count_noise_multiplier``; and the gradient
-    sum, of sensitivity :math:`\max_k C_k` over ALL groups, present in the batch or not.
+    counts, jointly of sensitivity 1, with noise ``count_noise_multiplier``; and the gradient sum,
+    of sensitivity :math:`\max_k C_k` over ALL groups, also those absent from the batch.
 
     Parameters
     ----------

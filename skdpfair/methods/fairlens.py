@@ -86,10 +86,10 @@ class FairLens(RegularisedMethod, name="fairlens", reference="tran2021fairness")
     r"""Clip gradients of :math:`\ell_i + \gamma_1 R_1 + \gamma_2 R_2` to C, for two groups a, b.
 
     :math:`R_1 = |\langle g_a - g_b, \bar g - g \rangle|`, with the mean gradients of groups and
-    batch, and of the batch clipped; :math:`R_2 = \frac12 (f_a (1 - f_a) + f_b (1 - f_b))`, with
-    the mean probabilities of the second class.  Both are raw statistics of the batch, so one
-    record moves every other record's clipped gradient: epsilon is infinite, whatever the noise.
-    "fairlens_dp" is the sound variant.  Memory is batch size times parameters.
+    batch, and of the batch clipped; :math:`R_2 = \frac12 (f_a (1 - f_a) + f_b (1 - f_b))`, with the
+    mean probabilities of the second class.  Both are raw statistics of the batch, so one record
+    moves every other record's clipped gradient: epsilon is infinite for any noise.  "fairlens_dp"
+    is the sound variant.  Memory is batch size times parameters.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ class FairLens(RegularisedMethod, name="fairlens", reference="tran2021fairness")
     sees_gradients = True
 
     def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
-        """Hand over, raw, what the regularisers need: this is why epsilon is infinite."""
+        """Return the sums that the regularisers need, without noise: so epsilon is infinite."""
         return (Query("groups", self._rows, inf, 0.0, early=True),)
 
     def gradient_term(self, sample: EarlySample, state: Sizes, release: NoisySums) -> GradientTerm:
@@ -140,9 +140,9 @@ class FairLensDP(
 ):
     r"""Clip the gradient of :math:`\ell_i + \gamma_1 r_{1i} + \gamma_2 r_{2i}` to C.
 
-    The r are each record's share of FairLens' :math:`R_1` and :math:`R_2` (see "fairlens"), for
-    group statistics as released, first in every step and with noise ``count_noise_multiplier``:
-    sizes and score sums of both groups, each record's row of norm at most :math:`\sqrt 2`; if
+    The r are each record's share of :math:`R_1` and :math:`R_2` of "fairlens". They follow from
+    group statistics that each step releases first, with noise ``count_noise_multiplier``: sizes and
+    score sums of both groups, each record's row of norm at most :math:`\sqrt 2`; if
     :math:`\gamma_1 > 0` also the groups' sums of gradients clipped to R, over R, and the sum
     clipped to C, over C: norm at most 2.  The gradient sum then has sensitivity C.
 

@@ -12,7 +12,7 @@ from skdpfair.methods._clipping import NOT_NEGATIVE, UnclippedMethod
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class GDRO(UnclippedMethod, name="gdro", reference="sagawa2020distributionally"):
-    r"""Minimise :math:`\sum_k u_k L_k`, where :math:`u_k \leftarrow u_k e^{\eta L_k}` first.
+    r"""Minimise :math:`\sum_k u_k L_k` after the update :math:`u_k \leftarrow u_k e^{\eta L_k}`.
 
     :math:`L_k` is the mean loss of group k in the batch and u sums to 1: record i of group k
     weighs :math:`u_k B / b_k`, with :math:`b_k` the group's records in the batch and B the

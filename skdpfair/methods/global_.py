@@ -20,8 +20,8 @@ class Global(Method, name="global", reference="bu2021convergence"):
     max_grad_norm : float > 0 or "auto", default="auto"
         Clipping bound C; only the product of C and the learning rate matters.  ``"auto"``: 1.
     strict_max_grad_norm : float > 0 or "auto", default="auto"
-        Threshold Z.  ``"auto"``: the estimator sets it to ``Z_MARGIN`` times the gradient scale
-        found in a private warm-up; 1 elsewhere.
+        Threshold Z. ``"auto"``: the estimator sets it to twice the expected norm, from the gradient
+        scale that a private warm-up finds; 1 elsewhere.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""DPSGD-Global-Adapt: scale what is short, clip what is long, learn the threshold."""
+"""DPSGD-Global-Adapt: scale short gradients, clip long ones, learn the threshold."""
 
 from dataclasses import dataclass
 
@@ -31,20 +31,21 @@ class GlobalAdapt(CountingMethod, name="global_adapt", reference="esipova2023dis
     Parameters
     ----------
     max_grad_norm : float > 0 or "auto", default="auto"
-        Clipping bound C.  ``"auto"``: :math:`1 / Z`, for steps free of scale.
+        Clipping bound C. ``"auto"``: :math:`1 / Z`, so that steps do not depend on the gradient
+        scale.
     strict_max_grad_norm : float > 0 or "auto", default="auto"
         First threshold :math:`Z_0`.  ``"auto"``: found in a private warm-up, and not below the
         floor; 1 elsewhere.
     min_strict_max_grad_norm : float >= 0 or "auto", default="auto"
         Floor of Z after the first step, so that Z does not follow a majority that is learned well
-        ("bounded_adapt").  ``"auto"``: where :math:`Z_0` is measured and C is "auto", too, 0.7 of
-        the norm to expect, which is longer where there are hidden layers; else 0.
+        ("bounded_adapt"). ``"auto"``: if :math:`Z_0` and C are also "auto", 0.7 of the expected
+        norm, which is larger with hidden layers; else 0.
     threshold : float > 0, default=1.0
         :math:`\tau`.
     lr_z : float > 0 or "auto", default="auto"
         :math:`\eta`.  ``"auto"``: set by the estimator from public facts; 0.1 elsewhere.
     z_gain : float > 0 or "auto", default="auto"
-        :math:`\kappa`.  ``"auto"``: 0.15 where the estimator chooses ``lr_z``; 1 elsewhere.
+        :math:`\kappa`. ``"auto"``: 0.15 if the estimator chooses ``lr_z``, else 1.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Naive reweighing: every group weighs the same in the sum, whatever its size."""
+"""Naive reweighing: groups of any size weigh the same in the sum."""
 
 from dataclasses import dataclass
 

@@ -27,7 +27,7 @@ class PCSGD(ClippedMethod, name="pcsgd", reference="li2024pcsgd"):
     feasible_set : {"ball", "box"}, default="ball"
         Both are centred at 0.
     schedule : tuple (c0, c1) of numbers > 0, or None, default=None
-        Of the learning rate, which no callback may set then; None leaves it as it is.
+        Schedule of the learning rate, which callbacks must then not set; None does not change it.
 
     References
     ----------

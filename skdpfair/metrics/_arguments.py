@@ -60,13 +60,13 @@ def metric_of(metric, default, name="metric"):
 
 
 def check_labels(name, values, y_true):
-    """Refuse predictions that can equal no label: text beside numbers, or probabilities."""
+    """Refuse predictions that cannot equal a label: texts for numbers, or probabilities."""
     check_kind(name, values, y_true)
     is_fraction = values.dtype.kind == "f" and (values != np.round(values)).any()
     if is_fraction and not np.isin(values, y_true).all():
         raise ValueError(
-            f"{name} must hold predicted labels, got fractions that are none. Pass what "
-            "predict(X) returns, not probabilities."
+            f"{name} must hold predicted labels, got fractions. Pass what predict(X) "
+            "returns, not probabilities."
         )
 
 

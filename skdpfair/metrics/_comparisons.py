@@ -137,7 +137,7 @@ def excessive_risk(y_true, y_pred, *, y_ref, classes=None, loss=None, sample_wei
         The labels; with ``loss``, the targets.
     y_pred : array-like of shape (n_samples, n_classes) or (n_samples,)
         The private model's ``predict_proba(X)``, or the probability of each record's OWN class, as
-        `MetricFrame` requires one number for each record. Do not pass
+        `fairlearn.metrics.MetricFrame` requires one number for each record. Do not pass
         ``predict_proba(X)[:, 1]``, the probability of class 1: the result would be meaningless, and
         this error cannot be detected. With ``loss``, its ``predict(X)``.
     y_ref : array-like of shape (n_samples, n_classes) or (n_samples,)
@@ -172,7 +172,7 @@ def excessive_risk(y_true, y_pred, *, y_ref, classes=None, loss=None, sample_wei
     >>> round(excessive_risk(y_true, private, y_ref=reference), 4)
     0.3466
 
-    Of a regression:
+    For a regression:
 
     >>> from sklearn.metrics import mean_absolute_error
     >>> ages, private, reference = [20, 30, 40], [26, 33, 37], [23, 30, 37]

@@ -64,7 +64,7 @@ def group_table(
     probabilities : dict of str to array-like of shape (n_samples, n_classes), default=None
         The results of ``predict_proba`` of the same models, for the measures that need them:
         ``roc_auc``, ``log_loss``, ``calibration_error`` and ``excessive_risk``. Columns are in the
-        order of scikit-learn's ``classes_``, which is sorted, whatever the order of ``classes``.
+        order of scikit-learn's ``classes_``, which is sorted, not in that of ``classes``.
     classes : array-like of shape (n_classes,) or None, default=None
         All classes, the positive one of two last, as the classifier declares them. None means the
         sorted labels of ``y_true`` and ``predictions``.
@@ -80,10 +80,10 @@ def group_table(
     pandas.DataFrame
         One row per model, in the order of ``predictions``. For each measure there are the columns
         ``MEASURE`` (all records), ``MEASURE[GROUP]`` for each group that occurs,
-        ``MEASURE_difference`` >= 0, the largest minus the smallest value of a group, of selection
-        and true-positive rates also ``MEASURE_ratio``, the smallest over the largest (the
-        four-fifths rule asks for .8), and the value of the worst group, ``MEASURE_group_min`` or,
-        if less is better, ``MEASURE_group_max``. An intersection is written ``[Female, White]``.
+        ``MEASURE_difference`` >= 0, the largest minus the smallest value of a group, and the value
+        of the worst group, ``MEASURE_group_min`` or, if less is better, ``MEASURE_group_max``.
+        Selection and true-positive rates also have ``MEASURE_ratio``, the smallest over the largest
+        value (the four-fifths rule asks for .8). An intersection is written ``[Female, White]``.
         ``attrs["n"]`` is the number of records by group, ``attrs["reference"]`` is ``reference``,
         and ``attrs["pos_label"]`` the positive class of two. The table is not private.
 
@@ -236,18 +236,18 @@ def release_group_table(y_true, y_pred, *, sensitive_features, epsilon, levels=N
 
     Notes
     -----
-    A record, or the one that is drawn of a person, adds 1 to one of the 2K counts, so the counts
-    have sensitivity 1 in the L1 and in the L2 norm if a record or a person is zeroed, added or
-    removed. Replacing one costs at most twice epsilon. The intervals are for the accuracy of the
-    group in the population: they cover both the sampling of the records and the noise. They invert
-    the test of (1 - a) correct - a incorrect, which has the variance
-    n a (1 - a) + v ((1 - a)^2 + a^2) for accuracy a and noise variance v. Without noise they are
-    Wilson's intervals. Each holds by itself, not for the best or the worst of all groups.
+    Each counted record, one of each person, adds 1 to one of the 2K counts, so the counts have
+    sensitivity 1 in the L1 and in the L2 norm if a record or a person is zeroed, added or removed.
+    Replacing one costs at most twice epsilon. The intervals are for the accuracy of the group in
+    the population: they cover both the sampling of the records and the noise. They invert the test
+    of (1 - a) correct - a incorrect, which has the variance n a (1 - a) + v ((1 - a)^2 + a^2) for
+    accuracy a and noise variance v. Without noise they are Wilson's intervals. Each interval holds
+    for its own group, not for the best or the worst of all groups.
 
-    The noise has discrete Laplace's law and is drawn by exact sampling of integers (Canonne,
-    Kamath, Steinke, "The Discrete Gaussian for Differential Privacy", NeurIPS 2020), so that
-    rounding of floating point numbers neither limits its tails nor reveals the count; its bits come
-    from AES-256 in counter mode, with a new key from the operating system.
+    The noise has the discrete Laplace distribution and is drawn by exact sampling of integers
+    (Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy", NeurIPS 2020), so
+    that rounding of floating point numbers neither limits its tails nor reveals the count; its bits
+    come from AES-256 in counter mode, with a new key from the operating system.
 
     Examples
     --------

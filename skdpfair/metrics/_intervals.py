@@ -23,8 +23,8 @@ def overlap(share, n_by_seed):
 def error_of_mean(values, common=0.0):
     """Return the standard error of a mean over runs, NaN for a single run.
 
-    Runs that test a part ``common`` of the same records differ by less than their mean is off: with
-    one split a seed, the variance is ``sd**2 * (1 / R + n_test / n_train)`` (Nadeau and Bengio,
+    Runs that test a part ``common`` of the same records vary less than their mean errs: with one
+    split a seed, the variance is ``sd**2 * (1 / R + n_test / n_train)`` (Nadeau and Bengio,
     "Inference for the Generalization Error", Machine Learning 52, 2003). Runs that all give the
     same value, apart from rounding errors, have none.
     """

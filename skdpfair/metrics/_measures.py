@@ -62,8 +62,8 @@ class Measure(NamedTuple):
     """A measure of some records, or of the difference of another measure between two models.
 
     ``of`` is the measure that is compared ``against`` the reference model or the training records.
-    ``trials`` says of which records the value is a share: of "all", of the "rarest" class, or of
-    the class with this number.
+    ``trials`` names the records in the denominator of a share: "all", the "rarest" class, or the
+    class with this number.
     """
 
     title: str
@@ -190,7 +190,7 @@ def leading_measures(rarest_class_share: float, n_classes: int = 2) -> list[str]
 
 
 def n_trials(name: str, n: int, rarest_class_share: float, rarest: int | None = None) -> int:
-    """Return of how many of n records a measure is a share, 0 if that is not known.
+    """Return the number of the n records in the denominator of a share, 0 if it is unknown.
 
     ``rarest`` is the number of the rarest class, of two.
     """
@@ -268,7 +268,7 @@ def direction(column: str) -> int:
 
 
 def scores_of(columns: Mapping[str, float]) -> dict[str, float]:
-    """Return columns as scores, of which scikit-learn takes the largest.
+    """Return columns as scores; scikit-learn chooses the largest.
 
     Where less is better they are negated and named so; a generalisation gap is best near 0.
     """

@@ -57,7 +57,7 @@ class SweepRecords:
 
 @dataclass(frozen=True)
 class Cell:
-    """One fit and its test, with the same result in whatever process it runs."""
+    """One fit and its test, with the same result in every process."""
 
     method: str
     epsilon: float | None
@@ -173,7 +173,7 @@ def _reference(base, network):
 
 
 def splits(cv, seed, y, code, person=None):
-    """Return the (train, test) rows of each fold, on one side of which all of a person are."""
+    """Return the (train, test) rows of each fold; all rows of a person are on one side."""
     state = int(np.random.SeedSequence(seed, spawn_key=(0,)).generate_state(1)[0])
     with validate.error_context("cv", f"must split the records, got {cv!r}"):
         return _hold_out(state, y, code, person) if cv is None else _folds(cv, state, y, person)
@@ -203,8 +203,8 @@ def _folds(cv, state, y, person):
         np.isin(person[test], person[train]).any() for train, test in folds
     ):
         raise ValueError(
-            f"cv={cv!r} puts records of one person among the records to train on and among those "
-            "to test. Use GroupKFold or StratifiedGroupKFold, or pass the number of folds."
+            f"cv={cv!r} puts records of one person among both the training and the test records. "
+            "Use GroupKFold or StratifiedGroupKFold, or pass the number of folds."
         )
     return folds
 

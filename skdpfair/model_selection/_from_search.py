@@ -73,7 +73,7 @@ def _scores(results):
         fold, part, negated, name, group = match.groups()
         if not negated and MEASURES[name].greater_is_better is False:
             raise ValueError(
-                f"The search has scores named {name!r}, of which less is better, and scikit-learn "
+                f"The search has scores named {name!r}, where less is better, but scikit-learn "
                 f"takes the largest. Negate them, and name them 'neg_{name}'."
             )
         at = int(fold), OVERALL if group is None else group
@@ -115,7 +115,7 @@ def _labels(params, defaults):
 
 
 def _references(results, labels):
-    """Return the row of the reference of each row: all else equal, as far as named."""
+    """Return the row of the reference of each row, which agrees in all other named parameters."""
     references = [i for i, (_, epsilon) in enumerate(labels) if np.isinf(epsilon)]
     private = (i for i in range(len(labels)) if i not in references)
     of_private = {i: _reference_of(results, i, references) for i in private}

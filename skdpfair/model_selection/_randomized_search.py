@@ -111,8 +111,8 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
     mean_trials : float >= 1, default=10.0
         Mean of K.
     trials : {"poisson", "geometric", "logarithmic"}, default="poisson"
-        Distribution of K: a Poisson number stays near its mean; the others, which are at least 1,
-        cost less but often are small.
+        Distribution of K: a Poisson number stays near its mean; the others are at least 1 and cost
+        less, but often are small.
     holdout : float in (0, 1), default=0.2
         Share of the records, or of the persons, that are held out to score all trials.
     n_candidates : int, default=100
@@ -121,8 +121,8 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
     delta : float in (0, 1/n) or "auto", default="auto"
         Delta of the whole search.
     epsilon : float > 0 or None, default=None
-        Privacy budget of the whole search.  Each trial then has the largest epsilon at which the
-        search costs no more, to within 0.2 %, in place of that of the estimator.
+        Privacy budget of the whole search.  It replaces the epsilon of the estimator: each trial
+        gets the largest epsilon with which the search costs no more, to within 0.2 %.
     random_state : int or None, default=None
         None takes a fresh key of the operating system, and overrides the estimator's
         seed.  A seed makes K and the noise predictable: for research only.
@@ -142,16 +142,16 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
     Notes
     -----
     The cost follows Papernot and Steinke (2022) for a trial with the pointwise largest Renyi curve
-    of all configurations.  A record is either trained on or held out, so the noise of the score,
-    whose curve is no larger, costs nothing.  Where persons are given, all records of a person are
-    on one side, and she counts by the share of her records that are predicted correctly.  The
-    Poisson distribution may draw K = 0, with probability ``exp(-mean_trials)``; the search then
-    returns a model that depends on no record and predicts all classes with equal probability, as
-    the theorem requires.
+    of all configurations.  A record is either trained on or held out, and the Renyi curve of the
+    noisy score is no larger than that of a trial, so the score costs nothing.  With persons, all
+    records of a person are on one side, and she counts by the share of her records that are
+    predicted correctly.  The Poisson distribution may draw K = 0, with probability
+    ``exp(-mean_trials)``; the search then returns a model that depends on no record and predicts
+    all classes with equal probability, as the theorem requires.
 
-    The run time of the search, what steps print or log, and counters of the process depend on K:
-    do not publish them.  Trials warn of nothing, and while they run, other threads cannot fit
-    private models.  An open ledger is charged once.
+    The run time of the search, what steps print or log, and counters of the process depend on K: do
+    not publish them.  Trials give no warnings, and while they run, other threads cannot fit private
+    models.  An open ledger is charged once.
 
     Other steps of a pipeline are fitted on private records without accounting: use public bounds
     and categories.  Steps that fit a model of this package are refused, even in another thread or
@@ -192,7 +192,7 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
     random_state: Any = None
 
     def forecast(self, n_samples, *, n_groups=1, delta=None) -> Forecast:
-        """Return the Forecast of the search on so many records, or persons, fitting nothing.
+        """Return the Forecast of the search on so many records, or persons, without a fit.
 
         ``n_groups`` is the number of groups, and ``delta`` that of the search, unless it is given.
         """
@@ -242,8 +242,8 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
             On Ctrl-C; nothing is kept, and the whole search stays charged.
         """
         self._check()
-        given = {"sensitive_features": sensitive_features, "persons": persons}
-        check_indexes(X=X, y=y, **given, warns_of="y")
+        extra = {"sensitive_features": sensitive_features, "persons": persons}
+        check_indexes(X=X, y=y, **extra, warns_of="y")
         n_samples = _num_samples(X)
         person, _, column = persons_of(self.estimator, X, n_samples, persons)
         n_examples = n_samples if person is None else 1 + int(person.max())
@@ -364,8 +364,8 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
         low, high = self.epsilon / _LEAST_SHARE, self.epsilon
         if cost(low) > self.epsilon:
             raise ValueError(
-                f"epsilon={self.epsilon!r} is too small for a search, whose trials at epsilon "
-                f"{low:.3g} cost more. Raise epsilon, or lower mean_trials."
+                f"epsilon={self.epsilon!r} is too small for this search: even with trials at "
+                f"epsilon {low:.3g}, it costs more. Raise epsilon, or lower mean_trials."
             )
         guess = self.epsilon / 2
         while high > _TIGHT * low:
@@ -425,7 +425,7 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
         self.classes_, self.privacy_ = model.classes_, report
 
     def __getstate__(self):
-        """Drop what would tell the number of trials."""
+        """Drop attributes that would reveal the number of trials."""
         state = super().__getstate__().copy()
         if "best_estimator_" in state:
             state["random_state"] = None
@@ -505,7 +505,7 @@ def _max_records(classifiers, person):
     for other in others:
         if other.get_params() != persons.get_params():
             raise ValueError(
-                f"param_distributions must leave persons as they are, got {other!r} beside "
+                f"param_distributions must not change persons, got {other!r} and "
                 f"{persons!r}: all trials must protect the same persons."
             )
     if person is None and persons.max_records is not None:

@@ -133,10 +133,10 @@ class GroupScorer(_ByGroupScorer):
         `sklearn.metrics.make_scorer`. None is ``{"accuracy": "accuracy"}``, unless ``measures`` are
         given.
     measures : list of str or None, default=None
-        Names of scores of measures of `skdpfair.metrics.group_table` that need one model only, such
-        as ``["balanced_accuracy", "rarest_class_recall", "neg_log_loss"]``. The rarest class is
-        that of the scored records, the positive class ``pos_label_`` of the model, or else the
-        last of two.
+        Measures of `skdpfair.metrics.group_table` that need one model only, by the names of their
+        scores, such as ``["balanced_accuracy", "rarest_class_recall", "neg_log_loss"]``. The rarest
+        class is that of the scored records. The positive class is ``pos_label_`` of the model, or
+        else the last of two.
     group_col : str, int, "target", list of these, or None, default=None
         Column(s) of the scored X, before any pipeline transforms it. None uses
         ``sensitive_features`` by metadata routing, or else the ``group_col`` of the final step.
@@ -297,19 +297,19 @@ def comparison_scorer(
     Returns
     -------
     callable
-        ``scorer(estimator, X, y, sensitive_features=None)``, which returns a dict of the measure,
-        negated, so that larger is better: of all rows, ``neg_MEASURE``, and of each group,
-        ``neg_MEASURE[GROUP]``; of the difference between groups, ``neg_MEASURE_difference``; and of
-        the worst group, ``neg_MEASURE_group_max``, or for "dg_gap" ``neg_dg_gap_worst_group``, the
-        worst accuracy of a group on the training rows minus the worst one on the scored rows. Of a
-        gap, minus its size: the nearest to 0 is best. The scores are not private. The scorer raises
+        ``scorer(estimator, X, y, sensitive_features=None)``, which returns a dict of negated
+        values, so that larger is better: ``neg_MEASURE`` of all rows, ``neg_MEASURE[GROUP]`` of
+        each group, ``neg_MEASURE_difference`` between groups, and ``neg_MEASURE_group_max`` of the
+        worst group. For "dg_gap", the last is ``neg_dg_gap_worst_group``, the worst accuracy of a
+        group on the training rows minus the worst one on the scored rows, and all scores are minus
+        the size of a gap: the nearest to 0 is best. The scores are not private. The scorer raises
         ValueError if the model has no reference model, or its training rows cannot be identified.
 
     Raises
     ------
     ValueError
-        If the measure is unknown, or X_train and y_train are given for another one than "dg_gap",
-        or not for "dg_gap".
+        If the measure is unknown, if "dg_gap" lacks X_train or y_train, or if another measure has
+        them.
 
     Notes
     -----
@@ -337,8 +337,8 @@ def comparison_scorer(
     has_rows = X_train is not None and y_train is not None
     if has_rows != (measure == "dg_gap"):
         raise ValueError(
-            f"measure={measure!r} needs X_train and y_train if it is 'dg_gap', and takes none "
-            "otherwise."
+            f"measure='dg_gap' needs both X_train and y_train, and other measures take neither; "
+            f"got measure={measure!r}."
         )
     table = None
     if has_rows:
@@ -355,7 +355,7 @@ class _Rows:
 
 
 def _named(name, overall, by_group):
-    """Return the scores of one metric, of which larger is better, by their names."""
+    """Return the scores of one metric by their names; larger is better."""
     scores = {
         name: float(overall),
         f"neg_{name.removeprefix('neg_')}_difference": 0.0 - difference(by_group),
@@ -365,7 +365,7 @@ def _named(name, overall, by_group):
 
 
 def _measures_named(scores, n_classes):
-    """Return the measures that need one model only, of which the user named scores."""
+    """Return the measures, of one model only, whose scores the user named."""
     if scores is None:
         return []
     known = {key: m for m in simple_measures(n_classes) for key in _score_names(m)}
@@ -420,7 +420,7 @@ def _fitted_among(estimator, table, scored):
             return match
     raise ValueError(
         "X_train and y_train do not identify the training rows: they must hold the training rows, "
-        "and no equal rows besides them that are not scored. Pass the X and y "
+        "and no further row that equals one of them and is not scored. Pass the X and y "
         "that were passed to fit of the search or the model. If a step of a pipeline changes "
         "training rows differently in fit and in transform, use GroupScorer(...), "
         "return_train_score=True and TradeoffResults.from_search(search)."
@@ -516,7 +516,7 @@ def _scorer_of(name, metric):
     if not isinstance(metric, _BaseScorer):
         raise TypeError(
             f"metrics[{safe_repr(name)}] must be a scorer or its name, got {safe_repr(metric)}. "
-            "Wrap a function, which does not say what it takes and whether larger is better: "
+            "Wrap a function, to declare its input and whether larger is better: "
             'make_scorer(log_loss, response_method="predict_proba", greater_is_better=False).'
         )
     if hasattr(metric, "_metadata_request"):

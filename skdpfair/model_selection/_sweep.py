@@ -92,9 +92,9 @@ def sweep(
     seeds : int or list of int >= 0, default=5
         A number n means 0 to n - 1. The seed sets the split, initial weights, batches and noise.
     cv : int, splitter or None, default=None
-        None holds out 20 % per seed, stratified by class and group. A number of folds is shuffled
-        again for each seed. With ``persons``, all records of a person are on one side. Test sets
-        of one seed must not overlap: intervals take them for folds.
+        None holds out 20 % per seed, stratified by class and group. With a number of folds, each
+        seed shuffles the records again. With ``persons``, all records of a person are on one side.
+        Test sets of one seed must not overlap, because intervals treat them as folds.
     n_jobs : int or None, default=None
         Number of joblib processes; any backend chosen by ``joblib.parallel_config`` works. With
         ``device`` "auto" or "cuda", the cells take the GPUs of a machine in turn.
@@ -135,14 +135,14 @@ def sweep(
     Notes
     -----
     The reference model has ``epsilon=None``, the same rows and, for the same seed, the same initial
-    weights. Each network that ``module="auto"`` chooses has its own; all other "auto" settings are
-    resolved for each model. Ctrl-C returns the finished cells.
+    weights. Each network that ``module="auto"`` chooses has its own reference model; all other
+    "auto" settings are resolved for each model. Ctrl-C returns the finished cells.
 
-    A fit by hand on the same rows is that of fold ``k`` of a seed if its ``random_state`` is
-    ``int(numpy.random.SeedSequence(seed, spawn_key=(1, k)).generate_state(1)[0])``.
+    A fit of your own on the same rows equals that of fold ``k`` of a seed if its ``random_state``
+    is ``int(numpy.random.SeedSequence(seed, spawn_key=(1, k)).generate_state(1)[0])``.
 
-    Where ``module`` stands for a linear model on public features of pictures, the features are
-    computed once for all fits.
+    If ``module`` is a linear model on public features of pictures, the features are computed once
+    for all fits.
 
     Examples
     --------
@@ -308,7 +308,7 @@ class PlannedSweep:
             raise ValueError(
                 f"store={str(self.store.folder)!r} holds {lacking} finished "
                 f"fit{'s' * (lacking > 1)} that the ledger {str(ledger.path)!r} has not recorded "
-                f"for data={ledger.data!r}, so it would not tell what was spent. Use the ledger "
+                f"for data={ledger.data!r}, so it would miss their cost. Use the ledger "
                 "from the first run on, name another folder, or leave the ledger out."
             )
         n_groups, kind = len(self.records.levels), self.records.kind

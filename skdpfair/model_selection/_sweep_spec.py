@@ -1,4 +1,4 @@
-"""What a sweep compares, and on which records."""
+"""Settings of a sweep, and facts about its records."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -65,27 +65,27 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
     Parameters
     ----------
     estimator : DPFairClassifier or Pipeline that ends in one
-        The classifier to fit, for two classes; rates are of its positive one, ``pos_label_``.
+        The classifier to fit, for two classes; rates refer to the positive one, ``pos_label_``.
     objective : str or array of shape (2, 2), default="balanced_accuracy"
-        What the threshold serves: "balanced_accuracy"; "accuracy"; "true_positive_rate", the
-        fewest false positives with a true-positive rate of at least ``target``;
-        "selection_rate", a share ``target`` of predicted positives; or the costs by true and
-        predicted class, the positive one second.
+        Objective of the threshold: "balanced_accuracy"; "accuracy"; "true_positive_rate", the
+        fewest false positives with a true-positive rate of at least ``target``; "selection_rate", a
+        share ``target`` of predicted positives; or the costs by true and predicted class, the
+        positive one second.
     target : float in [0, 1] or None, default=None
         See ``objective``. For "selection_rate", None is the noisy share of positive records.
     constraint : str or None, default=None
         "demographic_parity" (equal selection rates of all groups), "equal_opportunity" (equal
-        true-positive rates) or "equalized_odds" (equal true- and false-positive rates). The rates
-        of a small group are as of ``by_group``.
+        true-positive rates) or "equalized_odds" (equal true- and false-positive rates). Rates of
+        small groups are as for ``by_group``.
     tolerance : float in [0, 1], default=0.0
         Largest difference between groups in the noisy rates that ``constraint`` compares.
     by_group : bool, default=False
-        Whether each group has a threshold that serves the objective within the group, by its own
-        rates as far as noise and chance let them be seen, and else by those of all groups. With a
-        ``constraint``, thresholds always depend on the group.
+        Whether each group has a threshold of its own, which serves the objective within the group.
+        It follows from the rates of the group as far as noise and chance allow, else from those of
+        all groups. With a ``constraint``, thresholds always depend on the group.
     budget_share : float in (0, 1) or "auto", default="auto"
-        Share of the budget for the counts, in terms of mu squared of Gaussian DP. "auto" is .05,
-        and .2 where thresholds depend on the group, as groups are smaller.
+        Share of the budget for the counts, in terms of mu squared of Gaussian DP. "auto" is .05, or
+        .2 if thresholds depend on the group, because groups are smaller.
     random_state : int or None, default=None
         None draws the noise of the counts from fresh entropy of the operating system. A seed
         makes it predictable: for research only.
@@ -96,10 +96,10 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         The fitted classifier.
     thresholds_ : dict
         For each group, or for "all", a list of pairs: a threshold of the probability that
-        ``estimator_`` predicts for ``pos_label_``, and the probability of using it. It is .5 where
-        the noisy counts of a class are too small to choose another.
+        ``estimator_`` predicts for ``pos_label_``, and the probability of using it. It is .5 if the
+        noisy counts of a class are too small to choose another.
     privacy_ : PrivacyReport
-        What fit and counts spent together; their ledger has an entry "score counts".
+        The cost of fit and counts together; ``releases`` has an entry "score counts".
     classes_ : ndarray of shape (2,)
     n_features_in_ : int
         Number of columns of X; ``feature_names_in_`` holds their names if X has names.
@@ -108,8 +108,8 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
     -----
     The score of a record depends on the record and on released weights only. Under zero-out
     adjacency a record therefore changes one cell of the histogram by one, and a person with several
-    records changes some cells by one together. The release, its
-    sensitivity and its error are described in ``noisy_histograms`` of ``_score_counts``.
+    records changes some cells by one together. The release, of L2 sensitivity 1.62, gives
+    cumulative counts over 128 bins of scores.
 
     Thresholds under a ``constraint`` are mixtures that a linear programme finds on the noisy
     counts [1]_. Where a group has two thresholds, predictions are drawn at random.
@@ -151,11 +151,11 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
 
     @property
     def pos_label_(self):
-        """The positive class, of which rates and thresholds are."""
+        """The positive class, to which rates and thresholds refer."""
         return classifier_of(self.estimator_).pos_label_
 
     def planned_estimator(self):
-        """Return the unfitted estimator that `fit` trains, with the counts' share set aside."""
+        """Return the unfitted estimator that `fit` trains, which leaves budget for the counts."""
         self._check()
         estimator = clone(self.estimator)
         SCORE_BUDGET_FRACTIONS[classifier_of(estimator)] = self._score_budget_fraction
@@ -203,8 +203,8 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         classifier = classifier_of(estimator)
         # number and names of the columns
         validate_data(self, X, y, skip_check_array=True)
-        given = {"sensitive_features": sensitive_features, "persons": persons}
-        check_indexes(X=X, y=y, **given, warns_of="y")
+        extra = {"sensitive_features": sensitive_features, "persons": persons}
+        check_indexes(X=X, y=y, **extra, warns_of="y")
         if hasattr(X, "index") and hasattr(y, "set_axis"):
             y = y.set_axis(X.index)  # steps of a pipeline may drop that of X
         labels = _target.read_labels(y)
@@ -261,8 +261,8 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
     def predict(self, X, *, sensitive_features=None, random_state=None):
         """Return the predicted class (n_samples,) of each row of X.
 
-        ``sensitive_features`` are the groups, where thresholds depend on them and X lacks the
-        columns; ``random_state`` draws the threshold of each row, where a group has more than one.
+        ``sensitive_features`` are the groups, if thresholds depend on them and X lacks the columns;
+        ``random_state`` seeds the draw of a threshold for each row, if a group has more than one.
         """
         check_is_fitted(self, "thresholds_")
         check_indexes(X=X, sensitive_features=sensitive_features)
@@ -300,8 +300,8 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
 
     def score(self, X, y, sample_weight=None, *, sensitive_features=None):
         """Return the accuracy on labelled rows, with the groups as in ``predict``."""
-        given = {"sample_weight": sample_weight, "sensitive_features": sensitive_features}
-        check_indexes(X=X, y=y, **given, warns_of="y")
+        extra = {"sample_weight": sample_weight, "sensitive_features": sensitive_features}
+        check_indexes(X=X, y=y, **extra, warns_of="y")
         predicted = self.predict(X, sensitive_features=sensitive_features)
         return float(accuracy_score(_target.read_labels(y), predicted, sample_weight=sample_weight))
 
@@ -364,17 +364,17 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         if sensitive_features is None and not names:
             raise ValueError(
                 "Thresholds by group need groups. Give fit, predict and score sensitive_features=, "
-                "or set group_col of the classifier. Of scorers, scoring=None and GroupScorer "
-                "pass sensitive_features on to predict, with "
-                "sklearn.set_config(enable_metadata_routing=True); scikit-learn's do not."
+                "or set group_col of the classifier. With "
+                "sklearn.set_config(enable_metadata_routing=True), scoring=None and GroupScorer "
+                "pass sensitive_features on to predict; scorers of scikit-learn do not."
             )
         if _groups.TARGET in names or (
             in_pipeline and not all(isinstance(name, str) for name in names)
         ):
             raise ValueError(
                 f"group_col={safe_repr(column)} is no column of rows to predict: these have no "
-                "labels, and a position after other steps may be another one in X. Give fit and "
-                "predict sensitive_features=."
+                "labels, and other steps may change the position of a column. Give fit and predict "
+                "sensitive_features=."
             )
         declared = _groups.Groups.of(classifier.group_col)
         levels = declared.levels if levels is None else levels
@@ -394,8 +394,8 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
             warnings.warn(
                 f"The threshold stays at 0.5: by noisy counts (standard deviation {spread:.0f}), "
                 f"there are about {n_0:.0f} records of class {classes[0]} and {n_1:.0f} of class "
-                f"{classes[1]}, too few of one to choose another. More records, a larger "
-                "epsilon or budget_share, or a smaller target make it possible.",
+                f"{classes[1]}, too few of one to choose another threshold. More records, "
+                "a larger epsilon or budget_share, or a smaller target would help.",
                 UserWarning,
                 stacklevel=4,
             )
@@ -404,7 +404,7 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         if self._is_by_group and len(few):
             warnings.warn(
                 f"By noisy counts, the group(s) {', '.join(map(str, few))} have too few records to "
-                f"tell all of their rates: {self.constraint or 'by_group'} takes those of all "
+                f"tell all of their rates: {self.constraint or 'by_group'} uses the rates of all "
                 "records for them.",
                 UserWarning,
                 stacklevel=4,

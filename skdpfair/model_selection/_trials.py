@@ -89,7 +89,7 @@ def run(rng, law, pool, train, score):
 def trainer(estimator, data, routing, curve, rng, seeded, public):
     """Return the function that trains one configuration.
 
-    ``routing`` holds further arguments of fit; ``public`` is as of `public_sets`.
+    ``routing`` holds further arguments of fit; ``public`` is the result of `public_sets`.
     """
     # what of a candidate leaves its sets to those of all records
     unset = {"classes": None, "group_col": classifier_of(estimator).group_col}
@@ -116,7 +116,7 @@ def trainer(estimator, data, routing, curve, rng, seeded, public):
 
 
 def public_sets(estimator, X, y, sensitive_features, named):
-    """Return classes and, unless they come out of a pipeline, groups; and what of them was read.
+    """Return classes, and groups unless a pipeline makes them; and which were read from records.
 
     They are of all records: whether a trial met a rare one would depend on the split. ``named`` is
     y as it was given.

@@ -20,7 +20,7 @@ FROZEN = ("FrozenEstimator", "FrozenFeatures")  # whose parts are not fitted
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a step ``learns`` outside the budget; "" is nothing."""
+    """Information that a step ``learns`` outside the budget; "" is none."""
 
     learns: str = ""
     instead: str = ""
@@ -30,7 +30,7 @@ class Verdict:
 HARMLESS = Verdict()
 OTHER_PROTECTION = Verdict(
     "from single records, which its own budget protects, and the classifier protects persons: "
-    "there is no sum of both",
+    "their epsilons cannot be added",
     "public_preprocessor or BoundedScaler with public bounds, or a fit without persons",
 )
 UNKNOWN = Verdict(

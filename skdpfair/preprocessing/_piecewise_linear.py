@@ -25,8 +25,8 @@ class PiecewiseLinearEncoder(PublicBounds):
     """Encode numeric columns by linear B-splines on public knots, see `public_preprocessor`.
 
     A linear model of the encoded columns is a sum of one continuous, piecewise-linear curve for
-    each column. The knots divide the public bounds into equal intervals. Nothing is learned from
-    the rows but their number.
+    each column. The knots divide the public bounds into equal intervals. Only the number of the
+    rows is learned.
 
     Parameters
     ----------

@@ -96,7 +96,7 @@ class PublicEncoder(TransformerMixin, Parametrised):
 
 
 class CategoryColumns:
-    """Chooses the columns whose types list their categories, but for some; it reads no value."""
+    """Chooses the columns whose types list their categories, except some; it reads no value."""
 
     def __init__(self, without):
         self.without = without

@@ -24,7 +24,7 @@ class PublicBounds(TransformerMixin, Parametrised):
         return X
 
     def _numbers(self, X, reset=False):
-        """Return X as an array of floats, or raise without a word of what is in its cells."""
+        """Return X as an array of floats, or raise an error that shows no cell."""
         if not reset:
             check_is_fitted(self, self._fitted)
         X = in_pandas(X)
@@ -72,7 +72,7 @@ class ColumnScaler(OneToOneFeatureMixin, PublicBounds):
     """Scaler of each column from two limits to [-1, 1]."""
 
     def transform(self, X):
-        """Scale numbers, and keep NaN; float32 stays float32, and all else becomes float64."""
+        """Scale numbers, and keep NaN; float32 stays float32, and other types become float64."""
         X = self._numbers(X)
         return 2 * shares_of(X, self._limits()) - 1
 

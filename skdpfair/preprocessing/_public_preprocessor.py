@@ -34,19 +34,19 @@ def public_preprocessor(
     categories : dict of str to sequence, "dtype" or None, default=None
         Public categories of each categorical column, spelt as in the table; "1", 1 and 1.0 are
         equal, as are "True" and True. "dtype" takes those that pandas' Categorical and polars' Enum
-        list, of all such columns but those of ``passthrough``: declare them, as
+        list, for all such columns outside ``passthrough``. Declare these types:
         ``astype("category")`` would read them from the rows.
     encoding : {"auto", "linear"}, default="auto"
-        Encode each numeric column by piecewise-linear functions, or scale it to [-1, 1]. A linear
-        model, ``DPFairClassifier(module="logistic")``, fits a curve for each column, or a straight
-        line.
+        "auto" encodes each numeric column by piecewise-linear functions, so that a linear model,
+        ``DPFairClassifier(module="logistic")``, fits a curve; "linear" scales it to [-1, 1], for a
+        straight line.
     epsilon : float > 0 or None, default=1.0
         Budget of the fit that uses the columns; None for a fit without privacy. It affects
         ``n_intervals="auto"`` only. Nothing is spent.
     n_intervals : int >= 0 or "auto", default="auto"
-        Number of intervals between knots on each axis. ``"auto"``: 8, or fewer where budget and
-        records are few for the columns. It depends on the number of rows: fit on training rows, and
-        only transform others.
+        Number of intervals between knots on each axis. ``"auto"``: 8, or fewer if budget and
+        records are small for the columns. It depends on the number of rows: fit on training rows,
+        and only transform others.
     log_columns : list of str or "auto", default="auto"
         Columns that also get a logarithmic axis. ``"auto"``: those with a bound of at least 1,000
         in absolute value and with ``low <= 0`` or ``high >= 1000 * low``. (Years have none.)
@@ -54,8 +54,9 @@ def public_preprocessor(
         Columns to keep unchanged, such as the group column. A column may be both here and in
         ``categories``: it is then both encoded and kept.
     missing : {"middle", "indicator"} or list of str, default="middle"
-        A missing number becomes the middle of its bounds; or zeros, and 1 in a further column
-        ``{column}_missing`` that every numeric column gets. A list names the columns that get it.
+        "middle" replaces a missing number by the middle of its bounds; "indicator" by zeros, and by
+        1 in a further column ``{column}_missing``, which every numeric column gets. A list names
+        the columns that get one.
 
     Returns
     -------
@@ -97,7 +98,7 @@ def public_preprocessor(
     for name, columns in (("missing", missing), ("log_columns", log_columns)):
         if unknown := [column for column in columns if column not in bounds]:
             raise ValueError(
-                f"{name} names {safe_repr(unknown)}, which bounds does not. Name numeric columns, "
+                f"{name} names {safe_repr(unknown)}, which bounds lacks. Name numeric columns, "
                 "spelt as in bounds."
             )
     numeric = PiecewiseLinearEncoder(

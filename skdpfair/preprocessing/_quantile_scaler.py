@@ -167,7 +167,7 @@ class DPQuantileScaler(ColumnScaler):
         budget = {name: value for name, value in budget.items() if value is not None}
         if len(budget) != 1:
             raise ValueError(
-                "epsilon and noise_multiplier say the same thing, and exactly one must be given, "
+                "epsilon and noise_multiplier both set the noise, and exactly one must be given, "
                 f"got {safe_repr(budget) if budget else 'neither'}. Set epsilon=None to choose the "
                 "noise."
             )

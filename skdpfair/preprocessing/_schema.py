@@ -66,8 +66,8 @@ class TableSchema:
         ``[25, 65]`` gives the groups "< 25", "[25, 65)" and ">= 65", and "" for a missing value if
         ``missing`` names the column. They are features only if ``bounds`` also names them.
     bounds : dict of str to (low, high), default={}
-        Numeric feature columns, with their smallest and largest possible values. The labels of
-        pictures have neither ``bounds`` nor ``categories``.
+        Numeric feature columns, with their smallest and largest possible values. A schema for
+        labels of pictures has no ``bounds`` and no ``categories``.
     categories : dict of str to list of str, default={}
         Text feature columns, with all their values; in these lists "1" is equal to 1.0.
     missing : list of str, default=[]
@@ -80,7 +80,7 @@ class TableSchema:
         Number of intervals of the encoding of numbers. ``"auto"`` depends on the budget and the
         number of records, see `with_fixed_encoding`.
     person : str or None, default=None
-        Column that names the person of each record, if a person may have several; no feature.
+        Column that names the person of each record, if a person may have several; never a feature.
     max_records : int >= 1 or None, default=None
         Bound on the records of one person that take part; needed with ``person``.
 
@@ -236,7 +236,7 @@ class TableSchema:
         return list(self.preprocessor().get_feature_names_out())
 
     def columns(self, *, labelled=True) -> list:
-        """Return the columns that are read, each once; without labels, those of the features."""
+        """Return the columns to read, each once; only those of features unless ``labelled``."""
         names = [*self.bounds, *self.categories]
         if labelled:
             names += [*self.all_groups, self.target, *([self.person] if self.person else [])]
@@ -246,7 +246,8 @@ class TableSchema:
         """Return the schema with ``n_intervals`` as a number and ``log_columns`` as a list.
 
         It makes the same features from every table, such as training and test records, for a fit of
-        ``n_samples`` records with the budget ``epsilon``. What is not ``"auto"`` is unchanged.
+        ``n_samples`` records with the budget ``epsilon``. Other values than ``"auto"`` are
+        unchanged.
         """
         integer("n_samples", n_samples)
         if epsilon is not None:
@@ -306,8 +307,8 @@ class TableSchema:
     def check(self, table) -> pd.DataFrame:
         """Count values of ``table`` outside the schema, column by column; it is NOT private.
 
-        The result is that of `outside_public`, with the groups, the target and, for missing values
-        alone, the column of the persons.
+        The result is that of `outside_public`. It includes the groups, the target and, for missing
+        values alone, the column of the persons.
         """
         listed = self.categories | self.groups | {self.target: self.classes}
         outside = outside_public(table, self.bounds, listed)
@@ -425,7 +426,7 @@ class TableSchema:
 def uncovered(schema, table, columns=None) -> list:
     """Return the feature columns, or some, in which no row has a listed value or is in its limits.
 
-    It tells of the rows, and is not private.
+    The result depends on the rows, and is not private.
     """
     columns = schema.columns(labelled=False) if columns is None else columns
     refuse_dates("table", table[[c for c in columns if c in schema.bounds]])
@@ -453,15 +454,15 @@ def encoded(text: str, table: pd.DataFrame) -> pd.DataFrame:
             return table
         if table.apply(pd.to_numeric, errors="coerce").abs().le(1).all(axis=None):
             raise ValueError(
-                f"X has columns, {safe_repr(names)}, and numbers that raw and encoded records may "
-                "have. Give encoded ones as an array, X.to_numpy(float), and encode others by "
+                f"X has columns, {safe_repr(names)}, and numbers of either raw or encoded records. "
+                "Give encoded ones as an array, X.to_numpy(float), and encode raw ones by "
                 "load_release(path).schema_.preprocessor()."
             )
     table = with_columns(table, columns)
     if unlisted := [c for c, listed in schema.categories.items() if _has_lost(table[c], listed)]:
         warnings.warn(
-            f"The columns {safe_repr(unlisted)} hold values that categories does not list, which "
-            "count as none of them. Read a file by schema_.read_csv(path), as pandas.read_csv "
+            f"The columns {safe_repr(unlisted)} hold values that categories does not list: they "
+            "count as no category. Read a file by schema_.read_csv(path), as pandas.read_csv "
             "loses texts such as NA, None and 007.",
             UserWarning,
             stacklevel=5,

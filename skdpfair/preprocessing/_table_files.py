@@ -182,7 +182,7 @@ def _check_rows(path, names, separator):
 
 
 def _unreadable(error):
-    """Say what keeps a file from being read, without its cells."""
+    """Return the reason why a file cannot be read, without its cells."""
     if isinstance(error, pd.errors.EmptyDataError):
         return "is empty. Its first line must hold the column names."
     if isinstance(error, UnicodeError):

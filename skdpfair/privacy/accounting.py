@@ -57,8 +57,8 @@ def compute_epsilon(
         times as large for several; the others use it if float64 does not resolve delta: below
         1e-13 + 1e-14 for each step.
     records_per_person : int, default=1
-        From 1 to 1000: epsilon is that of a person with so many records, all of which neighbouring
-        data sets differ in.  Each is sampled on its own.
+        From 1 to 1000: epsilon is for a person with so many records.  Neighbouring data sets differ
+        in all of them, and each is sampled on its own.
 
     Returns
     -------
@@ -71,13 +71,13 @@ def compute_epsilon(
     for Poisson sampling and Gaussian noise.  The Fourier transforms of ``"pld"`` and ``"prv"``
     have an absolute error in delta, which is subtracted from delta first.
 
-    Of k records, each sampled with probability q, a step contains a Binomial(k, q) number, and
-    moves by at most so many times its sensitivity: the mixture of Gaussians with these means
+    A step contains a Binomial(k, q) number of k records, each sampled with probability q, and moves
+    by at most that number times its sensitivity: the mixture of Gaussians with these means
     dominates it (Corollary 4.7 of [choquette2024]_).  ``"rdp"`` counts all k records whenever any
     is sampled.
 
-    Of a step with strata, delta at every epsilon is at most the largest of theirs.  As a maximum
-    of curves that fall and are convex in exp(epsilon), this is the curve of a pair of
+    The delta of a step with strata is, at every epsilon, at most the largest of the strata's.  As a
+    maximum of curves that fall and are convex in exp(epsilon), this is the curve of a pair of
     distributions, which dominates the step whichever stratum earlier releases chose for a record;
     such pairs compose adaptively (Theorem 10 of [zhu2022]_).
 

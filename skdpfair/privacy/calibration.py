@@ -67,10 +67,9 @@ def calibrate_noise(
     Returns
     -------
     tuple of NoisyRelease
-        The last one's joint noise multiplier lies between ``MIN_NOISE_MULTIPLIER`` (0.1, even if
-        less noise would do) and ``MAX_NOISE_MULTIPLIER`` (1000).  The cost by
-        :func:`skdpfair.privacy.compute_epsilon` is never above the target and, unless the noise is
-        the least, at most 0.1 % below.
+        The last one's joint noise multiplier lies between 0.1, even if less noise would do, and
+        1000.  The cost by :func:`skdpfair.privacy.compute_epsilon` is never above the target and,
+        unless the noise is the least, at most 0.1 % below.
 
     Raises
     ------

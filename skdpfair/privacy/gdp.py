@@ -110,7 +110,7 @@ def auto_delta(n_samples: int) -> float:
 def delta_for(delta: float | str, n_samples: int, *, low: float = MIN_DELTA) -> float:
     """Return the delta for ``n_samples`` records, of at least ``low``; "auto" is `auto_delta`.
 
-    One of 1/n or above is refused: it would allow releasing one random record in full.
+    1/n or more is refused, because it would allow releasing one random record in full.
     """
     if is_auto(delta):
         return auto_delta(n_samples)

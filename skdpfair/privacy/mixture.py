@@ -84,7 +84,7 @@ class Mixture:
 
 @lru_cache(maxsize=1024)
 def loss_bounds(sample_rate: float, noise_multiplier: float, records: int) -> tuple[float, float]:
-    """Return the least and the largest privacy loss of a step, but for a negligible mass."""
+    """Return the least and the largest privacy loss of a step, up to a negligible mass."""
     return Mixture(sample_rate, noise_multiplier, records).bounds
 
 

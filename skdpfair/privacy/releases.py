@@ -1,4 +1,4 @@
-"""A release: the unit of accounting, of which plans, ledgers and statements are views."""
+"""A release: the unit of accounting, which plans, ledgers and statements show."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NoisyRelease:
     Parameters
     ----------
     what : str
-        Name of what is released.
+        Name of the release.
     sample_rate : float
         Probability in (0, 1] that a record takes part; 1 for a release on all records.
     noise_multipliers : tuple of float
@@ -34,13 +34,13 @@ class NoisyRelease:
     steps : int, default=1
         Number of releases, >= 0.
     is_one_time : bool, default=False
-        Whether it is made once, on all records, beside the steps of the training.
+        Whether it is made once, on all records, and is no step of the training.
     group_rates : tuple of float or None, default=None
         Sampling rate of each group, at most ``sample_rate``, if the rates differ.
     strata : tuple of (float, float) or None, default=None
-        If a step treats records differently: all pairs of a sampling rate, at most
-        ``sample_rate``, and a factor in [1e-9, 1] of the sensitivities that a record may meet.
-        Which one may follow from earlier releases: a step is accounted for as the worst of all.
+        If a step treats records differently: all pairs of a sampling rate, at most ``sample_rate``,
+        and a factor in [1e-9, 1] of the sensitivities that a record may meet.  Earlier releases may
+        decide which pair a record has: a step is accounted for as the worst.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def joint_noise(noise_multipliers: tuple[float, ...]) -> float:
 
 
 class MergedRelease(NamedTuple):
-    """What accountants read of equal releases: see `merged`.
+    """Equal releases as accountants read them, see `merged`.
 
     ``records`` is the number of records of a person, in which neighbouring data sets differ at
     most; each is sampled on its own.  With ``strata``, rate and noise are those of no stratum, but
@@ -147,7 +147,7 @@ def merged(
 ) -> tuple[MergedRelease, ...]:
     """Return releases as accountants read them: sorted, equal steps in one run.
 
-    What releases nothing (no steps, infinite noise) is left out.
+    Releases without information (no steps, infinite noise) are left out.
     """
     # one run whatever their order, which is faster and hits the caches
     total: Counter[tuple[float, float, tuple[tuple[float, float], ...]]] = Counter()

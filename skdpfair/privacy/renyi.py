@@ -29,8 +29,8 @@ _MAX_TRIALS, _MIN_SHAPE, _MAX_SHAPE = 1e6, 1e-3, 1e3  # drawn from in time
 def rdp_curve(releases: Iterable[NoisyRelease]) -> np.ndarray:
     """Return the Renyi divergence of the composition of ``releases`` at each of ``ORDERS``.
 
-    Curves of mechanisms that run one after the other add up; for two mechanisms of which a
-    record meets only one, known beforehand, the larger value at each order holds.
+    Curves of mechanisms that run one after the other add up; if a record takes part in only one of
+    two mechanisms, known beforehand, the larger value at each order holds.
     """
     return curve_of(merged(releases))
 
@@ -38,7 +38,7 @@ def rdp_curve(releases: Iterable[NoisyRelease]) -> np.ndarray:
 def curve_of(runs: Iterable[MergedRelease]) -> np.ndarray:
     """Return `rdp_curve` of merged releases.
 
-    Of several records of a person, all count whenever any is sampled, an upper bound.
+    All records of a person count whenever one is sampled, which is an upper bound.
     """
     curves = (run.steps * np.max([_curve(v) for v in run.variants], axis=0) for run in runs)
     return sum(curves, np.zeros_like(ORDERS))

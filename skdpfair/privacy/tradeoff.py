@@ -1,4 +1,4 @@
-"""Trade-off curves: the errors of every attacker who tells neighbouring data sets apart."""
+"""Trade-off curves: errors of every attacker who distinguishes neighbouring data sets."""
 
 import math
 from collections.abc import Iterable
@@ -33,16 +33,16 @@ _RESOLVED = 1000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TradeOff:
-    """Bounds on the errors of every attacker who tells two neighbouring data sets apart.
+    """Bounds on the errors of every attacker who distinguishes two neighbouring data sets.
 
-    The attacker sees what was released, and says of a record that it took part, or that it did
-    not.  A false positive is a record that did not take part, of which the attacker says it did.
+    The attacker sees the releases, and claims that a record took part, or that it did not.  A false
+    positive is a wrong claim that a record took part.
 
     ``mu`` is the parameter of Gaussian differential privacy: no attacker does better than one who
-    tells N(0, 1) and N(mu, 1) apart, at false-positive rates from ``mu_from`` on at which at least
-    ``mu_from`` of the records are missed; it is 0 if ``mu`` holds at all rates.  ``plain_mu`` is a
-    mu that holds at all rates, infinite if none is known.  ``epsilons`` go from 0 to 700, and
-    ``deltas`` are upper bounds on their deltas, in both directions.
+    distinguishes N(0, 1) from N(mu, 1), at false-positive rates from ``mu_from`` on at which at
+    least ``mu_from`` of the records are missed; ``mu_from`` is 0 if ``mu`` holds at all rates.
+    ``plain_mu`` is a mu that holds at all rates, infinite if none is known.  ``epsilons`` go from 0
+    to 700, and ``deltas`` are upper bounds on their deltas, in both directions.
 
     At a false-positive rate a, the true-positive rate is at most ``delta + exp(epsilon) a`` and at
     most ``1 - exp(-epsilon) (1 - delta - a)``, for every epsilon (Proposition 2.5 of
@@ -129,10 +129,10 @@ def trade_off(releases: Iterable[NoisyRelease]) -> TradeOff:
     Notes
     -----
     It holds in either direction of the relation of `skdpfair.privacy.compute_epsilon`.  The deltas
-    are those of that function, plus a bound on their rounding error, up to the epsilon at
-    which delta is 1000 times that error; ``mu`` holds from the error rate on that belongs to
-    it.  Sampling never helps an attacker, so that the Gaussian without it bounds all rates, and is
-    exact for a sampling rate of 1.
+    are those of that function, plus a bound on their rounding error, up to the epsilon at which
+    delta is 1000 times that error; ``mu`` holds from the corresponding error rate on.  Sampling
+    never helps an attacker, so the Gaussian without sampling bounds all rates, and is exact for a
+    sampling rate of 1.
 
     Examples
     --------
@@ -150,8 +150,8 @@ def trade_off(releases: Iterable[NoisyRelease]) -> TradeOff:
 def trade_off_from_epsilon(epsilon: float, delta: float) -> TradeOff:
     """Return the trade-off curve that follows from epsilon and delta alone.
 
-    `trade_off` is far higher if the releases are known.  ``mu`` holds for error rates of delta or
-    more: for all of them, no mu follows.
+    `trade_off` gives a much better bound if the releases are known.  ``mu`` holds for error rates
+    of delta or more; no mu holds for all rates.
     """
     epsilon = number("epsilon", epsilon, low=0)
     delta = number("delta", delta, low=0, high=1)

@@ -1,7 +1,7 @@
 """The closed list of a release: the facts that it holds, and the values that these may have.
 
-Whoever writes a release takes the names from here, and whoever verifies one the tests: a value may
-have the right name and type, and be records all the same.
+Writers of releases use the names, and verification uses the tests, because a value of the right
+name and type can still be records.
 """
 
 import math
@@ -78,7 +78,7 @@ _VERSION = re.compile(r"[\w.+!-]{1,40}")
 
 
 def passes(test, *values) -> bool:
-    """Return whether values pass a test; what breaks it does not."""
+    """Return whether values pass a test; values that raise an error do not."""
     try:
         return bool(test(*values))
     except Exception:  # of a hostile value's own making
@@ -157,7 +157,7 @@ def is_report(report, groups, n_fits=1) -> bool:
 
 
 def _are_texts(name, value, n_fits) -> bool:
-    """Return whether a field of a report has texts that fits leave; None is one, too."""
+    """Return whether a field of a report has texts that fits write, or None."""
     is_many = name in ("holds", "assumptions", "not_accounted")
     texts = list(value) if is_many else [value]
     own = [text for text in texts if text not in _TEXTS.get(name, ())]

@@ -23,7 +23,7 @@ class NotPlain(TypeError):
 
 
 def encode(value):
-    """Return ``value`` as lists, dicts, strings and numbers of which JSON keeps every bit.
+    """Return ``value`` as lists, dicts, strings and numbers that JSON keeps exactly.
 
     A dict with one key is the tag of what JSON has no word for.  NotPlain is raised for types that
     a release may not hold.
@@ -136,7 +136,7 @@ _ADVICE = "Get the file again, from whoever released it."
 
 
 class Content(NamedTuple):
-    """What a release file holds, and what tells it from others: its SHA-256 and its size."""
+    """Content of a release file, and its identity: SHA-256 and size."""
 
     facts: dict[str, Any]
     weights: dict[str, np.ndarray]

@@ -95,7 +95,7 @@ def are_ledger_fits(values) -> bool:
 
 
 def check_report(report) -> None:
-    """Raise a ValueError or TypeError unless a report holds what fits leave, and what they cost.
+    """Raise a ValueError or TypeError unless a report holds facts of fits, and their cost.
 
     The cost is that of its releases, or of the curve of its search, by its own accountant.
     """

@@ -75,11 +75,11 @@ def load_release(path, *, module=None):
     Returns
     -------
     DPFairClassifier or DPFairRegressor
-        The fitted estimator; on the same machine its predictions equal those of the saved one.
-        If the file holds a schema, it predicts tables with the columns that this names, too: other
-        columns are left out, and categories that are not listed become zeros, as in
-        ``skdpfair predict``. Encoded records are predicted as before. Its attribute
-        ``schema_`` is this `TableSchema`, None without one.
+        The fitted estimator; on the same machine its predictions equal those of the saved one.  If
+        the file holds a schema, the estimator also predicts tables with the columns of the schema:
+        it ignores other columns, and unlisted categories become zeros, as in ``skdpfair predict``.
+        It still predicts encoded records.  Its attribute ``schema_`` is this `TableSchema`, None
+        without one.
 
     Raises
     ------

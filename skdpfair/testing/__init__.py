@@ -1,4 +1,4 @@
-"""Contracts of methods and modules, and audits of what fits and files disclose."""
+"""Contracts of methods and modules, and audits of fits and of files."""
 
 from skdpfair.engine.contracts import (
     check_method,

@@ -29,7 +29,7 @@ _SHARES = (0.1, 0.2, 0.5)  # of the canaries that are guessed
 
 @dataclass(frozen=True)
 class FitAudit:
-    """What guesses about the canaries of one fit prove."""
+    """Result of an audit of one fit, by guesses about canaries."""
 
     method: str
     epsilon_claimed: float
@@ -66,57 +66,58 @@ def audit_fit(
     confidence=0.95,
     random_state=None,
 ) -> FitAudit:
-    """Fit once on records or persons of which some are canaries, and guess which took part.
+    """Fit once on records or persons, some of them canaries, and guess which took part.
 
     Parameters
     ----------
     estimator : DPFairClassifier or Pipeline that ends in one
-        Cloned, then fitted; private.  A pipeline's other steps are fitted first, on all records,
-        those that become canaries included, and are not audited: for those see
+        The private model, of which a clone is fitted.  Other steps of a pipeline are fitted first,
+        on all records, also those that become canaries, and are not audited: for these see
         :func:`~skdpfair.preprocessing.lint_pipeline`.
     X : DataFrame or array of shape (n_samples, n_features) or (n_samples, ...)
         The records, before the pipeline.
     y : array of shape (n_samples,)
         Their class labels.
     n_canaries : int in [10, n_samples / 2], default=1000
-        Records of X that are turned into canaries; a fair coin decides about each whether the
-        fit sees it.  With persons, so many persons, at most half of them: all records of a person
-        are turned and share one coin.
+        Number of records of X that become canaries; a fair coin decides for each whether the fit
+        sees it.  With persons, it is a number of persons, at most half of them: all records of a
+        person become canaries and share one coin.
     sensitive_features : array, Series or DataFrame of n_samples rows, optional
         Passed on to ``fit``.
     persons : array of shape (n_samples,), optional
         The person of each record, passed on to ``fit``, if ``persons`` of the classifier does
         not name a column.
     kind : {"feature", "mislabelled"}, default="feature"
-        A canary of kind "feature" gets a label by chance, and in place of the
-        numbers of its record one further feature of its own, both the same in all records of a
-        person: a strong attack, for tables.  "mislabelled" changes the label alone: weak, for
-        records of any kind.
+        "feature" gives each canary a random label and one further feature of its own, in place of
+        the numbers of its record; all records of a person have both in common.  This attack is
+        strong, and for tables.  "mislabelled" changes the label alone: it is weak, and for any
+        records.
     confidence : float in (0, 1), default=0.95
-        Chance that correct code passes.
+        Probability that an audit of correct code passes.
     random_state : int or None, default=None
-        Of canaries and coins; the fit has its own.
+        Seed of canaries and coins; the fit has its own.
 
     Returns
     -------
     FitAudit
-        ``passed`` tells whether the lower bound ``epsilon_lower`` is not above ``epsilon_claimed``,
-        what the fit reports, both at ``delta``.  The bound rests on ``n_correct`` right of
-        ``n_guesses`` guesses about ``n_canaries``, records or persons as ``protects`` says.
-        If it is 0, ``epsilon_at_best`` is that of right guesses only.  ``str`` is a sentence.
+        ``passed`` tells whether the lower bound ``epsilon_lower`` is at most ``epsilon_claimed``,
+        which the fit reports, both at ``delta``.  The bound rests on ``n_correct`` right guesses of
+        ``n_guesses`` about ``n_canaries`` records or persons, as ``protects`` says.  If
+        ``epsilon_lower`` is 0, ``epsilon_at_best`` would be the bound if all guesses were right.
+        ``str`` is a sentence.
 
     Notes
     -----
     The attacker sees the fitted model.  The score of a canary is the log-odds that the model gives
-    its label, for "feature" less those of a record without any feature; the score of a person is
-    the mean of those of her records.  The highest scores are guessed to have taken part, the lowest
-    not; three numbers of guesses are tried and paid for.  What the audit computes on the records is
-    not private.
+    its label, for "feature" minus those of a record without any feature; the score of a person is
+    the mean of the scores of her records.  The highest scores are guessed to have taken part, the
+    lowest not; three numbers of guesses are tried and paid for.  The results of the audit are not
+    private.
 
     The hypotheses are that the fit is as private as the steps it released, with the noise of each
     multiplied by one factor.  The lower bound is the epsilon of the largest factor that the guesses
     refute, by the f-DP bound for one run, which lets guesses depend on each other.  It exceeds the
-    claim of a correct fit with a chance of at most 1 - ``confidence``.
+    claim of a correct fit with probability at most 1 - ``confidence``.
 
     A canary that does not take part is left out, so that the number of records or persons, which
     is public, differs as well; the claim is about one that is replaced by null records.
@@ -199,7 +200,7 @@ def audit_fit(
 
 
 def refuted(report, tests):
-    """Return the least epsilon that tests of releases leave, and the test that it rests on."""
+    """Return the least epsilon that tests of releases do not refute, and the deciding test."""
     # that of the noise tried last, which is close to that of the bound
     best = 0
 
@@ -231,7 +232,7 @@ def _n_records(X, y, sensitive_features):
 
 
 def _numbers(features):
-    """Return a table as float32; what cannot be one is named by its column, never shown."""
+    """Return a table as float32; an error names columns of other values, and never shows these."""
     try:
         return features.to_numpy(np.float32, copy=True)
     except (TypeError, ValueError):

@@ -20,7 +20,7 @@ LEVEL = -2
 
 
 def least_epsilon(releases, delta: float, excess) -> float:
-    """Return the least epsilon of a fit with these releases that the outcome of an attack leaves.
+    """Return the least epsilon of a fit with these releases that an attack does not refute.
 
     ``excess`` is positive for releases that the outcome refutes.  The hypotheses are that the fit
     is as private as the releases with the noise of each multiplied by one factor.  They are nested,
@@ -85,7 +85,7 @@ def guesses_excess(n_canaries: int, n_guesses: int, n_correct: int, failure: flo
 
 @lru_cache(maxsize=4)
 def least_chance(releases):
-    """Return a function: what has chance y on one neighbour has how much at least on the other."""
+    """Return a function from the chance of an event to its least chance on a neighbour."""
     runs = merged(releases)
     highest = 1.5 * gdp_epsilon(joint_mu(runs), _LEAST_CHANCE)
     epsilons = np.linspace(0, highest, _N_LINES)

@@ -27,8 +27,8 @@ def verify_release(path) -> None:
     ------
     ValueError
         If the file is of another kind or damaged, if it holds anything else, such as a value that
-        no fit takes or leaves, or if its weights are not private.  The message names
-        what is wrong, never its value.
+        no fit has, or if its weights are not private.  The message names what is wrong, never its
+        value.
     ImportError
         If the extra ``release`` is not installed.
 
@@ -40,8 +40,8 @@ def verify_release(path) -> None:
     report.  They are then written again, and the bytes must be those of the file.  A release with
     a network of the author's own is refused, as only its code can tell which weights are data.
 
-    It shows that nothing was added, and that epsilon follows from the releases that the file lists,
-    not that the list is true: whoever makes a file can write any into it.
+    This shows that nothing was added, and that epsilon follows from the releases that the file
+    lists.  It does not show that the list is true: whoever makes a file can write any list into it.
 
     Examples
     --------

@@ -101,7 +101,7 @@ def account(run: Run, net: PrivateNet, table: Table) -> PrivacyReport:
 
 
 def _frozen(net: PrivateNet) -> tuple[str, ...]:
-    """Return what the report says of the numbers that do not train, once none has moved."""
+    """Return the report's text on numbers that do not train; raise if one of them moved."""
     n, sha256 = frozen_numbers(net)
     if (n, sha256) != net.frozen_:
         raise PrivacyAccountingError(

@@ -23,7 +23,7 @@ class _Withheld:
 
     def _refuse(self, *args: object) -> NoReturn:
         raise ValueError(
-            "callbacks holds one that asks for training rows, which a private fit gives to nobody. "
+            "callbacks holds one that asks for training rows, which a private fit gives to none. "
             "Score public validation_data=, or add a GroupRecorder of skdpfair.analysis, which "
             "marks the fitted object as one that must not be released."
         )
@@ -43,7 +43,7 @@ WITHHELD = _Withheld()
 def has_batch_callbacks(net: Any) -> bool:
     """Tell whether any callback acts at the beginning or end of the next epoch's batches.
 
-    One that has ``listens(net)`` is asked; it saves the time of telling it of batches.
+    A callback with ``listens(net)`` decides for itself, which saves the time of its calls.
     """
     return any(
         getattr(type(callback), event, default) is not default

@@ -43,14 +43,15 @@ def fit_on_dask(
     Parameters
     ----------
     client : dask.distributed.Client
-        Of a cluster whose workers are processes with a thread free for the fit.
+        Client of a cluster whose workers are processes with a free thread for the fit.
     estimator : DPFairClassifier
-        Is not changed.  Declare ``classes`` and ``Groups(levels=...)``, which a partition may lack.
+        It is not changed.  Declare ``classes`` and ``Groups(levels=...)``: a partition may lack
+        some.
     X : dask.dataframe.DataFrame or dask.array.Array of shape (n_samples, n_features, ...)
         Finite numbers; the group columns may hold anything.
     y : dask.dataframe.Series or dask.array.Array of shape (n_samples,)
-        Class labels, with the partitions of X: as many, of the same lengths, and of frames with the
-        same indexes.
+        Class labels.  Partitions must match those of X: as many, of the same lengths, and with the
+        same indexes if they are frames.
     sensitive_features, sample_weight : likewise, optional
         As in ``fit``.
 

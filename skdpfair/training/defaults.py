@@ -63,7 +63,7 @@ REGRESSION_LR = 0.5
 
 @dataclass(frozen=True)
 class Objective:
-    """What the loss of a fit means for "auto", and for warnings."""
+    """The effect of a loss on "auto", and on warnings."""
 
     clip_gradient: float  # of the loss, at which gradients are clipped, over the warm-up's
     lr: float  # largest learning rate, over that of cross-entropy with the same clipping bound
@@ -177,9 +177,9 @@ def logit_scale(spec: FitSpec, n_classes: int) -> float:
 
 
 def network_for(columns: Iterable[Any]) -> Any:
-    """Return a linear network for columns that were encoded as curves, which are bent already.
+    """Return a linear network for columns that were encoded as curves, else "auto".
 
-    Their names, which are public, say so. "auto" is returned for others.
+    The names of the columns, which are public, show the encoding.
     """
     amounts = amounts_among(columns)
     return Curves(amounts) if amounts else "auto" if amounts is None else "logistic"

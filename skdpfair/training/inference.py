@@ -51,7 +51,7 @@ def private_prediction(
 ) -> Strategy:
     """Return what computes the logits of private records: each from its own record alone.
 
-    The code of the module sees a made-up record only. What it did is replayed on a copy of the
+    The code of the module sees a made-up record only. Its operations are repeated on a copy of the
     module for prediction, so that no record can leave traces in weights or buffers.  A module that
     mixes records when it predicts is refused.
     """

@@ -131,8 +131,8 @@ class TrainingLoop:
     def _in_memory(self, size: int, work: Callable[[], T]) -> T:
         """Return the result of ``work``, retried in smaller chunks if memory runs out.
 
-        What was begun is dropped, its noise too. So ``work`` must keep nothing: whatever outlives
-        it belongs after it, where an error ends the fit and no release is made twice.
+        Unfinished results are dropped, with their noise. So ``work`` must keep nothing: later state
+        is set after it, where an error ends the fit and no release is made twice.
         """
         while True:
             try:

@@ -35,15 +35,14 @@ from skdpfair.training.run import Run
 
 
 class PrivateNet(NeuralNetClassifier):
-    """A skorch net whose training step is :func:`skdpfair.engine.private_step`.
+    """A skorch net whose training steps are those of a private mechanism.
 
     ``loss`` is that of one record, and ``run`` the fit, with its plan, its seeds and its releases;
     None once it has ended.
 
     X is ``{"x": (n, ...), "group": (n,)}``, and ``"weight": (n,)`` if records have weights and
-    ``"person": (n,)`` if persons have several; see :class:`skdpfair.inputs.table.Table`.
-    Losses, norms and batches are private and are never recorded; the history holds times and,
-    with public validation data, its scores.
+    ``"person": (n,)`` if persons have several.  Losses, norms and batches are private and are never
+    recorded; the history holds times and, with public validation data, its scores.
     """
 
     _loop: TrainingLoop | None = None  # while a fit lasts
@@ -212,7 +211,7 @@ class PrivateNet(NeuralNetClassifier):
         self._loop = TrainingLoop(run, engine, self.optimizer_, flat, example, n_inputs)
 
     def _end(self) -> None:
-        """Keep weights and released values, drop whatever a step held."""
+        """Keep weights and released values, drop all other data of steps."""
         loop = self._running
         self._loop = self.flat_ = self.records_ = None
         self._n_steps_taken, self.method_, self.lr = loop.n_steps_taken, loop.method, loop.lr
@@ -264,7 +263,7 @@ class PrivateNet(NeuralNetClassifier):
             raise interrupt
 
     def _seen_by(self, event: str) -> tuple[Any, ...] | None:
-        """Return what the callbacks of an event must leave as it is; None if no user wrote one."""
+        """Return the state that callbacks must not change; None without a user's callback."""
         if self.run is None or not self.run.spec.callbacks:
             return None
         if "batch" in event and not has_batch_callbacks(self):

@@ -55,7 +55,7 @@ class Plan:
 
     @property
     def releases(self) -> tuple[NoisyRelease, ...]:
-        """What the fit will release."""
+        """The planned releases of the fit."""
         return *self.one_time_releases.values(), self.steps
 
     @property
@@ -204,7 +204,7 @@ def _calibrated(plan: Plan, epsilon: float, accountant: str) -> Plan:
     if any(drawn < accounted for drawn, accounted in pairs):
         raise ValueError(
             f"{plan.mechanism.method!r} has queries whose noise is neither constant nor a multiple "
-            f"of noise_multiplier, so that epsilon={epsilon:g} cannot be met. Make it one of both."
+            f"of noise_multiplier, so that epsilon={epsilon:g} cannot be met. Make it one of these."
         )
     return plan
 
@@ -235,8 +235,8 @@ def _warn_of_low_signal(
         f"to be {expect}. More {protects}s or a larger epsilon{remedy} help."
     )
     coarse = (
-        f"What the method releases beside gradients has a noise multiplier of {noisiest:.0f}, for "
-        f"batches of {mechanism.expected_batch_size:.0f} {protects}s: too coarse to follow. "
+        f"The method's releases other than gradients have a noise multiplier of {noisiest:.0f}, "
+        f"too much for batches of {mechanism.expected_batch_size:.0f} {protects}s. "
         f"Fewer steps{', larger batches' * (plan.steps_per_epoch > 1)} or a larger epsilon help."
     )
     messages = [few] * (signal < enough) + [coarse] * is_coarse

@@ -238,8 +238,8 @@ def check_parts(
     for rank, each in enumerate(ledgers):
         if each not in (None, ledgers[0]):
             raise ValueError(
-                f"Process {rank} has a PrivacyLedger that process 0, which charges for all, has "
-                "not. Open the same file there."
+                f"Process {rank} has a PrivacyLedger that is not open in process 0, which charges "
+                "for all. Open the same file there."
             )
     # the curator compares keyed digests, and only of parts that may be equal
     counts = processes.all_gather(np.bincount(table.y).tolist())
@@ -259,8 +259,8 @@ def check_parts(
 def _all_here() -> Iterator[None]:
     """Log, in a block that waits for all processes, that some have not come for a while."""
     text = (
-        'distributed="auto" waits for a process that has not called fit, or has ended. Each of '
-        "those that the launcher started must call fit as often as the others."
+        'distributed="auto" waits for a process that has not called fit, or has ended. All '
+        "processes that the launcher started must call fit equally often."
     )
     late = threading.Timer(_PATIENCE, log.warning, (text,))
     late.daemon = True

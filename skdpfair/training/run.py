@@ -1,4 +1,4 @@
-"""What one fit has: its spec and plan, randomness, processes, ledger, the fit before."""
+"""One fit: its spec and plan, randomness, processes, ledger, the fit before."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Run:
         if os.getpid() != self.pid:
             raise RuntimeError(
                 "This process was forked in the middle of a fit, and two models with the same "
-                "noise would tell the records apart. Start processes before or after a fit."
+                "noise reveal records. Start processes before or after a fit."
             )
 
 

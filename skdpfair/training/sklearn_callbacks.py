@@ -53,7 +53,7 @@ class LedgerAware(CallbackSupportMixin):
 
 @dataclass(frozen=True)
 class SklearnTask:
-    """A fit as a task of scikit-learn: what is around it, and what tells its callbacks."""
+    """A fit as a task of scikit-learn: the tasks around it, and how its callbacks are called."""
 
     is_in_search: bool = False
     epoch: Callable[[], None] | None = None  # tells the callbacks; None if there are none

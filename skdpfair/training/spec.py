@@ -1,4 +1,4 @@
-"""What a fit is to do: the parameters of an estimator, checked once and in one form."""
+"""The specification of a fit: the parameters of an estimator, checked once and in one form."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ _NOT_IN_DIGEST |= {"groups", "classes", "pos_label"}
 
 @dataclass(frozen=True)
 class FitSpec:
-    """What a fit is to do: the parameters of an estimator, each checked and in one form.
+    """Specification of a fit: the parameters of an estimator, each checked and in one form.
 
     Each is an attribute: numbers, flags and texts are Python's own, so that what comes later never
     meets a numpy scalar that overflows or rounds; one that the estimator does not have is None.
@@ -110,7 +110,7 @@ class FitSpec:
 
     @classmethod
     def of(cls, estimator: BaseEstimator, **facts: Any) -> Self:
-        """Return what a fit of an estimator is to do; ``facts`` are what only the fit knows.
+        """Return the specification of an estimator's fit; ``facts`` are known to the fit only.
 
         Parameters that cannot be used, or conflict with others, raise ValueError or TypeError.
         """
@@ -141,7 +141,7 @@ class FitSpec:
         return replace(self, params={**self.params, **params})
 
     def described(self) -> dict[str, str]:
-        """Return descriptions of what acts on the weights of a fit, besides its records."""
+        """Return descriptions of all that acts on the weights of a fit, other than records."""
         acting = {name: v for name, v in self.params.items() if name not in _NOT_IN_DIGEST}
         acting |= {name: getattr(self, name) for name in ("has_weights", "has_persons")}
         kinds = zip(self.callbacks or (), map(type, without_names(self.callbacks)), strict=True)
@@ -151,7 +151,7 @@ class FitSpec:
         return {name: describe(value) for name, value in acting.items()}
 
     def described_choices(self) -> dict[str, str]:
-        """Return descriptions of what is not as in a fit for which nobody sets a parameter.
+        """Return descriptions of the parameters that differ from those of a default fit.
 
         A parameter that is added changes none of them until it is set.  A subclass that has
         another default than the class that has the parameter first sets it.
@@ -163,7 +163,7 @@ class FitSpec:
         return {name: v for name, v in self.described().items() if v != plain.get(name)}
 
     def check(self, conflicts: list[Conflict]) -> None:
-        """Raise ValueError on the first conflict that is there."""
+        """Raise ValueError for the first conflict."""
         for is_met, message in conflicts:
             if is_met(self):
                 raise ValueError(message.format_map(_words(self)))
@@ -185,7 +185,7 @@ class FitSpec:
         return recorders(self.callbacks)
 
     def check_data(self, classes: Collection[Any] | None, n_groups: int) -> None:
-        """Raise ValueError for classes that are not there, or that the method has no formula for.
+        """Raise ValueError for unknown classes, or for more than the method has a formula for.
 
         The same is done for groups; a regression has no classes.
         """
@@ -315,7 +315,7 @@ CONFLICTS: list[Conflict] = [
     ),
     (
         lambda s: s.is_regression and any(getattr(r, "terms", False) for r in s.recorders),
-        "callbacks holds {recorder}, whose terms are those of classes. Set terms=False, which "
+        "callbacks holds {recorder}, whose terms need classes. Set terms=False, which "
         "keeps losses and norms of gradients.",
     ),
     (

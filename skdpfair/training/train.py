@@ -115,7 +115,7 @@ def _stop(
 ) -> str:
     """Return a sentence on when a fit stopped; raise if there is nothing to keep.
 
-    A callback that ends a fit, such as EarlyStopping, does so on purpose: nobody is warned.
+    A callback that ends a fit, such as EarlyStopping, does so on purpose: no warning is given.
     """
     if n_steps_taken < n_steps:
         by = "ended by a callback" if is_ended else "interrupted"
@@ -202,7 +202,7 @@ def _over_largest(weight: np.ndarray, largest: float | None) -> np.ndarray:
     """Return weights over the largest that is possible by public numbers.
 
     They multiply clipped gradients: at most 1, they leave the sensitivity of the sum as it is, and
-    their ratios hold whatever is clipped.
+    clipping does not change their ratios.
     """
     # in float64, where numbers as small as 1e-300 have ratios
     ratio: np.ndarray = (weight / (largest or 1.0)).astype(np.float32)

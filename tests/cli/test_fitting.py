@@ -23,7 +23,7 @@ def test_parameters_of_reads_json_or_texts():
     [
         ("--set", "lr", "'lr' must be NAME=VALUE"),
         ("--set", "max_step=9", "max_step: .*Did you mean 'max_steps'"),
-        ("--set", "epsilon=7", "epsilon: an option of its own"),
+        ("--set", "epsilon=7", "epsilon: it is set by another option"),
         ("--set", "batch_size=0", "batch_size: batch_size must"),
         ("--set", "max_steps=abc", "max_steps: max_steps must"),
         ("--set", "optimizer=adamm", "optimizer: optimizer must"),
@@ -32,7 +32,7 @@ def test_parameters_of_reads_json_or_texts():
         ("--try", "lrr=1,2", "lrr: .*Did you mean 'lr'"),
         ("--try", "method=dpsgd,sgd", "method: method must"),
         ("--try", "lr=1,fast", "lr: lr must"),
-        ("--try", "epsilon=1,2", "epsilon: an option of its own"),
+        ("--try", "epsilon=1,2", "epsilon: it is set by another option"),
     ],
 )
 def test_unusable_parameters_are_named(option, text, named, folder, refused, loans):

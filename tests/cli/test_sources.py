@@ -95,12 +95,12 @@ def test_columns_without_a_covered_row_are_noted(model, run, loans):
     text = loans.schema.to_toml().replace('["ZH", "BE"]', '["zh"]')
     Path("schema.toml").write_text(text, encoding="utf-8")
     done = run(*loans.fit, "--force", "--json")
-    assert "in Kanton, nor" in " ".join(done.stderr.split()) and "Kanton, nor" not in done.stdout
+    assert "In Kanton, no row" in " ".join(done.stderr.split()) and "Kanton, no" not in done.stdout
     for command in (
         ["predict", "model.safetensors", "loans.csv"],
         ["schema", "loans.csv", "--check", "schema.toml"],
     ):
-        assert "in Kanton, nor" in " ".join(run(*command).stderr.split())
+        assert "In Kanton, no row" in " ".join(run(*command).stderr.split())
 
 
 def test_persons_are_one_however_spelt_and_none_is_missing(folder, table, loans):

@@ -29,7 +29,7 @@ def test_study_reads_data_here_or_beside_its_file(folder, loans, monkeypatch):
         ('"results"', '"loans.csv"', "loans.csv"),
         ("max_steps", "max_step", "[sweep.params] max_step: there is no such parameter"),
         ("max_steps = 3", 'lr = "a"', "study.toml: [sweep.params] lr: lr must"),
-        ("max_steps = 3", "epsilon = 5", "[sweep.params] epsilon: an option of its own"),
+        ("max_steps = 3", "epsilon = 5", "[sweep.params] epsilon: it is set by another option"),
         ("max_steps = 3", "class_weight = {nay = 1}", "nay"),
         ("batch_size = 200", "batch_size = -1", "batch_size"),
         ("[sweep.params]", "params = 3\n[sweep.more]", "must be tables"),

@@ -120,9 +120,9 @@ class Strategy(abc.ABC):
         code = self.code(x)
         if code.gradients.draws:
             raise UnsupportedModuleError(
-                "The method looks at each record's gradient twice, which a module that draws "
-                "random numbers, as for dropout, does not allow. Leave out such layers, or use a "
-                "method that does not look (fairlens_dp with gamma1=0)."
+                "The method computes each record's gradient twice, so the module must not draw "
+                "random numbers, as dropout does. Leave out such layers, or use a method that "
+                "computes it once, such as fairlens_dp with gamma1=0."
             )
         return code
 
@@ -279,7 +279,7 @@ def in_two_passes(
     of: Callable[..., Gradients],
     at_ascent: Callable[[Tensor], Gradients] | None = None,
 ) -> Gradients:
-    """Return the gradients of chunks, of which ``of(*chunk)`` are in memory at a time.
+    """Return the gradients of chunks; only ``of(*chunk)`` of one chunk is in memory at a time.
 
     They are computed once for norms, and once for their weighted sum.
     """
@@ -309,7 +309,7 @@ def in_two_passes(
 def capped(weight: Tensor, norm_before: Tensor, norm: Tensor) -> Tensor:
     """Return the weights, smaller where a norm measured again exceeds that which they were made of.
 
-    A second pass over a batch can differ from the first, by rounding or by whatever else.  The
+    A second pass over a batch can differ from the first, by rounding or for another reason.  The
     weighted gradients that it adds are then still no longer than those that were bounded.
     """
     longer = ~(norm <= norm_before)  # not finite, too

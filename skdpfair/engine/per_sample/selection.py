@@ -16,9 +16,9 @@ from skdpfair.engine.per_sample.proof import (
     ConstantDraws,
     ModuleCode,
     TraceError,
-    held_copy,
     perturbed_copy,
     prove,
+    training_copy,
 )
 from skdpfair.engine.per_sample.records import Strategy
 from skdpfair.engine.per_sample.vmap import MicroVmap
@@ -72,7 +72,7 @@ def _gradient_error(make: Callable[[nn.Module], Strategy], code: ModuleCode) -> 
     """
     module, probe, n = perturbed_copy(code.module), code.probe, len(code.probe)
     y = code.loss.probe_targets(n, probe.device)
-    called = held_copy(module)
+    called = training_copy(module)
     parameters = [p for p in called.parameters() if p.requires_grad]
     try:
         # traced before draws are constant

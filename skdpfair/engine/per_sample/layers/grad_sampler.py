@@ -98,7 +98,7 @@ def lengths(rows: Tensor) -> Tensor:
 
 
 def norm2_of_rows(rows: Sequence[Tensor], examples: Examples) -> Tensor:
-    """Return the squared norms of sums of each example's rows, of which each parameter has some.
+    """Return the squared norms of sums of each example's rows; each parameter has some rows.
 
     Long rows that cancel leave an error where they are added up: the norm stays above both.
     """
@@ -110,7 +110,7 @@ def norm2_of_rows(rows: Sequence[Tensor], examples: Examples) -> Tensor:
 
 
 def sum_of(parts: Iterable[Tensor]) -> Tensor:
-    """Return the sum of tensors, of which there is one at least."""
+    """Return the sum of one or more tensors."""
     return functools.reduce(torch.add, parts)
 
 

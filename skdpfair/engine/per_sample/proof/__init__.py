@@ -12,8 +12,8 @@ from skdpfair.engine.per_sample.proof.alone import (
     same_alone_and_together as same_alone_and_together,
 )
 from skdpfair.engine.per_sample.proof.frozen_statistics import hold_statistics as hold_statistics
-from skdpfair.engine.per_sample.proof.module_checks import held_copy as held_copy
 from skdpfair.engine.per_sample.proof.module_checks import perturbed_copy as perturbed_copy
+from skdpfair.engine.per_sample.proof.module_checks import training_copy as training_copy
 from skdpfair.engine.per_sample.proof.module_code import ModuleCode as ModuleCode
 from skdpfair.engine.per_sample.proof.module_code import prove as prove
 from skdpfair.engine.per_sample.proof.operations import TraceError as TraceError

@@ -1,4 +1,4 @@
-"""What a record has in a batch and alone: one comparison for all checks, and equal draws."""
+"""Results of a record in a batch and alone: one comparison for all checks, and equal draws."""
 
 from __future__ import annotations
 

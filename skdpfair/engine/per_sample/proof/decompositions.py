@@ -71,7 +71,7 @@ def _added(values: Tensor, shape: tuple[int, ...], axis: int, index: Tensor) -> 
 def _where_sizes_differ(
     fits: Callable[..., bool], decomposition: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Return a decomposition that leaves the operation as it is where its sizes fit its tensors."""
+    """Return a decomposition that changes an operation only if sizes do not fit its tensors."""
 
     def either(*args: Any) -> Any:
         return NotImplemented if fits(*args) else decomposition(*args)

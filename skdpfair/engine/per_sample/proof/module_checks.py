@@ -1,6 +1,6 @@
 """Checks of a module on made-up records: what it holds, what it returns, and for whom.
 
-The proof that records do not mix is the trace of one record, or formulas.  What is here refuses
+The proof that records do not mix is the trace of one record, or formulas.  These checks refuse
 modules that training would not follow as they are written.
 """
 
@@ -37,7 +37,7 @@ def check_module(module: nn.Module, example: Tensor, loss: Loss) -> Tensor:
             place = f"at {name!r}" if name else "at its root"
             raise UnsupportedModuleError(f"module has {type(layer).__name__} {place}, {reason}")
     probe = _probe(example)
-    outputs = _forward(held_copy(module), probe)
+    outputs = _forward(training_copy(module), probe)
     n, is_regression = loss.n_outputs, isinstance(loss, Regression)
     if not isinstance(outputs, Tensor) or outputs.shape != (N_PROBE, n):
         got = tuple(getattr(outputs, "shape", ())) or type(outputs).__name__
@@ -48,17 +48,17 @@ def check_module(module: nn.Module, example: Tensor, loss: Loss) -> Tensor:
             f"got {got} for a batch of {N_PROBE}. Give its last layer {n} outputs."
         )
     if _is_bounded(module, probe):
-        wanted = "numbers from -1 to 1" if is_regression else "logits, of which softmax is taken"
+        wanted = "numbers from -1 to 1" if is_regression else "logits, and applies softmax"
         raise UnsupportedModuleError(
-            "module returns numbers from 0 to 1 whatever its weights are, as a softmax or a "
-            f"sigmoid does at the end, but the loss takes {wanted}. Leave that layer out."
+            "module returns numbers from 0 to 1 for any weights, as if it ended in a softmax or a "
+            f"sigmoid, but the loss takes {wanted}. Leave that layer out."
         )
     return probe
 
 
 def _is_bounded(module: nn.Module, probe: Tensor) -> bool:
     """Return whether outputs stay within 0 and 1 for random weights, and between for some."""
-    module, is_between = held_copy(module), False
+    module, is_between = training_copy(module), False
     generator = torch.Generator(probe.device).manual_seed(0)
     for _ in range(_N_DRAWS):
         for p in filter(lambda p: p.requires_grad, module.parameters()):
@@ -93,8 +93,8 @@ def _reason_to_refuse(layer: nn.Module) -> str | None:
     overrides = type(layer).get_extra_state is not nn.Module.get_extra_state
     if overrides or "get_extra_state" in vars(layer):
         return (
-            "which has an extra state. A released model holds parameters and buffers only: "
-            "register what it needs as a buffer."
+            "which has an extra state. A released model holds parameters and buffers only: keep "
+            "the state in buffers."
         )
     return None
 
@@ -112,7 +112,7 @@ def _check_tensors(module: nn.Module) -> None:
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         if type(tensor) not in PLAIN_TENSORS:
             raise UnsupportedModuleError(
-                f"module's {name!r} is a {type(tensor).__name__}, whose operations are its own. "
+                f"module's {name!r} is a {type(tensor).__name__}, which has operations of its own. "
                 "Use plain tensors and torch.nn.Parameter."
             )
 
@@ -148,7 +148,7 @@ def _compare_with_alone(module: nn.Module, rows: Tensor) -> None:
     except UnsupportedModuleError as error:
         raise _mixes(f"it fails where a record is alone: {error.__cause__}", module) from None
     if not is_same:
-        raise _mixes(f"a record among {len(rows)} has another output than alone", module)
+        raise _mixes(f"the output of a record differs alone and in a batch of {len(rows)}", module)
 
 
 def _switched(module: nn.Module) -> nn.Module:
@@ -175,7 +175,7 @@ def _probe(example: Tensor) -> Tensor:
     return torch.rand(shape, generator=generator, device=example.device).to(example.dtype)
 
 
-def held_copy(module: nn.Module) -> nn.Module:
+def training_copy(module: nn.Module) -> nn.Module:
     """Return a copy of the module as it is trained, whose code may change it."""
     return hold_statistics(copied(module))
 
@@ -186,7 +186,7 @@ def perturbed_copy(module: nn.Module) -> nn.Module:
     They are moved by about what torch's initial weights measure, so that deep nets stay tame.
     Frozen weights stay as they are, for training never moves them.
     """
-    module = held_copy(module)
+    module = training_copy(module)
     device = next(module.parameters()).device
     generator = torch.Generator(device).manual_seed(0)
     with torch.no_grad():

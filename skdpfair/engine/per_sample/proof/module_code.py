@@ -32,7 +32,7 @@ def prove(module: nn.Module, example: Tensor, loss: Loss) -> ModuleCode:
 
 
 class ModuleCode:
-    """What a module's code does with one record, for any values of the parameters.
+    """The operations of a module's code on one record, for any values of the parameters.
 
     The code of a copy runs on made-up records, like those of ``probe`` (batch, ...), while it is
     traced; training repeats the operations.  See `prove`.

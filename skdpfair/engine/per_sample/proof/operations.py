@@ -2,7 +2,7 @@
 
 Under vmap each of them acts on every record alone.  None reads how numbers lie in memory
 (``as_strided``, views as another type), returns values to Python, has a result whose shape depends
-on values, or runs code that cannot be looked into.  What is not here is refused by its name.
+on values, or runs code that cannot be looked into.  Any other operation is refused by its name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BY_VALUES = (
     "torch.where, or a mask over padded sequences"
 )
 _REMEDIES = {  # of what is asked for most; all else has the last one
-    "as_strided": "use indexing, reshape or unfold, which do not depend on how numbers lie",
+    "as_strided": "use indexing, reshape or unfold, which do not depend on the layout of memory",
     "view": "use to(dtype), or torch.complex of two real parts",
     "_cdist_backward": "write distances by differences, squares and sums",
     "_pack_padded_sequence": "use a mask over padded sequences",
@@ -39,7 +39,7 @@ _REMEDIES = {  # of what is asked for most; all else has the last one
 _EXPLAINED = {  # parts of torch's errors while it traces
     "value out of a tracing tensor": _BY_VALUES,
     "token for effect": "an error in one record would end training: use functions of "
-    "torch.linalg that end in _ex, such as inv_ex",
+    "torch.linalg whose names end in _ex, such as inv_ex",
     "dynamo-optimized": "compiled code cannot be traced: leave torch.compile out",
     "used with Jitted modules": "a scripted module cannot be traced: pass the module that was "
     "scripted, or put this one into nn.Sequential",
