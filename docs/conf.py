@@ -101,7 +101,7 @@ AUDIENCES = {
         ],
         "skdpfair.datasets": ["fetch_dutch", "load_adult", "make_two_groups", "public_facts"],
     },
-    "You compare what groups pay": {
+    "You compare the costs of groups": {
         "skdpfair.metrics": [
             "dg_gap",
             "excessive_risk",
@@ -178,6 +178,8 @@ def write_reference(app, config):
     """
     folder = Path(app.srcdir) / "api"
     folder.mkdir(exist_ok=True)
+    for page in folder.glob("*.rst"):  # of an earlier build, whose name may have changed
+        page.unlink()
     methods = sorted(METHODS.values(), key=lambda method: method.__name__)
     raised = [name for name, value in vars(skdpfair.exceptions).items() if isinstance(value, type)]
     further = {  # of the first page

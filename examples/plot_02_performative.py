@@ -29,7 +29,7 @@ people = StrategicResponse(*records, budget=0.3, changeable=["x0", "x1"])
 
 # %%
 # Each of five rounds trains a model, deploys it, and lets the people react. ``pcsgd`` is DP-SGD
-# that keeps the parameters in a ball. Every round reads the same people, so their epsilons add up.
+# that keeps the parameters in a ball. Every round reads the same people, so their epsilon grows.
 # The seed makes the numbers equal in every run; never release a model that was trained with a seed.
 
 clf = DPFairClassifier("pcsgd", epsilon=1.0, module="logistic", random_state=0)

@@ -14,7 +14,6 @@ This example is for research: do not copy it for private data.
 # method is DPSGD with the settings of the paper: clipping bound .5, learning rate .01. The recorder
 # measures every 400 of the 1,840 steps, and curvature on 100 records of each group.
 
-import sys
 import warnings
 
 import matplotlib.pyplot as plt
@@ -86,15 +85,18 @@ for ax, term in zip(axes, ("clip", "direction"), strict=True):
     ax.axhline(0.0, color="0.6", linewidth=0.8)
 
 # %%
-# The papers prove bounds on this difference for convex losses, if the learning rate is below a
-# limit. Here the learning rate is far below this limit.
+# The figure shows the curvature of the loss of each group, "lambda max". The papers prove bounds on
+# the difference for convex losses, if the learning rate is below a limit. Here the learning rate is
+# far below this limit.
 
 curvature = GroupLossDisplay(clf.diagnostics_, ["lambda_max"]).plot()
 curvature.axes_[0].axhline(1 / clf.lr_, color="0.3", linestyle="--", label="1 / learning rate")
 curvature.axes_[0].set_yscale("log")
 curvature.axes_[0].legend()
 
+# sphinx_gallery_start_ignore
+import sys
+
 if len(sys.argv) > 1:  # a folder for the pictures of the docs
     terms.figure_.savefig(f"{sys.argv[1]}/risk_terms.png", dpi=110)
-else:
-    plt.show()
+# sphinx_gallery_end_ignore

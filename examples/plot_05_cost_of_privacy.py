@@ -13,8 +13,6 @@ This example is for research: do not copy it for private data.
 # default method at three budgets, and a reference model without privacy, in five runs each. Every
 # run tests on other records.
 
-import sys
-
 import matplotlib.pyplot as plt
 
 from skdpfair.datasets import load_adult, public_facts
@@ -50,7 +48,9 @@ print((100 * costs[columns].T.drop(["kind", "n"], level=1).astype(float)).round(
 figure, ax = plt.subplots(figsize=(6, 3), layout="constrained")
 PrivacyCostDisplay(costs.xs("mean", axis=1, level=1).astype(float), costs).plot(ax)
 
+# sphinx_gallery_start_ignore
+import sys
+
 if len(sys.argv) > 1:  # a folder for the picture of the docs
     figure.savefig(f"{sys.argv[1]}/costs.png", dpi=150)
-else:
-    plt.show()
+# sphinx_gallery_end_ignore

@@ -10,7 +10,7 @@ document.addEventListener("DOMContentLoaded", () => {
     frames.push(frame);
   }
   // numbers, also with one or two words, stay on one line; long texts get room
-  for (const cell of document.querySelectorAll(".wide :is(td, th)")) {
+  for (const cell of document.querySelectorAll(".wide :is(td, tbody th)")) {
     const text = cell.textContent.trim();
     const words = text.split(/[A-Za-z]{2,}/).length - 1;
     const numeric = /\d/.test(text) && words <= 2 && text.length < 24;
