@@ -5,7 +5,7 @@ python docs/blocks.py [PAGE ...]
 The ``python`` blocks of a page run in order, in one process and in an empty folder. A ``text``
 block after a ``python`` block is its output. If the ``python`` block contains ``# unseeded``,
 numbers are not compared; else see `agree`. Blocks that contain ``# your`` use names of the reader,
-and do not run.
+and do not run. ``docs/conf.py`` removes ``# unseeded`` and ``# your pipeline`` from built pages.
 """
 
 import contextlib

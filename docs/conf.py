@@ -84,6 +84,7 @@ sphinx_gallery_conf = {
     "matplotlib_animations": False,
     "abort_on_example_error": True,
     "min_reported_time": 5,
+    "ignore_repr_types": r"matplotlib|skdpfair\.report",  # the figures themselves are shown
 }
 warnings.filterwarnings("ignore", category=DeprecationWarning)
 
@@ -100,7 +101,7 @@ AUDIENCES = {
         ],
         "skdpfair.datasets": ["fetch_dutch", "load_adult", "make_two_groups", "public_facts"],
     },
-    "You compare what groups pay": {
+    "You compare the costs of groups": {
         "skdpfair.metrics": [
             "dg_gap",
             "excessive_risk",
@@ -177,6 +178,8 @@ def write_reference(app, config):
     """
     folder = Path(app.srcdir) / "api"
     folder.mkdir(exist_ok=True)
+    for page in folder.glob("*.rst"):  # of an earlier build, whose name may have changed
+        page.unlink()
     methods = sorted(METHODS.values(), key=lambda method: method.__name__)
     raised = [name for name, value in vars(skdpfair.exceptions).items() if isinstance(value, type)]
     further = {  # of the first page
@@ -209,8 +212,13 @@ def method_tables():
     }
 
 
+# comments for `docs/blocks.py`, which are not for readers
+MARKER = re.compile(r" *# (?:unseeded\b.*|your pipeline)$", re.MULTILINE)
+
+
 def fill_in(app, page, source):
-    """Put tables made from the package in the place of comments."""
+    """Put tables made from the package in the place of comments; remove the markers of blocks."""
+    source[0] = MARKER.sub("", source[0])
     for name, lines in method_tables().items():
         comment = f"<!-- {name}: filled in when the pages are built -->"
         source[0] = source[0].replace(comment, "\n".join(lines))
@@ -229,6 +237,8 @@ def write_formula(self, node):
 
 def setup(app):
     """Make the reference before the pages are looked for, and tables as they are read."""
+    # the gallery shows warnings without the folder in which it was built
+    warnings.formatwarning = lambda message, category, *_: f"{category.__name__}: {message}\n"
     app.add_html_math_renderer("mathml", (write_formula, None), (write_formula, None))
     app.connect("config-inited", write_reference)
     app.connect("source-read", fill_in)

@@ -2,13 +2,12 @@
 Tutorial: from a question to a report
 =====================================
 
-A bank wants to predict which customers have a high income. Customers declare
-their income several times, few have a high one, and most of those are men. This tutorial follows
-the analyst: she fixes what is protected and how much may be spent, trains, chooses a threshold,
-measures who pays for privacy, and writes three reports for three readers. It takes less than a
-minute; the notebook can be downloaded at the end of the page.
-
-Tag: reference.
+A bank wants to predict which customers have a high income. A customer may have several records. A
+quarter of the records have a high income, and most of these belong to men. This tutorial follows an
+analyst of the bank. She decides who is protected and how large the budget is, trains a model,
+chooses a threshold, measures the cost of privacy for each group, and writes three reports for three
+readers. The tutorial runs in less than a minute. You can download it as a notebook at the end of
+the page.
 """
 
 # %%
@@ -17,11 +16,12 @@ Tag: reference.
 #
 # The records are real: the 45,222 complete rows of the Adult census data, which come with the
 # package. *The customers are simulated*, because public data rarely name persons: one to five rows
-# of one sex, with the same education and age or nearly so, are taken for one customer. Everything
-# else is as in a table of a bank. The groups are women and men.
+# of the same sex, with similar education and age, stand for one customer. The groups are women and
+# men.
 
 import tempfile
 from pathlib import Path
+from textwrap import fill
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -53,11 +53,11 @@ by_sex = high.groupby(table["sex"])
 pd.DataFrame({"records": by_sex.size(), "share with >50K": by_sex.mean().round(3)})
 
 # %%
-# A model that says "<=50K" to everybody is right for most records. Accuracy is therefore not enough
-# here; the analyst also looks at recall, the share of the high incomes that are found, and at
-# balanced accuracy, the mean of the recalls of both classes.
+# A model that predicts "<=50K" for everybody is right for most records. So accuracy is not enough.
+# The analyst also measures recall, the share of high incomes that the model finds, and balanced
+# accuracy, the mean of the recalls of both classes.
 #
-# The test set must not share customers with the training set, so whole customers are drawn.
+# The training set and the test set must not share customers, so the split draws whole customers.
 
 splitter = GroupShuffleSplit(1, test_size=0.3, random_state=0)
 train, test = next(splitter.split(table, groups=person))
@@ -65,13 +65,14 @@ customers = person.iloc[train].nunique()
 print(f"{customers} customers to train on, {person.iloc[test].nunique()} to test on")
 
 # %%
-# What is protected, and how well
-# -------------------------------
+# Decide who is protected, and how well
+# -------------------------------------
 #
-# A customer is protected, with up to five records. If single records were protected, a customer
-# with five would be promised less. The next table compares the promises, from the number of
-# customers and a planned number of steps alone. "Guess" is the best chance of an attacker who knows
-# everything else to tell whether a record took part; without the model, it is 50 %.
+# The guarantee protects each customer with up to five records. If it protected single records, a
+# customer with five records would have a larger epsilon, the last column of the next table. The
+# table is computed from a planned sampling rate and number of steps, without any records. An
+# attacker who knows all other customers guesses whether a customer took part. The column "right
+# guesses" is the largest probability that the guess is right. Without the model, it is 50 %.
 
 delta = 1e-6
 rows = []
@@ -83,14 +84,13 @@ for epsilon in (0.1, 0.5, 1.0, 3.0):
     of_five = compute_epsilon([steps], delta, records_per_person=5)
     rows.append([epsilon, f"{guess:.1f} %", round(of_five, 2)])
 pd.DataFrame(
-    rows, columns=["epsilon of a customer", "guess", "of a customer, if records are protected"]
+    rows, columns=["epsilon of a customer", "right guesses", "epsilon if records are protected"]
 )
 
 # %%
-# The data owner allows epsilon 1 for each customer. Those of the training set spend it on the
-# model with its threshold. Those of the test set, who are others, spend half of it on a table that
-# will be published. A *ledger* is a file that records what was spent, and refuses what exceeds the
-# budget.
+# The data owner allows epsilon 1 for each customer. The model and its threshold spend epsilon 1 of
+# the customers in the training set. A table for publication spends epsilon 0.5 of the customers in
+# the test set. A *ledger* is a file that records every fit and refuses fits beyond the budget.
 
 folder = Path(tempfile.mkdtemp())
 ledger = PrivacyLedger(folder / "ledger.jsonl", epsilon=1.0, delta=delta)
@@ -99,7 +99,8 @@ ledger = PrivacyLedger(folder / "ledger.jsonl", epsilon=1.0, delta=delta)
 # Prepare, fit, and pay for the threshold
 # ---------------------------------------
 #
-# A ``StandardScaler`` would learn from the records without noise, and epsilon would not cover it:
+# A ``StandardScaler`` learns from the records without noise, and epsilon does not cover this. The
+# linter reports it:
 
 classifier = DPFairClassifier(
     epsilon=1.0,
@@ -112,8 +113,8 @@ classifier = DPFairClassifier(
 print(lint_pipeline(make_pipeline(StandardScaler(), classifier)))
 
 # %%
-# The bounds and categories of the census form are public. With them, the features of a record
-# depend on this record alone.
+# The analyst uses the bounds and categories of the census form instead, which are public. Then the
+# features of a record depend on this record alone.
 
 columns = public_preprocessor(**public_facts("adult"))
 X = columns.fit_transform(table)
@@ -121,18 +122,18 @@ X_train, y_train, sex_train = X.iloc[train], income.iloc[train], table["sex"].il
 X_test, y_test = X.iloc[test], income.iloc[test]
 
 # %%
-# At the usual threshold of one half, a classifier finds few of the rare class. A threshold that is
-# chosen on the training records reads them again. ``DPThresholdClassifier`` counts them with noise,
-# and fit and counts together cost epsilon 1.
+# At the usual threshold of 0.5, a classifier misses many records of the rare class. To choose a
+# better threshold, ``DPThresholdClassifier`` counts the training records with noise. The fit and
+# the counts together spend epsilon 1.
 
 model = DPThresholdClassifier(classifier)
 ledger.fit(model, X_train, y_train, sensitive_features=sex_train, persons=person.iloc[train])
-model.privacy_
+print(model.privacy_)
 
 # %%
-# To see what privacy costs, the analyst also trains the same model without privacy. The ledger
-# would refuse it, because no budget covers such a fit: this model, and every number below that is
-# computed from records, must not leave the bank.
+# To measure the cost of privacy, the analyst also trains the same model without privacy. The ledger
+# would refuse this fit, because no budget covers it. This model must stay in the bank. So must the
+# tables and the figure of the next cells, which are computed from records without noise.
 
 reference = DPFairClassifier(epsilon=None, classes=classifier.classes)
 reference.fit(X_train, y_train)
@@ -159,13 +160,13 @@ pd.DataFrame(
 ).T
 
 # %%
-# Who pays
-# --------
+# Measure the cost of privacy
+# ---------------------------
 #
 # The cost of privacy is the accuracy of the reference model, the same model without privacy, minus
-# that of the private model, both at one half. A difference between groups counts only if it is
-# larger than chance would make it. The intervals are computed from one test record of each
-# customer, because records of a customer resemble each other.
+# the accuracy of the private model, both at threshold 0.5. If the 95 % intervals of two groups
+# overlap widely, the difference between their costs may be chance. The intervals use one test
+# record of each customer, because the records of one customer are similar.
 
 once = X_test.index[~person.iloc[test].duplicated()]
 hits = {key: (predicted[key][once] == y_test[once]).astype(float) for key in ("reference", "half")}
@@ -191,8 +192,8 @@ ax.set(
 figure.show()
 
 # %%
-# The threshold is a second choice with consequences for groups. These are the shares of each group
-# that are selected, and the high incomes that are found:
+# The threshold affects the groups, too. "Selected" is the share of a group for which the model
+# predicts a high income:
 
 rows = {}
 for key in ("half", "chosen"):
@@ -206,22 +207,22 @@ for key in ("half", "chosen"):
 pd.DataFrame(rows).T
 
 # %%
-# What to report to whom
-# ----------------------
+# Write three reports
+# -------------------
 #
-# **The risk officer** wants to know what was promised, and what was not. The page of the model says
-# both; without test records it holds no private figure. Its central sentence, and how far an
-# attacker gets with this model:
+# **The risk officer** wants to know what the guarantee covers. The page of the model states this.
+# The page is written without test records, so all its figures are private. This is the guarantee,
+# and what it means for an attacker:
 
 (folder / "model.html").write_text(model_page(model, title="High income"))
-print(model.privacy_.statement)
+print(fill(model.privacy_.statement, 90))
 guess = 50 + 50 * trade_off(model.privacy_.releases).total_variation
-print(f"An attacker's guess improves from 50 % to at most {guess:.1f} %.")
+print(f"An attacker guesses right with a probability of at most {guess:.1f} % instead of 50 %.")
 
 # %%
-# **The user of the model** wants to know for which groups it works. The tables above are computed
-# from real customers without noise and stay inside the bank. The table of the card is paid for with
-# epsilon 0.5, and counts one test record of each customer.
+# **The user of the model** wants to know for which groups it works. The model card has a table with
+# noise, which may be published. The table spends epsilon 0.5 and counts one test record of each
+# customer.
 
 released = release_group_table(
     y_test,
@@ -240,14 +241,13 @@ card = model_card(
 released[["accuracy", "low", "high"]].round(3)
 
 # %%
-# **The data owner** wants to know what was spent. The ledger lists the fit; the statement of the
-# table says what the test customers spent on it.
+# **The data owner** wants to know how much of the budget was spent. The ledger lists the fit. The
+# statement of the table gives the epsilon of the customers in the test set.
 
 print(ledger.report())
-print(released.attrs["privacy"]["statement"])
+print(fill(released.attrs["privacy"]["statement"], 90))
 print(sorted(path.name for path in folder.iterdir()))
 
 # %%
-# The model can be saved by ``model.save_release`` or a pickle. The next
-# pages to read are :doc:`/postprocessing`, :doc:`/metrics`, :doc:`/release` and
-# :doc:`/sharp_edges`.
+# ``model.save_release`` saves the model in a file without code. Read next: :doc:`/postprocessing`,
+# :doc:`/metrics`, :doc:`/release` and :doc:`/sharp_edges`.

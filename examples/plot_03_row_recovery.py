@@ -3,14 +3,11 @@ Recover training rows from a pickle, and verify a release
 =========================================================
 
 Opacus stores the per-record gradients of the last batch on the parameters. The gradient of a linear
-layer contains the record itself. A pickle of the trained module therefore reveals rows, whatever
-its epsilon.
-
-Tag: reference.
+layer contains the record itself. So a pickle of the trained module reveals rows at any epsilon.
 """
 
 # %%
-# Two steps of DP-SGD on a softmax regression, with Opacus.
+# Opacus makes two steps of DP-SGD on a softmax regression.
 
 import pickle
 import tempfile
@@ -46,8 +43,8 @@ content = pickle.dumps(model._module)
 
 # %%
 # The gradient of one record x is the outer product of a vector r with x for the weight, and r
-# itself for the bias. Whoever has the pickle computes x = (weight gradient)_k / r_k for any class
-# k.
+# itself for the bias. An attacker who has the pickle computes x = (weight gradient)_k / r_k for any
+# class k.
 
 stolen = pickle.loads(content)
 outer, r = stolen.weight.grad_sample, stolen.bias.grad_sample
@@ -58,9 +55,9 @@ error = (recovered - inputs).abs().max().item()
 print(f"{len(recovered)} rows recovered, largest error {error:.1e}")
 
 # %%
-# A release of this package contains weights and public facts only, whatever the classifier holds
-# in memory. Its file is read as data, held against the list of what a release has, and written
-# again: the bytes must be the same.
+# A release of this package contains only weights and public facts. ``verify_release`` reads the
+# file as data, compares its entries with the list of entries that a release may have, and writes
+# them again. The bytes must be those of the file.
 
 clf = DPFairClassifier("dpsgd", epsilon=1.0, accountant="rdp")
 clf.fit(data.data, data.target)
@@ -69,7 +66,7 @@ clf.save_release(path)
 verify_release(path)
 
 # %%
-# Rows behind the weights are refused.
+# ``verify_release`` refuses a file to which rows were added.
 
 with open(path, "ab") as file:
     file.write(recovered.numpy().tobytes())
@@ -79,7 +76,7 @@ except ValueError as error:
     print(type(error).__name__)
 
 # %%
-# Every recovered number lies on the diagonal.
+# All points lie on the diagonal: the attacker recovers every number.
 
 figure, axes = plt.subplots(figsize=(4, 4))
 axes.plot(inputs.ravel(), recovered.ravel(), ".")

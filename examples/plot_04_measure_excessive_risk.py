@@ -2,11 +2,11 @@
 Excessive risk of each group during training
 ============================================
 
-A recorder measures how much clipping adds to the loss of each group, step by step, and splits it
-into a magnitude error and a direction error. The results are not private: show them only to those
-who may see the data.
+A recorder measures how much clipping adds to the loss of each group in a step, and splits this
+amount into a magnitude error and a direction error. The results are not private: show them only to
+people who may see the data.
 
-Tag: research.
+This example is for research: do not copy it for private data.
 """
 
 # %%
@@ -14,7 +14,6 @@ Tag: research.
 # method is DPSGD with the settings of the paper: clipping bound .5, learning rate .01. The recorder
 # measures every 400 of the 1,840 steps, and curvature on 100 records of each group.
 
-import sys
 import warnings
 
 import matplotlib.pyplot as plt
@@ -58,18 +57,17 @@ clf.fit(x[train], y[train], sensitive_features=sex[train])
 print(clf.privacy_.releasable)  # False: the estimator holds results that are not private
 
 # %%
-# The loss of the men rises while the network saturates, and falls again; the loss of the women
+# The loss of the men first rises while the network saturates, and then falls. The loss of the women
 # falls first. At the end, the loss of the men is higher than at the start, and the loss of the
 # women is lower.
 
 loss = GroupLossDisplay.from_estimator(clf).plot()
 
 # %%
-# Clipping increases the loss of the men more at all measurements except the first, where it
-# increases the loss of the women more. Noise adds almost nothing in one step. The split into
-# magnitude, which a longer step could compensate, and direction depends on which error is counted
-# first. The terms with a star turn the step before they shorten it, and give a different result
-# than the terms without a star.
+# At all measurements except the first, clipping adds more to the loss of the men than to the loss
+# of the women. Noise adds almost nothing in one step. A longer step could compensate the magnitude
+# error, but not the direction error. The split depends on the order: the terms without a star
+# change the length of the step first, the terms with a star change its direction first.
 
 terms = GroupLossDisplay(clf.diagnostics_, ["direction", "magnitude", "noise"]).plot()
 columns = ["clip", "magnitude", "direction", "magnitude_star", "direction_star"]
@@ -77,7 +75,7 @@ men = clf.diagnostics_.query("group == 'male'").set_index("step")[columns]
 print((1000 * men).round(2))  # in thousandths of a nat
 
 # %%
-# The difference between men and women.
+# The figure shows the differences between men and women.
 
 risks = clf.diagnostics_.pivot(index="step", columns="group")
 figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
@@ -87,15 +85,18 @@ for ax, term in zip(axes, ("clip", "direction"), strict=True):
     ax.axhline(0.0, color="0.6", linewidth=0.8)
 
 # %%
-# The learning rate is far below the limit up to which the papers' bounds on this difference are
-# proved for convex losses.
+# The figure shows the curvature of the loss of each group, "lambda max". The papers prove bounds on
+# the difference for convex losses, if the learning rate is below a limit. Here the learning rate is
+# far below this limit.
 
 curvature = GroupLossDisplay(clf.diagnostics_, ["lambda_max"]).plot()
 curvature.axes_[0].axhline(1 / clf.lr_, color="0.3", linestyle="--", label="1 / learning rate")
 curvature.axes_[0].set_yscale("log")
 curvature.axes_[0].legend()
 
+# sphinx_gallery_start_ignore
+import sys
+
 if len(sys.argv) > 1:  # a folder for the pictures of the docs
     terms.figure_.savefig(f"{sys.argv[1]}/risk_terms.png", dpi=110)
-else:
-    plt.show()
+# sphinx_gallery_end_ignore

@@ -5,13 +5,11 @@ Compute the cost of a search, and keep a budget
 A grid search makes many fits on the same records, and the epsilons of all fits add up. This example
 computes the cost before the search runs, limits the search by a ledger, and uses a private search,
 which costs less.
-
-Tag: reference.
 """
 
 # %%
-# Three learning rates in three folds are nine fits and the refit, each at epsilon 1. ``forecast``
-# does not fit. Every fit is charged as if it read all records.
+# Three learning rates and three folds make nine fits and a refit, each at epsilon 1. ``forecast``
+# computes their cost without a fit. It counts every fit as if it read all records.
 
 import tempfile
 from pathlib import Path
@@ -32,11 +30,11 @@ search = GridSearchCV(clf, {"lr": [0.5, 1.0, 2.0]}, cv=3)
 print(forecast(search, n_samples=len(y), accountant="rdp"))
 
 # %%
-# The epsilon of the whole search is infinite. The scores of the folds are computed on private
-# records without noise, they determine the choice, and the selected model reveals the choice.
+# The search as a whole has an infinite epsilon. It computes the scores of the folds on private
+# records without noise, and the selected model reveals which score was best.
 #
-# The ledger is a file. Every fit is recorded there before it reads a record. The whole search
-# costs what ``forecast`` computed.
+# A ledger is a file that records every fit before the fit reads a record. The fits of the search
+# cost as much as ``forecast`` computed.
 
 path = Path(tempfile.mkdtemp()) / "budget.jsonl"
 ledger = PrivacyLedger(path, epsilon=3.6, delta=1e-5, accountant="rdp")
@@ -55,18 +53,18 @@ print("spent since:", ledger.epsilon() - before)
 
 # %%
 # A private search draws a secret number of trials, three on average. It scores each trial by a
-# noisy count, and keeps the best model, but neither the scores nor their number. Its epsilon
-# covers the choice. ``trials="geometric"`` is a law of the number of trials that costs little
-# privacy and often draws fewer trials.
+# noisy count, keeps the best model, and discards the scores and the number of trials. Its epsilon
+# covers the choice. ``trials="geometric"`` costs less than the default distribution of the number
+# of trials, but often gives few trials.
 
 private = DPRandomizedSearch(clf, {"lr": [0.5, 1.0, 2.0]}, mean_trials=3, trials="geometric")
 private.fit(X, y)
 print(private.best_params_, private.privacy_.epsilon)
 
 # %%
-# The difference grows with the number of candidates. The bars of the grid search count the fits
-# only: its scores have no epsilon. The bars of the private search, with as many trials on
-# average, count its whole cost.
+# The private search saves more if there are more candidates. The bars of the grid search count only
+# the fits, because its scores have no epsilon. The bars of the private search count everything that
+# it releases. On average, it makes as many trials as there are candidates.
 
 rows = {}
 for n in (3, 10, 30):
@@ -82,5 +80,5 @@ ax = table.plot.bar(
     rot=0,
     figsize=(8, 4.5),
     ylabel="epsilon at delta 1e-5",
-    title="What 4,000 records pay for a search",
+    title="Epsilon of a search on 4,000 records",
 )

@@ -3,9 +3,8 @@ From a CSV file to a model that can be released
 ===============================================
 
 This example first declares the public facts of a table in a schema. It then trains a model on the
-table, and saves weights and public facts in one file, which predicts from another CSV file.
-
-Tag: reference.
+table, and saves weights and public facts in one file. At the end, the model of this file predicts
+for the rows of another CSV file.
 """
 
 # %%
@@ -13,6 +12,7 @@ Tag: reference.
 
 import tempfile
 from pathlib import Path
+from textwrap import fill
 
 import pandas as pd
 
@@ -28,10 +28,10 @@ load_adult(subset="test").frame.to_csv(folder / "test.csv", index=False)
 
 # %%
 # Limits and categories come from the census form and its code book. If they were computed from
-# the rows, they would reveal information about the people in them. Columns that are not named are
-# dropped. The groups are used for comparison only; the model sees them only if ``categories``
-# names them, too. How finely numbers are encoded depends on the number of records and on epsilon;
-# it is fixed here, so that other tables get the same features.
+# the rows, they would reveal information about the people in them. The schema drops columns that it
+# does not name. The groups are used for comparison only; the model sees them only if ``categories``
+# names them, too. The encoding of numbers depends on the number of records and on epsilon.
+# ``with_fixed_encoding`` fixes it, so that other tables get the same features.
 
 facts = public_facts("adult")
 numbers = ["age", "education_num", "hours_per_week"]
@@ -64,18 +64,18 @@ clf.fit(X, y, sensitive_features=sex)
 clf.save_release(folder / "model.safetensors", schema=schema)
 
 # %%
-# Whoever gets the file needs nothing else: it holds the schema and the privacy statement, and
-# neither rows nor the reference model. Loading it executes no code.
+# The file contains the weights, the schema and the privacy statement, but neither rows nor the
+# reference model. Loading it executes no code.
 
 loaded = load_release(folder / "model.safetensors")
-print(loaded.privacy_.statement)
+print(fill(loaded.privacy_.statement, 90))
 print("reference model:", hasattr(loaded, "reference_"))
 new = loaded.schema_.read_csv(folder / "test.csv", labelled=False)
 predicted = loaded.predict(loaded.schema_.preprocessor().transform(new))
 print(pd.Series(predicted, name="predicted").value_counts())
 
 # %%
-# The same steps on the command line. ``schema`` asks about each column; with ``--template`` it
+# These commands do the same in a shell. ``schema`` asks about each column; with ``--template`` it
 # writes a file to fill in instead. ``report`` writes a page about the model, with figures of the
 # test records.
 #
@@ -87,14 +87,19 @@ print(pd.Series(predicted, name="predicted").value_counts())
 #    skdpfair report model.safetensors --data test.csv -o report.html
 
 # %%
-# The accuracy that women and men lose to privacy. The bars are light, because one fit gives no
-# interval. The test records are those of real people: the table and the figure are not private.
+# The figure shows the accuracy that women and men lose to privacy. The bars are light, because
+# one fit gives no interval. The test records are those of real people: the table and the figure are
+# not private.
 
 X_test, y_test, sex_test = schema.split(schema.read_csv(folder / "test.csv"))
 reference = clf.reference_.predict(X_test)
 predictions = {"without privacy": reference, "from the file, epsilon 1": predicted}
 accuracy = group_table(
-    y_test, predictions, reference="without privacy", sensitive_features=sex_test["sex"]
+    y_test,
+    predictions,
+    reference="without privacy",
+    sensitive_features=sex_test["sex"],
+    measures=["accuracy", "privacy_cost"],
 )
 print(accuracy.T.round(3))
 PrivacyCostDisplay(accuracy).plot()

@@ -4,8 +4,6 @@ Prepare a table within the privacy budget
 
 A ``StandardScaler`` computes the mean of private rows, and the epsilon of the classifier does not
 cover this. A linter finds such steps. Use public bounds or noisy quantiles instead.
-
-Tag: reference.
 """
 
 # %%
@@ -43,8 +41,8 @@ print(lint_pipeline(make_pipeline(by_bounds, clf)))
 # %%
 # Such bounds may lie far from most values, which then occupy a small part of the scale.
 # ``DPQuantileScaler`` estimates two quantiles of each column from noisy counts of the rows
-# between the bounds, and scales by these quantiles. Its epsilon adds to that of the classifier:
-# an open ledger composes the two.
+# between the bounds, and scales by these quantiles. Its epsilon adds to that of the classifier. A
+# ledger that is open during both fits computes the total.
 
 pipeline = make_pipeline(DPQuantileScaler(bounds, epsilon=0.5, quantiles=(0.05, 0.95)), clf)
 print(lint_pipeline(pipeline))
@@ -53,7 +51,7 @@ with PrivacyLedger(path, epsilon=2.0, delta=1e-5) as ledger:
     pipeline.fit(X, y)
 by_quantiles, fitted = pipeline
 print(f"scaler {by_quantiles.privacy_.epsilon:.3f}, classifier {fitted.privacy_.epsilon:.3f}")
-print(f"both, composed: {ledger.epsilon():.3f}")
+print(f"both together: {ledger.epsilon():.3f}")
 
 # %%
 # The table compares the noisy quantiles with the exact ones, which are not private, in years and

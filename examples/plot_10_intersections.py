@@ -5,8 +5,6 @@ Intersections of groups, and a table that can be published
 A model may be accurate for women and for Black people, but not for Black women. Intersections of
 groups show such differences. They contain few people, so exact accuracies reveal information about
 individuals. A table with noise can be published instead.
-
-Tag: reference.
 """
 
 # %%
@@ -14,6 +12,7 @@ Tag: reference.
 # taken from the rows. The features contain neither column.
 
 from itertools import product
+from textwrap import fill
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -40,14 +39,18 @@ clf = DPFairClassifier(
 clf.fit(X, train["income"])
 
 # %%
-# The cost for each intersection on the test records. The table is computed from records of real
-# people, and some groups have only a few dozen: it is not private.
+# The table shows the cost of privacy for each intersection. It is computed from test records of
+# real people without noise, and some groups have only a few dozen records: it is not private.
 
 predictions = {"reference": clf.reference_.predict(X_test), "global_adapt": clf.predict(X_test)}
 exact = group_table(
-    test["income"], predictions, reference="reference", sensitive_features=test[columns]
+    test["income"],
+    predictions,
+    reference="reference",
+    sensitive_features=test[columns],
+    measures=["accuracy", "privacy_cost"],
 )
-print(exact.T.round(3))
+print(exact.T.round(3).to_string())
 
 # %%
 # To publish these accuracies, the correct and incorrect predictions of every group are counted
@@ -63,12 +66,12 @@ released = release_group_table(
     levels=groups,
 )
 print(released.round(2))
-print(released.attrs["privacy"]["statement"])
+print(fill(released.attrs["privacy"]["statement"], 90))
 
 # %%
 # The 95 % intervals cover both the sampling of the records and the noise, and are computed from
 # the noisy counts alone. The noise hardly affects large groups. For the smallest groups, the
-# intervals are too wide for conclusions. With ten intervals, one may well miss the exact value.
+# intervals are too wide for conclusions. One of ten such intervals may well miss the exact value.
 
 table = released.iloc[np.argsort(released["correct"] + released["incorrect"])]
 places = np.arange(len(table))

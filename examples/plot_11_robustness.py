@@ -6,7 +6,7 @@ Adversarial training makes a model more robust to attacks. This also holds for p
 the same epsilon, but not for all groups: in this example, the majority gains and the minority
 loses.
 
-Tag: research.
+This example is for research: do not copy it for private data.
 """
 
 # %%
@@ -32,8 +32,7 @@ X_test, y_test, group = (part[4000:] for part in parts)
 # ``PGD`` changes each record by at most 0.1 in each feature to increase its loss, before the
 # gradient is computed. It uses that record alone, so a private step bounds the gradient as usual,
 # and epsilon is the same. Each setting is fitted three times, because the noise of a single fit
-# can be misleading. The attacked test records depend on the fitted network, and are scored as any
-# others.
+# can be misleading. The attack on the test records uses the fitted network.
 
 attack = PGD(0.1, n_steps=3, input_range=(-1, 1))
 radii = (0.1, 0.2)

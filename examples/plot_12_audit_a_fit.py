@@ -5,14 +5,12 @@ Audit a fit
 An audit attacks code that claims an epsilon, and computes a lower bound on epsilon from the success
 of the attack. A lower bound above the claim proves a mistake. A lower bound below the claim proves
 nothing.
-
-Tag: reference.
 """
 
 # %%
-# There are 400 canaries, which are records with a feature of their own. Each canary is included in
-# the fit with probability 1/2. The attacker has the model only, and guesses which canaries were
-# included.
+# The audit adds 400 canaries: records that each have a feature of their own. Each canary takes part
+# in the fit with probability 1/2. The attacker has only the model, and guesses which canaries took
+# part.
 
 import pandas as pd
 
@@ -21,7 +19,7 @@ from skdpfair.datasets import make_two_groups
 from skdpfair.testing import audit_fit
 
 data = make_two_groups(3000, random_state=0)
-found = {}
+audits = {}
 for epsilon in (4.0, 16.0):
     clf = DPFairClassifier(
         "dpsgd",
@@ -33,7 +31,7 @@ for epsilon in (4.0, 16.0):
         accountant="rdp",
     )
     audit = audit_fit(clf, data.data, data.target, n_canaries=400)
-    found[f"epsilon {epsilon:g}"] = audit
+    audits[f"epsilon {epsilon:g}"] = audit
     print(audit)
 
 # %%
@@ -41,7 +39,7 @@ for epsilon in (4.0, 16.0):
 # such as missing noise. A bound of 0 is evidence neither for nor against the claim. More canaries
 # give larger bounds.
 
-table = pd.DataFrame({name: vars(audit) for name, audit in found.items()}).T
-names = {"epsilon_claimed": "claimed", "epsilon_lower": "found: a lower bound"}
+table = pd.DataFrame({name: vars(audit) for name, audit in audits.items()}).T
+names = {"epsilon_claimed": "claim", "epsilon_lower": "lower bound of the audit"}
 table = table[list(names)].astype(float).rename(columns=names)
-ax = table.plot.bar(rot=0, ylabel="epsilon at delta 1e-5", title="What audits of dpsgd find")
+ax = table.plot.bar(rot=0, ylabel="epsilon at delta 1e-5", title="Audits of two fits of dpsgd")

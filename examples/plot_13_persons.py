@@ -2,18 +2,17 @@
 Protect persons with several records
 ====================================
 
-In many tables a person has several rows: visits of a patient, loans of a customer. Then privacy of
-one record is not privacy of the person. This example shows what a fit on records guarantees to a
-person, trains on persons instead, and cross-validates without splitting a person.
-
-Tag: reference.
+In many tables a person has several rows: visits of a patient, loans of a customer. Then a guarantee
+for one record is weaker for the person. This example computes the guarantee of a fit on records for
+a person, trains on persons instead, and cross-validates without splitting a person.
 """
 
 # %%
-# The records are those of Adult, which has one row for each person. Here, up to five rows of one
-# sex, with the same education and age or nearly so, are taken for one person.
+# The records are those of Adult, which has one row for each person. In this example, one to five
+# rows of the same sex, with similar education and age, stand for one person.
 
 from functools import partial
+from textwrap import fill
 
 import numpy as np
 import pandas as pd
@@ -34,24 +33,25 @@ print(len(X), "records of", person.nunique(), "persons")
 print(person.value_counts().value_counts().sort_index().to_dict(), "persons by number of records")
 
 # %%
-# A fit that takes each record for a person has epsilon 1 for a record. What it guarantees to a
-# person with all her records is computed exactly, from the same steps.
+# A fit that protects records has epsilon 1 for one record. ``epsilon_for`` computes the larger
+# epsilon of a person with several records.
 
-model = partial(DPFairClassifier, "dpsgd", epsilon=1.0, delta=1e-5, random_state=0)
+model = partial(DPFairClassifier, "dpsgd", epsilon=1.0, delta=1e-5)
 by_record = model().fit(X, y, sensitive_features=sex)
 epsilons = {k: by_record.privacy_.epsilon_for(k) for k in (1, 2, 5)}
 print({k: round(epsilon, 2) for k, epsilon in epsilons.items()})
 
 # %%
-# With ``persons``, a batch is a random sample of persons: the mean gradient of a person's records
-# is clipped once. The same epsilon then holds for all records of a person.
+# With ``persons``, a batch is a random sample of persons. The gradients of a person's records are
+# averaged, and the mean is clipped once. Then epsilon 1 holds for all records of a person.
 
 of_persons = model(persons=Persons(max_records=5))
 by_person = of_persons.fit(X, y, sensitive_features=sex, persons=person)
-print(by_person.privacy_.statement)
+print(fill(by_person.privacy_.statement, 90))
 
 # %%
-# The user guide compares the accuracy of both ways where they guarantee the same to a person.
+# The figure shows the epsilon of a person for both fits. :doc:`/evidence/measurements` compares the
+# accuracy of both ways at the same epsilon of a person.
 
 table = pd.DataFrame(
     {
@@ -62,13 +62,13 @@ table = pd.DataFrame(
 ax = table.plot.bar(
     rot=0,
     ylabel="epsilon at delta 1e-5",
-    title="What a person is guaranteed, by the number of her records",
+    title="Epsilon of a person, by the number of her records",
 )
 
 # %%
-# Folds must not split a person: with some of her records in the training part and some in the test
-# part, scores are too good. ``forecast`` refuses other splitters, and forecasts the cost for each
-# person, who counts in every fit.
+# Folds must not split a person: if the training part and the test part both have records of a
+# person, the scores are too high. ``forecast`` refuses splitters that split persons. It counts each
+# person in every fit.
 
 folds = GroupKFold(3)
 scores = cross_validate(

@@ -2,15 +2,15 @@
 Predict a number privately
 ==========================
 
-The age of the persons in Adult is predicted from the other columns, with a private regressor. The
-limits of the target are public, and what privacy costs is measured for women and men.
-
-Tag: reference.
+A private regressor predicts the age of the persons in Adult from the other columns. The limits of
+the target are public. The example measures the error that privacy adds for women and men.
 """
 
 # %%
-# ``y_range`` is compulsory: the limits of the target, chosen from public knowledge. Ages outside
-# them count as the nearer limit, and predictions lie between them.
+# ``y_range`` is required: these are limits of the target from public knowledge. An age beyond a
+# limit counts as the limit, and predictions lie between the limits.
+
+from textwrap import fill
 
 import pandas as pd
 from sklearn.metrics import mean_absolute_error, r2_score
@@ -31,18 +31,20 @@ for subset in ("train", "test"):
 (X, age, sex), (X_test, age_test, sex_test) = parts
 
 # %%
-# One model for each loss and budget, and the non-private reference model of each loss.
+# The code trains a model for each loss and budget, and a reference model without privacy for each
+# loss.
 
 rows, added, ends = [], {}, {}
 for loss in ("squared", "absolute"):
-    common = {"y_range": (17, 90), "loss": loss, "random_state": 0}
+    common = {"y_range": (17, 90), "loss": loss}
     reference = DPFairRegressor(epsilon=None, **common).fit(X, age).predict(X_test)
     for epsilon in (0.3, 1.0, 3.0):
         model = DPFairRegressor("dpsgd", epsilon=epsilon, **common).fit(X, age)
         predicted = model.predict(X_test)
         mae = mean_absolute_error(age_test, predicted)
         rows.append((loss, epsilon, mae, r2_score(age_test, predicted)))
-        added[f"{loss}, epsilon {epsilon:g}"] = {
+        name = f"{loss},\nepsilon {epsilon:g}"
+        added[name] = {
             group: excessive_risk(
                 age_test[sex_test == group],
                 predicted[sex_test == group],
@@ -52,14 +54,14 @@ for loss in ("squared", "absolute"):
             for group in ("Female", "Male")
         }
         more = (age_test - predicted).abs() - (age_test - reference).abs()
-        ends[f"{loss}, epsilon {epsilon:g}"] = 1.96 * more.groupby(sex_test).sem()
+        ends[name] = 1.96 * more.groupby(sex_test).sem()
 print(pd.DataFrame(rows, columns=["loss", "epsilon", "MAE", "R2"]).round(3).to_string(index=False))
-print(model.privacy_.statement)
+print(fill(model.privacy_.statement, 90))
 
 # %%
-# The mean absolute error that privacy adds, in years, by group, with 95 % intervals over the test
-# records, which do not cover the noise of another fit. Clipping moves predictions of the squared
-# loss towards the median, so that its absolute error can even fall.
+# The figure shows the mean absolute error that privacy adds for each group, in years. The 95 %
+# intervals over the test records do not cover the noise of the fit. Clipping moves predictions of
+# the squared loss towards the median, so the absolute error of this loss can even fall.
 
 table = pd.DataFrame(added).T
 ax = table.plot.bar(
@@ -67,5 +69,5 @@ ax = table.plot.bar(
     rot=0,
     figsize=(8, 4.5),
     ylabel="added mean absolute error [years]",
-    title="What privacy adds to the error of each group",
+    title="Error that privacy adds for each group",
 )

@@ -9,6 +9,14 @@ document.addEventListener("DOMContentLoaded", () => {
     frame.append(item);
     frames.push(frame);
   }
+  // numbers, also with one or two words, stay on one line; long texts get room
+  for (const cell of document.querySelectorAll(".wide :is(td, tbody th)")) {
+    const text = cell.textContent.trim();
+    const words = text.split(/[A-Za-z]{2,}/).length - 1;
+    const numeric = /\d/.test(text) && words <= 2 && text.length < 24;
+    if (numeric || (cell.matches("td.text-right") && text.length < 40)) cell.classList.add("numeric");
+    else if (text.length > 40) cell.classList.add("prose");
+  }
   const blocks = [...document.querySelectorAll(".bd-article .highlight > pre")];
   const mark = () => {
     for (const item of [...frames, ...blocks]) {

@@ -144,10 +144,15 @@ def test_comparison_holds_the_measured_ratios(kept_results):
         assert list(map(float, re.findall(r"\d+\.\d+", row))) == pytest.approx(measured, rel=0.01)
 
 
-def test_examples_and_sharp_edges_are_rated():
+def test_examples_with_seeds_say_that_they_are_for_research():
+    without_noise = r"\b(?:make_two_groups|GroupShuffleSplit|train_test_split)\([^()]*\)"
     for example in ROOT.glob("examples/plot_*.py"):
-        about = example.read_text().split('"""')[1]
-        assert re.search(r"^Tag: (reference|research)\.$", about, re.M), example.name
+        _, about, code = example.read_text().split('"""', 2)
+        if re.search(r"\brandom_state\b|\bsweep\(", re.sub(without_noise, "", code)):
+            assert "for research: do not copy it for private data" in about, example.name
+
+
+def test_sharp_edges_are_rated():
     listed, *edges = (ROOT / "docs/sharp_edges.md").read_text().split("\n## ")
     assert len(edges) == listed.count("](#") >= 13
     for edge in edges:
@@ -258,6 +263,12 @@ def built():
         return source[0]
 
     return page
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/**/*.md")), ids=lambda p: p.stem)
+def test_readers_see_no_marker_of_the_tool_that_runs_blocks(page, built):
+    text = built(page.relative_to(ROOT / "docs").with_suffix(""))
+    assert not re.search(r"# unseeded|# your pipeline", text)
 
 
 def test_docs_have_the_table_of_methods(built):
