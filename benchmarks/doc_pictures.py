@@ -37,7 +37,7 @@ def photograph(page):
     for argument in ("--headless=new", "--no-sandbox", "--hide-scrollbars"):
         options.add_argument(argument)
     driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
-    driver.set_window_size(1000, 1000)
+    driver.set_window_size(1000, 1250)
     for scheme, name in (("light", "report.png"), ("dark", "report-dark.png")):
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})

@@ -93,7 +93,7 @@ def _section(found):
         cells = found.cells[found.cells["verdict"].isin(["differs", "not measured"])]
         if len(cells):
             lines += [*rendering.table(cells), ""]
-    own = rendering.claims_table(found.claims)[1:] if _is_ours(found.study) else []
+    own = [*rendering.claims_table(found.claims)[1:], ""] if _is_ours(found.study) else []
     return [*lines, *_spent(found), *own]
 
 

@@ -3,29 +3,14 @@
 import re
 from collections.abc import Iterable, Sequence
 from html import escape
+from importlib.resources import files
 from typing import Any
 
 Rows = Iterable[Sequence[str]]  # of a table, the first cell of each its head
 
-_STYLE = """<style>
-.skdpfair-card { max-width: 56rem; font: 14px/1.5 system-ui, sans-serif; text-align: left; }
-.skdpfair-card .tiles { display: flex; flex-wrap: wrap; gap: .6rem; margin: .4rem 0; }
-.skdpfair-card .tile { flex: 1 1 9rem; max-width: 18rem; padding: .5rem .8rem; border-radius: .4rem;
-  border: 1px solid color-mix(in srgb, currentColor 25%, transparent); }
-.skdpfair-card .tile b { display: block; font-size: 1.35em; line-height: 1.3; }
-.skdpfair-card .tile span, .skdpfair-card caption { opacity: .75; }
-.skdpfair-card table { border-collapse: collapse; margin: .3rem 0; font-size: 1em; }
-.skdpfair-card th, .skdpfair-card td { padding: .15rem .9rem .15rem 0; text-align: left;
-  vertical-align: top; background: none; font-variant-numeric: tabular-nums; max-width: 44rem;
-  border: 0 solid color-mix(in srgb, currentColor 18%, transparent); border-bottom-width: 1px; }
-.skdpfair-card th { font-weight: 600; white-space: nowrap; }
-.skdpfair-card summary { cursor: pointer; } .skdpfair-card ul { margin: .2rem 0; }
-.skdpfair-card .warn { font-weight: 600; }
-</style>"""
 _GREEK = {"epsilon": "ε", "delta": "δ", "mu": "μ"}
 _POWERS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _NAMED = re.compile(r"\b(epsilon|delta|mu)( = | (?=\d))")
-_QUOTED = re.compile(r'"([^"]*)"')
 _SMALL = re.compile(r"(?<![\w.])(\d(?:\.\d+)?)e-0*(\d+)\b")
 
 
@@ -35,9 +20,8 @@ def count(n: int, noun: str) -> str:
 
 
 def typeset(text: str) -> str:
-    """Return a text for HTML: Greek letters, powers of ten and curly quotes."""
-    text = _NAMED.sub(lambda match: f"{_GREEK[match[1]]} = ", text)
-    return _QUOTED.sub(r"“\1”", _SMALL.sub(_as_power, text))
+    """Return a text for HTML, with Greek letters and powers of ten."""
+    return _SMALL.sub(_as_power, _NAMED.sub(lambda match: f"{_GREEK[match[1]]} = ", text))
 
 
 def _as_power(match: re.Match[str]) -> str:
@@ -48,7 +32,8 @@ def _as_power(match: re.Match[str]) -> str:
 def card(title: str, *parts: str) -> str:
     """Return a card of parts, which are HTML."""
     head = f"<b>{_text(title)}</b>" if title else ""
-    return f'{_STYLE}<div class="skdpfair-card">{head}{"".join(parts)}</div>'
+    style = files("skdpfair._utils").joinpath("cards.css").read_text("utf-8")
+    return f'<style>{style}</style><div class="skdpfair-card">{head}{"".join(parts)}</div>'
 
 
 def tiles(*each: tuple[str, str, str | None]) -> str:

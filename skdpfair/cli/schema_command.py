@@ -107,7 +107,7 @@ def schema(data, target, groups, output, check, as_json):
     replace_file(output, text.encode())
     if as_json:
         return shell.echo(json.dumps({"written": str(output)}))
-    shell.say(f"Written to {output}. Fill it in with any editor: nothing in it is guessed.")
+    shell.say(f"Written to {output}. Fill it in with any editor, and check its guesses.")
     shell.echo(f"Then:  skdpfair fit {data} --schema {output} --epsilon 1")
     shell.echo(f"or     skdpfair sweep {output}")
     shell.echo(f"Find typing errors, if you may look:  skdpfair schema {data} --check {output}")

@@ -200,7 +200,8 @@ def protection_of(classifiers, persons=None):
     if len(columns) > 1 or (columns != {None} and persons is False):
         raise ValueError(
             f"persons of the candidates, with persons={persons!r}, name other persons for "
-            "some fits than for others, or none. There is no sum of both: set one column for all."
+            "some fits than for others, or none. Their epsilons cannot be added: set one column "
+            "for all."
         )
     if columns == {None} and persons is None and any(is_bounded):
         raise ValueError(

@@ -127,7 +127,7 @@ def are_names(columns: Iterable[str | None]) -> bool:
 
 def read_in_words(read: Iterable[tuple[str, Sequence[str]]]) -> str:
     """Return a sentence on values that were read from rows, by column; "" without any."""
-    quoted = ((n, [v if _WORDS.fullmatch(v) else f'"{v}"' for v in values]) for n, values in read)
+    quoted = ((n, [v if _WORDS.fullmatch(v) else f"“{v}”" for v in values]) for n, values in read)
     text = "; ".join(f"{name}: {', '.join(values)}" for name, values in quoted)
     return text and f"These values were read from the rows and taken as public: {text}."
 
@@ -202,7 +202,7 @@ class PrivacyReport:
     >>> report.epsilon <= 3.0, report.delta, report.releasable
     (True, 1e-05, True)
     >>> print(report.plain_statement)
-    The noise in the fitted weights limits what anyone who sees them, ...
+    Noise limits what the fitted weights reveal about one record, ...
     >>> report.detection_rate(false_alarm_rate=0.01) < 0.1, report.mu < 1, report.dg_bound() < 0.6
     (True, True, True)
     """

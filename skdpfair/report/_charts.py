@@ -49,14 +49,14 @@ def range_of(points, *, zero=False) -> tuple[float, float]:
     It holds all means, and intervals but for those that are far wider than most, so that one wide
     interval does not make all others points.
     """
-    points = np.asarray(points, float).reshape(len(points), -1)
+    points = np.atleast_2d(np.asarray(points, float).T).T
     means, ends = points[:, 0], points[:, 1:]
     means = [*means[np.isfinite(means)], *[0.0] * zero] or [0.0]
     low, high = min(means), max(means)
     reach = np.abs(ends - points[:, :1])
     reach = reach[np.isfinite(reach) & (reach > 0)]
     if len(reach):
-        most = max(2 * float(np.median(reach)), high - low)
+        most = max(3 * float(np.quantile(reach, 0.25)), 2 * (high - low))
         ends = ends[np.isfinite(ends)]
         low, high = max(low - most, min(low, *ends)), min(high + most, max(high, *ends))
     room = 0.06 * (high - low) or 0.5

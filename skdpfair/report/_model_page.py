@@ -19,7 +19,7 @@ from skdpfair.release._facts import record_shape
 from skdpfair.release._release import loaded, schema_in
 from skdpfair.report._group_figures import class_names, figures_of, markdown_table, measured
 from skdpfair.report._model_facts import attacker_chart, model_facts, variables
-from skdpfair.report._rendering import environment, findings, markdown_rows, points, render
+from skdpfair.report._rendering import environment, findings, markdown_rows, render
 from skdpfair.report._same_table import check_same, table_of, table_of_sweep
 from skdpfair.report._summary import costs_beside
 
@@ -116,7 +116,8 @@ def model_page(
             "numbers. Use short names."
         )
     facts["attacker"] = attacker_chart(privacy) if privacy.is_private else None
-    facts["headline"] = _tiles(privacy, facts)
+    found = percent(privacy.detection_rate()), MEMBERS[privacy.protects], percent(FALSE_ALARMS)
+    facts["found"] = found
     return render("model.html", facts)
 
 
@@ -251,33 +252,6 @@ def described(classifier, X, y, sensitive_features, measures, pipeline=None) -> 
     classifier = classifier_in(model)
     table, names = measured(model, classifier, X, y, sensitive_features, measures)
     return _Fit(model, classifier, file, pipeline, table, names)
-
-
-def _tiles(privacy, facts):
-    """Return the label, value and remark of four tiles: model, budget, score and largest cost."""
-    costs, verdict, rows = facts["costs"], facts["verdict"], dict(facts["facts"])
-    advised = ""
-    if costs is not None:
-        is_it = "" if costs["is_recommended"] else "not "
-        advised = f"{is_it}the model that the sweep recommends"
-    tiles = [
-        ("model", rows["method"], advised or f"{privacy.steps:,} steps"),
-        ("privacy budget ε", facts["epsilon"], f"for {facts['protected']} at δ = {facts['delta']}"),
-    ]
-    if verdict is not None:
-        against = f"{verdict['least_score']} % by predicting one class only"
-        tiles.append((verdict["measure"], f"{verdict['score']} %", against))
-    if costs is not None and costs["largest"]:
-        group, cost = costs["largest"]
-        sure = "" if cost.is_above_zero else ", may be chance"
-        tiles.append(("largest cost of privacy", f"{points(cost.mean)} points", f"{group}{sure}"))
-    if len(tiles) < 3 and privacy.n_samples is not None:
-        tiles.append(("trained on", f"{privacy.n_samples:,} {privacy.protects}s", ""))
-    if len(tiles) < 4:
-        found = f"{percent(privacy.detection_rate())} %"
-        remark = f"of the {MEMBERS[privacy.protects]}, at {percent(FALSE_ALARMS)} % false alarms"
-        tiles.append(("an attacker finds at most", found, remark))
-    return tiles
 
 
 def _is_public(facts, classifier) -> bool:

@@ -89,7 +89,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "grouping": " and ".join(results.variables[1:]),
         "unfinished": _unfinished(results),
         "n_references": sum(name.startswith("reference") for name, _ in table.index.unique()),
-        "headline": tiles_of(results, table, advised, delta),
+        "headline": _headline(results, table, advised, delta),
         "small": small,
         "few": FEW,
         "sentences": sentences_of(
@@ -141,55 +141,35 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
     return render("results.html", context)
 
 
-def results_card(results) -> str:
-    """Return tiles, a table and a chart for a notebook; without jinja2 there is no chart."""
+def results_card(results) -> str | None:
+    """Return tiles, a chart and a table for a notebook; None without jinja2."""
     results = with_readable_names(results)
     table, main = results.estimates(), results.leading_measures[0]
-    cost, heads, columns = COST[main], ["method", "ε", f"{in_words(main)} (%)"], [main]
-    if (cost, "mean") in table:
-        columns += [cost, f"{cost}_group_max"]
-        heads += ["privacy cost (points)", "largest cost of a group"]
-    rows = []
-    for (method, epsilon), row in table.iterrows():
-        cells = [with_interval(row[c], c) for c in columns[: None if np.isfinite(epsilon) else 1]]
-        texts = [f"{value} ({interval})" if interval else value for value, interval in cells]
-        texts += ["–"] * (len(columns) - len(texts))
-        rows.append(("" if method in {r[0] for r in rows} else method, budget(epsilon), *texts))
-    chart = _curve(results, table, main, zero=False)
+    wanted = [name for name in (main, COST[main]) if name in results.frame]
+    context = {
+        "headline": _headline(results, table, recommend(results), _delta_of_one_run(results)),
+        "n_runs": len(results.frame[_RUN].drop_duplicates()),
+        "chart": _curve(results, table, main, zero=False),
+        "parts": [p for a in (None, "reference") for p in _tables(results, table, [], wanted, a)],
+    }
     try:
-        drawn = render("results_card.html", {"chart": chart}) if chart else ""
+        return cards.card("", render("results_card.html", context))
     except ImportError:
-        drawn = ""
-    n_models, n_runs = len(table), len(results.frame[_RUN].drop_duplicates())
-    title = f"{cards.count(n_models, 'model')}, {cards.count(n_runs, 'run')} of each: NOT private"
-    tiles = tiles_of(results, table, recommend(results), _delta_of_one_run(results))
-    return cards.card(title, cards.tiles(*tiles), drawn, cards.table(rows, heads))
+        return None
 
 
-def tiles_of(results, table, advised, delta):
-    """Return the label, value and remark of four tiles: model, budget, score and largest cost."""
-    measure, spec = results.leading_measures[0], results.spec
-    reference, least = score_of_reference(table, measure), chance(results)
-    against = [] if reference is None else [f"{points(reference)} % without privacy"]
-    against += [] if least is None else [f"{points(least)} % by predicting one class only"]
-    if advised is None or not advised.is_useful:
-        return [
-            ("recommended model", "none", "see why below"),
-            ("models compared", f"{len(table)}", f"protecting one {spec.protects}"),
-            (f"{in_words(measure)} of others", against[0] if against else "unknown", ""),
-        ]
-    remark = "unless a larger gain matters" * (advised.max_gain >= 0.0005)  # NaN is none
-    at = f" at δ = {rounded_up(delta, 3)}" if delta else ""
-    tiles = [
-        ("recommended model", " or ".join([advised.method, *advised.equals][:2]), remark),
-        ("privacy budget ε", f"{advised.epsilon:g}", f"for one {spec.protects}{at}"),
-        (in_words(measure), f"{points(advised.score.mean)} %", "; ".join(against)),
-    ]
-    if advised.costs.largest is None:
-        return [*tiles, ("largest cost of privacy", "unknown", "no group is judged")]
-    group, cost = advised.costs.largest
-    sure = "" if cost.is_above_zero else ", may be chance"
-    return [*tiles, ("largest cost of privacy", f"{points(cost.mean)} points", f"{group}{sure}")]
+def _headline(results, table, advised, delta):
+    """Return the facts of four tiles: model, budget, score and largest cost."""
+    measure = results.leading_measures[0]
+    return {
+        "advised": advised,
+        "n_models": len(table),
+        "name": in_words(measure),
+        "reference": score_of_reference(table, measure),
+        "chance": chance(results),
+        "protects": results.spec.protects,
+        "delta": rounded_up(delta, 3) if delta else None,
+    }
 
 
 def _data(results):

@@ -20,10 +20,10 @@ EVIL = "<script>alert('1')</script>"
         ("delta = 1.25e-12.", "δ = 1.25 · 10⁻¹²."),
         ("epsilon 2, mu = 0.5", "ε = 2, μ = 0.5"),
         ("epsilon=None, mean, ab1e-05, 1e5", "epsilon=None, mean, ab1e-05, 1e5"),
-        ('income: "<=50K", "a"', "income: “<=50K”, “a”"),
+        ('name "a"', 'name "a"'),
     ],
 )
-def test_typeset_writes_powers_greek_letters_and_quotes(text, typeset):
+def test_typeset_writes_powers_and_greek_letters(text, typeset):
     assert cards.typeset(text) == typeset
 
 

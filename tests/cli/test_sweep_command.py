@@ -46,7 +46,7 @@ def test_sweep_fit_and_report_share_a_ledger(folder, run, loans):
     for name in ("report.html", "card.md", "nist.md"):
         text = Path(name).read_text(encoding="utf-8")
         assert "holds 6 fits, that of this model among them" in text
-    assert "| Geschlecht = w |" in text and "NOT private" in text
+    assert "| Geschlecht “w” |" in text and "NOT private" in text
     assert "6 fits" in run("statement", "model.safetensors", *LEDGER).stdout
 
 

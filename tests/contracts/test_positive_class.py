@@ -71,7 +71,7 @@ def by_hand(y, predicted, sex):
 
 def class_on(page):
     """Return the positive class that a page names."""
-    return re.search(r"positive class\s+(\w+)", re.sub(r"<[^>]+>", " ", page))[1]
+    return re.search(r"positive class\s+(?:\w+ )?“(\w+)”", re.sub(r"<[^>]+>", " ", page))[1]
 
 
 def scored(model, X, y, **scores):
@@ -98,7 +98,7 @@ def test_pages_cards_and_files_name_the_positive_class(fitted, rows, tmp_path):
     page = model_page(fitted, *rows, measures=RATES)
     assert class_on(page) == class_on(model_page(fitted)) == "approved"
     for rate in ("Selection rate", "True-positive rate", "selection rate"):
-        assert f"{rate} of approved" in page
+        assert f"{rate} of “approved”" in page
     path = tmp_path / "model.safetensors"
     fitted.save_release(path)
     verify_release(path)
@@ -186,7 +186,7 @@ def test_searches_score_the_positive_class(rows):
     found = search.cv_results_["mean_test_selection_rate"][0]
     assert found == pytest.approx(share, abs=0.1) and share < 0.45
     text = TradeoffResults.from_search(search).as_text(["selection_rate"])
-    assert text.startswith("selection rate of approved") and " ratio" in text
+    assert text.startswith("selection rate of “approved”") and " ratio" in text
     private = DPRandomizedSearch(classifier(**LAST), {"lr": [0.5, 1.0]}, epsilon=8.0).fit(X, y)
     assert private.pos_label_ == "approved"
 
@@ -200,7 +200,7 @@ def test_sweeps_count_the_positive_class(rows):
     for name, value in by_hand(part["y_true"], part["y_pred"], part["group"]).items():
         assert row[name] == pytest.approx(value)
     assert results.spec.classes == LAST["classes"]
-    assert "Selection rate of approved" in results.to_html(measures=RATES)
+    assert "Selection rate of “approved”" in results.to_html(measures=RATES)
     share = np.mean(results.to_fairness_dashboard()["y_true"])
     assert share == pytest.approx(np.mean(part["y_true"] == "approved"))
 

@@ -71,13 +71,13 @@ def test_reports_name_the_values_that_were_read():
     ]
     for report in (model.privacy_ for model in fits):
         assert report.read_from_rows == read
-        for text in ("deny = no, yes", "sex = F, M", 'area = "A, B", C'):
+        for text in ("deny: no, yes", "sex: F, M", "area: “A, B”, C"):
             assert text in report.statement and text in " ".join(report.details().split())
         assert "deny, sex, area" in str(report)
     unnamed = fast(classes=["no", "yes"]).fit(X, Y, sensitive_features=named.to_numpy())
     assert unnamed.privacy_.read_from_rows == (("groups", ("F", "M")), ("groups", ("A, B", "C")))
     table = release_group_table(Y, Y, sensitive_features=named["sex"], epsilon=1.0)
-    assert "sex = F, M" in table.attrs["privacy"]["statement"]
+    assert "sex: F, M" in table.attrs["privacy"]["statement"]
 
 
 @pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")

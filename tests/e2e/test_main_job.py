@@ -24,7 +24,7 @@ def test_demo_on_adult(tmp_path):
     output = tmp_path / "demo"
     result = CliRunner().invoke(main, ["demo", "--output", str(output)])
     assert result.exit_code == 0, result.output
-    for words in ("neighbouring", "NOT private", "Not covered by epsilon", "balanced"):
+    for words in ("neighbours", "NOT private", "Not covered by epsilon", "balanced"):
         assert words in result.output
     names = {path.name for path in output.iterdir()}
     assert names == {"group_table.csv", "privacy_cost_by_group.png", "privacy.json"}

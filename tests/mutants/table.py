@@ -17,7 +17,7 @@ HEAD = """\
 # Mutation tests of the privacy guarantees
 
 Each fault in the table is put into the source, one at a time, on every run of the tests
-(`tests/mutants/`), and the test beside it must fail. This shows that the tests detect such faults.
+(`tests/mutants/`), and the test in its row must fail. This shows that the tests detect such faults.
 Most of the faults have occurred in a paper, in published code or in another library.
 
 The columns *claimed* and *spent* are epsilon at delta 1e-5, measured with the fault in place.

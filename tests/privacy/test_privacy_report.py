@@ -124,7 +124,7 @@ def test_details_have_few_digits_and_never_less_than_the_guarantee():
         assert "0.1111" not in text  # one rounding of a value
     assert "1 fact to be public" in repr(adult(assumptions=("n is public",)))
     read = replace(privacy, read_from_rows=(("income", ("<=50K", ">50K")), ("sex", ("F", "M"))))
-    assert read.values_read.endswith('public: income: "<=50K", ">50K"; sex: F, M.')
+    assert read.values_read.endswith("public: income: “<=50K”, “>50K”; sex: F, M.")
 
 
 @given(value=st.floats(1e-12, 1e6), digits=st.integers(2, 6))
