@@ -110,10 +110,9 @@ def audit_fit(
     -----
     The attacker sees the fitted model.  The score of a canary is the log-odds that the model gives
     its label, for "feature" minus those of a record without any feature; the score of a person is
-    the mean of the scores of her records.  The attacker guesses that the
-    canaries with the highest scores took part and those with the lowest did not; the bound allows
-    for the three numbers of guesses that are tried.  The results of the audit are not
-    private.
+    the mean of the scores of her records.  The attacker guesses that the canaries with the highest
+    scores took part and those with the lowest did not; the bound allows for the three numbers of
+    guesses that are tried.  The results of the audit are not private.
 
     The hypotheses are that the fit is as private as the steps it released, with the noise of each
     multiplied by one factor.  The lower bound is the epsilon of the smallest factor that guesses
