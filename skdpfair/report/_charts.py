@@ -252,7 +252,7 @@ def bars(table, *, title, label, unit="points", limits=None, small=()) -> dict:
     left, right, thick, gap = 12 + _CHARACTER * longest, WIDTH - 36, 15.0, 12.0
     if limits is None:
         limits = range_of([p for row in table.values() for p in row.values()], zero=True)
-    x = _Axis(*limits, left + 36, right)
+    x = _Axis(limits[0], limits[1], left + 36, right)
     clusters, top = [], 8.0
     for name, row in table.items():
         bars_ = []
