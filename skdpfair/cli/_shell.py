@@ -20,11 +20,9 @@ OPTIONS = {  # by the parameter of the library that they set
 }
 _MAX_WIDTH = 100
 
-
 AnyPath = functools.partial(click.Path, path_type=Path)
 FILE = AnyPath(exists=True, dir_okay=False)
 POSITIVE = click.FloatRange(min=0, min_open=True)
-
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON only.")
 SCHEMA = click.option(

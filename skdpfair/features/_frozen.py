@@ -1,7 +1,5 @@
 """A public network, frozen, as a transformer."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import KW_ONLY, dataclass
 

@@ -1,7 +1,5 @@
 """The base of transformers that compute the features of each record alone, and learn nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Self
 

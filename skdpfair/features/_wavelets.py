@@ -1,7 +1,5 @@
 """The scattering transform of pictures: Morlet wavelets, moduli and a local mean."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import reduce

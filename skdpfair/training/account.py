@@ -1,7 +1,5 @@
 """The account of a fit: epsilon of its releases, and the assumptions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import inf
 
@@ -95,8 +93,7 @@ def account(run: Run, net: PrivateNet, table: Table) -> PrivacyReport:
     if before_too or (plan.is_accounted and not is_cryptographic(used_device(spec.device))):
         notes += (words.DEVICE_NOISE,)
     return replace(
-        report,
-        not_accounted=in_words_of((*notes, *report.not_accounted), report.protects),
+        report, not_accounted=in_words_of((*notes, *report.not_accounted), report.protects)
     )
 
 

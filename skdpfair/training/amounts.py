@@ -1,7 +1,5 @@
 """Which amounts get fine curves: a choice by noisy counts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

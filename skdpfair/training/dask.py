@@ -1,7 +1,5 @@
 """Training of one model on the workers of a dask cluster, where its records lie."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """The loop of a fit: warm-up, private steps, updates of the weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace

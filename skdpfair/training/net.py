@@ -1,7 +1,5 @@
 """The skorch net of a fit: skorch's loop over epochs and callbacks, with private steps."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -57,12 +55,7 @@ class PrivateNet(NeuralNetClassifier):
     _in_callback = False
 
     def __init__(
-        self,
-        module: Callable[..., nn.Module],
-        *,
-        loss: Loss,
-        run: Run,
-        **kwargs: Any,
+        self, module: Callable[..., nn.Module], *, loss: Loss, run: Run, **kwargs: Any
     ) -> None:
         super().__init__(module, criterion=torch.nn.CrossEntropyLoss, **kwargs)
         self.loss, self.plan, self.method_ = loss, run.plan, run.plan.mechanism.method

@@ -1,7 +1,5 @@
 """Public features of pictures, on which ``module="scattering"`` trains a linear model."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The plan of a fit: every "auto" resolved and the noise calibrated, from public facts alone."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass, field, replace
 from math import ceil, sqrt
@@ -70,7 +68,7 @@ class Plan:
         rate = self.max_sample_rate
         return replace(self.mechanism.release, what=what, sample_rate=rate, group_rates=by_group)
 
-    def with_mechanism(self, **changes: Any) -> Plan:
+    def with_mechanism(self, **changes: Any) -> "Plan":
         """Return a copy with other values of some fields of the mechanism."""
         return replace(self, mechanism=replace(self.mechanism, **changes))
 
@@ -210,10 +208,7 @@ def _calibrated(plan: Plan, epsilon: float, accountant: str) -> Plan:
 
 
 def _warn_of_low_signal(
-    plan: Plan,
-    objective: defaults.Objective,
-    protects: str,
-    max_sample_weight: float | None,
+    plan: Plan, objective: defaults.Objective, protects: str, max_sample_weight: float | None
 ) -> None:
     mechanism = plan.mechanism
     noisiest = max(mechanism.release.noise_multipliers[1:], default=0.0)

@@ -1,7 +1,5 @@
 """One fit: its spec and plan, randomness, processes, ledger, the fit before."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, field
 from typing import Any

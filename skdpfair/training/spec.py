@@ -1,7 +1,5 @@
 """The specification of a fit: the parameters of an estimator, checked once and in one form."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from inspect import signature

@@ -1,7 +1,5 @@
 """Training of one fit: building the net, charging the ledger, and the steps."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
