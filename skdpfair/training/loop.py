@@ -212,9 +212,8 @@ class TrainingLoop:
         self.method = method
         self.scaled_mechanism = replace(self.plan.mechanism, method=method)
         planned, current = self.plan.mechanism.release, self.scaled_mechanism.release
-        is_other = any(
-            vars(current)[k] != vars(planned)[k] for k in ("noise_multipliers", "strata")
-        )
+        fields = "noise_multipliers", "strata"
+        is_other = any(vars(current)[k] != vars(planned)[k] for k in fields)
         if self.plan.is_accounted and (is_other or current.sample_rate > self.plan.max_sample_rate):
             raise PrivacyAccountingError(
                 f"{method!r} changes the noise of its queries, or its sampling rates, after these "

@@ -133,8 +133,7 @@ class PrivateNet(NeuralNetClassifier):
         loop = self._running
 
         def acceptance_rates(index: np.ndarray) -> np.ndarray:
-            of_records: np.ndarray = (loop.rates / sampler.rate).numpy()[groups[index]]
-            return of_records
+            return np.asarray((loop.rates / sampler.rate).numpy()[groups[index]])
 
         rates_or_none = acceptance_rates if has_strata else None
         loop.batches = PoissonBatches(data, sampler, loop.next_epoch, rates_or_none)

@@ -103,8 +103,8 @@ def plan(
     network takes of each, 1 if they are sparse; ``max_sample_weight`` bounds the weights.
     """
     method, noise = spec.method, spec.noise_multiplier
-    previous_lr = None if previous is None else previous.lr
-    if previous is not None and previous_lr is not None:
+    last_lr = None if previous is None else previous.lr
+    if previous is not None and last_lr is not None:
         method = method.filled(**previous.method.get_params())
     if previous is not None and isinstance(spec.module, Curves):
         spec = spec.with_params(module=spec.module.with_fine(previous.fine))
@@ -114,14 +114,9 @@ def plan(
     delta = delta_for(spec.delta, n_samples)
     needs_scale = any(method.is_auto(name) for name in method.scale_fields)
     is_scaled = method.needs_gradient_scale or not method.private
-    needs_scale |= spec.lr == "auto" and previous_lr is None and is_scaled
+    needs_scale |= spec.lr == "auto" and last_lr is None and is_scaled
     settings = defaults.resolve(
-        spec,
-        n_samples,
-        delta,
-        searches_scale=needs_scale,
-        n_numbers=n_numbers,
-        previous_lr=previous_lr,
+        spec, n_samples, delta, searches_scale=needs_scale, n_numbers=n_numbers, previous_lr=last_lr
     )
     method = method.planned(defaults.TARGET_QUANTILE)
     fractions = declared(getattr(method, "group_probabilities", None), n_groups)

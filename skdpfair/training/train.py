@@ -203,8 +203,7 @@ def _over_largest(weight: np.ndarray, largest: float | None) -> np.ndarray:
     clipping does not change their ratios.
     """
     # in float64, where numbers as small as 1e-300 have ratios
-    ratio: np.ndarray = (weight / (largest or 1.0)).astype(np.float32)
-    return ratio
+    return np.asarray(weight / (largest or 1.0), dtype=np.float32)
 
 
 def _load_weights(net: PrivateNet, previous: PreviousFit) -> None:
