@@ -5,6 +5,7 @@ import textwrap
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from inspect import currentframe
 from numbers import Number
 
@@ -115,17 +116,8 @@ class PipelineReport:
         for f in self.findings:
             texts += [("  ", f.step), ("    learns   ", f.learns), ("    instead  ", f.instead)]
         texts += [("  note: ", note) for note in self.notes]
-        lines = [
-            textwrap.fill(
-                text,
-                _WIDTH,
-                initial_indent=start,
-                subsequent_indent=" " * len(start),
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-            for start, text in texts
-        ]
+        fill = partial(textwrap.fill, width=_WIDTH, break_long_words=False, break_on_hyphens=False)
+        lines = [fill(text, initial_indent=s, subsequent_indent=" " * len(s)) for s, text in texts]
         return "\n".join([self._head, *lines])
 
     def _repr_html_(self):
@@ -268,10 +260,8 @@ def refuse_persons_around(protects: str) -> None:
             around, params = frame.f_locals.get("self"), frame.f_locals.get("params")
             # a search fits other candidates, too
             if hasattr(around, "get_params") and grids_of(around) is None:
-                of_persons = protects == "person" or (
-                    isinstance(params, dict) and _have_persons(params)
-                )
-                refuse_other_protection(around, of_persons)
+                given = params if isinstance(params, dict) else ()
+                refuse_other_protection(around, protects == "person" or _have_persons(given))
         frame = frame.f_back
 
 
@@ -303,9 +293,8 @@ class _Walk:
             self.hidden = [*(self.hidden or ()), *as_columns(params["group_col"]), limits[0]]
         protects = getattr(getattr(estimator, "privacy_", None), "protects", None)  # once fitted
         self.has_column |= limits[0] is not None
-        is_bounded = (
-            limits[1] is not None and protects is None
-        )  # with persons, the fit protects persons
+        # with persons, the fit protects persons
+        is_bounded = limits[1] is not None and protects is None
         self.has_persons |= limits[0] is not None or is_bounded or protects == "person"
         self.by_row |= persons is None or (not isinstance(persons, str) and limits == (None, None))
         outcome = verdict(estimator)
@@ -347,7 +336,7 @@ class _Walk:
                 )
 
     def _search(self, search, step, path, declared, pays):
-        is_private = any(c.__name__ == "DPRandomizedSearch" for c in type(search).__mro__)
+        is_private = _is(search, "DPRandomizedSearch")
         for candidate in models_of(search):
             columns = declared | declared_columns(candidate)
             self.into(candidate, (*path, "estimator"), columns, pays and not is_private)
