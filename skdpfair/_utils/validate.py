@@ -23,12 +23,7 @@ from sklearn.utils._param_validation import (
 MAX_TEXT = 200  # characters of a value in a message
 # what numpy and torch count with
 _LARGEST = 2**63 - 1
-_BRACKETS: dict[type, Sequence[str]] = {
-    list: "[]",
-    tuple: "()",
-    set: "{}",
-    frozenset: ("frozenset({", "})"),
-}
+_BRACKETS: dict[type, Any] = {list: "[]", tuple: "()", set: "{}", frozenset: ("frozenset({", "})")}
 # arrays, tables, sparse matrices
 _OF_DATA = ("__array__", "__arrow_c_stream__", "toarray")
 # float32 holds the squares of the numbers between them

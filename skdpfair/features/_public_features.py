@@ -71,8 +71,7 @@ or (n_samples, height, width, channels)
                 batch = slice(start, start + BATCH_SIZE)
                 features[batch] = self._features(extract, X[batch])
                 bar.move_to(min(batch.stop, n))
-        features = set_origin(features, Origin(self.described))
-        return features
+        return set_origin(features, Origin(self.described))
 
     @property
     def n_features_out(self) -> int:

@@ -179,8 +179,7 @@ def _least_noise(
     costs = _costs_near(target, delta, certified, log_mu, limits)
     safe = [noise_at(log_mu) for log_mu, cost in costs.items() if cost <= target]
     if not safe:
-        what = f"{_TOO_NOISY} by the {accountant!r} accountant"
-        raise _infeasible(problem, what)
+        raise _infeasible(problem, f"{_TOO_NOISY} by the {accountant!r} accountant")
     return min(safe)
 
 

@@ -134,9 +134,8 @@ def read_in_words(read: Iterable[tuple[str, Sequence[str]]]) -> str:
 
 def in_words_of(texts: Iterable[str], protects: str) -> tuple[str, ...]:
     """Return texts on records in the words for ``protects``, without those that do not apply."""
-    return tuple(
-        filter(None, (_OF_PERSONS.get(t, t) if protects == "person" else t for t in texts))
-    )
+    words: dict[str, str] = _OF_PERSONS if protects == "person" else {}
+    return tuple(filter(None, (words.get(text, text) for text in texts)))
 
 
 def rounded_up(value: float | Decimal, digits: int = 4) -> str:
