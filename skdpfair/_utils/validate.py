@@ -163,7 +163,7 @@ def _spelt(value: Any) -> str:
     if type(value) in _BRACKETS and value:
         opening, closing = _BRACKETS[type(value)]
         comma = "," * (type(value) is tuple and len(value) == 1)
-        return opening + ", ".join(map(_spelt, islice(value, MAX_TEXT))) + comma + closing
+        return f"{opening}{', '.join(map(_spelt, islice(value, MAX_TEXT)))}{comma}{closing}"
     is_data = any(hasattr(type(value), name) for name in _OF_DATA)
     return outline(value) if is_data else repr(value)
 

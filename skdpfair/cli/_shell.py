@@ -30,9 +30,7 @@ SCHEMA = click.option(
     type=FILE,
     help="Required: file of public facts about the columns; `skdpfair schema` begins one.",
 )
-EPSILON = click.option(
-    "--epsilon", type=POSITIVE, default=1.0, show_default=True, help="Privacy budget of a fit."
-)
+EPSILON = click.option("--epsilon", type=POSITIVE, default=1.0, help="Privacy budget of a fit.")
 SEED = click.option(
     "--seed", type=click.IntRange(min=0), help="Make noise reproducible: research only."
 )
@@ -49,9 +47,7 @@ LEDGER = click.option(
 def output_option(default=None, text="The file to write.", *, file_okay=True):
     """Return the option --output of a command that writes one file, or a folder."""
     kind = AnyPath(dir_okay=not file_okay, file_okay=file_okay)
-    return click.option(
-        "--output", "-o", type=kind, default=default, show_default=default is not None, help=text
-    )
+    return click.option("--output", "-o", type=kind, default=default, help=text)
 
 
 def visible(text) -> str:

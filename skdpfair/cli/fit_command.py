@@ -19,10 +19,7 @@ from skdpfair.cli import _shell as shell
     help='By default the delta of the ledger, or "auto" without a ledger.',
 )
 @click.option(
-    "--method",
-    default="global_adapt",
-    show_default=True,
-    help="The private method, such as dpsgd; some need groups.",
+    "--method", default="global_adapt", help="The private method, such as dpsgd; some need groups."
 )
 @click.option(
     "--set",
@@ -43,7 +40,6 @@ from skdpfair.cli import _shell as shell
     "--trials",
     type=click.FloatRange(min=1),
     default=10,
-    show_default=True,
     help="Mean number of trials with --try; the number drawn stays secret.",
 )
 @click.option(
