@@ -92,7 +92,8 @@ def fit(
             "--output, or --force."
         )
     import skdpfair.cli._fitting as fitting  # late: it needs most of the package
-    from skdpfair.model_selection import DPThresholdClassifier
+    from skdpfair.cli._study import person_question
+    from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier
     from skdpfair.release._read_statement import statement
 
     params = fitting.parameters_of(settings)
@@ -114,10 +115,11 @@ def fit(
         }
         clf = job.classifier(method, params)
         if candidates:
-            clf = fitting.search_of(clf, space, trials)
+            clf = DPRandomizedSearch(clf.set_params(random_state=None), space, mean_trials=trials)
+            clf.set_params(epsilon=epsilon, delta=params["delta"], random_state=seed)
         elif threshold:
             clf = DPThresholdClassifier(clf, threshold, random_state=seed)
-        question = None if job.rank else job.person_question()
+        question = person_question([] if job.rank else job.source.columns(), job.schema.person)
         if question is not None and not as_json:
             shell.note(question)
         limit = job.check_plan(clf, ledger.planned())  # before there is a ledger
