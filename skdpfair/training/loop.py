@@ -165,7 +165,6 @@ class TrainingLoop:
         return self.batches.select(index, reuses=True).repeated(self.n_views)
 
     def _update(self, step: Step) -> None:
-        """Update state and weights from the results of a step."""
         self.state = step.state
         if step.max_bound_ratio is not None:
             torch.maximum(self._max_bound_ratio, step.max_bound_ratio, out=self._max_bound_ratio)

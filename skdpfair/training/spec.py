@@ -422,7 +422,6 @@ def _check_function(name: str, function: Any, wanted: str, n_arguments: int) -> 
 
 
 def _check_takes(function: Any, wanted: str, *arguments: Any, **keywords: Any) -> None:
-    """Refuse a callable that cannot take some arguments."""
     try:
         takes = signature(function)
     except (TypeError, ValueError):
