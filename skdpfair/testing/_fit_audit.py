@@ -162,11 +162,6 @@ def audit_fit(
             f"n_canaries={safe_repr(n_canaries)} is more than half of the {n_examples} "
             f"{protects}s. Take fewer, or pass more {protects}s."
         )
-    columns = {  # by position: canaries get a new index
-        name: rows.to_numpy() if hasattr(rows, "to_numpy") else rows
-        for name, rows in (("sensitive_features", sensitive_features), ("persons", persons))
-        if rows is not None
-    }
     of = np.full(n_examples, -1)
     of[rng.permutation(n_examples)[:n_canaries]] = np.arange(n_canaries)
     took_part = rng.random(n_canaries) < 0.5
@@ -176,7 +171,11 @@ def audit_fit(
     of = of[chosen]
     rows_kept = np.setdiff1d(np.arange(n_samples), chosen[~took_part[of]])
     model, X, labels, blank = _PLANT[kind](clone(classifier), X, y, chosen, of, rng)
-    of_kept = {name: _safe_indexing(rows, rows_kept) for name, rows in columns.items()}
+    of_kept = {  # by position: canaries get a new index
+        name: _safe_indexing(rows.to_numpy() if hasattr(rows, "to_numpy") else rows, rows_kept)
+        for name, rows in (("sensitive_features", sensitive_features), ("persons", persons))
+        if rows is not None
+    }
     model.fit(_safe_indexing(X, rows_kept), labels[rows_kept], **of_kept)
     report = model.privacy_
     if np.isinf(report.epsilon):
