@@ -422,10 +422,14 @@ class TradeoffResults:
         ]
         return table[on_front].sort_values(x, ascending=direction(x) <= 0)
 
-    def plot(self, measure="accuracy", ax=None):
-        """Return a TradeoffDisplay of a column of `by_run` against epsilon, drawn into ``ax``."""
+    def plot(self, measure=None, ax=None):
+        """Return a TradeoffDisplay of a column of `by_run` against epsilon, drawn into ``ax``.
+
+        None is the first of `leading_measures`.
+        """
         from skdpfair.report._displays import TradeoffDisplay
 
+        measure = self.leading_measures[0] if measure is None else measure
         return TradeoffDisplay.from_results(self, measure=measure).plot(ax=ax)
 
     def launch_fairness_dashboard(self, port=None, *, seed=None, fold=0):

@@ -54,7 +54,9 @@ def range_of(points, *, zero=False) -> tuple[float, float]:
     reach = np.abs(ends - points[0])
     reach = reach[np.isfinite(reach) & (reach > 0)]
     if len(reach):
-        most = max(3 * float(np.quantile(reach, 0.25)), 2 * (high - low))
+        most = 3 * float(np.quantile(reach, 0.25))
+        if span := high - low:
+            most = min(max(most, 2 * span), 5 * span)
         ends = ends[np.isfinite(ends)]
         low, high = max(low - most, min(low, *ends)), min(high + most, max(high, *ends))
     room = 0.06 * (high - low) or 0.5

@@ -15,7 +15,7 @@ from skdpfair.metrics._intervals import of_share, wilson
 from skdpfair.report import _charts as charts
 from skdpfair.report import _rendering as rendering
 from skdpfair.report._model_facts import variables
-from skdpfair.report._recommendation import FEW
+from skdpfair.report._recommendation import FEW, FEW_OF_RAREST
 from skdpfair.report._rendering import error_in_words, in_words, points, written
 from skdpfair.report._same_table import check_same, table_of
 
@@ -64,7 +64,8 @@ def measured(model, classifier, X, y, sensitive_features, measures):
             max_levels=_groups.MAX_GROUPS,
         )
         assert encoded.levels is not None
-        levels = _names.escape_reserved(_names.display_names(encoded.levels, own[1:]), [_ALL])
+        by_name = of_test[1:] if any(of_test[1:]) else own[1:]
+        levels = _names.escape_reserved(_names.display_names(encoded.levels, by_name), [_ALL])
         code = encoded.code
     order = target.order_of(classifier)
     classes, likely = classifier.classes_[order], model.predict_proba(X)[:, order]
@@ -93,17 +94,21 @@ def figures_of(classifier, table, names, judged_by="accuracy"):
     rare class, else by accuracy.
     """
     classes, rare = class_names(classifier), _rare(class_names(classifier), table)
-    few = [group for group, n in table["n"].iloc[1:].items() if n < FEW]
-    rows = differences(table, names, classes)
+    n = table["n"].iloc[1:]
+    is_few = n < FEW
+    if rare is not None:
+        is_few |= (n * table["rarest_class_share"].iloc[1:]).round() < FEW_OF_RAREST
+    few = n.index[is_few].tolist()
     compared = "accuracy" if rare is None else "rarest_class_recall"
+    judged = differences(table.drop(index=few), [compared], classes)
     return {
         "groups": _cells(table, names),
         "measures": [_head(name, classes) for name in names],
         "rare": rare,
         "verdict": _verdict(table, judged_by, len(classes)) | {"few": "; ".join(few), "least": FEW},
         "classes": classes,
-        "differences": rows,
-        "worse": next((row for row in rows if row["name"] == compared), None),
+        "differences": differences(table, names, classes),
+        "worse": next((row for row in judged if row["value"] != rendering.NOT_COMPARED), None),
         "group_chart": _chart(table, compared, few, rare),
     }
 

@@ -54,7 +54,7 @@ def model_facts(privacy, model=None, *, version=None, file=None, ledger=None) ->
             (
                 " + ".join(_RELEASES.get(part, part) for part in e.what.split(" + ")),
                 f"{e.steps:,}",
-                f"{e.sample_rate:.4g}",
+                rounded_up(e.sample_rate),
                 ", ".join(f"{noise:.4g}" for noise in e.noise_multipliers),
             )
             for e in privacy.releases

@@ -198,8 +198,8 @@ class _Fit:
         facts = model_facts(self.classifier.privacy_, self.classifier, ledger=ledger)
         lint = findings(self.pipeline)  # they have names and texts of any kind
         return facts | {
-            "title": title or f"A classifier trained with {self.classifier.privacy_.method}",
-            "facts": _rows(self.classifier, self.file, facts),
+            "title": title or f"A classifier trained with {facts['method'].partition(',')[0]}",
+            "facts": _rows(self.model, self.classifier, self.file, facts),
             "findings": lint,
             "has_findings": bool(lint and (lint["steps"] or lint["notes"])),
         }
@@ -286,12 +286,14 @@ def classifier_in(model):
     return inner
 
 
-def _rows(classifier, file, facts):
+def _rows(model, classifier, file, facts):
     """Return the known facts on a model as pairs of name and text."""
     privacy, (_, *columns) = classifier.privacy_, variables(classifier)
     classes, cut, n = class_names(classifier), getattr(classifier, "_cut", None), privacy.n_samples
+    (threshold, *more), *by_group = getattr(model, "thresholds_", {"": [None]}).values()
+    one = threshold[0] if threshold and not more and not by_group else cut and expit(cut)
     levels, max_records = classifier.levels_, privacy.max_records or privacy.records_per_person
-    done, size = " trained on", f"{privacy.expected_batch_size:.4g}"
+    done, size = " trained on", f"{privacy.expected_batch_size:,.0f}"
     if facts["selection"]:  # some are held out, and trials have batches of their own
         done, size = "", f"{classifier.batch_size_:,}"
     rows = {
@@ -302,7 +304,7 @@ def _rows(classifier, file, facts):
         "classes": ", ".join(classes),
         _POSITIVE: classes[1] if len(classes) == 2 else None,
         "features": f"{math.prod(classifier.net_.module.in_shape):,}",
-        "threshold of the probability": None if cut is None else f"{expit(cut):.4f}",
+        "threshold of the probability": None if one is None else f"{one:.4f}",
         _FEATURES: privacy.features,
         "groups": None if levels is None else "; ".join(display_names(levels, columns)),
         f"{privacy.protects}s{done}": None if n is None else f"{n:,}",

@@ -1,7 +1,7 @@
 """Which model of a sweep to take, what it costs whom, and how sure that is."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -198,8 +198,13 @@ def costs_of(results, table, runs, model) -> Costs:
         own = runs.xs(model, level=["method", "epsilon"])
         more = own[f"{cost}[{highest}]"] - own[f"{cost}[{lowest}]"]
         level = level_of(f"{cost}_difference", len(groups))
-        difference = highest, lowest, estimated(more, results.overlap, level)
+        difference = highest, lowest, _of_largest(estimated(more, results.overlap, level))
     return Costs(Estimate.of(table.loc[model, cost]), groups, difference)
+
+
+def _of_largest(difference: Estimate) -> Estimate:
+    """Return a difference of the largest and the least mean, which is not below zero."""
+    return replace(difference, low=max(difference.low, 0.0))  # NaN stays NaN
 
 
 def worse_group(results, table, advised) -> dict | None:
@@ -226,13 +231,14 @@ def worse_group(results, table, advised) -> dict | None:
         of_class = counts[:, at] if spec.rarest_class and measure != "accuracy" else counts.sum(1)
         records = [int(of_class[groups.index(g)]) for g in (lowest, highest)]
     reference = gaps[methods.str.startswith("reference")].mean()
+    level = level_of(f"{measure}_difference", len(known))
     return {
         "is_recall": measure != "accuracy",
         "lowest": lowest,
         "highest": highest,
         "low": low,
         "high": high,
-        "gap": estimated(own, results.overlap, level_of(f"{measure}_difference", len(known))),
+        "gap": _of_largest(estimated(own, results.overlap, level)),
         "reference": None if math.isnan(reference) else reference,
         "records": records,
         "label": spec.rarest_class,

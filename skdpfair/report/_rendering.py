@@ -75,6 +75,8 @@ def _spanned(estimate, unit):
     least = max(estimate.low, 0.0) if unit == "%" else estimate.low  # NaN stays NaN
     mean, low, high = map(points, (estimate.mean, least, estimate.high))
     interval = "" if np.isnan(estimate.low) else f" (95 % interval {low} to {high})"
+    if estimate.low <= -1 and estimate.high >= 1:
+        interval = " (too few runs for an interval)"
     if low == high:
         n_runs = "both" if estimate.n_runs == 2 else f"all {estimate.n_runs}"
         interval = f" (the same in {n_runs} runs)"

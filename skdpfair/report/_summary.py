@@ -199,18 +199,22 @@ def release_commands(results, advised, ledger=None):
     """
     spec = results.spec
     params = {"classes": repr(spec.classes)} | spec.params
-    method, epsilon = "METHOD", "EPSILON"
+    methods = [name for name in spec.methods if name in METHODS and METHODS[name].private]
+    method, epsilon = methods[0] if len(methods) == 1 else "METHOD", "EPSILON"
     if advised is not None and advised.is_useful:
         method, epsilon = advised.method, f"{advised.epsilon:g}"
-    methods = [name for name in spec.methods if name in METHODS and METHODS[name].private]
     if results.files is None:
         options = "".join(f", {k}={v}" for k, v in params.items() if "__" not in k)
         nested = ", ".join(f"{k}={v}" for k, v in params.items() if "__" in k)
         clf = f"DPFairClassifier({{}}epsilon={epsilon}{options})"
         clf += f".set_params({nested})" if nested else ""
-        begin, end = ("ledger.fit(", ", X, y)") if ledger is not None else ("", ".fit(X, y)")
-        search = f'DPRandomizedSearch({clf.format("")}, {{"method": {json.dumps(methods)}}})'
-        texts = [f"{begin}{text}{end}" for text in (search, clf.format(f'"{method}", '))]
+        of_search = f', {{"method": {json.dumps(methods)}}}, epsilon={epsilon}'
+        of_search += f", delta={params['delta']}" if "delta" in params else ""
+        arguments = "X, y, sensitive_features=groups"
+        arguments += ", persons=persons" * (spec.protects == "person")
+        begin, end = ("ledger.fit(", ", ") if ledger is not None else ("", ".fit(")
+        models = f"DPRandomizedSearch({clf.format('')}{of_search})", clf.format(f'"{method}", ')
+        texts = [f"{begin}{model}{end}{arguments})" for model in models]
     else:
         params = {k: v for k, v in params.items() if k not in _OF_SCHEMA}
         delta = params.pop("delta", "'auto'")
