@@ -132,8 +132,9 @@ print(model.privacy_)
 
 # %%
 # To measure the cost of privacy, the analyst also trains the same model without privacy. The ledger
-# would refuse this fit, because no budget covers it. This model must stay in the bank. So must the
-# tables and the figure of the next cells, which are computed from records without noise.
+# would refuse this fit, because no budget covers it. This model must stay in the bank. The same
+# holds for the tables and the figure of the next cells, which are computed from records without
+# noise.
 
 reference = DPFairClassifier(epsilon=None, classes=classifier.classes)
 reference.fit(X_train, y_train)

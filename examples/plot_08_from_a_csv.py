@@ -75,9 +75,8 @@ predicted = loaded.predict(loaded.schema_.preprocessor().transform(new))
 print(pd.Series(predicted, name="predicted").value_counts())
 
 # %%
-# These commands do the same in a shell. ``schema`` asks about each column; with ``--template`` it
-# writes a file to fill in instead. ``report`` writes a page about the model, with figures of the
-# test records.
+# These commands do the same in a shell. ``schema`` writes a file to fill in. ``report`` writes a
+# page about the model, with figures of the test records.
 #
 # .. code-block:: bash
 #

@@ -71,7 +71,8 @@ print(fill(released.attrs["privacy"]["statement"], 90))
 # %%
 # The 95 % intervals cover both the sampling of the records and the noise, and are computed from
 # the noisy counts alone. The noise hardly affects large groups. For the smallest groups, the
-# intervals are too wide for conclusions. One of ten such intervals may well miss the exact value.
+# intervals are too wide for conclusions. Among ten intervals, one may miss the exact value by
+# chance.
 
 table = released.iloc[np.argsort(released["correct"] + released["incorrect"])]
 places = np.arange(len(table))

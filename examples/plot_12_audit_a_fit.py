@@ -36,8 +36,8 @@ for epsilon in (4.0, 16.0):
 
 # %%
 # One run gives a small lower bound, even for a large claim: such an audit detects gross mistakes,
-# such as missing noise. A bound of 0 is evidence neither for nor against the claim. More canaries
-# give larger bounds.
+# such as missing noise. A bound of 0 shows only that the attack failed. More canaries give
+# larger bounds.
 
 table = pd.DataFrame({name: vars(audit) for name, audit in audits.items()}).T
 names = {"epsilon_claimed": "claim", "epsilon_lower": "lower bound of the audit"}

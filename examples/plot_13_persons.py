@@ -2,8 +2,8 @@
 Protect persons with several records
 ====================================
 
-In many tables a person has several rows: visits of a patient, loans of a customer. Then a guarantee
-for one record is weaker for the person. This example computes the guarantee of a fit on records for
+In many tables a person has several rows: visits of a patient, loans of a customer. A guarantee for
+one record then protects a person less. This example computes what a fit on records guarantees to
 a person, trains on persons instead, and cross-validates without splitting a person.
 """
 

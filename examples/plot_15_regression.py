@@ -7,8 +7,8 @@ the target are public. The example measures the error that privacy adds for wome
 """
 
 # %%
-# ``y_range`` is required: these are limits of the target from public knowledge. An age beyond a
-# limit counts as the limit, and predictions lie between the limits.
+# ``y_range`` declares limits of the target from public knowledge. An age beyond a limit counts as
+# the limit, and predictions lie between the limits.
 
 from textwrap import fill
 

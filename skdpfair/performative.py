@@ -11,16 +11,9 @@ from scipy.special import logit
 from sklearn.base import clone
 from sklearn.utils.validation import check_consistent_length, has_fit_parameter
 
+from skdpfair._utils import validate
 from skdpfair._utils.group_names import escape_reserved
-from skdpfair._utils.validate import (
-    error_context_without_data,
-    generator,
-    integer,
-    listed,
-    number,
-    one_of,
-    safe_repr,
-)
+from skdpfair._utils.validate import safe_repr
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.metrics._arguments import hits
 from skdpfair.privacy import compute_epsilon
@@ -81,16 +74,17 @@ class StrategicResponse:
         self.X, self.y, self.sensitive_features = X, y, sensitive_features
         self._frame = pd.DataFrame(X)
         names = list(self._frame.columns)
-        self.columns = listed("changeable", names if changeable is None else changeable, "columns")
+        changeable = names if changeable is None else changeable
+        self.columns = validate.listed("changeable", changeable, "columns")
         if not self.columns or any(column not in names for column in self.columns):
             raise ValueError(
                 "changeable must name at least one column of X, and columns of X only: got "
                 f"{safe_repr(self.columns)}, X has {safe_repr(names)}."
             )
-        with error_context_without_data("changeable", "must name columns of numbers"):
+        with validate.error_context_without_data("changeable", "must name columns of numbers"):
             self._base = self._frame[self.columns].to_numpy(dtype=float)
-        self.step = number("step", step, low=0, low_open=True)
-        self.budget = number("budget", budget, low=0)
+        self.step = validate.number("step", step, low=0, low_open=True)
+        self.budget = validate.number("budget", budget, low=0)
 
     def sample(self, model, rng):
         """Return X after the reaction to ``model``, or before any if it is None, y and the groups.
@@ -207,9 +201,9 @@ def repeated_deployment(estimator, environment, n_rounds=10, *, mode="repeated",
     1      1        a        350            inf
     2      1        b        150            inf
     """
-    one_of("mode", mode, ("repeated", "greedy"))
-    integer("n_rounds", n_rounds)
-    rng = generator("random_state", random_state)
+    validate.one_of("mode", mode, ("repeated", "greedy"))
+    validate.integer("n_rounds", n_rounds)
+    rng = validate.generator("random_state", random_state)
     model, reports, rows = clone(estimator), [], []
     if mode == "greedy":
         model.set_params(warm_start=True)

@@ -11,6 +11,7 @@ Rows = Iterable[Sequence[str]]  # of a table, the first cell of each its head
 _GREEK = {"epsilon": "ε", "delta": "δ", "mu": "μ"}
 _POWERS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _NAMED = re.compile(r"\b(epsilon|delta|mu)( = | (?=\d))")
+_UNIT = re.compile(r"(?<=\d) %")
 _SMALL = re.compile(r"(?<![\w.])(\d(?:\.\d+)?)e-0*(\d+)\b")
 
 
@@ -20,8 +21,9 @@ def count(n: int, noun: str) -> str:
 
 
 def typeset(text: str) -> str:
-    """Return a text for HTML, with Greek letters and powers of ten."""
-    return _SMALL.sub(_as_power, _NAMED.sub(lambda match: f"{_GREEK[match[1]]} = ", text))
+    """Return a text for HTML, with Greek letters, powers of ten and numbers beside their unit."""
+    text = _NAMED.sub(lambda match: f"{_GREEK[match[1]]} = ", text)
+    return _SMALL.sub(_as_power, _UNIT.sub("\u00a0%", text))
 
 
 def _as_power(match: re.Match[str]) -> str:

@@ -53,5 +53,4 @@ def was_changed_in_place(tensor: Any) -> bool:
 
 def memory_address(tensor: torch.Tensor) -> int:
     """Return a number that tensors in the same memory share, views and aliases."""
-    address: int = tensor.untyped_storage()._cdata
-    return address
+    return int(tensor.untyped_storage()._cdata)

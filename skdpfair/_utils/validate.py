@@ -23,12 +23,7 @@ from sklearn.utils._param_validation import (
 MAX_TEXT = 200  # characters of a value in a message
 # what numpy and torch count with
 _LARGEST = 2**63 - 1
-_BRACKETS: dict[type, Sequence[str]] = {
-    list: "[]",
-    tuple: "()",
-    set: "{}",
-    frozenset: ("frozenset({", "})"),
-}
+_BRACKETS: dict[type, Any] = {list: "[]", tuple: "()", set: "{}", frozenset: ("frozenset({", "})")}
 # arrays, tables, sparse matrices
 _OF_DATA = ("__array__", "__arrow_c_stream__", "toarray")
 # float32 holds the squares of the numbers between them
@@ -168,7 +163,7 @@ def _spelt(value: Any) -> str:
     if type(value) in _BRACKETS and value:
         opening, closing = _BRACKETS[type(value)]
         comma = "," * (type(value) is tuple and len(value) == 1)
-        return opening + ", ".join(map(_spelt, islice(value, MAX_TEXT))) + comma + closing
+        return f"{opening}{', '.join(map(_spelt, islice(value, MAX_TEXT)))}{comma}{closing}"
     is_data = any(hasattr(type(value), name) for name in _OF_DATA)
     return outline(value) if is_data else repr(value)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from skdpfair._utils import cards
 from skdpfair.privacy.privacy_report import PROTECTED, rounded_up
 
-UNKNOWN = "what estimators around the fits learn from the records: see lint_pipeline"
+UNKNOWN = "it is not known what steps around the fits learn from the records: see lint_pipeline"
 
 SCORES = "scores on private records are not private: select with DPRandomizedSearch instead"
 DIAGNOSTICS = "a fitted object holds diagnostics, which are not private (a recorder)"
@@ -66,8 +66,8 @@ class Spending:
         ``names`` is what to call epsilon and delta.
         """
         (epsilon, delta), n, n_plain = names, self.n_private, self.n_fits - self.n_private
-        of_budget = "" if budget is None else f" of {budget:g}"
-        cost = f"at most {epsilon} {rounded_up(self.epsilon)}{of_budget}, at {delta} "
+        of_budget = "" if budget is None else f" of a budget of {budget:g}"
+        cost = f"at most {epsilon} = {rounded_up(self.epsilon)}{of_budget} at {delta} = "
         cost += rounded_up(self.delta, 3)
         sentences = [f"The {n:,} private fits in {ledger} together cost {cost}."]
         if n < 2:
@@ -80,7 +80,7 @@ class Spending:
                 "share these models, or figures that were computed with them."
             )
         reasons = (why for why in self.reasons if not (n_plain and why == REFERENCE))
-        return sentences + [f"Not counted: {why}." for why in reasons]
+        return sentences + [f"{why[0].upper()}{why[1:]}." for why in reasons]
 
     @property
     def _head(self) -> str:
@@ -106,7 +106,7 @@ class Spending:
         at = f"at delta {rounded_up(self.delta, 3)} ({self.accountant} accountant)"
         why = "for the reasons below" if self.reasons else "nothing else learns from the records"
         tiles = cards.tiles(
-            ("fits", f"{self.n_fits:,}", f"{self.n_private:,} of them private"),
+            ("fits", f"{self.n_fits:,}", f"{self.n_private:,} private"),
             ("private fits together", f"ε = {rounded_up(self.epsilon)}", at),
             ("everything together", total, why),
         )

@@ -32,7 +32,6 @@ class _LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx, name):
-        """Return a command by its name, None if there is none."""
         if name not in COMMANDS:
             return None
         return getattr(import_module(f"skdpfair.cli.{name}_command"), name)
@@ -46,7 +45,6 @@ class _LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx, formatter):
-        """Write the list of commands."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
@@ -59,7 +57,9 @@ class _LazyGroup(click.Group):
             ctx.exit(130)
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "show_default": True}
+)
 @click.version_option(__version__, prog_name="skdpfair")
 def main():
     """Private classifiers, and what privacy costs each group."""

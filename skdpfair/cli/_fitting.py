@@ -18,7 +18,7 @@ from skdpfair._utils.validate import nearest, one_of
 from skdpfair.budget.charging import entry_of
 from skdpfair.cli._shell import Unusable
 from skdpfair.cli._sources import LabelledTable, Parquet, part_of, source_of
-from skdpfair.cli._study import Study, person_question
+from skdpfair.cli._study import Study
 from skdpfair.methods import METHODS
 from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier
 from skdpfair.model_selection._forecast import planned_fit
@@ -73,10 +73,6 @@ class Job:
             distributed="auto" if self.n_processes > 1 else None,
         ).set_params(**params)
 
-    def person_question(self):
-        """Return the question whether a row is a person, if it is open."""
-        return person_question(self.source.columns(), self.schema.person)
-
     def check_plan(self, clf, ledger):
         """Raise if a fit would be refused; return what limits guesses about a private search."""
         schema, n_examples = self.schema, self.records.n_examples
@@ -113,9 +109,8 @@ class Job:
         """Write a model; return its path, and the reason if that is not ``output``."""
         # a memory map of Parquet files has no names
         if isinstance(self.source, Parquet):
-            getattr(model, "estimator_", model).feature_names_in_ = np.asarray(
-                self.schema.feature_names, dtype=object
-            )
+            names = np.asarray(self.schema.feature_names, dtype=object)
+            getattr(model, "estimator_", model).feature_names_in_ = names
         try:
             model.save_release(output, schema=self.schema)
         except OSError as error:
@@ -128,12 +123,6 @@ class Job:
                 f"budget, is {path}."
             )
         return output, None
-
-
-def search_of(clf, space, mean_trials):
-    budget = {name: getattr(clf, name) for name in ("epsilon", "delta", "random_state")}
-    clf = clf.set_params(random_state=None)
-    return DPRandomizedSearch(clf, space, mean_trials=mean_trials, **budget)
 
 
 def winner_of(clf):

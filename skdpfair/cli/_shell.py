@@ -20,11 +20,9 @@ OPTIONS = {  # by the parameter of the library that they set
 }
 _MAX_WIDTH = 100
 
-
 AnyPath = functools.partial(click.Path, path_type=Path)
 FILE = AnyPath(exists=True, dir_okay=False)
 POSITIVE = click.FloatRange(min=0, min_open=True)
-
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON only.")
 SCHEMA = click.option(
@@ -32,9 +30,7 @@ SCHEMA = click.option(
     type=FILE,
     help="Required: file of public facts about the columns; `skdpfair schema` begins one.",
 )
-EPSILON = click.option(
-    "--epsilon", type=POSITIVE, default=1.0, show_default=True, help="Privacy budget of a fit."
-)
+EPSILON = click.option("--epsilon", type=POSITIVE, default=1.0, help="Privacy budget of a fit.")
 SEED = click.option(
     "--seed", type=click.IntRange(min=0), help="Make noise reproducible: research only."
 )
@@ -51,9 +47,7 @@ LEDGER = click.option(
 def output_option(default=None, text="The file to write.", *, file_okay=True):
     """Return the option --output of a command that writes one file, or a folder."""
     kind = AnyPath(dir_okay=not file_okay, file_okay=file_okay)
-    return click.option(
-        "--output", "-o", type=kind, default=default, show_default=default is not None, help=text
-    )
+    return click.option("--output", "-o", type=kind, default=default, help=text)
 
 
 def visible(text) -> str:

@@ -10,16 +10,9 @@ import numpy as np
 import pandas as pd
 
 from skdpfair.cli._shell import note
-from skdpfair.preprocessing import TableSchema
+from skdpfair.preprocessing import TableSchema, _table_files
 from skdpfair.preprocessing._public import as_encoded
 from skdpfair.preprocessing._schema import uncovered
-from skdpfair.preprocessing._table_files import (
-    column_names,
-    columns_of,
-    dataset_of,
-    n_rows,
-    read_columns,
-)
 
 # rows that tell what a column holds
 _HEAD = 50_000
@@ -99,13 +92,13 @@ class Rows:
     path: Path
 
     def head(self, names) -> pd.DataFrame:
-        return read_columns(self.path, names, (), _HEAD) if names else pd.DataFrame()
+        return _table_files.read_columns(self.path, names, (), _HEAD) if names else pd.DataFrame()
 
     def table_of(self, schema) -> pd.DataFrame:
         return schema.read_csv(self.path)
 
     def columns(self, wanted=()) -> list:
-        return columns_of(self.path, wanted)[0]
+        return _table_files.columns_of(self.path, wanted)[0]
 
     def read(self, schema, epsilon=1.0) -> LabelledTable:
         table = schema.read_csv(self.path)
@@ -131,18 +124,18 @@ class Parquet:
     n_processes: int = 1
 
     def head(self, names) -> pd.DataFrame:
-        return dataset_of(self.paths).head(_HEAD, columns=list(names)).to_pandas()
+        return _table_files.dataset_of(self.paths).head(_HEAD, columns=list(names)).to_pandas()
 
     def table_of(self, schema) -> pd.DataFrame:
-        return dataset_of(self.paths).to_table(columns=schema.columns()).to_pandas()
+        return _table_files.dataset_of(self.paths).to_table(columns=schema.columns()).to_pandas()
 
     def columns(self, wanted=()) -> list:
-        return column_names(self.paths, wanted)
+        return _table_files.column_names(self.paths, wanted)
 
     def read(self, schema, epsilon=1.0) -> LabelledTable:
         n_in_all = None
         if self.n_processes > 1:
-            n_in_all = n_rows(self.paths, schema.columns(), schema.bounds)
+            n_in_all = _table_files.n_rows(self.paths, schema.columns(), schema.bounds)
             schema = schema.with_fixed_encoding(n_in_all, epsilon)
         paths = self.paths[self.rank :: self.n_processes]
         verbose = self.rank == 0

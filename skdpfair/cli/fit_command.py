@@ -19,10 +19,7 @@ from skdpfair.cli import _shell as shell
     help='By default the delta of the ledger, or "auto" without a ledger.',
 )
 @click.option(
-    "--method",
-    default="global_adapt",
-    show_default=True,
-    help="The private method, such as dpsgd; some need groups.",
+    "--method", default="global_adapt", help="The private method, such as dpsgd; some need groups."
 )
 @click.option(
     "--set",
@@ -43,7 +40,6 @@ from skdpfair.cli import _shell as shell
     "--trials",
     type=click.FloatRange(min=1),
     default=10,
-    show_default=True,
     help="Mean number of trials with --try; the number drawn stays secret.",
 )
 @click.option(
@@ -96,7 +92,8 @@ def fit(
             "--output, or --force."
         )
     import skdpfair.cli._fitting as fitting  # late: it needs most of the package
-    from skdpfair.model_selection import DPThresholdClassifier
+    from skdpfair.cli._study import person_question
+    from skdpfair.model_selection import DPRandomizedSearch, DPThresholdClassifier
     from skdpfair.release._read_statement import statement
 
     params = fitting.parameters_of(settings)
@@ -118,10 +115,11 @@ def fit(
         }
         clf = job.classifier(method, params)
         if candidates:
-            clf = fitting.search_of(clf, space, trials)
+            clf = DPRandomizedSearch(clf.set_params(random_state=None), space, mean_trials=trials)
+            clf.set_params(epsilon=epsilon, delta=params["delta"], random_state=seed)
         elif threshold:
             clf = DPThresholdClassifier(clf, threshold, random_state=seed)
-        question = None if job.rank else job.person_question()
+        question = person_question([] if job.rank else job.source.columns(), job.schema.person)
         if question is not None and not as_json:
             shell.note(question)
         limit = job.check_plan(clf, ledger.planned())  # before there is a ledger

@@ -122,10 +122,8 @@ def _may_name_persons(values):
 
 def _person(names, likely):
     """Ask whether a person can have several rows, and return their column and how many, if so."""
-    if (
-        shell.prompt("Can one person have several rows?", type=click.Choice("yn"), default="n")
-        == "n"
-    ):
+    question = "Can one person have several rows?"
+    if shell.prompt(question, type=click.Choice("yn"), default="n") == "n":
         return None, 1
     column = shell.prompt("Column that names the person", type=click.Choice(names), default=likely)
     return column, shell.prompt("Most rows of a person that are used", type=click.IntRange(min=1))

@@ -19,7 +19,7 @@ _DEFAULTS = {"methods": ["dpsgd", "global_adapt"], "epsilons": [1.0], "seeds": 5
     file_okay=False,
 )
 @shell.ledger_options
-@click.option("--jobs", type=int, default=-1, show_default=True, help="Processes; -1: all cores.")
+@click.option("--jobs", type=int, default=-1, help="Processes; -1: all cores.")
 @shell.MEASURES
 @shell.AS_JSON
 def sweep(study, data, output, ledger, jobs, measures, as_json):

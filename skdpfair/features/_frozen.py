@@ -1,7 +1,5 @@
 """A public network, frozen, as a transformer."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import KW_ONLY, dataclass
 
@@ -96,8 +94,7 @@ class FrozenFeatures(PublicFeatures):
         def one(*args: Tensor) -> Tensor:
             *values, x = args
             state = dict(zip(names, values, strict=True))
-            features: Tensor = functional_call(traced, state, (x[None].clone(),))[0]
-            return features
+            return functional_call(traced, state, (x[None].clone(),))[0]
 
         try:
             trace = RecordTrace(one, tensors, [torch.full(shape, 0.5, device=device)])
@@ -111,10 +108,8 @@ class FrozenFeatures(PublicFeatures):
             ) from None
         # a batch must give what each record gives alone, or the features would not be the network's
         alone, together = trace(None, tensors, probe.to(device)), module(probe.to(device))
-        is_same = (
-            isinstance(together, Tensor) and together.shape == alone.shape and together.ndim > 1
-        )
-        if not is_same or not torch.allclose(together, alone, 1e-3, 1e-5, True):
+        alike = isinstance(together, Tensor) and together.shape == alone.shape and together.ndim > 1
+        if not alike or not torch.allclose(together, alone, 1e-3, 1e-5, True):
             raise UnsupportedModuleError(
                 "module mixes the records of a batch. Make it return features (batch, ...), each "
                 "row a function of its own input row only."

@@ -1,7 +1,5 @@
 """The base of transformers that compute the features of each record alone, and learn nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -73,8 +71,7 @@ or (n_samples, height, width, channels)
                 batch = slice(start, start + BATCH_SIZE)
                 features[batch] = self._features(extract, X[batch])
                 bar.move_to(min(batch.stop, n))
-        features = set_origin(features, Origin(self.described))
-        return features
+        return set_origin(features, Origin(self.described))
 
     @property
     def n_features_out(self) -> int:

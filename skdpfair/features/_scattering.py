@@ -1,7 +1,5 @@
 """Scattering features of pictures."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass

@@ -1,7 +1,5 @@
 """The scattering transform of pictures: Morlet wavelets, moduli and a local mean."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import reduce
@@ -79,8 +77,7 @@ class Scattering(nn.Module):
         self.register_buffer(name, value, persistent=False)
 
     def _get(self, name: str) -> Tensor:
-        value: Tensor = getattr(self, name)
-        return value
+        return getattr(self, name)
 
 
 def _moduli(spectrum: Tensor, psi: Tensor, r: int) -> Tensor:
@@ -106,10 +103,9 @@ def _reflected(n: int, before: int, after: int) -> Tensor:
 
 def _wavelets(shape: Sequence[int], j: int, L: int) -> Tensor:
     """Return the spectra (L, height, width), float64, of the Morlet wavelets of one scale."""
-    angles = [k * math.pi / L for k in range(L)]
     sigma, xi, slant = 0.8 * 2**j, 0.75 * math.pi / 2**j, 4 / L
     waves = []
-    for angle in angles:
+    for angle in [k * math.pi / L for k in range(L)]:
         wave = _gabor(shape, sigma, angle, xi, slant)
         bump = _gabor(shape, sigma, angle, 0.0, slant)
         # a wavelet has mean 0, so that a constant picture gives 0
@@ -126,8 +122,7 @@ def _gabor(shape: Sequence[int], sigma: float, angle: float, xi: float, slant: f
     exponent = -(curvature[0, 0] * u**2 + 2 * curvature[0, 1] * u * v + curvature[1, 1] * v**2)
     wave = np.exp(exponent + 1j * xi * (u * math.cos(angle) + v * math.sin(angle)))
     periodic = wave.reshape(5, shape[0], 5, shape[1]).sum((0, 2))
-    bump: np.ndarray = periodic / (2 * math.pi * sigma**2 / slant)
-    return bump
+    return periodic / (2 * math.pi * sigma**2 / slant)
 
 
 def _sampled(spectra: Tensor, r: int) -> Tensor:

@@ -96,8 +96,7 @@ def one_column(
     if column.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {name} {wanted}.")
     with error_context_without_data(name, wanted):
-        array: np.ndarray = column_or_1d(column, warn=warn)
-    return array
+        return np.asarray(column_or_1d(column, warn=warn))
 
 
 def refuse_dates(name: str, values: Any) -> None:

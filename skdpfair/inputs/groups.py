@@ -66,9 +66,8 @@ class Groups(ParameterObject):
         levels = groups.levels
         if levels is not None:
             levels = listed("levels", levels, "values or None")
-        return cls(
-            as_columns(groups.columns) or None, levels, flag("as_feature", groups.as_feature)
-        )
+        columns = as_columns(groups.columns) or None
+        return cls(columns, levels, flag("as_feature", groups.as_feature))
 
 
 @dataclass(frozen=True)
@@ -169,8 +168,7 @@ def encode_features(
 
 def _objects(column: Any) -> np.ndarray:
     """Return a column as objects, texts and missing values as they are."""
-    values: np.ndarray = pd.Series(column, dtype=object).to_numpy()
-    return values
+    return np.asarray(pd.Series(column, dtype=object).to_numpy())
 
 
 def _columns_of(values: Any) -> list[np.ndarray]:
@@ -184,8 +182,7 @@ def _columns_of(values: Any) -> list[np.ndarray]:
     else:
         with error_context_without_data("sensitive_features", "must hold one group for each row"):
             # numpy would turn NaN and None beside texts to texts
-            is_list = not hasattr(values, "dtype") and isinstance(values, (list, tuple))
-            array = np.asarray(values, dtype=object if is_list else None)
+            array = np.asarray(values, dtype=object if isinstance(values, (list, tuple)) else None)
         if array.ndim == 0:
             raise ValueError(
                 "sensitive_features must hold one group for each row, got a single "
@@ -197,7 +194,7 @@ def _columns_of(values: Any) -> list[np.ndarray]:
                 "sensitive_features must have one or two dimensions, got shape "
                 f"{array.shape}. Give one column for each attribute."
             )
-        columns = [_objects(column) for column in (array[:, None] if array.ndim == 1 else array).T]
+        columns = [_objects(column) for column in np.atleast_2d(array.T)]
     if not columns:
         raise ValueError("sensitive_features has no columns. Leave it None for no groups.")
     return columns

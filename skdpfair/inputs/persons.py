@@ -53,10 +53,7 @@ class Persons(ParameterObject):
     }
 
     def __init__(
-        self,
-        column: str | int | None = None,
-        max_records: int | None = None,
-        surplus: str = "thin",
+        self, column: str | int | None = None, max_records: int | None = None, surplus: str = "thin"
     ) -> None:
         self.column = column
         self.max_records = max_records

@@ -3,8 +3,6 @@
 Notes go with what they are about.  Copies, pickles and releases know nothing of them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 import weakref

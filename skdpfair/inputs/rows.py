@@ -51,8 +51,7 @@ class SparseRows:
         return -(-self.matrix.nnz // max(1, len(self))) or 1
 
     def __getitem__(self, index: Any) -> np.ndarray:
-        dense: np.ndarray = self.matrix[index].toarray()
-        return dense
+        return np.asarray(self.matrix[index].toarray())
 
 
 class MappedRows:

@@ -11,21 +11,11 @@ from skdpfair._utils.keystream import Keystream
 from skdpfair._utils.validate import LARGE, error_context, error_context_without_data, safe_repr
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import persons as _persons
+from skdpfair.inputs import rows as _rows
 from skdpfair.inputs import target
 from skdpfair.inputs.columns import check_indexes, refuse_dates, refuse_unreadable
 from skdpfair.inputs.provenance import UNKNOWN, Origin, origin_of, row_hashes
-from skdpfair.inputs.rows import (
-    MappedRows,
-    Rows,
-    SparseRows,
-    in_parts,
-    is_streamed,
-    numbers_of,
-    refuse_other_scale,
-    scale_of,
-    select,
-    table_of,
-)
+from skdpfair.inputs.rows import Rows, select
 
 
 @dataclass(frozen=True)
@@ -64,7 +54,7 @@ class Table:
 
     def digest(self, key: bytes) -> bytes:
         """Return a keyed digest of features and labels, which does not depend on their order."""
-        parts = in_parts(self.x)
+        parts = _rows.in_parts(self.x)
         hashes = [row_hashes(select(self.x, rows), self.y[rows], key) for rows in parts]
         return digest(np.sort(np.concatenate(hashes)))
 
@@ -91,7 +81,7 @@ def read(
     The estimator reads y, and gets ``n_features_in_``, ``feature_names_in_`` and ``_scale``; its
     ``spec`` names the columns of groups and persons.
     """
-    origin, X, given_y = origin_of(X), table_of(X), y
+    origin, X, given_y = origin_of(X), _rows.table_of(X), y
     # scikit-learn compares a text with texts of its own
     if isinstance(y, str):
         raise ValueError("y should be a 1d array, one value for each row, got a text.")
@@ -102,7 +92,7 @@ def read(
     group_col = spec.groups.columns
     if len(X) != len(y):
         raise ValueError(f"X and y have inconsistent numbers of samples: {[len(X), len(y)]}.")
-    if isinstance(X, SparseRows) and group_col not in (None, [_groups.TARGET]):
+    if isinstance(X, _rows.SparseRows) and group_col not in (None, [_groups.TARGET]):
         raise ValueError(
             f"group_col={safe_repr(group_col)} names columns of X, but X is sparse. Give "
             "the groups as fit(..., sensitive_features=...), or let a ColumnTransformer return a "
@@ -120,24 +110,13 @@ def read(
     person = _persons.encode(X, len(y), persons, spec.persons, spec.groups)
     hidden += person.positions
     visible = _without(X, hidden)
-    x, estimator._scale = numbers_of(visible), scale_of(visible)
+    x, estimator._scale = _rows.numbers_of(visible), _rows.scale_of(visible)
     validation = None
     if classes is not None and spec.validation_data is not None:
         validation = _validation(estimator, spec.validation_data, hidden, x.shape[1:], classes)
+    rows = x, codes, classes, groups, hidden, validation
     weights = _weights(sample_weight, len(y), spec.max_sample_weight)
-    return Table(
-        x,
-        codes,
-        classes,
-        groups,
-        hidden,
-        validation,
-        *weights,
-        person=person.code,
-        persons=person.name,
-        origin=origin,
-        variables=variables,
-    )
+    return Table(*rows, *weights, person.code, person.name, origin, variables)
 
 
 def _weights(
@@ -170,7 +149,7 @@ def read_for_prediction(estimator: Any, X: Any) -> Rows:
     """Return the features of X, with or without the group columns that fit had."""
     x, features = read_rows(estimator, estimator._encoded(X)), estimator.features_
     in_shape = estimator.net_.module.in_shape
-    return x if features is None else MappedRows(x, features.transform, in_shape)
+    return x if features is None else _rows.MappedRows(x, features.transform, in_shape)
 
 
 def read_rows(estimator: Any, X: Any) -> Rows:
@@ -182,39 +161,34 @@ def read_rows(estimator: Any, X: Any) -> Rows:
 
 def _like_fitted(estimator: Any, X: Any, hidden: list[int], shape: tuple[int, ...]) -> Rows:
     """Return the features of rows like those of the fit, each of the same ``shape``."""
-    X = table_of(X)
+    X = _rows.table_of(X)
     present, is_frame = _hidden_in(estimator, X, hidden), hasattr(X, "iloc")
     n_absent = len(hidden) - len(present)
     width, expected = X.shape[1] + n_absent, estimator.n_features_in_
     if not is_frame and width != expected and X.ndim == 2 and len(shape) == 1:
+        remedy = " Give raw records as a DataFrame." * hasattr(estimator, "_schema")
         raise ValueError(
             f"X has {width} features, but {type(estimator).__name__} is expecting {expected} "
-            "features as input."
-            + " Give raw records as a DataFrame."
-            * hasattr(estimator, "_schema")
+            f"features as input.{remedy}"
         )
     if not n_absent and is_frame:
         validate_data(estimator, X, reset=False, skip_check_array=True)
     visible = _without(X, present)
-    x = numbers_of(visible, at_once=False)
+    x = _rows.numbers_of(visible, at_once=False)
     if x.shape[1:] != tuple(shape):
         raise ValueError(
             f"X must have records of shape {tuple(shape)}, as in fit, got {tuple(x.shape[1:])}."
         )
-    refuse_other_scale(getattr(estimator, "_scale", None), scale_of(visible), x)
+    _rows.refuse_other_scale(getattr(estimator, "_scale", None), _rows.scale_of(visible), x)
     if not n_absent and not is_frame:  # warns if fit saw names
         validate_data(estimator, X, reset=False, skip_check_array=True)
     return x
 
 
 def _validation(
-    estimator: Any,
-    validation_data: tuple[Any, Any],
-    hidden: list[int],
-    shape: tuple[int, ...],
-    classes: np.ndarray,
+    estimator: Any, pair: Any, hidden: list[int], shape: tuple[int, ...], classes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    X, y = validation_data
+    X, y = pair
     with error_context("validation_data", "must be (X, y) like the records of the fit"):
         check_indexes(X=X, y=y)
         x = select(_like_fitted(estimator, X, hidden, shape), slice(None))
@@ -239,7 +213,7 @@ def _hidden_in(estimator: Any, X: Any, hidden: list[int]) -> list[int]:
 def _without(X: Any, columns: list[int]) -> Any:
     if not columns:
         return X
-    if is_streamed(X):
+    if _rows.is_streamed(X):
         raise ValueError(
             "Columns of groups and persons cannot be taken out of a numpy.memmap or a torch.Tensor "
             "without copying it. Give groups as fit(..., sensitive_features=...) or "

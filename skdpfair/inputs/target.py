@@ -212,10 +212,9 @@ def range_of(y_range: Any) -> tuple[float, float]:
         "target. Declare them from public knowledge, such as y_range=(0, 120) for an age; limits "
         "derived from the records would reveal two of them"
     )
-    if isinstance(y_range, (str, bytes, dict, set, frozenset)) or y_range is None:
-        raise ValueError(f"{wanted}, got {safe_repr(y_range)}.")
+    has_order = y_range is not None and not isinstance(y_range, (str, bytes, dict, set, frozenset))
     with error_context("y_range", "must be a pair (low, high) of numbers"):
-        limits = list(y_range)
+        limits = list(y_range) if has_order else []
     if len(limits) != 2:
         raise ValueError(f"{wanted}, got {safe_repr(y_range)}.")
     low, high = (number("y_range", value, low=-1e300, high=1e300) for value in limits)
@@ -234,13 +233,11 @@ def scaled(y: np.ndarray, y_range: tuple[float, float]) -> np.ndarray:
     """Return targets clipped to their range and scaled to [-1, 1], float32, each by itself."""
     low, high = y_range
     share = (np.clip(y, low, high) / 2 - low / 2) / (high / 2 - low / 2)
-    outputs: np.ndarray = np.clip(2 * share - 1, -1, 1).astype(np.float32)
-    return outputs
+    return np.asarray(np.clip(2 * share - 1, -1, 1), dtype=np.float32)
 
 
 def unscaled(outputs: np.ndarray, y_range: tuple[float, float]) -> np.ndarray:
     """Return predictions in the units of the target, inside its range."""
     low, high = y_range
     share = (np.clip(outputs, -1, 1) + 1) / 2
-    predictions: np.ndarray = np.clip(low * (1 - share) + high * share, low, high)
-    return predictions
+    return np.asarray(np.clip(low * (1 - share) + high * share, low, high))

@@ -5,16 +5,8 @@ import numpy as np
 from skdpfair._utils.validate import error_context_without_data, safe_repr
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.target import positions
-from skdpfair.metrics._arguments import (
-    accuracy,
-    as_vector,
-    as_weights,
-    check_labels,
-    check_probabilities,
-    metric_of,
-    warn_undefined,
-    weighted,
-)
+from skdpfair.metrics import _arguments as arguments
+from skdpfair.metrics._arguments import accuracy, as_vector, as_weights, metric_of, weighted
 
 
 def privacy_cost(y_true, y_pred, *, y_ref, metric=None, sample_weight=None):
@@ -58,7 +50,7 @@ def privacy_cost(y_true, y_pred, *, y_ref, metric=None, sample_weight=None):
     y_true = as_vector("y_true", y_true, y_true)
     if metric is None:
         for name, values in {"y_pred": y_pred, "y_ref": y_ref}.items():
-            check_labels(name, values, y_true)
+            arguments.check_labels(name, values, y_true)
     sample_weight = as_weights(sample_weight, y_true)
     score = weighted(metric_of(metric, accuracy), sample_weight)
     return float(score(y_true, y_ref) - score(y_true, y_pred))
@@ -113,7 +105,9 @@ def dg_gap(y_true, y_pred, *, is_train, metric=None, sample_weight=None):
     scores = []
     for part, rows in {"training": is_train, "test": ~is_train}.items():
         if not rows.any():
-            warn_undefined(f"dg_gap is NaN: there is no {part} record. Pass both in is_train.")
+            arguments.warn_undefined(
+                f"dg_gap is NaN: there is no {part} record. Pass both in is_train."
+            )
             return float("nan")
         score = weighted(metric_of(metric, accuracy), None if weight is None else weight[rows])
         value = float(score(y_true[rows], y_pred[rows]))
@@ -209,7 +203,7 @@ def _own_class(name, values, y_true, classes):
             )
         return values[np.arange(len(codes)), codes]
     values = as_vector(name, values, y_true)
-    check_probabilities(name, values, "Pass predict_proba(X).")
+    arguments.check_probabilities(name, values, "Pass predict_proba(X).")
     return values
 
 
@@ -223,7 +217,7 @@ def check_distributions(name, values, y_true, classes=None):
             f"{values.shape}. Pass the result of predict_proba, and classes=model.classes_."
         )
     remedy = "Pass the result of predict_proba, not of decision_function."
-    check_probabilities(name, values, remedy)
+    arguments.check_probabilities(name, values, remedy)
     sums = values.sum(axis=1, dtype=float)
     # 1e-3: room for float16, none for scores or logits
     if (np.abs(sums - 1) > 1e-3).any():

@@ -15,18 +15,10 @@ from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import persons as _persons
 from skdpfair.inputs import target
 from skdpfair.inputs.columns import check_indexes
+from skdpfair.metrics import _measures as measuring
 from skdpfair.metrics._arguments import as_vector, check_labels, hits, warn_undefined
 from skdpfair.metrics._comparisons import check_distributions
-from skdpfair.metrics._measures import (
-    COST,
-    LEVEL,
-    MEASURES,
-    chosen_measures,
-    columns_of,
-    compared,
-    leading_measures,
-    values_by_group,
-)
+from skdpfair.metrics._measures import LEVEL, columns_of
 from skdpfair.privacy.one_time_noise import discrete_laplace
 from skdpfair.privacy.privacy_report import ADJACENCY_IN_WORDS, PROTECTS, read_in_words, rounded_up
 
@@ -149,17 +141,17 @@ def group_table(
     assert encoded.levels is not None
     levels = group_names(encoded.levels)
     values = {
-        name: values_by_group(
+        name: measuring.values_by_group(
             y_true, y_pred, likely.get(name), classes=classes, code=encoded.code, levels=levels
         )
         for name, y_pred in checked.items()
     }
     known = _with_comparisons(values, reference)
     simple = values[reference]
-    leading = leading_measures(simple["rarest_class_share"].iloc[0], len(classes))
+    leading = measuring.leading_measures(simple["rarest_class_share"].iloc[0], len(classes))
     default = ["accuracy", "balanced_accuracy", *leading]
-    default += [COST[name] for name in ("accuracy", *leading)]
-    wanted = chosen_measures(measures, known, default)
+    default += [measuring.COST[name] for name in ("accuracy", *leading)]
+    wanted = measuring.chosen_measures(measures, known, default)
     rows = [
         {key: value for m in wanted for key, value in columns_of(m, part[m], levels).items()}
         for part in values.values()
@@ -180,15 +172,15 @@ def _with_comparisons(values, reference):
     """Add the comparisons with the reference to each model's measures; return all names."""
     names = [
         name
-        for name, measure in MEASURES.items()
+        for name, measure in measuring.MEASURES.items()
         if measure.against == "reference" and all(measure.of in part for part in values.values())
     ]
     other = values[reference].copy()
     for part in values.values():
         for name in names:
-            part[name] = compared(part, other, name)
+            part[name] = measuring.compared(part, other, name)
     everywhere = set.intersection(*(set(part) for part in values.values()))
-    return [name for name in MEASURES if name in everywhere]
+    return [name for name in measuring.MEASURES if name in everywhere]
 
 
 def _probabilities(probabilities, checked, y_true, classes):

@@ -32,10 +32,10 @@ from skdpfair.privacy.gdp import delta_for
 from skdpfair.training import defaults
 from skdpfair.training.spec import FitSpec
 
-# the method of the models without privacy, in the results
-REFERENCE = "reference"
+REFERENCE = "reference"  # the method of the models without privacy, in the results
+_RUN = ("method", "epsilon", "seed", "fold")
 CELL_ENTRIES = (  # of a finished cell, as a store keeps it
-    *("method", "epsilon", "seed", "fold", "reference", "n", "n_train", "test", "train"),
+    *(*_RUN, "reference", "n", "n_train", "test", "train"),
     *("epsilon_spent", "releases", "fit_seconds", "low_signal"),
 )
 
@@ -104,12 +104,7 @@ def _fit_and_test(cell, records, keep_predictions):
     test = values_by_group(y_test, predicted, likely, code=code[cell.test], **options)
     options |= {"code": groups, "measures": ["accuracy"]}
     train = values_by_group(y_train, model.predict(rows), None, **options)
-    result = {
-        "method": cell.method,
-        "epsilon": cell.epsilon,
-        "seed": cell.seed,
-        "fold": cell.fold,
-        "reference": cell.reference,
+    result = {name: getattr(cell, name) for name in (*_RUN, "reference")} | {
         "n": test.pop("n").tolist(),
         "n_train": len(cell.train),
         "test": test.to_dict("list"),
@@ -256,29 +251,19 @@ def releases_of(cells):
         for r in (NoisyRelease(**release) for release in cell.get("releases", ()))
         if cell["epsilon"] is not None
     ]
-    columns = ["method", "epsilon", "seed", "fold", "sample_rate", "noise_multiplier", "steps"]
-    columns += ["strata"]
+    columns = [*_RUN, "sample_rate", "noise_multiplier", "steps", "strata"]
     return pd.DataFrame(rows, columns=columns)
 
 
 def _frame_rows(cell, levels):
-    method, epsilon, seed, fold = _key(cell)
+    run, whole = _key(cell), ("epsilon_spent", "fit_seconds", "reference")
     for i, group in enumerate([OVERALL, *levels]):
         test, train = ({m: v[i] for m, v in cell[part].items()} for part in ("test", "train"))
-        yield {
-            "method": method,
-            "epsilon": epsilon,
-            "seed": seed,
-            "fold": fold,
-            "group": group,
-            "n": cell["n"][i],
-            "n_train": cell.get("n_train", np.nan),
-            **test,
-            "dg_gap": compared(test, train, "dg_gap"),
-            "epsilon_spent": cell["epsilon_spent"],
-            "fit_seconds": cell["fit_seconds"],
-            "reference": cell["reference"],
-        }
+        sizes = {"group": group, "n": cell["n"][i], "n_train": cell.get("n_train", np.nan)}
+        test |= {"dg_gap": compared(test, train, "dg_gap")}
+        yield (
+            dict(zip(_RUN, run, strict=True)) | sizes | test | {name: cell[name] for name in whole}
+        )
 
 
 def _key(cell):

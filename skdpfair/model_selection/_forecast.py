@@ -7,17 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from sklearn import model_selection
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import (
-    GridSearchCV,
-    GroupKFold,
-    ParameterGrid,
-    ParameterSampler,
-    RandomizedSearchCV,
-    StratifiedGroupKFold,
-    check_cv,
-)
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV, check_cv
 from sklearn.pipeline import Pipeline
 
 from skdpfair._utils.validate import flag, integer, is_auto, one_of, safe_repr
@@ -38,7 +31,7 @@ from skdpfair.training.callbacks import recorders
 from skdpfair.training.defaults import network_for
 from skdpfair.training.spec import FitSpec
 
-_BY_GROUPS = GroupKFold, StratifiedGroupKFold
+_BY_GROUPS = model_selection.GroupKFold, model_selection.StratifiedGroupKFold
 
 
 @dataclass(frozen=True)
@@ -137,8 +130,7 @@ def forecast(
         flag("persons", persons)
     delta = delta_for(delta, n_samples)
     leaks = reasons_of(lint_pipeline(search))
-    # a private search knows its own cost
-    if hasattr(search, "forecast"):
+    if hasattr(search, "forecast"):  # a private search knows its own cost
         planned = search.forecast(n_samples, n_groups=n_groups, delta=delta)
         if persons not in (None, planned.protects == "person"):
             raise ValueError(
@@ -302,9 +294,11 @@ def _candidates_of(search, cv):
         )
     else:
         if isinstance(search, GridSearchCV):
-            every = ParameterGrid(search.param_grid)
+            every = model_selection.ParameterGrid(search.param_grid)
         elif isinstance(seed := search.random_state, (int, np.integer)):
-            every = ParameterSampler(search.param_distributions, search.n_iter, random_state=seed)
+            every = model_selection.ParameterSampler(
+                search.param_distributions, search.n_iter, random_state=seed
+            )
         else:
             raise ValueError(
                 f"random_state of the search must be an int, got {seed!r}: the search would draw "

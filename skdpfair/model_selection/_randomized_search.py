@@ -13,13 +13,8 @@ from sklearn.base import ClassifierMixin, MetaEstimatorMixin
 from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import (
-    _num_samples,
-    check_consistent_length,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils import _safe_indexing, check_consistent_length
+from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
 from skdpfair._networks import Curves, network_of
 from skdpfair._utils.validate import Parametrised, integer, number, one_of, safe_repr
@@ -33,33 +28,19 @@ from skdpfair.inputs.columns import by_index, check_indexes
 from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.persons import Persons
 from skdpfair.inputs.provenance import rows_of
-from skdpfair.model_selection import _trials
-from skdpfair.model_selection._forecast import (
-    Forecast,
-    PlannedFit,
-    configured,
-    parts_within,
-    planned_fit,
-    protection_of,
-    refuse_other_fits,
-)
+from skdpfair.model_selection import _forecast, _trials
+from skdpfair.model_selection._forecast import Forecast, PlannedFit, configured
 from skdpfair.preprocessing._learners import refuse_resamplers
+from skdpfair.privacy import privacy_report, renyi
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.privacy_report import (
     ASSUMPTIONS,
-    NOT_ACCOUNTED,
     PROTECTS,
     PrivacyReport,
     in_words_of,
     percent,
 )
-from skdpfair.privacy.renyi import (
-    check_law,
-    curve_epsilon,
-    free_score_noise,
-    rdp_curve,
-    selection_curve,
-)
+from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
 from skdpfair.privacy.tradeoff import trade_off_from_curve
 from skdpfair.training import sklearn_callbacks as _tasks
 from skdpfair.training.defaults import check_network
@@ -71,14 +52,10 @@ _ONLY = {
     "distributed": None,
     "verbose": 0,
 }
-# facts of which a search has its own
-_OWN = ("n", "sets", "classes", "groups", "counts")
-# a trial may have no less than this part of the budget of a search
-_LEAST_SHARE = 64
-# ratio of bounds of the epsilon of a trial
-_TIGHT = 1.002
-# position of an order near 7, by which curves are ranked for display
-_MIDDLE = 60
+_OWN = ("n", "sets", "classes", "groups", "counts")  # facts of which a search has its own
+_LEAST_SHARE = 64  # a trial may have no less than this part of the budget of a search
+_TIGHT = 1.002  # ratio of bounds of the epsilon of a trial
+_MIDDLE = 60  # position of an order near 7, by which curves are ranked for display
 # which of them "auto" takes, names of columns say, which only the fit sees
 _AUTO_NETWORKS = "auto", "logistic", Curves((1,))
 
@@ -201,7 +178,7 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
         selection = self._selection(n_samples, n_groups, delta)
         every = selection.classifiers
         has_persons = any(Persons.of(c.persons).max_records for c in every) or None
-        protects = protection_of(every, has_persons)
+        protects = _forecast.protection_of(every, has_persons)
         guess = trade_off_from_curve(tuple(selection.whole), delta).total_variation
         why = (
             f"the best of {self.mean_trials:g} trials on average is released",
@@ -251,8 +228,7 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
         selection = self._selection(n_examples, 1, delta)
         own = classifier_of(self.estimator)
         max_records = _max_records([own, *selection.classifiers], person)
-        seeded = self.random_state is not None
-        if seeded:
+        if self.random_state is not None:
             warnings.warn(
                 f"random_state={self.random_state!r} makes the noise and the number of trials "
                 "reproducible: whoever knows the seed can reconstruct them. Leave it out for a "
@@ -260,8 +236,7 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
                 InsecureSeedWarning,
                 stacklevel=3,
             )
-        # number and names of the columns
-        validate_data(self, X, skip_check_array=True)
+        validate_data(self, X, skip_check_array=True)  # number and names of the columns
         named, y = y, _target.read_labels(y)
         check_consistent_length(X, y, sensitive_features)
         public, read = _trials.public_sets(self.estimator, X, y, sensitive_features, named)
@@ -270,8 +245,7 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
                 network = network_of(classifier.module)
                 check_network(network, np.shape(X)[1:], len(public["classes"]))
         sklearn_task = _tasks.begin(self, X, y, 0)
-        # the day of the end would tell of the trials
-        day = datetime.now(UTC).date().isoformat()
+        day = datetime.now(UTC).date().isoformat()  # that of the end would tell of the trials
         with charged(
             (),
             [],
@@ -283,13 +257,11 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
         ) as charge:
             records = X, y, sensitive_features, persons
             best, error = self._best(records, person, selection, public)
-        # the frame that held the generator is gone
-        if error is not None:
+        if error is not None:  # the frame that held the generator is gone
             raise error
         report = report_of(self, selection, delta, max_records, n_examples)
-        report = replace(report, read_from_rows=read)
         origin = {"_day": day, "_ledger_fits": (charge,)}
-        self._keep(best, public["classes"], report, origin)
+        self._keep(best, public["classes"], replace(report, read_from_rows=read), origin)
         if sklearn_task.end is not None:
             sklearn_task.end()
         return self
@@ -321,7 +293,7 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
                 f"{safe_repr(self.param_distributions)}."
             )
         one_of("trials", self.trials, _trials.SHAPES)
-        check_law(self.mean_trials, _trials.SHAPES[self.trials])
+        renyi.check_law(self.mean_trials, _trials.SHAPES[self.trials])
         integer("n_candidates", self.n_candidates)
         number("holdout", self.holdout, low=0, high=1, low_open=True, high_open=True)
         if self.epsilon is not None:
@@ -339,10 +311,8 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
             step, last = last.steps[-1]
             name = f"{name.removesuffix('epsilon')}{step}__epsilon"
         for params in pool:
-            if (
-                name in params
-                or classifier_of(configured(self.estimator, params)).noise_multiplier is not None
-            ):
+            candidate = classifier_of(configured(self.estimator, params))
+            if name in params or candidate.noise_multiplier is not None:
                 raise ValueError(
                     f"epsilon={self.epsilon!r} is the budget of the whole search and sets the "
                     "noise of each trial. Remove epsilon and noise_multiplier from "
@@ -357,8 +327,7 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
         def cost(epsilon):
             try:
                 return curve_epsilon(at(epsilon).whole, delta)
-            except InfeasibleBudgetError:
-                # it is too small for a trial
+            except InfeasibleBudgetError:  # it is too small for a trial
                 return 0.0
 
         low, high = self.epsilon / _LEAST_SHARE, self.epsilon
@@ -388,12 +357,10 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
         *data, groups, persons = (r if r is None else rows_of(r, inner) for r in records)
         routing = routed(self.estimator, groups, persons)
         seeded = self.random_state is not None
-        of_trial = selection.curve, rng, seeded, public
-        train = _trials.trainer(self.estimator, data, routing, *of_trial)
+        train = _trials.trainer(self.estimator, data, routing, selection.curve, rng, seeded, public)
         score = _trials.scorer(rows, labels, selection.noise, rng, share)
-        return _trials.run(
-            rng, (self.mean_trials, _trials.SHAPES[self.trials]), selection.pool, train, score
-        )
+        law = self.mean_trials, _trials.SHAPES[self.trials]
+        return _trials.run(rng, law, selection.pool, train, score)
 
     def _split(self, rng, n_samples, person):
         """Return the positions of held-out records and of the others; no person has both."""
@@ -410,8 +377,7 @@ class DPRandomizedSearch(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin
 
     def _keep(self, best, classes, report, origin):
         params, model = best
-        if model is None:
-            # predicts all classes alike
+        if model is None:  # one that predicts all classes alike
             model = DummyClassifier(strategy="prior").fit(np.zeros((len(classes), 1)), classes)
         else:
             winner = classifier_of(model)
@@ -449,7 +415,7 @@ def pool_of(search):
         pool = list(ParameterGrid(spaces))
     for params in pool:
         candidate = configured(search.estimator, params)
-        refuse_other_fits(candidate)
+        _forecast.refuse_other_fits(candidate)
         refuse_resamplers(candidate)
         classifier = classifier_of(candidate)
         for name, only in _ONLY.items():
@@ -459,7 +425,7 @@ def pool_of(search):
                     f"must stay secret. Set {name}={only!r} in the estimator and in "
                     "param_distributions."
                 )
-        for part in parts_within(candidate):
+        for part in _forecast.parts_within(candidate):
             # a memory stores trials, and callbacks hear of each
             store = getattr(part, "memory", None) or getattr(part, "_skl_callbacks", None)
             if store:
@@ -477,7 +443,7 @@ def selection_of(search, pool, n_samples, n_groups=1) -> _Selection:
     every = [configured(search.estimator, params) for params in pool]
     curves = {}
     for (params, candidate), network in product(zip(pool, every, strict=True), _AUTO_NETWORKS):
-        private, releases = planned_fit(candidate, n_train, n_groups, network)
+        private, releases = _forecast.planned_fit(candidate, n_train, n_groups, network)
         if not private:
             raise ValueError(
                 f"{safe_repr(params)} trains without privacy, so the search has no privacy. "
@@ -489,9 +455,9 @@ def selection_of(search, pool, n_samples, n_groups=1) -> _Selection:
     curve = np.max(list(curves.values()), axis=0)
     worst = max(curves, key=lambda releases: curves[releases][_MIDDLE])
     trial = PlannedFit(0, "fit", n_train, 1, True, worst)
-    whole = selection_curve(curve, search.mean_trials, _trials.SHAPES[search.trials])
+    whole = renyi.selection_curve(curve, search.mean_trials, _trials.SHAPES[search.trials])
     classifiers = [classifier_of(candidate) for candidate in every]
-    return _Selection(pool, classifiers, trial, curve, free_score_noise(curve), whole)
+    return _Selection(pool, classifiers, trial, curve, renyi.free_score_noise(curve), whole)
 
 
 def n_scored(search, n_samples):
@@ -559,5 +525,5 @@ def report_of(search, selection, delta, max_records, n_examples):
         assumptions=in_words_of(
             [ASSUMPTIONS[name] for name in (*sets, "held out", "trials")], PROTECTS[adjacency]
         ),
-        not_accounted=in_words_of(NOT_ACCOUNTED, PROTECTS[adjacency]),
+        not_accounted=in_words_of(privacy_report.NOT_ACCOUNTED, PROTECTS[adjacency]),
     )

@@ -11,36 +11,24 @@ from sklearn.metrics import accuracy_score
 from skdpfair._utils.files import path_of, replace_file
 from skdpfair._utils.group_names import escape_reserved
 from skdpfair._utils.validate import number, one_of, safe_repr
+from skdpfair.metrics import _measures as measuring
 from skdpfair.metrics._intervals import error_of_mean, of_share, overlap, student_of_column
-from skdpfair.metrics._measures import (
-    COST,
-    MEASURES,
-    OVERALL,
-    RATIOS,
-    chosen_measures,
-    described,
-    direction,
-    leading_measures,
-    of_positive,
-    worst_column,
-)
+from skdpfair.metrics._measures import COST, MEASURES, OVERALL, RATIOS, direction, worst_column
 from skdpfair.model_selection._cells import CELL_ENTRIES, frame_of, predictions_of, releases_of
 from skdpfair.model_selection._from_search import classes_of_search, frame_of_search
 from skdpfair.model_selection._store import Store
 from skdpfair.model_selection._sweep_spec import FORMAT_VERSION, SweepSpec
 from skdpfair.preprocessing import TableSchema
-from skdpfair.report._fairness_dashboard import numbered, to_fairness_dashboard
+from skdpfair.report._fairness_dashboard import launch, numbered, to_fairness_dashboard
 from skdpfair.report._recommendation import small_groups
 from skdpfair.report._rendering import with_interval, with_readable_names
 from skdpfair.report._sweep_page import results_card, results_page
 
 _MODEL = ["method", "epsilon"]
 _RUN = ["seed", "fold"]
-# a terminal has no room for more
-_MOST_GROUPS = 7
+_MOST_GROUPS = 7  # a terminal has no room for more
 _HEADS = ("method", "epsilon", "gap", "ratio", "worst")  # of a text, beside those of the groups
-# the shell leaves it beside the finished cells
-SCHEMA_FILE = "schema.toml"
+SCHEMA_FILE = "schema.toml"  # the shell leaves it beside the finished cells
 
 
 class TradeoffResults:
@@ -129,8 +117,7 @@ class TradeoffResults:
                 f"{FORMAT_VERSION}. Name another folder, or run the sweep again."
             )
         spec = SweepSpec(**facts)
-        # reference models come first
-        place = {name: i for i, name in enumerate(spec.methods)}
+        place = {name: i for i, name in enumerate(spec.methods)}  # reference models come first
 
         def order(cell):
             budget, name = cell["epsilon"], cell["method"]
@@ -232,9 +219,8 @@ class TradeoffResults:
         return int(np.flatnonzero(eligible)[np.argmax(values[eligible])])
 
     def __repr__(self):
-        models = self.frame[_MODEL].drop_duplicates()
-        runs = self.frame[_RUN].drop_duplicates()
-        return f"TradeoffResults({len(models)} models x {len(runs)} runs)"
+        n_models, n_runs = (len(self.frame[by].drop_duplicates()) for by in (_MODEL, _RUN))
+        return f"TradeoffResults({n_models} models x {n_runs} runs)"
 
     def _repr_html_(self):
         return results_card(self)
@@ -259,8 +245,8 @@ class TradeoffResults:
         estimates, blocks = readable.estimates(names), []
         for name in names:
             block, has_intervals = _block(estimates, name, {} if many else heads)
-            of_class = of_positive(name, readable.spec.classes)
-            head = f"{name.replace('_', ' ')}{of_class} ({described(name)[1]}), {over}"
+            of_class = measuring.of_positive(name, readable.spec.classes)
+            head = f"{name.replace('_', ' ')}{of_class} ({measuring.described(name)[1]}), {over}"
             head += " and 95 % interval" * has_intervals
             blocks.append(f"{head}\n{block.to_string(index=False)}")
         if frame["n"].isna().all():  # of a search, whose scores do not tell
@@ -287,7 +273,7 @@ class TradeoffResults:
         if not {"rarest_class_share", "balanced_accuracy", "rarest_class_recall"} <= {*self.frame}:
             return ["accuracy"]
         overall = self.frame[self.frame["group"] == OVERALL]
-        return leading_measures(overall["rarest_class_share"].mean(), self.n_classes)
+        return measuring.leading_measures(overall["rarest_class_share"].mean(), self.n_classes)
 
     @property
     def n_classes(self):
@@ -302,7 +288,7 @@ class TradeoffResults:
     def chosen_measures(self, measures=None):
         """Return the names of measures, the default of `as_text` for None, or raise ValueError."""
         simple = list(dict.fromkeys([*self.leading_measures, "accuracy"]))
-        return chosen_measures(measures, self._known(), [*simple, *map(COST.get, simple)])
+        return measuring.chosen_measures(measures, self._known(), [*simple, *map(COST.get, simple)])
 
     def by_run(self):
         """Return the measures of each cell, by group, with differences and worst groups.
@@ -384,8 +370,9 @@ class TradeoffResults:
                 part = parts[name if group == OVERALL else f"{name}[{group}]"]
                 ends = [of_share(r, name, rarest) for _, r in rows.fillna({"n": 0}).iterrows()]
                 part.loc[rows.index, ["low", "high"]] = ends
-                kinds = ["" if np.isnan(low) else "Wilson" for low, _ in ends]
-                part.loc[rows.index, "kind"] = kinds
+                part.loc[rows.index, "kind"] = [
+                    "" if np.isnan(low) else "Wilson" for low, _ in ends
+                ]
         return pd.concat(parts, axis=1)
 
     def _known(self):
@@ -435,10 +422,14 @@ class TradeoffResults:
         ]
         return table[on_front].sort_values(x, ascending=direction(x) <= 0)
 
-    def plot(self, measure="accuracy", ax=None):
-        """Return a TradeoffDisplay of a column of `by_run` against epsilon, drawn into ``ax``."""
+    def plot(self, measure=None, ax=None):
+        """Return a TradeoffDisplay of a column of `by_run` against epsilon, drawn into ``ax``.
+
+        None is the first of `leading_measures`.
+        """
         from skdpfair.report._displays import TradeoffDisplay
 
+        measure = self.leading_measures[0] if measure is None else measure
         return TradeoffDisplay.from_results(self, measure=measure).plot(ax=ax)
 
     def launch_fairness_dashboard(self, port=None, *, seed=None, fold=0):
@@ -477,8 +468,6 @@ class TradeoffResults:
         >>> results.launch_fairness_dashboard().url  # doctest: +SKIP
         'http://localhost:8704'
         """
-        from skdpfair.report._fairness_dashboard import launch
-
         return launch(self, port, seed=seed, fold=fold)
 
     def to_html(self, path=None, *, title=None, pipeline=None, measures=None, ledger=None):
@@ -511,8 +500,7 @@ class TradeoffResults:
             If jinja2 is missing: ``pip install "skdpfair[report]"``.
         """
         path = None if path is None else path_of(path)
-        options = {"title": title, "pipeline": pipeline, "measures": measures, "ledger": ledger}
-        page = results_page(self, **options)
+        page = results_page(self, title=title, pipeline=pipeline, measures=measures, ledger=ledger)
         if path is None:
             return page
         replace_file(path, page.encode())

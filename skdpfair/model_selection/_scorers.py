@@ -24,18 +24,9 @@ from skdpfair.inputs import table as _table
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.rows import select
 from skdpfair.inputs.target import order_of, positions, read_labels
+from skdpfair.metrics import _measures as measuring
 from skdpfair.metrics._arguments import as_vector, check_labels
-from skdpfair.metrics._measures import (
-    MEASURES,
-    chosen_measures,
-    columns_of,
-    compared,
-    difference,
-    group_min,
-    scores_of,
-    simple_measures,
-    values_by_group,
-)
+from skdpfair.metrics._measures import MEASURES, columns_of, group_min, scores_of
 
 _PREDICT = "predict"
 _GROUP = re.compile(r"\[.*\]$", re.DOTALL)
@@ -56,8 +47,10 @@ class _ByGroupScorer(Parametrised):
         check_indexes(X=X, y=y, sensitive_features=sensitive_features)
         y = as_vector("y", y, y)
         parts = self._parts(estimator, X, y, sensitive_features)
-        if sensitive_features is not None and _takes_groups(estimator):
-            estimator = _OnGroups(estimator, sensitive_features)
+        if sensitive_features is not None:
+            routing = metadata_routing.get_routing_for_object(estimator)
+            if routing.consumes("predict", ["sensitive_features"]):  # as thresholds by group do
+                estimator = _OnGroups(estimator, sensitive_features)
         if not all(rows.any() for rows in parts.values()):
             warnings.warn(
                 "Some groups have no records among those scored: their scores are NaN. Use fewer "
@@ -260,7 +253,7 @@ class _ComparisonScorer(_ByGroupScorer):
             fitted = _fitted_among(estimator, (X_all, y_all, parts_all), (X, y, parts))
             other = _values(estimator, X_all, y_all, parts_all, [of], fitted)
         values = _values(estimator, X, y, parts, [of])
-        scores = columns_of(self.name, compared(values, other, self.name), parts)
+        scores = columns_of(self.name, measuring.compared(values, other, self.name), parts)
         if self.table is not None:
             worst = group_min(other[of].iloc[1:]) - group_min(values[of].iloc[1:])
             scores[f"{self.name}_worst_group"] = worst
@@ -358,7 +351,7 @@ def _named(name, overall, by_group):
     """Return the scores of one metric by their names; larger is better."""
     scores = {
         name: float(overall),
-        f"neg_{name.removeprefix('neg_')}_difference": 0.0 - difference(by_group),
+        f"neg_{name.removeprefix('neg_')}_difference": 0.0 - measuring.difference(by_group),
         f"{name}_group_min": group_min(by_group),
     }
     return scores | {f"{name}[{group}]": float(value) for group, value in by_group.items()}
@@ -368,9 +361,9 @@ def _measures_named(scores, n_classes):
     """Return the measures, of one model only, whose scores the user named."""
     if scores is None:
         return []
-    known = {key: m for m in simple_measures(n_classes) for key in _score_names(m)}
+    known = {key: m for m in measuring.simple_measures(n_classes) for key in _score_names(m)}
     options = [key for key in known if "[" not in key]
-    return list(dict.fromkeys(known[key] for key in chosen_measures(scores, options, ())))
+    return list(dict.fromkeys(known[key] for key in measuring.chosen_measures(scores, options, ())))
 
 
 def _score_names(measure):
@@ -386,7 +379,7 @@ def _values(model, X, y, parts, measures, rows=slice(None)):
     check_labels("y_pred", np.asarray(predicted), y)
     if any(MEASURES[name].needs_probabilities for name in measures):
         likely = model.predict_proba(X)[rows][:, order_of(model)]
-    return values_by_group(
+    return measuring.values_by_group(
         y[rows],
         predicted[rows],
         likely,
@@ -409,11 +402,9 @@ def _fitted_among(estimator, table, scored):
             "scoring=GroupScorer(...) and return_train_score=True, and use "
             "TradeoffResults.from_search(search); for one model, use skdpfair.metrics.dg_gap."
         )
-    hashes, groups = _hashed_rows(estimator, *table)
-    keys = pd.MultiIndex.from_arrays([hashes, groups, _occurrence(hashes, groups)])
-    hashes_out, groups_out = _hashed_rows(estimator, *scored)
-    out = [hashes_out, groups_out, _occurrence(hashes_out, groups_out)]
-    others = ~keys.isin(pd.MultiIndex.from_arrays(out))
+    keys, out = (_keys_of(estimator, *rows) for rows in (table, scored))
+    others = ~pd.MultiIndex.from_frame(keys).isin(pd.MultiIndex.from_frame(out))
+    hashes = keys["hash"].to_numpy()
     for rows in (np.full(len(hashes), True), others):
         match = rows & np.isin(hashes, fitted_hashes)
         if np.array_equal(np.sort(hashes[match]), np.sort(fitted_hashes)):
@@ -427,17 +418,16 @@ def _fitted_among(estimator, table, scored):
     )
 
 
-def _hashed_rows(estimator, X, y, parts):
-    """Return a hash of each row and its label, as the final step gets them, and its group."""
+def _keys_of(estimator, X, y, parts):
+    """Return a hash of each row and its label, its group, and how many rows before it equal it.
+
+    Rows are as the final step gets them.
+    """
     final, X = at_final_step(estimator, X)
     codes = positions(final.classes_, read_labels(y))
     hashes = provenance.row_hashes(select(_table.read_rows(final, X), slice(None)), codes)
-    return hashes, np.argmax(list(parts.values()), axis=0)
-
-
-def _occurrence(hashes, groups):
-    """Return the number of rows before each one that equal it."""
-    return pd.DataFrame({"hash": hashes, "group": groups}).groupby(["hash", "group"]).cumcount()
+    keys = pd.DataFrame({"hash": hashes, "group": np.argmax(list(parts.values()), axis=0)})
+    return keys.assign(before=keys.groupby(["hash", "group"]).cumcount())
 
 
 class _OnGroups:
@@ -451,12 +441,6 @@ class _OnGroups:
 
     def predict(self, X):
         return self.model.predict(X, sensitive_features=self.groups)
-
-
-def _takes_groups(estimator):
-    """Tell whether an estimator's ``predict`` requests the groups, as thresholds by group do."""
-    routing = metadata_routing.get_routing_for_object(estimator)
-    return bool(routing.consumes("predict", ["sensitive_features"]))
 
 
 def _lacks_pos_label(scorer):
@@ -499,8 +483,7 @@ def _score(scorer, estimator, X, y, answer, rows):
         one_class = len(np.unique(y[rows])) < 2
         labels = signature(scorer._score_func).parameters.get("labels")
         if labels is not None and labels.default is None and "labels" not in scorer._kwargs:
-            # the rows may lack a class
-            params["labels"] = estimator.classes_
+            params["labels"] = estimator.classes_  # the rows may lack a class
     with warnings.catch_warnings(record=one_class) as caught:
         if one_class:
             warnings.simplefilter("always")

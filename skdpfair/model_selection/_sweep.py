@@ -29,15 +29,8 @@ from skdpfair.inputs.rows import numbers_of
 from skdpfair.inputs.table import read as read_table
 from skdpfair.methods._registry import get_method
 from skdpfair.metrics._measures import OVERALL, rarest_class
-from skdpfair.model_selection._cells import (
-    CELL_ENTRIES,
-    REFERENCE,
-    SweepRecords,
-    cells_of,
-    key_of_cell,
-    run_cell,
-    splits,
-)
+from skdpfair.model_selection import _cells
+from skdpfair.model_selection._cells import CELL_ENTRIES, REFERENCE, SweepRecords
 from skdpfair.model_selection._forecast import planned_fit
 from skdpfair.model_selection._results import TradeoffResults, empty_runs
 from skdpfair.model_selection._store import Store, digest_of, run_missing
@@ -223,14 +216,15 @@ def planned_sweep(
     data |= {} if features is None else {"features": features.described}
     data |= {} if person is None else {"persons": digest_of(person)}
     cells = [
-        replace(cell, key=key_of_cell(cell, data, levels, keep_predictions))
+        replace(cell, key=_cells.key_of_cell(cell, data, levels, keep_predictions))
         for seed in seeds
-        for fold, rows in enumerate(splits(cv, seed, y, encoded.code, person))
-        for cell in cells_of(methods, epsilons, seed, fold, rows, base, person)
+        for fold, rows in enumerate(_cells.splits(cv, seed, y, encoded.code, person))
+        for cell in _cells.cells_of(methods, epsilons, seed, fold, rows, base, person)
     ]
     n_examples = len(y) if person is None else int(person.max()) + 1
     delta = delta_for(base.delta, n_examples)
-    sizes = [cell.n_examples for cell in cells]
+    sizes, counts = [cell.n_examples for cell in cells], np.zeros((len(levels), len(classes)), int)
+    np.add.at(counts, (encoded.code, label), 1)
     spec = SweepSpec(
         methods={name: describe(method) for name, method in methods.items()},
         epsilons=epsilons,
@@ -248,7 +242,7 @@ def planned_sweep(
         classes=classes.tolist(),
         groups=levels,
         rarest_class=str(classes[rarest_class(label, len(classes))]),
-        counts=_counts(encoded.code, len(levels), label, len(classes)),
+        counts=counts.tolist(),
         features=origin_of(X).features if features is None else features.described,
         skdpfair=skdpfair.__version__,
         torch=torch.__version__,
@@ -269,11 +263,6 @@ def planned_sweep(
         n_jobs=n_jobs,
         progress=progress,
     )
-
-
-def _counts(code, n_groups, label, n_classes):
-    counts = np.bincount(code * n_classes + label, minlength=n_groups * n_classes)
-    return counts[: n_groups * n_classes].reshape(n_groups, n_classes).tolist()
 
 
 @dataclass(frozen=True)
@@ -299,11 +288,9 @@ class PlannedSweep:
         if ledger is None:
             return
         counted = list(self.done.values())
-        # no budget admits models without privacy
-        if ledger.budget is not None:
+        if ledger.budget is not None:  # which admits no models without privacy
             counted = [cell for cell in counted if cell["epsilon"] is not None]
-        lacking = ledger.n_unrecorded(cell.get("ledger_fit") for cell in counted)
-        if lacking:
+        if lacking := ledger.n_unrecorded(cell.get("ledger_fit") for cell in counted):
             assert self.store is not None  # which has them
             raise ValueError(
                 f"store={str(self.store.folder)!r} holds {lacking} finished "
@@ -320,28 +307,21 @@ class PlannedSweep:
         done, records, missing = self.done, self.records, self.missing
         if self.store is not None:
             self.store.begin()
-        # once, as they are the same in all fits
+        # once for all fits and predictions
         if self.features is not None and missing:
             records = replace(records, X=pictures.transformed(self.features, records.X))
         elif missing and hasattr(records.X, "iloc"):
-            # once for all fits and predictions
             records = replace(records, X=numbers_of(records.X))
+        run_cell, keep = joblib.delayed(_cells.run_cell), self.spec.keep_predictions
         tasks = {
-            cell.key: joblib.delayed(run_cell)(
-                replace(cell, place=i), records, self.spec.keep_predictions
-            )
+            cell.key: run_cell(replace(cell, place=i), records, keep)
             for i, cell in enumerate(missing)
         }
         n_cells = len(self.cells)
         with ProgressBar("sweep", "cell", total=n_cells, visible=self.progress, leave=True) as bar:
             bar.start_at(len(done))
-            complete = run_missing(
-                tasks,
-                done,
-                self.store,
-                n_jobs=self.n_jobs,
-                on_result=lambda _: bar.move_to(len(done)),
-            )
+            show = {"n_jobs": self.n_jobs, "on_result": lambda _: bar.move_to(len(done))}
+            complete = run_missing(tasks, done, self.store, **show)
         if not complete:
             remedy = ""
             if self.store is not None:

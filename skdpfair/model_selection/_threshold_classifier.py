@@ -12,33 +12,18 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
+from skdpfair._utils import validate
 from skdpfair._utils.keystream import Keystream
-from skdpfair._utils.validate import (
-    Parametrised,
-    error_context,
-    flag,
-    integer,
-    is_auto,
-    number,
-    one_of,
-    safe_repr,
-)
+from skdpfair._utils.validate import Parametrised, is_auto, number, one_of, safe_repr
 from skdpfair.estimators.classifier import classifier_of, persons_of, private_logits, routed
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import persons as _persons
 from skdpfair.inputs import target as _target
 from skdpfair.inputs.columns import check_indexes
+from skdpfair.model_selection import _threshold_choice as choosing
 from skdpfair.model_selection._score_counts import EDGES, N_BINS, SENSITIVITY, score_counts
-from skdpfair.model_selection._threshold_choice import (
-    CONSTRAINTS,
-    OBJECTIVES,
-    best_cut,
-    best_mixtures,
-    can_choose,
-    few_to_tell,
-    pooled,
-)
+from skdpfair.model_selection._threshold_choice import CONSTRAINTS, OBJECTIVES, best_cut
 from skdpfair.preprocessing._learners import refuse_resamplers
 from skdpfair.privacy.one_time_noise import generator_of
 from skdpfair.training import sklearn_callbacks as _tasks
@@ -50,8 +35,7 @@ _LARGE_LOSS = 0.05  # of accuracy, from which it is reported
 # is as good on Adult as without groups, by paired fits to 3,000 and to all records
 _MOST_REPORTED = 8
 _BUDGET_SHARE, _BUDGET_SHARE_BY_GROUP = 0.05, 0.2
-# name of the records where thresholds do not depend on the group
-ALL = "all"
+ALL = "all"  # name of the records where thresholds do not depend on the group
 
 
 @dataclass(repr=False, eq=False)
@@ -157,8 +141,10 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
     def planned_estimator(self):
         """Return the unfitted estimator that `fit` trains, which leaves budget for the counts."""
         self._check()
-        estimator = clone(self.estimator)
-        SCORE_BUDGET_FRACTIONS[classifier_of(estimator)] = self._score_budget_fraction
+        estimator, share = clone(self.estimator), self.budget_share
+        if is_auto(share):
+            share = _BUDGET_SHARE_BY_GROUP if self._is_by_group else _BUDGET_SHARE
+        SCORE_BUDGET_FRACTIONS[classifier_of(estimator)] = float(share)
         return estimator
 
     @_tasks.with_callbacks
@@ -201,8 +187,7 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         refuse_resamplers(self.estimator)
         estimator = self.planned_estimator()
         classifier = classifier_of(estimator)
-        # number and names of the columns
-        validate_data(self, X, y, skip_check_array=True)
+        validate_data(self, X, y, skip_check_array=True)  # number and names of the columns
         extra = {"sensitive_features": sensitive_features, "persons": persons}
         check_indexes(X=X, y=y, **extra, warns_of="y")
         if hasattr(X, "index") and hasattr(y, "set_axis"):
@@ -219,9 +204,8 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         share = _persons.share_of(persons_of(estimator, X, len(labels), persons).code)
         sklearn_task = _tasks.begin(self, X, y, 0)
         estimator.fit(X, y, **routed(estimator, sensitive_features, persons))
-        report = replace(classifier.privacy_, what="fitted weights and thresholds")
-        if self.random_state is not None:
-            report = replace(report, seeded=True)
+        seeded = classifier.privacy_.seeded or self.random_state is not None
+        report = replace(classifier.privacy_, what="fitted weights and thresholds", seeded=seeded)
         noise, logits = _paid_noise(report), private_logits(estimator, X)
         other, positive = _target.positive_last(classifier.classes_, classifier.pos_label_)
         scores, generator = logits[:, positive] - logits[:, other], Keystream.fresh()
@@ -234,8 +218,7 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         classifier.privacy_ = report
         fitted = {"estimator_": estimator, "classes_": classifier.classes_}
         fitted |= {"thresholds_": thresholds, "privacy_": report}
-        # at once: a failed fit leaves the fit before as it was
-        self.__dict__.update(fitted)
+        self.__dict__.update(fitted)  # at once: a failed fit leaves the fit before as it was
         if sklearn_task.end is not None:
             sklearn_task.end()
         return self
@@ -271,8 +254,7 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         scores = self.decision_function(X) * (positive - other)
         scores = np.clip(scores, low, np.nextafter(high, low))
         groups = np.zeros(len(scores), dtype=np.int64)
-        if list(self.thresholds_) != [ALL]:
-            levels = list(self.thresholds_)
+        if (levels := list(self.thresholds_)) != [ALL]:
             classifier = classifier_of(self.estimator_)
             groups = self._groups_of(classifier, X, scores, sensitive_features, levels).code
         draw = check_random_state(random_state)
@@ -312,7 +294,7 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         if isinstance(objective, str):
             one_of("objective", objective, OBJECTIVES)
         else:
-            with error_context("objective", "must be a name, or costs of shape (2, 2)"):
+            with validate.error_context("objective", "must be a name, or costs of shape (2, 2)"):
                 objective = np.asarray(objective, dtype=np.float64)
                 if objective.shape != (2, 2) or not np.isfinite(objective).all():
                     raise ValueError(f"got {safe_repr(self.objective)}")
@@ -326,18 +308,12 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         if self.constraint is not None:
             one_of("constraint", self.constraint, CONSTRAINTS)
         number("tolerance", self.tolerance, low=0, high=1)
-        flag("by_group", self.by_group)
+        validate.flag("by_group", self.by_group)
         if self.random_state is not None:
-            integer("random_state", self.random_state, low=0)
+            validate.integer("random_state", self.random_state, low=0)
         if not is_auto(self.budget_share):
             number("budget_share", self.budget_share, low=0, high=1, low_open=True, high_open=True)
         return objective
-
-    @property
-    def _score_budget_fraction(self):
-        if is_auto(self.budget_share):
-            return _BUDGET_SHARE_BY_GROUP if self._is_by_group else _BUDGET_SHARE
-        return float(self.budget_share)
 
     @property
     def _is_by_group(self):
@@ -368,28 +344,26 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
                 "sklearn.set_config(enable_metadata_routing=True), scoring=None and GroupScorer "
                 "pass sensitive_features on to predict; scorers of scikit-learn do not."
             )
-        if _groups.TARGET in names or (
-            in_pipeline and not all(isinstance(name, str) for name in names)
-        ):
+        is_by_place = not all(isinstance(name, str) for name in names)
+        if _groups.TARGET in names or (in_pipeline and is_by_place):
             raise ValueError(
                 f"group_col={safe_repr(column)} is no column of rows to predict: these have no "
                 "labels, and other steps may change the position of a column. Give fit and predict "
                 "sensitive_features=."
             )
-        declared = _groups.Groups.of(classifier.group_col)
-        levels = declared.levels if levels is None else levels
+        levels = _groups.Groups.of(classifier.group_col).levels if levels is None else levels
         return _groups.encode(
             X, y, group_col=names or None, levels=levels, sensitive_features=sensitive_features
         )
 
     def _thresholds(self, objective, counts, levels, noise, classes):
         cuts, deviation = expit(EDGES), noise * SENSITIVITY**2
-        groups, edges = pooled(counts, deviation), np.eye(len(EDGES))
+        groups, edges = choosing.pooled(counts, deviation), np.eye(len(EDGES))
         aim = objective if isinstance(objective, str) else "costs"
         compared = self.constraint or aim
         names = levels.tolist() if self._is_by_group else [ALL]
         measures = {aim, compared}
-        if not all(can_choose(counts, m, deviation, self.target) for m in measures):
+        if not all(choosing.can_choose(counts, m, deviation, self.target) for m in measures):
             spread, (n_0, n_1) = deviation * len(counts) ** 0.5, counts[:, :, 0].sum(axis=0)
             warnings.warn(
                 f"The threshold stays at 0.5: by noisy counts (standard deviation {spread:.0f}), "
@@ -400,7 +374,7 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
                 stacklevel=4,
             )
             return {name: [(0.5, 1.0)] for name in names}
-        few = levels[few_to_tell(counts, compared, deviation)]
+        few = levels[choosing.few_to_tell(counts, compared, deviation)]
         if self._is_by_group and len(few):
             warnings.warn(
                 f"By noisy counts, the group(s) {', '.join(map(str, few))} have too few records to "
@@ -410,7 +384,8 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
                 stacklevel=4,
             )
         if self.constraint is not None:
-            mixed = best_mixtures(groups, objective, self.target, self.constraint, self.tolerance)
+            parity = self.constraint, self.tolerance
+            mixed = choosing.best_mixtures(groups, objective, self.target, *parity)
             remedy = " A larger tolerance costs less."
         else:
             chosen = groups if self.by_group else counts.sum(axis=0, keepdims=True)

@@ -88,25 +88,21 @@ _HARMLESS = {
 }
 # parameters with which a step learns nothing itself; one that a subclass hides counts as absent
 _HARMLESS_IF: dict[str, Callable[[dict[str, Any]], bool]] = {
-    "sklearn.RBFSampler": lambda params: _is_value(params.get("gamma")),
+    "sklearn.RBFSampler": lambda p: _is_value(p.get("gamma")),
     "sklearn.OneHotEncoder": _has_public_categories,
     "sklearn.OrdinalEncoder": _has_public_categories,
-    "sklearn.CountVectorizer": lambda params: _is_value(params.get("vocabulary")),
-    "sklearn.TfidfVectorizer": lambda params: (
-        _is_value(params.get("vocabulary")) and not params.get("use_idf")
-    ),
-    "sklearn.SimpleImputer": lambda params: (
-        params.get("strategy") == "constant"
-        and bool(params.get("keep_empty_features"))
-        and not params.get("add_indicator")
+    "sklearn.CountVectorizer": lambda p: _is_value(p.get("vocabulary")),
+    "sklearn.TfidfVectorizer": lambda p: _is_value(p.get("vocabulary")) and not p.get("use_idf"),
+    "sklearn.SimpleImputer": lambda p: (
+        p.get("strategy") == "constant"
+        and bool(p.get("keep_empty_features"))
+        and not p.get("add_indicator")
     ),
     # a record that a bootstrap draws several times is charged once
-    "sklearn.BaggingClassifier": lambda params: (
-        not params.get("bootstrap") and _is_value(params.get("estimator"))
-    ),
-    "sklearn.StackingClassifier": lambda params: _is_value(params.get("final_estimator")),
-    "sklearn.StackingRegressor": lambda params: _is_value(params.get("final_estimator")),
-    "sklearn.TransformedTargetRegressor": lambda params: _is_value(params.get("regressor")),
+    "sklearn.BaggingClassifier": lambda p: not p.get("bootstrap") and _is_value(p.get("estimator")),
+    "sklearn.StackingClassifier": lambda p: _is_value(p.get("final_estimator")),
+    "sklearn.StackingRegressor": lambda p: _is_value(p.get("final_estimator")),
+    "sklearn.TransformedTargetRegressor": lambda p: _is_value(p.get("regressor")),
     "skdpfair.DPFairClassifier": _pays,
     "skdpfair.DPFairRegressor": _pays,
 }
@@ -252,11 +248,9 @@ def declared_columns(estimator) -> dict:
             texts |= {c: _texts_of(listed) for c, listed in zip(names, lists, strict=False)}
         else:
             numbers += names
-        for column, kind in declared_columns(part).items():
-            if kind == "numbers":
-                numbers.append(column)
-            else:
-                texts[column] = kind
+        inner = declared_columns(part)
+        numbers += [column for column, kind in inner.items() if kind == "numbers"]
+        texts |= {column: kind for column, kind in inner.items() if kind != "numbers"}
     return dict.fromkeys(numbers, "numbers") | texts
 
 
@@ -264,10 +258,8 @@ def columns_kept(estimator) -> list:
     """Return the names of the columns that an estimator, a ColumnTransformer, passes through."""
     steps = params_of(estimator).get("transformers")
     steps = steps if isinstance(steps, list) else []
-    passed_through = [
-        s[2] for s in steps if len(s) == 3 and isinstance(s[1], str) and s[1] == "passthrough"
-    ]
-    return [name for columns in passed_through for name in names_in(columns)]
+    kept = [s[2] for s in steps if len(s) == 3 and isinstance(s[1], str) and s[1] == "passthrough"]
+    return [name for columns in kept for name in names_in(columns)]
 
 
 def _texts_of(listed):

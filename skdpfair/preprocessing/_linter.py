@@ -5,6 +5,7 @@ import textwrap
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from inspect import currentframe
 from numbers import Number
 
@@ -17,19 +18,8 @@ from skdpfair.budget.privacy_ledger import linter
 from skdpfair.budget.spending import ELSEWHERE, LEAKS
 from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.inputs.groups import as_columns
-from skdpfair.preprocessing._learners import (
-    FROZEN,
-    OTHER_PROTECTION,
-    REFERENCE,
-    SCALE,
-    Verdict,
-    columns_kept,
-    declared_columns,
-    is_estimator,
-    params_of,
-    parts_of,
-    verdict,
-)
+from skdpfair.preprocessing import _learners
+from skdpfair.preprocessing._learners import OTHER_PROTECTION, REFERENCE, is_estimator, params_of
 
 _GRIDS = ("param_grid", "param_distributions")
 _WIDTH = 96  # characters of a printed report
@@ -115,17 +105,8 @@ class PipelineReport:
         for f in self.findings:
             texts += [("  ", f.step), ("    learns   ", f.learns), ("    instead  ", f.instead)]
         texts += [("  note: ", note) for note in self.notes]
-        lines = [
-            textwrap.fill(
-                text,
-                _WIDTH,
-                initial_indent=start,
-                subsequent_indent=" " * len(start),
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-            for start, text in texts
-        ]
+        fill = partial(textwrap.fill, width=_WIDTH, break_long_words=False, break_on_hyphens=False)
+        lines = [fill(text, initial_indent=s, subsequent_indent=" " * len(s)) for s, text in texts]
         return "\n".join([self._head, *lines])
 
     def _repr_html_(self):
@@ -182,10 +163,10 @@ def lint_pipeline(pipe) -> PipelineReport:
             f"pipe must be an estimator, got {pipe!r}. Pass an object that has fit: a Pipeline, "
             "a search, or a single step."
         )
-    walk = _walked(pipe)
+    walk = _Walk(pipe)
     walk.findings += walk.payers if walk.has_persons else []
     findings, notes = (list(dict.fromkeys(every)) for every in (walk.findings, walk.notes))
-    names = [*declared_columns(pipe), *getattr(pipe, "feature_names_in_", ())]
+    names = [*_learners.declared_columns(pipe), *getattr(pipe, "feature_names_in_", ())]
     if walk.hidden is not None and (raw := [c for c in walk.raw if c not in walk.hidden]):
         notes.append(
             f"{safe_repr(raw)} under passthrough: each number becomes a feature as it is, of any "
@@ -196,12 +177,6 @@ def lint_pipeline(pipe) -> PipelineReport:
         remedy = f"keep it, and set persons=Persons({safe_repr(name)}, max_records=...)"
         notes.append(f"{PERSON_QUESTION.format(safe_repr(name), remedy)}; else drop it")
     return PipelineReport(findings, notes, walk.spending)
-
-
-def _walked(estimator):
-    walk = _Walk()
-    walk.into(estimator, (), declared_columns(estimator))
-    return walk
 
 
 def columns_of_persons(names) -> list[str]:
@@ -247,7 +222,7 @@ def _is(estimator, name):
 
 def refuse_other_protection(estimator, of_persons: bool) -> None:
     """Raise ValueError if steps protect records, and a classifier, or ``persons``, persons."""
-    walk = _walked(estimator)
+    walk = _Walk(estimator)
     if walk.spending and (of_persons or walk.has_column):
         raise ValueError(f"{walk.payers[0]}. Nothing more was fitted.")
 
@@ -268,10 +243,8 @@ def refuse_persons_around(protects: str) -> None:
             around, params = frame.f_locals.get("self"), frame.f_locals.get("params")
             # a search fits other candidates, too
             if hasattr(around, "get_params") and grids_of(around) is None:
-                of_persons = protects == "person" or (
-                    isinstance(params, dict) and _have_persons(params)
-                )
-                refuse_other_protection(around, of_persons)
+                given = params if isinstance(params, dict) else ()
+                refuse_other_protection(around, protects == "person" or _have_persons(given))
         frame = frame.f_back
 
 
@@ -282,13 +255,14 @@ class _Walk:
     budget is counted, which a private search does not.
     """
 
-    def __init__(self):
+    def __init__(self, estimator):
         self.findings, self.notes, self.spending = [], [], []
         self.payers = []  # findings on the steps with a budget, if the classifier protects persons
         self.by_row = False  # whether some classifier takes each row for a person
         self.has_persons = self.has_column = False  # whether one names persons, and in a column
         # columns that are kept, and those that no model sees; None without a DPFairClassifier
         self.raw, self.hidden = [], None
+        self.into(estimator, (), _learners.declared_columns(estimator))
 
     def into(self, estimator, path, declared, pays=True, columns=None):
         name, params = type(estimator).__name__, params_of(estimator)
@@ -303,12 +277,11 @@ class _Walk:
             self.hidden = [*(self.hidden or ()), *as_columns(params["group_col"]), limits[0]]
         protects = getattr(getattr(estimator, "privacy_", None), "protects", None)  # once fitted
         self.has_column |= limits[0] is not None
-        is_bounded = (
-            limits[1] is not None and protects is None
-        )  # with persons, the fit protects persons
+        # with persons, the fit protects persons
+        is_bounded = limits[1] is not None and protects is None
         self.has_persons |= limits[0] is not None or is_bounded or protects == "person"
         self.by_row |= persons is None or (not isinstance(persons, str) and limits == (None, None))
-        outcome = verdict(estimator)
+        outcome = _learners.verdict(estimator)
         if outcome.spends:
             self.spending.append(estimator)
             texts = OTHER_PROTECTION.learns, OTHER_PROTECTION.instead
@@ -317,13 +290,13 @@ class _Walk:
                 self.notes.append(f"{step} spends its own epsilon in addition to the classifier's")
             else:
                 learns = "with its own budget, which DPRandomizedSearch does not count"
-                outcome = Verdict(learns, SCALE.partition(",")[0])
+                outcome = _learners.Verdict(learns, _learners.SCALE.partition(",")[0])
         elif not outcome.learns:
             self._note_function(params, step)
         if outcome.learns:
             finding = PipelineFinding(".".join(path), name, outcome.learns, outcome.instead)
             self.findings.append(finding)
-        if name in FROZEN:
+        if name in _learners.FROZEN:
             self.notes.append(
                 f"{step} learns nothing more, but its content must come from public rows, or be "
                 "covered by a budget"
@@ -332,8 +305,8 @@ class _Walk:
             self._parts(estimator, path, declared, pays)
 
     def _parts(self, estimator, path, declared, pays):
-        self.raw += columns_kept(estimator)
-        for name, part, columns in parts_of(estimator):
+        self.raw += _learners.columns_kept(estimator)
+        for name, part, columns in _learners.parts_of(estimator):
             self.into(part, (*path, name), declared, pays, columns)
             if type(columns).__name__ == "CategoryColumns":
                 self.notes.append(
@@ -347,9 +320,9 @@ class _Walk:
                 )
 
     def _search(self, search, step, path, declared, pays):
-        is_private = any(c.__name__ == "DPRandomizedSearch" for c in type(search).__mro__)
+        is_private = _is(search, "DPRandomizedSearch")
         for candidate in models_of(search):
-            columns = declared | declared_columns(candidate)
+            columns = declared | _learners.declared_columns(candidate)
             self.into(candidate, (*path, "estimator"), columns, pays and not is_private)
         if not is_private:
             self.notes.append(

@@ -158,8 +158,7 @@ def knots_of(n_intervals: int) -> np.ndarray:
 
 def hats(u: np.ndarray, n_intervals: int) -> np.ndarray:
     """Return the linear B-splines on the knots at u in [0, 1], of shape (len(u), n_knots)."""
-    values: np.ndarray = np.maximum(1 - n_intervals * np.abs(u[:, None] - knots_of(n_intervals)), 0)
-    return values
+    return np.maximum(1 - n_intervals * np.abs(u[:, None] - knots_of(n_intervals)), 0)
 
 
 class _Axis:

@@ -4,13 +4,8 @@ from collections.abc import Mapping
 
 from skdpfair._utils.validate import error_context, one_of, safe_repr
 from skdpfair._utils.validate import listed as as_list
+from skdpfair.preprocessing import _public
 from skdpfair.preprocessing._piecewise_linear import PiecewiseLinearEncoder, log_columns_of
-from skdpfair.preprocessing._public import (
-    CategoryColumns,
-    ColumnTransformer,
-    PublicEncoder,
-    category_list,
-)
 from skdpfair.preprocessing._public_bounds import pair_of
 
 
@@ -112,15 +107,15 @@ def public_preprocessor(
                 f"{name} and bounds both name {safe_repr(both)}, but a column is either scaled or "
                 "kept. Remove it from one of them."
             )
-    chosen = CategoryColumns([*bounds, *passthrough])
-    listed = {c: category_list(c, listed) for c, listed in categories.items()}
-    encoder = PublicEncoder("dtype" if of_types else listed)
+    chosen = _public.CategoryColumns([*bounds, *passthrough])
+    listed = {c: _public.category_list(c, listed) for c, listed in categories.items()}
+    encoder = _public.PublicEncoder("dtype" if of_types else listed)
     parts = [
         ("numeric", numeric, list(bounds)),
         ("categorical", encoder, chosen if of_types else list(categories)),
         ("passthrough", "passthrough", passthrough),
     ]
     # names and pandas output: without both, the group column's name would not survive
-    return ColumnTransformer(
+    return _public.ColumnTransformer(
         [part for part in parts if part[2]], remainder="drop", verbose_feature_names_out=False
     ).set_output(transform="pandas")

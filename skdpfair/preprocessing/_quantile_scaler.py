@@ -128,13 +128,9 @@ class DPQuantileScaler(ColumnScaler):
         releases: list[NoisyRelease] = []
         # the budget is charged first, so that a refusal reveals nothing
         with charged((release,), releases):
-            counts = noisy(
-                tree_counts(positions, self.depth),
-                tree_sensitivity(n_columns, self.depth),
-                release.joint_noise_multiplier,
-                generator,
-                self.noise_sampler,
-            )
+            counts = tree_counts(positions, self.depth)
+            scale = tree_sensitivity(n_columns, self.depth), release.joint_noise_multiplier
+            counts = noisy(counts, *scale, generator, self.noise_sampler)
             releases.append(release)
         low, high = limits.T[:, :, None]
         unit_quantiles = quantiles_of(consistent_leaves(counts), self.quantiles)
@@ -158,9 +154,8 @@ class DPQuantileScaler(ColumnScaler):
         release = NoisyRelease(what, 1.0, (noise,), is_one_time=True)
         if self.epsilon is None:
             return release
-        return calibrate_noise(
-            [release], self.epsilon, delta_for(self.delta, n_samples), _ACCOUNTANT
-        )[0]
+        delta = delta_for(self.delta, n_samples)
+        return calibrate_noise([release], self.epsilon, delta, _ACCOUNTANT)[0]
 
     def _check(self):
         budget = {"epsilon": self.epsilon, "noise_multiplier": self.noise_multiplier}

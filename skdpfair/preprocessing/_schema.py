@@ -34,7 +34,6 @@ from skdpfair.preprocessing._outside_public import outside_public, with_columns
 from skdpfair.preprocessing._piecewise_linear import CHOICES, log_columns_of, n_intervals_for
 from skdpfair.preprocessing._public import codes_in
 from skdpfair.preprocessing._public_preprocessor import public_preprocessor
-from skdpfair.preprocessing._table_files import read_columns
 
 _MAX_INTERVALS = 1000
 _OF_STUDIES = ("data", "sweep")  # entries of a file that are for the command line
@@ -207,8 +206,7 @@ class TableSchema:
     def all_groups(self) -> dict:
         """All values of each column that defines groups; of ``bins``, the names of the bins."""
         of_bins = {
-            column: _bin_names(edges) + [""] * (column in self.missing)
-            for column, edges in self.bins.items()
+            c: _bin_names(edges) + [""] * (c in self.missing) for c, edges in self.bins.items()
         }
         return self.groups | of_bins
 
@@ -294,7 +292,7 @@ class TableSchema:
         No error shows the content of a cell.
         """
         texts = [c for c in self.columns(labelled=labelled) if c not in self.bounds]
-        table = read_columns(path, self.bounds, texts)
+        table = _table_files.read_columns(path, self.bounds, texts)
         for column in self.bounds:
             if not pd.api.types.is_numeric_dtype(table[column].dtype):
                 raise ValueError(
@@ -411,11 +409,10 @@ class TableSchema:
         replace_file(path, chain([header], encoded()), is_private=True)
         with_groups = labelled and levels
         sensitive_features = pd.concat(groups, ignore_index=True) if with_groups else None
+        X = np.load(path_of(path), mmap_mode="r")
         return Bunch(
             schema=schema,
-            X=set_origin(
-                np.load(path_of(path), mmap_mode="r"), Origin(columns=(*schema.feature_names,))
-            ),
+            X=set_origin(X, Origin(columns=(*schema.feature_names,))),
             y=np.concatenate(y) if labelled else None,
             sensitive_features=sensitive_features,
             persons=persons,

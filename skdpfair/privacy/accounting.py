@@ -122,8 +122,7 @@ def group_epsilons(
         worst = zip(releases, rates[rows].max(axis=0).tolist(), strict=True)
         at_rate = [replace(r, sample_rate=rate) for r, rate in worst if rate > 0]
         epsilons[rows] = compute_epsilon(at_rate, delta, accountant)
-    of_groups: list[float] = epsilons[which.ravel()].tolist()
-    return of_groups
+    return list(epsilons[which.ravel()].tolist())
 
 
 @lru_cache(maxsize=4096)
@@ -230,8 +229,7 @@ def delta_curve(
     """
     with np.errstate(all="ignore"):
         deltas = _composed_distribution(runs, level).get_delta_for_epsilon(epsilons)
-    bounds: np.ndarray = np.clip(np.nan_to_num(deltas, nan=1.0) + rounding(runs), 0.0, 1.0)
-    return bounds
+    return np.asarray(np.clip(np.nan_to_num(deltas, nan=1.0) + rounding(runs), 0.0, 1.0))
 
 
 def interval(runs: tuple[MergedRelease, ...], level: int) -> float:

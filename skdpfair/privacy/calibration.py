@@ -11,14 +11,7 @@ from scipy.optimize import brentq
 
 from skdpfair._utils.validate import integer, number, one_of
 from skdpfair.exceptions import InfeasibleBudgetError
-from skdpfair.privacy.accounting import (
-    ACCOUNTANTS,
-    PRV_ERROR,
-    effective_accountant,
-    epsilon_of_runs,
-    joint_mu,
-    pld_epsilon,
-)
+from skdpfair.privacy import accounting
 from skdpfair.privacy.gdp import clt_noise_multiplier, clt_parameter, gdp_parameter
 from skdpfair.privacy.privacy_report import rounded_up
 from skdpfair.privacy.releases import (
@@ -114,7 +107,7 @@ def calibrate_noise(
         run,
         min(target, _MAX_EPSILON),
         number("delta", delta, low=0, high=1, low_open=True, high_open=True),
-        one_of("accountant", accountant, ACCOUNTANTS),
+        one_of("accountant", accountant, accounting.ACCOUNTANTS),
     )
     share_left = 1 - math.fsum((noise[i] / joint) ** -2 for i in fixed)
     if share_left <= 0:
@@ -144,9 +137,9 @@ def _least_noise(
     accountant: str,
 ) -> float:
     """Return the least noise multiplier at which ``run`` and the fixed ones cost ``target``."""
-    accountant = effective_accountant(accountant, delta, (*fixed_runs, run))
+    accountant = accounting.effective_accountant(accountant, delta, (*fixed_runs, run))
     mu_target = gdp_parameter(target, delta)
-    mu_left = math.sqrt(max(mu_target**2 - joint_mu(fixed_runs) ** 2, 0.0))
+    mu_left = math.sqrt(max(mu_target**2 - accounting.joint_mu(fixed_runs) ** 2, 0.0))
     q, steps, records = run.lowest_rate, run.steps, run.records
     problem = tuple(fixed_runs), run, target, delta, accountant
     _refuse_in_advance(problem, mu_left)
@@ -162,11 +155,11 @@ def _least_noise(
 
     def first_bound(log_mu: float) -> float:
         with suppress(OverflowError):  # of an exponential, where there is hardly any noise
-            return pld_epsilon(runs(log_mu), delta, 0)
+            return accounting.pld_epsilon(runs(log_mu), delta, 0)
         return math.inf
 
     def certified(log_mu: float) -> float:
-        return epsilon_of_runs(runs(log_mu), delta, accountant)
+        return accounting.epsilon_of_runs(runs(log_mu), delta, accountant)
 
     ends = MAX_NOISE_MULTIPLIER, MIN_NOISE_MULTIPLIER
     limits = [math.log(clt_parameter(q, noise, steps, records)) for noise in ends]
@@ -179,8 +172,7 @@ def _least_noise(
     costs = _costs_near(target, delta, certified, log_mu, limits)
     safe = [noise_at(log_mu) for log_mu, cost in costs.items() if cost <= target]
     if not safe:
-        what = f"{_TOO_NOISY} by the {accountant!r} accountant"
-        raise _infeasible(problem, what)
+        raise _infeasible(problem, f"{_TOO_NOISY} by the {accountant!r} accountant")
     return min(safe)
 
 
@@ -208,7 +200,7 @@ def _refuse_in_advance(problem: _Problem, mu_left: float) -> None:
 
 def _floor(accountant: str, delta: float) -> float:
     """Return the epsilon that an accountant cannot certify at this delta."""
-    return {"rdp": rdp_floor(delta), "prv": 2 * PRV_ERROR}.get(accountant, 0.0)
+    return {"rdp": rdp_floor(delta), "prv": 2 * accounting.PRV_ERROR}.get(accountant, 0.0)
 
 
 def _infeasible(problem: _Problem, what: str) -> InfeasibleBudgetError:
@@ -218,7 +210,7 @@ def _infeasible(problem: _Problem, what: str) -> InfeasibleBudgetError:
 
     def cost(steps: int) -> float:
         quiet = run._replace(noise_multiplier=MAX_NOISE_MULTIPLIER, steps=steps)
-        return epsilon_of_runs(tuple(sorted((*fixed_runs, quiet))), delta, accountant)
+        return accounting.epsilon_of_runs(tuple(sorted((*fixed_runs, quiet))), delta, accountant)
 
     least, steps, feasible = max(cost(run.steps), floor), 0, ""
     # the others take a share of mu squared of a larger budget, too, and have less noise then
@@ -226,7 +218,7 @@ def _infeasible(problem: _Problem, what: str) -> InfeasibleBudgetError:
         factor = gdp_parameter(target, delta) / gdp_parameter(least, delta)
         others = [r._replace(noise_multiplier=factor * r.noise_multiplier) for r in fixed_runs]
         quiet = run._replace(noise_multiplier=MAX_NOISE_MULTIPLIER)
-        if epsilon_of_runs(tuple(sorted((*others, quiet))), delta, accountant) <= least:
+        if accounting.epsilon_of_runs(tuple(sorted((*others, quiet))), delta, accountant) <= least:
             break
         least *= 1.06
     if math.isfinite(least):

@@ -65,8 +65,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     if mu > _LARGE:
         return mu * (mu / 2 + 40)
     high = mu * (mu / 2 + 40)
-    root: float = brentq(lambda e: _excess(mu, e, delta), 0.0, high, xtol=1e-12)
-    return root
+    return float(brentq(lambda e: _excess(mu, e, delta), 0.0, high, xtol=1e-12))
 
 
 def clt_parameter(

@@ -13,15 +13,10 @@ from numpy.typing import ArrayLike
 
 from skdpfair._utils import cards
 from skdpfair._utils.validate import integer
+from skdpfair.privacy import tradeoff
 from skdpfair.privacy.accounting import compute_epsilon
 from skdpfair.privacy.releases import MAX_RECORDS, NoisyRelease
 from skdpfair.privacy.renyi import ORDERS
-from skdpfair.privacy.tradeoff import (
-    TradeOff,
-    trade_off,
-    trade_off_from_curve,
-    trade_off_from_epsilon,
-)
 
 ADJACENCY_IN_WORDS = {
     "zero_out": "two data sets are neighbours if one equals the other with one record replaced by "
@@ -134,9 +129,8 @@ def read_in_words(read: Iterable[tuple[str, Sequence[str]]]) -> str:
 
 def in_words_of(texts: Iterable[str], protects: str) -> tuple[str, ...]:
     """Return texts on records in the words for ``protects``, without those that do not apply."""
-    return tuple(
-        filter(None, (_OF_PERSONS.get(t, t) if protects == "person" else t for t in texts))
-    )
+    words: dict[str, str] = _OF_PERSONS if protects == "person" else {}
+    return tuple(filter(None, (words.get(text, text) for text in texts)))
 
 
 def rounded_up(value: float | Decimal, digits: int = 4) -> str:
@@ -261,12 +255,13 @@ class PrivacyReport:
         return compute_epsilon(self.releases, self.delta, self.accountant, n_records)
 
     @property
-    def _trade_off(self) -> TradeOff:
+    def _trade_off(self) -> tradeoff.TradeOff:
         if self.is_private and (self.releases or self.epsilon == 0):
-            return trade_off(self.releases)
+            return tradeoff.trade_off(self.releases)
         if self.selection_curve is not None and len(self.selection_curve) == len(ORDERS):
-            return trade_off_from_curve(tuple(map(float, self.selection_curve)), self.delta)
-        return trade_off_from_epsilon(self.epsilon, self.delta)
+            curve = tuple(map(float, self.selection_curve))
+            return tradeoff.trade_off_from_curve(curve, self.delta)
+        return tradeoff.trade_off_from_epsilon(self.epsilon, self.delta)
 
     @property
     def mu(self) -> float:

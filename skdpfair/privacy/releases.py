@@ -1,7 +1,5 @@
 """A release: the unit of accounting, which plans, ledgers and statements show."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable
@@ -130,7 +128,7 @@ class MergedRelease(NamedTuple):
     strata: tuple[tuple[float, float], ...] = ()
 
     @property
-    def variants(self) -> tuple[MergedRelease, ...]:
+    def variants(self) -> tuple["MergedRelease", ...]:
         """It without strata, or one for each: a step costs at most the worst of them."""
         rate_noise = [(max(q, _MIN_RATE), self.noise_multiplier / f) for q, f in self.strata]
         own = (self.sample_rate, self.noise_multiplier)

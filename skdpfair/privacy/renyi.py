@@ -11,18 +11,13 @@ from functools import lru_cache
 
 import dp_accounting as dpa
 import numpy as np
-from dp_accounting.rdp import RdpAccountant
-from dp_accounting.rdp.rdp_privacy_accountant import (
-    DEFAULT_RDP_ORDERS,
-    compute_delta,
-    compute_epsilon,
-)
+from dp_accounting.rdp import rdp_privacy_accountant as rdp
 from scipy.optimize import brentq
 
 from skdpfair._utils.validate import number
 from skdpfair.privacy.releases import MergedRelease, NoisyRelease, merged
 
-ORDERS = np.asarray(DEFAULT_RDP_ORDERS, dtype=np.float64)
+ORDERS = np.asarray(rdp.DEFAULT_RDP_ORDERS, dtype=np.float64)
 _MAX_TRIALS, _MIN_SHAPE, _MAX_SHAPE = 1e6, 1e-3, 1e3  # drawn from in time
 
 
@@ -56,7 +51,7 @@ def _curve(run: MergedRelease) -> np.ndarray:
 def _step_curve(sample_rate: float, noise_multiplier: float) -> np.ndarray:
     if noise_multiplier == 0:
         return np.full_like(ORDERS, np.inf)
-    accountant = RdpAccountant(ORDERS)
+    accountant = rdp.RdpAccountant(ORDERS)
     event = dpa.GaussianDpEvent(noise_multiplier)
     if sample_rate < 1:
         event = dpa.PoissonSampledDpEvent(sample_rate, event)
@@ -74,7 +69,7 @@ def curve_epsilon(curve: np.ndarray, delta: float) -> float:
     if not np.isfinite(curve).any():
         return math.inf
     usable = np.isfinite(curve)
-    value = compute_epsilon(ORDERS[usable], curve[usable], delta)[0]
+    value = rdp.compute_epsilon(ORDERS[usable], curve[usable], delta)[0]
     return float(max(value, rdp_floor(delta)))
 
 
@@ -83,7 +78,7 @@ def curve_delta(curve: np.ndarray, epsilon: float) -> float:
     usable = np.isfinite(curve)
     if not usable.any():
         return 1.0
-    return float(np.clip(compute_delta(ORDERS[usable], curve[usable], epsilon)[0], 0.0, 1.0))
+    return float(np.clip(rdp.compute_delta(ORDERS[usable], curve[usable], epsilon)[0], 0.0, 1.0))
 
 
 def rdp_floor(delta: float) -> float:

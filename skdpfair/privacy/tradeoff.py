@@ -10,15 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from skdpfair._utils.validate import number
-from skdpfair.privacy.accounting import (
-    MAX_MU,
-    MIN_NOISE,
-    delta_curve,
-    joint_mu,
-    pld_epsilon,
-    refine_until_stable,
-    rounding,
-)
+from skdpfair.privacy import accounting
 from skdpfair.privacy.releases import MergedRelease, NoisyRelease, merged
 from skdpfair.privacy.renyi import curve_delta, curve_epsilon
 
@@ -142,7 +134,7 @@ def trade_off(releases: Iterable[NoisyRelease]) -> TradeOff:
     0.24
     """
     runs = merged(releases)
-    if any(run.noise_multiplier < MIN_NOISE for run in runs):
+    if any(run.noise_multiplier < accounting.MIN_NOISE for run in runs):
         return TradeOff(math.inf)
     return _of_runs(runs)
 
@@ -189,18 +181,19 @@ def trade_off_from_curve(curve: tuple[float, ...], delta: float) -> TradeOff:
 @lru_cache(maxsize=1024)
 def _of_runs(runs: tuple[MergedRelease, ...]) -> TradeOff:
     plain = math.hypot(*(math.sqrt(run.steps) / run.noise_multiplier for run in runs))
-    if all(run.sample_rate == 1 for run in runs) or joint_mu(runs) > MAX_MU:
+    if all(run.sample_rate == 1 for run in runs) or accounting.joint_mu(runs) > accounting.MAX_MU:
         return TradeOff(plain, plain_mu=plain)
-    max_epsilon = min(pld_epsilon(runs, _RESOLVED * rounding(runs), 0), _MAX_EPSILON)
+    least_delta = _RESOLVED * accounting.rounding(runs)
+    max_epsilon = min(accounting.pld_epsilon(runs, least_delta, 0), _MAX_EPSILON)
     # closer together at 0, where losses of rarely sampled steps are
     epsilons = np.unique(max_epsilon * np.linspace(0, 1, _N_EPSILONS) ** 2)
     curves = []
 
     def delta_at_zero(level: int) -> float:
-        curves.append(delta_curve(runs, epsilons, level))
+        curves.append(accounting.delta_curve(runs, epsilons, level))
         return float(curves[-1][0])
 
-    refine_until_stable(runs, delta_at_zero)
+    accounting.refine_until_stable(runs, delta_at_zero)
     deltas = np.min(curves, axis=0)
     ratios = np.expm1(epsilons)
     # where neighbouring lines meet

@@ -252,9 +252,7 @@ def packed(state):
     remaining["privacy_"] = _scrubbed(remaining["privacy_"])
     remaining[FACTORY_KEY] = [net.module.make, net.module.params, net.module.in_shape]
     # the class of a method from elsewhere has to be imported, which pickle does
-    out = {
-        name: remaining.pop(name) for name in ("method", "method_") if _is_foreign(remaining[name])
-    }
+    out = {n: remaining.pop(n) for n in ("method", "method_") if _is_foreign(remaining[n])}
     facts, others = _encoded(remaining)
     return out | others | {WEIGHTS_KEY: weights_of(net), FACTS_KEY: json.dumps(facts)}
 

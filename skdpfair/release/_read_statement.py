@@ -21,13 +21,7 @@ _DAY, _NAME_OF_FIT = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}"), re.compile("[0-9a
 _STATED = ("epsilon", "delta", "adjacency", "is_private", "seeded")
 _ROUNDING = 1e-3  # relative, of the accountants of another version or machine
 _TEXTS = {"method", "what", "stop", "proof", "features", "holds", "assumptions", "not_accounted"}
-_NUMBERS = (
-    "epsilon",
-    "noise_multiplier",
-    "expected_batch_size",
-    "max_grad_norm",
-    "max_sample_weight",
-)
+_NUMBERS = "epsilon", "noise_multiplier", "expected_batch_size", "max_grad_norm"
 _COUNTS = "n_samples", "max_records", "records_per_person"
 
 

@@ -21,9 +21,8 @@ from skdpfair.release._read_statement import CLASSIFIER, REGRESSOR
 def release(estimator):
     """Return a copy of a fitted estimator that holds weights and public facts only."""
     check_is_fitted(estimator, "net_")
-    factory = estimator.net_.module
     facts, weights = release_facts(estimator)
-    return rebuilt(type(estimator), facts, weights, _if_custom(facts, factory))
+    return rebuilt(type(estimator), facts, weights, _if_custom(facts, estimator.net_.module))
 
 
 def save_release(estimator, path, schema=None) -> None:

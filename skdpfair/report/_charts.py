@@ -21,10 +21,8 @@ _SHAPES = (
 _DASHES = ("none", "7 3", "2 3")
 _ACROSS = ("7 4", "2 4", "12 3 2 3")  # of lines without a budget: the references
 N_COLOURS = 7  # --c0 to --c6 of the page
-# widest mean width of a character of the texts
-_CHARACTER = 6.6
-# between the points of two methods at one budget
-_APART = 5.0
+_CHARACTER = 6.6  # widest mean width of a character of the texts
+_APART = 5.0  # between the points of two methods at one budget
 
 
 def style(i) -> dict:
@@ -49,14 +47,16 @@ def range_of(points, *, zero=False) -> tuple[float, float]:
     It holds all means, and intervals but for those that are far wider than most, so that one wide
     interval does not make all others points.
     """
-    points = np.atleast_2d(np.asarray(points, float).T).T
-    means, ends = points[:, 0], points[:, 1:]
+    points = np.atleast_2d(np.asarray(points, float).T)
+    means, ends = points[0], points[1:]
     means = [*means[np.isfinite(means)], *[0.0] * zero] or [0.0]
     low, high = min(means), max(means)
-    reach = np.abs(ends - points[:, :1])
+    reach = np.abs(ends - points[0])
     reach = reach[np.isfinite(reach) & (reach > 0)]
     if len(reach):
-        most = max(3 * float(np.quantile(reach, 0.25)), 2 * (high - low))
+        most = 3 * float(np.quantile(reach, 0.25))
+        if span := high - low:
+            most = min(max(most, 2 * span), 5 * span)
         ends = ends[np.isfinite(ends)]
         low, high = max(low - most, min(low, *ends)), min(high + most, max(high, *ends))
     room = 0.06 * (high - low) or 0.5
@@ -118,8 +118,7 @@ def lines(curves, across, *, title, label, zero=False, unsure=False) -> dict:
     budgets = sorted({b for b, *_ in points})
     low, high = (budgets[0], budgets[-1]) if len(budgets) > 1 else (budgets[0] / 2, budgets[0] * 2)
     x = _Axis(low, high, LEFT + 20, WIDTH - RIGHT - 20, log=True)
-    # points of one budget stand side by side
-    spacing = min(_APART, 30 / len(curves))
+    spacing = min(_APART, 30 / len(curves))  # points of one budget stand side by side
     series = []
     for i, (name, curve) in enumerate(curves.items()):
         aside = spacing * (i - (len(curves) - 1) / 2)
@@ -133,15 +132,10 @@ def lines(curves, across, *, title, label, zero=False, unsure=False) -> dict:
         says, dash = f"{name}: {value:.2f}{_spread(*ends)}", _ACROSS[i % len(_ACROSS)]
         whisker = _whisker(y, ends, WIDTH - RIGHT - 4 - 5 * i)
         levels.append((y(value), name, says, dash, whisker))
-    return _plane(y, title, label, "privacy budget ε, log scale") | {
-        "kind": "lines",
-        "unsure": unsure,
-        "hollow": unsure or _is_hollow(series),
-        "x_marks": spaced([(x(b), f"{b:.3g}") for b in budgets]),
-        "series": series,
-        "across": levels,
-        "zero": y(0.0) if zero else None,
-    }
+    named = {"title": title, "label": label, "x_label": "privacy budget ε, log scale"}
+    x_marks = spaced([(x(b), f"{b:.3g}") for b in budgets])
+    at_zero = y(0.0) if zero else None
+    return _plane("lines", series, x_marks, y, unsure) | named | {"across": levels, "zero": at_zero}
 
 
 def scatter(points, front, *, title, label, x_label, unsure=False) -> dict:
@@ -166,16 +160,9 @@ def scatter(points, front, *, title, label, x_label, unsure=False) -> dict:
     labelled = [(x(a), y(b), text) for (a, *_), (b, *_), text in flat]
     labelled.sort(key=lambda spot: spot[:2] not in best)  # those on the front first
     whiskers = [line for part in series for *_, lines in part["marks"] for line in lines]
-    return _plane(y, title, label, x_label) | {
-        "kind": "scatter",
-        "unsure": unsure,
-        "hollow": unsure or _is_hollow(series),
-        "x_marks": x.marks(),
-        "series": series,
-        "front": best,
-        "zero": y(0.0),
-        "names": placed_labels(labelled, whiskers),
-    }
+    named = {"title": title, "label": label, "x_label": x_label}
+    own = {"front": best, "zero": y(0.0), "names": placed_labels(labelled, whiskers)}
+    return _plane("scatter", series, x.marks(), y, unsure) | named | own
 
 
 def tradeoff(power, *, protects) -> dict:
@@ -189,11 +176,8 @@ def tradeoff(power, *, protects) -> dict:
         series.append(style(i) | {"name": name, "marks": marks})
     series[1] |= {"dash": _DASHES[1], "colour": "var(--muted)"}
     title = f"How many of the {protects}s an attacker finds at most"
-    return _plane(y, title, "found, %", "false alarms, %") | {
-        "kind": "lines",
-        "x_marks": x.marks(),
-        "series": series,
-    }
+    named = {"title": title, "label": "found, %", "x_label": "false alarms, %"}
+    return _plane("lines", series, x.marks(), y) | named
 
 
 def placed_labels(spots, lines=()) -> list[tuple[float, float, str, str]]:
@@ -225,15 +209,14 @@ def placed_labels(spots, lines=()) -> list[tuple[float, float, str, str]]:
     return placed
 
 
-def _is_hollow(series):
-    return any(not lines for part in series for *_, lines in part["marks"])
-
-
-def _plane(y, title, label, x_label):
+def _plane(kind, series, x_marks, y, unsure=False):
+    """Return a chart of points on two axes; those with [] for an interval are hollow."""
     return {
-        "title": title,
-        "label": label,
-        "x_label": x_label,
+        "kind": kind,
+        "series": series,
+        "unsure": unsure,
+        "hollow": unsure or any(ends == [] for part in series for *_, ends in part["marks"]),
+        "x_marks": x_marks,
         "width": WIDTH,
         "height": _HEIGHT,
         "left": LEFT,
@@ -241,13 +224,8 @@ def _plane(y, title, label, x_label):
         "top": TOP,
         "bottom": _HEIGHT - BOTTOM,
         "y_marks": y.marks(),
-        "front": [],
-        "across": [],
         "zero": None,
-        "names": [],
-        "hollow": False,
-        "unsure": False,
-    }
+    } | dict.fromkeys(("front", "across", "names"), ())
 
 
 def spaced(marks, room=30.0):
@@ -270,21 +248,17 @@ def bars(table, *, title, label, unit="points", limits=None, small=()) -> dict:
     chart.
     """
     groups = list(dict.fromkeys(group for row in table.values() for group in row))
-    # colours repeat: then each bar has its group beside it
-    is_labelled = len(groups) > N_COLOURS
-    longest = min(
-        max(map(len, groups if is_labelled else table), default=0), 24 if is_labelled else 14
-    )
+    is_labelled = len(groups) > N_COLOURS  # colours repeat: then each bar has its group beside it
+    beside, most = (groups, 24) if is_labelled else (table, 14)
+    longest = min(max(map(len, beside), default=0), most)
     left, right, thick, gap = 12 + _CHARACTER * longest, WIDTH - 36, 15.0, 12.0
     if limits is None:
         limits = range_of([p for row in table.values() for p in row.values()], zero=True)
-    low, high = limits
-    x = _Axis(low, high, left + 36, right)
+    x = _Axis(limits[0], limits[1], left + 36, right)
     clusters, top = [], 8.0
     for name, row in table.items():
         bars_ = []
-        # the method's name, above its bars
-        top += (thick + 4) * is_labelled
+        top += (thick + 4) * is_labelled  # the method's name, above its bars
         for group in groups:
             value, low, high = row.get(group, (np.nan,) * 3)
             if math.isnan(value):
@@ -329,7 +303,5 @@ def bars(table, *, title, label, unit="points", limits=None, small=()) -> dict:
         "named": is_labelled,
         "hollow": any(bar["hollow"] for cluster in clusters for bar in cluster["bars"]),
         "longest": longest,
-        "legend": []
-        if is_labelled
-        else [(g, f"var(--c{i % N_COLOURS})") for i, g in enumerate(groups)],
+        "legend": [(g, f"var(--c{i})") for i, g in enumerate(groups) if not is_labelled],
     }

@@ -175,9 +175,8 @@ class GroupLossDisplay:
                     edges = (rows[measure] + k * rows[error] for k in (-2, 2))
                     panel.fill_between(rows["step"], *edges, color=look["color"], alpha=0.15, lw=0)
             mean, errors = self.frame[measure], 2 * self.frame.get(error, 0.0)
-            # more that is drawn may move them
             ends = np.transpose([mean, mean - errors, mean + errors])
-            panel.set_ylim(range_of(ends), auto=True)
+            panel.set_ylim(range_of(ends), auto=True)  # more that is drawn may move them
             words = measure.replace("_", " ")
             panel.set(xlabel="step", ylabel=words)
             dress(panel, f"{words.capitalize()} (not private)")
@@ -224,9 +223,8 @@ class PrivacyCostDisplay:
             raise ValueError(f"epsilon must be one of {budgets}, got {safe_repr(epsilon)}.")
         own = private.xs(epsilon, level="epsilon")
         table = own.xs("mean", axis=1, level=1).astype(float)
-        methods = private.index.unique("method").tolist()
-        table.attrs |= {"epsilon": epsilon, "n": _sizes(results), "methods": methods}
-        table.attrs["small"] = small_groups(results)
+        facts = {"methods": private.index.unique("method").tolist(), "small": small_groups(results)}
+        table.attrs |= facts | {"epsilon": epsilon, "n": _sizes(results)}
         return cls(table, own)
 
     def plot(self, ax=None):
@@ -341,10 +339,8 @@ class TradeoffDisplay:
         apart = min(7.0, 42 / max(1, len(private))) * (3 if len(budgets) == 1 else 1)
         for method, (at, mean, low, high) in curves.items():
             look = {"label": plain(method, _MAX_LINE), "lw": 1.2, "color": ink}
-            where, sure = (
-                {"transform": ax.get_yaxis_transform()},
-                (low < high) & (not self.is_small),
-            )
+            where = {"transform": ax.get_yaxis_transform()}
+            sure = (low < high) & (not self.is_small)
             if method in private:
                 look |= look_of(i := private.index(method))
                 aside = apart * (i - (len(private) - 1) / 2)

@@ -13,17 +13,10 @@ from skdpfair.metrics import _measures as measuring
 from skdpfair.metrics._arguments import check_kind
 from skdpfair.metrics._intervals import of_share, wilson
 from skdpfair.report import _charts as charts
+from skdpfair.report import _rendering as rendering
 from skdpfair.report._model_facts import variables
-from skdpfair.report._recommendation import FEW
-from skdpfair.report._rendering import (
-    NOT_COMPARED,
-    error_in_words,
-    in_words,
-    interval_of_share,
-    markdown_rows,
-    points,
-    written,
-)
+from skdpfair.report._recommendation import FEW, FEW_OF_RAREST
+from skdpfair.report._rendering import error_in_words, in_words, points, written
 from skdpfair.report._same_table import check_same, table_of
 
 _ALL = "all"  # the row of all records, beside those of the groups
@@ -51,13 +44,13 @@ def measured(model, classifier, X, y, sensitive_features, measures):
         return None, []
     if y is None:
         raise ValueError("y must be given with X: a group table needs labels of test records.")
-    by_group = hasattr(model, "thresholds_") and sensitive_features is not None
-    groups_given = {"sensitive_features": sensitive_features} if by_group else {}
     check_indexes(X=X, y=y, sensitive_features=sensitive_features)
     by = classifier.group_col if sensitive_features is None else None
-    own = variables(classifier)
+    own, groups_given = variables(classifier), {}
     of_test = _groups.variables_of(y, X, by, sensitive_features)
     check_same("X, y", table_of(own), table_of(of_test))
+    if hasattr(model, "thresholds_") and sensitive_features is not None:
+        groups_given = {"sensitive_features": sensitive_features}
     y, predicted = target.read_labels(y), model.predict(X, **groups_given)
     check_kind("y", y, predicted, like="the fit")
     code, levels = None, []
@@ -71,7 +64,8 @@ def measured(model, classifier, X, y, sensitive_features, measures):
             max_levels=_groups.MAX_GROUPS,
         )
         assert encoded.levels is not None
-        levels = _names.escape_reserved(_names.display_names(encoded.levels, own[1:]), [_ALL])
+        by_name = of_test[1:] if any(of_test[1:]) else own[1:]
+        levels = _names.escape_reserved(_names.display_names(encoded.levels, by_name), [_ALL])
         code = encoded.code
     order = target.order_of(classifier)
     classes, likely = classifier.classes_[order], model.predict_proba(X)[:, order]
@@ -100,17 +94,21 @@ def figures_of(classifier, table, names, judged_by="accuracy"):
     rare class, else by accuracy.
     """
     classes, rare = class_names(classifier), _rare(class_names(classifier), table)
-    few = [group for group, n in table["n"].iloc[1:].items() if n < FEW]
-    rows = differences(table, names, classes)
+    n = table["n"].iloc[1:]
+    is_few = n < FEW
+    if rare is not None:
+        is_few |= (n * table["rarest_class_share"].iloc[1:]).round() < FEW_OF_RAREST
+    few = n.index[is_few].tolist()
     compared = "accuracy" if rare is None else "rarest_class_recall"
+    judged = differences(table.drop(index=few), [compared], classes)
     return {
         "groups": _cells(table, names),
         "measures": [_head(name, classes) for name in names],
         "rare": rare,
         "verdict": _verdict(table, judged_by, len(classes)) | {"few": "; ".join(few), "least": FEW},
         "classes": classes,
-        "differences": rows,
-        "worse": next((row for row in rows if row["name"] == compared), None),
+        "differences": differences(table, names, classes),
+        "worse": next((row for row in judged if row["value"] != rendering.NOT_COMPARED), None),
         "group_chart": _chart(table, compared, few, rare),
     }
 
@@ -159,7 +157,7 @@ def markdown_table(classifier, table, names):
         [group, n, *(f"{v} ({i})" if i else v for v, i in values), *predicted_fractions]
         for group, n, values, predicted_fractions in _cells(table, names)
     ]
-    return markdown_rows(heads, rows)
+    return rendering.markdown_rows(heads, rows)
 
 
 def _rare(classes, table):
@@ -188,9 +186,8 @@ def differences(table, names, classes):
         known, what = values[np.isfinite(values)], what or in_words(name, classes)
         row: dict[str, Any] = dict.fromkeys(("unit", "higher", "lower", "records", "interval"), "")
         row |= {"name": name, "measure": what, "may_be_chance": False}
-        if len(known) < 2 <= len(values):
-            rows.append(row | {"value": NOT_COMPARED})
         if len(known) < 2:
+            rows += [row | {"value": rendering.NOT_COMPARED}] * (len(values) > 1)
             continue
         column = f"{name}_difference"
         high, low = (table.iloc[1 + at(values)] for at in (np.nanargmax, np.nanargmin))
@@ -201,13 +198,8 @@ def differences(table, names, classes):
         size |= {"ends": (written(low[name], name), written(high[name], name))}
         rows.append(row | pair | interval | size)
         if name in measuring.RATIOS:
-            share = written(measuring.ratio(known), f"{name}_ratio")
-            of_two = {
-                "name": f"{name}_ratio",
-                "measure": f"{what}, smallest over largest",
-                "value": share,
-                "unit": "%",
-            }
+            of_two = {"name": f"{name}_ratio", "measure": f"{what}, smallest over largest"}
+            of_two |= {"value": written(measuring.ratio(known), f"{name}_ratio"), "unit": "%"}
             rows.append(row | pair | of_two)
     return rows
 
@@ -221,16 +213,14 @@ def _compared(high, low, name, rarest, classes, level):
     if trials not in ("all", None):
         records += f" of {classes[rarest if trials == 'rarest' else trials]}"
     pair = {"higher": high.name, "lower": low.name, "records": records}
-    if high[name] == low[name]:
-        pair = {}
+    pair = {} if high[name] == low[name] else pair
     if not all(n):
         return pair, {}
     (l1, u1), (l2, u2) = (wilson(r[name], k, level) for r, k in zip(rows, n, strict=True))
     gap = high[name] - low[name]
     lower = gap - np.hypot(high[name] - l1, u2 - low[name])
     upper = gap + np.hypot(u1 - high[name], low[name] - l2)
-    interval = f"{points(lower)} to {points(upper)}"
-    return pair, {"interval": interval, "may_be_chance": lower <= 0}
+    return pair, {"interval": f"{points(lower)} to {points(upper)}", "may_be_chance": lower <= 0}
 
 
 def _head(name, classes):
@@ -240,12 +230,9 @@ def _head(name, classes):
 
 
 def _cells(table, names):
-    rows = []
+    rows, interval_of = [], rendering.interval_of_share
     for group, row in table.iterrows():
-        values = [
-            (written(row[name], name), interval_of_share(row, name, table.attrs["rarest"]))
-            for name in names
-        ]
+        values = [(written(row[m], m), interval_of(row, m, table.attrs["rarest"])) for m in names]
         predicted_fractions = [points(v) for k, v in row.items() if k.startswith("predicted[")]
         rows.append((group, f"{int(row['n']):,}", values, predicted_fractions))
     return rows

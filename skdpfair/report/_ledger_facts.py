@@ -16,19 +16,15 @@ _AMONG = {  # by whether the fits of a model are in the ledger
 }
 _IN_ADDITION = "What is not in the ledger comes in addition to its total: this model spent {}."
 _DELTAS = (
-    "The ε of this model holds at the δ of this model, and the total at the δ with which the "
-    "ledger was begun: the same noise has a smaller ε at a larger δ, so the two ε may differ even "
-    "for a single fit, and must not be subtracted from each other."
+    "The total holds at the δ of the ledger and the ε of this model at its own δ, so do not "
+    "subtract one from the other."
 )
 _OTHER_DATA = (
     "The ledger also holds fits under other names of data sets, which declare that no person is in "
     "both; they are not counted here."
 )
-_TRUST = "The whole rests on what is taken on trust: the ledger lists it."
-_NO_ALARM = (
-    "What is not counted, or has no privacy, does not weaken the guarantee of this model, which "
-    "holds as stated above."
-)
+_TRUST = "The total relies on assumptions that the ledger lists."
+_NO_ALARM = "The guarantee of this model holds regardless of the other fits."
 _OTHER_REASON = "the ledger gives a reason that this page does not repeat"
 
 

@@ -4,13 +4,8 @@ from dataclasses import replace
 
 import skdpfair
 from skdpfair._utils.group_names import display_names
-from skdpfair.privacy.privacy_report import (
-    ADJACENCY_IN_WORDS,
-    PROTECTED,
-    SEVERAL_RECORDS,
-    percent,
-    rounded_up,
-)
+from skdpfair.privacy import privacy_report
+from skdpfair.privacy.privacy_report import SEVERAL_RECORDS, percent, rounded_up
 from skdpfair.report._charts import tradeoff
 from skdpfair.report._ledger_facts import ledger_facts
 
@@ -50,8 +45,8 @@ def model_facts(privacy, model=None, *, version=None, file=None, ledger=None) ->
         "delta": rounded_up(privacy.delta, 3),
         "mu": rounded_up(privacy.mu) if privacy.is_private else None,
         "mu_from": rounded_up(privacy.mu_from, 2) if privacy.is_private else None,
-        "adjacency": ADJACENCY_IN_WORDS[privacy.adjacency],
-        "protected": PROTECTED[privacy.protects],
+        "adjacency": privacy_report.ADJACENCY_IN_WORDS[privacy.adjacency],
+        "protected": privacy_report.PROTECTED[privacy.protects],
         "of_person": of_person,
         "selection": _SELECTION.format(*numbers) if chosen else None,
         "group_epsilons": dict(zip(groups, map(rounded_up, by_group.values()), strict=True)),
@@ -59,7 +54,7 @@ def model_facts(privacy, model=None, *, version=None, file=None, ledger=None) ->
             (
                 " + ".join(_RELEASES.get(part, part) for part in e.what.split(" + ")),
                 f"{e.steps:,}",
-                f"{e.sample_rate:.4g}",
+                rounded_up(e.sample_rate),
                 ", ".join(f"{noise:.4g}" for noise in e.noise_multipliers),
             )
             for e in privacy.releases

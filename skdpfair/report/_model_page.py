@@ -24,7 +24,6 @@ from skdpfair.report._same_table import check_same, table_of, table_of_sweep
 from skdpfair.report._summary import costs_beside
 
 _FEATURES, _POSITIVE = "public features", "positive class"  # rows of facts
-_NO_FINDINGS = (None, {"steps": [], "notes": []})  # others have names and texts of any kind
 
 
 def model_page(
@@ -96,13 +95,10 @@ def model_page(
         raise TypeError(f"title must be a text or None, got {safe_repr(title)}.")
     fit = described(classifier, X, y, sensitive_features, measures, pipeline)
     absent = ("costs", "groups", "rare", "verdict", "worse", "group_chart")
-    facts = fit.facts(title, ledger) | dict.fromkeys(absent)
-    privacy = fit.classifier.privacy_
+    facts, privacy = fit.facts(title, ledger) | dict.fromkeys(absent), fit.classifier.privacy_
+    if results is not None and not privacy.is_private:
+        raise ValueError("results needs a private classifier, whose cost it tells. Leave it out.")
     if results is not None:
-        if not privacy.is_private:
-            raise ValueError(
-                "results needs a private classifier, whose cost it tells. Leave it out."
-            )
         check_same("results", fit.known_table(), table_of_sweep(results))
         own = fit.classifier.epsilon or privacy.epsilon  # trials of a search are at their own
         facts["costs"] = costs_beside(results, fit.classifier.method_.name, own)
@@ -117,8 +113,7 @@ def model_page(
         )
     facts["attacker"] = attacker_chart(privacy) if privacy.is_private else None
     found = percent(privacy.detection_rate()), MEMBERS[privacy.protects], percent(FALSE_ALARMS)
-    facts["found"] = found
-    return render("model.html", facts)
+    return render("model.html", facts | {"found": found})
 
 
 def model_card(
@@ -201,12 +196,12 @@ class _Fit:
 
     def facts(self, title, ledger) -> dict:
         facts = model_facts(self.classifier.privacy_, self.classifier, ledger=ledger)
-        lint = findings(self.pipeline)
+        lint = findings(self.pipeline)  # they have names and texts of any kind
         return facts | {
-            "title": title or f"A classifier trained with {self.classifier.privacy_.method}",
-            "facts": _rows(self.classifier, self.file, facts),
+            "title": title or f"A classifier trained with {facts['method'].partition(',')[0]}",
+            "facts": _rows(self.model, self.classifier, self.file, facts),
             "findings": lint,
-            "has_findings": lint not in _NO_FINDINGS,
+            "has_findings": bool(lint and (lint["steps"] or lint["notes"])),
         }
 
     @property
@@ -256,16 +251,14 @@ def described(classifier, X, y, sensitive_features, measures, pipeline=None) -> 
 
 def _is_public(facts, classifier) -> bool:
     """Return whether the names on a page are those of a public set, and no values of records."""
-    rows = dict(facts["facts"])
-    rows.pop(_FEATURES, None)
-    for name in ("classes", _POSITIVE, "groups"):
-        rows.pop(name, None)
+    other = (_FEATURES, "classes", _POSITIVE, "groups")
+    texts = [text for name, text in facts["facts"] if name not in other]
     groups = [] if classifier.levels_ is None else classifier.levels_
     each = (v if isinstance(v, tuple) else (v,) for v in [*classifier.classes_, *groups])
     levels = [str(value) for values in each for value in values]
     return (
         is_report(classifier.privacy_, classifier.levels_, classifier._n_fits)
-        and all(map(is_word, [facts["title"], *rows.values()]))
+        and all(map(is_word, [facts["title"], *texts]))
         and len(levels) <= MAX_LEVELS
         and are_texts_of_levels(levels)
     )
@@ -293,38 +286,33 @@ def classifier_in(model):
     return inner
 
 
-def _rows(classifier, file, facts):
-    """Return the facts on a model as pairs of name and text."""
+def _rows(model, classifier, file, facts):
+    """Return the known facts on a model as pairs of name and text."""
     privacy, (_, *columns) = classifier.privacy_, variables(classifier)
-    rows = {}
-    if file is not None:
-        rows |= {"SHA-256 of the file": file.sha256, "size of the file": f"{file.n_bytes:,} bytes"}
-    if facts["day"]:
-        rows["day of training"] = f"{facts['day']} (UTC)"
-    rows["method"] = facts["method"]
-    rows["classes"] = ", ".join(class_names(classifier))
-    if len(classifier.classes_) == 2:
-        rows[_POSITIVE] = class_names(classifier)[1]
-    rows["features"] = f"{math.prod(classifier.net_.module.in_shape):,}"
-    if (cut := getattr(classifier, "_cut", None)) is not None:
-        rows["threshold of the probability"] = f"{expit(cut):.4f}"
-    if privacy.features is not None:
-        rows[_FEATURES] = privacy.features
-    if classifier.levels_ is not None:
-        rows["groups"] = "; ".join(display_names(classifier.levels_, columns))
-    done, size = " trained on", f"{privacy.expected_batch_size:.4g}"
-    # some are held out, and trials have batches of their own
-    if facts["selection"]:
+    classes, cut, n = class_names(classifier), getattr(classifier, "_cut", None), privacy.n_samples
+    (threshold, *more), *by_group = getattr(model, "thresholds_", {"": [None]}).values()
+    one = threshold[0] if threshold and not more and not by_group else cut and expit(cut)
+    levels, max_records = classifier.levels_, privacy.max_records or privacy.records_per_person
+    done, size = " trained on", f"{privacy.expected_batch_size:,.0f}"
+    if facts["selection"]:  # some are held out, and trials have batches of their own
         done, size = "", f"{classifier.batch_size_:,}"
-    if privacy.n_samples is not None:
-        rows[f"{privacy.protects}s{done}"] = f"{privacy.n_samples:,}"
-    if max_records := privacy.max_records or privacy.records_per_person:
-        rows["records of a person"] = f"at most {max_records:,}"
-    rows |= {
+    rows = {
+        "SHA-256 of the file": file and file.sha256,
+        "size of the file": file and f"{file.n_bytes:,} bytes",
+        "day of training": facts["day"] and f"{facts['day']} (UTC)",
+        "method": facts["method"],
+        "classes": ", ".join(classes),
+        _POSITIVE: classes[1] if len(classes) == 2 else None,
+        "features": f"{math.prod(classifier.net_.module.in_shape):,}",
+        "threshold of the probability": None if one is None else f"{one:.4f}",
+        _FEATURES: privacy.features,
+        "groups": None if levels is None else "; ".join(display_names(levels, columns)),
+        f"{privacy.protects}s{done}": None if n is None else f"{n:,}",
+        "records of a person": f"at most {max_records:,}" if max_records else None,
         "steps": f"{classifier.n_steps_:,}",
         "expected batch size": size + " persons" * (privacy.protects == "person"),
         "learning rate": f"{classifier.lr_:.4g}",
         "logit scale": f"{classifier.logit_scale_:.4g}",
         "written by": f"skdpfair {skdpfair.__version__}",
     }
-    return list(rows.items())
+    return [(name, text) for name, text in rows.items() if text is not None]

@@ -1,15 +1,15 @@
 """Which model of a sweep to take, what it costs whom, and how sure that is."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 
 from skdpfair.metrics._intervals import error_of_mean, student, wilson
 from skdpfair.metrics._measures import COMPARING, COST, LEVEL, MEASURES, OVERALL, level_of
 
-# test records of a group, below which its cost is not judged
-FEW = 30
+FEW = 30  # test records of a group, below which its cost is not judged
 FEW_OF_RAREST = 10  # records of the rarest class among them, where the class is rare
 
 
@@ -46,8 +46,7 @@ class Costs:
 
     overall: Estimate | None
     groups: dict[str, Estimate]  # those that are judged
-    # the groups with the largest and the least mean, and what the first pays more
-    difference: tuple | None
+    difference: tuple | None  # groups with the largest and the least mean, and what one pays more
 
     @property
     def largest(self):
@@ -129,14 +128,12 @@ def recommend(results) -> Recommendation | None:
     useful = [is_useful(results, estimates[model]) for model in scores.index]
     scores = scores[useful] if any(useful) else scores
     best = {e: part.mean(axis=1).idxmax() for e, part in scores.groupby(level="epsilon")}
+    budgets = sorted(best)
     gains = {
         (low, high): estimated(scores.loc[best[high]] - scores.loc[best[low]], results.overlap)
-        for low in best
-        for high in best
-        if high > low
+        for low, high in combinations(budgets, 2)
     }
     measurable = {pair: gain for pair, gain in gains.items() if gain.is_above_zero}
-    budgets = sorted(best)
     at = next(i for i, low in enumerate(budgets) if all(pair[0] != low for pair in measurable))
     method, chosen = best[budgets[at]]
     above = [pair for pair in gains if pair[0] == chosen]
@@ -201,8 +198,13 @@ def costs_of(results, table, runs, model) -> Costs:
         own = runs.xs(model, level=["method", "epsilon"])
         more = own[f"{cost}[{highest}]"] - own[f"{cost}[{lowest}]"]
         level = level_of(f"{cost}_difference", len(groups))
-        difference = highest, lowest, estimated(more, results.overlap, level)
+        difference = highest, lowest, _of_largest(estimated(more, results.overlap, level))
     return Costs(Estimate.of(table.loc[model, cost]), groups, difference)
+
+
+def _of_largest(difference: Estimate) -> Estimate:
+    """Return a difference of the largest and the least mean, which is not below zero."""
+    return replace(difference, low=max(difference.low, 0.0))  # NaN stays NaN
 
 
 def worse_group(results, table, advised) -> dict | None:
@@ -213,31 +215,30 @@ def worse_group(results, table, advised) -> dict | None:
     """
     measure, model = results.leading_measures[-1], (advised.method, advised.epsilon)
     few, spec = small_groups(results), results.spec
-    names = [g for g in results.frame["group"].unique() if g not in (OVERALL, *few)]
-    means = table.loc[model, [(f"{measure}[{g}]", "mean") for g in names]].to_numpy(float)
-    known = sorted((m, g) for m, g in zip(means, names, strict=True) if not math.isnan(m))
+    groups = [g for g in results.frame["group"].unique() if g != OVERALL]
+    means = {g: table.loc[model, (f"{measure}[{g}]", "mean")] for g in groups if g not in few}
+    known = sorted((mean, group) for group, mean in means.items() if not math.isnan(mean))
     if len(known) < 2:
         return None
     (low, lowest), *_, (high, highest) = known
-    columns = f"{measure}[{highest}]", f"{measure}[{lowest}]"
-    gaps = results.by_run().loc[:, columns[0]] - results.by_run().loc[:, columns[1]]
+    runs, records = results.by_run(), None
+    gaps = runs[f"{measure}[{highest}]"] - runs[f"{measure}[{lowest}]"]
     own = gaps.xs(model, level=["method", "epsilon"])
     methods = gaps.index.get_level_values("method")
-    records = None
-    if len(spec.counts) == results.frame["group"].nunique() - 1:
+    if len(spec.counts) == len(groups):
         counts = np.array(spec.counts)
-        groups = [g for g in results.frame["group"].unique() if g != OVERALL]
         at = counts.sum(axis=0).argmin()
         of_class = counts[:, at] if spec.rarest_class and measure != "accuracy" else counts.sum(1)
         records = [int(of_class[groups.index(g)]) for g in (lowest, highest)]
     reference = gaps[methods.str.startswith("reference")].mean()
+    level = level_of(f"{measure}_difference", len(known))
     return {
         "is_recall": measure != "accuracy",
         "lowest": lowest,
         "highest": highest,
         "low": low,
         "high": high,
-        "gap": estimated(own, results.overlap, level_of(f"{measure}_difference", len(known))),
+        "gap": _of_largest(estimated(own, results.overlap, level)),
         "reference": None if math.isnan(reference) else reference,
         "records": records,
         "label": spec.rarest_class,

@@ -17,8 +17,7 @@ from skdpfair.metrics._intervals import of_share
 from skdpfair.metrics._measures import MEASURES, OVERALL, measure_of, of_positive
 from skdpfair.preprocessing._linter import PipelineReport, lint_pipeline
 
-# a sentence or the bars name no more
-MAX_BUDGETS = 6
+MAX_BUDGETS = 6  # a sentence or the bars name no more
 NOT_COMPARED = "not compared"  # a difference between groups of which fewer than two have a value
 _NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 _PART = re.compile(r"[^\s,;:()](?:[^,;:()\n]*[^\s,;:()])?")
@@ -29,8 +28,7 @@ def render(template, context) -> str:
     return environment(of_pages=True).get_template(template).render(context)
 
 
-# templates are compiled once, which takes as long as filling them
-@cache
+@cache  # templates are compiled once, which takes as long as filling them
 def environment(of_pages=False):
     """Return what fills the files of ``templates/``; its filters take None for the unknown."""
     try:
@@ -77,6 +75,8 @@ def _spanned(estimate, unit):
     least = max(estimate.low, 0.0) if unit == "%" else estimate.low  # NaN stays NaN
     mean, low, high = map(points, (estimate.mean, least, estimate.high))
     interval = "" if np.isnan(estimate.low) else f" (95 % interval {low} to {high})"
+    if estimate.low <= -1 and estimate.high >= 1:
+        interval = " (too few runs for an interval)"
     if low == high:
         n_runs = "both" if estimate.n_runs == 2 else f"all {estimate.n_runs}"
         interval = f" (the same in {n_runs} runs)"

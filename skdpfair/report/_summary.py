@@ -12,24 +12,10 @@ from skdpfair.metrics._intervals import seeds_for
 from skdpfair.metrics._measures import COST, OVERALL
 from skdpfair.privacy.privacy_report import percent
 from skdpfair.privacy.tradeoff import trade_off_from_epsilon
+from skdpfair.report import _recommendation as recommendation
+from skdpfair.report import _rendering as rendering
 from skdpfair.report._ledger_facts import ledger_sentences
-from skdpfair.report._recommendation import (
-    Estimate,
-    chance,
-    costs_of,
-    is_useful,
-    recommend,
-    worse_group,
-)
-from skdpfair.report._rendering import (
-    MAX_BUDGETS,
-    budget,
-    in_words,
-    of_one_class,
-    sentences,
-    with_interval,
-    with_readable_names,
-)
+from skdpfair.report._rendering import in_words, sentences
 
 _WEAK = 0.01  # of accuracy, that a private model may have more than its reference
 _OF_SWEEP = (
@@ -60,7 +46,7 @@ def sentences_of(results, table, advised, sizes, small, attackers, trained_on, d
         "n_features": spec.n_features,
         "rarest": spec.rarest_class,
         "rare_share": table["rarest_class_share", "mean"].mean() if is_rare else None,
-        "worst": advised and worse_group(results, table, advised),
+        "worst": advised and recommendation.worse_group(results, table, advised),
         "costs": advised and advised.costs,
         "unknown": _why_unknown(table),
         "reference": score_of_reference(table, measure),
@@ -100,14 +86,16 @@ def no_use(results) -> str:
 
 
 def _useless(results):
-    measure, constant = results.leading_measures[0], of_one_class(results)
-    others = [
-        model
-        for model, row in results.estimates([measure])[measure].iterrows()
-        if model not in constant and not is_useful(results, Estimate.of(row))
-    ]
-    facts = {"constant": constant, "others": others}
-    return facts | {"name": in_words(measure), "chance": chance(results)}
+    measure, constant = results.leading_measures[0], rendering.of_one_class(results)
+    rows = results.estimates([measure])[measure].iterrows()
+    scores = {model: recommendation.Estimate.of(row) for model, row in rows}
+    useless = [m for m, score in scores.items() if not recommendation.is_useful(results, score)]
+    return {
+        "constant": constant,
+        "others": [model for model in useless if model not in constant],
+        "name": in_words(measure),
+        "chance": recommendation.chance(results),
+    }
 
 
 def costs_beside(results, method, epsilon):
@@ -115,7 +103,7 @@ def costs_beside(results, method, epsilon):
 
     The model is that of the method at the budget whose logarithm is nearest.
     """
-    results = with_readable_names(results)
+    results = rendering.with_readable_names(results)
     measure = results.leading_measures[0]
     runs = results.by_run()
     runs = runs[np.isfinite(runs.index.get_level_values("epsilon"))]
@@ -126,13 +114,12 @@ def costs_beside(results, method, epsilon):
             "this method, or leave results out."
         )
     nearest = min(budgets.get_level_values("epsilon"), key=lambda e: abs(math.log(e / epsilon)))
-    table, advised = results.estimates(), recommend(results)
-    costs = costs_of(results, table, runs, (method, nearest))
-    facts = {"costs": costs, "unknown": _why_unknown(table), "advised": advised}
+    table, advised = results.estimates(), recommendation.recommend(results)
+    costs = recommendation.costs_of(results, table, runs, (method, nearest))
     is_near = not math.isclose(nearest, epsilon, rel_tol=0.01)
     own = "untried" if is_near else _as_advised(advised, method, nearest)
-    facts |= {"own": own, "own_epsilon": f"{epsilon:.3g}"}
-    facts |= {"own_method": method, "name": in_words(measure)}
+    facts = {"costs": costs, "unknown": _why_unknown(table), "advised": advised, "own": own}
+    facts |= {"own_epsilon": f"{epsilon:.3g}", "own_method": method, "name": in_words(measure)}
     return sentences(["cost", "compared", "advice"], facts) | {
         "model": f"{method} at ε {nearest:g}",
         "is_near": is_near,
@@ -141,7 +128,10 @@ def costs_beside(results, method, epsilon):
         "own": facts["own_epsilon"],
         "is_recommended": own == "recommended",
         "largest": costs.largest,
-        "rows": [(g, *with_interval(vars(c), COST[measure])) for g, c in costs.groups.items()],
+        "rows": [
+            (group, *rendering.with_interval(vars(cost), COST[measure]))
+            for group, cost in costs.groups.items()
+        ],
     }
 
 
@@ -180,9 +170,9 @@ def _limits_of_guesses(frame, attackers, delta):
         return None
     known = {epsilon: guess for epsilon, _, _, guess in attackers}  # from the releases
     limits = []
-    for epsilon in budgets if len(budgets) <= MAX_BUDGETS else [budgets[0], budgets[-1]]:
+    for epsilon in budgets if len(budgets) <= rendering.MAX_BUDGETS else [budgets[0], budgets[-1]]:
         guess = (1 + trade_off_from_epsilon(epsilon, delta).total_variation) / 2
-        limits.append(f"{known.get(budget(epsilon)) or percent(guess)} % at ε {epsilon:g}")
+        limits.append(f"{known.get(f'{epsilon:g}') or percent(guess)} % at ε {epsilon:g}")
     return limits
 
 
@@ -209,25 +199,28 @@ def release_commands(results, advised, ledger=None):
     """
     spec = results.spec
     params = {"classes": repr(spec.classes)} | spec.params
-    method, epsilon = "METHOD", "EPSILON"
+    methods = [name for name in spec.methods if name in METHODS and METHODS[name].private]
+    method, epsilon = methods[0] if len(methods) == 1 else "METHOD", "EPSILON"
     if advised is not None and advised.is_useful:
         method, epsilon = advised.method, f"{advised.epsilon:g}"
-    methods = [name for name in spec.methods if name in METHODS and METHODS[name].private]
     if results.files is None:
         options = "".join(f", {k}={v}" for k, v in params.items() if "__" not in k)
         nested = ", ".join(f"{k}={v}" for k, v in params.items() if "__" in k)
         clf = f"DPFairClassifier({{}}epsilon={epsilon}{options})"
         clf += f".set_params({nested})" if nested else ""
-        begin, end = ("ledger.fit(", ", X, y)") if ledger is not None else ("", ".fit(X, y)")
-        search = f'DPRandomizedSearch({clf.format("")}, {{"method": {json.dumps(methods)}}})'
-        texts = [f"{begin}{text}{end}" for text in (search, clf.format(f'"{method}", '))]
+        of_search = f', {{"method": {json.dumps(methods)}}}, epsilon={epsilon}'
+        of_search += f", delta={params['delta']}" if "delta" in params else ""
+        arguments = "X, y, sensitive_features=groups"
+        arguments += ", persons=persons" * (spec.protects == "person")
+        begin, end = ("ledger.fit(", ", ") if ledger is not None else ("", ".fit(")
+        models = f"DPRandomizedSearch({clf.format('')}{of_search})", clf.format(f'"{method}", ')
+        texts = [f"{begin}{model}{end}{arguments})" for model in models]
     else:
         params = {k: v for k, v in params.items() if k not in _OF_SCHEMA}
         delta = params.pop("delta", "'auto'")
         options = "" if delta == "'auto'" else f" --delta {delta}"
-        options += "".join(
-            f" --set {shlex.quote(f'{k}={_as_typed(v)}')}" for k, v in params.items()
-        )
+        typed = (shlex.quote(f"{k}={_as_typed(v)}") for k, v in params.items())
+        options += "".join(f" --set {setting}" for setting in typed)
         options += "" if ledger is None else f" --ledger {shlex.quote(ledger.path.name)}"
         data, schema = map(shlex.quote, results.files)
         fit = f"skdpfair fit {data} --schema {schema} --epsilon {epsilon}"

@@ -8,46 +8,20 @@ from skdpfair._utils import cards
 from skdpfair._utils.group_names import escape_reserved
 from skdpfair._utils.validate import safe_repr
 from skdpfair.metrics._measures import COST, MEASURES, OVERALL, RATIOS, described
-from skdpfair.privacy import NoisyRelease, compute_epsilon
+from skdpfair.privacy import NoisyRelease, compute_epsilon, privacy_report
 from skdpfair.privacy.gdp import delta_for
-from skdpfair.privacy.privacy_report import (
-    ADJACENCY_IN_WORDS,
-    CHANGED,
-    FALSE_ALARMS,
-    MEMBERS,
-    NOT_ACCOUNTED,
-    in_words_of,
-    percent,
-    rounded_up,
-)
+from skdpfair.privacy.privacy_report import percent, rounded_up
 from skdpfair.privacy.tradeoff import trade_off
 from skdpfair.report import _charts as charts
+from skdpfair.report import _rendering as rendering
+from skdpfair.report import _summary as summary
 from skdpfair.report._ledger_facts import check_ledger
 from skdpfair.report._recommendation import FEW, chance, is_unsure, recommend, small_groups
-from skdpfair.report._rendering import (
-    MAX_BUDGETS,
-    budget,
-    error_in_words,
-    findings,
-    in_words,
-    points,
-    render,
-    with_interval,
-    with_readable_names,
-)
-from skdpfair.report._summary import (
-    before,
-    release_commands,
-    score_of_reference,
-    sentences_of,
-    whole_range,
-)
+from skdpfair.report._rendering import budget, in_words, points, render, with_interval
 
 _MODEL, _RUN = ["method", "epsilon"], ["seed", "fold"]
 _ENDS = ("mean", "low", "high")
-# heads beside the names of groups
-_OWN = ("difference", "ratio", "worst group")
-_UNITS = {"%": "per cent"}
+_OWN = ("difference", "ratio", "worst group")  # heads beside the names of groups
 _SPLIT = "20 % held out per seed, stratified by class and group (cv=None)"
 
 
@@ -61,8 +35,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
             "results of a search do not tell how many records they tested, which a page needs. Use "
             "print(results) and results.plot(), or a sweep."
         )
-    commands = release_commands(results, recommend(results), ledger)
-    results = with_readable_names(results)
+    as_given, results = results, rendering.with_readable_names(results)
     table, leading = results.estimates(), results.leading_measures
     main, cost = leading[0], COST[leading[0]]
     chosen = results.chosen_measures(measures)
@@ -75,10 +48,11 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
     budgets, budgets_drawn = _budgets(results)
     drawn = [g for g in groups if g not in small] or groups
     advised, attackers = recommend(results), _attackers(results)
-    ledger_sentences = before(results, ledger)
+    ledger_sentences = summary.before(results, ledger)
     # a ledger that holds all fits has the one total that counts
     total = None if ledger_sentences and len(ledger_sentences) > 1 else _total(results)
     delta = _delta_of_one_run(results)
+    trained = _trained_on(results) if spec.is_known else None
     all_bars = _bars(table, cost, drawn, small, budgets_drawn)
     first_bars = [b for b in all_bars if advised and b["title"].endswith(f" {advised.epsilon:g}")]
     context = {
@@ -92,17 +66,9 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "headline": _headline(results, table, advised, delta),
         "small": small,
         "few": FEW,
-        "sentences": sentences_of(
-            results,
-            table,
-            advised,
-            sizes,
-            small,
-            attackers,
-            _trained_on(results) if spec.is_known else None,
-            delta,
+        "sentences": summary.sentences_of(
+            results, table, advised, sizes, small, attackers, trained, delta
         ),
-        "is_choice": advised is not None,
         "has_private": bool(budgets),
         "n_examples": spec.n_examples,
         "measure": in_words(main),
@@ -110,11 +76,11 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "data": _data(results),
         "total": total,
         "attackers": attackers,
-        "alarms": percent(FALSE_ALARMS),
-        "members": MEMBERS[protects],
-        "adjacency": ADJACENCY_IN_WORDS[adjacency],
+        "alarms": percent(privacy_report.FALSE_ALARMS),
+        "members": privacy_report.MEMBERS[protects],
+        "adjacency": privacy_report.ADJACENCY_IN_WORDS[adjacency],
         "protects": protects,
-        "changed": CHANGED[protects],
+        "changed": privacy_report.CHANGED[protects],
         "sizes": sizes,
         "base_rates": _base_rates(results, groups),
         "measures": _tables(results, table, groups, chosen, None),
@@ -131,10 +97,10 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "front": _front(results, table, main, f"{cost}_difference"),
         "releases": _releases(results),
         "before": ledger_sentences,
-        "findings": findings(pipeline),
+        "findings": rendering.findings(pipeline),
         "features": spec.features,
-        "not_accounted": in_words_of(NOT_ACCOUNTED, protects),
-        "commands": commands,
+        "not_accounted": privacy_report.in_words_of(privacy_report.NOT_ACCOUNTED, protects),
+        "commands": summary.release_commands(as_given, advised, ledger),
         "is_known": spec.is_known,
         "version": skdpfair.__version__,
     }
@@ -143,7 +109,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
 
 def results_card(results) -> str | None:
     """Return tiles, a chart and a table for a notebook; None without jinja2."""
-    results = with_readable_names(results)
+    results = rendering.with_readable_names(results)
     table, main = results.estimates(), results.leading_measures[0]
     wanted = [name for name in (main, COST[main]) if name in results.frame]
     context = {
@@ -165,7 +131,7 @@ def _headline(results, table, advised, delta):
         "advised": advised,
         "n_models": len(table),
         "name": in_words(measure),
-        "reference": score_of_reference(table, measure),
+        "reference": summary.score_of_reference(table, measure),
         "chance": chance(results),
         "protects": results.spec.protects,
         "delta": rounded_up(delta, 3) if delta else None,
@@ -173,35 +139,29 @@ def _headline(results, table, advised, delta):
 
 
 def _data(results):
-    spec, rows = results.spec, {}
-    if spec.is_known:
-        rows["records"] = f"{spec.n_samples:,}"
-    if spec.protects == "person":
-        rows["persons"] = f"{spec.n_examples:,}"
-    if spec.n_features:
-        rows["features"] = f"{spec.n_features:,}"
-    if spec.features:
-        rows["public features"] = spec.features
-    if len(spec.classes) == 2:
-        rows["positive class"] = str(spec.classes[1])
-    if spec.counts:
-        class_fractions = np.sum(spec.counts, axis=0) / np.sum(spec.counts)
-        names = [f"{c} ({points(s)} %)" for c, s in zip(spec.classes, class_fractions, strict=True)]
-        rows["classes, share of the records"] = ", ".join(names)
-    elif spec.classes:
-        rows["classes"] = ", ".join(map(str, spec.classes))
-    if grouping := " and ".join(results.variables[1:]):
-        rows["groups by"] = grouping
-    split = ""
+    """Return the known facts on the data as pairs of name and text."""
+    spec, split, shares = results.spec, "", ""
     if spec.is_known:
         split = f": {_SPLIT if spec.cv == 'None' else spec.cv}"
         split += "; all records of a person are on one side" * (spec.protects == "person")
-    rows["test records of a run"] = whole_range(_overall(results)["n"].astype(int)) + split
-    if spec.days:
-        rows["trained on"] = " to ".join(dict.fromkeys(spec.days))
-    if spec.is_known:
-        rows["version"] = f"skdpfair {spec.skdpfair}, torch {spec.torch}"
-    return rows.items()
+    if spec.counts:
+        fractions = map(points, np.sum(spec.counts, axis=0) / np.sum(spec.counts))
+        by_class = zip(spec.classes, fractions, strict=True)
+        shares = ", ".join(f"{name} ({fraction} %)" for name, fraction in by_class)
+    rows = {
+        "records": spec.is_known and f"{spec.n_samples:,}",
+        "persons": spec.protects == "person" and f"{spec.n_examples:,}",
+        "features": spec.n_features and f"{spec.n_features:,}",
+        "public features": spec.features,
+        "positive class": len(spec.classes) == 2 and str(spec.classes[1]),
+        "classes, share of the records": shares,
+        "classes": not shares and ", ".join(map(str, spec.classes)),
+        "groups by": " and ".join(results.variables[1:]),
+        "test records of a run": summary.whole_range(_overall(results)["n"].astype(int)) + split,
+        "trained on": " to ".join(dict.fromkeys(spec.days)),
+        "version": spec.is_known and f"skdpfair {spec.skdpfair}, torch {spec.torch}",
+    }
+    return [(name, text) for name, text in rows.items() if text]
 
 
 def _overall(results):
@@ -228,12 +188,12 @@ def _tables(results, table, groups, chosen, against):
         if not (rows := _rows(table, name)):
             continue
         title, unit, _ = described(name, classes)
-        if error := error_in_words(name, classes):
+        if error := rendering.error_in_words(name, classes):
             title += f" (share of {error})"
         own = [head for head in _OWN if head != "ratio" or name in RATIOS]
         heads = ["all", *escape_reserved(groups, ("all", "method", "ε", *_OWN)), *own]
         part = {"id": _id_of(name), "rows": rows, "heads": heads[: len(rows[0][2])]}
-        tables.append(part | {"caption": f"{title} in {_UNITS.get(unit, unit)}"})
+        tables.append(part | {"caption": f"{title} in {'per cent' if unit == '%' else unit}"})
     return tables
 
 
@@ -259,8 +219,8 @@ def _rows(table, measure):
 def _budgets(results):
     """Return the budgets of private models, and those of which bars are drawn."""
     budgets = sorted(e for e in results.frame["epsilon"].unique() if np.isfinite(e))
-    places = np.linspace(0, len(budgets) - 1, min(MAX_BUDGETS, len(budgets))).round().astype(int)
-    return budgets, [budgets[i] for i in places]
+    n_drawn = min(rendering.MAX_BUDGETS, len(budgets))
+    return budgets, [budgets[int(i)] for i in np.linspace(0, len(budgets) - 1, n_drawn).round()]
 
 
 def _bars(table, cost, groups, small, budgets):
@@ -307,8 +267,7 @@ def _curve(results, table, measure, *, zero=True):
 def _front(results, table, *measures):
     try:
         front = results.pareto_front(*measures)
-    except ValueError:
-        # no private model has both
+    except ValueError:  # no private model has both
         return None
     rows = [
         (method, budget(e), [with_interval(table.loc[(method, e), m], m) for m in measures])
@@ -369,7 +328,7 @@ def _settings(results):
     if spec.is_known:
         rows["δ of all fits together"] = rounded_up(spec.delta, 3)
         if sizes := _trained_on(results):
-            rows[f"{spec.protects}s of one fit"] = whole_range(sizes)
+            rows[f"{spec.protects}s of one fit"] = summary.whole_range(sizes)
             rows["δ of one fit"] = rounded_up(_delta_of_one_run(results), 3)
         rows |= {k: v for k, v in spec.params.items() if k not in ("classes", "groups")}
     return rows.items()
@@ -413,10 +372,9 @@ def _total(results):
 
 
 def _runs(releases):
-    columns = ["sample_rate", "noise_multiplier", "steps", "strata"]
-    rows = releases[columns].itertuples(index=False)
     return [
-        NoisyRelease("steps", q, (s,), int(steps), strata=strata) for q, s, steps, strata in rows
+        NoisyRelease("steps", r.sample_rate, (r.noise_multiplier,), int(r.steps), strata=r.strata)
+        for r in releases.itertuples()
     ]
 
 
@@ -425,7 +383,7 @@ def _attackers(results):
     worst = {}
     for (_, epsilon), releases in _first_fits(results):
         curve = trade_off(_runs(releases))
-        power = float(curve.true_positive_rate(FALSE_ALARMS))
+        power = float(curve.true_positive_rate(privacy_report.FALSE_ALARMS))
         numbers = curve.mu, power, (1 + curve.total_variation) / 2
         worst[epsilon] = np.maximum(worst.get(epsilon, 0.0), numbers)
     return [

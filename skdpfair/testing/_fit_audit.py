@@ -110,12 +110,12 @@ def audit_fit(
     -----
     The attacker sees the fitted model.  The score of a canary is the log-odds that the model gives
     its label, for "feature" minus those of a record without any feature; the score of a person is
-    the mean of the scores of her records.  The highest scores are guessed to have taken part, the
-    lowest not; three numbers of guesses are tried and paid for.  The results of the audit are not
-    private.
+    the mean of the scores of her records.  The attacker guesses that the canaries with the highest
+    scores took part and those with the lowest did not; the bound allows for the three numbers of
+    guesses that are tried.  The results of the audit are not private.
 
     The hypotheses are that the fit is as private as the steps it released, with the noise of each
-    multiplied by one factor.  The lower bound is the epsilon of the largest factor that the guesses
+    multiplied by one factor.  The lower bound is the epsilon of the smallest factor that guesses
     refute, by the f-DP bound for one run, which lets guesses depend on each other.  It exceeds the
     claim of a correct fit with probability at most 1 - ``confidence``.
 
@@ -162,11 +162,6 @@ def audit_fit(
             f"n_canaries={safe_repr(n_canaries)} is more than half of the {n_examples} "
             f"{protects}s. Take fewer, or pass more {protects}s."
         )
-    columns = {  # by position: canaries get a new index
-        name: rows.to_numpy() if hasattr(rows, "to_numpy") else rows
-        for name, rows in (("sensitive_features", sensitive_features), ("persons", persons))
-        if rows is not None
-    }
     of = np.full(n_examples, -1)
     of[rng.permutation(n_examples)[:n_canaries]] = np.arange(n_canaries)
     took_part = rng.random(n_canaries) < 0.5
@@ -176,7 +171,11 @@ def audit_fit(
     of = of[chosen]
     rows_kept = np.setdiff1d(np.arange(n_samples), chosen[~took_part[of]])
     model, X, labels, blank = _PLANT[kind](clone(classifier), X, y, chosen, of, rng)
-    of_kept = {name: _safe_indexing(rows, rows_kept) for name, rows in columns.items()}
+    of_kept = {  # by position: canaries get a new index
+        name: _safe_indexing(rows.to_numpy() if hasattr(rows, "to_numpy") else rows, rows_kept)
+        for name, rows in (("sensitive_features", sensitive_features), ("persons", persons))
+        if rows is not None
+    }
     model.fit(_safe_indexing(X, rows_kept), labels[rows_kept], **of_kept)
     report = model.privacy_
     if np.isinf(report.epsilon):

@@ -24,7 +24,7 @@ def least_epsilon(releases, delta: float, excess) -> float:
 
     ``excess`` is positive for releases that the outcome refutes.  The hypotheses are that the fit
     is as private as the releases with the noise of each multiplied by one factor.  They are nested,
-    as more noise is more private, so that epsilon of the largest refuted noise exceeds that of the
+    as more noise is more private, so that epsilon of the smallest refuted noise exceeds that of the
     releases only if the releases themselves are refuted.
     """
 

@@ -1,8 +1,5 @@
 """The account of a fit: epsilon of its releases, and the assumptions."""
 
-from __future__ import annotations
-
-from dataclasses import replace
 from math import inf
 
 from skdpfair._networks import Factory
@@ -33,11 +30,8 @@ def account(run: Run, net: PrivateNet, table: Table) -> PrivacyReport:
     if plan.is_accounted and levels is not None:
         by_group = group_epsilons(releases, len(levels), delta, spec.accountant)
         by_level = None if by_group is None else dict(zip(levels, by_group, strict=True))
-    seeded, max_weight, max_records = (
-        run.is_seeded,
-        table.max_sample_weight,
-        spec.persons.max_records,
-    )
+    seeded, max_weight = run.is_seeded, table.max_sample_weight
+    max_records = spec.persons.max_records
     assumptions = _assumptions(run, net, table)
     if run.processes.size > 1:
         assumptions += words.ASSUMPTIONS["processes"], words.ASSUMPTIONS["parts"]
@@ -61,7 +55,13 @@ def account(run: Run, net: PrivateNet, table: Table) -> PrivacyReport:
             epsilon = inf
             by_level = by_level and dict.fromkeys(by_level, inf)
     rates = [release.sample_rate for release in releases if not release.is_one_time]
-    report = PrivacyReport(
+    holds = [words.DIAGNOSTICS_PART] * bool(spec.recorders)
+    holds += [words.REFERENCE_PART] * spec.keep_reference
+    notes: tuple[str, ...] = (words.WEIGHTS_FROM_OTHERS,) if max_weight is not None else ()
+    before_too = previous is not None and words.DEVICE_NOISE in previous.privacy.not_accounted
+    if before_too or (plan.is_accounted and not is_cryptographic(used_device(spec.device))):
+        notes += (words.DEVICE_NOISE,)
+    return PrivacyReport(
         method=net.method_.name,
         epsilon=epsilon,
         delta=delta,
@@ -79,24 +79,14 @@ def account(run: Run, net: PrivateNet, table: Table) -> PrivacyReport:
         seeded=seeded,
         group_epsilons=by_level,
         n_samples=mechanism.task.n_samples,
-        holds=(
-            *[words.DIAGNOSTICS_PART] * bool(spec.recorders),
-            *[words.REFERENCE_PART] * spec.keep_reference,
-        ),
+        holds=tuple(holds),
         stop=run.stop,
         proof=net.engine_.proof if plan.is_accounted else None,
         features=table.origin.features,
         assumptions=assumptions,
+        not_accounted=in_words_of((*notes, *words.NOT_ACCOUNTED), PROTECTS[table.adjacency]),
         read_from_rows=read,
         releases=releases,
-    )
-    notes: tuple[str, ...] = (words.WEIGHTS_FROM_OTHERS,) if max_weight is not None else ()
-    before_too = previous is not None and words.DEVICE_NOISE in previous.privacy.not_accounted
-    if before_too or (plan.is_accounted and not is_cryptographic(used_device(spec.device))):
-        notes += (words.DEVICE_NOISE,)
-    return replace(
-        report,
-        not_accounted=in_words_of((*notes, *report.not_accounted), report.protects),
     )
 
 

@@ -1,7 +1,5 @@
 """Which amounts get fine curves: a choice by noisy counts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,9 +20,8 @@ SIGNIFICANT = 4.0
 
 def can_be_fine(rows: Rows) -> bool:
     """Return whether rows can be held in memory with fine knots."""
-    return isinstance(rows, np.ndarray) and (
-        not isinstance(rows, np.memmap) or rows.size <= _MAX_NUMBERS
-    )
+    is_small = not isinstance(rows, np.memmap) or rows.size <= _MAX_NUMBERS
+    return isinstance(rows, np.ndarray) and is_small
 
 
 def choose_fine_curves(run: Run, table: Table) -> None:

@@ -85,13 +85,12 @@ class PersonRows:
             records = self._order.index_select(0, at).flatten()
             examples = Examples(self._each, len(records))
         else:
-            examples = Examples(self._size.index_select(0, at))
+            size = self._size.index_select(0, at)
+            examples = Examples(size)
             start = self._first.index_select(0, at) - examples.first_row
             records = self._order.index_select(0, examples.spread(start) + examples.row_index)
             if isinstance(self.rows, StreamedRows):
-                examples = Examples(
-                    self._size.index_select(0, at).to(self.rows.device), len(records)
-                )
+                examples = Examples(size.to(self.rows.device), len(records))
         return replace(_fetched(self.rows, records), examples=examples)
 
 

@@ -1,7 +1,5 @@
 """Training of one model on the workers of a dask cluster, where its records lie."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections import defaultdict
@@ -102,10 +100,7 @@ def fit_on_dask(
     computed = iter(client.compute([part for partitions in parts.values() for part in partitions]))
     futures = {name: list(islice(computed, n)) for name, n in counts.items()}
     # errors come here
-    rows = {
-        name: client.gather(client.map(_rows, column, pure=False))
-        for name, column in futures.items()
-    }
+    rows = {n: client.gather(client.map(_rows, c, pure=False)) for n, c in futures.items()}
     _check_rows(rows)
     where = client.who_has(futures["X"])
     by_worker: dict[str, list[int]] = defaultdict(list)
@@ -167,8 +162,7 @@ def _check_rows(rows: dict[str, list[tuple[int, bytes | None]]]) -> None:
 
 def _free_port() -> int:
     with socket.create_server(("", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
+        return int(server.getsockname()[1])
 
 
 def _first_of(fits: Sequence[Any], client: Any, workers: set[str]) -> Any:

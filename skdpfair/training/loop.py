@@ -1,7 +1,5 @@
 """The loop of a fit: warm-up, private steps, updates of the weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -167,7 +165,6 @@ class TrainingLoop:
         return self.batches.select(index, reuses=True).repeated(self.n_views)
 
     def _update(self, step: Step) -> None:
-        """Update state and weights from the results of a step."""
         self.state = step.state
         if step.max_bound_ratio is not None:
             torch.maximum(self._max_bound_ratio, step.max_bound_ratio, out=self._max_bound_ratio)
@@ -214,9 +211,8 @@ class TrainingLoop:
         self.method = method
         self.scaled_mechanism = replace(self.plan.mechanism, method=method)
         planned, current = self.plan.mechanism.release, self.scaled_mechanism.release
-        is_other = any(
-            vars(current)[k] != vars(planned)[k] for k in ("noise_multipliers", "strata")
-        )
+        fields = "noise_multipliers", "strata"
+        is_other = any(vars(current)[k] != vars(planned)[k] for k in fields)
         if self.plan.is_accounted and (is_other or current.sample_rate > self.plan.max_sample_rate):
             raise PrivacyAccountingError(
                 f"{method!r} changes the noise of its queries, or its sampling rates, after these "

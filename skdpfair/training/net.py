@@ -1,7 +1,5 @@
 """The skorch net of a fit: skorch's loop over epochs and callbacks, with private steps."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -57,12 +55,7 @@ class PrivateNet(NeuralNetClassifier):
     _in_callback = False
 
     def __init__(
-        self,
-        module: Callable[..., nn.Module],
-        *,
-        loss: Loss,
-        run: Run,
-        **kwargs: Any,
+        self, module: Callable[..., nn.Module], *, loss: Loss, run: Run, **kwargs: Any
     ) -> None:
         super().__init__(module, criterion=torch.nn.CrossEntropyLoss, **kwargs)
         self.loss, self.plan, self.method_ = loss, run.plan, run.plan.mechanism.method
@@ -140,8 +133,7 @@ class PrivateNet(NeuralNetClassifier):
         loop = self._running
 
         def acceptance_rates(index: np.ndarray) -> np.ndarray:
-            of_records: np.ndarray = (loop.rates / sampler.rate).numpy()[groups[index]]
-            return of_records
+            return np.asarray((loop.rates / sampler.rate).numpy()[groups[index]])
 
         rates_or_none = acceptance_rates if has_strata else None
         loop.batches = PoissonBatches(data, sampler, loop.next_epoch, rates_or_none)

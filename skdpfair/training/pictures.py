@@ -1,7 +1,5 @@
 """Public features of pictures, on which ``module="scattering"`` trains a linear model."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 from typing import Any
@@ -41,9 +39,8 @@ def features_of(spec: FitSpec, shape: tuple[int, ...]) -> tuple[FitSpec, Scatter
             check_pictures("scattering", shape)
         except ValueError as error:
             log.warning("X may hold pictures as flat rows, taken as numbers: %s", error)
-    if reason is not None or not (
-        chosen or module == SCATTERING or isinstance(module, Scattering2D)
-    ):
+    is_object = isinstance(module, Scattering2D)
+    if reason is not None or not (chosen or is_object or module == SCATTERING):
         return spec, None
     for name, change in changes.items():
         raise ValueError(
@@ -52,7 +49,6 @@ def features_of(spec: FitSpec, shape: tuple[int, ...]) -> tuple[FitSpec, Scatter
         )
     if not chosen:
         check_pictures(SCATTERING, shape)
-    is_object = isinstance(module, Scattering2D)
     features = clone(module) if is_object else Scattering2D(device=spec.device)
     if features.image_shape is not None:
         raise ValueError(

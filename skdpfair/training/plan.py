@@ -1,7 +1,5 @@
 """The plan of a fit: every "auto" resolved and the noise calibrated, from public facts alone."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass, field, replace
 from math import ceil, sqrt
@@ -70,7 +68,7 @@ class Plan:
         rate = self.max_sample_rate
         return replace(self.mechanism.release, what=what, sample_rate=rate, group_rates=by_group)
 
-    def with_mechanism(self, **changes: Any) -> Plan:
+    def with_mechanism(self, **changes: Any) -> "Plan":
         """Return a copy with other values of some fields of the mechanism."""
         return replace(self, mechanism=replace(self.mechanism, **changes))
 
@@ -105,8 +103,8 @@ def plan(
     network takes of each, 1 if they are sparse; ``max_sample_weight`` bounds the weights.
     """
     method, noise = spec.method, spec.noise_multiplier
-    previous_lr = None if previous is None else previous.lr
-    if previous is not None and previous_lr is not None:
+    last_lr = None if previous is None else previous.lr
+    if previous is not None and last_lr is not None:
         method = method.filled(**previous.method.get_params())
     if previous is not None and isinstance(spec.module, Curves):
         spec = spec.with_params(module=spec.module.with_fine(previous.fine))
@@ -116,14 +114,9 @@ def plan(
     delta = delta_for(spec.delta, n_samples)
     needs_scale = any(method.is_auto(name) for name in method.scale_fields)
     is_scaled = method.needs_gradient_scale or not method.private
-    needs_scale |= spec.lr == "auto" and previous_lr is None and is_scaled
+    needs_scale |= spec.lr == "auto" and last_lr is None and is_scaled
     settings = defaults.resolve(
-        spec,
-        n_samples,
-        delta,
-        searches_scale=needs_scale,
-        n_numbers=n_numbers,
-        previous_lr=previous_lr,
+        spec, n_samples, delta, searches_scale=needs_scale, n_numbers=n_numbers, previous_lr=last_lr
     )
     method = method.planned(defaults.TARGET_QUANTILE)
     fractions = declared(getattr(method, "group_probabilities", None), n_groups)
@@ -210,10 +203,7 @@ def _calibrated(plan: Plan, epsilon: float, accountant: str) -> Plan:
 
 
 def _warn_of_low_signal(
-    plan: Plan,
-    objective: defaults.Objective,
-    protects: str,
-    max_sample_weight: float | None,
+    plan: Plan, objective: defaults.Objective, protects: str, max_sample_weight: float | None
 ) -> None:
     mechanism = plan.mechanism
     noisiest = max(mechanism.release.noise_multipliers[1:], default=0.0)

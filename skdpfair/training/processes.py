@@ -1,7 +1,5 @@
 """Training of one model by several processes, each with its own part of the records."""
 
-from __future__ import annotations
-
 import logging
 import os
 import secrets
@@ -34,8 +32,6 @@ if os.environ.keys() >= _BY_LAUNCHER:
     os.environ.setdefault(_MARK, str(os.getpid()))
 _PATIENCE = 60.0  # seconds, after which a process says for whom it waits
 _ONE_FIT = threading.Lock()  # of this process: of several, each process could join another
-
-
 log = logging.getLogger("skdpfair")
 
 
@@ -46,13 +42,13 @@ class _Failure(str):
 class Processes:
     """The processes that train a model: those of a group of `torch.distributed`, or one."""
 
-    def __init__(self, group: dist.ProcessGroup | None = None) -> None:
+    def __init__(self, group: "dist.ProcessGroup | None" = None) -> None:
         self.group = group  # until the fit ends
         self.size, self.rank = (1, 0) if group is None else (group.size(), group.rank())
         self._announces = True
 
     @contextmanager
-    def shared_errors(self) -> Iterator[Processes]:
+    def shared_errors(self) -> Iterator["Processes"]:
         """Announce an error of this process to the others, which raise one where they wait for it.
 
         After the barrier they wait for tensors, and notice the end of the group.

@@ -1,7 +1,5 @@
 """One fit: its spec and plan, randomness, processes, ledger, the fit before."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,8 +62,7 @@ class Run:
             noise = 0.0 if self.processes.rank else release.joint_noise_multiplier
             generator = self.streams.releases(release.what)
             counts = noisy(counts, sensitivity, noise, generator, self.spec.noise_sampler)
-        total: np.ndarray = self.processes.sum(counts)
-        return total
+        return self.processes.sum(counts)
 
     def check_process(self) -> None:
         """Raise RuntimeError in a copy of the process, which would draw the same noise again."""

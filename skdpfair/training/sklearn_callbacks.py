@@ -70,11 +70,10 @@ def begin(estimator: Any, X: Any, y: Any, n_epochs: int) -> SklearnTask:
     if not hasattr(estimator, "_init_callback_context"):
         return SklearnTask(is_called=is_called)
     context = estimator._init_callback_context(max_subtasks=n_epochs)
-    is_in_search = any(
-        name in _SEARCH_TASKS
-        for task in _ancestors(context)
-        for name in (task.task_name, task.source_task_name)
-    )
+    is_in_search, task = False, context
+    while task is not None:
+        is_in_search |= not _SEARCH_TASKS.isdisjoint((task.task_name, task.source_task_name))
+        task = task.parent
     is_called = is_called or is_in_search
     if not getattr(estimator, "_skl_callbacks", ()):
         return SklearnTask(is_in_search, is_called=is_called)
@@ -102,11 +101,3 @@ def _mark_charged(estimator: Any) -> None:
             UnaccountedWarning,
             stacklevel=5,
         )
-
-
-def _ancestors(context: Any) -> list[Any]:
-    """Return a task of scikit-learn's, the task around it, and so on."""
-    chain = [context]
-    while chain[-1].parent is not None:
-        chain.append(chain[-1].parent)
-    return chain

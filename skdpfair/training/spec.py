@@ -1,7 +1,5 @@
 """The specification of a fit: the parameters of an estimator, checked once and in one form."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from inspect import signature
@@ -47,6 +45,7 @@ _AUTO = StrOptions({"auto"})
 _COUNT = Interval(Integral, 1, 2**63 - 1, closed="both")
 _STEPS = Interval(Integral, 1, LARGEST_STEPS, closed="both")
 _NOISE = Interval(Real, 1e-3, LARGE, closed="both")
+_SEEDS = Interval(Integral, 0, 2**128, closed="both"), np.random.RandomState, np.random.Generator
 # of parameters of the estimators; those that are not here are read by `_read`
 CONSTRAINTS: dict[str, list[Any]] = {
     "epsilon": [Interval(Real, 0, LARGE, closed="right"), None],
@@ -70,12 +69,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "callbacks": [list, tuple, None],
     "device": [str, torch.device],
     "distributed": [_AUTO, None],
-    "random_state": [
-        Interval(Integral, 0, 2**128, closed="both"),
-        np.random.RandomState,
-        np.random.Generator,
-        None,
-    ],
+    "random_state": [*_SEEDS, None],
     "verbose": [Interval(Integral, 0, None, closed="left"), "boolean"],
     "loss": [StrOptions(set(REGRESSION))],
 }
@@ -428,7 +422,6 @@ def _check_function(name: str, function: Any, wanted: str, n_arguments: int) -> 
 
 
 def _check_takes(function: Any, wanted: str, *arguments: Any, **keywords: Any) -> None:
-    """Refuse a callable that cannot take some arguments."""
     try:
         takes = signature(function)
     except (TypeError, ValueError):

@@ -1,7 +1,5 @@
 """Training of one fit: building the net, charging the ledger, and the steps."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -205,8 +203,7 @@ def _over_largest(weight: np.ndarray, largest: float | None) -> np.ndarray:
     clipping does not change their ratios.
     """
     # in float64, where numbers as small as 1e-300 have ratios
-    ratio: np.ndarray = (weight / (largest or 1.0)).astype(np.float32)
-    return ratio
+    return np.asarray(weight / (largest or 1.0), dtype=np.float32)
 
 
 def _load_weights(net: PrivateNet, previous: PreviousFit) -> None:

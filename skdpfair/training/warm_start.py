@@ -1,7 +1,5 @@
 """State of the previous fit, for ``warm_start=True``."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,10 +68,7 @@ def previous_fit(
 
 
 def _check_same_form(
-    estimator: BaseEstimator,
-    fresh: BaseEstimator,
-    table: Table,
-    features: Scattering2D | None,
+    estimator: BaseEstimator, fresh: BaseEstimator, table: Table, features: Scattering2D | None
 ) -> None:
     before = getattr(estimator, "_persons", None)
     same: dict[str, tuple[Any, ...]] = {

@@ -171,9 +171,10 @@ def test_release_commands_repeat_what_is_recommended():
     found.files = None
     tried, fixed = release_commands(found, advised)
     names = {"DPFairClassifier": DPFairClassifier, "DPRandomizedSearch": DPRandomizedSearch}
-    search, clf = (eval(text.removesuffix(".fit(X, y)"), names) for text in (tried, fixed))
+    search, clf = (eval(text.partition(".fit(X, y, ")[0], names) for text in (tried, fixed))
     assert "MLP(hidden_layer_sizes=(8, 8))" in repr(clf) and clf.classes == ("no", "yes")
     assert search.param_distributions == {"method": ["dpsgd", "global_adapt"]}
+    assert (search.epsilon, search.delta) == (0.5, 1e-6)  # of the whole search
     assert (clf.method, clf.epsilon, search.estimator.delta) == ("dpsgd", 0.5, 1e-6)
     found.files, found.spec = files, SweepSpec()
     tried, fixed = release_commands(found, None)
@@ -204,7 +205,7 @@ def test_before_states_the_cost_of_all_fits_in_a_ledger(two_groups, ledger, page
         )
     spent, text = ledger.report(), " ".join(page_facts(found.to_html, ledger=ledger)["before"])
     assert spent.n_fits == 3 and "holds 3 fits" in text and "The 2 private fits" in text
-    assert f"ε {rounded_up(spent.epsilon)}, at δ 1e-06." in text
+    assert f"ε = {rounded_up(spent.epsilon)} at δ = 1e-06." in text
     runs = found.releases[["sample_rate", "noise_multiplier", "steps"]].itertuples(index=False)
     releases = [NoisyRelease("steps", q, (s,), int(t)) for q, s, t in runs]
     of_page = compute_epsilon(releases, found.spec.delta, "rdp")
@@ -212,7 +213,9 @@ def test_before_states_the_cost_of_all_fits_in_a_ledger(two_groups, ledger, page
     assert facts["total"] is None  # one total for the fits of a ledger
     assert page_facts(found.to_html)["total"][0] == rounded_up(of_page)
     command = page_facts(found.to_html, ledger=ledger)["commands"][1]
-    assert command.startswith("ledger.fit(DPFairClassifier(") and command.endswith("), X, y)")
+    assert command.startswith("ledger.fit(DPFairClassifier(") and command.endswith(
+        "), X, y, sensitive_features=groups)"
+    )
 
 
 def test_before_states_no_total_without_the_fits_of_the_sweep(swept, ledger, page_facts):
