@@ -8,17 +8,21 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+_MOST = 1.5  # times the mean number that rows store: up to here, zeros are cheaper than counts
+
 
 @dataclass(frozen=True)
 class SparseBatch:
-    """Rows of a sparse matrix on a device, as CSR has them, each place of a row stored once.
+    """Rows of a sparse matrix on a device, as CSR has them, each number of a row stored once.
 
     The numbers of row i are ``values[offsets[i] : offsets[i + 1]]``, float32, in ``columns``;
-    ``norm2`` (n_rows,), float64, holds their sums of squares.
+    ``norm2`` (n_rows,), float64, holds their sums of squares.  Rows that store nearly equally many
+    are filled up with zeros: each row has ``n_each`` then, else it is 0.
     """
 
     offsets: Tensor
@@ -26,14 +30,27 @@ class SparseBatch:
     values: Tensor
     norm2: Tensor
     width: int
+    n_each: int = 0
 
     @classmethod
     def of(cls, matrix: Any, device: str | torch.device = "cpu") -> SparseBatch:
         """Return the rows of a canonical `scipy.sparse.csr_array` of float32."""
-        parts = matrix.indptr, matrix.indices, matrix.data
+        parts, n_each, stored = (
+            [matrix.indptr, matrix.indices, matrix.data],
+            0,
+            np.diff(matrix.indptr),
+        )
+        if len(stored) and stored.max() <= _MOST * stored.mean():
+            n_each = int(stored.max())
+            is_stored = np.arange(n_each) < stored[:, None]
+            parts[0] = np.arange(len(stored) + 1, dtype=np.int32) * n_each
+            for i in (1, 2):
+                filled = np.zeros(is_stored.shape, parts[i].dtype)
+                filled[is_stored] = parts[i]
+                parts[i] = filled.ravel()
         # copies: whoever changes the matrix later must not make norms too small
         offsets, columns, values = (torch.tensor(part, device=device) for part in parts)
-        rows = cls(offsets, columns, values, values.new_empty(0), matrix.shape[1])
+        rows = cls(offsets, columns, values, values.new_empty(0), matrix.shape[1], n_each)
         # squares of float32 neither underflow nor round there
         return replace(rows, norm2=rows.sum(values.double().square()))
 
@@ -59,6 +76,8 @@ class SparseBatch:
     def row(self) -> Tensor:
         """The row of each stored number."""
         at = torch.arange(len(self), device=self.device)
+        if self.n_each:
+            return at[:, None].expand(-1, self.n_each).reshape(-1)
         return at.repeat_interleave(self.offsets.diff(), output_size=len(self.values))
 
     def sum(self, numbers: Tensor) -> Tensor:
@@ -67,6 +86,14 @@ class SparseBatch:
 
     def index_select(self, dim: int, index: Tensor) -> SparseBatch:
         """Return some rows, as torch does."""
+        norm2 = self.norm2.index_select(0, index)
+        if n := self.n_each:
+            columns, values = (
+                numbers.view(-1, n).index_select(0, index).view(-1)
+                for numbers in (self.columns, self.values)
+            )
+            offsets = torch.arange(0, n * len(index) + 1, n, device=self.device)
+            return SparseBatch(offsets.to(columns.dtype), columns, values, norm2, self.width, n)
         first = self.offsets.index_select(0, index)
         stored = self.offsets.index_select(0, index + 1) - first
         offsets = self.offsets.new_zeros(len(index) + 1)
@@ -78,7 +105,7 @@ class SparseBatch:
             offsets,
             self.columns.index_select(0, at),
             self.values.index_select(0, at),
-            self.norm2.index_select(0, index),
+            norm2,
             self.width,
         )
 
@@ -94,6 +121,7 @@ class SparseBatch:
                     self.values[first:last],
                     self.norm2[start:end],
                     self.width,
+                    self.n_each,
                 )
             )
         return chunks
@@ -106,8 +134,7 @@ class SparseBatch:
     def dense(self) -> Tensor:
         """Return the rows as a tensor."""
         dense: Tensor = self.values.new_zeros(self.shape)
-        dense[self.row, self.columns.long()] = self.values
-        return dense
+        return dense.index_put_((self.row, self.columns.long()), self.values, accumulate=True)
 
     def lengths(self, like: Tensor) -> Tensor:
         """Return the L2 norm of each row, (n_rows,), of the type of ``like``."""
@@ -146,23 +173,26 @@ class SparseBatch:
         ``out`` (n_outputs, n_columns) may hold noise, so the sum is made apart from it, in float64:
         else it would be rounded once for each number, by as much as the noise is large.
         """
-        total = out.new_empty(self.width, dtype=torch.float64)
-        values, columns = self.values.double(), self.columns.long()
+        total, columns = out.new_empty(self.width, dtype=torch.float64), self.columns.long()
         for row, of_output in zip(out, b.double().t(), strict=True):
-            total.zero_().index_add_(0, columns, of_output.index_select(0, self.row).mul_(values))
-            row.add_(total)
+            row.add_(total.zero_().index_add_(0, columns, self._times(of_output)))
 
     def squares_of_sums(self, b: Tensor, of: Tensor, n: int) -> Tensor:
         """Return the squared norms (n,) of the sums of outer products, over the rows of an example.
 
         ``of`` (n_rows,) is the example of each row, from 0 to n - 1.
         """
-        of, values = of.index_select(0, self.row), self.values.double()
+        of = of.index_select(0, self.row)
         places, at = torch.unique(of * self.width + self.columns, return_inverse=True)
         of = places.div(self.width, rounding_mode="floor")
-        total = values.new_zeros(n)
+        total = b.new_zeros(n, dtype=torch.float64)
         for of_output in b.double().t():
-            products = of_output.index_select(0, self.row).mul_(values)
-            sums = values.new_zeros(len(places)).index_add_(0, at, products)
+            sums = total.new_zeros(len(places)).index_add_(0, at, self._times(of_output))
             total.index_add_(0, of, sums.square_())
         return total
+
+    def _times(self, numbers: Tensor) -> Tensor:
+        """Return the stored numbers times one float64 number for each row."""
+        if self.n_each:
+            return (self.values.view(-1, self.n_each) * numbers[:, None]).view(-1)
+        return numbers.index_select(0, self.row).mul_(self.values)

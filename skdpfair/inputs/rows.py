@@ -3,7 +3,6 @@
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -76,7 +75,49 @@ class MappedRows:
         return self.function(self.rows[index])
 
 
-Rows: TypeAlias = np.ndarray | torch.Tensor | SparseRows | MappedRows
+class LateRows:
+    """Rows of an array or a DataFrame, made float32 and checked when they are asked for."""
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, table: Any) -> None:
+        self.table, self.shape, self.ndim = table, table.shape, table.ndim
+        self._scale = BYTES if scale_of(table) == "bytes" else 1
+        dtypes = getattr(table, "dtypes", ())
+        self._is_plain = all(isinstance(dtype, np.dtype) for dtype in dtypes)  # numpy's own
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __getitem__(self, index: slice) -> np.ndarray:
+        return self.into(None, index)
+
+    @np.errstate(over="ignore", invalid="ignore")  # what is too large for float32 becomes infinite
+    def into(
+        self, memory: np.ndarray | None, index: slice, *, is_checked: bool = True
+    ) -> np.ndarray:
+        """Return some rows in ``memory``, or None for new one; refuse other than finite numbers.
+
+        They lie as in the table, row by row or column by column. Unless ``is_checked``, the caller
+        must see to numbers that are not finite.
+        """
+        part = self.table[index]  # of a DataFrame, rows
+        if isinstance(part, pd.DataFrame):
+            options = {} if self._is_plain else {"dtype": np.float32, "na_value": np.nan}
+            part = part.to_numpy(**options)
+        memory = np.empty(part.size, np.float32) if memory is None else memory[: part.size]
+        is_by_column = part.ndim == 2 and part.strides[0] < part.strides[1]
+        x = memory.reshape(part.shape, order="F" if is_by_column else "C")
+        np.copyto(x, part, casting="unsafe")
+        if self._scale != 1:
+            x /= np.float32(self._scale)
+        if is_checked and not (np.isfinite(x.sum()) or np.isfinite(x).all()):
+            table = self.table
+            _refuse_not_finite(table, _of_frame(table) if hasattr(table, "iloc") else table)
+        return x
+
+
+Rows: TypeAlias = np.ndarray | torch.Tensor | SparseRows | MappedRows | LateRows
 
 
 def select(rows: Any, index: slice | np.ndarray) -> np.ndarray:
@@ -97,7 +138,7 @@ def in_parts(rows: Any) -> Iterator[slice]:
 
 def is_streamed(X: object) -> bool:
     """Return True for rows that are fetched batch by batch, never all at once."""
-    return isinstance(X, (np.memmap, torch.Tensor, SparseRows, MappedRows))
+    return isinstance(X, (np.memmap, torch.Tensor, SparseRows, MappedRows, LateRows))
 
 
 def are_bytes(X: Any) -> bool:
@@ -178,7 +219,7 @@ def table_of(X: Any) -> Any:
 def numbers_of(X: Any, *, at_once: bool = True) -> Rows:
     """Return rows of `table_of` as float32, streamed ones unchanged; refuse other than numbers.
 
-    Unless ``at_once``, the numbers of an array are converted and checked batch by batch.
+    Unless ``at_once``, numbers are converted and checked batch by batch.
     """
     is_frame = hasattr(X, "iloc")
     if is_frame:
@@ -197,8 +238,8 @@ def numbers_of(X: Any, *, at_once: bool = True) -> Rows:
         )
     x: Rows = X
     if not is_streamed(X):
-        if not (at_once or is_frame or X.dtype == object):
-            return MappedRows(X, partial(_finite, X), X.shape[1:])
+        if not at_once and (is_frame or X.dtype != object):
+            return LateRows(X)
         with error_context_without_data("X", _NOT_NUMBERS):
             x = _of_frame(X) if is_frame else select(X, slice(None))
     _refuse_not_finite(X, x)
@@ -214,15 +255,6 @@ def _of_frame(X: pd.DataFrame) -> np.ndarray:
         x[rows] = X.iloc[rows].to_numpy(np.float32, na_value=np.nan)
     if scale_of(X) == "bytes":
         x /= np.float32(BYTES)
-    return x
-
-
-@np.errstate(over="ignore", invalid="ignore")
-def _finite(X: np.ndarray, part: np.ndarray) -> np.ndarray:
-    """Return some rows of X as float32; refuse other than finite numbers."""
-    x = select(part, slice(None))
-    if not (np.isfinite(x.sum()) or np.isfinite(x).all()):
-        _refuse_not_finite(X, X)
     return x
 
 

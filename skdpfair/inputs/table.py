@@ -173,10 +173,8 @@ def _like_fitted(estimator: Any, X: Any, hidden: list[int], shape: tuple[int, ..
         )
     if not n_absent and is_frame:
         validate_data(estimator, X, reset=False, skip_check_array=True)
-    # errors come before the warning of no names
-    has_names = hasattr(estimator, "feature_names_in_")
     visible = _without(X, present)
-    x = _rows.numbers_of(visible, at_once=has_names)
+    x = _rows.numbers_of(visible, at_once=False)
     if x.shape[1:] != tuple(shape):
         raise ValueError(
             f"X must have records of shape {tuple(shape)}, as in fit, got {tuple(x.shape[1:])}."
@@ -222,5 +220,7 @@ def _without(X: Any, columns: list[int]) -> Any:
             "group_col=Groups(..., as_feature=True), and persons as fit(..., persons=...)."
         )
     if hasattr(X, "iloc"):
-        return X.iloc[:, [i for i in range(X.shape[1]) if i not in set(columns)]]
+        rest = np.delete(np.arange(X.shape[1]), columns)
+        is_slice = len(rest) > 0 and rest[-1] - rest[0] == len(rest) - 1  # which needs no copy
+        return X.iloc[:, slice(rest[0], rest[-1] + 1) if is_slice else rest]
     return np.delete(X, columns, axis=1)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from scipy import sparse
 from torch import nn
-from torch.nn.functional import softmax
+from torch.nn.functional import embedding_bag, linear, softmax
 
 from skdpfair._networks import FineKnots, knots_of
 from skdpfair._utils.files import sha256_of
@@ -20,10 +20,11 @@ from skdpfair.engine.per_sample import ClosedForm, Strategy, forward_of, linear_
 from skdpfair.engine.per_sample.proof import TraceError
 from skdpfair.engine.precision import full_precision
 from skdpfair.engine.sparse_rows import SparseBatch
-from skdpfair.inputs.rows import Rows, SparseRows, select
+from skdpfair.inputs.rows import LateRows, Rows, SparseRows, select
 
 _MAX_NUMBERS = 2**26  # in a batch
 _ROWS = 2**16  # with knots, made at a time
+_LINEAR_BATCH = 2**14  # of linear models, which make few numbers of many
 
 
 def logits(
@@ -37,13 +38,56 @@ def logits(
     in buffers or attributes, is gone with it.
     """
     module = copy.deepcopy(module, {id(p): p for p in module.parameters()}).eval()
-    forward: Callable[[Any], torch.Tensor] = module
-    stays_sparse = False
+    forward, stays_sparse = _linear_model(module), False
+    batch_size = batch_size if forward is None else _LINEAR_BATCH
     if isinstance(x, SparseRows):
         with suppress(TraceError):  # else rows are made dense, some at a time
             chain = linear_layers(module, torch.zeros(1, *x.shape[1:]))
             forward, stays_sparse = partial(forward_of, chain), True
-    return _in_batches(forward, x, device, batch_size, stays_sparse=stays_sparse)
+    is_linear = forward is not None and not stays_sparse
+    forward = forward or (lambda part: module(part.contiguous()))
+    options = {"stays_sparse": stays_sparse, "is_linear": is_linear}
+    return _in_batches(forward, x, device, batch_size, **options)
+
+
+def _linear_model(module: nn.Module) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    """Return the forward pass of a linear model, of fine knots too; None for other modules.
+
+    The sum of the knots of a column is linear between its values at the finest knots, so that it
+    takes two lookups in a table of these.
+    """
+    knots = knots_of(module)
+    last, *others = [module] if knots is None else list(module.children())[1:]
+    hooked = any(m._forward_hooks or m._forward_pre_hooks for m in module.modules())
+    if type(last) is not nn.Linear or last.bias is None or others or hooked:
+        return None
+    columns = [] if knots is None else knots.columns.tolist()
+    n_features = last.in_features - (0 if knots is None else knots.n_knots)
+    weight, bias = last.weight.detach()[:, :n_features].contiguous(), last.bias.detach()
+    tables, n = weight.new_zeros(0, last.out_features), 1
+    if knots is not None:
+        n = int(knots.n_intervals[-1])
+        ends = torch.linspace(-1, 1, n + 1, dtype=weight.dtype, device=weight.device)
+        at, values = knots.stored(ends[:, None].expand(-1, n_features))
+        parts = last.weight.detach().t()[n_features + at].double() * values.double()[..., None]
+        # of (end, column and J, class) the sums over J, a table for each column
+        sums = parts.unflatten(1, (len(columns), -1)).sum(2).transpose(0, 1)
+        tables = sums.flatten(0, 1).to(weight.dtype)
+    start = torch.arange(len(columns), device=weight.device) * (n + 1)
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        is_by_column = x.stride(0) < x.stride(1)  # as in a DataFrame
+        outputs = (weight @ x.t()).t() + bias if is_by_column else linear(x, weight, bias)
+        if not columns:
+            return outputs
+        place = torch.stack([x[:, i] for i in columns], 1).add_(1).clamp_(0, 2).mul_(n / 2)
+        left = place.long().clamp_(max=n - 1)
+        share, left = place - left, left + start
+        index, weights = torch.cat([left, left + 1], 1), torch.cat([1 - share, share], 1)
+        curves = embedding_bag(index, tables, mode="sum", per_sample_weights=weights)
+        return outputs + curves
+
+    return forward
 
 
 def private_prediction(
@@ -64,6 +108,9 @@ def private_logits(
     module: nn.Module, x: Rows, n_classes: int, device: str | torch.device = "cpu"
 ) -> np.ndarray:
     """Return logits (n, n_classes), float64, of private records, see `private_prediction`."""
+    forward = None if isinstance(x, SparseRows) else _linear_model(module)
+    if forward is not None:  # by formulas, each record by itself
+        return _in_batches(forward, x, device, _LINEAR_BATCH, is_linear=True)
     knots = knots_of(module)
     x = x if knots is None else with_knots(knots, x)
     with private_prediction(module, x.shape[1:], n_classes, device) as strategy:
@@ -92,18 +139,29 @@ def _in_batches(
     batch_size: int = 4096,
     *,
     stays_sparse: bool = False,
+    is_linear: bool = False,
 ) -> np.ndarray:
+    """Return outputs; those of a linear model are finite only if the row is."""
+
     def fetched(rows: slice) -> Any:
         if stays_sparse and isinstance(x, SparseRows):
             return SparseBatch.of(x.matrix[rows], device)
-        return torch.from_numpy(select(x, rows)).to(device)
+        if isinstance(x, LateRows):
+            part = x.into(memory, rows, is_checked=not is_linear)
+        else:
+            part = select(x, rows)
+        return torch.from_numpy(part).to(device)
 
     with full_precision(device), torch.no_grad():
         width = x.n_stored if stays_sparse and isinstance(x, SparseRows) else math.prod(x.shape[1:])
         batch_size = min(batch_size, max(1, _MAX_NUMBERS // width))
-        starts = range(0, max(len(x), 1), batch_size)
-        parts = (fetched(slice(s, s + batch_size)) for s in starts)
-        outputs = torch.cat([forward(part).cpu().double() for part in parts])
+        batches = [slice(s, s + batch_size) for s in range(0, max(len(x), 1), batch_size)]
+        # used again, which is faster than new memory
+        memory = np.empty(batch_size * width, np.float32) if isinstance(x, LateRows) else None
+        outputs = torch.cat([forward(fetched(rows)).cpu().double() for rows in batches])
+        if is_linear and isinstance(x, LateRows) and not bool(outputs.isfinite().all()):
+            for rows in batches:
+                x[rows]  # raises
         # a record so large that float32 overflows still gets an answer
         return outputs.nan_to_num_(nan=0.0, posinf=1e38, neginf=-1e38).numpy()
 

@@ -4,13 +4,15 @@ import pickle
 from functools import partial
 
 import numpy as np
+import pandas as pd
+import pytest
 import torch
 from scipy.special import softmax
 from torch import nn
 
 from skdpfair import MLP
 from skdpfair._networks import FineKnots, small_cnn
-from skdpfair.inputs.rows import SparseRows
+from skdpfair.inputs.rows import SparseRows, numbers_of
 from skdpfair.training import inference
 from tests.quick_fits import QUIET, X, Y, quick
 
@@ -43,6 +45,31 @@ def test_logits_are_those_of_the_module_for_dense_sparse_and_private_rows():
     for x in (rows, SparseRows(rows)):
         np.testing.assert_allclose(inference.logits(module, x), expected, atol=1e-6)
         np.testing.assert_allclose(inference.private_logits(module, x, 2), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("of_knots", [False, True])
+def test_linear_models_are_the_module_whatever_holds_the_rows(of_knots):
+    rng, size = np.random.default_rng(0), 40_000  # of several batches
+    rows = rng.uniform(-1.2, 1.2, (size, 3)).astype(np.float32)
+    rows[:6, 1] = [-1, 1, -2, 2, 0, 1 - 2**-9]  # ends, beyond, and a knot
+    knots = FineKnots((2, 1), 3) if of_knots else nn.Identity()
+    last = nn.Linear(knots.width if of_knots else 3, 3)
+    module = nn.Sequential(knots, last) if of_knots else last
+    expected = module(torch.from_numpy(rows)).detach().numpy()
+    frame = pd.DataFrame(rows.astype(float)).assign(**{"1": rows[:, 1]})[[0, "1", 2]]
+    for table in (rows, np.asfortranarray(rows), rows.astype(float), frame):
+        late = numbers_of(table, at_once=False)
+        for found in (
+            inference.logits(module, late),
+            inference.private_logits(module, late, 3),
+        ):
+            np.testing.assert_allclose(found, expected, atol=2e-6 * np.abs(expected).max())
+    rows[-1, 0] = np.nan
+    with pytest.raises(ValueError, match="NaN or infinite values in column 0"):
+        inference.logits(module, numbers_of(rows, at_once=False))
+    # others, such as a module that somebody looks into, run as they are written
+    last.register_forward_hook(lambda *_: torch.zeros(1, 3))
+    assert not inference.logits(module, rows[:1]).any()
 
 
 def test_logits_are_finite_and_leave_the_module_as_it_is():

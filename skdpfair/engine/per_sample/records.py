@@ -278,25 +278,30 @@ def in_two_passes(
     chunks: Sequence[tuple[Any, ...]],
     of: Callable[..., Gradients],
     at_ascent: Callable[[Tensor], Gradients] | None = None,
+    *,
+    is_kept: bool = False,
 ) -> Gradients:
     """Return the gradients of chunks; only ``of(*chunk)`` of one chunk is in memory at a time.
 
-    They are computed once for norms, and once for their weighted sum.
+    They are computed once for norms, and once for their weighted sum, unless all are kept.
     """
     rng_states, terms = [], list[tuple[Tensor, Tensor, Tensor]]()
+    kept: list[Gradients | None] = []
     for chunk in chunks:
         rng_states.append(model.rng_state())
         gradients = of(*chunk)
         terms.append((gradients.norm, gradients.loss, gradients.probability))
+        kept.append(gradients if is_kept else None)
         del gradients
     norms = [norm for norm, _, _ in terms]
 
     @without_grad
     def weighted_sum(weight: Tensor, out: Tensor, finite_mask: Tensor | None = None) -> None:
         weights = weight.split([len(norm) for norm in norms])
-        for chunk, w, first_norm, rng_state in zip(chunks, weights, norms, rng_states, strict=True):
-            model.set_rng_state(rng_state)  # the dropout masks of the norms
-            gradients = of(*chunk)
+        for i, (chunk, w, first_norm) in enumerate(zip(chunks, weights, norms, strict=True)):
+            if (gradients := kept[i]) is None:
+                model.set_rng_state(rng_states[i])  # the dropout masks of the norms
+                gradients = of(*chunk)
             # the first pass decided the weights: this one may only make them smaller
             w = capped(w, first_norm, gradients.norm)
             both = torch.isfinite(first_norm) & torch.isfinite(gradients.norm)

@@ -14,6 +14,8 @@ from skdpfair.engine.per_sample.proof import ModuleCode
 from skdpfair.engine.per_sample.records import Gradients, OutputGradient, Strategy, in_two_passes
 from skdpfair.engine.precision import without_grad
 
+_MAX_KEPT = 2**25  # numbers of a batch's gradients, which take less time to keep than to make twice
+
 
 class MicroVmap(Strategy):
     """Instantiate the gradients of a few records at a time, once for norms, once for the sum."""
@@ -33,7 +35,9 @@ class MicroVmap(Strategy):
         sizes = [len(part.examples) for part in parts]
         scales = [None] * len(parts) if scale is None else scale.split(sizes)
         at_ascent = partial(self.per_sample_gradients, batch)
-        return in_two_passes(self, [*zip(parts, scales, strict=True)], self._of_few, at_ascent)
+        is_kept = len(batch) * self.n_parameters <= _MAX_KEPT
+        chunks = [*zip(parts, scales, strict=True)]
+        return in_two_passes(self, chunks, self._of_few, at_ascent, is_kept=is_kept)
 
     def _of_few(self, part: Batch, scale: Tensor | None) -> Gradients:
         terms, gradients = self._rows(part, scale)
@@ -42,8 +46,10 @@ class MicroVmap(Strategy):
 
         def weighted_sum(weight: Tensor, out: Tensor, finite_mask: Tensor | None = None) -> None:
             views, weight = self.views(out), examples.spread(examples.over_size(weight))
+            counts = weight != 0  # 0 times what is not finite is not 0
+            is_plain = bool(counts.all())
             for p, g in zip(self.parameters, gradients, strict=True):
-                rows = torch.where((weight != 0)[:, None], g.flatten(1), 0.0)
+                rows = g.flatten(1) if is_plain else torch.where(counts[:, None], g.flatten(1), 0.0)
                 views[p].view(-1).addmv_(rows.t(), weight)
 
         loss, probability = map(examples.mean, terms.terms())
