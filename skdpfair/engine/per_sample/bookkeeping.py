@@ -112,5 +112,5 @@ class BookKeeping(Strategy):
             layers.sampler_of(layer)(layer, a, b)
             for layer, a, b in zip(self._layers, inputs, gradients, strict=True)
         ]
-        at_ascent = partial(gradients_at_ascent, self, batch)
+        at_ascent = partial(gradients_at_ascent, self, batch, samplers)
         return self._gradients(batch, samplers, None, *last.terms(), at_ascent)

@@ -88,7 +88,7 @@ class ClosedForm(Strategy):
         def at_ascent(scale: Tensor) -> Gradients:
             if is_plain:
                 return self.per_sample_gradients(batch, ParameterShift(samplers, scale))
-            return gradients_at_ascent(self, batch, scale)
+            return gradients_at_ascent(self, batch, samplers, scale)
 
         norm = self._norm(samplers) if is_plain else None
         return self._gradients(batch, samplers, norm, loss, probability, at_ascent)

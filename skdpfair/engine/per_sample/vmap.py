@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 from skdpfair.engine.batch import Batch
 from skdpfair.engine.losses import Loss
-from skdpfair.engine.per_sample.layers.grad_sampler import norm2_of_rows, over_batch
+from skdpfair.engine.per_sample.layers.grad_sampler import GradSampler, norm2_of_rows
 from skdpfair.engine.per_sample.proof import ModuleCode
 from skdpfair.engine.per_sample.records import Gradients, OutputGradient, Strategy, in_two_passes
 from skdpfair.engine.precision import without_grad
@@ -29,18 +30,28 @@ class MicroVmap(Strategy):
         self.draws = code.gradients.draws
 
     @without_grad
-    def per_sample_gradients(self, batch: Batch, scale: Tensor | None = None) -> Gradients:
-        """Return the gradients, or those at parameters moved by ``scale`` times their own."""
+    def per_sample_gradients(
+        self, batch: Batch, scale: Tensor | None = None, own: list[Tensor] | None = None
+    ) -> Gradients:
+        """Return the gradients, or those at parameters moved by ``scale`` times their own.
+
+        ``own`` has the gradients of all rows, by parameter, if they are known.
+        """
         parts = batch.split(self.micro_batch)
-        sizes = [len(part.examples) for part in parts]
+        sizes, n_rows = [len(part.examples) for part in parts], [len(part) for part in parts]
         scales = [None] * len(parts) if scale is None else scale.split(sizes)
+        owns = (
+            [None] * len(parts)
+            if own is None
+            else zip(*(g.split(n_rows) for g in own), strict=True)
+        )
         at_ascent = partial(self.per_sample_gradients, batch)
         is_kept = len(batch) * self.n_parameters <= _MAX_KEPT
-        chunks = [*zip(parts, scales, strict=True)]
+        chunks = [*zip(parts, scales, owns, strict=True)]
         return in_two_passes(self, chunks, self._of_few, at_ascent, is_kept=is_kept)
 
-    def _of_few(self, part: Batch, scale: Tensor | None) -> Gradients:
-        terms, gradients = self._rows(part, scale)
+    def _of_few(self, part: Batch, scale: Tensor | None, own: Sequence[Tensor] | None) -> Gradients:
+        terms, gradients = self._rows(part, scale, own)
         examples = part.examples
         norm = examples.over_size(norm2_of_rows([g.flatten(1) for g in gradients], examples).sqrt())
 
@@ -55,16 +66,23 @@ class MicroVmap(Strategy):
         loss, probability = map(examples.mean, terms.terms())
         return Gradients(norm, loss, probability, weighted_sum)
 
-    def _rows(self, part: Batch, scale: Tensor | None) -> tuple[OutputGradient, list[Tensor]]:
+    def _rows(
+        self, part: Batch, scale: Tensor | None, gradients: Sequence[Tensor] | None
+    ) -> tuple[OutputGradient, Sequence[Tensor]]:
         """Return loss terms and the gradient of each row."""
         rng_state, terms, x = self.rng_state(), OutputGradient(self, part), part.dense_x
         code = self.code(x)
-        _, gradients = code.gradients(self.generator, self._values(), x, output_gradient=terms)
-        if scale is None:
-            return terms, gradients
-        self.set_rng_state(rng_state)
+        if gradients is None:
+            _, gradients = code.gradients(self.generator, self._values(), x, output_gradient=terms)
+            if scale is None:
+                return terms, gradients
+            self.set_rng_state(rng_state)
+        assert scale is not None
         examples = part.examples
-        steps = iter(examples.mean(g) * over_batch(scale, g) for g in gradients)
+        steps = iter(
+            (examples.mean(g) * scale[:, None]).view(-1, *p.shape)
+            for p, g in zip(self.parameters, (g.flatten(1) for g in gradients), strict=True)
+        )
         perturbed = [
             v + examples.spread(next(steps)) if trains else v.expand(len(x), *v.shape)
             for v, trains in zip(self._values(), code.trained.values(), strict=True)
@@ -73,10 +91,22 @@ class MicroVmap(Strategy):
         return terms, trace(self.generator, [], *perturbed, x, output_gradient=terms)[1]
 
 
-def gradients_at_ascent(model: Strategy, batch: Batch, scale: Tensor) -> Gradients:
-    """Return the gradients of ``batch`` at parameters moved by ``scale`` times an example's own."""
+def gradients_at_ascent(
+    model: Strategy, batch: Batch, samplers: Sequence[GradSampler], scale: Tensor
+) -> Gradients:
+    """Return the gradients of ``batch`` at parameters moved by ``scale`` times an example's own.
+
+    These are made of ``samplers`` where they take little memory, else by another pass.
+    """
     model_of_batch = MicroVmap(model.module, model.loss, model.code(batch.dense_x))
     # a batch that draws is taken as a whole, as ``model`` takes it: the masks are the same
     model_of_batch.micro_batch = len(batch) if model.draws else model_of_batch.micro_batch
     model_of_batch.generator = model.generator
-    return model_of_batch.per_sample_gradients(batch, scale)
+    own: dict[Tensor, Tensor | None] = {}
+    if len(batch) * model.n_parameters <= _MAX_KEPT:
+        for s in samplers:
+            own |= {s.module.weight: s.weight_rows()} if s.weight_trains else {}
+            own |= {s.module.bias: s.bias_rows} if s.bias_trains else {}
+    known = [rows for p in model.parameters if (rows := own.get(p)) is not None]
+    is_known = len(known) == len(model.parameters)
+    return model_of_batch.per_sample_gradients(batch, scale, known if is_known else None)

@@ -148,6 +148,10 @@ class GradSampler(abc.ABC):
     def add_weight(self, weight: Tensor, out: Tensor) -> None:
         """Add the weighted sum of the gradients in the layer's weight to ``out``."""
 
+    def weight_rows(self) -> Tensor | None:
+        """Return the gradient of each row in the weight, (n_rows, n); None where none is made."""
+        return None
+
     def add(self, weight: Tensor, views: Views) -> None:
         """Add the gradients' sum, weighted by (n_rows,) numbers, to views of the flat gradient."""
         if self.weight_trains:
@@ -168,6 +172,9 @@ class RowsGradSampler(GradSampler):
     def norm2(self, examples: Examples) -> Tensor:
         rows = [self.rows] if self.weight_trains else []
         return norm2_of_rows(rows + ([self.bias_rows] if self.bias_trains else []), examples)
+
+    def weight_rows(self) -> Tensor:
+        return self.rows
 
     def add_weight(self, weight: Tensor, out: Tensor) -> None:
         out.view(-1).addmv_(self.rows.t(), weight)

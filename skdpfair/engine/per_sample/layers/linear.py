@@ -107,6 +107,10 @@ class LinearGradSampler(GradSampler):
 class VectorGradSampler(LinearGradSampler):
     """A Linear on vectors: of records with one row, no sum is made."""
 
+    def weight_rows(self) -> Tensor:
+        rows: Tensor = (self.b[:, :, None] * self.a[:, None]).flatten(1)
+        return rows
+
     def norm2(self, examples: Examples) -> Tensor:
         if examples.rows_per_example != 1:
             return super().norm2(examples)
