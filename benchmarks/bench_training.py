@@ -67,12 +67,10 @@ def interleave(functions, rounds, seconds=0.25, clock=time.process_time, warm=1)
 
 
 def steps(rounds):
-    """Measure a step of every engine on every workload, and of every method on the small ones."""
-    out = {}
+    """Measure a step of every engine and of every private method on every workload."""
+    out, engines = {}, BASELINES | METHODS
     for name in WORKLOADS:
         work = Workload.named(name)
-        default = {"global_adapt": METHODS["global_adapt"]}
-        engines = BASELINES | (METHODS if name in (ADULT, DUTCH) else default)
         out[name] = interleave({e: make(work) for e, make in engines.items()}, rounds)
         print(name, {e: round(row["ratio"], 2) for e, row in out[name].items()}, flush=True)
     return out

@@ -14,9 +14,11 @@ from skdpfair import get_method
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.flat import FlatSGD, flatten_
 from skdpfair.engine.mechanism import Mechanism, Task
+from skdpfair.methods import METHODS as REGISTERED
 from skdpfair.training.batches import records_at
 
 LR, CLIP = 0.05, 1.0
+PRIVATE = sorted(name for name, method in REGISTERED.items() if method.private)
 
 
 def tight(work):
@@ -135,4 +137,4 @@ BASELINES = {
     "Opacus hooks": opacus_hooks,
     "torch.func vmap": func_vmap,
 }
-METHODS = {name: ours(name) for name in ("global", "global_adapt", "dpsgd_f", "naive", "bam")}
+METHODS = {name: ours(name) for name in PRIVATE if name != "dpsgd"}
