@@ -81,6 +81,7 @@ bench: $(VENV)/.test
 	@echo "== Measuring; ratios in one run, one thread; results in build/bench"
 	@$(ONE_THREAD) $(BIN)/python -m benchmarks.bench_training --output build/bench
 	@$(ONE_THREAD) $(BIN)/python -m benchmarks.bench_persons --output build/bench
+	@$(ONE_THREAD) $(BIN)/python -m benchmarks.bench_users --output build/bench
 
 gpu:
 	@$(GPU_PYTHON) -c "import torch; assert torch.cuda.is_available()" 2>/dev/null || \

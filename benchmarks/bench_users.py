@@ -32,6 +32,7 @@ from skdpfair.model_selection import sweep
 from skdpfair.preprocessing import public_preprocessor
 from skdpfair.report import model_page
 
+RESULTS = Path(__file__).parent / "results"
 _COPIES = 10  # of Adult, for predictions
 _LIBRARIES = "import numpy, pandas, torch, sklearn.linear_model, scipy.stats"
 
@@ -129,17 +130,21 @@ def main():
     """Measure, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--write", action="store_true", help="also write the page of docs/")
     options = parser.parse_args()
     results = measure(options.rounds)
     options.output.mkdir(parents=True, exist_ok=True)
     (options.output / "users.json").write_text(json.dumps(results, indent=2) + "\n")
     rows = [
-        (k, f"{v['ratio']:.2f}", f"{v['s']:.3f}", f"{v['compared']:.3f}")
-        for k, v in results.items()
+        (name, f"{row['ratio']:.2f}", f"{row['s']:.3f}", f"{row['compared']:.3f}")
+        for name, row in results.items()
     ]
     heads = ["what users do", "ratio", "CPU s", "compared with, CPU s"]
-    (options.output / "users.md").write_text("\n".join(pages.table(heads, rows)) + "\n")
+    lines = pages.table(heads, rows)
+    (options.output / "users.md").write_text("\n".join(lines) + "\n")
+    if options.write:
+        pages.put("evidence/performance.md", "users", lines)
 
 
 if __name__ == "__main__":

@@ -238,7 +238,7 @@ def numbers_of(X: Any, *, at_once: bool = True) -> Rows:
         )
     x: Rows = X
     if not is_streamed(X):
-        if not at_once and (is_frame or X.dtype != object):
+        if not at_once and object not in (X.dtypes.tolist() if is_frame else [X.dtype]):
             return LateRows(X)
         with error_context_without_data("X", _NOT_NUMBERS):
             x = _of_frame(X) if is_frame else select(X, slice(None))

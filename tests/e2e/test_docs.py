@@ -128,6 +128,14 @@ def test_the_reference_lists_each_public_name_once():
     assert sum(len(names) for room, names in ROOMS.items() if room != "skdpfair.testing") <= 54
 
 
+def test_every_private_method_has_a_step_on_every_model(kept_results):
+    steps = json.loads((kept_results / "training.json").read_text())["steps"]
+    private = {name for name, method in METHODS.items() if method.private}
+    assert {name: private - engines.keys() for name, engines in steps.items()} == dict.fromkeys(
+        steps, set()
+    )
+
+
 def test_comparison_holds_the_measured_ratios(kept_results):
     page = (ROOT / "docs/evidence/comparison.md").read_text()
     assert (kept_results / "rivals.md").read_text() in page

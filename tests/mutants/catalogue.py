@@ -269,7 +269,7 @@ MUTANTS = (
         "the norm of a person's sparse rows is that of rows which do not meet",
         "engine/sparse_rows.py",
         "total.index_add_(0, of, sums.square_())",
-        "total.index_add_(0, of.index_select(0, at), products.square_())",
+        "total.index_add_(0, of.index_select(0, at), self._times(of_output).square_())",
         SPARSE + "test_persons_on_sparse_rows_are_those_on_dense_ones[logistic-4]",
     ),
     # what is kept between steps
@@ -1000,7 +1000,7 @@ MUTANTS = (
         "other masks for chunks",
         "the second pass over chunks draws other dropout masks than the first",
         "engine/per_sample/records.py",
-        "            model.set_rng_state(rng_state)  # the dropout masks of the norms\n",
+        "                model.set_rng_state(rng_states[i])  # the dropout masks of the norms\n",
         "",
         "tests/engine/test_step.py::"
         "test_private_step_draws_the_same_masks_in_both_passes[book-keeping-1]",

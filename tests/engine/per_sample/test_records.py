@@ -11,6 +11,7 @@ from torch import nn
 from skdpfair.engine import Batch, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.flat import split
+from skdpfair.engine.per_sample import vmap
 from tests.engine.per_sample.modules import Net, assert_close, chain, linears, loop, seeded, trained
 
 
@@ -194,8 +195,10 @@ def ahead(module, x, y, step, own):
     return own @ loop(moved, x, y)
 
 
+@pytest.mark.parametrize("most", [0, 2**25], ids=["made twice", "kept"])
 @problems(torch.float64)
-def test_at_ascent_equals_a_loop(problem):
+def test_at_ascent_equals_a_loop(problem, most, monkeypatch):
+    monkeypatch.setattr(vmap, "_MAX_KEPT", most)
     p, scale = problem, torch.linspace(1.0, 0.1, 5, dtype=torch.float64)
     x, y, weight = (values[:5] for values in (p.x, p.y, p.weight))
     one = torch.ones(1, dtype=torch.float64)
@@ -277,7 +280,8 @@ def test_norm_of_a_person_whose_long_gradients_cancel_bounds_the_sum(make):
 
 
 @pytest.mark.parametrize("last", [nn.Identity, nn.PReLU], ids=["bookkeeping", "vmap"])
-def test_dropout_masks_of_norm_and_weighted_sum_are_the_same(last):
+def test_dropout_masks_of_norm_and_weighted_sum_are_the_same(last, monkeypatch):
+    monkeypatch.setattr(vmap, "_MAX_KEPT", 0)  # so that there is a second pass
     module = chain((6, 50), nn.Dropout(0.5), (50, 3), last())
     x, y = torch.ones(40, 6), torch.zeros(40, dtype=torch.int64)
     with select_strategy(module, x, 3) as strategy:
