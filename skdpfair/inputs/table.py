@@ -174,7 +174,9 @@ def _like_fitted(estimator: Any, X: Any, hidden: list[int], shape: tuple[int, ..
     if not n_absent and is_frame:
         validate_data(estimator, X, reset=False, skip_check_array=True)
     visible = _without(X, present)
-    x = _rows.numbers_of(visible, at_once=False)
+    # errors of an array come before the warning that it has no names
+    lacks_names = not is_frame and hasattr(estimator, "feature_names_in_")
+    x = _rows.numbers_of(visible, at_once=lacks_names)
     if x.shape[1:] != tuple(shape):
         raise ValueError(
             f"X must have records of shape {tuple(shape)}, as in fit, got {tuple(x.shape[1:])}."

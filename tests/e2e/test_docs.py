@@ -131,9 +131,7 @@ def test_the_reference_lists_each_public_name_once():
 def test_every_private_method_has_a_step_on_every_model(kept_results):
     steps = json.loads((kept_results / "training.json").read_text())["steps"]
     private = {name for name, method in METHODS.items() if method.private}
-    assert {name: private - engines.keys() for name, engines in steps.items()} == dict.fromkeys(
-        steps, set()
-    )
+    assert not any(private - engines.keys() for engines in steps.values())
 
 
 def test_comparison_holds_the_measured_ratios(kept_results):

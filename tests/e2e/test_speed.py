@@ -1,4 +1,4 @@
-"""What users do takes no more CPU time, relative to what it is compared with, than when measured."""
+"""What users do takes about as much CPU time, over what it is compared with, as when measured."""
 
 import json
 
