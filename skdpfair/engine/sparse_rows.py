@@ -35,15 +35,14 @@ class SparseBatch:
     @classmethod
     def of(cls, matrix: Any, device: str | torch.device = "cpu") -> SparseBatch:
         """Return the rows of a canonical `scipy.sparse.csr_array` of float32."""
-        parts, n_each, stored = (
-            [matrix.indptr, matrix.indices, matrix.data],
-            0,
-            np.diff(matrix.indptr),
-        )
-        if len(stored) and stored.max() <= _MOST * stored.mean():
-            n_each = int(stored.max())
+        parts, n_each = [matrix.indptr, matrix.indices, matrix.data], 0
+        stored = np.diff(matrix.indptr)
+        largest = int(stored.max(initial=0))
+        is_even = largest * len(stored) <= _MOST * len(matrix.data)
+        if is_even and largest * len(stored) <= np.iinfo(parts[1].dtype).max:
+            n_each = largest
             is_stored = np.arange(n_each) < stored[:, None]
-            parts[0] = np.arange(len(stored) + 1, dtype=np.int32) * n_each
+            parts[0] = np.arange(len(stored) + 1, dtype=parts[1].dtype) * n_each
             for i in (1, 2):
                 filled = np.zeros(is_stored.shape, parts[i].dtype)
                 filled[is_stored] = parts[i]

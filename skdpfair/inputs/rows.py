@@ -83,8 +83,9 @@ class LateRows:
     def __init__(self, table: Any) -> None:
         self.table, self.shape, self.ndim = table, table.shape, table.ndim
         self._scale = BYTES if scale_of(table) == "bytes" else 1
-        dtypes = getattr(table, "dtypes", ())
-        self._is_plain = all(isinstance(dtype, np.dtype) for dtype in dtypes)  # numpy's own
+        dtypes = {*getattr(table, "dtypes", ())}
+        # of one type, and numpy's own: columns of several types would become objects
+        self._is_plain = len(dtypes) == 1 and isinstance(dtypes.pop(), np.dtype)
 
     def __len__(self) -> int:
         return int(self.shape[0])

@@ -111,8 +111,8 @@ class PipelineReport:
 
     def _repr_html_(self):
         rows = [(f.step, f.learns, f.instead) for f in self.findings]
-        found = cards.table(rows, ("step", "learns", "instead")) if rows else ""
-        return cards.card(self._head, found, cards.items(self.notes))
+        table = cards.table(rows, ("step", "learns", "instead")) if rows else ""
+        return cards.card(self._head, table, cards.items(self.notes))
 
 
 def lint_pipeline(pipe) -> PipelineReport:

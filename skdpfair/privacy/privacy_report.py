@@ -457,10 +457,10 @@ class PrivacyReport:
     @property
     def _attack(self) -> tuple[str, str, str]:
         """How many members an attacker finds at most, who they are, and the false alarms."""
-        found, alarms = ("100", "0")
+        share, alarms = "100", "0"
         if self.is_private:
-            found, alarms = percent(self.detection_rate()), percent(FALSE_ALARMS)
-        return f"{found} %", MEMBERS[self.protects], f"{alarms} %"
+            share, alarms = percent(self.detection_rate()), percent(FALSE_ALARMS)
+        return f"{share} %", MEMBERS[self.protects], f"{alarms} %"
 
     @property
     def _most(self) -> str:
@@ -481,12 +481,12 @@ class PrivacyReport:
         return "\n".join([f"The {self.what} are {private}; see .details()", *parts, *rows])
 
     def _repr_html_(self) -> str:
-        (found, members, alarms), n = self._attack, self.n_samples
+        (share, members, alarms), n = self._attack, self.n_samples
         title = f"The {self.what} are {'' if self.is_private else 'NOT '}differentially private"
         tiles = cards.tiles(
             ("privacy budget ε", rounded_up(self.epsilon), f"at delta {rounded_up(self.delta, 3)}"),
             ("protected", PROTECTED[self.protects], f"of {n:,} {self.protects}s" if n else ""),
-            ("an attacker finds at most", found, f"of the {members}, at {alarms} false alarms"),
+            ("an attacker finds at most", share, f"of the {members}, at {alarms} false alarms"),
         )
         return cards.card(title, tiles, self._table())
 

@@ -249,8 +249,8 @@ def bars(table, *, title, label, unit="points", limits=None, small=()) -> dict:
     """
     groups = list(dict.fromkeys(group for row in table.values() for group in row))
     is_labelled = len(groups) > N_COLOURS  # colours repeat: then each bar has its group beside it
-    beside, most = (groups, 24) if is_labelled else (table, 14)
-    longest = min(max(map(len, beside), default=0), most)
+    names, most = (groups, 24) if is_labelled else (table, 14)
+    longest = min(max(map(len, names), default=0), most)
     left, right, thick, gap = 12 + _CHARACTER * longest, WIDTH - 36, 15.0, 12.0
     if limits is None:
         limits = range_of([p for row in table.values() for p in row.values()], zero=True)

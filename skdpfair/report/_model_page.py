@@ -112,8 +112,8 @@ def model_page(
             "numbers. Use short names."
         )
     facts["attacker"] = attacker_chart(privacy) if privacy.is_private else None
-    found = percent(privacy.detection_rate()), MEMBERS[privacy.protects], percent(FALSE_ALARMS)
-    return render("model.html", facts | {"found": found})
+    attack = percent(privacy.detection_rate()), MEMBERS[privacy.protects], percent(FALSE_ALARMS)
+    return render("model.html", facts | {"attack": attack})
 
 
 def model_card(

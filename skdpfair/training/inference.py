@@ -38,28 +38,33 @@ def logits(
     in buffers or attributes, is gone with it.
     """
     module = copy.deepcopy(module, {id(p): p for p in module.parameters()}).eval()
-    forward, stays_sparse = _linear_model(module), False
-    batch_size = batch_size if forward is None else _LINEAR_BATCH
     if isinstance(x, SparseRows):
         with suppress(TraceError):  # else rows are made dense, some at a time
             chain = linear_layers(module, torch.zeros(1, *x.shape[1:]))
-            forward, stays_sparse = partial(forward_of, chain), True
-    is_linear = forward is not None and not stays_sparse
-    forward = forward or (lambda part: module(part.contiguous()))
-    options = {"stays_sparse": stays_sparse, "is_linear": is_linear}
-    return _in_batches(forward, x, device, batch_size, **options)
+            of_chain = partial(forward_of, chain)
+            return _in_batches(of_chain, x, device, batch_size, stays_sparse=True)
+    if (linear_model := _linear_model(module)) is not None:
+        forward, shows_all = linear_model
+        return _in_batches(forward, x, device, _LINEAR_BATCH, shows_all=shows_all)
+    return _in_batches(lambda part: module(part.contiguous()), x, device, batch_size)
 
 
-def _linear_model(module: nn.Module) -> Callable[[torch.Tensor], torch.Tensor] | None:
+def _linear_model(module: nn.Module) -> tuple[Callable[[torch.Tensor], torch.Tensor], bool] | None:
     """Return the forward pass of a linear model, of fine knots too; None for other modules.
 
     The sum of the knots of a column is linear between its values at the finest knots, so that it
-    takes two lookups in a table of these.
+    takes two lookups in a table of these.  Also returned is whether each column has a weight, so
+    that what is not finite in it shows in the outputs: some products leave out zeros.
     """
-    knots = knots_of(module)
-    last, *others = [module] if knots is None else list(module.children())[1:]
-    hooked = any(m._forward_hooks or m._forward_pre_hooks for m in module.modules())
-    if type(last) is not nn.Linear or last.bias is None or others or hooked:
+    knots, parts = knots_of(module), list(module.modules())
+    last, n_parts = parts[-1], 1 if knots is None else 3  # the Sequential, knots, and a Linear
+    is_plain = type(last) is nn.Linear and last.bias is not None
+    # what somebody hangs on a module runs as it is written
+    changed = ("forward" in vars(m) or m._forward_hooks or m._forward_pre_hooks for m in parts)
+    if not is_plain or len(parts) != n_parts or any(changed):
+        return None
+    assert isinstance(last, nn.Linear)
+    if last.weight.dtype != torch.float32 or type(module) not in (nn.Linear, nn.Sequential):
         return None
     columns = [] if knots is None else knots.columns.tolist()
     n_features = last.in_features - (0 if knots is None else knots.n_knots)
@@ -69,9 +74,9 @@ def _linear_model(module: nn.Module) -> Callable[[torch.Tensor], torch.Tensor] |
         n = int(knots.n_intervals[-1])
         ends = torch.linspace(-1, 1, n + 1, dtype=weight.dtype, device=weight.device)
         at, values = knots.stored(ends[:, None].expand(-1, n_features))
-        parts = last.weight.detach().t()[n_features + at].double() * values.double()[..., None]
+        hats = last.weight.detach().t()[n_features + at].double() * values.double()[..., None]
         # of (end, column and J, class) the sums over J, a table for each column
-        sums = parts.unflatten(1, (len(columns), -1)).sum(2).transpose(0, 1)
+        sums = hats.unflatten(1, (len(columns), -1)).sum(2).transpose(0, 1)
         tables = sums.flatten(0, 1).to(weight.dtype)
     start = torch.arange(len(columns), device=weight.device) * (n + 1)
 
@@ -87,7 +92,7 @@ def _linear_model(module: nn.Module) -> Callable[[torch.Tensor], torch.Tensor] |
         curves = embedding_bag(index, tables, mode="sum", per_sample_weights=weights)
         return outputs + curves
 
-    return forward
+    return forward, bool((weight != 0).any(0).all())
 
 
 def private_prediction(
@@ -108,9 +113,10 @@ def private_logits(
     module: nn.Module, x: Rows, n_classes: int, device: str | torch.device = "cpu"
 ) -> np.ndarray:
     """Return logits (n, n_classes), float64, of private records, see `private_prediction`."""
-    forward = None if isinstance(x, SparseRows) else _linear_model(module)
-    if forward is not None:  # by formulas, each record by itself
-        return _in_batches(forward, x, device, _LINEAR_BATCH, is_linear=True)
+    linear_model = None if isinstance(x, SparseRows) else _linear_model(module)
+    if linear_model is not None:  # by formulas, each record by itself
+        forward, shows_all = linear_model
+        return _in_batches(forward, x, device, _LINEAR_BATCH, shows_all=shows_all)
     knots = knots_of(module)
     x = x if knots is None else with_knots(knots, x)
     with private_prediction(module, x.shape[1:], n_classes, device) as strategy:
@@ -139,15 +145,15 @@ def _in_batches(
     batch_size: int = 4096,
     *,
     stays_sparse: bool = False,
-    is_linear: bool = False,
+    shows_all: bool = False,
 ) -> np.ndarray:
-    """Return outputs; those of a linear model are finite only if the row is."""
+    """Return outputs; ``shows_all`` if no output is finite where the row is not."""
 
     def fetched(rows: slice) -> Any:
         if stays_sparse and isinstance(x, SparseRows):
             return SparseBatch.of(x.matrix[rows], device)
         if isinstance(x, LateRows):
-            part = x.into(memory, rows, is_checked=not is_linear)
+            part = x.into(memory, rows, is_checked=not shows_all)
         else:
             part = select(x, rows)
         return torch.from_numpy(part).to(device)
@@ -159,7 +165,7 @@ def _in_batches(
         # used again, which is faster than new memory
         memory = np.empty(batch_size * width, np.float32) if isinstance(x, LateRows) else None
         outputs = torch.cat([forward(fetched(rows)).cpu().double() for rows in batches])
-        if is_linear and isinstance(x, LateRows) and not bool(outputs.isfinite().all()):
+        if shows_all and isinstance(x, LateRows) and not bool(outputs.isfinite().all()):
             for rows in batches:
                 x[rows]  # raises
         # a record so large that float32 overflows still gets an answer

@@ -210,3 +210,27 @@ def test_fits_take_sparse_columns_of_scikit_learns_encoder():
     assert model.predict(X).shape == (2000,)
     model = DPFairRegressor("dpsgd", epsilon=8.0, max_steps=5, y_range=(0, 6000))
     assert np.isfinite(model.fit(X, codes.sum(1)).predict(X)).all()
+
+
+@pytest.mark.parametrize("is_even", [True, False])
+def test_rows_that_are_filled_up_with_zeros_are_the_same(is_even):
+    """Rows of two or three numbers are, those of none to ten are not."""
+    rng, n = np.random.default_rng(0), 40
+    dense = np.zeros((n, D), np.float32)
+    for row in dense:
+        places = rng.permutation(D)[: rng.integers(2, 4) if is_even else rng.integers(0, 11)]
+        row[places] = rng.normal(size=len(places))
+    rows = SparseBatch.of(SparseRows(sparse.csr_array(dense)).matrix)
+    assert rows.n_each == (3 if is_even else 0)
+    x, index = torch.from_numpy(dense), torch.tensor([5, 0, 5, 39])
+    first, second = rows.split([30, 10])
+    kept = torch.arange(n) % 3 > 0
+    pairs = [(rows, x), (rows.index_select(0, index), x[index]), (first, x[:30]), (second, x[30:])]
+    pairs.append((rows.masked(kept), torch.where(kept[:, None], x, 0)))
+    weight, b = torch.randn(3, D), torch.randn(n, 3)
+    for found, expected in pairs:
+        torch.testing.assert_close(found.dense(), expected, rtol=0, atol=0)
+        torch.testing.assert_close(found.lengths(x), expected.norm(dim=1))
+        torch.testing.assert_close(found.linear(weight, None), expected @ weight.t())
+        found.add_outer_(b[: len(expected)], out := torch.zeros(3, D))
+        torch.testing.assert_close(out, b[: len(expected)].t() @ expected)

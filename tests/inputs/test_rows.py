@@ -48,6 +48,8 @@ def test_scale_of_follows_the_type_of_numbers():
         assert {scale_of(X) for X in values} == {kind}
     late = numbers_of(pd.DataFrame(flat).astype({0: "UInt8"}), at_once=False)
     assert select(late, slice(None)).max() == 51  # columns of several types are no pictures
+    mixed = pd.DataFrame({"a": [0.5, 1.5], "b": [True, False], "c": [2**40, 1]})
+    np.testing.assert_array_equal(numbers_of(mixed, at_once=False)[:2], numbers_of(mixed))
     late = numbers_of(pd.DataFrame(flat), at_once=False)
     for rows in (select(flat, slice(None)), numbers_of(pd.DataFrame(flat)), late[:2]):
         np.testing.assert_allclose(rows, 0.2, rtol=1e-6)

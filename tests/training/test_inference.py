@@ -67,7 +67,14 @@ def test_linear_models_are_the_module_whatever_holds_the_rows(of_knots):
     rows[-1, 0] = np.nan
     with pytest.raises(ValueError, match="NaN or infinite values in column 0"):
         inference.logits(module, numbers_of(rows, at_once=False))
+    with torch.no_grad():
+        last.weight[:, 0] = 0.0  # products may leave out what this column holds
+    with pytest.raises(ValueError, match="NaN or infinite values in column 0"):
+        inference.logits(module, numbers_of(rows, at_once=False))
     # others, such as a module that somebody looks into, run as they are written
+    last.forward = lambda x: torch.ones(len(x), 3)
+    assert (inference.logits(module, rows[:1]) == 1).all()
+    del last.forward
     last.register_forward_hook(lambda *_: torch.zeros(1, 3))
     assert not inference.logits(module, rows[:1]).any()
 
