@@ -11,6 +11,7 @@ Rows = Iterable[Sequence[str]]  # of a table, the first cell of each its head
 _GREEK = {"epsilon": "ε", "delta": "δ", "mu": "μ"}
 _POWERS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _NAMED = re.compile(r"\b(epsilon|delta|mu)( = | (?=\d))")
+# a number and its unit stay on one line
 _UNIT = re.compile(r"(?<=\d) %")
 _SMALL = re.compile(r"(?<![\w.])(\d(?:\.\d+)?)e-0*(\d+)\b")
 

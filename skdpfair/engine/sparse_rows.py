@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-_MOST = 1.5  # times the mean number that rows store: up to here, zeros are cheaper than counts
+# times the mean number that rows store: up to here, zeros are cheaper than counts; encoded rows of
+# Adult store 26 on average and 33 at most
+_MOST = 1.5
 
 
 @dataclass(frozen=True)

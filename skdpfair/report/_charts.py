@@ -54,7 +54,9 @@ def range_of(points, *, zero=False) -> tuple[float, float]:
     reach = np.abs(ends - points[0])
     reach = reach[np.isfinite(reach) & (reach > 0)]
     if len(reach):
+        # of few runs, a quarter of the intervals tells how long they usually are
         most = 3 * float(np.quantile(reach, 0.25))
+        # where all are wide, the means must not become one point
         if span := high - low:
             most = min(max(most, 2 * span), 5 * span)
         ends = ends[np.isfinite(ends)]

@@ -120,6 +120,7 @@ def _verdict(table, measure, n_classes):
         (low, high), least = wilson(score, n), table.attrs["constant"]
     else:  # the mean of K shares, of which each is of as many records as the rarest class has
         n_rarest = max(1.0, n * table["rarest_class_share"].iloc[0])
+        # 1.96 standard errors of a share, which are largest where it is one half
         reach, least = 0.98 / np.sqrt(n_classes * n_rarest), 1 / n_classes
         low, high = max(0.0, score - reach), min(1.0, score + reach)
     return {

@@ -198,6 +198,7 @@ def release_commands(results, advised, ledger=None):
     first is None if there is one method only.
     """
     spec = results.spec
+    # a private search needs declared classes
     params = {"classes": repr(spec.classes)} | spec.params
     methods = [name for name in spec.methods if name in METHODS and METHODS[name].private]
     method, epsilon = methods[0] if len(methods) == 1 else "METHOD", "EPSILON"
