@@ -87,7 +87,7 @@ def _linear_model(module: nn.Module) -> tuple[Callable[[torch.Tensor], torch.Ten
         if not columns:
             return outputs
         place = torch.stack([x[:, i] for i in columns], 1).add_(1).clamp_(0, 2).mul_(n / 2)
-        left = place.long().clamp_(max=n - 1)
+        left = place.long().clamp_(0, n - 1)  # an end for NaN, which its share carries on
         share, left = place - left, left + start
         index, weights = torch.cat([left, left + 1], 1), torch.cat([1 - share, share], 1)
         curves = embedding_bag(index, tables, mode="sum", per_sample_weights=weights)

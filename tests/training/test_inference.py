@@ -64,9 +64,10 @@ def test_linear_models_are_the_module_whatever_holds_the_rows(of_knots):
             inference.private_logits(module, late, 3),
         ):
             np.testing.assert_allclose(found, expected, atol=2e-6 * np.abs(expected).max())
-    rows[-1, 0] = np.nan
-    with pytest.raises(ValueError, match="NaN or infinite values in column 0"):
-        inference.logits(module, numbers_of(rows, at_once=False))
+    for column in (2, 1, 0):
+        rows[-1] = np.where(np.arange(3) == column, np.nan, 0)
+        with pytest.raises(ValueError, match=f"NaN or infinite values in column {column}"):
+            inference.logits(module, numbers_of(rows, at_once=False))
     with torch.no_grad():
         last.weight[:, 0] = 0.0  # products may leave out what this column holds
     with pytest.raises(ValueError, match="NaN or infinite values in column 0"):
