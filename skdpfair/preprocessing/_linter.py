@@ -243,8 +243,8 @@ def refuse_persons_around(protects: str) -> None:
             around, params = frame.f_locals.get("self"), frame.f_locals.get("params")
             # a search fits other candidates, too
             if hasattr(around, "get_params") and grids_of(around) is None:
-                given = params if isinstance(params, dict) else ()
-                refuse_other_protection(around, protects == "person" or _have_persons(given))
+                routed = params if isinstance(params, dict) else ()
+                refuse_other_protection(around, protects == "person" or _have_persons(routed))
         frame = frame.f_back
 
 

@@ -290,8 +290,9 @@ def _rows(model, classifier, file, facts):
     """Return the known facts on a model as pairs of name and text."""
     privacy, (_, *columns) = classifier.privacy_, variables(classifier)
     classes, cut, n = class_names(classifier), getattr(classifier, "_cut", None), privacy.n_samples
-    (threshold, *more), *by_group = getattr(model, "thresholds_", {"": [None]}).values()
-    one = threshold[0] if threshold and not more and not by_group else cut and expit(cut)
+    pairs = [pair for group in getattr(model, "thresholds_", {}).values() for pair in group]
+    # (threshold, share), which only a single number words
+    one = pairs[0][0] if len(pairs) == 1 else cut and expit(cut)
     levels, max_records = classifier.levels_, privacy.max_records or privacy.records_per_person
     done, size = " trained on", f"{privacy.expected_batch_size:,.0f}"
     if facts["selection"]:  # some are held out, and trials have batches of their own
