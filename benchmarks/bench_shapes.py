@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import tracemalloc
 from functools import partial
 from pathlib import Path
@@ -36,7 +37,7 @@ from skdpfair.engine.sparse_rows import SparseBatch
 from skdpfair.inputs.rows import SparseRows
 from skdpfair.model_selection import sweep
 from skdpfair.preprocessing import public_preprocessor
-from skdpfair.privacy import NoisyRelease
+from skdpfair.privacy import NoisyRelease, compute_epsilon
 from skdpfair.training.batches import PoissonBatches
 
 RESULTS = Path(__file__).parent / "results" / "shapes.json"
@@ -181,6 +182,25 @@ def of_ledger(rounds):
     return {"milliseconds of a fit": out}
 
 
+def of_budget(rounds):
+    """Return milliseconds of a fit near the budget, where all before were different."""
+    out = {f"{n} fits": _near_budget(n) for n in (20, 40, 80)}
+    return {"milliseconds of a fit": out}
+
+
+def _near_budget(n):
+    """Return milliseconds of charging the last of n fits, which Renyi bounds would refuse."""
+    unlike = [NoisyRelease("sum", 0.01, (2 + i / n,), steps=100) for i in range(n)]
+    with tempfile.TemporaryDirectory() as folder:
+        budget = 0.96 * compute_epsilon(unlike, 1e-6, "rdp")
+        with PrivacyLedger(Path(folder, "ledger.jsonl"), epsilon=budget, delta=1e-6):
+            for release in unlike:
+                before = time.process_time()
+                with charged([release], spent := []):
+                    spent.append(release)
+    return 1e3 * (time.process_time() - before)
+
+
 def of_sampling(rounds):
     """Return MiB that the positions of an epoch take, by the number of records."""
     out = {}
@@ -233,6 +253,7 @@ PARTS = {
     "classes": of_classes,
     "preprocessing": of_preprocessing,
     "ledger": of_ledger,
+    "budget": of_budget,
     "sampling": of_sampling,
 }
 
@@ -260,6 +281,7 @@ HEADINGS = {
     "preprocessing": "Encoding, seconds in the program and in the system, which hands out memory, "
     "columns, and peak memory over that of the result:",
     "ledger": "What a fit does with a ledger, by the number of fits in it:",
+    "budget": "What a fit does with a ledger near its budget, by the number of unlike fits in it:",
     "sampling": "Memory of the positions of an epoch, batches of 4,096:",
 }
 

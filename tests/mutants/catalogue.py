@@ -659,6 +659,15 @@ MUTANTS = (
         "tests/privacy/test_calibration.py::test_calibrate_noise_at_a_small_delta[0.999999999-10000-pld]",
     ),
     Mutant(
+        "earlier fits left out",
+        "a ledger composes the new fits alone, without those that it composed before",
+        "privacy/accounting.py",
+        "return _compose(last[0][1], [run",
+        "return _compose(None, [run",
+        "tests/privacy/test_accounting.py::"
+        "test_compute_epsilon_of_growing_runs_is_that_of_their_sum",
+    ),
+    Mutant(
         "noise without tails",
         "a released table's noise ends where a float sampler would",
         "privacy/one_time_noise.py",

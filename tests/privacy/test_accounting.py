@@ -7,6 +7,8 @@ from pathlib import Path
 
 import mpmath
 import pytest
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+from dp_accounting.pld import PLDAccountant
 
 from skdpfair.privacy import compute_epsilon
 from skdpfair.privacy.accounting import PRV_ERROR
@@ -59,6 +61,23 @@ def test_compute_epsilon_ignores_the_order_and_the_cutting_of_runs():
     a, b = run(0.1, 2.0, steps=30), run(1.0, 20.0)
     parts = [replace(a, steps=10), b, replace(a, steps=20)]
     assert len({compute_epsilon(runs, 1e-5) for runs in ([a, b], [b, a], parts)}) == 1
+
+
+def test_compute_epsilon_of_growing_runs_is_that_of_their_sum():
+    kinds = [run(0.004 + 0.001 * i, 1.0 + 0.1 * i, steps=60) for i in range(7)] + [run(1.0, 20.0)]
+    delta = 1e-6
+    forth = [compute_epsilon(kinds[: i + 1], delta) for i in range(len(kinds))]
+    longer = compute_epsilon([*kinds, *kinds[2:]], delta)
+    again = math.nextafter(delta, 1)  # nothing of it was computed before
+    back = [compute_epsilon(kinds[-i - 1 :], again) for i in range(len(kinds))]
+    assert forth == sorted(forth)
+    assert back[-1] == pytest.approx(forth[-1], rel=1e-9)
+    for total, runs in [(forth[-1], kinds), (longer, [*kinds, *kinds[2:]])]:
+        library = PLDAccountant(value_discretization_interval=3e-4)
+        for r in runs:
+            step = GaussianDpEvent(r.joint_noise_multiplier)
+            library.compose(PoissonSampledDpEvent(r.sample_rate, step), r.steps)
+        assert total == pytest.approx(library.get_epsilon(delta), rel=0.003)
 
 
 def test_compute_epsilon_of_nothing_and_without_noise():
