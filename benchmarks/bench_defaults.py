@@ -1,6 +1,6 @@
 """Accuracy of the untuned defaults: Adult, Dutch (needs SKDPFAIR_DATA), small Adult.
 
-python -m benchmarks.bench_defaults [--seeds 4] [--intervals | --amounts | --records]
+python -m benchmarks.bench_defaults [--seeds 4] [--intervals | --amounts | --pairs | --records]
 """
 
 import argparse
@@ -28,6 +28,13 @@ AMOUNTS = {  # made-up tables with two columns of amounts
     "sparse": "the same, mostly zero",
     "exact": "50 popular amounts each, which act by their exact value",
 }
+PAIRS = {
+    "none": "none",
+    "product": "a product of two numbers",
+    "xor": "two categories, of which one decides",
+    "slope": "a category that turns the slope of a number",
+}
+PLANTED = {"product": "x2 × x3", "xor": "c2 × c3", "slope": "x4 × c3"}
 MEASURES = {"accuracy": 2, "balanced": 2, "AUC": 2, "calibration": 2, "log loss": 4}  # digits
 
 
@@ -77,13 +84,17 @@ def cases(n_seeds):
         print(f"Dutch left out: {error}")
 
 
-def measure(splits, epsilon, method, module="auto"):
+def measure(splits, epsilon, method, module="auto", chosen=None):
+    """Return the means over splits; ``chosen`` gets what each fit decided by released numbers."""
     rows = []
     for seed, ((x, y, group), (x_test, y_test, group_test)) in enumerate(splits):
         model = DPFairClassifier(method, epsilon=epsilon, module=module, random_state=seed)
         start = time.process_time()
         predicted = model.fit(x, y, sensitive_features=group).predict(x_test)
         seconds = time.process_time() - start
+        if chosen is not None:
+            choices = model.privacy_.choices
+            chosen.append([what for what, number, least in choices if number > least])
         right, probability = predicted == y_test, model.predict_proba(x_test)[:, 1]
         row = {
             "accuracy": right.mean(),
@@ -142,13 +153,61 @@ def amounts(n_seeds):
         for n_samples in (10_000, 32_000):
             for epsilon in (0.5, 1.0, 3.0):
                 splits = [made_up(kind, n_samples, seed, epsilon) for seed in range(n_seeds)]
-                row = []
+                row, chosen = [], []
                 for curves in ("coarse", "fine", "auto"):
                     module = curved(curves, splits[0][0][0].columns)
-                    row.append(f"{measure(splits, epsilon, 'global_adapt', module)['AUC']:.1f}")
+                    means = measure(splits, epsilon, "global_adapt", module, chosen)
+                    row.append(f"{means['AUC']:.1f}")
+                share = np.mean([any("pay" in c for c in fit) for fit in chosen[-n_seeds:]])
+                lines.append([what, f"{n_samples:,}", epsilon, *row, f"{share:.2f}"])
+                print(*lines[-1], sep=" | ", flush=True)
+    heads = ["amounts", "records", "epsilon", "coarse", "all fine", '"auto"', "P(pay fine)"]
+    return pages.table(heads, lines)
+
+
+def pairs(n_seeds):
+    """Return a table: AUC without pairs and with those that fits choose, on made-up tables."""
+    lines = []
+    for kind, what in PAIRS.items():
+        for n_samples in (5000, 10_000, 32_000):
+            for epsilon in (0.5, 1.0, 3.0):
+                splits = [planted(kind, n_samples, seed, epsilon) for seed in range(n_seeds)]
+                chosen, row = [], []
+                for module in ("logistic", "auto"):
+                    means = measure(splits, epsilon, "global_adapt", module, chosen)
+                    row.append(f"{means['AUC']:.1f}")
+                names = [{c for c in fit if c.startswith("pair")} for fit in chosen[-n_seeds:]]
+                of_kind = {f"pair {PLANTED[kind]}"} if kind in PLANTED else set()
+                found = [bool(of_kind & fit) for fit in names]
+                others = [len(fit - of_kind) for fit in names]
+                row += [f"{np.mean(found):.2f}" if of_kind else "", f"{np.mean(others):.2f}"]
                 lines.append([what, f"{n_samples:,}", epsilon, *row])
                 print(*lines[-1], sep=" | ", flush=True)
-    return pages.table(["amounts", "records", "epsilon", "coarse", "all fine", '"auto"'], lines)
+    heads = ["interaction", "records", "epsilon", "none", '"auto"', "P(it is chosen)", "others"]
+    return pages.table(heads, lines)
+
+
+def planted(kind, n_samples, seed, epsilon):
+    """Return training and test rows of six numbers and four categories, with one of `PAIRS`."""
+    rng, n = np.random.default_rng(seed), n_samples + 20_000
+    X = pd.DataFrame({f"x{i}": rng.uniform(-1, 1, n) for i in range(6)})
+    X = X.assign(**{f"c{i}": rng.choice([*"abcd"], n) for i in range(4)})
+    score = X["x0"] + 0.7 * X["x1"] - 0.8 * (X["c0"] == "a") + 0.6 * (X["c1"] == "b")
+    first, second = X["c2"].isin([*"ab"]), X["c3"].isin([*"ac"])
+    score += {
+        "none": 0.0,
+        "product": 3.0 * X["x2"] * X["x3"],
+        "xor": 1.5 * (2.0 * (first ^ second) - 1),
+        "slope": 2.0 * np.where(second, 1, -1) * X["x4"],
+    }[kind]
+    y = (score + rng.logistic(size=n) > 0).to_numpy(int)
+    bounds = {f"x{i}": (-1, 1) for i in range(6)}
+    categories = {f"c{i}": [*"abcd"] for i in range(4)}
+    features = public_preprocessor(bounds, categories, epsilon=epsilon).fit(X[:n_samples])
+    parts = features.transform(X), y, X["c0"].to_numpy(str)
+    return tuple(
+        tuple(part[rows] for part in parts) for rows in (slice(n_samples), slice(n_samples, n))
+    )
 
 
 def made_up(kind, n_samples, seed, epsilon):
@@ -203,6 +262,7 @@ def main():
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
     parser.add_argument("--intervals", action="store_true", help="compare encodings instead")
     parser.add_argument("--amounts", action="store_true", help="compare curves of amounts")
+    parser.add_argument("--pairs", action="store_true", help="compare pairs of columns")
     parser.add_argument("--records", action="store_true", help="put a table into docs/choosing.md")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -210,7 +270,7 @@ def main():
     options.output.mkdir(parents=True, exist_ok=True)
     if options.records:
         return pages.put("choosing.md", "records", by_records(options.seeds))
-    for name in ("intervals", "amounts"):
+    for name in ("intervals", "amounts", "pairs"):
         if getattr(options, name):
             return pages.put("evidence/defaults.md", name, globals()[name](options.seeds))
     heads = ["data", "method", "epsilon", *MEASURES]

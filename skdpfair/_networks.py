@@ -6,7 +6,7 @@ import pickle
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, combinations, pairwise
 from typing import Any, ClassVar, Self
 
 import torch
@@ -28,6 +28,8 @@ from skdpfair.exceptions import UnsupportedModuleError
 INIT_LOCK = threading.RLock()
 MAX_WEIGHTS = 2**28  # of a built-in network: one GiB, and a fit holds several of that size
 MODULES = ("auto", "logistic", "mlp", "cnn", "scattering")
+# of the axis of a number, and of categories at most, in pairs
+_AXIS_CELLS, _MAX_CELLS = 6, 12
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "sigmoid": nn.Sigmoid, "gelu": nn.GELU}
 
 
@@ -83,6 +85,8 @@ class _Network(ParameterObject):
         "channels": ["array-like"],
         "amounts": ["array-like"],
         "fine": ["array-like", None],
+        "columns": ["array-like"],
+        "pairs": ["array-like"],
         "zero_output": ["boolean"],
     }
 
@@ -147,27 +151,53 @@ class CNN(_Network):
 
 
 class Curves(_Network):
-    """Logistic regression with fine curves for some amounts, as the ``module`` of an estimator.
+    """Logistic regression with fine curves, and cells of pairs, as the ``module`` of an estimator.
 
-    ``module="auto"`` takes it if `public_preprocessor` encoded columns of amounts.
+    ``module="auto"`` takes it if `public_preprocessor` encoded the columns.
 
     Parameters
     ----------
     amounts : tuple of int
         Positions of the columns, scaled to [-1, 1], whose curves may be fine.
     fine : tuple of int or None, default=None
-        The columns whose curves are fine; None lets the fit choose them by noisy counts.
+        The columns whose curves are fine; None lets the fit choose them and the pairs by noisy
+        counts.
+    columns : tuple of (int, int), default=()
+        The encoded columns whose pairs may interact: the first position of each, and its width,
+        which is 1 for a number and otherwise the number of categories.
+    pairs : tuple of (int, int, int, int), default=()
+        The pairs that interact: two of ``columns`` each.
     """
 
     _sizes, _least = "amounts", 0
 
-    def __init__(self, amounts: Sequence[int], fine: Sequence[int] | None = None) -> None:
+    def __init__(
+        self,
+        amounts: Sequence[int],
+        fine: Sequence[int] | None = None,
+        columns: Sequence[Sequence[int]] = (),
+        pairs: Sequence[Sequence[int]] = (),
+    ) -> None:
         self.amounts = amounts
         self.fine = fine
+        self.columns = columns
+        self.pairs = pairs
 
-    def with_fine(self, fine: Sequence[int]) -> Any:
-        """Return the network with chosen fine curves, or "logistic" for none."""
-        return type(self)(self.amounts, tuple(fine)) if fine else "logistic"
+    @property
+    def positions(self) -> set[int]:
+        """All positions that it names."""
+        blocks = (range(first, first + width) for first, width in self.columns)
+        return {*self.amounts, *(self.fine or ()), *chain.from_iterable(blocks)}
+
+    @property
+    def candidates(self) -> list[tuple[int, ...]]:
+        """All pairs of columns."""
+        return [(*a, *b) for a, b in combinations(self.columns, 2)]
+
+    def chosen(self, fine: Sequence[int], pairs: Sequence[Sequence[int]]) -> Any:
+        """Return the network with chosen curves and pairs, or "logistic" for none."""
+        choice = type(self)(self.amounts, tuple(fine), self.columns, tuple(map(tuple, pairs)))
+        return choice if fine or pairs else "logistic"
 
 
 @dataclass(frozen=True)
@@ -297,7 +327,8 @@ def module_factory(
     if make is not small_cnn:
         params["initial_logits"] = initial_logits
     arguments = network.get_params() if isinstance(network, _Network) else {}
-    arguments.pop("amounts", None)  # of which some are fine
+    # among which the fine ones and the pairs were chosen
+    arguments = {k: v for k, v in arguments.items() if k not in ("amounts", "columns")}
     return ModuleFactory(make, params | arguments, shape)
 
 
@@ -319,55 +350,99 @@ def curves(
     in_shape: Sequence[int],
     n_classes: int,
     fine: Sequence[int],
+    pairs: Sequence[Sequence[int]] = (),
     initial_logits: Sequence[float] | None = None,
 ) -> nn.Module:
-    """Return a `logistic` regression, of the `FineKnots` of the columns ``fine`` too."""
-    knots = FineKnots(fine, in_shape[0])
-    return nn.Sequential(knots, logistic((knots.width,), n_classes, initial_logits))
+    """Return a `logistic` regression, of the `FineColumns` too."""
+    more = FineColumns(fine, in_shape[0], pairs)
+    return nn.Sequential(more, logistic((more.width,), n_classes, initial_logits))
 
 
-class FineKnots(nn.Module):
-    """Append columns for many knots on some columns u, scaled to [-1, 1].
+def n_cells(width: int) -> int:
+    """Return the number of cells of an encoded column, see `cell_of`."""
+    return _AXIS_CELLS if width == 1 else min(width, _MAX_CELLS)
 
-    For J = 16, 32, ..., 512 and odd j < J, they are J^(1/4) max(0, 1 - ``|J(u + 1)/2 - j|``), of
-    which one at most is not zero for each J.
+
+def cell_of(x: torch.Tensor, first: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the cell of each record in a column of `Curves`, and whether it has a value there.
+
+    The cells of a number are of equal width, and the middle of its axis, where missing numbers
+    are, is no value. Categories beyond the twelfth share the cells of the others.
+    """
+    if width == 1:
+        number = x[:, first]
+        cell = ((number + 1) * (_AXIS_CELLS / 2)).long()  # of NaN any integer
+        return cell.clamp_(0, _AXIS_CELLS - 1), number != 0
+    largest, category = x[:, first : first + width].max(1)
+    return category % _MAX_CELLS, largest > 0
+
+
+class FineColumns(nn.Module):
+    """Append columns for many knots on some columns u, scaled to [-1, 1], and for cells of pairs.
+
+    For J = 16, 32, ..., 512 and odd j < J, the knots are J^(1/4) max(0, 1 - ``|J(u + 1)/2 - j|``),
+    of which one at most is not zero for each J. A record has a 1 in its cell of a pair, in which
+    both columns have a value.
     """
 
     columns: torch.Tensor
     n_intervals: torch.Tensor
     first: torch.Tensor  # knot of each column and J
 
-    def __init__(self, columns: Sequence[int], n_features: int) -> None:
+    def __init__(
+        self, columns: Sequence[int], n_features: int, pairs: Sequence[Sequence[int]] = ()
+    ) -> None:
         super().__init__()
         n_intervals = [16.0, 32.0, 64.0, 128.0, 256.0, 512.0]
         each = [int(j / 2) for j in n_intervals] * len(columns)
         *first, self.n_knots = accumulate(each, initial=0)
-        self.width = n_features + self.n_knots
+        self.pairs = [tuple(pair) for pair in pairs]
+        sizes = (n_cells(m) * n_cells(n) for _, m, _, n in self.pairs)
+        *self._first_cells, self.n_more = accumulate(sizes, initial=self.n_knots)
+        self.n_features, self.width = n_features, n_features + self.n_more
         constants = {"columns": columns, "n_intervals": n_intervals, "first": first}
         for name, numbers in constants.items():
-            self.register_buffer(name, torch.tensor(numbers), persistent=False)
+            dtype = torch.float32 if name == "n_intervals" else torch.int64
+            self.register_buffer(name, torch.tensor(numbers, dtype=dtype), persistent=False)
 
     def stored(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the columns, counted from 0, that may not be zero, and their values."""
+        at, values = self.knots(x)
+        if not self.pairs:
+            return at, values
+        cells, has_values = self.cells(x)
+        return torch.cat([at, cells], 1), torch.cat([values, has_values.to(values.dtype)], 1)
+
+    def knots(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the knots that may not be zero, and their values."""
         position = (x[:, self.columns, None] + 1).clamp(0, 2) / 2 * self.n_intervals
         knot = (position / 2).floor().minimum(self.n_intervals / 2 - 1)
         # flat ones, J^0, learn half as much in the same steps
         values = self.n_intervals**0.25 * (1 - (position - 2 * knot - 1).abs())
         return knot.flatten(1).long() + self.first, values.flatten(1)
 
+    def cells(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the cell of each pair, (batch, n_pairs), and whether both columns have a value."""
+        at, has_values = [], []
+        for first_cell, (i, m, j, n) in zip(self._first_cells, self.pairs, strict=True):
+            (row, has_row), (column, has_column) = cell_of(x, i, m), cell_of(x, j, n)
+            at.append(first_cell + row * n_cells(n) + column)
+            has_values.append(has_row & has_column)
+        return torch.stack(at, 1), torch.stack(has_values, 1)
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return records (batch, width); those that have the columns stay as they are."""
         if x.shape[1] == self.width:
             return x
         # of the shape, so that exporters see batches of any size
-        knots = x.new_zeros(x.shape[0], self.n_knots).scatter(1, *self.stored(x))
-        return torch.cat([x, knots], 1)
+        more = x.new_zeros(x.shape[0], self.n_more).scatter(1, *self.stored(x))
+        return torch.cat([x, more], 1)
 
 
-def knots_of(module: nn.Module) -> FineKnots | None:
-    """Return the `FineKnots` that a module begins with, or None."""
+def fine_columns_of(module: nn.Module) -> FineColumns | None:
+    """Return the `FineColumns` that a module begins with, or None."""
     first = next(module.children(), None) if isinstance(module, nn.Sequential) else None
-    return first if isinstance(first, FineKnots) else None
+    return first if isinstance(first, FineColumns) else None
 
 
 def mlp(

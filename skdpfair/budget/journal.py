@@ -151,7 +151,7 @@ class _Seen:
 FORMAT_VERSION = 1
 _VERSION = re.compile(rb'{"format_version": (\d+)')  # the first entry of the first line
 _SEAL = b', "seal": "'
-_BEFORE_STEPS = "group counts", "amount counts"  # of fits
+_BEFORE_STEPS = "group counts", "column counts"  # of fits
 _SEEN: dict[str, _Seen] = {}  # by name of a journal and of all its copies
 
 

@@ -26,7 +26,7 @@ from skdpfair.engine.memory import used_device
 from skdpfair.engine.precision import full_precision
 from skdpfair.features import Scattering2D
 from skdpfair.inputs import table
-from skdpfair.inputs.columns import in_pandas
+from skdpfair.inputs.columns import in_pandas, names_of_features
 from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.persons import Persons
 from skdpfair.inputs.provenance import record_row_hashes
@@ -40,7 +40,7 @@ from skdpfair.release._read_statement import statement
 from skdpfair.release._release import release, save_release
 from skdpfair.training import defaults, pictures, sklearn_callbacks
 from skdpfair.training.account import account
-from skdpfair.training.amounts import can_be_fine
+from skdpfair.training.column_counts import can_be_fine
 from skdpfair.training.net import PrivateNet
 from skdpfair.training.plan import plan as make_plan
 from skdpfair.training.processes import check_parts, process_group
@@ -192,13 +192,13 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
                 refuse_persons_around("person")
             in_shape = data.x.shape[1:]
             spec, features = pictures.features_of(spec, in_shape)
-            if spec.loss is None and is_auto(spec.module):
-                is_column_names = hasattr(fresh, "feature_names_in_")
-                column_names = fresh.feature_names_in_ if is_column_names else data.origin.columns
-                column_names = np.delete(
-                    column_names, data.group_positions if len(column_names) else []
-                )
-                spec = spec.with_params(module=defaults.network_for(column_names))
+            column_names = names_of_features(fresh, data.group_positions)
+            if is_auto(spec.module):
+                # an array may know what computed it
+                known = data.origin.columns if column_names is None else column_names
+                network = defaults.network_for(known)
+                if spec.loss is None or isinstance(network, Curves):
+                    spec = spec.with_params(module=network)
             if isinstance(spec.module, Curves) and not can_be_fine(data.x):
                 spec = spec.with_params(module="logistic")
             defaults.check_network(spec.module, in_shape, data.n_outputs)
@@ -234,6 +234,7 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
             streams = seeded_streams(spec, inputs, previous) if is_seeded else Streams.fresh()
             streams = replace(streams, init_entropy=init_entropy or streams.init_entropy)
             run = Run(spec, plan, streams, processes, sklearn_task, previous)
+            run.column_names = column_names
             net = train(run, inputs)
             # account and keep
             report = account(run, net, inputs)

@@ -52,12 +52,12 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         arguments in a :class:`skdpfair.Factory`.  The module maps (batch, ...) to logits (batch,
         n_classes).  "scattering" is a linear model on the public features
         :class:`skdpfair.features.Scattering2D` of pictures.  "auto" is "scattering" for records of
-        2 or 3 axes, of 8 x 8 pixels or more, and a linear model or a small MLP for others.  Curves
-        of `public_preprocessor`, recognised by the names of their columns, get a linear model, and
-        amounts, such as money, finer curves if noisy counts, paid from epsilon, show that exact
-        values matter.  "cnn" takes (height, width), or a channel axis first or, if of length 1 or
-        3, last.  Frozen parts of a module (``requires_grad=False``) are public by declaration, also
-        batch normalisation.
+        2 or 3 axes, of 8 x 8 pixels or more, and a linear model or a small MLP for others.  Columns
+        of `public_preprocessor`, recognised by their names, get a linear model.  Noisy counts, paid
+        from epsilon, then choose finer curves for amounts, such as money, if their exact values
+        matter, and cells for pairs of columns that interact; ``privacy_`` names them.  "cnn" takes
+        (height, width), or a channel axis first or, if of length 1 or 3, last.  Frozen parts of a
+        module (``requires_grad=False``) are public by declaration, also batch normalisation.
     optimizer : torch.optim class, its name, Factory, or "auto", default="auto"
         "auto" is SGD: with damped momentum 0.9 if ``lr`` is "auto", else plain.  A
         :class:`skdpfair.Factory` holds the class with its arguments.

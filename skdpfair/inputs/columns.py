@@ -1,7 +1,7 @@
 """Columns of numpy, pandas and of other libraries' tables: conversion and refusals."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
@@ -147,3 +147,9 @@ def refuse_unreadable(name: str, values: Any) -> None:
                 f"Sparse data was passed for {name}, but dense data is required: the columns "
                 f"{safe_repr(sparse)} are sparse. Convert them by {name}.sparse.to_dense()."
             )
+
+
+def names_of_features(estimator: Any, hidden: Sequence[int]) -> np.ndarray | None:
+    """Return the names of the columns without the hidden ones; None if columns have no names."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return None if names is None else np.delete(names, hidden)

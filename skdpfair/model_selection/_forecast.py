@@ -23,6 +23,7 @@ from skdpfair.inputs.persons import Persons
 from skdpfair.preprocessing import DPQuantileScaler, lint_pipeline
 from skdpfair.preprocessing._linter import reasons_of, refuse_other_protection
 from skdpfair.preprocessing._piecewise_linear import PiecewiseLinearEncoder
+from skdpfair.preprocessing._public import PublicEncoder
 from skdpfair.privacy import NoisyRelease
 from skdpfair.privacy.accounting import ACCOUNTANTS
 from skdpfair.privacy.gdp import delta_for
@@ -217,12 +218,14 @@ def planned_fit(estimator, n_samples, n_groups=1, network=None):
     "auto" takes a ``network``, or by None that for the names of the columns that
     `public_preprocessor` in a pipeline makes of so many rows.
     """
-    classifier, names = classifier_of(estimator), ()
+    classifier, names = classifier_of(estimator), list[str]()
     if classifier is not estimator:
-        parts = parts_within(estimator, is_frozen_too=True)
-        encoders = (p for p in parts if isinstance(p, PiecewiseLinearEncoder))
-        by_name = [p for p in encoders if isinstance(p.bounds, Mapping)]
-        names = by_name[0].names_for(n_samples) if by_name else ()
+        parts = [*parts_within(estimator, is_frozen_too=True)]
+        of_numbers = [p for p in parts if isinstance(p, PiecewiseLinearEncoder)]
+        of_categories = [p for p in parts if isinstance(p, PublicEncoder)]
+        by_name = [p for p in of_numbers if isinstance(p.bounds, Mapping)][:1]
+        by_name += [p for p in of_categories if isinstance(p.categories, Mapping)][:1]
+        names = [name for part in by_name for name in part.names_for(n_samples)]
     spec = FitSpec.of(classifier)
     if is_auto(spec.module):
         spec = spec.with_params(module=network_for(names) if network is None else network)

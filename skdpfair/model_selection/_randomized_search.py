@@ -57,7 +57,9 @@ _LEAST_SHARE = 64  # a trial may have no less than this part of the budget of a 
 _TIGHT = 1.002  # ratio of bounds of the epsilon of a trial
 _MIDDLE = 60  # position of an order near 7, by which curves are ranked for display
 # which of them "auto" takes, names of columns say, which only the fit sees
-_AUTO_NETWORKS = "auto", "logistic", Curves((1,))
+_COLUMNS = (0, 1), (1, 1)
+_COUNTED = product(((), (0,)), ((), _COLUMNS))
+_AUTO_NETWORKS = "auto", "logistic", *(Curves(a, columns=c) for a, c in _COUNTED if a or c)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import pairwise, takewhile
 from typing import Any
 
 import numpy as np
@@ -190,10 +191,66 @@ def amounts_among(names: Iterable[Any]) -> tuple[int, ...] | None:
     None if no column is encoded with knots.
     """
     columns = list(map(str, names))
-    pairs = (name.rpartition("_at_") for name in columns)
-    curved = {column for column, _, knot in pairs if _is_number(knot)}.intersection(columns)
+    curved = set(_axes_of(columns).values())
     axes = {f"{column}_log" for column in columns} & curved
     return tuple(i for i, name in enumerate(columns) if name in axes) if curved else None
+
+
+def encoded_columns(names: Iterable[Any]) -> tuple[tuple[int, int], ...]:
+    """Return the columns of an encoded table, by names: first position and width of each.
+
+    A number that is encoded with knots has the position of its last axis, and the width 1.
+    Categories are neighbours whose names begin alike. None are returned without knots if some
+    column is neither.
+    """
+    columns = list(map(str, names))
+    axes = _axes_of(columns)
+    last_axes = {axis.removesuffix("_log"): axis for axis in dict.fromkeys(axes.values())}
+    others = [i for i, name in enumerate(columns) if not {name} & {*axes, *axes.values()}]
+    blocks = _blocks(columns, others)
+    if not axes and sum(width for _, width in blocks) < len(columns):
+        return ()
+    return *((columns.index(axis), 1) for axis in last_axes.values()), *blocks
+
+
+def column_name(names: Any, first: int, width: int) -> str:
+    """Return the name of an encoded column, see `encoded_columns`; ``names`` may be None."""
+    if names is None:
+        return f"column {first}"
+    if width == 1:
+        return str(names[first]).removesuffix("_log")
+    return _beginning(str(names[first]), str(names[first + 1]))
+
+
+def _axes_of(columns: list[str]) -> dict[str, str]:
+    """Return the axis of each knot."""
+    parts = {name: name.rpartition("_at_") for name in columns}
+    known = set(columns)
+    return {k: axis for k, (axis, _, at) in parts.items() if axis in known and _is_number(at)}
+
+
+def _blocks(columns: list[str], at: list[int]) -> list[tuple[int, int]]:
+    """Return first positions and widths of neighbours whose names have a beginning in common.
+
+    A name goes with the neighbour with which it has more in common.
+    """
+    common = [len(_beginning(columns[i], columns[j])) if j == i + 1 else 0 for i, j in pairwise(at)]
+    common.append(0)
+    blocks: list[tuple[int, int]] = []
+    is_open = False
+    for i, before, after in zip(at, [0, *common], common, strict=False):
+        if is_open and 0 < before >= after:
+            blocks[-1] = blocks[-1][0], blocks[-1][1] + 1
+        else:
+            blocks.append((i, 1))
+        is_open = after > 0
+    return [block for block in blocks if block[1] > 1]
+
+
+def _beginning(name: str, other: str) -> str:
+    """Return what two names have in common, up to an underscore."""
+    alike = takewhile(lambda pair: pair[0] == pair[1], zip(name, other, strict=False))
+    return "".join(a for a, _ in alike).rpartition("_")[0]
 
 
 def _is_number(text: str) -> bool:

@@ -85,7 +85,14 @@ class PublicEncoder(TransformerMixin, Parametrised):
 
     def get_feature_names_out(self, input_features=None):
         """Return ``column_category`` for each category."""
-        names = [f"{column}_{c}" for column, listed in self.categories_.items() for c in listed]
+        return self._names(self.categories_)
+
+    def names_for(self, n_samples):
+        """Return the names of the columns that a fit to so many rows makes; not of "dtype"."""
+        return self._names(self.categories)
+
+    def _names(self, categories):
+        names = [f"{column}_{c}" for column, listed in categories.items() for c in listed]
         return np.asarray(names, dtype=object)
 
     def __sklearn_tags__(self):

@@ -186,6 +186,10 @@ class PrivacyReport:
     selection_curve : tuple of float or None
         Renyi divergences of a private search at the orders of its accountant, in place of
         releases.
+    choices : tuple of (str, float, float)
+        What the fit decided by released numbers, the number that decided it, and from where on it
+        is chosen: of a fine curve, standard deviations of its cells from a coarse curve; of a pair
+        of columns, the share of the variance of a class that its cells explain beyond the columns.
 
     Examples
     --------
@@ -228,6 +232,7 @@ class PrivacyReport:
     read_from_rows: tuple[tuple[str, tuple[str, ...]], ...] = ()
     releases: tuple[NoisyRelease, ...] = ()
     selection_curve: tuple[float, ...] | None = None
+    choices: tuple[tuple[str, float, float], ...] = ()
 
     @property
     def protects(self) -> str:
@@ -449,10 +454,15 @@ class PrivacyReport:
             "method": self._method,
             "sampling": f"Poisson, rate {self._most}{rounded_up(self.sample_rate)}",
             "noise": noise + ", SEEDED: the seed removes it" * self.seeded,
+            **({"chosen": "; ".join(chosen)} if (chosen := self._chosen) else {}),
             "assumed": f"{cards.count(len(self.assumptions), 'fact')} to be public"
             + f", and the values of {read}, read from the rows" * bool(read),
             "not covered": f"{cards.count(len(self.not_accounted), 'point')} to check",
         }
+
+    @property
+    def _chosen(self) -> list[str]:
+        return [what for what, number, least in self.choices if number > least]
 
     @property
     def _attack(self) -> tuple[str, str, str]:
@@ -524,6 +534,11 @@ class PrivacyReport:
             "assumed to be public": self.assumptions,
             "not covered": self.not_accounted if self.is_private else (),
             "released": released,
+            "decided by released numbers": [
+                f"{what}: {'chosen' if number > least else 'not chosen'}, {number:.3g} "
+                f"(chosen from {least:.3g} on)"
+                for what, number, least in self.choices
+            ],
             "sampled": [self.sampling],
             "numbers": [f"{name}: {text}" for name, text in numbers.items()],
         }

@@ -9,7 +9,7 @@ import re
 import tomllib
 from collections.abc import Callable
 from inspect import signature
-from itertools import pairwise, product
+from itertools import combinations, pairwise, product
 from numbers import Real
 from typing import Any
 
@@ -22,14 +22,17 @@ from skdpfair.engine.losses import REGRESSION
 from skdpfair.engine.mechanism import Method
 from skdpfair.engine.per_sample import ClosedForm, Strategy
 from skdpfair.features import Scattering2D
+from skdpfair.inputs.columns import names_of_features
 from skdpfair.inputs.groups import MAX_READ, Groups
 from skdpfair.inputs.target import range_of
 from skdpfair.preprocessing import TableSchema
-from skdpfair.preprocessing._piecewise_linear import amounts_among
+from skdpfair.preprocessing._piecewise_linear import column_name
 from skdpfair.privacy import privacy_report as words
 from skdpfair.release._objects import CLASSES, NETWORKS
 from skdpfair.release._read_statement import are_ledger_fits, check_report, is_day
-from skdpfair.training.plan import AMOUNT_COUNTS, GROUP_COUNTS, SCORE_COUNTS
+from skdpfair.training.column_counts import MAX_PAIRS
+from skdpfair.training.defaults import network_for
+from skdpfair.training.plan import COLUMN_COUNTS, GROUP_COUNTS, SCORE_COUNTS
 from skdpfair.training.spec import optimizer_of
 from skdpfair.training.train import stop_in_words
 
@@ -72,7 +75,7 @@ _PATTERNS = {  # of which each fit leaves at most one text
 }
 _RELEASES = re.compile(  # of steps, with the queries of a method of one's own; and on all records
     rf"gradient sum( \+ {_NAME}){{0,8}}|gradient scale \(warm-up\)|steps planned, not taken"
-    f"|{GROUP_COUNTS}|{AMOUNT_COUNTS}|{SCORE_COUNTS}"
+    f"|{GROUP_COUNTS}|{COLUMN_COUNTS}|{SCORE_COUNTS}"
 )
 _VERSION = re.compile(r"[\w.+!-]{1,40}")
 
@@ -182,6 +185,29 @@ def _are_read(columns, estimator) -> bool:
     )
 
 
+def _are_choices(choices, estimator) -> bool:
+    """Return whether choices are of fine curves and pairs of the columns, with a number each."""
+    names = names_of_features(estimator, estimator._group_positions)
+    width = estimator.net_.module.in_shape[0]
+    # of an array, positions are all that is known
+    amounts, columns = [*range(width)], [(i, 1) for i in range(width)]
+    if names is not None:
+        network = network_for(names)
+        network = network if isinstance(network, Curves) else Curves(())
+        amounts, columns = [*network.amounts], [(i, n) for i, n in network.columns]
+    known = {f"fine curve of {column_name(names, i, 1)}" for i in amounts}
+    by_name = [column_name(names, *column) for column in columns]
+    known |= {f"pair {a} × {b}" for a, b in combinations(by_name, 2)}
+    texts = [text for text, *_ in choices]
+    return (
+        {*texts} <= known
+        and len({*texts}) == len(texts)
+        and sum(text.startswith("pair") for text in texts) <= MAX_PAIRS
+        and all(isinstance(v, float) and math.isfinite(v) for _, *row in choices for v in row)
+        and all(len(choice) == 3 for choice in choices)
+    )
+
+
 def _is_entry(entry, groups) -> bool:
     n_rates, n_groups = len(entry.group_rates or ()), 0 if groups is None else len(groups)
     is_small = len(entry.noise_multipliers) <= 8 and n_rates in (0, n_groups)
@@ -208,19 +234,29 @@ def _are_network_params(params) -> bool:
     is_logits = len(logits) in (0, n_classes) and all(isinstance(v, float) for v in logits)
     fine = list(params.get("fine", ()))  # columns of `Curves`
     are_columns = fine == sorted({*fine} & {*range(params["in_shape"][0])})
-    settings = [v for k, v in params.items() if k not in ("initial_logits", "fine")]
+    pairs = list(params.get("pairs", ()))
+    are_columns &= len(pairs) <= MAX_PAIRS and all(_is_pair(p, params["in_shape"]) for p in pairs)
+    settings = [v for k, v in params.items() if k not in ("initial_logits", "fine", "pairs")]
     return is_logits and are_columns and all(map(_is_setting, settings))
+
+
+def _is_pair(pair, in_shape) -> bool:
+    """Return whether a pair names two columns that follow each other: first position and width."""
+    i, m, j, n = pair
+    return all(map(_is_whole, pair)) and m > 0 < n and i + m <= j and j + n <= in_shape[0]
 
 
 def _is_module(value, estimator) -> bool:
     params = estimator.net_.module.params
     if isinstance(value, Curves):
-        names = getattr(estimator, "feature_names_in_", None)
+        names = names_of_features(estimator, estimator._group_positions)
         if names is None:  # of an array: its amounts are a choice of the user's, like any setting
-            is_known = set(value.amounts) <= {*range(params["in_shape"][0])}
+            is_known = value.positions <= {*range(params["in_shape"][0])}
         else:
-            is_known = value.amounts == amounts_among(np.delete(names, estimator._group_positions))
-        return is_known and (value.fine is None or value.fine == params["fine"])
+            known = network_for(names)
+            is_known = {*value.amounts} <= {*known.amounts} and {*value.columns} <= {*known.columns}
+        is_chosen = value.pairs in ((), params.get("pairs", ()))
+        return is_known and is_chosen and (value.fine is None or value.fine == params["fine"])
     if isinstance(value, (MLP, CNN)):
         settings = value.get_params().items()
         return _is_setting(value) and all(np.array_equal(v, params.get(k, ())) for k, v in settings)
@@ -294,7 +330,11 @@ FITTED: dict[str, Callable[[Any, Any], bool]] = {
     "n_features_in_": _is_whole,
     "feature_names_in_": _are_names,
     "method_": _is_method,
-    "privacy_": lambda v, e: is_report(v, e.levels_, e._n_fits) and _are_read(v.read_from_rows, e),
+    "privacy_": lambda v, e: (
+        is_report(v, e.levels_, e._n_fits)
+        and _are_read(v.read_from_rows, e)
+        and _are_choices(v.choices, e)
+    ),
     "features_": lambda v, e: type(v) is Scattering2D and all(map(_is_setting, vars(v).values())),
     **dict.fromkeys(("lr_", "batch_size_", "n_steps_", "n_iter_", "logit_scale_"), _is_scalar),
     **dict.fromkeys(("signal_to_noise_", "_has_scale", "_charged"), _is_scalar),

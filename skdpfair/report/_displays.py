@@ -7,9 +7,11 @@ import numpy as np
 import pandas as pd
 from sklearn.isotonic import isotonic_regression
 
+from skdpfair._networks import n_cells
 from skdpfair._utils.group_names import group_names
 from skdpfair._utils.validate import one_of, safe_repr
 from skdpfair.metrics._measures import MEASURES, described, measure_of
+from skdpfair.preprocessing._piecewise_linear import column_name
 from skdpfair.report._charts import range_of, spaced
 from skdpfair.report._recommendation import is_unsure, small_groups
 
@@ -385,7 +387,8 @@ class ShapeDisplay:
     ----------
     frame : pandas.DataFrame
         With columns ``column``, ``value`` and ``logit``: one row for each point of each curve.
-        Numbers make a line, texts make bars.
+        Numbers make a line, texts make bars. Where ``other`` is not missing, it is the value of a
+        second column, and a heat map shows what the pair adds to the curves of both.
     log_columns : collection of str, default=()
         Columns that are drawn on a logarithmic axis.
 
@@ -409,24 +412,44 @@ class ShapeDisplay:
         ----------
         estimator : Pipeline
             Fitted: the result of `public_preprocessor`, then a classifier of two classes whose
-            ``decision_function`` is a sum of functions of one column each, such as a
-            `DPFairClassifier` with ``module="logistic"``. For the file of a model:
-            ``make_pipeline(loaded.schema_.preprocessor(), loaded)`` with ``load_release(path)``.
+            ``decision_function`` is a sum of functions of one column each, and of the pairs of
+            columns that a `DPFairClassifier` chose. With ``module="logistic"``, it chooses none.
+            For the file of a model: ``make_pipeline(loaded.schema_.preprocessor(), loaded)`` with
+            ``load_release(path)``.
         n_points : int, default=121
             Number of points of each line, from the lower to the upper public bound; as many again
             on a logarithmic axis.
         """
-        values, log_columns = _public_facts(estimator, n_points)
-        names = list(estimator.feature_names_in_)
+        values, cells, log_columns = _public_facts(estimator, n_points)
+        names, pairs = list(estimator.feature_names_in_), _pairs_of(estimator)
         base = {c: values[c][0] if c in values else None for c in names}
-        _check_additive(estimator, names, base, values)
+        _check_additive(estimator, names, base, values, pairs)
+
+        def logits(points):
+            """Return logits at all combinations of points of some columns, on one axis for each."""
+            grid = pd.MultiIndex.from_product(points.values()).to_frame(index=False)
+            rows = pd.DataFrame([base] * len(grid), columns=names)
+            for place, column in enumerate(points):
+                rows[column] = grid[place].to_numpy()
+            return _logits(estimator, rows).reshape(*map(len, points.values()))
+
         parts = []
         for column, points in values.items():
-            rows = pd.DataFrame([base] * len(points), columns=names)
-            rows[column] = points
-            logits = _logits(estimator, rows)
-            part = {"column": column, "value": points, "logit": logits - logits.mean()}
+            curve = logits({column: points})
+            # the mean over the cells of the other column of a pair
+            for other in (b if a == column else a for a, b in pairs if column in (a, b)):
+                joint = logits({column: points, other: cells[other]})
+                curve = curve + joint.mean(1) - logits({column: points})
+            part = {"column": column, "value": points, "logit": curve - curve.mean(), "other": None}
             parts.append(pd.DataFrame(part).astype({"column": object, "value": object}))
+        for a, b in pairs:
+            joint = logits({a: cells[a], b: cells[b]})
+            added = joint - joint.mean(0) - joint.mean(1, keepdims=True) + joint.mean()
+            part = pd.DataFrame(added, cells[a], cells[b]).stack().rename("logit")
+            part = part.rename_axis(["value", "other"]).reset_index()
+            parts.append(
+                part.astype({"value": object, "other": object}).assign(column=f"{a} × {b}")
+            )
         return cls(pd.concat(parts, ignore_index=True), log_columns)
 
     def plot(self, ax=None):
@@ -444,6 +467,9 @@ class ShapeDisplay:
         colour, limits = look_of(0)["color"], range_of([*self.frame["logit"]], zero=True)
         for panel, (column, rows) in zip(self.axes_, groups, strict=False):
             part = ""
+            if "other" in rows and rows["other"].notna().any():
+                _draw_pair(panel, column, rows)
+                continue
             if is_text := isinstance(rows["value"].iloc[0], str):
                 bars = rows.loc[rows["logit"].abs().nlargest(_MAX_BARS).index].sort_values("logit")
                 part = f" ({len(bars)} of {len(rows)})" if len(bars) < len(rows) else ""
@@ -468,8 +494,35 @@ class ShapeDisplay:
         return self
 
 
+def _draw_pair(panel, column, rows):
+    table = rows.pivot(index="value", columns="other", values="logit")
+    # in the order of the columns' own values
+    table = table.loc[rows["value"].drop_duplicates(), rows["other"].drop_duplicates()]
+    limit = max(float(table.abs().to_numpy().max()), 1e-9)
+    drawn = panel.imshow(table.astype(float), cmap="PuOr", vmin=-limit, vmax=limit, aspect="auto")
+    for axis, labels in (("y", table.index), ("x", table.columns)):
+        texts = [plain(v if isinstance(v, str) else f"{v:,.3g}", 12) for v in labels]
+        panel.set(**{f"{axis}ticks": range(len(texts)), f"{axis}ticklabels": texts})
+        panel.tick_params(axis=axis, length=0, labelsize="small", rotation=45 * (axis == "x"))
+    panel.figure.colorbar(drawn, ax=panel, label="logit")
+    dress(panel, plain(column))
+    panel.grid(visible=False)
+
+
+def _pairs_of(estimator):
+    """Return the names of the columns of the pairs that the classifier of a pipeline has."""
+    model = estimator.steps[-1][1]
+    model = getattr(model, "estimator_", model)
+    params = getattr(getattr(getattr(model, "net_", None), "module", None), "params", {})
+    names = getattr(model, "feature_names_in_", None)
+    return [
+        (column_name(names, i, m), column_name(names, j, n))
+        for i, m, j, n in params.get("pairs", ())
+    ]
+
+
 def _public_facts(estimator, n_points):
-    """Return points of the numbers, and categories, by column; and the logarithmic columns."""
+    """Return points of numbers and categories by column; those in cells; logarithmic columns."""
     steps = getattr(estimator, "steps", None) or [("", None)]
     parts = getattr(steps[0][1], "named_transformers_", {})
     numeric, categories = parts.get("numeric"), getattr(parts.get("categorical"), "categories", {})
@@ -478,15 +531,17 @@ def _public_facts(estimator, n_points):
             "estimator must be a fitted pipeline that begins with public_preprocessor(...), got "
             f"{type(estimator).__name__}."
         )
-    values, log_columns = {}, []
+    values, cells, log_columns = {}, {}, []
     for column, axes in [] if numeric is None else numeric.axes():
         is_amount = len(axes) > 1
         # a curve of fine knots has 512 straight pieces
         n_knots = 513 if is_amount else 2
         points = np.union1d(np.linspace(0, 1, n_points), np.linspace(0, 1, n_knots))
         values[column] = np.unique([axis.values(points) for axis in axes])
+        cells[column] = axes[-1].values((np.arange(n_cells(1)) + 0.5) / n_cells(1))
         log_columns += [column] * is_amount
-    return values | {c: list(map(str, listed)) for c, listed in categories.items()}, log_columns
+    levels = {c: list(map(str, listed)) for c, listed in categories.items()}
+    return values | levels, cells | levels, log_columns
 
 
 def _logits(estimator, rows):
@@ -496,8 +551,8 @@ def _logits(estimator, rows):
     return logits
 
 
-def _check_additive(estimator, names, base, values):
-    """Raise ValueError unless logits of made-up rows are sums over the columns."""
+def _check_additive(estimator, names, base, values, pairs):
+    """Raise ValueError unless logits of made-up rows are sums over the columns and pairs."""
     rng = np.random.default_rng(0)
     drawn = {c: rng.choice(np.asarray(v, object), _N_TRIED) for c, v in values.items()}
     rows = pd.DataFrame([base] * _N_TRIED, columns=names)
@@ -508,7 +563,9 @@ def _check_additive(estimator, names, base, values):
         return _logits(estimator, table.astype(rows.dtypes))
 
     start, joint = logits({}), logits(drawn)
-    added = start + sum(logits({c: v}) - start for c, v in drawn.items())
+    of = {c: logits({c: v}) - start for c, v in drawn.items()}
+    added = start + sum(of.values())
+    added += sum(logits({c: drawn[c] for c in ab}) - start - of[ab[0]] - of[ab[1]] for ab in pairs)
     if np.abs(joint - added).max() > _TOLERANCE * max(1.0, np.abs(joint).max()):
         raise ValueError(
             "estimator is not additive: what one column adds depends on the others. Fit it with "

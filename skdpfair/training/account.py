@@ -87,6 +87,7 @@ def account(run: Run, net: PrivateNet, table: Table) -> PrivacyReport:
         not_accounted=in_words_of((*notes, *words.NOT_ACCOUNTED), PROTECTS[table.adjacency]),
         read_from_rows=read,
         releases=releases,
+        choices=tuple(run.choices) if previous is None else previous.privacy.choices,
     )
 
 

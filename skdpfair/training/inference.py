@@ -13,7 +13,7 @@ from scipy import sparse
 from torch import nn
 from torch.nn.functional import embedding_bag, linear, softmax
 
-from skdpfair._networks import FineKnots, knots_of
+from skdpfair._networks import FineColumns, fine_columns_of
 from skdpfair._utils.files import sha256_of
 from skdpfair.engine import select_strategy
 from skdpfair.engine.per_sample import ClosedForm, Strategy, forward_of, linear_layers
@@ -51,14 +51,15 @@ def logits(
 
 
 def _linear_model(module: nn.Module) -> tuple[Callable[[torch.Tensor], torch.Tensor], bool] | None:
-    """Return the forward pass of a linear model, of fine knots too; None for other modules.
+    """Return the forward pass of a linear model, of fine columns too; None for other modules.
 
     The sum of the knots of a column is linear between its values at the finest knots, so that it
-    takes two lookups in a table of these.  Also returned is whether each column has a weight, so
-    that what is not finite in it shows in the outputs: some products leave out zeros.
+    takes two lookups in a table of these, and a pair takes one.  Also returned is whether each
+    column has a weight, so that what is not finite in it shows in the outputs: some products leave
+    out zeros.
     """
-    knots, parts = knots_of(module), list(module.modules())
-    last, n_parts = parts[-1], 1 if knots is None else 3  # the Sequential, knots, and a Linear
+    fine, parts = fine_columns_of(module), list(module.modules())
+    last, n_parts = parts[-1], 1 if fine is None else 3  # the Sequential, fine columns, a Linear
     is_plain = type(last) is nn.Linear and last.bias is not None
     # what somebody hangs on a module runs as it is written
     changed = ("forward" in vars(m) or m._forward_hooks or m._forward_pre_hooks for m in parts)
@@ -67,33 +68,42 @@ def _linear_model(module: nn.Module) -> tuple[Callable[[torch.Tensor], torch.Ten
     assert isinstance(last, nn.Linear)
     if last.weight.dtype != torch.float32 or type(module) not in (nn.Linear, nn.Sequential):
         return None
-    columns = [] if knots is None else knots.columns.tolist()
-    n_features = last.in_features - (0 if knots is None else knots.n_knots)
+    n_features = last.in_features if fine is None else fine.n_features
     weight, bias = last.weight.detach()[:, :n_features].contiguous(), last.bias.detach()
-    tables, n = weight.new_zeros(0, last.out_features), 1
-    if knots is not None:
-        n = int(knots.n_intervals[-1])
-        ends = torch.linspace(-1, 1, n + 1, dtype=weight.dtype, device=weight.device)
-        at, values = knots.stored(ends[:, None].expand(-1, n_features))
-        hats = last.weight.detach().t()[n_features + at].double() * values.double()[..., None]
-        # of (end, column and J, class) the sums over J, a table for each column
-        sums = hats.unflatten(1, (len(columns), -1)).sum(2).transpose(0, 1)
-        tables = sums.flatten(0, 1).to(weight.dtype)
+    shows_all = bool((weight != 0).any(0).all())
+    if fine is None or fine.n_more == 0:
+        return lambda x: _product(x, weight, bias), shows_all
+    columns, n, more = fine.columns.tolist(), int(fine.n_intervals[-1]), last.weight.detach().t()
+    more = more[n_features:]  # (column, class)
+    ends = torch.linspace(-1, 1, n + 1, dtype=weight.dtype, device=weight.device)
+    at, values = fine.knots(ends[:, None].expand(-1, n_features))
+    hats = more[at].double() * values.double()[..., None]
+    # of (end, column and J, class) the sums over J, a table for each column
+    sums = hats.unflatten(1, (len(columns), len(fine.n_intervals))).sum(2).transpose(0, 1)
+    tables = torch.cat([sums.flatten(0, 1).to(weight.dtype), more[fine.n_knots :]])
     start = torch.arange(len(columns), device=weight.device) * (n + 1)
+    first_cell = len(columns) * (n + 1) - fine.n_knots
 
     def forward(x: torch.Tensor) -> torch.Tensor:
-        is_by_column = x.stride(0) < x.stride(1)  # as in a DataFrame
-        outputs = (weight @ x.t()).t() + bias if is_by_column else linear(x, weight, bias)
-        if not columns:
-            return outputs
-        place = torch.stack([x[:, i] for i in columns], 1).add_(1).clamp_(0, 2).mul_(n / 2)
-        left = place.long().clamp_(0, n - 1)  # an end for NaN, which its share carries on
-        share, left = place - left, left + start
-        index, weights = torch.cat([left, left + 1], 1), torch.cat([1 - share, share], 1)
-        curves = embedding_bag(index, tables, mode="sum", per_sample_weights=weights)
-        return outputs + curves
+        index, weights = [], []
+        if columns:
+            place = torch.stack([x[:, i] for i in columns], 1).add_(1).clamp_(0, 2).mul_(n / 2)
+            left = place.long().clamp_(0, n - 1)  # an end for NaN, which its share carries on
+            share, left = place - left, left + start
+            index, weights = [left, left + 1], [1 - share, share]
+        if fine.pairs:
+            cells, has_values = fine.cells(x)
+            index, weights = [*index, cells + first_cell], [*weights, has_values.to(x.dtype)]
+        joint = torch.cat(index, 1), torch.cat(weights, 1)
+        more = embedding_bag(joint[0], tables, mode="sum", per_sample_weights=joint[1])
+        return _product(x, weight, bias) + more
 
-    return forward, bool((weight != 0).any(0).all())
+    return forward, shows_all
+
+
+def _product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    is_by_column = x.stride(0) < x.stride(1)  # as in a DataFrame
+    return (weight @ x.t()).t() + bias if is_by_column else linear(x, weight, bias)
 
 
 def private_prediction(
@@ -118,22 +128,22 @@ def private_logits(
     if linear_model is not None:  # by formulas, each record by itself
         forward, shows_all = linear_model
         return _in_batches(forward, x, device, _LINEAR_BATCH, shows_all=shows_all)
-    knots = knots_of(module)
-    x = x if knots is None else with_knots(knots, x)
+    fine = fine_columns_of(module)
+    x = x if fine is None else with_fine_columns(fine, x)
     with private_prediction(module, x.shape[1:], n_classes, device) as strategy:
         stays_sparse = isinstance(x, SparseRows) and isinstance(strategy, ClosedForm)
         return _in_batches(strategy.forward, x, device, stays_sparse=stays_sparse)
 
 
-def with_knots(knots: FineKnots, x: Any) -> SparseRows:
-    """Return rows with the columns of fine knots, few of whose numbers are stored."""
-    knots, parts = copy.deepcopy(knots).cpu(), []
+def with_fine_columns(fine: FineColumns, x: Any) -> SparseRows:
+    """Return rows with the columns that are appended, few of whose numbers are stored."""
+    fine, parts = copy.deepcopy(fine).cpu(), []
     for start in range(0, len(x), _ROWS):
         rows = select(x, slice(start, start + _ROWS))
-        at, values = (part.numpy() for part in knots.stored(torch.from_numpy(rows)))
+        at, values = (part.numpy() for part in fine.stored(torch.from_numpy(rows)))
         n, each = at.shape
         first = np.arange(0, n * each + 1, each)
-        more = sparse.csr_array((values.ravel(), at.ravel(), first), shape=(n, knots.n_knots))
+        more = sparse.csr_array((values.ravel(), at.ravel(), first), shape=(n, fine.n_more))
         more.eliminate_zeros()
         parts.append(sparse.hstack([sparse.csr_array(rows), more], format="csr"))
     return SparseRows(sparse.vstack(parts))

@@ -20,7 +20,7 @@ from skdpfair.training.warm_start import PreviousFit
 
 GROUP_COUNTS = "group counts"
 SCORE_COUNTS = "score counts"
-AMOUNT_COUNTS = "amount counts"
+COLUMN_COUNTS = "column counts"
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def plan(
     if previous is not None and last_lr is not None:
         method = method.filled(**previous.method.get_params())
     if previous is not None and isinstance(spec.module, Curves):
-        spec = spec.with_params(module=spec.module.with_fine(previous.fine))
+        spec = spec.with_params(module=spec.module.chosen(previous.fine, previous.pairs))
     if spec.epsilon is None and noise is None and method.private:
         # the non-private reference model
         method = get_method("sgd")
@@ -150,7 +150,8 @@ def _one_time_releases(plan: Plan, score_budget_fraction: float) -> dict[str, No
         name = "group_count_noise_multiplier"
         noise[GROUP_COUNTS] = float(method.number(name, defaults.COUNT_NOISE / mu))
     if isinstance(network, Curves) and network.fine is None:
-        noise[AMOUNT_COUNTS] = defaults.COUNT_NOISE / mu
+        share = sum(share for share, _ in defaults.count_shares(network))
+        noise[COLUMN_COUNTS] = 1 / (mu * sqrt(share))
     if score_budget_fraction:
         # the noise is given, and the steps may be given, too
         if mechanism.noise_multiplier:

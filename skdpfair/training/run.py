@@ -30,11 +30,14 @@ class Run:
     processes: Processes  # that train the module together
     sklearn_task: SklearnTask  # its place within the fit that called it
     previous: PreviousFit | None  # the fit that it continues
+    column_names: Any = None  # of the features, if they have names
     releases: list[NoisyRelease] = field(init=False)  # by the fits before it, too
     pid: int = field(default_factory=os.getpid)
     # how it went
     stop: str = ""  # when the fit stopped, and which steps the ledger counts
     is_interrupted: bool = False  # whether it stopped early, and no callback ended it
+    # what noisy counts decided, the number that decided it, and from where on it is taken
+    choices: list[tuple[str, float, float]] = field(default_factory=list)
     ledger_fit: str | None = None  # name of the fit in the `PrivacyLedger` that was charged
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ import torch
 from skorch.dataset import Dataset
 from skorch.helper import predefined_split
 
-from skdpfair._networks import INIT_LOCK, Curves, Factory, knots_of, module_factory
+from skdpfair._networks import INIT_LOCK, Curves, Factory, fine_columns_of, module_factory
 from skdpfair._utils.validate import safe_repr
 from skdpfair.augmentations import check_inputs
 from skdpfair.budget.charging import charged
@@ -25,9 +25,9 @@ from skdpfair.inputs.table import Table
 from skdpfair.privacy import compute_epsilon
 from skdpfair.privacy.privacy_report import PROTECTS
 from skdpfair.privacy.releases import count_steps, merge_consecutive
-from skdpfair.training.amounts import choose_fine_curves
 from skdpfair.training.callbacks import Progress, noticed_interrupts
-from skdpfair.training.inference import private_prediction, tensors_of, with_knots
+from skdpfair.training.column_counts import choose_columns
+from skdpfair.training.inference import private_prediction, tensors_of, with_fine_columns
 from skdpfair.training.net import PrivateNet
 from skdpfair.training.plan import GROUP_COUNTS, SCORE_COUNTS
 from skdpfair.training.run import Run
@@ -161,16 +161,16 @@ def _account_for_the_plan(run: Run) -> None:
 def _trained(run: Run, table: Table) -> PrivateNet:
     _count_groups(run, group_of_persons(table.groups.code, table.person))
     if isinstance(run.plan.module, Curves) and run.plan.module.fine is None:
-        choose_fine_curves(run, table)
+        choose_columns(run, table)
     class_weight = _class_weights(run.spec, table.classes)
     net = _net(run, table, class_weight)
     with INIT_LOCK, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(run.streams.init_seed())
         net.initialize()
-    x, knots = table.x, knots_of(net.module_)
-    # what changes rows changes their knots, too
-    if knots is not None and (run.spec.attack, run.spec.views) == (None, None):
-        x = with_knots(knots, x)
+    x, more = table.x, fine_columns_of(net.module_)
+    # what changes rows changes these, too
+    if more is not None and (run.spec.attack, run.spec.views) == (None, None):
+        x = with_fine_columns(more, x)
     # refused here, no step has been taken
     if SCORE_COUNTS in run.plan.one_time_releases:
         private_prediction(net.module_, x.shape[1:], net.loss.n_outputs, net.device)

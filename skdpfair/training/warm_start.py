@@ -28,7 +28,9 @@ class PreviousFit:
     n_steps: int
     ledger_fits: tuple[str | None, ...]  # names in ledgers; None for a fit that none recorded
     persons: str | None = None  # name of the column of the persons, if one had it
-    fine: tuple[int, ...] = ()  # of `Curves`
+    # of `Curves`
+    fine: tuple[int, ...] = ()
+    pairs: tuple[tuple[int, ...], ...] = ()
 
 
 def previous_fit(
@@ -64,6 +66,7 @@ def previous_fit(
         ledger_fits=getattr(estimator, "_ledger_fits", (None,) * estimator._n_fits),
         persons=getattr(estimator, "_persons", None),
         fine=factory.params["fine"] if factory.make is curves else (),
+        pairs=factory.params.get("pairs", ()) if factory.make is curves else (),
     )
 
 

@@ -18,7 +18,7 @@ from skdpfair.release import _file
 from skdpfair.report import ShapeDisplay
 from skdpfair.testing import verify_release
 from skdpfair.training.defaults import network_for
-from skdpfair.training.inference import with_knots
+from skdpfair.training.inference import with_fine_columns
 from tests.fine_curves import SCHEMA, fine, made, private, releases
 from tests.quick_fits import QUIET
 
@@ -50,7 +50,7 @@ def test_fine_curves_predict_alike_in_pickles_releases_and_files(encoded, rows, 
         np.testing.assert_array_equal(model.decision_function(X), expected)
     np.testing.assert_array_equal(loaded.decision_function(rows[0]), expected)
     # trained on sparse rows, as the module is without its first part
-    wide = with_knots(fitted.net_.module_[0], X.to_numpy(copy=True))
+    wide = with_fine_columns(fitted.net_.module_[0], X.to_numpy(copy=True))
     logits = fitted.net_.module_[1](torch.from_numpy(wide[:])).detach().numpy()
     margin = (logits[:, 1] - logits[:, 0]) * fitted.logit_scale_
     np.testing.assert_allclose(margin, expected, atol=1e-4)
@@ -60,7 +60,7 @@ def test_fine_curves_are_those_of_the_next_fit_the_reference_and_thresholds(enco
     model = private(warm_start=True, keep_reference=True, max_steps=20).fit(*encoded)
     assert fine(model) == fine(model.reference_) == fine(fitted)
     model.fit(*encoded)
-    assert fine(model) == fine(fitted) and releases(model.privacy_).count("amount counts") == 1
+    assert fine(model) == fine(fitted) and releases(model.privacy_).count("column counts") == 1
     tuned = DPThresholdClassifier(private(max_steps=20)).fit(*encoded)
     assert fine(tuned.estimator_) == fine(fitted) and tuned.privacy_.epsilon <= 3.0
 
@@ -88,11 +88,11 @@ def test_forecast_has_the_amount_counts_that_the_encoder_leads_to(rows):
     model = make_pipeline(public_preprocessor(SCHEMA.bounds, epsilon=3.0), clf)
     foreseen = forecast(model, len(X))
     report = model.fit(X, y)[-1].privacy_
-    assert releases(foreseen.fits[0])[0] == releases(report)[0] == "amount counts"
+    assert releases(foreseen.fits[0])[0] == releases(report)[0] == "column counts"
     assert foreseen.epsilon == pytest.approx(report.epsilon, rel=1e-6)
     # under attack, rows are not those that were counted
     attacked = clone(model).set_params(dpfairclassifier__attack=PGD(0.1, 0.1, 1))
-    assert "amount counts" not in releases(forecast(attacked, len(X)).fits[0])
+    assert "column counts" not in releases(forecast(attacked, len(X)).fits[0])
     frozen = make_pipeline(FrozenEstimator(model[0]), clf)
     assert forecast(frozen, len(X)).epsilon == foreseen.epsilon
     # only the fit sees the names of columns that other steps pass on

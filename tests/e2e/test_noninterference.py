@@ -293,7 +293,7 @@ def spy(monkeypatch):
     return drawn, seeds
 
 
-PLACES = {"gradients", "counts", "batches", "thinning", "table", "group counts", "amount counts"}
+PLACES = {"gradients", "counts", "batches", "thinning", "table", "group counts", "column counts"}
 # of counts of groups, amounts, scores and quantiles, and of a score of a trial
 PLACES |= {f"noise {shape}" for shape in ((3,), (2, 2, 256), (6, 128), (3, 2046), (1,))}
 

@@ -148,15 +148,18 @@ def test_group_counts_have_the_noise_that_is_charged(mode, kind, monkeypatch):
 
 
 @pytest.mark.parametrize("mode", [*MODES, "processes"])
-def test_amount_counts_have_the_noise_that_is_charged(mode, monkeypatch):
-    noise, _ = noise_of(monkeypatch, run, "noisy", 2 * N)
+def test_column_counts_have_the_noise_that_is_charged(mode, monkeypatch):
+    # a record counts in each of two amounts, and in the pair of them
+    shares = defaults.AMOUNT_SHARE, defaults.PAIR_SHARE
+    noise, _ = noise_of(monkeypatch, run, "noisy", N * np.dot(np.sqrt(shares), [2**0.5, 1]))
     monkeypatch.setattr(defaults, "FINE_SIGNAL_TO_NOISE", 0.0)
+    monkeypatch.setattr(defaults, "PAIR_SIGNAL_TO_NOISE", 0.0)
     clf = model("dpsgd", mode, max_steps=1, epsilon=3.0, noise_multiplier=None, module="auto")
     # as of two amounts, inside of their bounds
     X = table(mode)[0].rename(columns={f"x{i}": name for i, name in enumerate(AMOUNTS)})
     X[AMOUNTS] = np.tanh(X[AMOUNTS])
     (paid,) = fitted(clf, mode, monkeypatch, X).releases[0].noise_multipliers
-    has_scale(noise, paid * math.sqrt(2))
+    has_scale(noise, paid * math.sqrt(sum(shares)))
 
 
 @pytest.mark.parametrize("mode", MODES)

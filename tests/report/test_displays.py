@@ -197,7 +197,24 @@ def test_shape_display_of_a_private_model_has_its_curves():
     model = make_pipeline(features, DPFairClassifier(epsilon=8.0)).fit(x, y)
     display = ShapeDisplay.from_estimator(model)
     age = display.frame.query("column == 'age'").set_index("value")["logit"]
-    assert age[50.0] > age[20.0] and {*display.frame["column"]} == {"age", "ward"}
+    assert age[50.0] > age[20.0] and {*display.frame["column"]} >= {"age", "ward"}
+
+
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
+def test_shape_display_draws_what_a_pair_adds_to_its_columns():
+    rng = np.random.default_rng(0)
+    columns = {c: rng.uniform(-1, 1, 8000) for c in "ab"}
+    x = pd.DataFrame(columns | {"ward": rng.choice(["A", "B"], 8000)})
+    y = (np.where(x["ward"] == "A", 1, -1) * x["a"] + x["b"] > 0).astype(int)
+    features = public_preprocessor(dict.fromkeys("ab", (-1, 1)), {"ward": ["A", "B"]}, epsilon=3.0)
+    model = DPFairClassifier("dpsgd", epsilon=3.0, random_state=0)
+    display = ShapeDisplay.from_estimator(make_pipeline(features, model).fit(x, y)).plot()
+    pair = display.frame.query("column == 'a × ward'").pivot(
+        index="value", columns="other", values="logit"
+    )
+    assert [*pair] == ["A", "B"] and (np.diff(pair["A"].astype(float)) > 0).all()
+    np.testing.assert_allclose(pair["A"].astype(float), -pair["B"].astype(float), atol=1e-5)
+    assert "a × ward" in [panel.get_title(loc="left") for panel in display.axes_]
 
 
 def test_shape_display_refuses_models_without_curves():

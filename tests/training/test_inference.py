@@ -11,7 +11,7 @@ from scipy.special import softmax
 from torch import nn
 
 from skdpfair import MLP
-from skdpfair._networks import FineKnots, small_cnn
+from skdpfair._networks import FineColumns, small_cnn
 from skdpfair.inputs.rows import SparseRows, numbers_of
 from skdpfair.training import inference
 from tests.quick_fits import QUIET, X, Y, quick
@@ -19,10 +19,10 @@ from tests.quick_fits import QUIET, X, Y, quick
 pytestmark = QUIET
 
 
-def test_with_knots_stores_the_hats_between_the_coarse_knots():
+def test_with_fine_columns_stores_the_hats_between_the_coarse_knots():
     u = np.r_[0.0, 1.0, 0.5, 1 / 1024, np.random.default_rng(0).uniform(size=50)].astype(np.float32)
     x = np.stack([np.full_like(u, 9.0), 2 * u - 1, 1 - 2 * u], axis=1)
-    knots = FineKnots((2, 1), 3)
+    knots = FineColumns((2, 1), 3)
     wide = knots(torch.from_numpy(x)).numpy()
     expected = [
         j_max**0.25 * np.maximum(0, 1 - np.abs(j_max * (x[:, column].astype(float) + 1) / 2 - j))
@@ -33,7 +33,7 @@ def test_with_knots_stores_the_hats_between_the_coarse_knots():
     assert knots.width - 3 == len(expected) == 2 * (512 - 8)
     np.testing.assert_array_equal(wide[:, :3], x)
     np.testing.assert_allclose(wide[:, 3:], np.transpose(expected), atol=1e-4)
-    stored = inference.with_knots(knots, x)
+    stored = inference.with_fine_columns(knots, x)
     np.testing.assert_array_equal(stored.matrix.toarray(), wide)
     assert stored.n_stored <= 3 + 12
 
@@ -52,7 +52,7 @@ def test_linear_models_are_the_module_whatever_holds_the_rows(of_knots):
     rng, size = np.random.default_rng(0), 40_000  # of several batches
     rows = rng.uniform(-1.2, 1.2, (size, 3)).astype(np.float32)
     rows[:6, 1] = [-1, 1, -2, 2, 0, 1 - 2**-9]  # ends, beyond, and a knot
-    knots = FineKnots((2, 1), 3) if of_knots else nn.Identity()
+    knots = FineColumns((2, 1), 3) if of_knots else nn.Identity()
     last = nn.Linear(knots.width if of_knots else 3, 3)
     module = nn.Sequential(knots, last) if of_knots else last
     expected = module(torch.from_numpy(rows)).detach().numpy()

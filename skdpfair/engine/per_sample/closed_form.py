@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from skdpfair._networks import FineKnots
+from skdpfair._networks import FineColumns
 from skdpfair.engine.batch import Batch
 from skdpfair.engine.losses import Loss
 from skdpfair.engine.per_sample.layers.grad_sampler import lengths_of
@@ -171,7 +171,7 @@ def linear_layers(module: nn.Module, x: Tensor) -> Chain:
             chain.append((part, None))
         elif kind in ACTIVATIONS and chain and chain[-1][1] is None:
             chain[-1] = chain[-1][0], ACTIVATIONS[kind]
-        elif not (kind is nn.Identity or (kind is FineKnots and x.shape[1] == part.width)):
+        elif not (kind is nn.Identity or (kind is FineColumns and x.shape[1] == part.width)):
             raise TraceError(f"{kind.__name__} is not one that the closed form covers here")
     if not chain:
         raise TraceError("there is no Linear layer")

@@ -1,0 +1,198 @@
+"""Fine curves of amounts and cells of pairs: the choice, its counts and their budget."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skdpfair import DPFairClassifier, DPFairRegressor
+from skdpfair._networks import Curves
+from skdpfair.preprocessing import public_preprocessor
+from skdpfair.privacy import compute_epsilon, gdp_parameter
+from skdpfair.training import column_counts, defaults
+from skdpfair.training.defaults import network_for
+from tests.fine_curves import FIXED, SCHEMA, N, fine, made, private, releases
+from tests.quick_fits import QUIET
+
+pytestmark = QUIET
+
+
+@pytest.fixture(scope="module")
+def encoded():
+    return SCHEMA.split(made(), epsilon=3.0)[:2]
+
+
+@pytest.fixture(scope="module")
+def fitted(encoded):
+    return private().fit(*encoded)
+
+
+def test_choose_columns_takes_the_amounts_whose_exact_values_matter(encoded, fitted):
+    X, y = encoded
+    assert network_for(X.columns).amounts == tuple(map(X.columns.get_loc, ["pay_log", "rent_log"]))
+    assert fine(fitted) == (X.columns.get_loc("pay_log"),)
+    plain = private(module="logistic").fit(X, y)
+    X_test, y_test, _ = FIXED.split(made(N + 2000).tail(2000))
+    assert fitted.score(X_test, y_test) > plain.score(X_test, y_test) + 0.05
+
+
+def test_column_counts_are_among_the_releases_and_in_epsilon(fitted):
+    report = fitted.privacy_
+    counts = report.releases[0]
+    (noise,) = counts.noise_multipliers
+    assert (counts.what, counts.is_one_time) == ("column counts", True)
+    share = defaults.AMOUNT_SHARE + defaults.PAIR_SHARE
+    assert noise == pytest.approx(1 / np.sqrt(share) / gdp_parameter(3.0, report.delta))
+    assert report.epsilon <= 3.0
+    assert compute_epsilon(report.releases, report.delta) == pytest.approx(report.epsilon)
+
+
+@pytest.mark.parametrize(
+    ("params", "n", "has_curves"),
+    [
+        ({}, 400, False),
+        ({"noise_multiplier": 1.0, "epsilon": None}, N, False),
+        ({"method": "sgd", "epsilon": None}, N, True),  # exact counts are free without privacy
+    ],
+    ids=["few records", "given noise", "without privacy"],
+)
+def test_column_counts_are_not_released_where_there_is_no_choice(encoded, params, n, has_curves):
+    model = private(max_steps=3).set_params(**params).fit(*(part[:n] for part in encoded))
+    assert "column counts" not in releases(model.privacy_)
+    assert ("fine" in model.net_.module.params) == has_curves
+
+
+def table_of(x, y, person=None, classes=(0, 1, 2)):
+    x, n_outputs = np.asarray(x, np.float32), 1 if classes is None else len(classes)
+    y = np.asarray(y)
+    return SimpleNamespace(x=x, y=y, person=person, classes=classes, n_outputs=n_outputs)
+
+
+@pytest.mark.parametrize("kind", ["classes", "numbers"])
+def test_counted_moves_by_one_in_each_table_for_one_record_or_person(kind):
+    rng, network = np.random.default_rng(0), Curves((0, 1), columns=((0, 1), (1, 1), (2, 3)))
+    x, y = rng.uniform(-1.5, 1.5, (30, 5)), rng.integers(0, 3, 30)
+    x[:, 2:] = np.eye(3)[rng.integers(0, 3, 30)]
+    x[5, 2:] = 0  # of no category
+    classes = (0, 1, 2)
+    if kind == "numbers":
+        y, classes = rng.uniform(-1, 1, 30), None
+
+    def moved(change, whole):
+        return [np.linalg.norm(a - b) for a, b in zip(change, whole, strict=True)]
+
+    def counts(x, y, person=None):
+        return column_counts.counted(table_of(x, y, person, classes), network)
+
+    whole = counts(x, y)
+    assert [table.shape[1:] for table in whole] == [(256,), (256,), (6, 6), (6, 3), (6, 3)]
+    for i in range(30):
+        change = moved(counts(np.delete(x, i, 0), np.delete(y, i)), whole)
+        assert max(change) <= 1 + 1e-9
+        assert max(change[3:]) == 0 if i == 5 else min(change) > 0
+    # ten persons with three records each, or with records in one cell alone
+    person = np.repeat(np.arange(10), 3)
+    x[:3], y[:3] = x[0], y[0]
+    of_all, changes = counts(x, y, person), []
+    for i in range(10):
+        rest = person != i
+        # whoever takes no part is as good as absent
+        for part in (
+            counts(x[rest], y[rest], person[rest]),
+            counts(x, y, np.where(rest, person, -1)),
+        ):
+            changes.append(moved(part, of_all))
+    assert np.max(changes) <= 1 + 1e-9
+    np.testing.assert_allclose(changes[0], changes[1])
+    if kind == "classes":
+        np.testing.assert_allclose(changes[0], 1)
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_roughness_of_errs_on_less_than_two_of_a_hundred_smooth_tables(n_classes):
+    n, noise, rng = 20_000, 25.0, np.random.default_rng(n_classes)
+    wrong = 0
+    for _ in range(300):
+        u = np.clip(rng.normal(rng.uniform(0.2, 0.8), 0.15, n), 0, 1)
+        chance = 1 / (1 + np.exp(-rng.normal(0, 4) * (u - 0.5)))
+        y = rng.binomial(n_classes - 1, chance)
+        table = table_of((2 * u - 1)[:, None], y, classes=range(n_classes))
+        counts = column_counts.counted(table, Curves((0,)))[0]
+        noisy = counts + noise * rng.standard_normal(counts.shape)
+        wrong += column_counts.roughness_of(noisy, noise) > column_counts.SIGNIFICANT
+    # at a rate of 2 %, more has a probability of 1e-4
+    assert wrong <= 16
+
+
+def shares_of_pairs(effect, n_tables, kinds=(True, False), n_classes=2, n=8000, noise=40.0):
+    """Return p-values and sizes for noisy tables of two columns; ``effect`` is their product's."""
+    rng, found = np.random.default_rng(n_classes), []
+    for _ in range(n_tables):
+        x = rng.uniform(-1, 1, (n, 2)).astype(np.float32)
+        level = rng.choice(4, n, p=[0.4, 0.3, 0.2, 0.1])
+        x = np.hstack([x, np.eye(4)[level]])
+        number = x[:, 1] if kinds[1] else np.array([1, -1, 1, -1])[level]
+        slopes, steps = rng.normal(0, 1, (n_classes, 2)), rng.normal(0, 1, (4, n_classes))
+        scores = x[:, :2] @ slopes.T + (0 if kinds[1] else steps[level])
+        scores[:, 0] += effect * x[:, 0] * number
+        y = np.argmax(scores + rng.gumbel(size=scores.shape), axis=1)
+        columns = ((0, 1), (1, 1)) if kinds[1] else ((0, 1), (2, 4))
+        network = Curves((), columns=columns)
+        (counts,) = column_counts.counted(table_of(x, y, classes=range(n_classes)), network)
+        noisy = counts + noise * rng.standard_normal(counts.shape)
+        found.append(column_counts.interaction(noisy, noise, kinds))
+    return np.transpose(found)
+
+
+@pytest.mark.parametrize("kinds", [(True, True), (True, False)], ids=["numbers", "categories"])
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_interaction_of_additive_columns_is_rarely_small(kinds, n_classes):
+    p_values, _ = shares_of_pairs(0.0, 200, kinds, n_classes)
+    # the least of four p-values, where there are four classes; more have a probability of 1e-4
+    assert (p_values < 0.05 / (1 if n_classes == 2 else 4)).sum() <= 23
+
+
+@pytest.mark.parametrize("kinds", [(True, True), (True, False)], ids=["numbers", "categories"])
+def test_interaction_finds_products_and_their_size(kinds):
+    p_values, sizes = shares_of_pairs(2.0, 20, kinds, noise=20.0)
+    assert (p_values < 0.001).all() and (sizes > column_counts.MIN_INTERACTION).all()
+
+
+def test_interaction_of_counts_that_are_noise_is_none():
+    rng = np.random.default_rng(0)
+    counts = 50.0 * rng.standard_normal((40, 3, 6, 6))
+    found = [column_counts.interaction(c, 50.0, (True, True)) for c in counts]
+    assert np.isfinite(found).all() and sum(p < 0.01 for p, _ in found) <= 4
+
+
+def planted(n=8000, seed=0):
+    """Encoded columns in which the product of two numbers decides, and their labels."""
+    rng = np.random.default_rng(seed)
+    x = pd.DataFrame(rng.uniform(-1, 1, (n, 3)), columns=["a", "b", "c"])
+    x["kind"] = rng.choice(["left", "right"], n)
+    y = 4 * x["a"] * x["b"] + x["c"] + rng.logistic(size=n)
+    encoder = public_preprocessor(
+        dict.fromkeys("abc", (-1, 1)), {"kind": ["left", "right"]}, epsilon=3.0
+    )
+    return encoder.fit_transform(x), y
+
+
+@pytest.mark.parametrize("estimator", [DPFairClassifier, DPFairRegressor])
+def test_choose_columns_finds_a_planted_pair_that_the_report_names(estimator):
+    X, score = planted()
+    is_classifier = estimator is DPFairClassifier
+    y = (score > 0).astype(int) if is_classifier else score
+    params = {"classes": [0, 1]} if is_classifier else {"y_range": (-12, 12)}
+    fits = [estimator("dpsgd", epsilon=3.0, random_state=0, **params) for _ in range(2)]
+    found, plain = (
+        model.set_params(module=m) for model, m in zip(fits, ["auto", "logistic"], strict=True)
+    )
+    found.fit(X, y), plain.fit(X, y)
+    a, b = map(X.columns.get_loc, "ab")
+    assert (a, 1, b, 1) in found.net_.module.params["pairs"]
+    assert found.score(X, y) > plain.score(X, y) + 0.05
+    (what, share, least), *_ = found.privacy_.choices
+    assert what == "pair a × b" and share > least
+    assert what in repr(found.privacy_) and what in found.privacy_.details()
+    assert found.privacy_.epsilon <= 3.0
