@@ -40,7 +40,7 @@ ALL = "all"  # name of the records where thresholds do not depend on the group
 
 @dataclass(repr=False, eq=False)
 class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMixin, Parametrised):
-    """Binary classifier whose decision threshold is chosen within the privacy budget.
+    """Classifier whose decision threshold is chosen within the privacy budget, or costs least.
 
     The estimator is fitted, and the records are counted once by class, score and group, if it has
     groups, with Gaussian noise. Thresholds follow from these counts. The fit and the counts are
@@ -50,6 +50,7 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
     ----------
     estimator : DPFairClassifier or Pipeline that ends in one
         The classifier to fit, for two classes; rates refer to the positive one, ``pos_label_``.
+        With ``costs``, it may have more.
     objective : str or array of shape (2, 2), default="balanced_accuracy"
         Objective of the threshold: "balanced_accuracy"; "accuracy"; "true_positive_rate", the
         fewest false positives with a true-positive rate of at least ``target``; "selection_rate", a
@@ -70,6 +71,11 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
     budget_share : float in (0, 1) or "auto", default="auto"
         Share of the budget for the counts, in terms of mu squared of Gaussian DP. "auto" is .05, or
         .2 if thresholds depend on the group, because groups are smaller.
+    costs : array of shape (n_classes, n_classes) or None, default=None
+        Public costs by true class (rows) and predicted class (columns), in the order of
+        ``classes_``. A record gets the class of the least cost that the predicted probabilities let
+        expect. This needs no counts, so the fit gets the whole budget. It replaces ``objective``,
+        and there is no ``constraint`` and no ``by_group``.
     random_state : int or None, default=None
         None draws the noise of the counts from fresh entropy of the operating system. A seed
         makes it predictable: for research only.
@@ -81,10 +87,10 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
     thresholds_ : dict
         For each group, or for "all", a list of pairs: a threshold of the probability that
         ``estimator_`` predicts for ``pos_label_``, and the probability of using it. It is .5 if the
-        noisy counts of a class are too small to choose another.
+        noisy counts of a class are too small to choose another. It is empty with ``costs``.
     privacy_ : PrivacyReport
-        The cost of fit and counts together; ``releases`` has an entry "score counts".
-    classes_ : ndarray of shape (2,)
+        The cost of fit and counts together; ``releases`` has an entry "score counts" for counts.
+    classes_ : ndarray of shape (n_classes,)
     n_features_in_ : int
         Number of columns of X; ``feature_names_in_`` holds their names if X has names.
 
@@ -131,6 +137,7 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
     tolerance: float = 0.0
     by_group: bool = False
     budget_share: float | str = "auto"
+    costs: Any = None
     random_state: Any = None
 
     @property
@@ -142,6 +149,8 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         """Return the unfitted estimator that `fit` trains, which leaves budget for the counts."""
         self._check()
         estimator, share = clone(self.estimator), self.budget_share
+        if self.costs is not None:
+            return estimator
         if is_auto(share):
             share = _BUDGET_SHARE_BY_GROUP if self._is_by_group else _BUDGET_SHARE
         SCORE_BUDGET_FRACTIONS[classifier_of(estimator)] = float(share)
@@ -156,7 +165,7 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         X : DataFrame or array of shape (n_samples, ...)
             The records.
         y : array of shape (n_samples,)
-            Class labels, of two classes.
+            Class labels, of two classes; with ``costs``, of as many as it has rows.
         sensitive_features : array, Series or DataFrame of n_samples rows, optional
             The groups, if they are not columns of X that ``group_col`` of the classifier names.
         persons : array of shape (n_samples,), optional
@@ -195,29 +204,37 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         labels = _target.read_labels(y)
         check_consistent_length(X, labels, sensitive_features)
         classes, codes = _target.public_classes(labels, classifier.classes, classifier.pos_label)
-        if len(classes) != 2:
+        if self.costs is None and len(classes) != 2:
             raise ValueError(
                 f"Only binary classification is supported, but y has {len(classes)} classes. Use "
-                "the estimator without thresholds."
+                "the estimator without thresholds, or costs."
+            )
+        if self.costs is not None and len(classes) != len(objective):
+            raise ValueError(
+                f"costs must have a row and a column for each of the {len(classes)} classes, got "
+                f"the shape {objective.shape}."
             )
         groups = self._counted_groups(classifier, X, labels, sensitive_features)
         share = _persons.share_of(persons_of(estimator, X, len(labels), persons).code)
         sklearn_task = _tasks.begin(self, X, y, 0)
         estimator.fit(X, y, **routed(estimator, sensitive_features, persons))
-        seeded = classifier.privacy_.seeded or self.random_state is not None
-        report = replace(classifier.privacy_, what="fitted weights and thresholds", seeded=seeded)
-        noise, logits = _paid_noise(report), private_logits(estimator, X)
-        other, positive = _target.positive_last(classifier.classes_, classifier.pos_label_)
-        scores, generator = logits[:, positive] - logits[:, other], Keystream.fresh()
-        if noise:
-            settings = codes.tobytes(), groups.code.tobytes(), noise
-            generator = generator_of(self.random_state, scores, settings, stacklevel=3)
-        records = scores, codes, groups.code, groups.n_groups
-        counts = score_counts(*records, noise, generator, classifier.noise_sampler, share)
-        thresholds = self._thresholds(objective, counts, groups.levels, noise, classes)
+        report, thresholds = classifier.privacy_, {}
+        if self.costs is None:
+            seeded = report.seeded or self.random_state is not None
+            report = replace(report, what="fitted weights and thresholds", seeded=seeded)
+            noise, logits = _paid_noise(report), private_logits(estimator, X)
+            other, positive = _target.positive_last(classifier.classes_, classifier.pos_label_)
+            scores, generator = logits[:, positive] - logits[:, other], Keystream.fresh()
+            if noise:
+                settings = codes.tobytes(), groups.code.tobytes(), noise
+                generator = generator_of(self.random_state, scores, settings, stacklevel=3)
+            records = scores, codes, groups.code, groups.n_groups
+            counts = score_counts(*records, noise, generator, classifier.noise_sampler, share)
+            thresholds = self._thresholds(objective, counts, groups.levels, noise, classes)
         classifier.privacy_ = report
         fitted = {"estimator_": estimator, "classes_": classifier.classes_}
         fitted |= {"thresholds_": thresholds, "privacy_": report}
+        fitted["_costs"] = None if self.costs is None else objective
         self.__dict__.update(fitted)  # at once: a failed fit leaves the fit before as it was
         if sklearn_task.end is not None:
             sklearn_task.end()
@@ -233,8 +250,8 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         check_is_fitted(self, "thresholds_")
         if list(self.thresholds_) != [ALL]:
             raise ValueError(
-                "A file holds one threshold. Fit without by_group and constraint, or pickle the "
-                "classifier."
+                "A file holds one threshold. Fit without by_group, constraint and costs, or pickle "
+                "the classifier."
             )
         ((threshold, _),) = self.thresholds_[ALL]
         classifier = copy(classifier_of(self.estimator_))
@@ -249,6 +266,9 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         """
         check_is_fitted(self, "thresholds_")
         check_indexes(X=X, sensitive_features=sensitive_features)
+        if self._costs is not None:
+            expected = self.predict_proba(X) @ self._costs
+            return self.classes_[expected.argmin(axis=1)]
         low, high = EDGES[[0, -1]]
         other, positive = _target.positive_last(self.classes_, self.pos_label_)
         scores = self.decision_function(X) * (positive - other)
@@ -266,17 +286,17 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         return self.classes_[np.where(scores >= thresholds, positive, other)]
 
     def predict_proba(self, X):
-        """Return the class probabilities (n_samples, 2) of ``estimator_``."""
+        """Return the class probabilities (n_samples, n_classes) of ``estimator_``."""
         check_is_fitted(self, "thresholds_")
         return self.estimator_.predict_proba(X)
 
     def predict_log_proba(self, X):
-        """Return the logarithms (n_samples, 2) of the class probabilities."""
+        """Return the logarithms (n_samples, n_classes) of the class probabilities."""
         check_is_fitted(self, "thresholds_")
         return self.estimator_.predict_log_proba(X)
 
     def decision_function(self, X):
-        """Return the logits (n_samples,) of the probabilities of ``classes_[1]``."""
+        """Return the logits of the probabilities, for two classes (n_samples,) of the second."""
         check_is_fitted(self, "thresholds_")
         return self.estimator_.decision_function(X)
 
@@ -288,16 +308,26 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         return float(accuracy_score(_target.read_labels(y), predicted, sample_weight=sample_weight))
 
     def _check(self):
-        """Check the parameters, and return the objective."""
+        """Check the parameters, and return the objective, a name or a matrix of costs."""
         classifier_of(self.estimator)  # raises on others
         objective = self.objective
-        if isinstance(objective, str):
+        if self.costs is not None:
+            objective = _matrix(
+                "costs", self.costs, "finite numbers of shape (n_classes, n_classes)"
+            )
+            rules = ("objective", "target", "constraint", "by_group")
+            default = dict(zip(rules, ("balanced_accuracy", None, None, False), strict=True))
+            for name, value in default.items():
+                given = getattr(self, name)
+                if not isinstance(given, type(value)) or given != value:
+                    raise ValueError(
+                        f"{name} must be left out with costs, got {safe_repr(given)}: costs alone "
+                        "decide."
+                    )
+        elif isinstance(objective, str):
             one_of("objective", objective, OBJECTIVES)
         else:
-            with validate.error_context("objective", "must be a name, or costs of shape (2, 2)"):
-                objective = np.asarray(objective, dtype=np.float64)
-                if objective.shape != (2, 2) or not np.isfinite(objective).all():
-                    raise ValueError(f"got {safe_repr(self.objective)}")
+            objective = _matrix("objective", objective, "a name, or costs of shape (2, 2)", 2)
         if self.target is not None:
             number("target", self.target, low=0, high=1)
         elif isinstance(objective, str) and objective == "true_positive_rate":
@@ -411,10 +441,20 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_class = self.costs is not None
         tags.input_tags.sparse = True
         tags.non_deterministic = True
         return tags
+
+
+def _matrix(name, costs, what, n_classes=None):
+    """Return costs as a square matrix of finite numbers, of so many classes if that is given."""
+    with validate.error_context(name, f"must be {what}"):
+        matrix = np.asarray(costs, dtype=np.float64)
+        shape = (n_classes or len(matrix),) * 2
+        if matrix.shape != shape or len(matrix) < 2 or not np.isfinite(matrix).all():
+            raise ValueError(f"got {safe_repr(costs)}")
+    return matrix
 
 
 def _warn_of_losses(names, counts, deviation, mixed, remedy):

@@ -165,6 +165,30 @@ def test_predict_gains_balanced_accuracy_of_a_rare_class_at_the_cost_of_accuracy
     assert (chosen == y).mean() < (plain == y).mean()
 
 
+def test_costs_decide_by_the_least_cost_to_expect_and_need_no_counts():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3000, 2))
+    y = np.digitize(x[:, 0] + rng.logistic(size=3000), [-1, 1])
+    classes = np.array(["low", "middle", "top"])
+    costs = np.array([[0, 1, 2], [1, 0, 1], [20, 1, 0]])
+    model = DPThresholdClassifier(classifier(random_state=0), costs=costs.tolist())
+    model.fit(x, classes[y])
+    plain = classifier(random_state=0).fit(x, classes[y])
+    # the fit has the whole budget
+    assert model.privacy_ == plain.privacy_ and "score counts" not in repr(model.privacy_.releases)
+    predicted = np.searchsorted(classes, model.predict(x))
+    expected = model.predict_proba(x) @ costs
+    rows = np.arange(len(x))
+    np.testing.assert_array_equal(expected[rows, predicted], expected.min(axis=1))
+    of_plain = costs[y, np.searchsorted(classes, plain.predict(x))].mean()
+    assert costs[y, predicted].mean() < of_plain and model.thresholds_ == {}
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(x), model.predict(x))
+    with pytest.raises(ValueError, match=r"^A file holds one threshold"):
+        model.save_release("file")
+    equal = clone(model).set_params(costs=1 - np.eye(3)).fit(x, classes[y])
+    np.testing.assert_array_equal(equal.predict(x), plain.predict(x))
+
+
 def test_predict_needs_the_groups_of_the_thresholds():
     model = DPThresholdClassifier(classifier(), by_group=True)
     model.fit(X, Y, sensitive_features=GROUP)
@@ -314,6 +338,10 @@ def test_save_release_keeps_thresholds_beyond_all_scores(end, tmp_path):
         ({"objective": "f1"}, "objective .*'f1'"),
         ({"objective": [[1, 2, 3]]}, r"objective .*\(2, 2\)"),
         ({"objective": "true_positive_rate"}, "target .*None"),
+        ({"costs": [[0, 1, 2]]}, r"costs .*\(n_classes, n_classes\)"),
+        ({"costs": np.eye(3)}, r"costs .* 2 classes"),
+        ({"costs": np.eye(2), "by_group": True}, "by_group .*costs"),
+        ({"costs": np.eye(2), "objective": np.eye(2)}, "objective .*costs"),
         ({"constraint": "parity"}, "constraint .*'parity'"),
         ({"constraint": "equalized_odds"}, "need groups"),
         ({"tolerance": 2.0}, "tolerance"),
