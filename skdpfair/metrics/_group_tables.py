@@ -146,15 +146,15 @@ def group_table(
         )
         for name, y_pred in checked.items()
     }
-    known = _with_comparisons(values, reference)
     simple = values[reference]
+    tables = [part.assign(**measuring.costs(part, simple)) for part in values.values()]
     leading = measuring.leading_measures(simple["rarest_class_share"].iloc[0], len(classes))
     default = ["accuracy", "balanced_accuracy", *leading]
     default += [measuring.COST[name] for name in ("accuracy", *leading)]
-    wanted = measuring.chosen_measures(measures, known, default)
+    wanted = measuring.chosen_measures(measures, tables[0].columns.drop("n"), default)
     rows = [
         {key: value for m in wanted for key, value in columns_of(m, part[m], levels).items()}
-        for part in values.values()
+        for part in tables
     ]
     table = pd.DataFrame(rows, index=pd.Index(list(checked), name="model"))
     if table.isna().any(axis=None):
@@ -166,21 +166,6 @@ def group_table(
     if len(classes) == 2:
         table.attrs["pos_label"] = classes.tolist()[1]
     return table
-
-
-def _with_comparisons(values, reference):
-    """Add the comparisons with the reference to each model's measures; return all names."""
-    names = [
-        name
-        for name, measure in measuring.MEASURES.items()
-        if measure.against == "reference" and all(measure.of in part for part in values.values())
-    ]
-    other = values[reference].copy()
-    for part in values.values():
-        for name in names:
-            part[name] = measuring.compared(part, other, name)
-    everywhere = set.intersection(*(set(part) for part in values.values()))
-    return [name for name in measuring.MEASURES if name in everywhere]
 
 
 def _probabilities(probabilities, checked, y_true, classes):

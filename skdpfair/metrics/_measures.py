@@ -334,6 +334,15 @@ def rarest_class(codes, n_classes: int) -> int:
     return int(n_classes - 1 - np.argmin(counts[::-1]))
 
 
+def costs(values, reference):
+    """Return the comparisons of values with those of the reference model, by name."""
+    return {
+        name: compared(values, reference, name)
+        for name, measure in MEASURES.items()
+        if measure.against == "reference" and measure.of in values
+    }
+
+
 def compared(values, other, name):
     measure = MEASURES[name]
     assert measure.of is not None

@@ -25,7 +25,7 @@ from skdpfair.estimators.classifier import DPFairClassifier
 from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
 from skdpfair.inputs.target import positions, positive_last
 from skdpfair.methods._registry import get_method
-from skdpfair.metrics._measures import MEASURES, OVERALL, compared, rarest_class, values_by_group
+from skdpfair.metrics._measures import OVERALL, compared, costs, rarest_class, values_by_group
 from skdpfair.model_selection._store import key_of
 from skdpfair.privacy import NoisyRelease
 from skdpfair.privacy.gdp import delta_for
@@ -226,9 +226,8 @@ def frame_of(cells, levels):
     frame["reference"] = frame["reference"].fillna(frame["method"])
     other = frame[is_reference].set_index(at).reindex(pd.MultiIndex.from_frame(frame[at]))
     other.index = frame.index
-    for name, measure in MEASURES.items():
-        if measure.against == "reference" and measure.of in frame:
-            frame.insert(frame.columns.get_loc("dg_gap"), name, compared(frame, other, name))
+    for name, values in costs(frame, other).items():
+        frame.insert(frame.columns.get_loc("dg_gap"), name, values)
     return frame.drop(columns="reference")
 
 

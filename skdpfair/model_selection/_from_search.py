@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from skdpfair.inputs import target
-from skdpfair.metrics._measures import MEASURES, OVERALL, compared
+from skdpfair.metrics._measures import MEASURES, OVERALL, compared, costs
 from skdpfair.model_selection._cells import REFERENCE
 from skdpfair.model_selection._scorers import at_final_step
 
@@ -39,9 +39,8 @@ def frame_of_search(search):
     index = test.index.to_frame()
     index["row"] = index["row"].map(references)
     other = test.reindex(pd.MultiIndex.from_frame(index)).set_axis(test.index)
-    for name, measure in MEASURES.items():
-        if measure.against == "reference" and measure.of in test and references:
-            test[name] = compared(test, other, name)
+    if references:
+        test = test.assign(**costs(test, other))
     facts = test.index.to_frame(index=False)
     methods, epsilons = zip(*(names[row] for row in facts.pop("row")), strict=True)
     facts = facts.assign(method=methods, epsilon=epsilons, seed=0, n=np.nan)
