@@ -19,35 +19,6 @@ RARE = 0.3
 _BINS = 15
 
 
-def group_min(values):
-    """Return the smallest of the groups' values, NaN left out; NaN where no group has a value.
-
-    ``values`` has one value for each group: a Series, a dict or an array.
-    """
-    return float(pd.Series(values, dtype=float).min())
-
-
-def group_max(values):
-    """Return the largest of the groups' values; see `group_min`."""
-    return float(pd.Series(values, dtype=float).max())
-
-
-def difference(values):
-    """Return the largest minus the smallest value of the groups, NaN if only one has a value."""
-    is_known = len(values) == 1 or pd.Series(values, dtype=float).count() > 1
-    return group_max(values) - group_min(values) if is_known else float("nan")
-
-
-def ratio(values):
-    """Return the smallest over the largest value of the groups, as the four-fifths rule does.
-
-    It is NaN if only one of them has a value, or all are 0.
-    """
-    largest = group_max(values)
-    is_known = difference(values) >= 0 and largest > 0
-    return group_min(values) / largest if is_known else float("nan")
-
-
 class Predictions(NamedTuple):
     """Labels, predictions and probabilities of some records; classes are numbered from 0."""
 
@@ -284,11 +255,11 @@ def _parts(column):
 
 
 def worst_column(name: str):
-    """Return the suffix of a measure's worst-group column and its function, or None."""
+    """Return the suffix of a measure's worst-group column, or None."""
     best = MEASURES[name].greater_is_better
     if best is None or MEASURES[name].against == "training":
         return None
-    return ("_group_min", group_min) if best else ("_group_max", group_max)
+    return "_group_min" if best else "_group_max"
 
 
 def values_by_group(
@@ -353,16 +324,38 @@ def compared(values, other, name):
 
 def columns_of(name, values, levels):
     """Return the columns of one measure: all records, each group, difference and worst group."""
-    by_group = values.iloc[1:]
-    columns = {name: values.iloc[0]}
-    columns |= {f"{name}[{group}]": v for group, v in zip(levels, by_group, strict=True)}
-    columns[f"{name}_difference"] = difference(by_group)
+    columns = columns_of_runs(name, values.to_numpy(dtype=float)[None], levels)
+    return {column: float(high[0] - low[0]) for column, (high, low) in columns.items()}
+
+
+def columns_of_runs(name, runs, levels):
+    """Return, by column of a measure, two arrays whose difference is the value of each run.
+
+    ``runs`` (n_runs, 1 + n_groups) are the values of all records and of each group. Which groups
+    are compared is decided by their means over the runs, not run by run. A ratio is the smallest
+    over the largest value, as in the four-fifths rule. Groups without a value are left out;
+    differences and ratios are NaN if only one of several groups has a value.
+    """
+    zero, by_group = np.zeros(len(runs)), runs[:, 1:]
+    heads = [name, *(f"{name}[{group}]" for group in levels)]
+    out = {head: (values, zero) for head, values in zip(heads, runs.T, strict=True)}
+    low, high = (of_extreme_group(by_group, which) for which in (np.argmin, np.argmax))
+    is_compared = len(levels) == 1 or (~np.isnan(by_group)).any(axis=0).sum() > 1
+    out[f"{name}_difference"] = (high if is_compared else np.nan * high), low
     if name in RATIOS:
-        columns[f"{name}_ratio"] = ratio(by_group)
+        ratios = np.divide(low, high, out=np.full(len(low), np.nan), where=high > 0)
+        out[f"{name}_ratio"] = (ratios if is_compared else np.nan * ratios), zero
     if (worst := worst_column(name)) is not None:
-        suffix, reduce = worst
-        columns[f"{name}{suffix}"] = reduce(by_group)
-    return columns
+        out[f"{name}{worst}"] = low if worst == "_group_min" else high, zero
+    return out
+
+
+def of_extreme_group(by_group, which):
+    """Return the values of the group with the least or the largest mean, NaN without a group."""
+    known = np.flatnonzero(~np.isnan(by_group).all(axis=0))
+    if not len(known):
+        return np.full(len(by_group), np.nan)
+    return by_group[:, known[which(np.nanmean(by_group[:, known], axis=0))]]
 
 
 def _calibration_error(true, likely):

@@ -562,35 +562,14 @@ def _name(key, with_run=False):
 
 
 def _columns(runs, name, groups):
-    """Return, by column of a measure, two arrays whose difference is the value of each run.
-
-    ``runs`` are the values of each measure, of all records and of each group. Which groups are
-    compared is decided by their means over the runs, not run by run.
-    """
-    zero, by_group = np.zeros(len(runs[name])), runs[name][:, 1:]
-    heads = [name, *(f"{name}[{group}]" for group in groups)]
-    out = {head: (values, zero) for head, values in zip(heads, runs[name].T, strict=True)}
-    low, high = (_of_group(by_group, which) for which in (np.argmin, np.argmax))
-    is_compared = len(groups) == 1 or (~np.isnan(by_group)).any(axis=0).sum() > 1
-    out[f"{name}_difference"] = (high if is_compared else np.nan * high), low
-    if name in RATIOS:
-        ratios = np.divide(low, high, out=np.full(len(low), np.nan), where=high > 0)
-        out[f"{name}_ratio"] = (ratios if is_compared else np.nan * ratios), zero
+    """Return `columns_of_runs` by the values of all measures, with worst groups of a gap."""
+    out = measuring.columns_of_runs(name, runs[name], groups)
     if MEASURES[name].against == "training":
         test = runs[MEASURES[name].of][:, 1:]
-        worst = (_of_group(values, np.argmin) for values in (test + by_group, test))
+        parts = test + runs[name][:, 1:], test
+        worst = (measuring.of_extreme_group(values, np.argmin) for values in parts)
         out[f"{name}_worst_group"] = tuple(worst)
-    elif (worst := worst_column(name)) is not None:
-        out[f"{name}{worst[0]}"] = low if worst[0] == "_group_min" else high, zero
     return out
-
-
-def _of_group(by_group, which):
-    """Return the values of the group with the least or the largest mean, NaN without a group."""
-    known = np.flatnonzero(~np.isnan(by_group).all(axis=0))
-    if not len(known):
-        return np.full(len(by_group), np.nan)
-    return by_group[:, known[which(np.nanmean(by_group[:, known], axis=0))]]
 
 
 def _moments(values, other, common):
@@ -613,7 +592,7 @@ def _block(estimates, name, heads):
     if name in RATIOS:
         columns["ratio"] = f"{name}_ratio"
     if (worst := worst_column(name)) is not None:
-        columns["worst"] = f"{name}{worst[0]}"
+        columns["worst"] = f"{name}{worst}"
     rows = []
     for (method, epsilon), row in estimates.iterrows():
         # costs without a reference are unknown, and no groups that could not be compared

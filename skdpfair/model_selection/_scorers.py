@@ -26,7 +26,7 @@ from skdpfair.inputs.rows import select
 from skdpfair.inputs.target import order_of, positions, read_labels
 from skdpfair.metrics import _measures as measuring
 from skdpfair.metrics._arguments import as_vector, check_labels
-from skdpfair.metrics._measures import MEASURES, columns_of, group_min, scores_of
+from skdpfair.metrics._measures import MEASURES, columns_of, scores_of
 
 _PREDICT = "predict"
 _GROUP = re.compile(r"\[.*\]$", re.DOTALL)
@@ -255,7 +255,7 @@ class _ComparisonScorer(_ByGroupScorer):
         values = _values(estimator, X, y, parts, [of])
         scores = columns_of(self.name, measuring.compared(values, other, self.name), parts)
         if self.table is not None:
-            worst = group_min(other[of].iloc[1:]) - group_min(values[of].iloc[1:])
+            worst = other[of].iloc[1:].min() - values[of].iloc[1:].min()
             scores[f"{self.name}_worst_group"] = worst
         return scores_of(scores)
 
@@ -349,10 +349,13 @@ class _Rows:
 
 def _named(name, overall, by_group):
     """Return the scores of one metric by their names; larger is better."""
+    values = pd.Series(by_group, dtype=float)
+    is_compared = len(values) == 1 or values.count() > 1
+    difference = values.max() - values.min() if is_compared else np.nan
     scores = {
         name: float(overall),
-        f"neg_{name.removeprefix('neg_')}_difference": 0.0 - measuring.difference(by_group),
-        f"{name}_group_min": group_min(by_group),
+        f"neg_{name.removeprefix('neg_')}_difference": float(0.0 - difference),
+        f"{name}_group_min": float(values.min()),
     }
     return scores | {f"{name}[{group}]": float(value) for group, value in by_group.items()}
 

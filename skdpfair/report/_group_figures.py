@@ -195,12 +195,13 @@ def differences(table, names, classes):
         level = measuring.level_of(column, len(known))
         pair, interval = _compared(high, low, name, table.attrs["rarest"], classes, level)
         unit = measuring.described(column)[1].replace("percentage points", "points")
-        size: dict[str, Any] = {"value": written(measuring.difference(known), name), "unit": unit}
+        size: dict[str, Any] = {"value": written(high[name] - low[name], name), "unit": unit}
         size |= {"ends": (written(low[name], name), written(high[name], name))}
         rows.append(row | pair | interval | size)
         if name in measuring.RATIOS:
             of_two = {"name": f"{name}_ratio", "measure": f"{what}, smallest over largest"}
-            of_two |= {"value": written(measuring.ratio(known), f"{name}_ratio"), "unit": "%"}
+            ratio = low[name] / high[name] if high[name] > 0 else np.nan
+            of_two |= {"value": written(ratio, f"{name}_ratio"), "unit": "%"}
             rows.append(row | pair | of_two)
     return rows
 

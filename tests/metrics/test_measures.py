@@ -5,13 +5,7 @@ import pandas as pd
 import pytest
 from fairlearn.metrics import MetricFrame
 
-from skdpfair.metrics._measures import (
-    difference,
-    group_max,
-    group_min,
-    leading_measures,
-    values_by_group,
-)
+from skdpfair.metrics._measures import columns_of, leading_measures, values_by_group
 
 
 def test_difference_and_worst_groups_follow_the_rule_of_fairlearn():
@@ -21,9 +15,11 @@ def test_difference_and_worst_groups_follow_the_rule_of_fairlearn():
         y_pred=[5.0, 1.0, 3.0, 4.0],
         sensitive_features=pd.Series(["a", "b", "c", "c"]),
     )
-    assert difference(frame.by_group) == frame.difference() == 2.5
-    assert group_min(frame.by_group) == frame.group_min() == 1.0
-    assert group_max(frame.by_group) == frame.group_max() == 3.5
+    values = pd.concat([pd.Series([frame.overall]), frame.by_group])
+    score, loss = (columns_of(name, values, "abc") for name in ("roc_auc", "log_loss"))
+    assert score["roc_auc_difference"] == frame.difference() == 2.5
+    assert score["roc_auc_group_min"] == frame.group_min() == 1.0
+    assert loss["log_loss_group_max"] == frame.group_max() == 3.5
 
 
 @pytest.mark.parametrize(
