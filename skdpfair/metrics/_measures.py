@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from fairlearn.metrics import selection_rate
 from sklearn.metrics import log_loss, roc_auc_score
 
 from skdpfair._utils.validate import listed, one_of
@@ -51,26 +50,43 @@ class Measure(NamedTuple):
 def _recall(records, label):
     """Return the share of the records of a class that are predicted so, NaN without records."""
     hits = records.predicted[records.true == label] == label
-    return float(hits.mean()) if len(hits) else np.nan
+    return hits.mean() if len(hits) else np.nan
 
 
 def _balanced_accuracy(records):
     labels = np.unique(records.true)
     if len(labels) < 2:
         return np.nan
-    return float(np.mean([_recall(records, label) for label in labels]))
+    return np.mean([_recall(records, label) for label in labels])
 
 
 def _roc_auc(records):
     if len(np.unique(records.true)) < records.n_classes:
         return np.nan
     if records.n_classes == 2:
-        return float(roc_auc_score(records.true, records.likely[:, 1]))
-    return float(roc_auc_score(records.true, records.likely, multi_class="ovr"))
+        return roc_auc_score(records.true, records.likely[:, 1])
+    return roc_auc_score(records.true, records.likely, multi_class="ovr")
 
 
 def _log_loss(records):
-    return float(log_loss(records.true, records.likely, labels=range(records.n_classes)))
+    return log_loss(records.true, records.likely, labels=range(records.n_classes))
+
+
+def _calibration_error(records):
+    """Return the expected calibration error over bins of equal width.
+
+    It is the sum over bins of the share of the records in the bin times abs(frequency - mean
+    probability), of the second of two classes, else of the predicted class (Naeini, Cooper,
+    Hauskrecht, "Obtaining Well Calibrated Probabilities Using Bayesian Binning", AAAI 2015).
+    """
+    true, likely = records.true, records.likely
+    if records.n_classes == 2:
+        confidence, hits = likely[:, 1], true == 1
+    else:
+        confidence, hits = likely.max(axis=1), true == likely.argmax(axis=1)
+    bins = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
+    residual = hits - confidence.astype(float)
+    return np.abs(np.bincount(bins, weights=residual)).sum() / len(true)
 
 
 def _lost(title, of, *, unit="%", against="reference"):
@@ -78,7 +94,7 @@ def _lost(title, of, *, unit="%", against="reference"):
 
 
 MEASURES = {
-    "accuracy": Measure("Accuracy", lambda r: float(np.mean(r.true == r.predicted)), trials="all"),
+    "accuracy": Measure("Accuracy", lambda r: np.mean(r.true == r.predicted), trials="all"),
     "balanced_accuracy": Measure("Balanced accuracy", _balanced_accuracy),
     "rarest_class_recall": Measure(
         "Recall of the rarest class", lambda r: _recall(r, r.rarest), trials="rarest"
@@ -93,25 +109,15 @@ MEASURES = {
         "False-negative rate", lambda r: 1 - _recall(r, 1), False, is_binary=True, trials=1
     ),
     "selection_rate": Measure(
-        "Selection rate",
-        lambda r: float(selection_rate(r.true, r.predicted, pos_label=1)),
-        None,
-        is_binary=True,
-        trials="all",
+        "Selection rate", lambda r: np.mean(r.predicted == 1), None, is_binary=True, trials="all"
     ),
     "roc_auc": Measure("ROC AUC", _roc_auc, needs_probabilities=True),
     "log_loss": Measure("Log loss", _log_loss, False, "nats", needs_probabilities=True),
     "calibration_error": Measure(
-        "Calibration error",
-        lambda r: _calibration_error(r.true, r.likely),
-        False,
-        needs_probabilities=True,
+        "Calibration error", _calibration_error, False, needs_probabilities=True
     ),
     "rarest_class_share": Measure(
-        "Share of the rarest class",
-        lambda r: float(np.mean(r.true == r.rarest)),
-        None,
-        trials="all",
+        "Share of the rarest class", lambda r: np.mean(r.true == r.rarest), None, trials="all"
     ),
     "privacy_cost": _lost("Privacy cost", "accuracy"),
     "balanced_accuracy_cost": _lost("Privacy cost in balanced accuracy", "balanced_accuracy"),
@@ -296,7 +302,7 @@ def _value(name, records):
     if not len(records.true) or (measure.needs_probabilities and records.likely is None):
         return np.nan
     assert measure.value is not None
-    return measure.value(records)
+    return float(measure.value(records))
 
 
 def rarest_class(codes, n_classes: int) -> int:
@@ -356,19 +362,3 @@ def of_extreme_group(by_group, which):
     if not len(known):
         return np.full(len(by_group), np.nan)
     return by_group[:, known[which(np.nanmean(by_group[:, known], axis=0))]]
-
-
-def _calibration_error(true, likely):
-    """Return the expected calibration error over bins of equal width.
-
-    It is the sum over bins of the share of the records in the bin times abs(frequency - mean
-    probability), of the second of two classes, else of the predicted class (Naeini, Cooper,
-    Hauskrecht, "Obtaining Well Calibrated Probabilities Using Bayesian Binning", AAAI 2015).
-    """
-    if likely.shape[1] == 2:
-        confidence, hits = likely[:, 1], true == 1
-    else:
-        confidence, hits = likely.max(axis=1), true == likely.argmax(axis=1)
-    bins = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
-    residual = hits - confidence.astype(float)
-    return float(np.abs(np.bincount(bins, weights=residual)).sum() / len(true))
