@@ -43,20 +43,15 @@ def accuracy(y_true, y_pred, *, sample_weight=None):
     return float(np.average(right, weights=as_weights(sample_weight, right)))
 
 
-def weighted(metric, sample_weight):
-    if sample_weight is None:
-        return metric
-    return functools.partial(metric, sample_weight=np.asarray(sample_weight, dtype=float))
-
-
-def metric_of(metric, default, name="metric"):
-    """Return a metric of labels and predictions, ``default`` for None, else raise."""
+def metric_of(metric, default, weights, name="metric"):
+    """Return a metric, ``default`` for None, with the result of `as_weights`; else raise."""
     if metric is not None and not callable(metric):
         raise TypeError(
             f"{name} must be a function {name}(y_true, y_pred) or None, got {safe_repr(metric)}. "
             "Pass the function itself: only scorers take names."
         )
-    return default if metric is None else metric
+    metric = default if metric is None else metric
+    return metric if weights is None else functools.partial(metric, sample_weight=weights)
 
 
 def check_labels(name, values, y_true):

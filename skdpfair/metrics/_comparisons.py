@@ -6,7 +6,7 @@ from skdpfair._utils.validate import error_context_without_data, safe_repr
 from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.target import positions
 from skdpfair.metrics import _arguments as arguments
-from skdpfair.metrics._arguments import accuracy, as_vector, as_weights, metric_of, weighted
+from skdpfair.metrics._arguments import accuracy, as_vector, as_weights, metric_of
 
 
 def privacy_cost(y_true, y_pred, *, y_ref, metric=None, sample_weight=None):
@@ -51,8 +51,7 @@ def privacy_cost(y_true, y_pred, *, y_ref, metric=None, sample_weight=None):
     if metric is None:
         for name, values in {"y_pred": y_pred, "y_ref": y_ref}.items():
             arguments.check_labels(name, values, y_true)
-    sample_weight = as_weights(sample_weight, y_true)
-    score = weighted(metric_of(metric, accuracy), sample_weight)
+    score = metric_of(metric, accuracy, as_weights(sample_weight, y_true))
     return float(score(y_true, y_ref) - score(y_true, y_pred))
 
 
@@ -109,7 +108,7 @@ def dg_gap(y_true, y_pred, *, is_train, metric=None, sample_weight=None):
                 f"dg_gap is NaN: there is no {part} record. Pass both in is_train."
             )
             return float("nan")
-        score = weighted(metric_of(metric, accuracy), None if weight is None else weight[rows])
+        score = metric_of(metric, accuracy, None if weight is None else weight[rows])
         value = float(score(y_true[rows], y_pred[rows]))
         if not (np.isnan(value) or 0 <= value <= 1):
             raise ValueError(
@@ -176,7 +175,7 @@ def excessive_risk(y_true, y_pred, *, y_ref, classes=None, loss=None, sample_wei
     check_indexes(y_true=y_true, y_pred=y_pred, y_ref=y_ref, sample_weight=sample_weight)
     models = {"y_pred": y_pred, "y_ref": y_ref}
     if loss is not None:
-        of = weighted(metric_of(loss, None, name="loss"), as_weights(sample_weight, y_true))
+        of = metric_of(loss, None, as_weights(sample_weight, y_true), "loss")
         private, reference = (
             of(y_true, as_vector(name, values, y_true)) for name, values in models.items()
         )
