@@ -50,10 +50,6 @@ class SweepRecords:
     levels: list[str]
     person: pd.Series | None
 
-    @property
-    def kind(self) -> str:
-        return "record" if self.person is None else "person"
-
 
 @dataclass(frozen=True)
 class Cell:

@@ -298,7 +298,7 @@ class PlannedSweep:
                 f"for data={ledger.data!r}, so it would miss their cost. Use the ledger "
                 "from the first run on, name another folder, or leave the ledger out."
             )
-        n_groups, kind = len(self.records.levels), self.records.kind
+        n_groups, kind = len(self.records.levels), self.spec.protects
         planned = (planned_fit(c.estimator, c.n_examples, n_groups) for c in self.missing)
         ledger.check(entry_of(r, private=private, protects=kind) for private, r in planned)
 
