@@ -130,37 +130,28 @@ def cells_of(methods, epsilons, seed, fold, rows, base, person=None):
     at = train, test, n_examples
     state = np.random.SeedSequence(seed, spawn_key=(1, fold)).generate_state(1)
     base = clone(base).set_params(random_state=int(state[0]))
-    private = []
+    modules, private = {}, []
     for name, method in methods.items():
         for epsilon in epsilons if get_method(method).private else [None]:
             estimator = clone(base).set_params(method=method, epsilon=epsilon)
-            network = _network(estimator, n_examples)
+            network, module = _network(estimator, n_examples)
+            modules[network] = module
             private.append((network, Cell(name, epsilon, seed, fold, None, estimator, *at)))
-    networks_used = list(dict.fromkeys(network for network, _ in private))
-    several = len(networks_used) > 1
-    labels = {n: f"{REFERENCE} ({n})" if several else REFERENCE for n in networks_used}
-    references = [
-        Cell(label, None, seed, fold, None, _reference(base, network), *at)
-        for network, label in labels.items()
-    ]
+    labels = {n: f"{REFERENCE} ({n})" if len(modules) > 1 else REFERENCE for n in modules}
+    references = []
+    for network, module in modules.items():
+        estimator = clone(base).set_params(method="sgd", epsilon=None, module=module)
+        references.append(Cell(labels[network], None, seed, fold, None, estimator, *at))
     return references + [replace(cell, reference=labels[network]) for network, cell in private]
 
 
 def _network(estimator, n_train):
-    """Return the name of the network that "auto" means here, or "as given"."""
+    """Return the name and the module of the network that "auto" means here, or "as given"."""
     if estimator.module != "auto":
-        return "as given"
+        return "as given", estimator.module
     delta = delta_for(estimator.delta, n_train)
-    network = defaults.resolve(FitSpec.of(estimator), n_train, delta)["module"]
-    return network if network == "logistic" else "mlp"
-
-
-def _reference(base, network):
-    """Return the unfitted model without privacy that private ones of a network compare with."""
-    model = clone(base).set_params(method="sgd", epsilon=None)
-    if network == "as given":
-        return model
-    return model.set_params(module=clone(defaults.AUTO_MLP) if network == "mlp" else network)
+    module = defaults.resolve(FitSpec.of(estimator), n_train, delta)["module"]
+    return "logistic" if module == "logistic" else "mlp", module
 
 
 def splits(cv, seed, y, code, person=None):
