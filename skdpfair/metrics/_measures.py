@@ -129,20 +129,12 @@ MEASURES = {
         "Accuracy on training records minus on test records", "accuracy", against="training"
     ),
 }
-COST = {
-    "accuracy": "privacy_cost",
-    "balanced_accuracy": "balanced_accuracy_cost",
-    "rarest_class_recall": "rarest_class_recall_cost",
-}
+COST = {m.of: name for name, m in MEASURES.items() if name.endswith("_cost")}
 # the four-fifths rule, and its like among those who qualify
 RATIOS = ("selection_rate", "true_positive_rate")
 # ends of the names of columns
 COMPARING = ("_difference", "_ratio", "_group_min", "_group_max", "_worst_group")
-_COLUMN = re.compile(
-    rf"({'|'.join(sorted(MEASURES, key=len, reverse=True))})"
-    rf"(?:({'|'.join(COMPARING)})|\[(.*)\])?",
-    re.DOTALL,
-)
+_COLUMN = re.compile(rf"({'|'.join(MEASURES)})(?:({'|'.join(COMPARING)})|\[(.*)\])?", re.DOTALL)
 
 
 def simple_measures(n_classes: int, probabilities: bool = True) -> list[str]:
