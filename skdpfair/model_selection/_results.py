@@ -364,15 +364,13 @@ class TradeoffResults:
         labels = list(map(str, self.spec.classes))
         rarest = labels.index(r) if (r := self.spec.rarest_class) in labels else None
         single = self.frame.set_index(_MODEL).loc[n_runs.index[n_runs == 1]]
-        of_shares = [name for name, measure in MEASURES.items() if measure.trials is not None]
-        for name in (name for name in of_shares if name in parts):
+        shares = [name for name, m in MEASURES.items() if m.trials is not None and name in parts]
+        for name in shares:
             for group, rows in single.groupby("group", sort=False):
                 part = parts[name if group == OVERALL else f"{name}[{group}]"]
                 ends = [of_share(r, name, rarest) for _, r in rows.fillna({"n": 0}).iterrows()]
                 part.loc[rows.index, ["low", "high"]] = ends
-                part.loc[rows.index, "kind"] = [
-                    "" if np.isnan(low) else "Wilson" for low, _ in ends
-                ]
+                part.loc[rows.index, "kind"] = np.where(np.isnan(ends)[:, 0], "", "Wilson")
         return pd.concat(parts, axis=1)
 
     def _known(self):
