@@ -54,11 +54,8 @@ def weighed(strategy, batch, mechanism, state, noise, chunk) -> WeighedStep:
     )
     shift = method.parameter_perturbation(state)
     # whether the method's gradients are those of the loss at the parameters
-    is_plain = (
-        shift is None
-        and not method.per_sample_perturbation_radius()
-        and not method.changes_gradients
-    )
+    is_moved = shift is not None or method.per_sample_perturbation_radius()
+    is_plain = not (is_moved or method.changes_gradients)
     with torch.no_grad(), nullcontext() if shift is None else strategy.perturbed_parameters(shift):
         step = clip_weights(strategy, batch, mechanism, state, noise, chunk)
         size = mechanism.expected_batch_size

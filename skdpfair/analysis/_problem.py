@@ -30,7 +30,6 @@ class Problem:
 
     @property
     def n_groups(self) -> int:
-        """Number of groups."""
         return len(self.levels)
 
     @cached_property

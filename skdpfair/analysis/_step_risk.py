@@ -57,12 +57,11 @@ def step_risk(
         }
     )
     shares, thresholds = zip(*(step.by_group for step in steps), strict=True)
-    largest = largest_eigenvalues(curved, rng) if eigenvalues else np.nan
     groups = facts | {name: rows[name].mean(1) for name in TERMS}
     groups |= {f"{name}_se": _standard_error(rows[name]) for name in TERMS}
     groups |= {name: _known_mean(rows[name].T) for name in ("cosine", "clipped_cosine")}
     groups |= {"clipped_share": _known_mean(shares), "threshold": _known_mean(thresholds)}
-    groups |= {"lambda_max": largest}
+    groups["lambda_max"] = largest_eigenvalues(curved, rng) if eigenvalues else np.nan
     sensitivity = (batches["sensitivity"] ** 2).mean() ** 0.5
     groups |= _noise(curved, mechanism, lr, sensitivity, n_vectors, rng)
     frame = pd.DataFrame(groups, index=problem.index)
