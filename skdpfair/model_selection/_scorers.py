@@ -79,17 +79,21 @@ class _ByGroupScorer(Parametrised):
 
     def _parts(self, estimator, X, y, sensitive_features):
         """Return the name of each group with the rows that are in it."""
-        final, name = _classifier_of(estimator), self._public_name
-        group_col = self.group_col
+        final, _ = at_final_step(estimator)
+        # that of thresholds is within
+        final, _ = at_final_step(getattr(final, "estimator_", final))
+        group_col, name = self.group_col, self._public_name
         if group_col is None and sensitive_features is None:
-            group_col = _column_of(final)
-        if group_col is None and sensitive_features is None:
-            raise ValueError(
-                f"{name} got no groups. Either name their column in the raw X, and the groups: "
-                f'{name}(group_col="sex", levels=["Female", "Male"]); or call '
-                "sklearn.set_config(enable_metadata_routing=True) and pass sensitive_features= to "
-                'the search\'s fit (to cross_validate: params={"sensitive_features": ...}).'
-            )
+            group_col = _groups.as_columns(getattr(final, "group_col", None))
+            # a position may not be that of the raw X
+            if not group_col or not all(isinstance(column, str) for column in group_col):
+                raise ValueError(
+                    f"{name} got no groups. Either name their column in the raw X, and the groups: "
+                    f'{name}(group_col="sex", levels=["Female", "Male"]); or call '
+                    "sklearn.set_config(enable_metadata_routing=True) and pass "
+                    "sensitive_features= to the search's fit (to cross_validate: "
+                    'params={"sensitive_features": ...}).'
+                )
         levels = getattr(final, "levels_", None) if self.levels is None else self.levels
         if levels is None:
             raise ValueError(
@@ -181,9 +185,8 @@ class GroupScorer(_ByGroupScorer):
         self._check_only([*names, *(name for m in measured for name in _score_names(m))])
 
     def _scores(self, estimator, X, y, parts):
-        overall, answers, scores = np.full(len(y), True), {}, {}
-        if self.measures is not None:
-            scores |= self._measured(estimator, X, y, parts)
+        overall, answers = np.full(len(y), True), {}
+        scores = {} if self.measures is None else self._measured(estimator, X, y, parts)
         named = [name for name, metric in (self.metrics or {}).items() if isinstance(metric, str)]
         for name, scorer in self._scorers().items():
             scorer = _of_positive(scorer, estimator) if name in named else scorer
@@ -533,15 +536,3 @@ def at_final_step(estimator, X=None):
     if X is not None and len(estimator.steps) > 1:
         X = estimator[:-1].transform(X)
     return at_final_step(estimator.steps[-1][1], X)
-
-
-def _classifier_of(estimator):
-    """Return the classifier at the end, also that of thresholds."""
-    final, _ = at_final_step(estimator)
-    return at_final_step(getattr(final, "estimator_", final))[0]
-
-
-def _column_of(final):
-    """Return the group column that the final step names; a position may not be that of raw X."""
-    columns = _groups.as_columns(getattr(final, "group_col", None))
-    return columns if columns and all(isinstance(c, str) for c in columns) else None
