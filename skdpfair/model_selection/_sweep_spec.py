@@ -10,21 +10,17 @@ FORMAT_VERSION = 1  # of a sweep's folder
 class SweepSpec:
     """The settings of a sweep and facts on its records; the defaults are of an unknown one."""
 
-    # descriptions, by name
-    methods: dict[str, str] = field(default_factory=dict)
+    methods: dict[str, str] = field(default_factory=dict)  # descriptions, by name
     epsilons: list[float] = field(default_factory=list)
     seeds: list[int] = field(default_factory=list)
-    # "None" holds out 20 % per seed
-    cv: str = "None"
+    cv: str = "None"  # "None" holds out 20 % per seed
     # descriptions of those that all fits share
     params: dict[str, str] = field(default_factory=dict)
     keep_predictions: bool = False
-    # at which all private fits together are stated
-    delta: float | None = None
+    delta: float | None = None  # at which all private fits together are stated
     n_samples: int | None = None
     n_features: int | None = None
-    # records or persons, see protects: what each fit protects
-    n_examples: int | None = None
+    n_examples: int | None = None  # records or persons, see protects: what each fit protects
     protects: str = "record"
     # fewest and most persons of one fit, None for a sweep on records
     n_persons_of_fit: list[int] | None = None
@@ -32,12 +28,9 @@ class SweepSpec:
     variables: list[str] = field(default_factory=lambda: [""])
     classes: list[Any] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
-    # the class with the fewest records
-    rarest_class: str = ""
-    # records by group and class
-    counts: list[list[int]] = field(default_factory=list)
-    # what computed the features from each record alone
-    features: str | None = None
+    rarest_class: str = ""  # the class with the fewest records
+    counts: list[list[int]] = field(default_factory=list)  # records by group and class
+    features: str | None = None  # what computed the features from each record alone
     format_version: int = FORMAT_VERSION
     skdpfair: str = ""
     torch: str = ""
