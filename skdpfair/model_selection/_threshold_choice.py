@@ -1,6 +1,7 @@
 """The choice of thresholds from numbers of records by score, class and group."""
 
 import numpy as np
+from scipy.linalg import block_diag
 from scipy.optimize import linprog
 from scipy.signal import savgol_filter
 
@@ -114,15 +115,11 @@ def best_mixtures(counts, objective, target, constraint, tolerance):
     gains, least_positives, selected = _terms(counts[:, :, 0].sum(axis=0), objective, target)
     n_rates, n_weights = len(rates), n_groups * n_edges
     # after the weights, the lowest rate of all groups for each measure; none exceeds it by more
-    bounded = np.zeros((2, n_rates, n_groups, n_weights + n_rates))
-    for k in range(n_rates):
-        for g in range(n_groups):
-            of_group = slice(g * n_edges, (g + 1) * n_edges)
-            bounded[0, k, g, of_group], bounded[0, k, g, n_weights + k] = rates[k, g], -1
-            bounded[1, k, g] = -bounded[0, k, g]
+    of_groups = np.vstack([block_diag(*by_group) for by_group in rates])
+    over_lowest = np.hstack([of_groups, np.repeat(-np.eye(n_rates), n_groups, axis=0)])
     limits = np.repeat([tolerance, 0.0], n_rates * n_groups) + 1e-9
     positives = np.pad(counts[:, 1].ravel(), (0, n_rates))
-    above = np.vstack([bounded.reshape(-1, n_weights + n_rates), -positives])
+    above = np.vstack([over_lowest, -over_lowest, -positives])
     sums = np.pad(np.kron(np.eye(n_groups), np.ones(n_edges)), ((0, 0), (0, n_rates)))
     equal = np.ones(n_groups)
     if selected is not None:
