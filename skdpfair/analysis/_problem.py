@@ -62,11 +62,10 @@ class Problem:
         """The problem of each group alone."""
         if self.n_groups == 1:
             return [self]
-        rows = [torch.nonzero(self.batch.group == k)[:, 0] for k in range(self.n_groups)]
-        parts = [Batch(self.batch.x[i], self.batch.y[i]) for i in rows]
+        x, y, group = self.batch.x, self.batch.y, self.batch.group
         return [
-            replace(self, batch=part, levels=[level])
-            for part, level in zip(parts, self.levels, strict=True)
+            replace(self, batch=Batch(x[group == k], y[group == k]), levels=[level])
+            for k, level in enumerate(self.levels)
         ]
 
     def strategy(self):
