@@ -90,7 +90,6 @@ def sweep(study, data, output, ledger, jobs, measures, as_json):
             records={"X": records.X, "y": y, "sensitive_features": records.groups},
             n_jobs=jobs,
             store=folder,
-            progress=not as_json,
             group_col=Groups(levels=schema.group_levels),
             classes=schema.classes,
             persons=persons,
@@ -99,7 +98,7 @@ def sweep(study, data, output, ledger, jobs, measures, as_json):
         )
         planned.check(ledger.planned())
         with shell.recorded_warnings() as recorded, ledger.opened() as active:
-            results = planned.run()
+            results = planned.run(progress=not as_json)
         names = f"data = {json.dumps(str(data), ensure_ascii=False)}\n{schema.to_toml()}\n"
         replace_file(Path(folder) / SCHEMA_FILE, names.encode())
         cut = shell.is_interrupted(recorded)

@@ -65,22 +65,22 @@ class Cell:
     test: np.ndarray
     n_examples: int  # persons to train on; records if each is a person
     key: str = ""
-    place: int = 0  # among those that run, which take the GPUs of a machine in turn
 
 
-def run_cell(cell, records, keep_predictions):
+def run_cell(cell, place, records, keep_predictions):
+    """Run the cell at a place among those that run, which take the GPUs of a machine in turn."""
     try:
-        return _fit_and_test(cell, records, keep_predictions)
+        return _fit_and_test(cell, place, records, keep_predictions)
     except Exception as error:
         budget = "" if cell.epsilon is None else f", epsilon {cell.epsilon:g}"
         error.add_note(f"In the cell: {cell.method}{budget}, seed {cell.seed}, fold {cell.fold}.")
         raise
 
 
-def _fit_and_test(cell, records, keep_predictions):
+def _fit_and_test(cell, place, records, keep_predictions):
     X, y, code, person = records.X, records.y, records.code, records.person
     names, model = np.asarray(records.levels, dtype=object), clone(cell.estimator)
-    model.set_params(device=defaults.device_in_turn(model.device, cell.place))
+    model.set_params(device=defaults.device_in_turn(model.device, place))
     rows, y_train, groups = _rows(X, cell.train), y[cell.train], code[cell.train]
     if person is not None:
         index = getattr(rows, "index", None)

@@ -157,11 +157,11 @@ def sweep(
     5      dpsgd      4.0        b  180
     """
     records = {"X": X, "y": y, "sensitive_features": sensitive_features}
-    options = {"cv": cv, "n_jobs": n_jobs, "store": store, "progress": progress, "persons": persons}
+    options = {"cv": cv, "n_jobs": n_jobs, "store": store, "persons": persons}
     options |= {"keep_predictions": keep_predictions}
     planned = planned_sweep(methods, epsilons, seeds, records, **options, **params)
     planned.check(current_ledger())
-    return planned.run()
+    return planned.run(progress)
 
 
 def planned_sweep(
@@ -173,7 +173,6 @@ def planned_sweep(
     cv=None,
     n_jobs=None,
     store=None,
-    progress=True,
     keep_predictions=False,
     persons=None,
     **params,
@@ -261,7 +260,6 @@ def planned_sweep(
         store=store,
         done={} if store is None else store.finished(cell.key for cell in cells),
         n_jobs=n_jobs,
-        progress=progress,
     )
 
 
@@ -277,7 +275,6 @@ class PlannedSweep:
     store: Store | None
     done: dict
     n_jobs: int | None
-    progress: bool
 
     @property
     def missing(self) -> list:
@@ -302,7 +299,7 @@ class PlannedSweep:
         planned = (planned_fit(c.estimator, c.n_examples, n_groups) for c in self.missing)
         ledger.check(entry_of(r, private=private, protects=kind) for private, r in planned)
 
-    def run(self):
+    def run(self, progress=True):
         """Run the missing cells, and return the results of all."""
         done, records, missing = self.done, self.records, self.missing
         if self.store is not None:
@@ -313,12 +310,9 @@ class PlannedSweep:
         elif missing and hasattr(records.X, "iloc"):
             records = replace(records, X=numbers_of(records.X))
         run_cell, keep = joblib.delayed(_cells.run_cell), self.spec.keep_predictions
-        tasks = {
-            cell.key: run_cell(replace(cell, place=i), records, keep)
-            for i, cell in enumerate(missing)
-        }
+        tasks = {cell.key: run_cell(cell, i, records, keep) for i, cell in enumerate(missing)}
         n_cells = len(self.cells)
-        with ProgressBar("sweep", "cell", total=n_cells, visible=self.progress, leave=True) as bar:
+        with ProgressBar("sweep", "cell", total=n_cells, visible=progress, leave=True) as bar:
             bar.start_at(len(done))
             show = {"n_jobs": self.n_jobs, "on_result": lambda _: bar.move_to(len(done))}
             complete = run_missing(tasks, done, self.store, **show)
