@@ -22,7 +22,6 @@ from skdpfair.metrics._measures import LEVEL, columns_of
 from skdpfair.privacy.one_time_noise import discrete_laplace
 from skdpfair.privacy.privacy_report import ADJACENCY_IN_WORDS, PROTECTS, read_in_words, rounded_up
 
-_SMALLEST, _LARGEST = 1e-6, 1e3
 _NOT_ACCOUNTED = (
     "the training of the model, if it used any of these {}s: add its epsilon",
     "other tables and scores of the same {}s: their epsilons add up",
@@ -246,7 +245,7 @@ def release_group_table(y_true, y_pred, *, sensitive_features, epsilon, levels=N
     check_indexes(y_true=y_true, y_pred=y_pred, **features)
     y_true = as_vector("y_true", y_true, y_true)
     right = hits(y_true, y_pred)
-    epsilon = number("epsilon", epsilon, low=_SMALLEST, high=_LARGEST)
+    epsilon = number("epsilon", epsilon, low=1e-6, high=1e3)
     person = _persons.encode(None, len(y_true), persons).code
     counted, generator = np.arange(len(y_true)), Keystream.fresh()
     if person is not None:

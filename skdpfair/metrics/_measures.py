@@ -206,18 +206,18 @@ def of_positive(name: str, classes: Sequence[Any]) -> str:
     return f" of {classes[-1]}" if is_rate else ""
 
 
-def level_of(column: str, n_groups: int, level: float = LEVEL) -> float:
+def level_of(column: str, n_groups: int) -> float:
     """Return the level of the interval of a column that compares groups, by Bonferroni.
 
     At this level, the intervals of all choices of groups that the column may show hold at once with
-    ``level``: of all pairs, if it is a difference, and of all groups, if it is the worst one, or
+    95 %: of all pairs, if it is a difference, and of all groups, if it is the worst one, or
     that of one group in a comparison with another model or with the training records.
     """
     name, suffix, group = _parts(column)
     of_one = n_groups if suffix or (group is not None and MEASURES[name].against) else 1
     n_pairs = n_groups * (n_groups - 1) // 2
     n = {"_difference": n_pairs, "_ratio": n_pairs, "_worst_group": n_groups**2}
-    return 1 - (1 - level) / max(1, n.get(suffix, of_one))
+    return 1 - (1 - LEVEL) / max(1, n.get(suffix, of_one))
 
 
 def measure_of(column: str) -> str:
