@@ -278,8 +278,7 @@ def values_by_group(
     if y_prob is not None and not (np.isfinite(y_prob).all() and (true >= 0).all()):
         y_prob = None
     # a loop: MetricFrame copies each record for each metric, which takes eight times as long
-    parts = [np.arange(len(true))]
-    parts += [np.flatnonzero(code == i) for i in range(len(levels))]
+    parts = [np.arange(len(true)), *(np.flatnonzero(code == i) for i in range(len(levels)))]
     rows = []
     for part in parts:
         likely = None if y_prob is None else y_prob[part]
@@ -322,22 +321,23 @@ def compared(values, other, name):
 
 def columns_of(name, values, levels):
     """Return the columns of one measure: all records, each group, difference and worst group."""
-    columns = columns_of_runs(name, values.to_numpy(dtype=float)[None], levels)
+    columns = columns_of_runs(name, {name: values.to_numpy(dtype=float)[None]}, levels)
     return {column: float(high[0] - low[0]) for column, (high, low) in columns.items()}
 
 
 def columns_of_runs(name, runs, levels):
     """Return, by column of a measure, two arrays whose difference is the value of each run.
 
-    ``runs`` (n_runs, 1 + n_groups) are the values of all records and of each group. Which groups
-    are compared is decided by their means over the runs, not run by run. A ratio is the smallest
-    over the largest value, as in the four-fifths rule. Groups without a value are left out;
-    differences and ratios are NaN if only one of several groups has a value.
+    ``runs`` are values (n_runs, 1 + n_groups) of all records and of each group, by measure: the
+    worst groups of a gap need the test values of what it is a gap of. Which groups are compared is
+    decided by their means over the runs, not run by run. A ratio is the smallest over the largest
+    value, as in the four-fifths rule. Groups without a value are left out; differences and ratios
+    are NaN if only one of several groups has a value.
     """
-    zero, by_group = np.zeros(len(runs)), runs[:, 1:]
+    zero, by_group = np.zeros(len(runs[name])), runs[name][:, 1:]
     heads = [name, *(f"{name}[{group}]" for group in levels)]
-    out = {head: (values, zero) for head, values in zip(heads, runs.T, strict=True)}
-    low, high = (of_extreme_group(by_group, which) for which in (np.argmin, np.argmax))
+    out = {head: (values, zero) for head, values in zip(heads, runs[name].T, strict=True)}
+    low, high = (_of_extreme_group(by_group, which) for which in (np.argmin, np.argmax))
     is_compared = len(levels) == 1 or (~np.isnan(by_group)).any(axis=0).sum() > 1
     out[f"{name}_difference"] = (high if is_compared else np.nan * high), low
     if name in RATIOS:
@@ -345,10 +345,14 @@ def columns_of_runs(name, runs, levels):
         out[f"{name}_ratio"] = (ratios if is_compared else np.nan * ratios), zero
     if (worst := worst_column(name)) is not None:
         out[f"{name}{worst}"] = low if worst == "_group_min" else high, zero
+    elif MEASURES[name].against == "training" and MEASURES[name].of in runs:
+        test = runs[MEASURES[name].of][:, 1:]
+        parts = test + by_group, test  # in training and in the test
+        out[f"{name}_worst_group"] = tuple(_of_extreme_group(part, np.argmin) for part in parts)
     return out
 
 
-def of_extreme_group(by_group, which):
+def _of_extreme_group(by_group, which):
     """Return the values of the group with the least or the largest mean, NaN without a group."""
     known = np.flatnonzero(~np.isnan(by_group).all(axis=0))
     if not len(known):

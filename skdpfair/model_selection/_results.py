@@ -380,7 +380,7 @@ class TradeoffResults:
         return [g for g in self.frame["group"].unique() if g != OVERALL]
 
     def _blocks(self, levels, names):
-        """Yield the columns of measures of the runs that agree in some levels, see `_columns`."""
+        """Yield some levels, and `columns_of_runs` of the runs that agree in them."""
         known, groups = self._known(), self._groups()
         order = self.frame[[*_MODEL, *_RUN]].drop_duplicates()
         wide = self.frame.pivot(index=[*_MODEL, *_RUN], columns="group", values=known)
@@ -389,7 +389,7 @@ class TradeoffResults:
         positions = wide.groupby(level=levels, sort=False, dropna=False).indices
         for key, rows in sorted(positions.items(), key=lambda kv: kv[1][0]):  # pandas 2 sorts them
             of_runs = {name: values[rows] for name, values in parts.items()}
-            columns = [_columns(of_runs, name, groups) for name in names]
+            columns = [measuring.columns_of_runs(name, of_runs, groups) for name in names]
             yield key, {column: runs for part in columns for column, runs in part.items()}
 
     def _means(self):
@@ -557,17 +557,6 @@ def _name(key, with_run=False):
     method, epsilon, seed, fold = key
     budget = f", epsilon {epsilon:g}" if np.isfinite(epsilon) else ""
     return f"{method}{budget}" + (f", seed {seed}, fold {fold}" if with_run else "")
-
-
-def _columns(runs, name, groups):
-    """Return `columns_of_runs` by the values of all measures, with worst groups of a gap."""
-    out = measuring.columns_of_runs(name, runs[name], groups)
-    if MEASURES[name].against == "training":
-        test = runs[MEASURES[name].of][:, 1:]
-        parts = test + runs[name][:, 1:], test
-        worst = (measuring.of_extreme_group(values, np.argmin) for values in parts)
-        out[f"{name}_worst_group"] = tuple(worst)
-    return out
 
 
 def _moments(values, other, common):
