@@ -242,14 +242,13 @@ def releases_of(cells):
 
 
 def _frame_rows(cell, levels):
-    run, whole = _key(cell), ("epsilon_spent", "fit_seconds", "reference")
+    run = dict(zip(_RUN, _key(cell), strict=True))
+    whole = {name: cell[name] for name in ("epsilon_spent", "fit_seconds", "reference")}
     for i, group in enumerate([OVERALL, *levels]):
         test, train = ({m: v[i] for m, v in cell[part].items()} for part in ("test", "train"))
         sizes = {"group": group, "n": cell["n"][i], "n_train": cell.get("n_train", np.nan)}
-        test |= {"dg_gap": compared(test, train, "dg_gap")}
-        yield (
-            dict(zip(_RUN, run, strict=True)) | sizes | test | {name: cell[name] for name in whole}
-        )
+        test["dg_gap"] = compared(test, train, "dg_gap")
+        yield run | sizes | test | whole
 
 
 def _key(cell):
