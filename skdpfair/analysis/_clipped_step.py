@@ -64,8 +64,7 @@ def weighed(strategy, batch, mechanism, state, noise, chunk) -> WeighedStep:
         step.add_weighted(torch.full_like(step.weight, 1 / size), unclipped)
     plain = unclipped if is_plain else _mean_gradient(strategy, batch, chunk, size)
     bound = float(step.clip.bound)
-    by_group = _by_group(step, mechanism, state, bound)
-    return WeighedStep(plain, unclipped, gradient, bound, by_group)
+    return WeighedStep(plain, unclipped, gradient, bound, _by_group(step, mechanism, state, bound))
 
 
 def _by_group(step, mechanism, state, bound):

@@ -179,8 +179,7 @@ def digest_of(values) -> str:
         return key_of(names, pd.util.hash_pandas_object(frame, index=False).to_numpy())
     values = np.asarray(values)
     if values.dtype == object:
-        hashed = pd.util.hash_array(values.reshape(-1), categorize=False)
-        return key_of(values.shape, hashed)
+        return key_of(values.shape, pd.util.hash_array(values.reshape(-1), categorize=False))
     return key_of(values)
 
 
