@@ -440,7 +440,6 @@ def pool_of(search):
 
 
 def selection_of(search, pool, n_samples, n_groups=1) -> _Selection:
-    """Return what a search of these configurations chooses among."""
     n_train = n_samples - n_scored(search, n_samples)
     every = [configured(search.estimator, params) for params in pool]
     curves = {}
@@ -487,16 +486,13 @@ def _max_records(classifiers, person):
 def _with_public_facts(report, trial):
     """Return the report with what that of the released trial takes as public or leaves out."""
     replaced = {t for name in _OWN for t in in_words_of([ASSUMPTIONS[name]], trial.protects)}
-    assumptions = [*report.assumptions, *(t for t in trial.assumptions if t not in replaced)]
-    not_accounted = [*report.not_accounted, *trial.not_accounted]
-    read = [*report.read_from_rows, *trial.read_from_rows]
-    return replace(
-        report,
-        read_from_rows=tuple(dict.fromkeys(read)),
-        assumptions=tuple(dict.fromkeys(assumptions)),
-        not_accounted=tuple(dict.fromkeys(not_accounted)),
-        features=trial.features,
-    )
+    texts = {
+        "read_from_rows": [*report.read_from_rows, *trial.read_from_rows],
+        "assumptions": [*report.assumptions, *(t for t in trial.assumptions if t not in replaced)],
+        "not_accounted": [*report.not_accounted, *trial.not_accounted],
+    }
+    distinct = {name: tuple(dict.fromkeys(values)) for name, values in texts.items()}
+    return replace(report, features=trial.features, **distinct)
 
 
 def report_of(search, selection, delta, max_records, n_examples):
