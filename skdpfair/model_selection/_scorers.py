@@ -30,7 +30,7 @@ from skdpfair.metrics._measures import MEASURES, columns_of, scores_of
 
 _PREDICT = "predict"
 _GROUP = re.compile(r"\[.*\]$", re.DOTALL)
-_ONE_GROUP = pd.Series([np.nan], index=["GROUP"])
+_ONE_GROUP = {"GROUP": np.nan}
 
 
 class _ByGroupScorer(Parametrised):
@@ -373,10 +373,9 @@ def _measures_named(scores, n_classes):
 
 
 def _score_names(measure):
-    columns = columns_of(measure, pd.Series([np.nan, np.nan]), _ONE_GROUP.index)
-    if measure == "dg_gap":
-        columns["dg_gap_worst_group"] = np.nan
-    return [*scores_of(columns)]
+    runs = dict.fromkeys((measure, MEASURES[measure].of), np.full((1, 2), np.nan))
+    columns = measuring.columns_of_runs(measure, runs, ["GROUP"])
+    return [*scores_of(dict.fromkeys(columns, np.nan))]
 
 
 def _values(model, X, y, parts, measures, rows=slice(None)):
