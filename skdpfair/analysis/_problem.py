@@ -49,7 +49,6 @@ class Problem:
 
     @property
     def n_parameters(self) -> int:
-        """Number of trained numbers."""
         return sum(p.numel() for p in self.parameters)
 
     @property
