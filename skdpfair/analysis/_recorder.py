@@ -172,8 +172,8 @@ class GroupRecorder(Callback):
         criterion = net.loss if isinstance(net.loss, Regression) else None
         y = np.asarray(y, np.int64 if criterion is None else np.float64)
         y, group = (torch.from_numpy(np.asarray(v)).to(net.device) for v in (y, group))
-        facts = net.loss.n_outputs, net.group_levels_
-        return of_tensors(module, Batch(x, y, group), *facts, criterion=criterion)
+        batch = Batch(x, y, group)
+        return of_tensors(module, batch, net.loss.n_outputs, net.group_levels_, criterion)
 
     def __getstate__(self):
         """Keep the parameters alone."""

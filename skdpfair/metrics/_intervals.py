@@ -35,9 +35,9 @@ def error_of_mean(values, common=0.0):
     return spread * (1 / len(values) + common / (1 - common)) ** 0.5
 
 
-def seeds_for(factor, share, n_seeds, n_folds=1, max_seeds=1000):
-    """Return how many seeds make intervals shorter by a factor, None if ``max_seeds`` do not."""
-    n = np.arange(n_seeds, max_seeds + 1)
+def seeds_for(factor, share, n_seeds, n_folds=1):
+    """Return how many seeds make intervals shorter by a factor, None if 1,000 do not."""
+    n = np.arange(n_seeds, 1001)
     runs = n * n_folds
     common = share * (1 - (n_folds - 1) / (runs - 1))  # as `overlap`
     reach = t.ppf((1 + LEVEL) / 2, runs - 1) * ((1 - common) / runs + common) ** 0.5
