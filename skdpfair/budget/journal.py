@@ -184,9 +184,11 @@ class Journal:
         if not _SEEN[self._name].size:
             self.path.touch(exist_ok=True)
         with self.locked():
-            if _SEEN[self._name].first is None:
+            seen = _SEEN[self._name]
+            if seen.first is None:
                 self.append(first)
-            return _SEEN[self._name].first or first
+            assert seen.first is not None  # `append` has taken it in
+            return seen.first
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -73,6 +73,7 @@ def test_ledger_refuses_other_budgets_and_names(path, params, error, match):
         '{"budget": {"epsilon": NaN, "delta": 1e-5, "accountant": "pld"}}',
         '{"budget": {"epsilon": 1.0, "delta": 2, "accountant": "pld"}}',
         '{"budget": {"epsilon": 1.0, "delta": 1e-5, "accountant": ["pld"]}}',
+        "{}",
         "null",
         "[1]",
         "hello",
