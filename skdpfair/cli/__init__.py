@@ -38,7 +38,7 @@ class _LazyGroup(click.Group):
 
     def resolve_command(self, ctx, args):
         """Return the command that is asked for, or name the nearest."""
-        if args[0] not in COMMANDS:
+        if args[0] not in COMMANDS and not ctx.resilient_parsing:  # of a shell that completes
             near = get_close_matches(args[0], COMMANDS, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             ctx.fail(f"No such command {args[0]!r}.{hint}")

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from click.shell_completion import ShellComplete
 
 import skdpfair.cli
 from skdpfair.budget import PrivacyLedger
@@ -128,3 +129,8 @@ def test_ledger_options_that_contradict_a_ledger_are_named(
     path.touch() if stored is None else PrivacyLedger(path, **stored)
     arguments = loans.fit if command == "fit" else ["sweep", "study.toml", "--jobs", 1]
     assert named in refused(*arguments, "--ledger", path, *options)
+
+
+def test_a_shell_completes_after_a_misspelt_command():
+    completion = ShellComplete(main, {}, "skdpfair", "_SKDPFAIR_COMPLETE")
+    assert [item.value for item in completion.get_completions(["ftt"], "pre")] == ["predict"]
