@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from skdpfair.budget import active_ledger
-from skdpfair.budget.journal import Journal, Line, stored
+from skdpfair.budget.journal import Journal, Line
 from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.budget.spending import REFERENCE
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.privacy.releases import NoisyRelease
-from skdpfair.privacy.renyi import rdp_curve
+from skdpfair.privacy.renyi import ORDERS, rdp_curve
 
 _PREPAID: ContextVar[list[Any] | None] = ContextVar("skdpfair_prepaid_fit", default=None)
 
@@ -49,7 +49,7 @@ def entry_of(
     """
     return {
         "private": bool(private),
-        "curve": stored(curve),
+        "curve": None if curve is None else {"orders": ORDERS.tolist(), "rdp": curve.tolist()},
         "what": what,
         "reasons": list(dict.fromkeys([REFERENCE] * (not private) + [*reasons])),
         "protects": protects,

@@ -299,11 +299,10 @@ def spending(
     ``around`` is why the estimators around them reveal more; None if that is not known.
     """
     private = Totals.of(fit for fit in fits if fit["private"])
-    reasons = dict.fromkeys([*(why for fit in fits for why in fit["reasons"]), *(around or ())])
-    if reasons.pop(SCORES, False) is None:
-        reasons[SCORES] = None  # comes last
+    known = dict.fromkeys([*(why for fit in fits for why in fit["reasons"]), *(around or ())])
+    reasons = sorted(known, key=lambda why: why == SCORES)  # scores come last
     if around is None and fits and not reasons:
-        reasons[UNKNOWN] = None
+        reasons.append(UNKNOWN)
     protects = next((fit["protects"] for fit in fits), "record")
     is_trusted = protects == "person" and len(fits) > 1
     is_trusted &= not are_names(fit["persons"] for fit in fits)
@@ -343,9 +342,9 @@ def frame(fits: Sequence[Line], delta: float | None, accountant: str) -> pd.Data
     return pd.DataFrame(rows, columns=columns)
 
 
-def releases_of(*fits: Line) -> list[NoisyRelease]:
-    """Return what fits released; equal releases are one of so many steps."""
-    return _releases(Totals.of(fits).releases)
+def releases_of(fit: Line) -> list[NoisyRelease]:
+    """Return what a fit released; equal releases are one of so many steps."""
+    return _releases(Totals.of([fit]).releases)
 
 
 def _releases(counts: Counter[str]) -> list[NoisyRelease]:
@@ -382,8 +381,3 @@ def _check(line: Line) -> None:
         rdp = [number("curve", value, low=0) for value in curve["rdp"]]
         if len(rdp) != len(curve["orders"]):
             raise ValueError("its curve has no value for each order")
-
-
-def stored(curve: np.ndarray | None) -> dict[str, list[float]] | None:
-    """Return a Renyi curve as a line holds it, with the orders that it is taken at."""
-    return None if curve is None else {"orders": ORDERS.tolist(), "rdp": curve.tolist()}

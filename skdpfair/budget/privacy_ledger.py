@@ -98,7 +98,7 @@ class PrivacyLedger:
 
     def _open_file(self, first: Line, budget: Mapping[str, Any]) -> None:
         """Take the budget of the file, from which that of the parameters must not differ."""
-        stored: Any = first.get("budget") if isinstance(first, dict) else None
+        stored: Any = first.get("budget")
         try:
             _check_budget(**stored)
         except (TypeError, ValueError):
@@ -199,9 +199,7 @@ class PrivacyLedger:
             If they would exceed the budget together.
         """
         if planned := list(fits):
-            totals = Totals.of(self._fits())
-            _refuse_other_protection(planned[0], totals.protected)
-            self._check(totals, planned)
+            self._check(Totals.of(self._fits()), planned)
 
     def n_unrecorded(self, names: Iterable[str | None]) -> int:
         """Return how many fits are not in this ledger, on its data set.
@@ -230,9 +228,7 @@ class PrivacyLedger:
         """
         # nobody else spends what is left meanwhile
         with self._journal.locked():
-            totals = self._journal.totals(self.data)
-            _refuse_other_protection(fit, totals.protected)
-            self._check(totals, [fit])
+            self._check(self._journal.totals(self.data), [fit])
             self._journal.append(fit)
 
     def _end(self, name: str, entries: list[Line]) -> None:
@@ -241,6 +237,7 @@ class PrivacyLedger:
             self._journal.append({"fit": name, "state": "done", "entries": entries})
 
     def _check(self, totals: Totals, fits: Sequence[Line]) -> None:
+        _refuse_other_protection(fits[0], totals.protected)
         if self.budget is None:
             return
         assert self.delta is not None  # which a budget has
