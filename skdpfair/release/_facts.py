@@ -17,7 +17,7 @@ from skdpfair.exceptions import InsecureSeedWarning, PrivacyLeakWarning
 from skdpfair.inputs.target import range_of
 from skdpfair.release._closed_list import FITTED, OPTIONAL, REMOVED_PART
 from skdpfair.release._file import NotPlain, decode, encode
-from skdpfair.release._objects import NETWORKS
+from skdpfair.release._objects import NETWORKS, network_name
 from skdpfair.release._read_statement import REGRESSOR, check_statement, origin_of, statement
 from skdpfair.training.inference import InferenceNet, weights_of
 
@@ -96,7 +96,6 @@ def _parameters(estimator):
         warnings.warn(
             f"The release leaves out the parameters {[*not_encoded]}, whose values are code and "
             "which only training needs. Set them again before another fit.",
-            UserWarning,
             stacklevel=5,
         )
     return out
@@ -119,7 +118,7 @@ def _dropped(params):
 
 def module_facts(factory):
     """Return how to build a net's module anew; ``name`` is None for a module of the user's."""
-    name = next((n for n, known in NETWORKS.items() if factory.make is known), None)
+    name = network_name(factory.make)
     plain, not_encoded = _encoded(factory.params)
     facts = {"name": name, "params": plain, "in_shape": list(factory.in_shape)}
     if name is None:
@@ -138,8 +137,7 @@ def rebuilt(cls, facts, weights, module=None):
     if unknown := sorted(set(params) - set(cls().get_params(deep=False))):
         raise ValueError(f"{cls.__name__} of this version has no parameters {unknown}")
     if module is not None:
-        factory = Factory(module.make, **module.params)
-        params["module"] = factory if module.params else module.make
+        params["module"] = Factory(module.make, **module.params) if module.params else module.make
     estimator = cls(**params)
     for name in FITTED:
         if name in facts["fitted"]:

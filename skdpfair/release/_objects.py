@@ -30,7 +30,7 @@ def _method(parts):
 
 def _optimizer(name):
     optimizer = getattr(torch.optim, name, None)
-    if not (isinstance(optimizer, type) and issubclass(optimizer, torch.optim.Optimizer)):
+    if not _is_torch_optimizer(optimizer):
         raise ValueError(f"{name!r} is no optimizer of torch.optim")
     return optimizer
 
@@ -56,7 +56,7 @@ def _is_registered(value):
     return isinstance(value, Method) and METHODS.get(value.name) is type(value)
 
 
-def _name_of(function):
+def network_name(function):
     return next((name for name, known in NETWORKS.items() if function is known), None)
 
 
@@ -77,5 +77,5 @@ TAGS = [  # as _PLAIN of _file.py: tag, test, parts, way back
     ("scattering", lambda v: type(v) is Scattering2D, _scattering_facts, _scattering),
     ("optimizer", _is_torch_optimizer, lambda v: v.__name__, _optimizer),
     ("device", lambda v: isinstance(v, torch.device), str, torch.device),
-    ("network", lambda v: _name_of(v) is not None, _name_of, NETWORKS.__getitem__),
+    ("network", lambda v: network_name(v) is not None, network_name, NETWORKS.__getitem__),
 ]

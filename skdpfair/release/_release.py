@@ -50,7 +50,6 @@ def save_release(estimator, path, schema=None) -> None:
 
 
 def schema_in(facts, path):
-    """Return the schema in the facts of a file, or None."""
     if facts.get("schema") is None:
         return None
     with error_context(str(path), "holds a schema that cannot be used"):

@@ -53,7 +53,7 @@ def verify_release(path) -> None:
     >>> clf.fit([[0.0], [1.0]] * 1500, [0, 1] * 1500).save_release(path)
     >>> verify_release(path)
     """
-    facts = _file.read(path)[0]
+    facts = _file.opened(path).facts
     if isinstance(module := facts.get("module"), dict) and module.get("name") is None:
         raise ValueError(
             f"{path} cannot be verified: it holds the weights of the custom module "

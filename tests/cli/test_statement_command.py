@@ -91,7 +91,7 @@ def test_statement_of_damage_or_no_release_ends_with_status_1(released, tmp_path
 @pytest.mark.parametrize("part", ["method_", "_variables"])
 @pytest.mark.parametrize("value", [None, 3, "x", [[]], {"float": "nan"}])
 def test_statement_of_odd_facts_has_no_traceback(released, tmp_path, part, value):
-    facts, weights = _file.read(released[0]["private"])
+    facts, weights = _file.opened(released[0]["private"])[:2]
     facts["fitted"][part] = value
     path = tmp_path / "model.safetensors"
     _file.write(path, facts, weights)

@@ -74,7 +74,7 @@ def test_verify_release_takes_indices_of_fine_curves_and_nothing_else(encoded, f
     for model in (clone(given).fit(X.to_numpy(), y), given.fit(X, y), fitted):
         model.save_release(path)
         verify_release(path)
-    content, arrays = _file.read(path)
+    content, arrays = _file.opened(path)[:2]
     for planted in ([20, 10], [-20], ["a name"], [12345]):
         content["module"]["params"]["fine"] = {"tuple": planted}
         _file.write(path, content, arrays)

@@ -70,7 +70,7 @@ def fits(tmp_path_factory):
     }
     for name, model in models.items():
         model.save_release(path / name)
-    return {name: (model, *_file.read(path / name)) for name, model in models.items()}
+    return {name: (model, *_file.opened(path / name)[:2]) for name, model in models.items()}
 
 
 @pytest.fixture

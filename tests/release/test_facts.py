@@ -198,7 +198,7 @@ def test_load_release_refuses_forged_facts_without_running_code(forged, changed)
 @pytest.mark.parametrize("change", [{"width": 10**10}, {"depth": 10**9}], ids=["width", "depth"])
 def test_custom_module_takes_no_more_memory_than_its_weights(change, table, fitted, path, wide):
     fitted(table, module=Factory(wide, n_features=6, width=5)).save_release(path)
-    facts, weights = _file.read(path)
+    facts, weights = _file.opened(path)[:2]
     assert load_release(path, module=wide).n_features_in_ == 7
     facts["module"]["params"] |= change
     _file.write(path, facts, weights)

@@ -287,7 +287,7 @@ def test_load_release_makes_no_more_features_than_the_model_takes(table, path, f
     facts = {"classes": ["0", "1"], "bounds": dict.fromkeys(names, (-1, 1)), "log_columns": []}
     schema = TableSchema(target="y", **facts, n_intervals=0)
     fitted((table[0][names], table[1]), group_col=None).save_release(path, schema=schema)
-    facts, weights = _file.read(path)
+    facts, weights = _file.opened(path)[:2]
     assert load_release(path).schema_ == schema
     facts["schema"] = facts["schema"].replace("n_intervals = 0", "n_intervals = 1000")
     _file.write(path, facts, weights)

@@ -128,7 +128,7 @@ def test_export_statement_refuses_by_name(fitted, tmp_path):
     with pytest.raises(ValueError, match=r"model\.safetensors is not a safetensors"):
         nist(path)
     clf.save_release(path)
-    facts, weights = _file.read(path)
+    facts, weights = _file.opened(path)[:2]
     _file.write(path, facts | {"fitted": facts["fitted"] | {"method_": 3}}, weights)
     with pytest.raises(ValueError, match=r"model\.safetensors holds no description"):
         nist(path)

@@ -134,7 +134,7 @@ def released():
 def planted(path, plant):
     """Write a release with something planted, whose digest is right."""
     released().save_release(path)
-    facts, weights = _file.read(path)
+    facts, weights = _file.opened(path)[:2]
     plant(facts, weights)
     _file.write(path, facts, weights)
     return path
