@@ -14,10 +14,9 @@ import click
 
 from skdpfair.exceptions import BudgetExceededError, InterruptedWarning
 
-OPTIONS = {  # by the parameter of the library that they set
-    **{name: f"--{name}" for name in ("epsilon", "delta", "method", "measures")},
-    "random_state": "--seed",
-}
+# by the parameter of the library that they set
+OPTIONS = {name: f"--{name}" for name in ("epsilon", "delta", "method", "measures")}
+OPTIONS["random_state"] = "--seed"
 _MAX_WIDTH = 100
 
 AnyPath = functools.partial(click.Path, path_type=Path)
@@ -25,11 +24,6 @@ FILE = AnyPath(exists=True, dir_okay=False)
 POSITIVE = click.FloatRange(min=0, min_open=True)
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON only.")
-SCHEMA = click.option(
-    "--schema",
-    type=FILE,
-    help="Required: file of public facts about the columns; `skdpfair schema` begins one.",
-)
 EPSILON = click.option("--epsilon", type=POSITIVE, default=1.0, help="Privacy budget of a fit.")
 SEED = click.option(
     "--seed", type=click.IntRange(min=0), help="Make noise reproducible: research only."
@@ -222,25 +216,22 @@ class LedgerOptions:
 def ledger_options(command):
     """Give a command the options of a ledger that it charges, as one object ``ledger``."""
 
+    @click.option(
+        "--ledger",
+        type=AnyPath(dir_okay=False),
+        help="Privacy ledger of this data set. Every fit is recorded, or refused if it would "
+        "exceed the ledger's budget.",
+    )
+    @click.option("--ledger-epsilon", type=POSITIVE, help="Budget of a new ledger.")
+    @click.option(
+        "--ledger-delta",
+        type=POSITIVE,
+        help="Delta of a new ledger; without --ledger-epsilon, the ledger has no budget.",
+    )
     @functools.wraps(command)
     def gathered(*, ledger, ledger_epsilon, ledger_delta, **values):
         return command(ledger=LedgerOptions(ledger, ledger_epsilon, ledger_delta), **values)
 
-    for option in (
-        click.option(
-            "--ledger-delta",
-            type=POSITIVE,
-            help="Delta of a new ledger; without --ledger-epsilon, the ledger has no budget.",
-        ),
-        click.option("--ledger-epsilon", type=POSITIVE, help="Budget of a new ledger."),
-        click.option(
-            "--ledger",
-            type=AnyPath(dir_okay=False),
-            help="Privacy ledger of this data set. Every fit is recorded, or refused if it would "
-            "exceed the ledger's budget.",
-        ),
-    ):
-        gathered = option(gathered)
     return gathered
 
 

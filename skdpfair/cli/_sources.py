@@ -81,8 +81,7 @@ def source_for(model, schema, data):
 def test_records(model, schema, data) -> dict:
     """Return the labelled test records of a model, as the functions of reports take them."""
     source = source_for(model, schema, data)
-    needed = replace(schema, person=None, max_records=None)  # which tests do not need
-    records = source.read(needed)
+    records = source.read(replace(schema, person=None, max_records=None))  # not needed for tests
     X = as_encoded(pd.DataFrame(records.X, columns=schema.feature_names))
     return {"X": X, "y": records.y, "sensitive_features": records.groups}
 

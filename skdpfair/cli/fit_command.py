@@ -11,7 +11,11 @@ from skdpfair.cli import _shell as shell
 
 @click.command()
 @click.argument("data", nargs=-1, required=True, type=shell.FILE)
-@shell.SCHEMA
+@click.option(
+    "--schema",
+    type=shell.FILE,
+    help="Required: file of public facts about the columns; `skdpfair schema` begins one.",
+)
 @shell.EPSILON
 @click.option(
     "--delta",

@@ -81,10 +81,8 @@ def sweep(study, data, output, ledger, jobs, measures, as_json):
         if persons is not None:
             params = params | {"persons": Persons(max_records=schema.max_records)}
             persons = pd.Series(persons, name=schema.person)
-        question = person_question(source.columns(), schema.person)
-    if question is not None:
-        shell.note(question)
-    with shell.in_options(written_as):
+        if question := person_question(source.columns(), schema.person):
+            shell.note(question)
         y = pd.Series(records.y, name=schema.target, dtype=object)
         planned = planned_sweep(
             records={"X": records.X, "y": y, "sensitive_features": records.groups},
