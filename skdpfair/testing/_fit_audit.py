@@ -188,8 +188,7 @@ def audit_fit(
     failure = (1 - confidence) / len(guesses)
 
     def bound(guesses):
-        tests = [guesses_excess(n_canaries, n, k, failure) for n, k in guesses]
-        return refuted(report, tests)
+        return refuted(report, [guesses_excess(n_canaries, n, k, failure) for n, k in guesses])
 
     lower, best = bound(guesses)
     at_best = lower or bound([(n, n) for n, _ in guesses])[0]
