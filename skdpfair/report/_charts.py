@@ -6,6 +6,7 @@ telephone, so that their text is not made smaller there; legends are text of the
 """
 
 import math
+from itertools import product
 
 import numpy as np
 
@@ -33,7 +34,7 @@ def style(i) -> dict:
     }
 
 
-def ticks(low, high, max_ticks=6) -> list[float]:
+def ticks(low, high, max_ticks) -> list[float]:
     """Return round numbers within a range, at most about ``max_ticks``."""
     step = 10 ** math.floor(math.log10((high - low) / max_ticks))
     step *= next(k for k in (1, 2, 5, 10) if (high - low) / (k * step) <= max_ticks)
@@ -194,20 +195,17 @@ def placed_labels(spots, lines=()) -> list[tuple[float, float, str, str]]:
     placed = []
     for x, y, text in spots:
         width = _CHARACTER * len(text)
-        for anchor, left in (("start", x + 7), ("end", x - 7 - width)):
-            for down in (0, -11, 11):
-                box = (left, y + down - 6, left + width, y + down + 6)
-                free = all(
-                    box[0] >= b[2] or b[0] >= box[2] or box[1] >= b[3] or b[1] >= box[3]
-                    for b in occupied
-                )
-                if free and left >= LEFT and left + width <= WIDTH:
-                    break
-            else:
-                continue
-            occupied.append(box)
-            placed.append((x + 7 if anchor == "start" else x - 7, y + down + 4, anchor, text))
-            break
+        sides = ("start", x + 7, x + 7), ("end", x - 7, x - 7 - width)
+        for (anchor, at, left), down in product(sides, (0, -11, 11)):
+            box = (left, y + down - 6, left + width, y + down + 6)
+            free = all(
+                box[0] >= b[2] or b[0] >= box[2] or box[1] >= b[3] or b[1] >= box[3]
+                for b in occupied
+            )
+            if free and left >= LEFT and left + width <= WIDTH:
+                occupied.append(box)
+                placed.append((at, y + down + 4, anchor, text))
+                break
     return placed
 
 
