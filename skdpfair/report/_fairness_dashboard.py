@@ -48,7 +48,7 @@ def to_fairness_dashboard(results, *, seed=None, fold=0):
     first, safe = next(iter(parts.values())), _safe_names(results.frame["group"])
     models, by = _safe_names(parts), " and ".join(results.variables[1:]) or "group"
     return {
-        "sensitive_features": {_safe(by): [safe[group] for group in first["group"]]},
+        "sensitive_features": {by.translate(_SAFE): [safe[group] for group in first["group"]]},
         "y_true": first["y_true"].tolist(),
         "y_pred": {models[name]: part["y_pred"].tolist() for name, part in parts.items()},
     }
@@ -163,15 +163,11 @@ def _in_notebook():
     return getattr(get_ipython(), "kernel", None) is not None
 
 
-def _safe(name):
-    return str(name).translate(_SAFE)
-
-
 def _safe_names(names):
     """Return, by name, distinct names that do not end the text of a script."""
     safe_names = {}
     for name in dict.fromkeys(names):
-        safe = _safe(name)
+        safe = str(name).translate(_SAFE)
         while safe in safe_names.values():
             safe += "’"
         safe_names[name] = safe
