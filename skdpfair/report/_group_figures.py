@@ -46,12 +46,11 @@ def measured(model, classifier, X, y, sensitive_features, measures):
         raise ValueError("y must be given with X: a group table needs labels of test records.")
     check_indexes(X=X, y=y, sensitive_features=sensitive_features)
     by = classifier.group_col if sensitive_features is None else None
-    own, groups_given = variables(classifier), {}
+    own = variables(classifier)
     of_test = _groups.variables_of(y, X, by, sensitive_features)
     check_same("X, y", table_of(own), table_of(of_test))
-    if hasattr(model, "thresholds_") and sensitive_features is not None:
-        groups_given = {"sensitive_features": sensitive_features}
-    y, predicted = target.read_labels(y), model.predict(X, **groups_given)
+    groups = {"sensitive_features": sensitive_features} if hasattr(model, "thresholds_") else {}
+    y, predicted = target.read_labels(y), model.predict(X, **groups)
     check_kind("y", y, predicted, like="the fit")
     code, levels = None, []
     if sensitive_features is not None or _groups.as_columns(classifier.group_col):

@@ -53,13 +53,9 @@ def ledger_facts(ledger, privacy, fits):
         _TRUST: bool(spent.notes),
         _NO_ALARM: np.isinf(spent.epsilon_total) and privacy.is_private,
     }
-    is_recorded = recorded_part in ("all", "some")
-    sentences = [
-        *ledger_sentences(
-            replace(spent, reasons=reasons), ledger, is_recorded, _AMONG[recorded_part]
-        ),
-        *(note for note, is_true in notes.items() if is_true),
-    ]
+    stated, is_recorded = replace(spent, reasons=reasons), recorded_part in ("all", "some")
+    sentences = ledger_sentences(stated, ledger, is_recorded, _AMONG[recorded_part])
+    sentences += [note for note, is_true in notes.items() if is_true]
     numbers = asdict(spent) | {"budget": ledger.budget, "holds_this_model": recorded_part}
     numbers = {k: "inf" if v == np.inf else v for k, v in numbers.items()}
     return numbers | {"sentences": sentences}

@@ -99,10 +99,8 @@ def small_groups(results) -> list[str]:
 
 
 def is_unsure(results, column) -> bool:
-    small = small_groups(results)
-    return bool(small) and (
-        column.endswith(COMPARING) or any(column.endswith(f"[{group}]") for group in small)
-    )
+    of_small = tuple(f"[{group}]" for group in small_groups(results))
+    return bool(of_small) and column.endswith(COMPARING + of_small)
 
 
 def recommend(results) -> Recommendation | None:
