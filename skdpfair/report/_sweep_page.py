@@ -248,10 +248,9 @@ def _curve(results, table, measure, *, zero=True):
         return None
     title, unit, factor = described(measure)
     known = table[measure][table[measure, "mean"].notna()]
-    is_private = np.isfinite(known.index.get_level_values("epsilon"))
-    if not is_private.any():
+    curves = {method: [] for method, epsilon in known.index if np.isfinite(epsilon)}
+    if not curves:
         return None
-    curves = {method: [] for method, _ in known[is_private].index}
     across = {}
     for (method, epsilon), row in known.sort_index(level="epsilon").iterrows():
         values = tuple(factor * row[stat] for stat in _ENDS)
