@@ -11,10 +11,11 @@ from sklearn.utils.validation import check_is_fitted
 from skdpfair._utils.validate import error_context, one_of
 from skdpfair.privacy.privacy_report import PrivacyReport
 from skdpfair.release._file import decode
-from skdpfair.release._read_statement import origin_of, read_report, read_statement, statement
+from skdpfair.release._read_statement import read_report, read_statement, statement
 from skdpfair.release._release import schema_in
 from skdpfair.report._model_facts import model_facts
-from skdpfair.report._model_page import check_intended_use, classifier_in, described, markdown
+from skdpfair.report._model_page import classifier_in, described, markdown
+from skdpfair.report._rendering import check_text
 
 KINDS = ("json", "nist")
 _NO_RECORDS = (
@@ -87,7 +88,7 @@ def export_statement(
     True
     """
     one_of("kind", kind, KINDS)
-    check_intended_use(intended_use)
+    check_text("intended_use", intended_use)
     tests = (X, y, sensitive_features, measures)
     is_tested = any(given is not None for given in tests)
     if kind == "json" and is_tested:
@@ -116,18 +117,19 @@ def _facts(model, ledger):
         return model_facts(model, ledger=ledger) | {"report": model}
     if isinstance(model, (str, os.PathLike)):
         privacy, (facts, _, sha256, n_bytes) = read_report(model)
-        day, fits = origin_of(facts)
         with error_context(str(model), "holds no description of a model that can be read"):
-            names = ("method_", "_variables")
+            names = ("method_", "_variables", "_day", "_ledger_fits")
             fitted = {k: decode(v) for k, v in facts["fitted"].items() if k in names}
             if (schema := schema_in(facts, model)) is not None:
                 fitted["_variables"] = (schema.target, *schema.all_groups)
-            model = SimpleNamespace(**fitted, _day=day, _ledger_fits=fits)
+            model = SimpleNamespace(**fitted)
             version, file = facts.get("skdpfair_version"), (n_bytes, sha256)
             stated = model_facts(privacy, model, version=version, file=file, ledger=ledger)
         return stated | {"report": privacy, "is_regression": "estimator" in facts}
     check_is_fitted(model)
-    end = model[-1] if isinstance(model, Pipeline) else model
+    end = model
+    while isinstance(end, Pipeline):
+        end = end[-1]
     is_regression = is_regressor(end) and hasattr(end, "privacy_")
     inner = end if is_regression else classifier_in(end)
     stated = model_facts(inner.privacy_, inner, ledger=ledger)

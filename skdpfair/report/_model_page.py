@@ -19,7 +19,7 @@ from skdpfair.release._facts import record_shape
 from skdpfair.release._release import loaded, schema_in
 from skdpfair.report._group_figures import class_names, figures_of, markdown_table, measured
 from skdpfair.report._model_facts import attacker_chart, model_facts, variables
-from skdpfair.report._rendering import environment, findings, markdown_rows, render
+from skdpfair.report._rendering import check_text, environment, findings, markdown_rows, render
 from skdpfair.report._same_table import check_same, table_of, table_of_sweep
 from skdpfair.report._summary import costs_beside
 
@@ -91,8 +91,7 @@ def model_page(
     >>> "All figures on this page are private" in page
     True
     """
-    if title is not None and not isinstance(title, str):
-        raise TypeError(f"title must be a text or None, got {safe_repr(title)}.")
+    check_text("title", title)
     fit = described(classifier, X, y, sensitive_features, measures, pipeline)
     absent = ("costs", "groups", "rare", "verdict", "worse", "group_chart")
     facts, privacy = fit.facts(title, ledger) | dict.fromkeys(absent), fit.classifier.privacy_
@@ -153,7 +152,7 @@ def model_card(
     >>> clf.privacy_.plain_statement in model_card(clf)
     True
     """
-    check_intended_use(intended_use)
+    check_text("intended_use", intended_use)
     if released_table is not None and "privacy" not in getattr(released_table, "attrs", {}):
         raise ValueError(
             "released_table must come from skdpfair.metrics.release_group_table, which keeps its "
@@ -176,11 +175,6 @@ def model_card(
 
 def markdown(template, facts):
     return environment().get_template(template).render(facts).rstrip("\n") + "\n"
-
-
-def check_intended_use(text):
-    if text is not None and not isinstance(text, str):
-        raise TypeError(f"intended_use must be a text or None, got {safe_repr(text)}.")
 
 
 @dataclass(frozen=True)
@@ -267,14 +261,11 @@ def _is_public(facts, classifier) -> bool:
 def classifier_in(model):
     """Return the fitted DPFairClassifier that a model is or holds; its report is the model's."""
     check_is_fitted(model)
-    while isinstance(model, Pipeline):
-        model = model[-1]
     inner = getattr(model, "estimator_", getattr(model, "best_estimator_", model))
-    while inner is not model and isinstance(inner, Pipeline):
+    while isinstance(inner, Pipeline):
         inner = inner[-1]
-    if not hasattr(model, "privacy_") or not (
-        hasattr(inner, "net_") and hasattr(inner, "classes_")
-    ):
+    is_classifier = hasattr(inner, "net_") and hasattr(inner, "classes_")
+    if not hasattr(model, "privacy_") or not is_classifier:
         inner_text = "" if inner is model else f" that holds a {type(inner).__name__}"
         raise TypeError(
             "classifier must be a fitted DPFairClassifier, DPThresholdClassifier or "

@@ -6,13 +6,12 @@ from copy import copy
 from dataclasses import replace
 from functools import cache
 from html import escape
-from importlib.resources import files
 
 import numpy as np
 
 from skdpfair._utils.cards import typeset
 from skdpfair._utils.group_names import class_names, display_name
-from skdpfair._utils.validate import visible
+from skdpfair._utils.validate import safe_repr, visible
 from skdpfair.metrics._intervals import of_share
 from skdpfair.metrics._measures import MEASURES, OVERALL, measure_of, of_positive
 from skdpfair.preprocessing._linter import PipelineReport, lint_pipeline
@@ -39,13 +38,13 @@ def environment(of_pages=False):
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        loader=jinja2.FunctionLoader(_text),
+        loader=jinja2.PackageLoader("skdpfair.report"),
         autoescape=of_pages,
         finalize=_isolated_text if of_pages else None,
     )
     pages.filters |= {
         "verbatim": lambda text: jinja2.utils.markupsafe.escape(isolated(text)),
-        "plain": lambda text: None if text is None else plain(text),
+        "plain": plain,
         "sentence": _sentence,
         "points": points,
         "budget": budget,
@@ -57,7 +56,7 @@ def environment(of_pages=False):
         "counted": lambda n: _NUMBERS[n] if n < len(_NUMBERS) else f"{n:,}",
     }
     pages.tests["side_channel"] = lambda text: "float" in text or "noise generator" in text
-    pages.globals |= {"inf": np.inf, "max_budgets": MAX_BUDGETS}
+    pages.globals["max_budgets"] = MAX_BUDGETS
     return pages
 
 
@@ -83,8 +82,9 @@ def _spanned(estimate, unit):
     return f"{mean} {unit}{interval}"
 
 
-def _text(name):
-    return (files("skdpfair.report") / "templates" / name).read_text(encoding="utf-8")
+def check_text(name, text):
+    if text is not None and not isinstance(text, str):
+        raise TypeError(f"{name} must be a text or None, got {safe_repr(text)}.")
 
 
 def plain(cell):
@@ -125,7 +125,6 @@ def with_interval(estimate, column) -> tuple[str, str]:
 
 
 def in_words(column, classes=()) -> str:
-    """Return the name of a measure as words."""
     name = measure_of(column)
     title = MEASURES[name].title + of_positive(name, classes)
     return title if title[1].isupper() else title[0].lower() + title[1:]

@@ -6,7 +6,6 @@ import pandas as pd
 import skdpfair
 from skdpfair._utils import cards
 from skdpfair._utils.group_names import escape_reserved
-from skdpfair._utils.validate import safe_repr
 from skdpfair.metrics._measures import COST, MEASURES, OVERALL, RATIOS, described
 from skdpfair.privacy import NoisyRelease, compute_epsilon, privacy_report
 from skdpfair.privacy.gdp import delta_for
@@ -27,8 +26,7 @@ _SPLIT = "20 % held out per seed, stratified by class and group (cv=None)"
 
 def results_page(results, *, title=None, pipeline=None, measures=None, ledger=None) -> str:
     """Return the report of a sweep as one HTML page, see `TradeoffResults.to_html`."""
-    if title is not None and not isinstance(title, str):
-        raise TypeError(f"title must be a text or None, got {safe_repr(title)}.")
+    rendering.check_text("title", title)
     check_ledger(ledger)
     if results.frame["n"].isna().all():
         raise ValueError(
