@@ -79,13 +79,11 @@ def searching() -> Iterator[None]:
 def _add_user(variable: str, value: str) -> None:
     """Count a user of a variable of the environment, which the first one sets."""
     with _LOCK:
+        if not _USERS[variable] and variable in os.environ:
+            _USERS[variable] = 1  # the process that started this one
         if not _USERS[variable]:
-            if variable in os.environ:
-                # the process that started this one
-                _USERS[variable] = 1
-            else:
-                os.environ[variable] = value
-                _restart_workers()
+            os.environ[variable] = value
+            _restart_workers()
         _USERS[variable] += 1
 
 

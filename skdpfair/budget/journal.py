@@ -143,10 +143,6 @@ class _Seen:
         if self.sealed(text + b"}") + b"\n" != line if seal else self.is_sealed:
             raise ValueError("it, or a line before it, is not as it was written")
 
-    def begins(self, content: bytes) -> bool:
-        """Return whether a file begins with what was seen of it."""
-        return len(content) >= self.size and _digest(content[: self.size]) == self.digest
-
 
 FORMAT_VERSION = 1
 _VERSION = re.compile(rb'{"format_version": (\d+)')  # the first entry of the first line
@@ -215,7 +211,7 @@ class Journal:
 
     def _read(self, content: bytes, seen: _Seen) -> None:
         """Take in the content of the file, which begins with what was seen of it."""
-        if not seen.begins(content):
+        if _digest(content[: seen.size]) != seen.digest:
             raise ValueError(
                 f"The ledger {str(self.path)!r} no longer begins with its earlier lines: it was "
                 "emptied, replaced or edited, and fits would be lost. Restore the file, or make a "
@@ -260,8 +256,7 @@ class Journal:
     def fits(self, data: str | None = None) -> list[Line]:
         """Return the fits on a data set, or on all, as they ended or else as planned."""
         with self.locked():
-            every = _SEEN[self._name].fits.values()
-            return [fit for fit in every if data in (None, fit["data"])]
+            return [fit for fit in _SEEN[self._name].fits.values() if data in (None, fit["data"])]
 
     def totals(self, data: str) -> Totals:
         """Return what the fits on a data set add up to; only inside :meth:`locked`."""
