@@ -17,7 +17,6 @@ from skdpfair.report._model_facts import model_facts
 from skdpfair.report._model_page import classifier_in, described, markdown
 from skdpfair.report._rendering import check_text
 
-KINDS = ("json", "nist")
 _NO_RECORDS = (
     "X, y, sensitive_features and measures must be None for kind='json', which holds no figures of "
     "records, for regressors, and for reports, which do not predict. Pass a fitted classifier, or "
@@ -87,7 +86,7 @@ def export_statement(
     >>> export_statement(clf.privacy_, "nist").count("- [ ]") > 10
     True
     """
-    one_of("kind", kind, KINDS)
+    one_of("kind", kind, ("json", "nist"))
     check_text("intended_use", intended_use)
     tests = (X, y, sensitive_features, measures)
     is_tested = any(given is not None for given in tests)

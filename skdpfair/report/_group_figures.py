@@ -230,10 +230,16 @@ def _head(name, classes):
     return title if unit == "%" else f"{title}, {unit}"
 
 
+def _interval(row, name, rarest):
+    """Return Wilson's interval of a measure in per cent, "" if it is no share of some records."""
+    low, high = of_share(row, name, rarest)
+    return "" if np.isnan(low) else f"{points(low)} to {points(high)}"
+
+
 def _cells(table, names):
-    rows, interval_of = [], rendering.interval_of_share
+    rows = []
     for group, row in table.iterrows():
-        values = [(written(row[m], m), interval_of(row, m, table.attrs["rarest"])) for m in names]
+        values = [(written(row[m], m), _interval(row, m, table.attrs["rarest"])) for m in names]
         predicted_fractions = [points(v) for k, v in row.items() if k.startswith("predicted[")]
         rows.append((group, f"{int(row['n']):,}", values, predicted_fractions))
     return rows

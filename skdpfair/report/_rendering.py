@@ -12,7 +12,6 @@ import numpy as np
 from skdpfair._utils.cards import typeset
 from skdpfair._utils.group_names import class_names, display_name
 from skdpfair._utils.validate import safe_repr, visible
-from skdpfair.metrics._intervals import of_share
 from skdpfair.metrics._measures import MEASURES, OVERALL, measure_of, of_positive
 from skdpfair.preprocessing._linter import PipelineReport, lint_pipeline
 
@@ -137,12 +136,6 @@ def error_in_words(name, classes) -> str | None:
         return None
     actual, predicted = (classes[i] for i in rates[name])
     return f"actual {actual} predicted as {predicted}"
-
-
-def interval_of_share(row, name, rarest) -> str:
-    """Return Wilson's interval of a measure in per cent, "" if it is no share of some records."""
-    low, high = of_share(row, name, rarest)
-    return "" if np.isnan(low) else f"{points(low)} to {points(high)}"
 
 
 def of_one_class(results) -> list:
