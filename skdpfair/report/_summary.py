@@ -207,14 +207,15 @@ def release_commands(results, advised, ledger=None):
     if results.files is None:
         options = "".join(f", {k}={v}" for k, v in params.items() if "__" not in k)
         nested = ", ".join(f"{k}={v}" for k, v in params.items() if "__" in k)
-        clf = f"DPFairClassifier({{}}epsilon={epsilon}{options})"
-        clf += f".set_params({nested})" if nested else ""
+        settings = f"epsilon={epsilon}{options})"
+        settings += f".set_params({nested})" if nested else ""
         of_search = f', {{"method": {json.dumps(methods)}}}, epsilon={epsilon}'
         of_search += f", delta={params['delta']}" if "delta" in params else ""
         arguments = "X, y, sensitive_features=groups"
         arguments += ", persons=persons" * (spec.protects == "person")
         begin, end = ("ledger.fit(", ", ") if ledger is not None else ("", ".fit(")
-        models = f"DPRandomizedSearch({clf.format('')}{of_search})", clf.format(f'"{method}", ')
+        search = f"DPRandomizedSearch(DPFairClassifier({settings}{of_search})"
+        models = search, f'DPFairClassifier("{method}", {settings}'
         texts = [f"{begin}{model}{end}{arguments})" for model in models]
     else:
         params = {k: v for k, v in params.items() if k not in _OF_SCHEMA}

@@ -181,6 +181,15 @@ def test_release_commands_repeat_what_is_recommended():
     assert tried is None and "--epsilon EPSILON --method METHOD" in fixed
 
 
+def test_release_commands_hold_values_with_braces():
+    weights = {"{no}": 1.0, "yes": 2.0}
+    params = {"class_weight": repr(weights)}
+    spec = SweepSpec(classes=list(weights), methods={"dpsgd": "'dpsgd'"}, params=params)
+    fixed = release_commands(SimpleNamespace(spec=spec, files=None), None)[1]
+    clf = eval(fixed.partition(".fit(")[0].replace("EPSILON", "1.0"), globals())
+    assert (clf.class_weight, clf.classes, clf.epsilon) == (weights, list(weights), 1.0)
+
+
 @pytest.fixture
 def ledger(tmp_path):
     """A ledger of a fit beside the sweeps."""
