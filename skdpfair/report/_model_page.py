@@ -19,7 +19,7 @@ from skdpfair.release._facts import record_shape
 from skdpfair.release._release import loaded, schema_in
 from skdpfair.report._group_figures import class_names, figures_of, markdown_table, measured
 from skdpfair.report._model_facts import attacker_chart, model_facts, variables
-from skdpfair.report._rendering import check_text, environment, findings, markdown_rows, render
+from skdpfair.report._rendering import check_text, environment, lint_report, markdown_rows, render
 from skdpfair.report._same_table import check_same, table_of, table_of_sweep
 from skdpfair.report._summary import costs_beside
 
@@ -190,12 +190,12 @@ class _Fit:
 
     def facts(self, title, ledger) -> dict:
         facts = model_facts(self.classifier.privacy_, self.classifier, ledger=ledger)
-        lint = findings(self.pipeline)  # they have names and texts of any kind
+        lint = lint_report(self.pipeline)  # it has names and texts of any kind
         return facts | {
             "title": title or f"A classifier trained with {facts['method'].partition(',')[0]}",
             "facts": _rows(self.model, self.classifier, self.file, facts),
-            "findings": lint,
-            "has_findings": bool(lint and (lint["steps"] or lint["notes"])),
+            "lint": lint,
+            "has_findings": bool(lint and (lint.findings or lint.notes)),
         }
 
     @property

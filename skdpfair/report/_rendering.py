@@ -188,12 +188,7 @@ def _isolated_part(match):
     return f"\u2068{match[0]}\u2069" if turns else match[0]
 
 
-def findings(pipeline):
-    """Return the findings of the linter on a pipeline, or None without one."""
-    if pipeline is None:
-        return None
-    lint = pipeline if isinstance(pipeline, PipelineReport) else lint_pipeline(pipeline)
-    return {
-        "steps": [(f.step, f.learns, f.instead) for f in lint.findings],
-        "notes": [str(note) for note in lint.notes],
-    }
+def lint_report(pipeline):
+    """Return the linter's report on a pipeline, or None without one."""
+    is_report = pipeline is None or isinstance(pipeline, PipelineReport)
+    return pipeline if is_report else lint_pipeline(pipeline)

@@ -95,7 +95,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "front": _front(results, table, main, f"{cost}_difference"),
         "releases": _releases(results),
         "before": ledger_sentences,
-        "findings": rendering.findings(pipeline),
+        "lint": rendering.lint_report(pipeline),
         "features": spec.features,
         "not_accounted": privacy_report.in_words_of(privacy_report.NOT_ACCOUNTED, protects),
         "commands": summary.release_commands(as_given, advised, ledger),

@@ -304,7 +304,7 @@ def test_pipeline_is_described_by_its_last_step(pipeline, depth, hostile, page_f
     X = pipeline[0].transform(rows)
     expected = model_page(pipeline[-1], X, pipeline=whole, **tested)
     assert model_page(whole, rows, **tested) == expected
-    assert page_facts(model_card, whole, rows, **tested)["findings"]["steps"] == []
+    assert page_facts(model_card, whole, rows, **tested)["lint"].findings == []
     learning = make_pipeline(StandardScaler().fit(X), whole)
     assert "StandardScaler learns" in model_card(learning).split("### Preparation")[1]
 

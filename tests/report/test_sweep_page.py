@@ -116,10 +116,10 @@ def test_sweep_page_without_references_budgets_or_settings(by_hand, page_facts, 
 
 def test_findings_are_those_of_the_linter(by_hand, page_facts):
     write, clf = by_hand.results().to_html, DPFairClassifier()
-    found = page_facts(write, pipeline=make_pipeline(StandardScaler(), clf))["findings"]
-    assert "StandardScaler" in str(found["steps"])
-    assert page_facts(write, pipeline=make_pipeline(clf))["findings"]["steps"] == []
-    assert page_facts(write)["findings"] is None
+    found = page_facts(write, pipeline=make_pipeline(StandardScaler(), clf))["lint"]
+    assert "StandardScaler" in str(found.findings)
+    assert page_facts(write, pipeline=make_pipeline(clf))["lint"].findings == []
+    assert page_facts(write)["lint"] is None
 
 
 def test_sweep_page_of_a_hundred_models_has_less_than_half_a_megabyte(by_hand, parsed):
