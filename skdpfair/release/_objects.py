@@ -2,8 +2,7 @@
 
 import torch
 
-from skdpfair import _networks
-from skdpfair._networks import CNN, MLP, Curves, Factory
+from skdpfair._networks import CNN, MLP, Curves, Factory, curves, logistic, mlp, small_cnn
 from skdpfair.augmentations import PGD, FlipAndShift, Views
 from skdpfair.engine.mechanism import METHODS, Method
 from skdpfair.features import Scattering2D
@@ -11,12 +10,7 @@ from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.persons import Persons
 
 CLASSES = {c.__name__: c for c in (PGD, FlipAndShift, Views, Groups, Persons, MLP, CNN, Curves)}
-NETWORKS = {
-    "logistic": _networks.logistic,
-    "curves": _networks.curves,
-    "mlp": _networks.mlp,
-    "cnn": _networks.small_cnn,
-}
+NETWORKS = {"logistic": logistic, "curves": curves, "mlp": mlp, "cnn": small_cnn}
 
 
 def _method(parts):

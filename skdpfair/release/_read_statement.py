@@ -13,7 +13,6 @@ from skdpfair.privacy.privacy_report import PROTECTS, PrivacyReport
 from skdpfair.privacy.releases import all_releases, count_steps, merged
 from skdpfair.privacy.renyi import ORDERS, curve_epsilon
 from skdpfair.release import _file
-from skdpfair.release._file import decode, encode
 
 # files without the name of a class are of classifiers
 CLASSIFIER, REGRESSOR = "DPFairClassifier", "DPFairRegressor"
@@ -27,7 +26,7 @@ _COUNTS = "n_samples", "max_records", "records_per_person"
 
 def statement(privacy):
     """Return the fields of a privacy report in plain JSON types; infinity is the text "inf"."""
-    return json.loads(json.dumps(privacy.facts(), default=encode))
+    return json.loads(json.dumps(privacy.facts(), default=_file.encode))
 
 
 def read_statement(path):
@@ -55,7 +54,7 @@ def read_report(path):
     content = _file.opened(path)
     facts = content.facts
     try:
-        privacy = decode(facts["fitted"]["privacy_"])
+        privacy = _file.decode(facts["fitted"]["privacy_"])
         check_statement(facts, privacy)
         origin_of(facts)
     except Exception as error:  # facts may be anything
@@ -68,7 +67,7 @@ def read_report(path):
 
 def origin_of(facts):
     """Return the day of the last fit, and the names of the fits in a ledger, else ValueError."""
-    day, fits = (decode(facts["fitted"][name]) for name in ("_day", "_ledger_fits"))
+    day, fits = (_file.decode(facts["fitted"][name]) for name in ("_day", "_ledger_fits"))
     if not is_day(day):
         raise ValueError("a day of training that is no date")
     if not are_ledger_fits(fits):

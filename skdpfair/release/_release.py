@@ -14,7 +14,6 @@ from skdpfair.preprocessing._schema import with_features
 from skdpfair.release import _file
 from skdpfair.release._closed_list import unlisted
 from skdpfair.release._facts import check_loaded, factory_of, rebuilt, record_shape, release_facts
-from skdpfair.release._file import encode
 from skdpfair.release._read_statement import CLASSIFIER, REGRESSOR
 
 
@@ -35,7 +34,7 @@ def save_release(estimator, path, schema=None) -> None:
     if schema is not None:
         # keeps the order, which is that of the features
         text = schema.to_toml()
-        facts["fitted"]["_variables"] = encode((schema.target, *schema.all_groups))
+        facts["fitted"]["_variables"] = _file.encode((schema.target, *schema.all_groups))
     if text is not None:
         facts["schema"] = text
     copy = rebuilt(type(estimator), facts, weights, _if_custom(facts, estimator.net_.module))

@@ -12,8 +12,7 @@ import fairlearn.metrics as flm
 import numpy as np
 import sklearn.metrics as skm
 
-from skdpfair._utils import validate
-from skdpfair._utils.validate import safe_repr
+from skdpfair._utils.validate import integer, safe_repr
 from skdpfair.inputs.target import positions
 
 _MISSING = (
@@ -70,7 +69,7 @@ def launch(results, port=None, *, seed=None, fold=0):
     """Serve the dashboard, see `TradeoffResults.launch_fairness_dashboard`."""
     arguments = to_fairness_dashboard(results, seed=seed, fold=fold)
     if port is not None:
-        port = validate.integer("port", port, low=1, high=65_535)
+        port = integer("port", port, low=1, high=65_535)
     if max(map(max, (arguments["y_true"], *arguments["y_pred"].values()))) > 1:
         raise ValueError(
             "results has more than two classes, for which raiwidgets' dashboard has no metric. "

@@ -16,8 +16,6 @@ from skdpfair.estimators.classifier import classifier_of
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import check_indexes, in_pandas
-from skdpfair.inputs.groups import Groups
-from skdpfair.inputs.persons import Persons
 from skdpfair.preprocessing._learners import refuse_resamplers
 from skdpfair.testing._lower_bounds import describe_bound, guesses_excess, least_epsilon
 
@@ -152,7 +150,7 @@ def audit_fit(
         X = clone(estimator[:-1]).fit_transform(X, y) if len(estimator) > 1 else X
         estimator = estimator.steps[-1][1]
     X = in_pandas(X) if hasattr(X, "shape") else np.asarray(X)
-    declared = Persons.of(classifier.persons)
+    declared = _persons.Persons.of(classifier.persons)
     person = _persons.encode(X, n_samples, persons, declared, classifier.group_col).code
     protects = "record" if person is None else "person"
     code = np.arange(n_samples) if person is None else person
@@ -287,7 +285,7 @@ def _with_features(model, X, y, chosen, of, rng):
 
 def _counted_from_the_front(model, X):
     """Return the model, whose numbers of columns hold when columns are added at the end."""
-    groups, persons = Groups.of(model.group_col), Persons.of(model.persons)
+    groups, persons = _groups.Groups.of(model.group_col), _persons.Persons.of(model.persons)
 
     def counted(column, name):
         return _groups.position(X, column, name) if is_integer(column) else column

@@ -8,7 +8,6 @@ from skdpfair._utils.validate import safe_repr
 from skdpfair.release import _file
 from skdpfair.release._closed_list import unlisted
 from skdpfair.release._facts import module_facts
-from skdpfair.release._file import encode
 from skdpfair.release._read_statement import REGRESSOR, statement
 from skdpfair.release._release import loaded
 from skdpfair.training.inference import weights_of
@@ -72,8 +71,8 @@ def verify_release(path) -> None:
             "reveal records. Do not share it; fit with an epsilon."
         )
     again = {
-        "parameters": {name: encode(getattr(estimator, name)) for name in facts["parameters"]},
-        "fitted": {name: encode(getattr(estimator, name)) for name in facts["fitted"]},
+        "parameters": {n: _file.encode(getattr(estimator, n)) for n in facts["parameters"]},
+        "fitted": {n: _file.encode(getattr(estimator, n)) for n in facts["fitted"]},
         "module": module_facts(estimator.net_.module),
         "privacy_statement": statement(privacy),
         **{name: facts[name] for name in ("skdpfair_version", "schema") if name in facts},
