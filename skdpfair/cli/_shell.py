@@ -98,15 +98,14 @@ def check_outputs(*outputs, inputs=()):
             continue
         if not output.parent.is_dir():
             raise Unusable(f"{output} cannot be written: there is no folder {output.parent}.")
-        if output.resolve() in used_paths:
-            raise Unusable(
-                f"{output} would replace {used_paths[output.resolve()]}. Name another file."
-            )
+        resolved = output.resolve()
+        if resolved in used_paths:
+            raise Unusable(f"{output} would replace {used_paths[resolved]}. Name another file.")
         try:
             check_writable(output)
         except OSError as error:
             raise Unusable(f"{output} cannot be written: {error.strerror or error}.") from None
-        used_paths[output.resolve()] = output
+        used_paths[resolved] = output
 
 
 _PARAMETER = re.compile(r"(\w+)(?==| must\b| names\b)")

@@ -266,12 +266,8 @@ def _is_module(value, estimator) -> bool:
 def _is_optimizer(value, estimator) -> bool:
     if not isinstance(value, Factory):
         return _is_scalar(value)
-    known = set(signature(optimizer_of(value).make).parameters)
-    return (
-        _is_scalar(value.make)
-        and set(value.params) <= known
-        and all(map(_is_setting, value.params.values()))
-    )
+    is_known = set(value.params) <= set(signature(optimizer_of(value).make).parameters)
+    return is_known and _is_scalar(value.make) and all(map(_is_setting, value.params.values()))
 
 
 def _are_groups(value, estimator) -> bool:

@@ -250,12 +250,9 @@ def _is_public(facts, classifier) -> bool:
     groups = [] if classifier.levels_ is None else classifier.levels_
     each = (v if isinstance(v, tuple) else (v,) for v in [*classifier.classes_, *groups])
     levels = [str(value) for values in each for value in values]
-    return (
-        is_report(classifier.privacy_, classifier.levels_, classifier._n_fits)
-        and all(map(is_word, [facts["title"], *texts]))
-        and len(levels) <= MAX_LEVELS
-        and are_texts_of_levels(levels)
-    )
+    is_known = is_report(classifier.privacy_, classifier.levels_, classifier._n_fits)
+    are_short = all(map(is_word, [facts["title"], *texts])) and len(levels) <= MAX_LEVELS
+    return is_known and are_short and are_texts_of_levels(levels)
 
 
 def classifier_in(model):
