@@ -41,6 +41,7 @@ from skdpfair.release._release import release, save_release
 from skdpfair.training import defaults, pictures, sklearn_callbacks
 from skdpfair.training.account import account
 from skdpfair.training.column_counts import can_be_fine
+from skdpfair.training.monotone import make_monotone, with_curves
 from skdpfair.training.net import PrivateNet
 from skdpfair.training.plan import plan as make_plan
 from skdpfair.training.processes import check_parts, process_group
@@ -193,15 +194,17 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
             in_shape = data.x.shape[1:]
             spec, features = pictures.features_of(spec, in_shape)
             column_names = names_of_features(fresh, data.group_positions)
+            # an array may know what computed it
+            known = data.origin.columns if column_names is None else column_names
             if is_auto(spec.module):
-                # an array may know what computed it
-                known = data.origin.columns if column_names is None else column_names
                 network = defaults.network_for(known)
                 if spec.loss is None or isinstance(network, Curves):
                     spec = spec.with_params(module=network)
             if isinstance(spec.module, Curves) and not can_be_fine(data.x):
                 spec = spec.with_params(module="logistic")
             defaults.check_network(spec.module, in_shape, data.n_outputs)
+            linear = with_curves(spec.module, known, data.n_outputs)
+            spec = spec.with_params(module=linear)
             previous = previous_fit(self, fresh, data, features) if spec.warm_start else None
             if processes.size > 1:
                 check_parts(processes, fresh, spec, data, previous)
@@ -236,6 +239,7 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
             run = Run(spec, plan, streams, processes, sklearn_task, previous)
             run.column_names = column_names
             net = train(run, inputs)
+            make_monotone(net.module_, known, self._positive_output(data.classes))
             # account and keep
             report = account(run, net, inputs)
             self._keep(fresh, run, net, report, data, features)
@@ -249,6 +253,10 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
         if sklearn_task.end is not None:
             sklearn_task.end()
         return self
+
+    def _positive_output(self, classes: np.ndarray | None) -> int:
+        """Return the output of the module that grows with the prediction, or positive class."""
+        return 0
 
     def privacy_statement(self) -> dict[str, Any]:
         """Return the privacy statement of the fit.

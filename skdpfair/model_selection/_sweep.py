@@ -35,6 +35,7 @@ from skdpfair.model_selection._forecast import planned_fit
 from skdpfair.model_selection._results import TradeoffResults, empty_runs
 from skdpfair.model_selection._store import Store, digest_of, run_missing
 from skdpfair.model_selection._sweep_spec import SweepSpec
+from skdpfair.preprocessing._piecewise_linear import monotone_axes
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.training import defaults, pictures
 from skdpfair.training import plan as _planning
@@ -307,7 +308,8 @@ class PlannedSweep:
         # once for all fits and predictions
         if self.features is not None and missing:
             records = replace(records, X=pictures.transformed(self.features, records.X))
-        elif missing and hasattr(records.X, "iloc"):
+        # the names of monotone columns say so
+        elif missing and hasattr(records.X, "iloc") and not monotone_axes(records.X.columns):
             records = replace(records, X=numbers_of(records.X))
         run_cell, keep = joblib.delayed(_cells.run_cell), self.spec.keep_predictions
         tasks = {cell.key: run_cell(cell, i, records, keep) for i, cell in enumerate(missing)}

@@ -19,6 +19,7 @@ CHOICES = 0, 2, 4, 8  # of n_intervals="auto"
 MAX_MU = 8.0  # a budget so large, or none, that noise no longer matters
 MIN_SIGNAL = 4.0  # signal-to-noise ratio for each interval of each axis
 _ROWS = 1024  # at a time
+DIRECTIONS = "increasing", "decreasing"
 DECADES = 3  # a range of so many powers of ten also gets a logarithmic axis
 
 
@@ -39,6 +40,8 @@ class PiecewiseLinearEncoder(PublicBounds):
         Columns that also get a logarithmic axis, and a column ``{column}_missing``.
     epsilon : float > 0 or None, default=1.0
         Budget of the fit that uses the columns; it affects ``n_intervals="auto"`` only.
+    monotone : dict of str to {"increasing", "decreasing"}, optional
+        As in `public_preprocessor`.
 
     Notes
     -----
@@ -55,13 +58,21 @@ class PiecewiseLinearEncoder(PublicBounds):
     _fitted = "n_intervals_"
 
     def __init__(
-        self, bounds=(-1.0, 1.0), *, n_intervals="auto", log_columns=(), epsilon=1.0, missing=()
+        self,
+        bounds=(-1.0, 1.0),
+        *,
+        n_intervals="auto",
+        log_columns=(),
+        epsilon=1.0,
+        missing=(),
+        monotone=None,
     ):
         self.bounds = bounds
         self.n_intervals = n_intervals
         self.log_columns = log_columns
         self.epsilon = epsilon
         self.missing = missing
+        self.monotone = monotone
 
     def fit(self, X, y=None):
         """Choose the number of intervals by the number of rows; their values are not used."""
@@ -96,12 +107,15 @@ class PiecewiseLinearEncoder(PublicBounds):
         """Return the names of the columns that `transform` makes.
 
         For each column, these are ``{column}`` and ``{column}_at_{knot}``; then ``{column}_log``
-        and ``{column}_log_at_{knot}`` for a logarithmic axis; then ``{column}_missing``.
+        and ``{column}_log_at_{knot}`` for a logarithmic axis; then ``{column}_missing``. A column
+        that is to act monotonely is called ``{column}:increasing`` or ``{column}:decreasing``.
         """
         check_is_fitted(self, self._fitted)
         names, columns = [], _check_feature_names_in(self, input_features)
         knots = knots_of(self.n_intervals_)
         for name, (column, axes) in zip(columns, self.axes(), strict=True):
+            if direction := (self.monotone or {}).get(column):
+                name = f"{name}:{direction}"
             for axis in axes:
                 label = f"{name}_log" if axis.unit else str(name)
                 names += [label, *(f"{label}_at_{knot:.12g}" for knot in axis.values(knots))]
@@ -196,6 +210,21 @@ def amounts_among(names: Iterable[Any]) -> tuple[int, ...] | None:
     return tuple(i for i, name in enumerate(columns) if name in axes) if curved else None
 
 
+def monotone_axes(names: Any) -> list[tuple[int, list[int], bool]]:
+    """Return the axes of columns that are to act monotonely, by their names.
+
+    Each has the position of its column, those of its knots, and whether it is to increase.
+    """
+    columns = [] if names is None else list(map(str, names))
+    found = {c: c.removesuffix("_log").rpartition(":")[2] for c in columns}
+    found = {c: direction for c, direction in found.items() if direction in DIRECTIONS}
+    knots: dict[str, list[int]] = {c: [] for c in found}
+    for knot, axis in _axes_of(columns).items() if found else ():
+        if axis in found:
+            knots[axis].append(columns.index(knot))
+    return [(columns.index(c), knots[c], d == "increasing") for c, d in found.items()]
+
+
 def encoded_columns(names: Iterable[Any]) -> tuple[tuple[int, int], ...]:
     """Return the columns of an encoded table, by names: first position and width of each.
 
@@ -206,6 +235,8 @@ def encoded_columns(names: Iterable[Any]) -> tuple[tuple[int, int], ...]:
     columns = list(map(str, names))
     axes = _axes_of(columns)
     last_axes = {axis.removesuffix("_log"): axis for axis in dict.fromkeys(axes.values())}
+    # cells of a pair would not be monotone
+    last_axes = {c: axis for c, axis in last_axes.items() if c.rpartition(":")[2] not in DIRECTIONS}
     others = [i for i, name in enumerate(columns) if not {name} & {*axes, *axes.values()}]
     blocks = _blocks(columns, others)
     if not axes and sum(width for _, width in blocks) < len(columns):

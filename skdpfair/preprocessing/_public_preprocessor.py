@@ -5,7 +5,11 @@ from collections.abc import Mapping
 from skdpfair._utils.validate import error_context, one_of, safe_repr
 from skdpfair._utils.validate import listed as as_list
 from skdpfair.preprocessing import _public
-from skdpfair.preprocessing._piecewise_linear import PiecewiseLinearEncoder, log_columns_of
+from skdpfair.preprocessing._piecewise_linear import (
+    DIRECTIONS,
+    PiecewiseLinearEncoder,
+    log_columns_of,
+)
 from skdpfair.preprocessing._public_bounds import pair_of
 
 
@@ -19,6 +23,7 @@ def public_preprocessor(
     log_columns="auto",
     passthrough=(),
     missing="middle",
+    monotone=None,
 ):
     """Make a ColumnTransformer that learns only the number of the rows it is fitted on.
 
@@ -52,6 +57,11 @@ def public_preprocessor(
         "middle" replaces a missing number by the middle of its bounds; "indicator" by zeros, and by
         1 in a further column ``{column}_missing``, which every numeric column gets. A list names
         the columns that get one.
+    monotone : dict of str to {"increasing", "decreasing"}, optional
+        Numeric columns with which the logit of ``pos_label_``, or the prediction of a regression,
+        must not fall, or rise. A `DPFairClassifier` or `DPFairRegressor` with a linear module
+        projects their curves after training, which costs no privacy; other estimators ignore it.
+        The names of their columns say so, so pass on the DataFrame.
 
     Returns
     -------
@@ -96,8 +106,21 @@ def public_preprocessor(
                 f"{name} names {safe_repr(unknown)}, which bounds lacks. Name numeric columns, "
                 "spelt as in bounds."
             )
+    monotone = {} if monotone is None else monotone
+    if not isinstance(monotone, Mapping) or not {*monotone} <= {*bounds}:
+        raise ValueError(
+            "monotone must be a dict by columns that bounds names, to 'increasing' or "
+            f"'decreasing', got {safe_repr(monotone)}."
+        )
+    for direction in monotone.values():
+        one_of("monotone", direction, DIRECTIONS)
     numeric = PiecewiseLinearEncoder(
-        bounds, n_intervals=n_intervals, log_columns=log_columns, epsilon=epsilon, missing=missing
+        bounds,
+        n_intervals=n_intervals,
+        log_columns=log_columns,
+        epsilon=epsilon,
+        missing=missing,
+        monotone=monotone,
     )
     passthrough = [passthrough] if isinstance(passthrough, str) else passthrough
     passthrough = as_list("passthrough", passthrough, "column names")

@@ -24,6 +24,7 @@ from skdpfair._utils.validate import (
     listed,
     nearest,
     number,
+    one_of,
     safe_repr,
 )
 from skdpfair.inputs import persons
@@ -31,18 +32,24 @@ from skdpfair.inputs.columns import refuse_dates
 from skdpfair.inputs.provenance import Origin, set_origin
 from skdpfair.preprocessing import _table_files
 from skdpfair.preprocessing._outside_public import outside_public, with_columns
-from skdpfair.preprocessing._piecewise_linear import CHOICES, log_columns_of, n_intervals_for
+from skdpfair.preprocessing._piecewise_linear import (
+    CHOICES,
+    DIRECTIONS,
+    log_columns_of,
+    n_intervals_for,
+)
 from skdpfair.preprocessing._public import codes_in
 from skdpfair.preprocessing._public_preprocessor import public_preprocessor
 
 _MAX_INTERVALS = 1000
 _OF_STUDIES = ("data", "sweep")  # entries of a file that are for the command line
-_PARTS = ("groups", "bins", "bounds", "categories")
+_PARTS = ("groups", "bins", "bounds", "categories", "monotone")
 _EXCLUDE = {  # parts that may not name the same column
     "target": ("bins", "bounds", "categories"),
     "bins": ("groups", "categories"),
     "bounds": ("groups",),
     "person": ("target", *_PARTS),
+    "monotone": ("target", "categories", "groups"),
 }
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -75,6 +82,9 @@ class TableSchema:
     log_columns : list of str or "auto", default="auto"
         Columns of ``bounds`` that hold amounts, such as money, of very different sizes; see
         `public_preprocessor`. ``"auto"``: those whose bounds span several powers of ten.
+    monotone : dict of str to {"increasing", "decreasing"}, default={}
+        Columns of ``bounds`` with which the probability of the positive class must not fall, or
+        rise, see `public_preprocessor`.
     n_intervals : int from 0 to 1000, or "auto", default="auto"
         Number of intervals of the encoding of numbers. ``"auto"`` depends on the budget and the
         number of records, see `with_fixed_encoding`.
@@ -117,6 +127,7 @@ class TableSchema:
     categories: dict = field(default_factory=dict)
     missing: list = field(default_factory=list)
     log_columns: list | str = "auto"
+    monotone: dict = field(default_factory=dict)
     n_intervals: int | str = "auto"
     person: str | None = None
     max_records: int | None = None
@@ -276,6 +287,7 @@ class TableSchema:
             n_intervals=self.n_intervals,
             log_columns=self.log_columns,
             missing=self.missing,
+            monotone=self.monotone,
         )
         if is_auto(self.n_intervals):
             return transformer
@@ -575,4 +587,5 @@ _CHECKS = {
     "bins": _edges,
     "bounds": lambda column, pair: listed(f"bounds[{column!r}]", pair, "two numbers"),
     "categories": lambda column, levels: _texts(f"categories[{column!r}]", levels, least=1),
+    "monotone": lambda column, way: one_of(f"monotone[{column!r}]", way, DIRECTIONS),
 }

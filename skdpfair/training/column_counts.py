@@ -101,8 +101,10 @@ def counted(table: Table, network: Curves) -> list[np.ndarray]:
         position = (np.clip(x[:, column], -1, 1) + 1) / 2
         place = np.minimum((position * N_CELLS).astype(np.intp), N_CELLS - 1)
         tables.append(counts(place, position != 0.5, N_CELLS))
-    rows = torch.from_numpy(x)
-    cells = {tuple(c): [part.numpy() for part in cell_of(rows, *c)] for c in network.columns}
+    cells = {}
+    for i, width in network.columns:
+        found = cell_of(torch.tensor(x[:, i : i + width]), 0, width)
+        cells[i, width] = [part.numpy() for part in found]
     for i, m, j, n in network.candidates:
         (row, has_row), (at, has_column) = cells[i, m], cells[j, n]
         cell = row * n_cells(n) + at

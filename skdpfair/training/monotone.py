@@ -1,0 +1,60 @@
+"""Monotone curves: a projection of trained weights, which is post-processing."""
+
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.isotonic import isotonic_regression
+from torch import nn
+
+from skdpfair._networks import fine_columns_of, is_linear
+from skdpfair.preprocessing._piecewise_linear import hats, monotone_axes
+
+
+def with_curves(network: Any, names: Any, n_outputs: int) -> Any:
+    """Return the network, or raise ValueError where columns need monotone curves that it lacks."""
+    if not monotone_axes(names):
+        return network
+    if n_outputs > 2:
+        raise ValueError(
+            f"monotone must be left out of public_preprocessor with {n_outputs} classes: a curve "
+            "is monotone in one logit, of two classes or of a regression."
+        )
+    if not is_linear(network) and network != "auto":
+        raise ValueError(
+            f"module={network!r} has no curves, but public_preprocessor has monotone columns. Set "
+            'module="auto" or "logistic".'
+        )
+    return network if is_linear(network) else "logistic"
+
+
+def make_monotone(module: nn.Module, names: Any, positive: int) -> None:
+    """Replace the curves of monotone columns by the closest monotone ones, by values at knots.
+
+    ``positive`` is the output whose logit increases or decreases with a column.
+    """
+    if not (axes := monotone_axes(names)):
+        return
+    fine, last = deepcopy(fine_columns_of(module)), [*module.modules()][-1]
+    assert isinstance(last, nn.Linear)
+    weight = last.weight.detach()
+    for place, knots, increasing in axes:
+        is_fine = fine is not None and place in fine.columns
+        n_intervals = 512 if is_fine else max(len(knots) - 1, 1)
+        position = np.linspace(0, 1, n_intervals + 1)
+        rows = torch.zeros(len(position), len(names))
+        rows[:, place] = torch.from_numpy(2 * position - 1)
+        if knots:
+            rows[:, knots] = torch.from_numpy(hats(position, len(knots) - 1)).float()
+        rows = rows if fine is None else fine.cpu()(rows)
+        used = rows.any(0)
+        design = rows[:, used].double().numpy()
+        # of two classes, the logit is the difference of their outputs
+        logit = weight[positive] - (weight[1 - positive] if len(weight) > 1 else 0)
+        values = design @ logit[used].double().numpy(force=True)
+        target = isotonic_regression(values, increasing=increasing)
+        change = torch.from_numpy(np.linalg.lstsq(design, target - values)[0]).to(weight)
+        weight[positive, used] += change / len(weight)
+        if len(weight) > 1:
+            weight[1 - positive, used] -= change / 2
