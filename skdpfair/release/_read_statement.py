@@ -109,6 +109,9 @@ def check_report(report) -> None:
     one_of("adjacency", report.adjacency, PROTECTS)
     for name in _TEXTS & values.keys():
         "".join(values[name])
+    for what, *numbers in report.choices:
+        of_choice = what.strip(), *(number("choices", value) for value in numbers)
+        _check_same("choices", len(of_choice), 3)
     by_group, entries = report.group_epsilons or {}, report.releases
     for epsilon in by_group.values():
         number("group_epsilons", epsilon, low=0)

@@ -294,13 +294,14 @@ def spy(monkeypatch):
 
 
 PLACES = {"gradients", "counts", "batches", "thinning", "table", "group counts", "column counts"}
-# of counts of groups, amounts, scores and quantiles, and of a score of a trial
-PLACES |= {f"noise {shape}" for shape in ((3,), (2, 2, 256), (6, 128), (3, 2046), (1,))}
+# of counts of groups, columns, scores and quantiles, and of a score of a trial
+PLACES |= {f"noise {shape}" for shape in ((3,), (1240,), (6, 128), (3, 2046), (1,))}
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # by noise, thresholds may be poor
 def test_no_two_fits_and_no_two_places_draw_the_same_noise(tables, monkeypatch):
     monkeypatch.setattr(defaults, "FINE_SIGNAL_TO_NOISE", 0.0)
+    monkeypatch.setattr(defaults, "PAIR_SIGNAL_TO_NOISE", 0.0)
     drawn, seeds = spy(monkeypatch)
     t, numbers = tables[0], {}
     for i in range(2):
