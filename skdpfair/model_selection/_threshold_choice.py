@@ -73,9 +73,10 @@ def few_to_tell(counts, measure, deviation):
     return (_errors(counts[:, :, 0], measure, deviation) > _BETWEEN_GROUPS).any(axis=1)
 
 
-def can_choose(counts, measure, deviation, target=None):
-    """Return whether the counts of all groups tell the rates that a measure needs.
+def clearness(counts, measure, deviation, target=None):
+    """Return how clearly the counts of all groups tell the rates that a measure needs.
 
+    It is the largest standard error that they may have over their own: from 1 on, they tell.
     A true-positive rate of at least ``target`` lies among the last positives, of which the noise
     must be a part only; a selection rate without a target is the share of positives.
     """
@@ -84,8 +85,8 @@ def can_choose(counts, measure, deviation, target=None):
     n_groups, deviation = len(counts), deviation * len(counts) ** 0.5
     records = counts[:, :, 0].sum(axis=0, keepdims=True) - _OF_NOBODY * deviation * n_groups**0.5
     if measure == "true_positive_rate" and deviation > (1 - target) * records[0, 1]:
-        return False
-    return bool((_errors(records, measure, deviation) <= _LARGEST_ERROR).all())
+        return 0.0
+    return float(_LARGEST_ERROR / max(_errors(records, measure, deviation).max(), 1e-9))
 
 
 def _errors(records, measure, deviation):

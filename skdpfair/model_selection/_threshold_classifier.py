@@ -230,7 +230,9 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
                 generator = generator_of(self.random_state, scores, settings, stacklevel=3)
             records = scores, codes, groups.code, groups.n_groups
             counts = score_counts(*records, noise, generator, classifier.noise_sampler, share)
-            thresholds = self._thresholds(objective, counts, groups.levels, noise, classes)
+            thresholds, clear = self._thresholds(objective, counts, groups.levels, noise, classes)
+            choices = ((f"threshold of {name}", clear, 1.0) for name in thresholds)
+            report = replace(report, choices=(*report.choices, *choices))
         classifier.privacy_ = report
         fitted = {"estimator_": estimator, "classes_": classifier.classes_}
         fitted |= {"thresholds_": thresholds, "privacy_": report}
@@ -393,7 +395,8 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         compared = self.constraint or aim
         names = levels.tolist() if self._is_by_group else [ALL]
         measures = {aim, compared}
-        if not all(choosing.can_choose(counts, m, deviation, self.target) for m in measures):
+        clear = min(choosing.clearness(counts, m, deviation, self.target) for m in measures)
+        if clear < 1:
             spread, (n_0, n_1) = deviation * len(counts) ** 0.5, counts[:, :, 0].sum(axis=0)
             warnings.warn(
                 f"The threshold stays at 0.5: by noisy counts (standard deviation {spread:.0f}), "
@@ -403,7 +406,7 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
                 UserWarning,
                 stacklevel=4,
             )
-            return {name: [(0.5, 1.0)] for name in names}
+            return {name: [(0.5, 1.0)] for name in names}, clear
         few = levels[choosing.few_to_tell(counts, compared, deviation)]
         if self._is_by_group and len(few):
             warnings.warn(
@@ -423,10 +426,11 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
             remedy = " objective='accuracy' costs less." * (aim != "accuracy")
         mixtures = np.broadcast_to(mixed, (len(groups), len(cuts)))
         _warn_of_losses(levels.tolist(), counts, deviation, mixtures, remedy)
-        return {
+        chosen = {
             name: [(float(cuts[i]), float(row[i])) for i in np.flatnonzero(row)]
             for name, row in zip(names, mixed, strict=True)
         }
+        return chosen, clear
 
     def __getstate__(self):
         """Drop seeds, and records that the classifier was given."""

@@ -189,7 +189,8 @@ class PrivacyReport:
     choices : tuple of (str, float, float)
         What the fit decided by released numbers, the number that decided it, and from where on it
         is chosen: of a fine curve, standard deviations of its cells from a coarse curve; of a pair
-        of columns, the share of the variance of a class that its cells explain beyond the columns.
+        of columns, the share of the variance of a class that its cells explain beyond the columns;
+        of a threshold, the largest standard error that rates may have over their own.
 
     Examples
     --------

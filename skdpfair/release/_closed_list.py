@@ -196,6 +196,7 @@ def _are_choices(choices, estimator) -> bool:
         network = network if isinstance(network, Curves) else Curves(())
         amounts, columns = [*network.amounts], [(i, n) for i, n in network.columns]
     known = {f"fine curve of {column_name(names, i, 1)}" for i in amounts}
+    known |= {"threshold of all"}  # of a `DPThresholdClassifier`; a file holds no other
     by_name = [column_name(names, *column) for column in columns]
     known |= {f"pair {a} × {b}" for a, b in combinations(by_name, 2)}
     texts = [text for text, *_ in choices]

@@ -11,7 +11,7 @@ from skdpfair.model_selection._threshold_choice import (
     OBJECTIVES,
     best_cut,
     best_mixtures,
-    can_choose,
+    clearness,
     few_to_tell,
     pooled,
 )
@@ -175,7 +175,7 @@ def test_best_mixtures_harm_no_small_group_in_any_draw(small, constraint):
 
 
 @pytest.mark.parametrize(("n_groups", "many"), [(1, 400), (30, 2400)])
-def test_can_choose_needs_counts_that_exceed_the_noise(n_groups, many):
+def test_clearness_needs_counts_that_exceed_the_noise(n_groups, many):
     """By 58 positives in at most one draw of 1000, by many in all but one: else, ALPHA fails."""
     draws, rng, deviation = 40, np.random.default_rng(0), 36.0
     most = stats.binom.isf(ALPHA, draws, 1e-3)
@@ -183,7 +183,7 @@ def test_can_choose_needs_counts_that_exceed_the_noise(n_groups, many):
         labels = (np.arange(9000) < positives).astype(int)
         groups = np.arange(len(labels)) % n_groups
         found = [
-            can_choose(counts, "balanced_accuracy", deviation)
+            clearness(counts, "balanced_accuracy", deviation) >= 1
             for counts in noisy_counts(rng.normal(labels - 3.0), labels, groups, deviation, draws)
         ]
         assert draws * is_enough - np.sum(found) * (2 * is_enough - 1) <= most
@@ -200,6 +200,6 @@ def test_can_choose_needs_counts_that_exceed_the_noise(n_groups, many):
         (400, "selection_rate", 0.2, True),
     ],
 )
-def test_can_choose_by_the_positives_that_a_target_needs(positives, measure, target, is_enough):
+def test_clearness_by_the_positives_that_a_target_needs(positives, measure, target, is_enough):
     counts = np.array([[[3000.0 - positives], [positives]]])
-    assert can_choose(counts, measure, 10.5, target) == is_enough
+    assert (clearness(counts, measure, 10.5, target) >= 1) == is_enough
