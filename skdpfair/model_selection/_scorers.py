@@ -330,11 +330,12 @@ def comparison_scorer(
     True
     """
     one_of("measure", measure, ("privacy_cost", "excessive_risk", "dg_gap"))
-    has_rows = X_train is not None and y_train is not None
-    if has_rows != (measure == "dg_gap"):
+    has_rows = measure == "dg_gap"
+    given = [rows is not None for rows in (X_train, y_train, sensitive_features)]
+    if given[:2] != [has_rows] * 2 or given[2] > has_rows:
         raise ValueError(
-            f"measure='dg_gap' needs both X_train and y_train, and other measures take neither; "
-            f"got measure={measure!r}."
+            "measure='dg_gap' needs both X_train and y_train, and other measures take neither, nor "
+            f"sensitive_features; got measure={measure!r}."
         )
     table = None
     if has_rows:

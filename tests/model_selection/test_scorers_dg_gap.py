@@ -141,3 +141,19 @@ def test_dg_gap_refuses_models_without_marks_of_rows(frame, classifier):
     for unknown in (*copies, other):
         with pytest.raises(ValueError, match=r"dg_gap.*from_search"):
             comparison_scorer("dg_gap", X, y, group_col="group", levels=["a", "b"])(unknown, X, y)
+
+
+@pytest.mark.parametrize(
+    ("measure", "given"),
+    [
+        ("privacy_cost", {"X_train": [[0.0]]}),
+        ("excessive_risk", {"y_train": [0]}),
+        ("excessive_risk", {"sensitive_features": ["a"]}),
+        ("dg_gap", {"X_train": [[0.0]]}),
+        ("dg_gap", {"y_train": [0], "sensitive_features": ["a"]}),
+    ],
+    ids=str,
+)
+def test_comparison_scorer_refuses_rows_that_its_measure_does_not_read(measure, given):
+    with pytest.raises(ValueError, match=f"X_train and y_train.*measure='{measure}'"):
+        comparison_scorer(measure, **given)
