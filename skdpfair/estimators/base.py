@@ -203,8 +203,7 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
             if isinstance(spec.module, Curves) and not can_be_fine(data.x):
                 spec = spec.with_params(module="logistic")
             defaults.check_network(spec.module, in_shape, data.n_outputs)
-            linear = with_curves(spec.module, known, data.n_outputs)
-            spec = spec.with_params(module=linear)
+            spec = with_curves(spec, known, data.n_outputs)
             previous = previous_fit(self, fresh, data, features) if spec.warm_start else None
             if processes.size > 1:
                 check_parts(processes, fresh, spec, data, previous)

@@ -215,14 +215,19 @@ def monotone_axes(names: Any) -> list[tuple[int, list[int], bool]]:
 
     Each has the position of its column, those of its knots, and whether it is to increase.
     """
-    columns = [] if names is None else list(map(str, names))
-    found = {c: c.removesuffix("_log").rpartition(":")[2] for c in columns}
-    found = {c: direction for c, direction in found.items() if direction in DIRECTIONS}
-    knots: dict[str, list[int]] = {c: [] for c in found}
-    for knot, axis in _axes_of(columns).items() if found else ():
-        if axis in found:
-            knots[axis].append(columns.index(knot))
-    return [(columns.index(c), knots[c], d == "increasing") for c, d in found.items()]
+    columns, monotone = [] if names is None else list(map(str, names)), []
+    axes = _axes_of(columns)
+    for place, column in enumerate(columns):
+        if direction := _direction_of(column):
+            knots = [i for i, name in enumerate(columns) if axes.get(name) == column]
+            monotone.append((place, knots, direction == "increasing"))
+    return monotone
+
+
+def _direction_of(column: str) -> str:
+    """Return the direction in which an encoded column acts, "" for none."""
+    direction = column.removesuffix("_log").rpartition(":")[2]
+    return direction if direction in DIRECTIONS else ""
 
 
 def encoded_columns(names: Iterable[Any]) -> tuple[tuple[int, int], ...]:
@@ -234,14 +239,15 @@ def encoded_columns(names: Iterable[Any]) -> tuple[tuple[int, int], ...]:
     """
     columns = list(map(str, names))
     axes = _axes_of(columns)
-    last_axes = {axis.removesuffix("_log"): axis for axis in dict.fromkeys(axes.values())}
     # cells of a pair would not be monotone
-    last_axes = {c: axis for c, axis in last_axes.items() if c.rpartition(":")[2] not in DIRECTIONS}
-    others = [i for i, name in enumerate(columns) if not {name} & {*axes, *axes.values()}]
-    blocks = _blocks(columns, others)
+    curved, monotone = set(axes.values()), filter(_direction_of, columns)
+    apart = curved.union(axes, monotone)
+    blocks = _blocks(columns, [i for i, name in enumerate(columns) if name not in apart])
     if not axes and sum(width for _, width in blocks) < len(columns):
         return ()
-    return *((columns.index(axis), 1) for axis in last_axes.values()), *blocks
+    last_axes = {a.removesuffix("_log"): a for a in columns if a in curved}
+    numbers = ((columns.index(a), 1) for a in last_axes.values() if not _direction_of(a))
+    return *numbers, *blocks
 
 
 def column_name(names: Any, first: int, width: int) -> str:

@@ -192,7 +192,7 @@ def _countable(network: Curves, spec: FitSpec, n_samples: int, mu: float) -> Any
     """Return the network with what noisy counts can choose; "logistic" or "auto" for nothing."""
     # the names of categories alone may be those of any columns
     has_knots = network.amounts or any(width == 1 for _, width in network.columns)
-    other = "logistic" if has_knots and spec.loss is None else "auto"
+    other = "logistic" if spec.is_monotone or (has_knots and spec.loss is None) else "auto"
     # what is released for the choice is a part of epsilon, and counted are the rows as they are
     has_no_epsilon = spec.is_private and spec.epsilon is None
     is_deep = other == "auto" and n_samples * min(mu, ENOUGH_MU) >= HIDDEN_LAYER_FROM

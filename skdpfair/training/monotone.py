@@ -1,6 +1,7 @@
 """Monotone curves: a projection of trained weights, which is post-processing."""
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,14 @@ from torch import nn
 
 from skdpfair._networks import fine_columns_of, is_linear
 from skdpfair.preprocessing._piecewise_linear import hats, monotone_axes
+from skdpfair.training.spec import FitSpec
 
 
-def with_curves(network: Any, names: Any, n_outputs: int) -> Any:
-    """Return the network, or raise ValueError where columns need monotone curves that it lacks."""
+def with_curves(spec: FitSpec, names: Any, n_outputs: int) -> FitSpec:
+    """Return the spec, linear where columns need monotone curves; raise if it cannot be."""
+    network = spec.module
     if not monotone_axes(names):
-        return network
+        return spec
     if n_outputs > 2:
         raise ValueError(
             f"monotone must be left out of public_preprocessor with {n_outputs} classes: a curve "
@@ -26,7 +29,8 @@ def with_curves(network: Any, names: Any, n_outputs: int) -> Any:
             f"module={network!r} has no curves, but public_preprocessor has monotone columns. Set "
             'module="auto" or "logistic".'
         )
-    return network if is_linear(network) else "logistic"
+    linear = spec.with_params(module=network if is_linear(network) else "logistic")
+    return replace(linear, is_monotone=True)
 
 
 def make_monotone(module: nn.Module, names: Any, positive: int) -> None:

@@ -101,6 +101,7 @@ class FitSpec:
     has_weights: bool = False
     has_persons: bool = False
     score_budget_fraction: float = 0.0  # of mu squared, for counts of scores, released next
+    is_monotone: bool = False  # whether columns have monotone curves, and the network is linear
 
     @classmethod
     def of(cls, estimator: BaseEstimator, **facts: Any) -> Self:

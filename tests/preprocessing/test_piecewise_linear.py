@@ -8,7 +8,11 @@ from sklearn.preprocessing import SplineTransformer
 
 from skdpfair import DPFairClassifier
 from skdpfair.preprocessing import lint_pipeline, public_preprocessor
-from skdpfair.preprocessing._piecewise_linear import PiecewiseLinearEncoder
+from skdpfair.preprocessing._piecewise_linear import (
+    PiecewiseLinearEncoder,
+    encoded_columns,
+    monotone_axes,
+)
 
 BOUNDS = {"age": (17, 90), "gain": (0, 99999)}
 
@@ -120,3 +124,12 @@ def test_piecewise_linear_encoding_lets_a_linear_model_learn_a_curve():
         assert lint_pipeline(model).findings == []
         scores[encoding] = model.fit(table, y).score(table, y)
     assert scores["auto"] > 0.9 > 0.7 > scores["linear"]
+
+
+def test_encoded_columns_leaves_monotone_columns_out():
+    names = ["x_1:increasing", "x_2:decreasing", "ward_A", "ward_B"]
+    assert encoded_columns(names) == ()
+    assert [axis[::2] for axis in monotone_axes(names)] == [(0, True), (1, False)]
+    knots = [*names[:1], "x_1:increasing_at_0", "x_1:increasing_at_1", *names[1:]]
+    assert encoded_columns(knots) == ((4, 2),)
+    assert monotone_axes(knots)[0] == (0, [1, 2], True)

@@ -90,3 +90,10 @@ def test_unusable_directions_are_refused():
         fitted(X, np.arange(300) % 3, {"income": "increasing"})
     with pytest.raises(ValueError, match="no curves"):
         fitted(X, y, {"income": "increasing"}, DPFairClassifier(module="mlp"))
+
+
+def test_a_clear_regression_stays_linear_and_monotone():
+    X, _ = table(20_000)
+    regressor = DPFairRegressor(epsilon=8.0, y_range=(0, 14), random_state=0)
+    model = fitted(X, np.log1p(X["income"]).to_numpy(), {"income": "increasing"}, regressor)
+    assert (np.diff(curve(model, "income")) >= -1e-5).all() and curve(model, "income")[-1] > 10
