@@ -1,6 +1,7 @@
 """Piecewise-linear encodings of numeric columns on public knots."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import pairwise, takewhile
@@ -202,12 +203,14 @@ class _Axis:
 def amounts_among(names: Iterable[Any]) -> tuple[int, ...] | None:
     """Return the positions of the logarithmic axes among encoded columns, by their names.
 
-    None if no column is encoded with knots.
+    None if no column is encoded with knots. A monotone axis needs 8 intervals: with fewer, finer
+    knots leave values between them that no weight moves by itself.
     """
     columns = list(map(str, names))
-    curved = set(_axes_of(columns).values())
-    axes = {f"{column}_log" for column in columns} & curved
-    return tuple(i for i, name in enumerate(columns) if name in axes) if curved else None
+    n_knots = Counter(_axes_of(columns).values())
+    axes = {f"{column}_log" for column in columns} & n_knots.keys()
+    axes = {a for a in axes if not _direction_of(a) or n_knots[a] == CHOICES[-1] + 1}
+    return tuple(i for i, name in enumerate(columns) if name in axes) if n_knots else None
 
 
 def monotone_axes(names: Any) -> list[tuple[int, list[int], bool]]:

@@ -51,16 +51,28 @@ def test_curves_of_noise_are_monotone(directions, how):
         assert (steps >= -1e-5).all() if direction == "increasing" else (steps <= 1e-5).all()
 
 
-def test_fine_curves_and_those_of_the_first_class_are_monotone():
-    X, y = table(8000)
+def rough(n=8000):
+    """Return rows of which the exact income acts."""
+    X, y = table(n)
     X["income"] = np.round(X["income"], -3)
-    y ^= np.random.default_rng(0).integers(0, 2, 1001)[(X["income"] // 1000).astype(int)]
+    return X, y ^ np.random.default_rng(0).integers(0, 2, 1001)[(X["income"] // 1000).astype(int)]
+
+
+def test_fine_curves_and_those_of_the_first_class_are_monotone():
+    X, y = rough()
     for pos_label in (0, 1):
         clf = DPFairClassifier(epsilon=8.0, random_state=0, pos_label=pos_label)
         model = fitted(X, y, {"income": "increasing"}, clf)
         assert model[-1].net_.module.params["fine"]
         steps = np.diff(curve(model, "income"))
         assert (steps >= -1e-5).all() if pos_label else (steps <= 1e-5).all()
+
+
+@pytest.mark.parametrize("n_intervals", [2, 4, 10])
+def test_curves_are_fine_or_monotone_if_they_cannot_be_both(n_intervals):
+    clf = DPFairClassifier(epsilon=8.0, random_state=0)
+    model = fitted(*rough(), {"income": "increasing"}, clf, n_intervals=n_intervals)
+    assert (np.diff(curve(model, "income")) >= -1e-5).all()
 
 
 def test_a_true_direction_keeps_what_was_learned():
