@@ -257,9 +257,11 @@ def column_name(names: Any, first: int, width: int) -> str:
     """Return the name of an encoded column, see `encoded_columns`; ``names`` may be None."""
     if names is None:
         return f"column {first}"
-    if width == 1:
-        return str(names[first]).removesuffix("_log")
-    return _beginning(str(names[first]), str(names[first + 1]))
+    if width > 1:
+        return _beginning(*map(str, names[first : first + width]))
+    name = str(names[first])
+    column = name.removesuffix("_log")  # which may be a part of the name of a column
+    return column if column in list(names) else name
 
 
 def _axes_of(columns: list[str]) -> dict[str, str]:
@@ -287,10 +289,10 @@ def _blocks(columns: list[str], at: list[int]) -> list[tuple[int, int]]:
     return [block for block in blocks if block[1] > 1]
 
 
-def _beginning(name: str, other: str) -> str:
-    """Return what two names have in common, up to an underscore."""
-    alike = takewhile(lambda pair: pair[0] == pair[1], zip(name, other, strict=False))
-    return "".join(a for a, _ in alike).rpartition("_")[0]
+def _beginning(*names: str) -> str:
+    """Return what names have in common, up to an underscore."""
+    alike = takewhile(lambda letters: len({*letters}) == 1, zip(*names, strict=False))
+    return "".join(letters[0] for letters in alike).rpartition("_")[0]
 
 
 def _is_number(text: str) -> bool:

@@ -10,8 +10,8 @@ from sklearn.isotonic import isotonic_regression
 from skdpfair._networks import n_cells
 from skdpfair._utils.group_names import group_names
 from skdpfair._utils.validate import one_of, safe_repr
+from skdpfair.inputs.columns import names_of_features
 from skdpfair.metrics._measures import MEASURES, described, measure_of
-from skdpfair.preprocessing._piecewise_linear import column_name
 from skdpfair.report._charts import range_of, spaced
 from skdpfair.report._recommendation import is_unsure, small_groups
 
@@ -421,7 +421,7 @@ class ShapeDisplay:
             on a logarithmic axis.
         """
         values, cells, log_columns = _public_facts(estimator, n_points)
-        names, pairs = list(estimator.feature_names_in_), _pairs_of(estimator)
+        names, pairs = list(estimator.feature_names_in_), _pairs_of(estimator, values)
         base = {c: values[c][0] if c in values else None for c in names}
         _check_additive(estimator, names, base, values, pairs)
 
@@ -509,16 +509,21 @@ def _draw_pair(panel, column, rows):
     panel.grid(visible=False)
 
 
-def _pairs_of(estimator):
-    """Return the names of the columns of the pairs that the classifier of a pipeline has."""
+def _pairs_of(estimator, columns):
+    """Return the columns of the pairs that the classifier of a pipeline has."""
     model = estimator.steps[-1][1]
     model = getattr(model, "estimator_", model)
     params = getattr(getattr(getattr(model, "net_", None), "module", None), "params", {})
-    names = getattr(model, "feature_names_in_", None)
-    return [
-        (column_name(names, i, m), column_name(names, j, n))
-        for i, m, j, n in params.get("pairs", ())
-    ]
+    pairs = params.get("pairs", ())
+    names = names_of_features(model, model._group_positions) if pairs else None
+    if names is None:
+        return []
+
+    def column_at(i):
+        """Return the column with whose name that of a feature begins."""
+        return max((c for c in columns if f"{names[i]}_".startswith(f"{c}_")), key=len)
+
+    return [(column_at(i), column_at(j)) for i, _, j, _ in pairs]
 
 
 def _public_facts(estimator, n_points):

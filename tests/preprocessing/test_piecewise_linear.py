@@ -10,6 +10,7 @@ from skdpfair import DPFairClassifier
 from skdpfair.preprocessing import lint_pipeline, public_preprocessor
 from skdpfair.preprocessing._piecewise_linear import (
     PiecewiseLinearEncoder,
+    column_name,
     encoded_columns,
     monotone_axes,
 )
@@ -133,3 +134,10 @@ def test_encoded_columns_leaves_monotone_columns_out():
     knots = [*names[:1], "x_1:increasing_at_0", "x_1:increasing_at_1", *names[1:]]
     assert encoded_columns(knots) == ((4, 2),)
     assert monotone_axes(knots)[0] == (0, [1, 2], True)
+
+
+def test_column_name_is_that_of_a_column_whatever_its_categories_and_its_end():
+    names = ["pay", "pay_at_0", "pay_log", "pay_log_at_0", "rate_log", "rate_log_at_0"]
+    names += ["state_New_York", "state_New_Jersey", "state_Ohio"]
+    columns = encoded_columns(names)
+    assert [column_name(names, *c) for c in columns] == ["pay", "rate_log", "state"]

@@ -201,20 +201,22 @@ def test_shape_display_of_a_private_model_has_its_curves():
 
 
 @pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
-def test_shape_display_draws_what_a_pair_adds_to_its_columns():
+@pytest.mark.parametrize(("a", "wards"), [("a", ["A", "B"]), ("a_log", ["x_A", "x_B"])])
+def test_shape_display_draws_what_a_pair_adds_to_its_columns(a, wards):
     rng = np.random.default_rng(0)
-    columns = {c: rng.uniform(-1, 1, 8000) for c in "ab"}
-    x = pd.DataFrame(columns | {"ward": rng.choice(["A", "B"], 8000)})
-    y = (np.where(x["ward"] == "A", 1, -1) * x["a"] + x["b"] > 0).astype(int)
-    features = public_preprocessor(dict.fromkeys("ab", (-1, 1)), {"ward": ["A", "B"]}, epsilon=3.0)
+    x = pd.DataFrame({c: rng.uniform(-1, 1, 8000) for c in (a, "b")})
+    x["ward"] = rng.choice(wards, 8000)
+    y = (np.where(x["ward"] == wards[0], 1, -1) * x[a] + x["b"] > 0).astype(int)
+    features = public_preprocessor(dict.fromkeys((a, "b"), (-1, 1)), {"ward": wards}, epsilon=3.0)
     model = DPFairClassifier("dpsgd", epsilon=3.0, random_state=0)
     display = ShapeDisplay.from_estimator(make_pipeline(features, model).fit(x, y)).plot()
-    pair = display.frame.query("column == 'a × ward'").pivot(
+    pair = display.frame.query(f"column == '{a} × ward'").pivot(
         index="value", columns="other", values="logit"
     )
-    assert [*pair] == ["A", "B"] and (np.diff(pair["A"].astype(float)) > 0).all()
-    np.testing.assert_allclose(pair["A"].astype(float), -pair["B"].astype(float), atol=1e-5)
-    assert "a × ward" in [panel.get_title(loc="left") for panel in display.axes_]
+    first, second = pair.to_numpy(float).T
+    assert [*pair] == wards and (np.diff(first) > 0).all()
+    np.testing.assert_allclose(first, -second, atol=1e-5)
+    assert f"{a} × ward" in [panel.get_title(loc="left") for panel in display.axes_]
 
 
 def test_shape_display_refuses_models_without_curves():
