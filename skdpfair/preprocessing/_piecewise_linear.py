@@ -234,7 +234,7 @@ def _direction_of(column: str) -> str:
 
 
 def encoded_columns(names: Iterable[Any]) -> tuple[tuple[int, int], ...]:
-    """Return the columns of an encoded table, by names: first position and width of each.
+    """Return the columns of an encoded table, by names: first position and width of each, in order.
 
     A number that is encoded with knots has the position of its last axis, and the width 1.
     Categories are neighbours whose names begin alike. None are returned without knots if some
@@ -250,7 +250,7 @@ def encoded_columns(names: Iterable[Any]) -> tuple[tuple[int, int], ...]:
         return ()
     last_axes = {a.removesuffix("_log"): a for a in columns if a in curved}
     numbers = ((columns.index(a), 1) for a in last_axes.values() if not _direction_of(a))
-    return *numbers, *blocks
+    return tuple(sorted((*numbers, *blocks)))
 
 
 def column_name(names: Any, first: int, width: int) -> str:

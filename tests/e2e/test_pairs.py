@@ -56,6 +56,15 @@ def test_pairs_predict_alike_in_pickles_releases_and_files(encoded, rows, fitted
     verify_release(path)
 
 
+def test_pairs_of_columns_in_any_order_can_be_released(encoded, rows, tmp_path):
+    X, _ = encoded
+    X = X[sorted(X, key=lambda name: not name.startswith("kind"))]
+    y = rows["a"] * (rows["kind"] == "left") > np.random.default_rng(0).normal(0, 0.1, len(rows))
+    model = private().fit(X, y)
+    assert chosen(model) & {"pair kind × a"}
+    model.save_release(tmp_path / "model.safetensors")
+
+
 @pytest.mark.parametrize(
     ("where", "planted"),
     [
