@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import pairwise, takewhile
 from typing import Any
@@ -262,6 +262,11 @@ def column_name(names: Any, first: int, width: int) -> str:
     name = str(names[first])
     column = name.removesuffix("_log")  # which may be a part of the name of a column
     return column if column in list(names) else name
+
+
+def pair_name(names: Any, pair: Sequence[int]) -> str:
+    """Return how reports name a pair of encoded columns, two first positions and widths."""
+    return f"pair {column_name(names, *pair[:2])} × {column_name(names, *pair[2:])}"
 
 
 def _axes_of(columns: list[str]) -> dict[str, str]:

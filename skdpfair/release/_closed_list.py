@@ -9,7 +9,7 @@ import re
 import tomllib
 from collections.abc import Callable
 from inspect import signature
-from itertools import combinations, pairwise, product
+from itertools import pairwise, product
 from numbers import Real
 from typing import Any
 
@@ -26,11 +26,11 @@ from skdpfair.inputs.columns import names_of_features
 from skdpfair.inputs.groups import MAX_READ, Groups
 from skdpfair.inputs.target import range_of
 from skdpfair.preprocessing import TableSchema
-from skdpfair.preprocessing._piecewise_linear import column_name
+from skdpfair.preprocessing._piecewise_linear import amounts_among, column_name, pair_name
 from skdpfair.privacy import privacy_report as words
 from skdpfair.release._objects import CLASSES, NETWORKS
 from skdpfair.release._read_statement import are_ledger_fits, check_report, is_day
-from skdpfair.training.column_counts import MAX_PAIRS
+from skdpfair.training.column_counts import MAX_PAIRS, MIN_INTERACTION, SIGNIFICANT
 from skdpfair.training.defaults import network_for
 from skdpfair.training.plan import COLUMN_COUNTS, GROUP_COUNTS, SCORE_COUNTS
 from skdpfair.training.spec import optimizer_of
@@ -186,26 +186,22 @@ def _are_read(columns, estimator) -> bool:
 
 
 def _are_choices(choices, estimator) -> bool:
-    """Return whether choices are of fine curves and pairs of the columns, with a number each."""
-    names = names_of_features(estimator, estimator._group_positions)
-    width = estimator.net_.module.in_shape[0]
+    """Return whether choices are of fine curves, the pairs of the network and one threshold.
+
+    Each has a number, and that from where on it is taken.
+    """
+    factory, names = estimator.net_.module, names_of_features(estimator, estimator._group_positions)
     # of an array, positions are all that is known
-    amounts, columns = [*range(width)], [(i, 1) for i in range(width)]
-    if names is not None:
-        network = network_for(names)
-        network = network if isinstance(network, Curves) else Curves(())
-        amounts, columns = [*network.amounts], [(i, n) for i, n in network.columns]
-    known = {f"fine curve of {column_name(names, i, 1)}" for i in amounts}
-    known |= {"threshold of all"}  # of a `DPThresholdClassifier`; a file holds no other
-    by_name = [column_name(names, *column) for column in columns]
-    known |= {f"pair {a} × {b}" for a, b in combinations(by_name, 2)}
-    texts = [text for text, *_ in choices]
+    amounts = range(factory.in_shape[0]) if names is None else amounts_among(names) or ()
+    least = {f"fine curve of {column_name(names, i, 1)}": SIGNIFICANT for i in amounts}
+    least |= {pair_name(names, p): MIN_INTERACTION for p in factory.params.get("pairs", ())}
+    least |= {"threshold of all": 1.0}  # of a `DPThresholdClassifier`; a file holds no other
     return (
-        {*texts} <= known
-        and len({*texts}) == len(texts)
-        and sum(text.startswith("pair") for text in texts) <= MAX_PAIRS
-        and all(isinstance(v, float) and math.isfinite(v) for _, *row in choices for v in row)
-        and all(len(choice) == 3 for choice in choices)
+        _is_list(choices)
+        and all(type(choice) is tuple and len(choice) == 3 for choice in choices)
+        and len({what for what, *_ in choices}) == len(choices)
+        and all(least[what] == bound for what, _, bound in choices)
+        and all(isinstance(number, float) and math.isfinite(number) for _, number, _ in choices)
     )
 
 
@@ -233,10 +229,10 @@ def _are_network_params(params) -> bool:
     """Return whether the arguments of a built-in network are settings, and a number for a class."""
     logits, n_classes = params.get("initial_logits") or (), params.get("n_classes")
     is_logits = len(logits) in (0, n_classes) and all(isinstance(v, float) for v in logits)
-    fine = list(params.get("fine", ()))  # columns of `Curves`
-    are_columns = fine == sorted({*fine} & {*range(params["in_shape"][0])})
-    pairs = list(params.get("pairs", ()))
-    are_columns &= len(pairs) <= MAX_PAIRS and all(_is_pair(p, params["in_shape"]) for p in pairs)
+    fine, pairs = params.get("fine", ()), params.get("pairs", ())  # columns of `Curves`
+    are_columns = list(fine) == sorted({*fine} & {*range(params["in_shape"][0])})
+    are_columns &= _is_list(pairs) and len(set(map(tuple, pairs))) == len(pairs) <= MAX_PAIRS
+    are_columns &= all(_is_pair(pair, params["in_shape"]) for pair in pairs)
     settings = [v for k, v in params.items() if k not in ("initial_logits", "fine", "pairs")]
     return is_logits and are_columns and all(map(_is_setting, settings))
 

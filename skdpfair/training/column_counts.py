@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from scipy.stats import chi2
 from skdpfair._networks import Curves, cell_of, n_cells
 from skdpfair.inputs.rows import Rows
 from skdpfair.inputs.table import Table
-from skdpfair.preprocessing._piecewise_linear import CHOICES, column_name, hats
+from skdpfair.preprocessing._piecewise_linear import CHOICES, column_name, hats, pair_name
 from skdpfair.training import defaults
 from skdpfair.training.plan import COLUMN_COUNTS
 from skdpfair.training.run import Run
@@ -59,14 +58,11 @@ def choose_columns(run: Run, table: Table) -> None:
     scores = dict(zip(network.amounts, roughness, strict=True))
     fine = [amount for amount, score in scores.items() if score > SIGNIFICANT]
     run.plan = replace(run.plan, module=network.chosen(fine, [*pairs]))
-    name = partial(column_name, run.column_names)
-    run.choices = [
-        *((f"fine curve of {name(i, 1)}", z, SIGNIFICANT) for i, z in scores.items()),
-        *(
-            (f"pair {name(i, m)} × {name(j, n)}", share, MIN_INTERACTION)
-            for (i, m, j, n), share in pairs.items()
-        ),
-    ]
+    for i, score in scores.items():
+        what = f"fine curve of {column_name(run.column_names, i, 1)}"
+        run.choices.append((what, score, SIGNIFICANT))
+    for pair, share in pairs.items():
+        run.choices.append((pair_name(run.column_names, pair), share, MIN_INTERACTION))
 
 
 def counted(table: Table, network: Curves) -> list[np.ndarray]:

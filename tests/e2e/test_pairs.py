@@ -1,6 +1,7 @@
 """Fits with cells of pairs: in files, forecasts, sweeps, thresholds, of persons and of classes."""
 
 import pickle
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from skdpfair import DPFairClassifier, DPFairRegressor, Persons, load_release
 from skdpfair.augmentations import PGD
 from skdpfair.model_selection import DPThresholdClassifier, forecast, sweep
 from skdpfair.release import _file
+from skdpfair.release._read_statement import statement
 from skdpfair.testing import verify_release
 from tests.pairs import SCHEMA, pairs, planted
 from tests.quick_fits import QUIET
@@ -74,7 +76,13 @@ def test_pairs_of_columns_in_any_order_can_be_released(encoded, rows, tmp_path):
         ("pairs", [["a name", 1, 2, 1]]),
         ("choices", [["pair a × nobody", 0.1, 0.005]]),
         ("choices", [["pair a × b", 12345.5]]),
-        ("choices", [["pair a × b", 0.1, 0.1]] * 2),
+        ("choices", [["pair a × b", 0.1, 0.005]] * 2),
+        ("choices", [["pair a × b", 0.1, 12345.5]]),
+        ("choices", [["pair b × c", 0.1, 0.005]]),
+        ("choices", {("pair a × b", 0.1, 0.005): "records"}),
+        ("choices", [{"pair a × b": "records", 0.1: 1, 0.005: 2}]),
+        ("pairs", {(0, 1, 10, 1): "records"}),
+        ("pairs", [[0, 1, 10, 1]] * 2),
     ],
     ids=str,
 )
@@ -82,13 +90,16 @@ def test_verify_release_takes_pairs_of_columns_and_nothing_else(fitted, tmp_path
     path = tmp_path / "model.safetensors"
     fitted.release().save_release(path)
     content, arrays = _file.opened(path)[:2]
-    rows = {"tuple": [{"tuple": row} for row in planted]}
+    if isinstance(planted, list):
+        planted = tuple(tuple(row) if isinstance(row, list) else row for row in planted)
     if where == "pairs":
-        content["module"]["params"]["pairs"] = rows
+        content["module"]["params"]["pairs"] = _file.encode(planted)
     else:
         (report,) = content["fitted"]["privacy_"]["report"]
         (field,) = [field for field in report["dict"] if field[0] == "choices"]
-        field[1] = rows
+        field[1] = _file.encode(planted)
+        with suppress(ValueError):  # a wrong number of numbers
+            content["privacy_statement"] = statement(_file.decode({"report": [report]}))
     _file.write(path, content, arrays)
     with pytest.raises(ValueError, match=r"model\.safetensors"):
         verify_release(path)
