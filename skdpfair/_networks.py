@@ -98,6 +98,7 @@ class _Network(ParameterObject):
         return network
 
 
+@dataclass(repr=False, eq=False)
 class MLP(_Network):
     """A multi-layer perceptron, as the ``module`` of an estimator.
 
@@ -121,17 +122,12 @@ class MLP(_Network):
 
     _sizes = "hidden_layer_sizes"
 
-    def __init__(
-        self,
-        hidden_layer_sizes: Sequence[int] = (256, 256),
-        activation: str = "tanh",
-        zero_output: bool = False,
-    ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.zero_output = zero_output
+    hidden_layer_sizes: Sequence[int] = (256, 256)
+    activation: str = "tanh"
+    zero_output: bool = False
 
 
+@dataclass(repr=False, eq=False)
 class CNN(_Network):
     """The CNN of the papers: 3x3 convolutions without pooling, and a linear layer.
 
@@ -145,11 +141,11 @@ class CNN(_Network):
 
     _sizes = "channels"
 
-    def __init__(self, activation: str = "tanh", channels: Sequence[int] = (32, 16)) -> None:
-        self.activation = activation
-        self.channels = channels
+    activation: str = "tanh"
+    channels: Sequence[int] = (32, 16)
 
 
+@dataclass(repr=False, eq=False)
 class Curves(_Network):
     """Logistic regression with fine curves, and cells of pairs, as the ``module`` of an estimator.
 
@@ -171,17 +167,10 @@ class Curves(_Network):
 
     _sizes, _least = "amounts", 0
 
-    def __init__(
-        self,
-        amounts: Sequence[int],
-        fine: Sequence[int] | None = None,
-        columns: Sequence[Sequence[int]] = (),
-        pairs: Sequence[Sequence[int]] = (),
-    ) -> None:
-        self.amounts = amounts
-        self.fine = fine
-        self.columns = columns
-        self.pairs = pairs
+    amounts: Sequence[int]
+    fine: Sequence[int] | None = None
+    columns: Sequence[Sequence[int]] = ()
+    pairs: Sequence[Sequence[int]] = ()
 
     @property
     def positions(self) -> set[int]:

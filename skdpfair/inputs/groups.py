@@ -29,6 +29,7 @@ _KINDS = {"group_col": ("group", "sensitive_features"), "persons": ("person", "p
 _NO_NAMES = "has values that cannot name groups"
 
 
+@dataclass(repr=False, eq=False)
 class Groups(ParameterObject):
     """The groups of a table, as the parameter ``group_col`` of an estimator.
 
@@ -49,15 +50,9 @@ class Groups(ParameterObject):
     ['F', 'M']
     """
 
-    def __init__(
-        self,
-        columns: str | int | list[str | int] | None = None,
-        levels: Sequence[Any] | None = None,
-        as_feature: bool = False,
-    ) -> None:
-        self.columns = columns
-        self.levels = levels
-        self.as_feature = as_feature
+    columns: str | int | list[str | int] | None = None
+    levels: Sequence[Any] | None = None
+    as_feature: bool = False
 
     @classmethod
     def of(cls, group_col: Any) -> "Groups":

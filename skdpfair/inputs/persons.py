@@ -1,7 +1,7 @@
 """Persons of the records: codes, thinning to a public number of records, and groups."""
 
 import unicodedata
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ _ONE_FOR_EACH = "one value for each record that names its person, without missin
 _SEVERAL = "Number persons that several columns name: table.groupby(columns).ngroup()."
 
 
+@dataclass(repr=False, eq=False)
 class Persons(ParameterObject):
     """The persons behind the records, as the parameter ``persons`` of an estimator.
 
@@ -52,12 +53,9 @@ class Persons(ParameterObject):
         "surplus": [StrOptions({"thin", "raise"})],
     }
 
-    def __init__(
-        self, column: str | int | None = None, max_records: int | None = None, surplus: str = "thin"
-    ) -> None:
-        self.column = column
-        self.max_records = max_records
-        self.surplus = surplus
+    column: str | int | None = None
+    max_records: int | None = None
+    surplus: str = "thin"
 
     @classmethod
     def of(cls, persons: Any) -> "Persons":

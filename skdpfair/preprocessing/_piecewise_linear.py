@@ -2,8 +2,9 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise, takewhile
 from typing import Any
 
@@ -24,6 +25,7 @@ DIRECTIONS = "increasing", "decreasing"
 DECADES = 3  # a range of so many powers of ten also gets a logarithmic axis
 
 
+@dataclass(repr=False, eq=False)
 class PiecewiseLinearEncoder(PublicBounds):
     """Encode numeric columns by linear B-splines on public knots, see `public_preprocessor`.
 
@@ -58,22 +60,13 @@ class PiecewiseLinearEncoder(PublicBounds):
 
     _fitted = "n_intervals_"
 
-    def __init__(
-        self,
-        bounds=(-1.0, 1.0),
-        *,
-        n_intervals="auto",
-        log_columns=(),
-        epsilon=1.0,
-        missing=(),
-        monotone=None,
-    ):
-        self.bounds = bounds
-        self.n_intervals = n_intervals
-        self.log_columns = log_columns
-        self.epsilon = epsilon
-        self.missing = missing
-        self.monotone = monotone
+    bounds: Any = (-1.0, 1.0)
+    _: KW_ONLY
+    n_intervals: int | str = "auto"
+    log_columns: Sequence[str] = ()
+    epsilon: float | None = 1.0
+    missing: Sequence[str] = ()
+    monotone: Mapping[str, str] | None = None
 
     def fit(self, X, y=None):
         """Choose the number of intervals by the number of rows; their values are not used."""
