@@ -30,8 +30,9 @@ from skdpfair.preprocessing._piecewise_linear import amounts_among, column_name,
 from skdpfair.privacy import privacy_report as words
 from skdpfair.release._objects import CLASSES, NETWORKS
 from skdpfair.release._read_statement import are_ledger_fits, check_report, is_day
-from skdpfair.training.column_counts import MAX_PAIRS, MIN_INTERACTION, SIGNIFICANT
+from skdpfair.training.column_counts import SIGNIFICANT
 from skdpfair.training.defaults import network_for
+from skdpfair.training.interactions import MAX_PAIRS, MIN_INTERACTION
 from skdpfair.training.plan import COLUMN_COUNTS, GROUP_COUNTS, SCORE_COUNTS
 from skdpfair.training.spec import optimizer_of
 from skdpfair.training.train import stop_in_words

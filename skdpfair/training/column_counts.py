@@ -1,19 +1,17 @@
 """Which amounts get fine curves, and which pairs of columns cells: a choice by noisy counts."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from scipy.special import softmax
-from scipy.stats import chi2
 
 from skdpfair._networks import Curves, cell_of, n_cells
 from skdpfair.inputs.rows import Rows
 from skdpfair.inputs.table import Table
 from skdpfair.preprocessing._piecewise_linear import CHOICES, column_name, hats, pair_name
 from skdpfair.training import defaults
+from skdpfair.training.interactions import MIN_INTERACTION, chosen_pairs
 from skdpfair.training.plan import COLUMN_COUNTS
 from skdpfair.training.run import Run
 
@@ -21,14 +19,6 @@ _MAX_NUMBERS = 2**28  # of a memory map: one GiB
 N_CELLS = 256  # of equal width on the axis of an amount
 # standard deviations by which cells differ from a coarse curve, where the fine one pays
 SIGNIFICANT = 4.0
-# largest p-value of a pair that interacts, and pairs below it on average where none interacts
-MAX_P_VALUE, FALSE_PAIRS = 0.02, 0.7
-# least share of the variance of the classes that the cells of a pair explain beyond its columns
-MIN_INTERACTION = 0.005
-MAX_PAIRS = 10
-_POWERS = np.polynomial.legendre.legvander(np.linspace(-1, 1, n_cells(1)), 2)[:, 1:]
-# of a logistic regression on counts; noise may have no optimum
-_NEWTON_STEPS, _MAX_STEP, _LEAST_VARIANCE = 12, 1.0, 1e-3
 
 
 def can_be_fine(rows: Rows) -> bool:
@@ -135,104 +125,3 @@ def roughness_of(counts: np.ndarray, noise: float) -> float:
     excess = np.divide(residual**2, variance, out=np.ones_like(residual), where=tested) - 1
     deviations = excess.sum(0) / np.sqrt(np.maximum(2 * tested.sum(0), 1))
     return float(deviations.max())
-
-
-def chosen_pairs(
-    candidates: list[tuple[int, ...]], tables: list[tuple[np.ndarray, float]]
-) -> dict[tuple[int, ...], float]:
-    """Return the pairs of columns whose cells tell more than the columns, the clearest first.
-
-    Values are lower bounds on the share of the variance of a class that they explain.
-    """
-    clear, largest = {}, min(MAX_P_VALUE, FALSE_PAIRS / max(len(candidates), 1))
-    for pair, (counts, noise) in zip(candidates, tables, strict=True):
-        p_value, share = interaction(counts, noise, [width == 1 for width in pair[1::2]])
-        if p_value < largest and share > MIN_INTERACTION:
-            clear[pair] = share
-    return dict(sorted(clear.items(), key=lambda item: -item[1])[:MAX_PAIRS])
-
-
-def interaction(
-    counts: np.ndarray, noise: float, are_numbers: Sequence[bool]
-) -> tuple[float, float]:
-    """Return the p-value of a score test for an interaction, and a lower bound on its size.
-
-    ``counts`` (n_classes, n, m) have noise of the standard deviation ``noise``. The null hypothesis
-    is a multinomial logistic regression that is additive in rows and columns; the alternatives are
-    products of categories, and of first and second powers of numbers. The size is the share of the
-    variance of a class that they explain, less one standard error. The class with the least p-value
-    is taken.
-    """
-    n_classes, n, m = counts.shape
-    row, column = np.divmod(np.arange(n * m), m)
-    design = np.hstack([np.eye(n)[row], np.eye(m)[column]])
-    of_rows, of_columns = (
-        _POWERS if is_number else np.eye(k)
-        for is_number, k in zip(are_numbers, (n, m), strict=True)
-    )
-    products = (of_rows[row, :, None] * of_columns[column, None, :]).reshape(n * m, -1)
-    size, of_class = counts.sum(0).ravel(), counts.reshape(n_classes, -1)
-    # cells that may be empty tell nothing
-    tested = size > noise * np.sqrt(n_classes)
-    size, of_class, products = size[tested], of_class[:, tested], products[tested]
-    design = design[tested]
-    design = design[:, design.any(0)]
-    if len(size) <= design.shape[1]:
-        return 1.0, 0.0
-    ridge = 1 + noise * np.sqrt(n_classes * max(n, m)) / 2
-    shares = _additive_fit(of_class, size, design, ridge)
-    # two classes leave residuals of equal size
-    tested_classes = range(1 if n_classes == 2 else 0, n_classes)
-    return min(
-        _score_test(of_class[k], size, shares[k], design, products, noise, n_classes)
-        for k in tested_classes
-    )
-
-
-def _additive_fit(
-    of_class: np.ndarray, size: np.ndarray, design: np.ndarray, ridge: float
-) -> np.ndarray:
-    """Return the shares of the classes, (n_classes, n_cells), by a logistic regression."""
-    start = np.clip(of_class.sum(1) / size.sum(), 1e-3, 1)
-    effects = np.zeros((len(of_class), design.shape[1]))
-    for _ in range(_NEWTON_STEPS):
-        # the first class is what others are compared with
-        for k in range(1, len(of_class)):
-            share = _shares(start, effects, design)[k]
-            variance = size * np.maximum(share * (1 - share), _LEAST_VARIANCE)
-            penalty = ridge * start[k] * (1 - start[k]) * np.eye(design.shape[1])
-            slope = design.T @ (of_class[k] - size * share) - penalty @ effects[k]
-            step = np.linalg.solve((design.T * variance) @ design + penalty, slope)
-            effects[k] += np.clip(step, -_MAX_STEP, _MAX_STEP)
-    return _shares(start, effects, design)
-
-
-def _shares(start: np.ndarray, effects: np.ndarray, design: np.ndarray) -> np.ndarray:
-    shares: np.ndarray = softmax(np.log(start)[:, None] + effects @ design.T, axis=0)
-    return shares
-
-
-def _score_test(
-    of_class: np.ndarray,
-    size: np.ndarray,
-    share: np.ndarray,
-    design: np.ndarray,
-    products: np.ndarray,
-    noise: float,
-    n_classes: int,
-) -> tuple[float, float]:
-    binomial = size * share * (1 - share)
-    variance = noise**2 * ((1 - share) ** 2 + (n_classes - 1) * share**2) + binomial
-    # rows and columns may fit a little badly: what they could explain is taken off
-    weighted = design.T * (size * np.maximum(share * (1 - share), _LEAST_VARIANCE))
-    information = weighted @ design + np.eye(design.shape[1])
-    directions = products - design @ np.linalg.solve(information, weighted @ products)
-    score = directions.T @ (of_class - size * share)
-    values, vectors = np.linalg.eigh((directions.T * variance) @ directions)
-    varied = values > 1e-6 * values.max()
-    statistic = ((vectors.T @ score)[varied] ** 2 / values[varied]).sum()
-    n_varied = int(varied.sum())
-    excess = statistic - n_varied - np.sqrt(2 * n_varied)
-    records = np.maximum(size**2 - n_classes * noise**2, 0) * share * (1 - share)
-    p_value = float(chi2.sf(statistic, n_varied))
-    return p_value, float(excess / max((records / variance).sum(), 1e-9))

@@ -125,47 +125,6 @@ def test_roughness_of_errs_on_less_than_two_of_a_hundred_smooth_tables(n_classes
     assert wrong <= 16
 
 
-def shares_of_pairs(effect, n_tables, kinds=(True, False), n_classes=2, n=8000, noise=40.0):
-    """Return p-values and sizes for noisy tables of two columns; ``effect`` is their product's."""
-    rng, found = np.random.default_rng(n_classes), []
-    for _ in range(n_tables):
-        x = rng.uniform(-1, 1, (n, 2)).astype(np.float32)
-        level = rng.choice(4, n, p=[0.4, 0.3, 0.2, 0.1])
-        x = np.hstack([x, np.eye(4)[level]])
-        number = x[:, 1] if kinds[1] else np.array([1, -1, 1, -1])[level]
-        slopes, steps = rng.normal(0, 1, (n_classes, 2)), rng.normal(0, 1, (4, n_classes))
-        scores = x[:, :2] @ slopes.T + (0 if kinds[1] else steps[level])
-        scores[:, 0] += effect * x[:, 0] * number
-        y = np.argmax(scores + rng.gumbel(size=scores.shape), axis=1)
-        columns = ((0, 1), (1, 1)) if kinds[1] else ((0, 1), (2, 4))
-        network = Curves((), columns=columns)
-        (counts,) = column_counts.counted(table_of(x, y, classes=range(n_classes)), network)
-        noisy = counts + noise * rng.standard_normal(counts.shape)
-        found.append(column_counts.interaction(noisy, noise, kinds))
-    return np.transpose(found)
-
-
-@pytest.mark.parametrize("kinds", [(True, True), (True, False)], ids=["numbers", "categories"])
-@pytest.mark.parametrize("n_classes", [2, 4])
-def test_interaction_of_additive_columns_is_rarely_small(kinds, n_classes):
-    p_values, _ = shares_of_pairs(0.0, 200, kinds, n_classes)
-    # the least of four p-values, where there are four classes; more have a probability of 1e-4
-    assert (p_values < 0.05 / (1 if n_classes == 2 else 4)).sum() <= 23
-
-
-@pytest.mark.parametrize("kinds", [(True, True), (True, False)], ids=["numbers", "categories"])
-def test_interaction_finds_products_and_their_size(kinds):
-    p_values, sizes = shares_of_pairs(2.0, 20, kinds, noise=20.0)
-    assert (p_values < 0.001).all() and (sizes > column_counts.MIN_INTERACTION).all()
-
-
-def test_interaction_of_counts_that_are_noise_is_none():
-    rng = np.random.default_rng(0)
-    counts = 50.0 * rng.standard_normal((40, 3, 6, 6))
-    found = [column_counts.interaction(c, 50.0, (True, True)) for c in counts]
-    assert np.isfinite(found).all() and sum(p < 0.01 for p, _ in found) <= 4
-
-
 @pytest.mark.parametrize("estimator", [DPFairClassifier, DPFairRegressor])
 def test_choose_columns_finds_planted_pairs_that_the_report_names(estimator):
     rows = planted()
