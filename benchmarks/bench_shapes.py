@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from scipy import sparse
 from sklearn.compose import make_column_transformer
@@ -160,6 +161,22 @@ def encode(who, n=10**6):
     print(json.dumps({**seconds, "columns": result.shape[1], "memory": added / size}))
 
 
+def of_pairs(rounds):
+    """Return ratios of fits that count pairs of columns to fits that do not."""
+    out, rng = {}, np.random.default_rng(0)
+    for n_columns, n in ((20, 20_000), (60, 60_000), (200, 60_000)):
+        X = pd.DataFrame(rng.uniform(-1, 1, (n, n_columns)).astype(np.float32)).add_prefix("x")
+        y = (X["x0"] + 3 * X["x1"] * X["x2"] + rng.logistic(size=n) > 0).astype(int)
+        encoded = public_preprocessor(dict.fromkeys(X, (-1, 1)), epsilon=2.0).fit_transform(X)
+
+        def fit(module, encoded=encoded, y=y):
+            return lambda: DPFairClassifier(epsilon=2.0, module=module).fit(encoded, y)
+
+        functions = {"without": fit("logistic"), "with": fit("auto")}
+        out[f"{n_columns} columns, {n:,} records"] = interleave(functions, rounds, seconds=0.0)
+    return out
+
+
 def of_ledger(rounds):
     """Return milliseconds of what a fit does with a ledger, by the number of fits in it."""
     release = NoisyRelease("gradient sum", 0.01, (50.0,), steps=100)
@@ -252,6 +269,7 @@ PARTS = {
     "linear": of_linear,
     "classes": of_classes,
     "preprocessing": of_preprocessing,
+    "pairs": of_pairs,
     "ledger": of_ledger,
     "budget": of_budget,
     "sampling": of_sampling,
@@ -280,6 +298,7 @@ HEADINGS = {
     "classes": "A step over a tight one by the number of classes, 50 features, logistic:",
     "preprocessing": "Encoding, seconds in the program and in the system, which hands out memory, "
     "columns, and peak memory over that of the result:",
+    "pairs": "A default fit by the number of numeric columns, over one that counts no pairs:",
     "ledger": "What a fit does with a ledger, by the number of fits in it:",
     "budget": "What a fit does with a ledger near its budget, by the number of unlike fits in it:",
     "sampling": "Memory of the positions of an epoch, batches of 4,096:",

@@ -65,21 +65,24 @@ def counted(table: Table, network: Curves) -> list[np.ndarray]:
     of the public range, of both of which a record between them is a part.
     """
     x: Any = table.x
-    parts = [(table.y, np.ones(len(table.y)))]
+    parts: list[tuple[np.ndarray, np.ndarray | None]] = [(table.y, None)]
     if table.classes is None:
         upper = (np.clip(table.y, -1, 1) + 1) / 2.0
         parts = [(np.zeros(len(table.y), int), 1 - upper), (np.ones(len(table.y), int), upper)]
     if table.person is not None:
         # -1 stands for records that take no part
         taken = (table.person >= 0) / np.bincount(table.person + 1)[table.person + 1]
-        parts = [(code, weight * taken) for code, weight in parts]
+        parts = [(code, taken if weight is None else weight * taken) for code, weight in parts]
     n_classes = max(table.n_outputs, 2)
 
     def counts(cell: Any, has_value: Any, *shape: int) -> np.ndarray:
         n_each = int(np.prod(shape))
         total = np.zeros(n_classes * n_each)
+        counted = slice(None) if has_value.all() else has_value
         for code, weight in parts:
-            total += np.bincount(code * n_each + cell, weight * has_value, n_classes * n_each)
+            joint = (code * n_each + cell)[counted]
+            weight = None if weight is None else weight[counted]
+            total += np.bincount(joint, weight, len(total))
         return total.reshape(n_classes, *shape)
 
     tables = []

@@ -57,6 +57,7 @@ COUNT_NOISE = 5.0  # of groups; over 1/mu of the budget: takes 1/25 of mu square
 FINE_SIGNAL_TO_NOISE = 1000.0
 # below it, times the root of their number, no pair of columns is found that interacts
 PAIR_SIGNAL_TO_NOISE = 300.0
+MAX_PAIRED_COLUMNS = 60  # the pairs of more take longer to count than a fit
 # of mu squared, for the counts of the columns: at half of it for amounts, Adult's two are found in
 # 9 of 12 fits at epsilon 1
 AMOUNT_SHARE, PAIR_SHARE = 0.1, 0.08
@@ -202,7 +203,8 @@ def _countable(network: Curves, spec: FitSpec, n_samples: int, mu: float) -> Any
     has_amounts = signal >= FINE_SIGNAL_TO_NOISE and spec.loss is None
     has_pairs = signal >= PAIR_SIGNAL_TO_NOISE * math.sqrt(n_pairs)
     amounts = network.amounts if has_amounts else ()
-    columns = network.columns if has_pairs and n_pairs else ()
+    has_pairs &= 1 < len(network.columns) <= MAX_PAIRED_COLUMNS
+    columns = network.columns if has_pairs else ()
     return Curves(amounts, columns=columns) if amounts or columns else other
 
 

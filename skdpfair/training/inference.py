@@ -135,18 +135,24 @@ def private_logits(
         return _in_batches(strategy.forward, x, device, stays_sparse=stays_sparse)
 
 
-def with_fine_columns(fine: FineColumns, x: Any) -> SparseRows:
-    """Return rows with the columns that are appended, few of whose numbers are stored."""
+def with_fine_columns(fine: FineColumns, x: Any) -> Rows:
+    """Return rows with the columns that are appended; sparse where these are many."""
     fine, parts = copy.deepcopy(fine).cpu(), []
+    # a stored number takes as long as several of a dense row
+    is_dense = fine.n_more <= fine.n_features
+    dense = np.empty((len(x), fine.width) if is_dense else 0, np.float32)
     for start in range(0, len(x), _ROWS):
         rows = select(x, slice(start, start + _ROWS))
+        if is_dense:
+            dense[start : start + _ROWS] = fine(torch.from_numpy(rows)).numpy()
+            continue
         at, values = (part.numpy() for part in fine.stored(torch.from_numpy(rows)))
         n, each = at.shape
         first = np.arange(0, n * each + 1, each)
         more = sparse.csr_array((values.ravel(), at.ravel(), first), shape=(n, fine.n_more))
         more.eliminate_zeros()
         parts.append(sparse.hstack([sparse.csr_array(rows), more], format="csr"))
-    return SparseRows(sparse.vstack(parts))
+    return dense if is_dense else SparseRows(sparse.vstack(parts))
 
 
 def _in_batches(
