@@ -1,6 +1,7 @@
 """Displays: curves of an additive model, losses and privacy costs of groups, a trade-off."""
 
 import math
+from functools import partial
 from textwrap import fill
 
 import numpy as np
@@ -421,35 +422,29 @@ class ShapeDisplay:
             on a logarithmic axis.
         """
         values, cells, log_columns = _public_facts(estimator, n_points)
-        names, pairs = list(estimator.feature_names_in_), _pairs_of(estimator, values)
-        base = {c: values[c][0] if c in values else None for c in names}
-        _check_additive(estimator, names, base, values, pairs)
+        pairs = _pairs_of(estimator, values)
+        base = {c: values[c][0] if c in values else None for c in estimator.feature_names_in_}
+        _check_additive(estimator, base, values, pairs)
 
         def logits(points):
             """Return logits at all combinations of points of some columns, on one axis for each."""
-            grid = pd.MultiIndex.from_product(points.values()).to_frame(index=False)
-            rows = pd.DataFrame([base] * len(grid), columns=names)
-            for place, column in enumerate(points):
-                rows[column] = grid[place].to_numpy()
-            return _logits(estimator, rows).reshape(*map(len, points.values()))
+            grid = pd.MultiIndex.from_product(points.values(), names=points).to_frame(index=False)
+            return _logits(estimator, base, dict(grid)).reshape(*map(len, points.values()))
 
         parts = []
         for column, points in values.items():
-            curve = logits({column: points})
+            curve = alone = logits({column: points})
             # the mean over the cells of the other column of a pair
             for other in (b if a == column else a for a, b in pairs if column in (a, b)):
-                joint = logits({column: points, other: cells[other]})
-                curve = curve + joint.mean(1) - logits({column: points})
+                curve = curve + logits({column: points, other: cells[other]}).mean(1) - alone
             part = {"column": column, "value": points, "logit": curve - curve.mean(), "other": None}
             parts.append(pd.DataFrame(part).astype({"column": object, "value": object}))
         for a, b in pairs:
             joint = logits({a: cells[a], b: cells[b]})
             added = joint - joint.mean(0) - joint.mean(1, keepdims=True) + joint.mean()
-            part = pd.DataFrame(added, cells[a], cells[b]).stack().rename("logit")
-            part = part.rename_axis(["value", "other"]).reset_index()
-            parts.append(
-                part.astype({"value": object, "other": object}).assign(column=f"{a} × {b}")
-            )
+            grid = pd.MultiIndex.from_product([cells[a], cells[b]], names=["value", "other"])
+            part = grid.to_frame(index=False).astype(object)
+            parts.append(part.assign(column=f"{a} × {b}", logit=added.ravel()))
         return cls(pd.concat(parts, ignore_index=True), log_columns)
 
     def plot(self, ax=None):
@@ -549,25 +544,19 @@ def _public_facts(estimator, n_points):
     return values | levels, cells | levels, log_columns
 
 
-def _logits(estimator, rows):
-    logits = np.asarray(estimator.decision_function(rows), dtype=float)
+def _logits(estimator, base, columns):
+    """Return logits of rows with values in some columns, and those of ``base`` in the others."""
+    logits = np.asarray(estimator.decision_function(pd.DataFrame(base | columns)), dtype=float)
     if logits.ndim != 1:
         raise ValueError("estimator has more than two classes: there is no one logit to show.")
     return logits
 
 
-def _check_additive(estimator, names, base, values, pairs):
+def _check_additive(estimator, base, values, pairs):
     """Raise ValueError unless logits of made-up rows are sums over the columns and pairs."""
-    rng = np.random.default_rng(0)
-    drawn = {c: rng.choice(np.asarray(v, object), _N_TRIED) for c, v in values.items()}
-    rows = pd.DataFrame([base] * _N_TRIED, columns=names)
-
-    def logits(changed):
-        # no assign(**...), which some names of columns would break
-        table = pd.DataFrame({c: changed.get(c, rows[c]) for c in rows}, columns=names)
-        return _logits(estimator, table.astype(rows.dtypes))
-
-    start, joint = logits({}), logits(drawn)
+    rng, logits = np.random.default_rng(0), partial(_logits, estimator, base)
+    drawn = {c: rng.choice(v, _N_TRIED) for c, v in values.items()}
+    start, joint = logits({c: v[:1] for c, v in values.items()}), logits(drawn)
     of = {c: logits({c: v}) - start for c, v in drawn.items()}
     added = start + sum(of.values())
     added += sum(logits({c: drawn[c] for c in ab}) - start - of[ab[0]] - of[ab[1]] for ab in pairs)
