@@ -43,6 +43,8 @@ def make_monotone(module: nn.Module, names: Any, positive: int) -> None:
     fine, last = deepcopy(fine_columns_of(module)), [*module.modules()][-1]
     assert isinstance(last, nn.Linear)
     weight = last.weight.detach()
+    # of two classes, the logit is the difference of their outputs
+    sign = weight.new_tensor([1 if k == positive else -1 for k in range(len(weight))])
     for place, knots, increasing in axes:
         is_fine = fine is not None and place in fine.columns
         n_intervals = 512 if is_fine else max(len(knots) - 1, 1)
@@ -54,11 +56,7 @@ def make_monotone(module: nn.Module, names: Any, positive: int) -> None:
         rows = rows if fine is None else fine.cpu()(rows)
         used = rows.any(0)
         design = rows[:, used].double().numpy()
-        # of two classes, the logit is the difference of their outputs
-        logit = weight[positive] - (weight[1 - positive] if len(weight) > 1 else 0)
-        values = design @ logit[used].double().numpy(force=True)
+        values = design @ (sign @ weight)[used].double().numpy(force=True)
         target = isotonic_regression(values, increasing=increasing)
         change = torch.from_numpy(np.linalg.lstsq(design, target - values)[0]).to(weight)
-        weight[positive, used] += change / len(weight)
-        if len(weight) > 1:
-            weight[1 - positive, used] -= change / 2
+        weight[:, used] += sign[:, None] * change / len(weight)
