@@ -271,8 +271,7 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
             If the estimator was not fitted.
         """
         check_is_fitted(self, "privacy_")
-        stated: dict[str, Any] = statement(self.privacy_)
-        return stated
+        return statement(self.privacy_)
 
     def release(self) -> Self:
         """Return a copy with weights and public facts only.
@@ -383,8 +382,7 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
 
     def _outputs(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "net_")
-        outputs: np.ndarray = self.net_.logits(table.read_for_prediction(self, X))
-        return outputs
+        return np.asarray(self.net_.logits(table.read_for_prediction(self, X)))
 
     def _keep(
         self,
@@ -442,8 +440,7 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for a pickle: weights and public facts, nothing of training."""
-        state: dict[str, Any] = packed(super().__getstate__())
-        return state
+        return packed(super().__getstate__())
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(unpacked(state))

@@ -232,8 +232,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
             codes = np.where(is_positive, positive, other)
         else:
             codes = self._outputs(X).argmax(axis=1)  # raises NotFittedError
-        predicted: np.ndarray = self.classes_[codes]
-        return predicted
+        return np.asarray(self.classes_[codes])
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return class probabilities.
@@ -248,8 +247,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         ndarray of shape (n_samples, n_classes)
             Probabilities in [0, 1], columns in the order of ``classes_``.
         """
-        probabilities: np.ndarray = softmax(self._logits(X), axis=1)
-        return probabilities
+        return np.asarray(softmax(self._logits(X), axis=1))
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Return the logarithms of class probabilities.
@@ -264,8 +262,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         ndarray of shape (n_samples, n_classes)
             Columns in the order of ``classes_``.
         """
-        logarithms: np.ndarray = log_softmax(self._logits(X), axis=1)
-        return logarithms
+        return np.asarray(log_softmax(self._logits(X), axis=1))
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return logits, from which the probabilities are made.
@@ -306,8 +303,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
 
     def _logits(self, X: Any) -> np.ndarray:
         outputs = self._outputs(X)  # raises NotFittedError
-        logits: np.ndarray = self.logit_scale_ * outputs
-        return logits
+        return np.asarray(self.logit_scale_ * outputs)
 
     def _read_target(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
         y = target.read_labels(y)

@@ -236,7 +236,7 @@ def _builtin(facts, weights):
     return factory
 
 
-def packed(state):
+def packed(state) -> dict:
     """Return the state to pickle: the facts as JSON and the weights as arrays.
 
     Values that are neither stay as they are, such as a class of the user's. Without them the state

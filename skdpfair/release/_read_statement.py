@@ -24,7 +24,7 @@ _NUMBERS = "epsilon", "noise_multiplier", "expected_batch_size", "max_grad_norm"
 _COUNTS = "n_samples", "max_records", "records_per_person"
 
 
-def statement(privacy):
+def statement(privacy) -> dict:
     """Return the fields of a privacy report in plain JSON types; infinity is the text "inf"."""
     return json.loads(json.dumps(privacy.facts(), default=_file.encode))
 
