@@ -73,34 +73,26 @@ class Objective:
 
     clip_gradient: float  # of the loss, at which gradients are clipped, over the warm-up's
     lr: float  # largest learning rate, over that of cross-entropy with the same clipping bound
-    norm_growth: float  # growth of gradient norms to expect of hidden layers
-    low_signal: str  # what to expect where records are few for the budget
-    no_signal: str
+    norm_growth: float = 2.0  # growth of gradient norms to expect of hidden layers
+    # what to expect where records are few for the budget
+    low_signal: str = "clearly worse than a non-private model"
+    no_signal: str = "hardly better than predicting one number"
 
 
-_CLASSIFICATION = Objective(
-    1.0,
-    1.0,
-    4.0,
-    "several points below a non-private model, the smaller class first",
-    "hardly better than predicting one class for all, unless classes are easy to tell apart",
-)
-_OF_REGRESSION = (
-    2.0,
-    "clearly worse than a non-private model",
-    "hardly better than predicting one number",
-)
-# a warm-up measures output gradients of 1; the learning rate follows from the curvature of the loss
-_OBJECTIVES = {
-    "squared": Objective(RESIDUAL, REGRESSION_LR * RESIDUAL**2, *_OF_REGRESSION),
-    "absolute": Objective(1.0, REGRESSION_LR * RESIDUAL, *_OF_REGRESSION),
-    "huber": Objective(1.0, REGRESSION_LR * HUBER_THRESHOLD, *_OF_REGRESSION),
+# by the loss of a regression; None stands for cross-entropy. A warm-up measures output gradients of
+# 1; the learning rate follows from the curvature of the loss
+OBJECTIVES = {
+    None: Objective(
+        1.0,
+        1.0,
+        4.0,
+        "several points below a non-private model, the smaller class first",
+        "hardly better than predicting one class for all, unless classes are easy to tell apart",
+    ),
+    "squared": Objective(RESIDUAL, REGRESSION_LR * RESIDUAL**2),
+    "absolute": Objective(1.0, REGRESSION_LR * RESIDUAL),
+    "huber": Objective(1.0, REGRESSION_LR * HUBER_THRESHOLD),
 }
-
-
-def objective(loss: str | None) -> Objective:
-    """Return the objective of a regression's loss; None stands for cross-entropy."""
-    return _CLASSIFICATION if loss is None else _OBJECTIVES[loss]
 
 
 def resolve(
@@ -159,10 +151,10 @@ def resolve(
         "n_steps": total,
         "warm_up": warm_up,
         "averaged_fraction": averaged,
-        "norm_growth": 1.0 if is_linear(module) else objective(spec.loss).norm_growth,
+        "norm_growth": 1.0 if is_linear(module) else OBJECTIVES[spec.loss].norm_growth,
         "optimizer_params": params,
         "lr": lr,
-        "lr_scale": None if unit is None else unit * objective(spec.loss).lr,
+        "lr_scale": None if unit is None else unit * OBJECTIVES[spec.loss].lr,
     }
 
 
@@ -221,7 +213,13 @@ def _walk(
     spec: FitSpec, n_samples: int, mu: float, steps: int, searches_scale: bool
 ) -> tuple[int, int, int]:
     """Return the steps of an epoch, of the fit and of its warm-up; ``steps`` are without it."""
-    per_epoch = _steps_per_epoch(n_samples, mu, steps, spec.batch_size)
+    if isinstance(spec.batch_size, str):
+        # a noise multiplier of 5 or more wastes least of the budget
+        max_batch_size = MAX_BATCH_SIZE if math.isfinite(mu) else MIN_BATCH_SIZE
+        batch = _clip(5 * mu * n_samples / math.sqrt(steps), MIN_BATCH_SIZE, max_batch_size)
+        per_epoch = 1 if batch / n_samples > MAX_SAMPLE_RATE else math.ceil(n_samples / batch)
+    else:
+        per_epoch = math.ceil(n_samples / spec.batch_size)
     if spec.max_steps is None and isinstance(spec.max_epochs, str):
         warm_up = max(10, round(steps / 20)) if searches_scale else 0
         return per_epoch, steps + warm_up, warm_up
@@ -234,15 +232,6 @@ def _walk(
             f"{spec.max_epochs}. Give at most {LARGEST_STEPS // per_epoch}, or max_steps.",
         )
     return per_epoch, total, min(max(10, round(total / 20)), total // 4) if searches_scale else 0
-
-
-def _steps_per_epoch(n_samples: int, mu: float, steps: float, batch_size: int | str) -> int:
-    if not isinstance(batch_size, str):
-        return math.ceil(n_samples / batch_size)
-    # a noise multiplier of 5 or more wastes least of the budget
-    max_batch_size = MAX_BATCH_SIZE if math.isfinite(mu) else MIN_BATCH_SIZE
-    batch = _clip(5 * mu * n_samples / math.sqrt(steps), MIN_BATCH_SIZE, max_batch_size)
-    return 1 if batch / n_samples > MAX_SAMPLE_RATE else math.ceil(n_samples / batch)
 
 
 def _clip(value: float, low: float, high: float) -> float:

@@ -57,7 +57,7 @@ class TrainingLoop:
         self.attack = _attack(run, engine, example)
         self._releases = dict[str, NoisyRelease]()
         self._search = ScaleSearch.for_mechanism(plan.mechanism, defaults.TARGET_QUANTILE)
-        self._clip_gradient = defaults.objective(spec.loss).clip_gradient
+        self._clip_gradient = defaults.OBJECTIVES[spec.loss].clip_gradient
         self.n_steps_taken, self.lr, self._parameters = 0, plan.lr, _identities(engine.module)
         self.lr_factor = 1.0  # the method's, see `Method.step_size`
         self._mean: Tensor | None = None  # of the last weights

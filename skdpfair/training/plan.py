@@ -128,7 +128,7 @@ def plan(
     plan = replace(plan, one_time_releases=_one_time_releases(plan, spec.score_budget_fraction))
     if spec.epsilon is not None:
         plan = _calibrated(plan, spec.epsilon, spec.accountant)
-    _warn_of_low_signal(plan, defaults.objective(spec.loss), protects, max_sample_weight)
+    _warn_of_low_signal(plan, defaults.OBJECTIVES[spec.loss], protects, max_sample_weight)
     return plan
 
 
