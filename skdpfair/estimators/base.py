@@ -238,7 +238,7 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
             run = Run(spec, plan, streams, processes, sklearn_task, previous)
             run.column_names = column_names
             net = train(run, inputs)
-            make_monotone(net.module_, known, self._positive_output(data.classes))
+            make_monotone(net.module_, known, data.classes, spec)
             # account and keep
             report = account(run, net, inputs)
             self._keep(fresh, run, net, report, data, features)
@@ -252,10 +252,6 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
         if sklearn_task.end is not None:
             sklearn_task.end()
         return self
-
-    def _positive_output(self, classes: np.ndarray | None) -> int:
-        """Return the output of the module that grows with the prediction, or positive class."""
-        return 0
 
     def privacy_statement(self) -> dict[str, Any]:
         """Return the privacy statement of the fit.

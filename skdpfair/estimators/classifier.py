@@ -192,11 +192,6 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     validation_data: tuple[Any, Any] | None = None
     distributed: str | None = None
 
-    def _positive_output(self, classes: np.ndarray | None) -> int:
-        assert classes is not None
-        label = target.positive_class(classes, self.classes, self.pos_label)
-        return 0 if label is None else classes.tolist().index(label)
-
     @property
     def pos_label_(self) -> Any:
         """The positive one of two classes, to which rates such as selection refer; else None."""

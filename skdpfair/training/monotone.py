@@ -10,6 +10,7 @@ from sklearn.isotonic import isotonic_regression
 from torch import nn
 
 from skdpfair._networks import fine_columns_of, is_linear
+from skdpfair.inputs.target import declared_order
 from skdpfair.preprocessing._piecewise_linear import hats, monotone_axes
 from skdpfair.training.spec import FitSpec
 
@@ -33,13 +34,14 @@ def with_curves(spec: FitSpec, names: Any, n_outputs: int) -> FitSpec:
     return replace(linear, is_monotone=True)
 
 
-def make_monotone(module: nn.Module, names: Any, positive: int) -> None:
+def make_monotone(module: nn.Module, names: Any, classes: np.ndarray | None, spec: FitSpec) -> None:
     """Replace the curves of monotone columns by the closest monotone ones, by values at knots.
 
-    ``positive`` is the output whose logit increases or decreases with a column.
+    They are those of the logit of the positive class, or of the prediction.
     """
     if not (axes := monotone_axes(names)):
         return
+    positive = 0 if classes is None else declared_order(classes, spec.classes, spec.pos_label)[-1]
     fine, last = deepcopy(fine_columns_of(module)), [*module.modules()][-1]
     assert isinstance(last, nn.Linear)
     weight = last.weight.detach()
