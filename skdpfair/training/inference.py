@@ -28,9 +28,7 @@ _ROWS = 2**16  # with knots, made at a time
 _LINEAR_BATCH = 2**14
 
 
-def logits(
-    module: nn.Module, x: Rows, device: str | torch.device = "cpu", batch_size: int = 4096
-) -> np.ndarray:
+def logits(module: nn.Module, x: Rows, device: str | torch.device = "cpu") -> np.ndarray:
     """Return logits (n, n_classes), float64, of an array, in batches on ``device``.
 
     Batches of wide rows are smaller.
@@ -42,21 +40,17 @@ def logits(
     if isinstance(x, SparseRows):
         with suppress(TraceError):  # else rows are made dense, some at a time
             chain = linear_layers(module, torch.zeros(1, *x.shape[1:]))
-            of_chain = partial(forward_of, chain)
-            return _in_batches(of_chain, x, device, batch_size, stays_sparse=True)
-    if (linear_model := _linear_model(module)) is not None:
-        forward, shows_all = linear_model
-        return _in_batches(forward, x, device, _LINEAR_BATCH, shows_all=shows_all)
-    return _in_batches(lambda part: module(part.contiguous()), x, device, batch_size)
+            return _in_batches(partial(forward_of, chain), x, device, stays_sparse=True)
+    if (predict := _linear_model(module)) is not None:
+        return predict(x, device)
+    return _in_batches(lambda part: module(part.contiguous()), x, device)
 
 
-def _linear_model(module: nn.Module) -> tuple[Callable[[torch.Tensor], torch.Tensor], bool] | None:
-    """Return the forward pass of a linear model, of fine columns too; None for other modules.
+def _linear_model(module: nn.Module) -> Callable[[Rows, str | torch.device], np.ndarray] | None:
+    """Return what predicts by a linear model, of fine columns too; None for other modules.
 
     The sum of the knots of a column is linear between its values at the finest knots, so that it
-    takes two lookups in a table of these, and a pair takes one.  Also returned is whether each
-    column has a weight, so that what is not finite in it shows in the outputs: some products leave
-    out zeros.
+    takes two lookups in a table of these, and a pair takes one.
     """
     fine, parts = fine_columns_of(module), list(module.modules())
     last, n_parts = parts[-1], 1 if fine is None else 3  # the Sequential, fine columns, a Linear
@@ -70,9 +64,11 @@ def _linear_model(module: nn.Module) -> tuple[Callable[[torch.Tensor], torch.Ten
         return None
     n_features = last.in_features if fine is None else fine.n_features
     weight, bias = last.weight.detach()[:, :n_features].contiguous(), last.bias.detach()
+    # without a weight, what is not finite in a column may not show: some products leave out zeros
     shows_all = bool((weight != 0).any(0).all())
+    predict = partial(_in_batches, batch_size=_LINEAR_BATCH, shows_all=shows_all)
     if fine is None or fine.n_more == 0:
-        return lambda x: _product(x, weight, bias), shows_all
+        return partial(predict, lambda x: _product(x, weight, bias))
     columns, n, more = fine.columns.tolist(), int(fine.n_intervals[-1]), last.weight.detach().t()
     more = more[n_features:]  # (column, class)
     ends = torch.linspace(-1, 1, n + 1, dtype=weight.dtype, device=weight.device)
@@ -94,11 +90,11 @@ def _linear_model(module: nn.Module) -> tuple[Callable[[torch.Tensor], torch.Ten
         if fine.pairs:
             cells, has_values = fine.cells(x)
             index, weights = [*index, cells + first_cell], [*weights, has_values.to(x.dtype)]
-        joint = torch.cat(index, 1), torch.cat(weights, 1)
-        more = embedding_bag(joint[0], tables, mode="sum", per_sample_weights=joint[1])
+        shares = torch.cat(weights, 1)
+        more = embedding_bag(torch.cat(index, 1), tables, mode="sum", per_sample_weights=shares)
         return _product(x, weight, bias) + more
 
-    return forward, shows_all
+    return partial(predict, forward)
 
 
 def _product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -124,10 +120,9 @@ def private_logits(
     module: nn.Module, x: Rows, n_classes: int, device: str | torch.device = "cpu"
 ) -> np.ndarray:
     """Return logits (n, n_classes), float64, of private records, see `private_prediction`."""
-    linear_model = None if isinstance(x, SparseRows) else _linear_model(module)
-    if linear_model is not None:  # by formulas, each record by itself
-        forward, shows_all = linear_model
-        return _in_batches(forward, x, device, _LINEAR_BATCH, shows_all=shows_all)
+    predict = None if isinstance(x, SparseRows) else _linear_model(module)
+    if predict is not None:  # by formulas, each record by itself
+        return predict(x, device)
     fine = fine_columns_of(module)
     x = x if fine is None else with_fine_columns(fine, x)
     with private_prediction(module, x.shape[1:], n_classes, device) as strategy:
