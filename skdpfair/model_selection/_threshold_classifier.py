@@ -317,13 +317,11 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
             objective = _matrix(
                 "costs", self.costs, "finite numbers of shape (n_classes, n_classes)"
             )
-            rules = ("objective", "target", "constraint", "by_group")
-            default = dict(zip(rules, ("balanced_accuracy", None, None, False), strict=True))
-            for name, value in default.items():
-                given = getattr(self, name)
-                if not isinstance(given, type(value)) or given != value:
+            for name in ("objective", "target", "constraint", "by_group"):
+                value, default = getattr(self, name), getattr(type(self), name)
+                if not isinstance(value, type(default)) or value != default:
                     raise ValueError(
-                        f"{name} must be left out with costs, got {safe_repr(given)}: costs alone "
+                        f"{name} must be left out with costs, got {safe_repr(value)}: costs alone "
                         "decide."
                     )
         elif isinstance(objective, str):
