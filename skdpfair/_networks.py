@@ -246,7 +246,6 @@ class ModuleFactory:
 
 
 def copied(module: nn.Module) -> nn.Module:
-    """Return a deep copy of a module."""
     try:
         return copy.deepcopy(module)
     except (RuntimeError, TypeError, pickle.PickleError) as error:

@@ -243,7 +243,6 @@ def _sorted(values: Iterable[Any]) -> list[Any]:
 
 
 def _declared(levels: Any, n_columns: int) -> np.ndarray:
-    """Return the levels that a user declares, checked."""
     levels = listed("levels", levels, "the groups")
     if n_columns > 1:
         if not all(isinstance(v, (tuple, list)) and len(v) == n_columns for v in levels):

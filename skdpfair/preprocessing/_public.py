@@ -25,13 +25,11 @@ class ColumnTransformer(compose.ColumnTransformer):
     """scikit-learn's ColumnTransformer, which also takes tables of polars and pyarrow."""
 
     def fit_transform(self, X, y=None, **params):
-        """Fit all steps, and transform X."""
         if any(isinstance(columns, CategoryColumns) for *_, columns in self.transformers):
             refuse_read_categories(X)
         return as_encoded(super().fit_transform(in_pandas(X), y, **params))
 
     def transform(self, X, **params):
-        """Transform X by all steps."""
         return as_encoded(super().transform(in_pandas(X), **params))
 
 

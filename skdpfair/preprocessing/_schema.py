@@ -164,7 +164,6 @@ class TableSchema:
             self.preprocessor()  # raises
 
     def _check_disjoint(self):
-        """Raise ValueError if a column has two uses that exclude each other."""
         parts = {name: set(getattr(self, name)) for name in _PARTS}
         parts |= {"target": {self.target}, "person": {self.person}}
         for one, others in _EXCLUDE.items():

@@ -17,7 +17,6 @@ _UNREADABLE = "must be Parquet files, or a pyarrow.dataset of them without a fil
 
 
 def dataset_of(source: Any) -> Any:
-    """Return a ``pyarrow.dataset.Dataset`` of Parquet files."""
     try:
         from pyarrow import dataset
     except ImportError:

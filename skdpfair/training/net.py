@@ -80,7 +80,6 @@ class PrivateNet(NeuralNetClassifier):
 
     @property
     def _running(self) -> TrainingLoop:
-        """The training loop of a fit that lasts."""
         assert self._loop is not None
         return self._loop
 

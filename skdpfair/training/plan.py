@@ -180,7 +180,6 @@ def _strata(
 
 
 def _calibrated(plan: Plan, epsilon: float, accountant: str) -> Plan:
-    """Return the plan with the noise that meets ``epsilon``."""
     unit, double = (plan.with_mechanism(noise_multiplier=s).steps for s in (1.0, 2.0))
     pairs = zip(unit.noise_multipliers, double.noise_multipliers, strict=True)
     fixed = tuple(i for i, (a, b) in enumerate(pairs) if a == b)

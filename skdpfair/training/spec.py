@@ -219,7 +219,6 @@ def _words(spec: FitSpec) -> dict[str, Any]:
 
 
 def _sets_rates(spec: FitSpec) -> bool:
-    """Tell whether a callback or the optimizer sets learning rates of its own."""
     kinds = [c if isinstance(c, type) else type(c) for c in without_names(spec.callbacks)]
     schedules = any(issubclass(kind, LRScheduler) for kind in kinds)
     return schedules or "param_groups" in spec.optimizer.params

@@ -189,7 +189,6 @@ def _trained(run: Run, table: Table) -> PrivateNet:
 
 
 def _class_weights(spec: FitSpec, classes: np.ndarray | None) -> np.ndarray | None:
-    """Return the weight of each class, (n_classes,), or None."""
     if classes is None or spec.class_weight is None:
         return None
     weight = np.array([spec.class_weight.get(label, 1.0) for label in classes])
@@ -229,7 +228,6 @@ def _count_groups(run: Run, groups: np.ndarray) -> None:
 
 
 def _callbacks(run: Run) -> list[Any] | None:
-    """Return the user's callbacks and that of the progress bar, or None."""
     callbacks = list(run.spec.callbacks or [])
     if run.spec.verbose and run.processes.rank == 0:
         # the net keeps its callbacks, and must not keep the seeds of the run
