@@ -275,15 +275,12 @@ def _blocks(columns: list[str], at: list[int]) -> list[tuple[int, int]]:
     A name goes with the neighbour with which it has more in common.
     """
     common = [len(_beginning(columns[i], columns[j])) if j == i + 1 else 0 for i, j in pairwise(at)]
-    common.append(0)
     blocks: list[tuple[int, int]] = []
-    is_open = False
-    for i, before, after in zip(at, [0, *common], common, strict=False):
-        if is_open and 0 < before >= after:
+    for i, before, after in zip(at, [0, *common], [*common, 0], strict=False):
+        if 0 < before >= after:
             blocks[-1] = blocks[-1][0], blocks[-1][1] + 1
         else:
             blocks.append((i, 1))
-        is_open = after > 0
     return [block for block in blocks if block[1] > 1]
 
 
