@@ -490,9 +490,7 @@ class ShapeDisplay:
 
 
 def _draw_pair(panel, column, rows):
-    table = rows.pivot(index="value", columns="other", values="logit")
-    # in the order of the columns' own values
-    table = table.loc[rows["value"].drop_duplicates(), rows["other"].drop_duplicates()]
+    table = rows.pivot_table("logit", "value", "other", sort=False)
     limit = max(float(table.abs().to_numpy().max()), 1e-9)
     drawn = panel.imshow(table.astype(float), cmap="PuOr", vmin=-limit, vmax=limit, aspect="auto")
     for axis, labels in (("y", table.index), ("x", table.columns)):
