@@ -1,9 +1,8 @@
 """Piecewise-linear encodings of numeric columns on public knots."""
 
-import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise, takewhile
 from typing import Any
@@ -22,6 +21,7 @@ MAX_MU = 8.0  # a budget so large, or none, that noise no longer matters
 MIN_SIGNAL = 4.0  # signal-to-noise ratio for each interval of each axis
 _ROWS = 1024  # at a time
 DIRECTIONS = "increasing", "decreasing"
+_KNOT = re.compile(r"-?\d+(\.\d+)?(e[+-]\d+)?")  # in the name of a column
 DECADES = 3  # a range of so many powers of ten also gets a logarithmic axis
 
 
@@ -266,7 +266,7 @@ def _axes_of(columns: list[str]) -> dict[str, str]:
     """Return the axis of each knot."""
     parts = {name: name.rpartition("_at_") for name in columns}
     known = set(columns)
-    return {k: axis for k, (axis, _, at) in parts.items() if axis in known and _is_number(at)}
+    return {k: axis for k, (axis, _, at) in parts.items() if axis in known and _KNOT.fullmatch(at)}
 
 
 def _blocks(columns: list[str], at: list[int]) -> list[tuple[int, int]]:
@@ -288,12 +288,6 @@ def _beginning(*names: str) -> str:
     """Return what names have in common, up to an underscore."""
     alike = takewhile(lambda letters: len({*letters}) == 1, zip(*names, strict=False))
     return "".join(letters[0] for letters in alike).rpartition("_")[0]
-
-
-def _is_number(text: str) -> bool:
-    with suppress(ValueError):
-        return math.isfinite(float(text))
-    return False
 
 
 def log_columns_of(chosen, bounds):
