@@ -240,8 +240,7 @@ class DPEstimator(sklearn_callbacks.LedgerAware, Parametrised):
             net = train(run, inputs)
             make_monotone(net.module_, known, data.classes, spec)
             # account and keep
-            report = account(run, net, inputs)
-            self._keep(fresh, run, net, report, data, features)
+            self._keep(fresh, run, net, account(run, net, inputs), data, features)
         if spec.keep_reference and not run.is_interrupted:
             # "auto" of the reference model is its own affair, but for the network
             scale = {"logit_scale": "auto"} if hasattr(self, "logit_scale") else {}

@@ -297,8 +297,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         return float(accuracy(target.read_labels(y), self.predict(X), sample_weight=sample_weight))
 
     def _logits(self, X: Any) -> np.ndarray:
-        outputs = self._outputs(X)  # raises NotFittedError
-        return np.asarray(self.logit_scale_ * outputs)
+        return np.asarray(self._outputs(X) * self.logit_scale_)  # raises NotFittedError
 
     def _read_target(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
         y = target.read_labels(y)

@@ -269,8 +269,7 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         check_is_fitted(self, "thresholds_")
         check_indexes(X=X, sensitive_features=sensitive_features)
         if self._costs is not None:
-            expected = self.predict_proba(X) @ self._costs
-            return self.classes_[expected.argmin(axis=1)]
+            return self.classes_[(self.predict_proba(X) @ self._costs).argmin(axis=1)]
         low, high = EDGES[[0, -1]]
         other, positive = _target.positive_last(self.classes_, self.pos_label_)
         scores = self.decision_function(X) * (positive - other)
@@ -392,8 +391,7 @@ class DPThresholdClassifier(_tasks.LedgerAware, ClassifierMixin, MetaEstimatorMi
         aim = objective if isinstance(objective, str) else "costs"
         compared = self.constraint or aim
         names = levels.tolist() if self._is_by_group else [ALL]
-        measures = {aim, compared}
-        clear = min(choosing.clearness(counts, m, deviation, self.target) for m in measures)
+        clear = min(choosing.clearness(counts, m, deviation, self.target) for m in {aim, compared})
         if clear < 1:
             spread, (n_0, n_1) = deviation * len(counts) ** 0.5, counts[:, :, 0].sum(axis=0)
             warnings.warn(

@@ -73,8 +73,7 @@ class ColumnScaler(OneToOneFeatureMixin, PublicBounds):
 
     def transform(self, X):
         """Scale numbers, and keep NaN; float32 stays float32, and other types become float64."""
-        X = self._numbers(X)
-        return 2 * shares_of(X, self._limits()) - 1
+        return 2 * shares_of(self._numbers(X), self._limits()) - 1
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -126,5 +126,4 @@ def roughness_of(counts: np.ndarray, noise: float) -> float:
     variance += np.maximum(size, 0)[:, None] * expected * (1 - expected)
     tested = (size > 0)[:, None] & (variance > 0)
     excess = np.divide(residual**2, variance, out=np.ones_like(residual), where=tested) - 1
-    deviations = excess.sum(0) / np.sqrt(np.maximum(2 * tested.sum(0), 1))
-    return float(deviations.max())
+    return float((excess.sum(0) / np.sqrt(np.maximum(2 * tested.sum(0), 1))).max())

@@ -112,8 +112,7 @@ def private_prediction(
     mixes records when it predicts is refused.
     """
     example = torch.zeros((1, *in_shape), dtype=torch.float32, device=device)
-    module = copy.deepcopy(module).eval()
-    return select_strategy(module, example, n_classes)
+    return select_strategy(copy.deepcopy(module).eval(), example, n_classes)
 
 
 def private_logits(
