@@ -170,11 +170,6 @@ class FitSpec:
         return bool(self.method.private and budget != (None, None))
 
     @property
-    def is_regression(self) -> bool:
-        """Whether targets are numbers."""
-        return self.loss is not None
-
-    @property
     def recorders(self) -> list[Callback]:
         """Callbacks that keep what is not private."""
         return recorders(self.callbacks)
@@ -249,17 +244,17 @@ CONFLICTS: list[Conflict] = [
         'fit(..., sensitive_features=...), or set group_col="target".',
     ),
     (
-        lambda s: s.is_regression and s.method.binary,
+        lambda s: s.loss is not None and s.method.binary,
         "method={method} is defined for two classes, and a regression has none. Use a method for "
         'groups such as "dpsgd_f", or "global_adapt".',
     ),
     (
-        lambda s: s.is_regression and TARGET in as_columns(s.groups),
+        lambda s: s.loss is not None and TARGET in as_columns(s.groups),
         "group_col='target' takes the classes as groups, and a regression has none. Name a column "
         "of X, or pass fit(..., sensitive_features=...).",
     ),
     (
-        lambda s: s.is_regression and s.y_range is None and s.warm_start,
+        lambda s: s.loss is not None and s.y_range is None and s.warm_start,
         "warm_start=True needs y_range: the targets of another fit may have other limits. Declare "
         "public limits, such as y_range=(0, 120) for an age.",
     ),
@@ -308,7 +303,7 @@ CONFLICTS: list[Conflict] = [
         "and sample_weight, or drop the callback.",
     ),
     (
-        lambda s: s.is_regression and any(getattr(r, "terms", False) for r in s.recorders),
+        lambda s: s.loss is not None and any(getattr(r, "terms", False) for r in s.recorders),
         "callbacks holds {recorder}, whose terms need classes. Set terms=False, which "
         "keeps losses and norms of gradients.",
     ),
