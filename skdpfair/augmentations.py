@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any, Self, TypeAlias
 
@@ -25,6 +26,7 @@ Augment: TypeAlias = Callable[[Tensor], Tensor]
 Limits: TypeAlias = tuple[float, float]
 
 
+@dataclass(repr=False, eq=False)
 class FlipAndShift(ParameterObject):
     """Mirror pictures from left to right at random, and shift them by a few pixels.
 
@@ -60,9 +62,8 @@ class FlipAndShift(ParameterObject):
         "shift": [Interval(Integral, 0, 2**63 - 1, closed="both")],
     }
 
-    def __init__(self, flip: bool = True, shift: int = 4) -> None:
-        self.flip = flip
-        self.shift = shift
+    flip: bool = True
+    shift: int = 4
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return one random view of each picture of a batch."""
@@ -94,6 +95,7 @@ def _shifted(x: Tensor, axis: int, max_shift: int) -> Tensor:
     return x.gather(axis, at.view(shape).expand(x.shape))
 
 
+@dataclass(repr=False, eq=False)
 class Views(ParameterObject):
     """Several random views of each record, as the parameter ``augment`` of an estimator.
 
@@ -117,9 +119,8 @@ class Views(ParameterObject):
         "n": [Interval(Integral, 1, 2**63 - 1, closed="both")],
     }
 
-    def __init__(self, augment: Augment, n: int = 1) -> None:
-        self.augment = augment
-        self.n = n
+    augment: Augment
+    n: int = 1
 
     @classmethod
     def of(cls, augment: Any) -> "Views | None":
@@ -153,6 +154,7 @@ def views(
     return view if attack is None else lambda module, x, y: attack(module, view(module, x, y), y)
 
 
+@dataclass(repr=False, eq=False)
 class PGD(ParameterObject):
     r"""Projected gradient ascent on each record's own loss in an L-infinity ball.
 
@@ -203,18 +205,11 @@ class PGD(ParameterObject):
         "input_range": [tuple, list, None],
     }
 
-    def __init__(
-        self,
-        radius: float,
-        step_size: float | None = None,
-        n_steps: int = 10,
-        *,
-        input_range: Limits | None = (0.0, 1.0),
-    ) -> None:
-        self.radius = radius
-        self.step_size = step_size
-        self.n_steps = n_steps
-        self.input_range = input_range
+    radius: float
+    step_size: float | None = None
+    n_steps: int = 10
+    _: KW_ONLY
+    input_range: Limits | None = (0.0, 1.0)
 
     def checked(self) -> Self:
         """Return a copy whose values are Python's own; raise if one breaks its constraint."""
