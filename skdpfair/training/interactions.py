@@ -99,13 +99,11 @@ def _additive_fit(of_class: np.ndarray, design: np.ndarray, ridge: float) -> np.
             largest = max(largest, float(np.abs(step).max()))
         if largest < _CONVERGED:
             break
-    shares: np.ndarray = softmax(np.log(start) + effects @ design.T, axis=1)
-    return shares
+    return np.asarray(softmax(np.log(start) + effects @ design.T, axis=1))
 
 
 def _variance(size: np.ndarray, share: np.ndarray) -> np.ndarray:
-    variance: np.ndarray = size * np.maximum(share * (1 - share), _LEAST_VARIANCE)
-    return variance
+    return np.asarray(size * np.maximum(share * (1 - share), _LEAST_VARIANCE))
 
 
 def _products(weight: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
