@@ -87,6 +87,7 @@ class _Network(ParameterObject):
         "fine": ["array-like", None],
         "columns": ["array-like"],
         "pairs": ["array-like"],
+        "limits": ["array-like"],
         "zero_output": ["boolean"],
     }
 
@@ -163,6 +164,8 @@ class Curves(_Network):
         which is 1 for a number and otherwise the number of categories.
     pairs : tuple of (int, int, int, int), default=()
         The pairs that interact: two of ``columns`` each.
+    limits : tuple of (float, float), default=()
+        Public bounds of each amount, for the choice of fine curves.
     """
 
     _sizes, _least = "amounts", 0
@@ -171,6 +174,7 @@ class Curves(_Network):
     fine: Sequence[int] | None = None
     columns: Sequence[Sequence[int]] = ()
     pairs: Sequence[Sequence[int]] = ()
+    limits: Sequence[Sequence[float]] = ()
 
     @property
     def positions(self) -> set[int]:
@@ -316,7 +320,7 @@ def module_factory(
         params["initial_logits"] = initial_logits
     arguments = network.get_params() if isinstance(network, _Network) else {}
     # among which the fine ones and the pairs were chosen
-    arguments = {k: v for k, v in arguments.items() if k not in ("amounts", "columns")}
+    arguments = {k: v for k, v in arguments.items() if k not in ("amounts", "columns", "limits")}
     return ModuleFactory(make, params | arguments, shape)
 
 

@@ -131,9 +131,7 @@ class PiecewiseLinearEncoder(PublicBounds):
         for column, (low, high) in zip(columns, self._pairs(), strict=True):
             out.append((column, [_Axis(low, high)]))
             if column in self.log_columns:
-                # small amounts keep a resolution of their own where the bounds are below 1,000
-                unit = min(1.0, max(abs(low), abs(high)) / 10**DECADES)
-                out[-1][1].append(_Axis(low, high, unit))
+                out[-1][1].append(_Axis(low, high, _unit_of(low, high)))
         return out
 
     def __sklearn_tags__(self):
@@ -191,6 +189,30 @@ class _Axis:
 
     def _scaled(self, x):
         return x if self.unit is None else np.sign(x) * np.log1p(np.abs(x) / self.unit)
+
+
+def _unit_of(low: float, high: float) -> float:
+    """Return where a logarithmic axis begins to be one."""
+    # small amounts keep a resolution of their own where the bounds are below 1,000
+    return min(1.0, max(abs(low), abs(high)) / 10**DECADES)
+
+
+def linear_positions(low: float, high: float, position: np.ndarray) -> np.ndarray:
+    """Return where positions on the logarithmic axis of an amount lie on its linear axis."""
+    values = _Axis(low, high, _unit_of(low, high)).values(position)
+    linear: np.ndarray = _Axis(low, high).position(values)
+    return linear
+
+
+def limits_of(names: Iterable[Any], amounts: Iterable[int]) -> tuple[tuple[float, float], ...]:
+    """Return the bounds of encoded amounts, by the names of the knots of their linear axes."""
+    columns, limits = list(map(str, names)), []
+    axes = _axes_of(columns)
+    for amount in amounts:
+        linear = columns[amount].removesuffix("_log")
+        values = [float(knot.rpartition("_at_")[2]) for knot, a in axes.items() if a == linear]
+        limits.append((min(values), max(values)))
+    return tuple(limits)
 
 
 def amounts_among(names: Iterable[Any]) -> tuple[int, ...] | None:

@@ -250,9 +250,12 @@ def _is_module(value, estimator) -> bool:
         names = names_of_features(estimator, estimator._group_positions)
         if names is None:  # of an array: its amounts are a choice of the user's, like any setting
             is_known = value.positions <= {*range(params["in_shape"][0])}
+            is_known &= len(value.limits) in (0, len(value.amounts))
+            is_known &= all(len(pair) == 2 and math.isfinite(sum(pair)) for pair in value.limits)
         else:
             known = network_for(names)
             is_known = {*value.amounts} <= {*known.amounts} and {*value.columns} <= {*known.columns}
+            is_known &= {*value.limits} <= {*known.limits}
         is_chosen = value.pairs in ((), params.get("pairs", ()))
         return is_known and is_chosen and (value.fine is None or value.fine == params["fine"])
     if isinstance(value, (MLP, CNN)):

@@ -1,5 +1,6 @@
 """Which amounts get fine curves, and which pairs of columns cells: a choice by noisy counts."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,13 @@ import torch
 from skdpfair._networks import Curves, cell_of, n_cells
 from skdpfair.inputs.rows import Rows
 from skdpfair.inputs.table import Table
-from skdpfair.preprocessing._piecewise_linear import CHOICES, column_name, hats, pair_name
+from skdpfair.preprocessing._piecewise_linear import (
+    CHOICES,
+    column_name,
+    hats,
+    linear_positions,
+    pair_name,
+)
 from skdpfair.training import defaults
 from skdpfair.training.interactions import MIN_INTERACTION, chosen_pairs
 from skdpfair.training.plan import COLUMN_COUNTS
@@ -19,6 +26,8 @@ _MAX_NUMBERS = 2**28  # of a memory map: one GiB
 N_CELLS = 256  # of equal width on the axis of an amount
 # standard deviations by which cells differ from a coarse curve, where the fine one pays
 SIGNIFICANT = 4.0
+# the same, from the curves of both axes, which follow a part of what is rough
+_BY_BOTH = 2.0
 
 
 def can_be_fine(rows: Rows) -> bool:
@@ -41,7 +50,8 @@ def choose_columns(run: Run, table: Table) -> None:
         (part.reshape(counts.shape) / w, deviation / w)
         for part, counts, w in zip(parts, tables, weights, strict=True)
     ]
-    roughness = [roughness_of(*counts) for counts in noisy[: len(network.amounts)]]
+    limits = network.limits or [None] * len(network.amounts)
+    roughness = [roughness_of(*counts, of) for counts, of in zip(noisy, limits, strict=False)]
     pairs = chosen_pairs(network.candidates, noisy[len(network.amounts) :])
     # which computes on its own machine
     roughness, pairs = run.processes.broadcast((roughness, pairs))
@@ -101,23 +111,34 @@ def counted(table: Table, network: Curves) -> list[np.ndarray]:
     return tables
 
 
-def roughness_of(counts: np.ndarray, noise: float) -> float:
+def roughness_of(counts: np.ndarray, noise: float, limits: Sequence[float] | None = None) -> float:
     """Return by how many standard deviations cells differ from a coarse curve.
 
     ``counts`` (n_classes, N_CELLS) have noise of the standard deviation ``noise``. The test is that
     of Pearson: what the coarse curve of a class leaves of each count, squared, over its variance.
-    The largest of the classes is returned.
+    The largest of the classes is returned. With the ``limits`` of the amount, the coarse curve of
+    its linear axis must leave something, too: `_BY_BOTH` standard deviations count as much as
+    `SIGNIFICANT` without.
     """
+    position = (np.arange(N_CELLS) + 0.5) / N_CELLS
+    design = hats(position, CHOICES[-1])
+    deviations = _deviations(counts, noise, design)
+    if limits is None or deviations <= SIGNIFICANT:
+        return deviations
+    linear = hats(linear_positions(limits[0], limits[1], position), CHOICES[-1])
+    by_both = _deviations(counts, noise, np.hstack([design, linear]))
+    return min(deviations, by_both + SIGNIFICANT - _BY_BOTH)
+
+
+def _deviations(counts: np.ndarray, noise: float, design: np.ndarray) -> float:
     size = counts.sum(0)
     if size.sum() <= 0:
         return 0.0
     class_frequencies = counts.sum(1) / size.sum()
-    coarse = CHOICES[-1]
-    design = hats((np.arange(N_CELLS) + 0.5) / N_CELLS, coarse)
     # where there are few records, the frequency among all.  `size` has noise of sd
-    # noise * sqrt(n_classes) in each of N_CELLS / coarse cells of an interval: three sd of their
+    # noise * sqrt(n_classes) in each of N_CELLS / 8 cells of an interval: three sd of their
     # sum keep what is solved positive definite
-    ridge = 3 * noise * np.sqrt(len(counts) * N_CELLS / coarse) * np.eye(design.shape[1])
+    ridge = 3 * noise * np.sqrt(len(counts) * N_CELLS / CHOICES[-1]) * np.eye(design.shape[1])
     moments = design.T @ (counts.T - size[:, None] * class_frequencies)
     bends = np.linalg.lstsq((design.T * size) @ design + ridge, moments)[0]
     expected = np.clip(class_frequencies + design @ bends, 0, 1)

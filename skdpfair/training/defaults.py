@@ -15,7 +15,7 @@ from skdpfair._networks import CNN, MLP, Curves, Factory, is_linear, module_fact
 from skdpfair._utils.validate import invalid, is_auto, safe_repr
 from skdpfair.engine.losses import HUBER_THRESHOLD
 from skdpfair.engine.memory import used_device
-from skdpfair.preprocessing._piecewise_linear import amounts_among, encoded_columns
+from skdpfair.preprocessing._piecewise_linear import amounts_among, encoded_columns, limits_of
 from skdpfair.privacy.gdp import gdp_parameter
 from skdpfair.privacy.releases import LARGEST_STEPS
 from skdpfair.training.spec import FitSpec
@@ -60,7 +60,7 @@ PAIR_SIGNAL_TO_NOISE = 300.0
 MAX_PAIRED_COLUMNS = 60  # the pairs of more take longer to count than a fit
 # of mu squared, for the counts of the columns: at half of it for amounts, Adult's two are found in
 # 9 of 12 fits at epsilon 1
-AMOUNT_SHARE, PAIR_SHARE = 0.1, 0.08
+AMOUNT_SHARE, PAIR_SHARE = 0.12, 0.08
 # regression: targets are scaled to [-1, 1]
 RESIDUAL = 0.25  # of a typical record: there, gradients of the squared loss are clipped
 # stable with momentum, whatever the features
@@ -177,7 +177,8 @@ def network_for(columns: Iterable[Any]) -> Any:
     names = list(columns)
     amounts, encoded = amounts_among(names), encoded_columns(names)
     if amounts or encoded:
-        return Curves(amounts or (), columns=encoded)
+        amounts = amounts or ()
+        return Curves(amounts, columns=encoded, limits=limits_of(names, amounts))
     return "auto" if amounts is None else "logistic"
 
 
@@ -197,7 +198,9 @@ def _countable(network: Curves, spec: FitSpec, n_samples: int, mu: float) -> Any
     amounts = network.amounts if has_amounts else ()
     has_pairs &= 1 < len(network.columns) <= MAX_PAIRED_COLUMNS
     columns = network.columns if has_pairs else ()
-    return Curves(amounts, columns=columns) if amounts or columns else other
+    limits = network.limits if has_amounts else ()
+    network = Curves(amounts, columns=columns, limits=limits)
+    return network if amounts or columns else other
 
 
 def count_shares(network: Curves) -> list[tuple[float, int]]:
