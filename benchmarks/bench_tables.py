@@ -55,7 +55,8 @@ class Table(NamedTuple):
 def load(facts):
     """Return the `Table` that an entry of tables.toml describes."""
     rows = _read(facts["package"], facts["data"])
-    rows = rows.assign(**{c: _one_hot(rows, c) for c in facts.get("one_hot", ())})
+    coded = pd.DataFrame({c: _one_hot(rows, c) for c in facts.get("one_hot", ())})
+    rows = pd.concat([rows, coded], axis=1)
     target = rows[facts["target"]]
     if "above" in facts:
         target = (target > facts["above"]).map({False: "no", True: "yes"})
@@ -98,8 +99,9 @@ def estimators(table, n, seed):
         features = public_preprocessor(table.bounds, table.categories, epsilon=epsilon)
         return make_pipeline(features, model)
 
+    amounts = table.X[list(table.bounds)]
     codes = {c: pd.Categorical(table.X[c], list(v)).codes for c, v in table.categories.items()}
-    numbers = table.X.assign(**codes)
+    numbers = pd.concat([amounts, pd.DataFrame(codes)], axis=1)
     yield "logistic regression", table.X, encoded(None, LogisticRegression(max_iter=1000))
     yield "boosting", numbers, HistGradientBoostingClassifier(random_state=seed)
     forest = RandomForestClassifier(200, min_samples_leaf=3, random_state=seed)
@@ -112,21 +114,17 @@ def estimators(table, n, seed):
 
         texts = {c: table.X[c].astype(object).fillna("missing").map(str) for c in table.categories}
         middles = {c: sum(pair) / 2 for c, pair in table.bounds.items()}  # as skdpfair's
-        filled = table.X.fillna(middles).assign(**texts)  # DP-EBM refuses missing numbers
-        kinds = ["continuous"] * len(table.bounds) + ["nominal"] * len(table.categories)
+        filled = pd.concat([amounts.fillna(middles), pd.DataFrame(texts)], axis=1)
+        how = {
+            "feature_types": ["continuous"] * len(amounts.columns) + ["nominal"] * len(texts),
+            "privacy_bounds": {c: tuple(map(float, pair)) for c, pair in table.bounds.items()},
+            "delta": 10.0 ** np.floor(np.log10(1 / (10 * n))),  # that of DPFairClassifier
+            "random_state": seed,
+            "n_jobs": 1,
+        }
         for epsilon in EPSILONS:
-            yield (
-                f"DP-EBM {epsilon}",
-                filled,
-                DPExplainableBoostingClassifier(
-                    feature_types=kinds,
-                    privacy_bounds={c: tuple(map(float, pair)) for c, pair in table.bounds.items()},
-                    epsilon=epsilon,
-                    delta=10.0 ** np.floor(np.log10(1 / (10 * n))),  # as DPFairClassifier's
-                    random_state=seed,
-                    n_jobs=1,
-                ),
-            )
+            model = DPExplainableBoostingClassifier(epsilon=epsilon, **how)
+            yield f"DP-EBM {epsilon}", filled, model
 
 
 def measures(probability, y, group):
