@@ -1,4 +1,4 @@
-"""Cost of privacy on the thirty real tables of tables.toml, which no default was chosen for.
+"""Cost of privacy with default settings on the thirty real tables of tables.toml.
 
     python -m benchmarks.bench_tables [--seeds 8] [--tables law fair] [--write]
 
