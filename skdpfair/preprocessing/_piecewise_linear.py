@@ -205,12 +205,17 @@ def linear_positions(low: float, high: float, position: np.ndarray) -> np.ndarra
 
 
 def limits_of(names: Iterable[Any], amounts: Iterable[int]) -> tuple[tuple[float, float], ...]:
-    """Return the bounds of encoded amounts, by the names of the knots of their linear axes."""
+    """Return the bounds of encoded amounts, by the names of the knots of their linear axes.
+
+    None are returned if somebody removed the knots of one.
+    """
     columns, limits = list(map(str, names)), []
     axes = _axes_of(columns)
     for amount in amounts:
         linear = columns[amount].removesuffix("_log")
         values = [float(knot.rpartition("_at_")[2]) for knot, a in axes.items() if a == linear]
+        if len(values) < 2:
+            return ()
         limits.append((min(values), max(values)))
     return tuple(limits)
 

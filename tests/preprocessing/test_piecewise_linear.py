@@ -10,8 +10,10 @@ from skdpfair import DPFairClassifier
 from skdpfair.preprocessing import lint_pipeline, public_preprocessor
 from skdpfair.preprocessing._piecewise_linear import (
     PiecewiseLinearEncoder,
+    amounts_among,
     column_name,
     encoded_columns,
+    limits_of,
     monotone_axes,
 )
 
@@ -141,3 +143,12 @@ def test_column_name_is_that_of_a_column_whatever_its_categories_and_its_end():
     names += ["state_New_York", "state_New_Jersey", "state_Ohio"]
     columns = encoded_columns(names)
     assert [column_name(names, *c) for c in columns] == ["pay", "rate_log", "state"]
+
+
+def test_limits_of_amounts_are_their_bounds_where_the_names_tell():
+    features = public_preprocessor({"age": (0, 90), "pay": (-10, 5e6)}, n_intervals=2)
+    names = [*features.fit_transform(pd.DataFrame({"age": [1.0], "pay": [1.0]}))]
+    (amount,) = amounts_among(names)
+    assert limits_of(names, [amount]) == ((-10.0, 5e6),)
+    few = [name for name in names if not name.startswith("pay_at")]
+    assert limits_of(few, amounts_among(few)) == ()
