@@ -331,8 +331,8 @@ def comparison_scorer(
     """
     one_of("measure", measure, ("privacy_cost", "excessive_risk", "dg_gap"))
     has_rows = measure == "dg_gap"
-    given = [rows is not None for rows in (X_train, y_train, sensitive_features)]
-    if given[:2] != [has_rows] * 2 or given[2] > has_rows:
+    are_set = [rows is not None for rows in (X_train, y_train, sensitive_features)]
+    if are_set[:2] != [has_rows] * 2 or are_set[2] > has_rows:
         raise ValueError(
             "measure='dg_gap' needs both X_train and y_train, and other measures take neither, nor "
             f"sensitive_features; got measure={measure!r}."

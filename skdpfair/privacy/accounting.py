@@ -202,11 +202,15 @@ def _composed_distribution(
         return _compose(None, runs, width)
     sampled = Counter({run._replace(steps=1): run.steps for run in runs if run.sample_rate < 1})
     last = _last_sampled(width)
-    before, composed = last[0] if last[0][0] <= sampled else (Counter(), None)
+    # read once and written once: another thread may replace it at any time
+    before, composed = last[0]
+    if not before <= sampled:
+        before, composed = Counter(), None
     new = (run._replace(steps=n) for run, n in (sampled - before).items())
-    last[0] = sampled, _compose(composed, new, width)
+    composed = _compose(composed, new, width)
+    last[0] = sampled, composed
     # Gaussians of equal noise are exact in one piece
-    return _compose(last[0][1], [run for run in runs if run.sample_rate == 1], width)
+    return _compose(composed, [run for run in runs if run.sample_rate == 1], width)
 
 
 @lru_cache(maxsize=8)

@@ -32,8 +32,8 @@ def chosen_pairs(
         alike[counts.shape, noise, pair[1] == 1, pair[3] == 1].append((pair, counts))
     clear = dict[tuple[int, ...], float]()
     largest = min(MAX_P_VALUE, FALSE_PAIRS / max(len(candidates), 1))
-    for (_, noise, *are_numbers), found in alike.items():
-        pairs, counts = zip(*found, strict=True)
+    for (_, noise, *are_numbers), group in alike.items():
+        pairs, counts = zip(*group, strict=True)
         p_values, shares = interactions(np.stack(counts), noise, are_numbers)
         taken = np.flatnonzero((p_values < largest) & (shares > MIN_INTERACTION))
         clear |= {pairs[i]: float(shares[i]) for i in taken}

@@ -662,7 +662,7 @@ MUTANTS = (
         "earlier fits left out",
         "a ledger composes the new fits alone, without those that it composed before",
         "privacy/accounting.py",
-        "return _compose(last[0][1], [run",
+        "return _compose(composed, [run",
         "return _compose(None, [run",
         "tests/privacy/test_accounting.py::"
         "test_compute_epsilon_of_growing_runs_is_that_of_their_sum",
