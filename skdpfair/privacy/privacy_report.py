@@ -112,6 +112,8 @@ DIAGNOSTICS_PART = "diagnostics by group"  # of a fitted object, neither of them
 REFERENCE_PART = "the non-private reference model"
 # rate of false alarms at which reports state the detection rate
 FALSE_ALARMS = 0.01
+# a choice of a fit, and the share of steps above which it counts as made
+AT_LIMIT = "lower limit of the clipping threshold", 0.5
 _SEEDED = " The noise was seeded: whoever knows the seed can remove it."
 
 
@@ -190,7 +192,8 @@ class PrivacyReport:
         What the fit decided by released numbers, the number that decided it, and from where on it
         is chosen: of a fine curve, standard deviations of its cells from a coarse curve; of a pair
         of columns, the share of the variance of a class that its cells explain beyond the columns;
-        of a threshold, the largest standard error that rates may have over their own.
+        of a threshold, the largest standard error that rates may have over their own; of the lower
+        limit of the clipping threshold, the share of steps that ended at it.
 
     Examples
     --------

@@ -187,7 +187,7 @@ def _are_read(columns, estimator) -> bool:
 
 
 def _are_choices(choices, estimator) -> bool:
-    """Return whether choices are of fine curves, the pairs of the network and one threshold.
+    """Return whether choices are of fine curves, the pairs of the network and thresholds.
 
     Each has a number, and that from where on it is taken.
     """
@@ -196,6 +196,7 @@ def _are_choices(choices, estimator) -> bool:
     amounts = range(factory.in_shape[0]) if names is None else amounts_among(names) or ()
     least = {f"fine curve of {column_name(names, i, 1)}": SIGNIFICANT for i in amounts}
     least |= {pair_name(names, p): MIN_INTERACTION for p in factory.params.get("pairs", ())}
+    least |= dict([words.AT_LIMIT])
     least |= {"threshold of all": 1.0}  # of a `DPThresholdClassifier`; a file holds no other
     return (
         _is_list(choices)

@@ -87,8 +87,14 @@ def account(run: Run, net: PrivateNet, table: Table) -> PrivacyReport:
         not_accounted=in_words_of((*notes, *words.NOT_ACCOUNTED), PROTECTS[table.adjacency]),
         read_from_rows=read,
         releases=releases,
-        choices=tuple(run.choices) if previous is None else previous.privacy.choices,
+        choices=(*_of_columns(run), *net.choices_),
     )
+
+
+def _of_columns(run: Run) -> list[tuple[str, float, float]]:
+    """Return the choices of the fit, or of that which it continues, made before the steps."""
+    earlier = () if run.previous is None else run.previous.privacy.choices
+    return run.choices or [choice for choice in earlier if choice[0] != words.AT_LIMIT[0]]
 
 
 def _frozen(net: PrivateNet) -> tuple[str, ...]:

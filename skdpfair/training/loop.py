@@ -19,7 +19,9 @@ from skdpfair.engine.memory import affordable_batch, is_out_of_memory
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.step import BOUND_TOLERANCE, Attack
 from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
+from skdpfair.methods._clipping import Threshold
 from skdpfair.privacy import NoisyRelease
+from skdpfair.privacy.privacy_report import AT_LIMIT
 from skdpfair.training import defaults
 from skdpfair.training.batches import PoissonBatches
 from skdpfair.training.run import Run
@@ -65,6 +67,7 @@ class TrainingLoop:
         self._max_bound_ratio = torch.zeros_like(self.scale)
         self._largest_bound = torch.full_like(self.scale, -inf)
         self._smallest_bound = torch.full_like(self.scale, inf)
+        self._n_at_limit = torch.zeros_like(self.scale)
         # the method's between steps, made of released values
         self.state: State
         # that of the steps, with its bounds set
@@ -170,6 +173,8 @@ class TrainingLoop:
             torch.maximum(self._max_bound_ratio, step.max_bound_ratio, out=self._max_bound_ratio)
         torch.maximum(self._largest_bound, step.bound, out=self._largest_bound)
         torch.minimum(self._smallest_bound, step.bound, out=self._smallest_bound)
+        if isinstance(self.state, Threshold):
+            self._n_at_limit += self.state.z <= self.state.lowest
         fixed, flat = self.engine.fixed, self.flat.data
         before = flat if fixed is None else flat[fixed]
         self.optimizer.step()
@@ -284,6 +289,15 @@ class TrainingLoop:
         largest, smallest = float(self._largest_bound), float(self._smallest_bound)
         is_fixed = abs(largest) < inf and largest <= smallest * (1 + BOUND_TOLERANCE)
         return largest if is_fixed else None
+
+    @property
+    def choices(self) -> list[tuple[str, float, float]]:
+        """What the steps decided by released numbers, see `PrivacyReport`."""
+        n = self.n_steps_taken - self.plan.warm_up
+        if not isinstance(self.state, Threshold) or n <= 0:
+            return []
+        what, least = AT_LIMIT
+        return [(what, float(self._n_at_limit) / n, least)]
 
     def finish(self) -> None:
         """Give the weights back to the module, averaged if so planned; drop gradients and data."""

@@ -209,7 +209,7 @@ class PrivateNet(NeuralNetClassifier):
         self.state_ = loop.state  # made of released values
         self.is_method_traced_ = loop.scaled_mechanism.hooks.are_traced
         self.has_scale_ = loop.n_steps_taken > 0 and not loop.is_warming_up
-        self.bound_ = loop.bound
+        self.bound_, self.choices_ = loop.bound, loop.choices
         loop.finish()
         self._set_training(False)
         # once more, for an epoch that was interrupted

@@ -10,11 +10,13 @@ import torch
 from skorch.callbacks import Callback, LRScheduler
 from torch import nn
 
-from skdpfair import DPFairClassifier, Factory
+from skdpfair import DPFairClassifier, Factory, get_method, load_release
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine import contracts, record_hooks
 from skdpfair.engine.mechanism import Clip, Method, Query
 from skdpfair.exceptions import PrivacyAccountingError
+from skdpfair.privacy.privacy_report import AT_LIMIT
+from skdpfair.testing import verify_release
 from skdpfair.training import loop
 from tests.quick_fits import QUIET, X, Y, quick, weights
 
@@ -93,6 +95,20 @@ def test_the_bound_of_a_report_is_that_of_the_steps(name):
     moves = name in ("global_adapt", "dpsgd_f")
     bound = None if moves else pytest.approx(model.method_.max_grad_norm, rel=1e-6)
     assert model.privacy_.max_grad_norm == bound
+
+
+@pytest.mark.parametrize(("limit", "share"), [(1e-3, 0.0), (1e6, 1.0)])
+def test_choices_say_at_how_many_steps_a_threshold_was_at_its_lower_limit(tmp_path, limit, share):
+    method = get_method("global_adapt", min_strict_max_grad_norm=limit)
+    model, (what, least) = quick(method), AT_LIMIT
+    for _ in range(2):
+        model.set_params(warm_start=True).fit(X, Y)
+        assert model.privacy_.choices == ((what, share, least),)
+        assert (what in model.privacy_.summary.get("chosen", "")) == (share > least)
+    model.set_params(random_state=None, warm_start=False).fit(X, Y)
+    model.save_release(path := tmp_path / "model.safetensors")
+    verify_release(path)
+    assert load_release(path).privacy_.choices == model.privacy_.choices
 
 
 class Clipped(Method):
