@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -19,6 +20,8 @@ class Loss(abc.ABC):
     """A loss of each record by itself, of the ``n_outputs`` outputs of a module and a target."""
 
     n_outputs: int
+    # by how much gradients in the outputs can grow from equal outputs on, over that of two classes
+    output_growth = 1.0
 
     @abc.abstractmethod
     def each(self, outputs: Tensor, y: Tensor) -> Tensor:
@@ -46,6 +49,8 @@ class CrossEntropy(Loss):
 
     def __init__(self, n_classes: int) -> None:
         self.n_outputs = n_classes
+        # from the root of 1 - 1/K to that of 2
+        self.output_growth = math.sqrt(n_classes / (2 * max(n_classes - 1, 1)))
         self._identity: Tensor | None = None
 
     def each(self, outputs: Tensor, y: Tensor) -> Tensor:

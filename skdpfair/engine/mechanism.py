@@ -472,12 +472,16 @@ class Method(Parametrised, abc.ABC):
         """
         return 1.0
 
-    def at_scale(self, scale: float, norm_growth: float) -> tuple[Method, float]:
+    def at_scale(
+        self, scale: float, norm_growth: float, output_growth: float = 1.0
+    ) -> tuple[Method, float]:
         """Return the method with its clipping bounds set, and its unit learning rate.
 
         That rate changes a logit of a typical record by about 1 per step.  ``scale`` is the
         released estimate of a high quantile of the gradient norms, 1 without a warm-up;
-        ``norm_growth`` is the factor by which norms are expected to grow from the initial weights.
+        ``norm_growth`` is the factor by which norms are expected to grow from the initial weights,
+        and ``output_growth`` that by which gradients in the outputs can grow, over that of two
+        classes, which is smaller for more.
         """
         expected = norm_growth * scale
         method = self.filled(max_grad_norm=expected)

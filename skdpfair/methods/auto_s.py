@@ -39,6 +39,8 @@ class AutoS(Method, name="auto_s"):
     def clip(self, sample: PerSample, state: State, release: NoisySums) -> Clip:
         return Clip(1.0 / (sample.norm + self.gamma), sample.norm.new_ones(()))
 
-    def at_scale(self, scale: float, norm_growth: float) -> tuple[Method, float]:
+    def at_scale(
+        self, scale: float, norm_growth: float, output_growth: float = 1.0
+    ) -> tuple[Method, float]:
         """Return itself; a unit step is the inverse of the gradient scale, as sums have none."""
         return self, 1.0 / (norm_growth * scale)

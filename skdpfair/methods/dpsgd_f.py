@@ -80,7 +80,9 @@ class DPSGDF(ClippedMethod, CountingMethod, name="dpsgd_f", reference="xu2021rem
         ratio = (torch.where(size.bool(), share, overall_share) / overall_share).nan_to_num_()
         return ratio.clamp_(max=float(len(size))).add_(1.0).mul_(self.number("max_grad_norm", 1.0))
 
-    def at_scale(self, scale: float, norm_growth: float) -> tuple[Method, float]:
+    def at_scale(
+        self, scale: float, norm_growth: float, output_growth: float = 1.0
+    ) -> tuple[Method, float]:
         """Set C to half of the scale, since a typical C_k is 2 C."""
         method = self.filled(max_grad_norm=0.5 * norm_growth * scale)
         return method, (2.0 * method.number("max_grad_norm", 1.0)) ** -2

@@ -51,7 +51,9 @@ class Global(Method, name="global", reference="bu2021convergence"):
         scale = sample.norm.new_full((), bound / z)
         return Clip(torch.where(sample.norm <= z, scale, 0.0), sample.norm.new_full((), bound))
 
-    def at_scale(self, scale: float, norm_growth: float) -> tuple[Method, float]:
+    def at_scale(
+        self, scale: float, norm_growth: float, output_growth: float = 1.0
+    ) -> tuple[Method, float]:
         """Set Z above the scale; a unit step is 1 / (C Z)."""
         method = self.filled(
             max_grad_norm=1.0, strict_max_grad_norm=self.Z_MARGIN * norm_growth * scale

@@ -17,7 +17,8 @@ from skdpfair.methods._clipping import (
 
 # where the estimator chooses the rate of the threshold
 PLANNED_GAIN = 0.15
-# over the norm to expect: a lower one, of a majority that is learned well, clips rare classes away
+# over the norm to expect of two classes: a lower one, of a majority that is learned well, clips rare
+# classes away
 LOWEST_THRESHOLD = 0.7
 
 
@@ -39,7 +40,8 @@ class GlobalAdapt(CountingMethod, name="global_adapt", reference="esipova2023dis
     min_strict_max_grad_norm : float >= 0 or "auto", default="auto"
         Floor of Z after the first step, so that Z does not follow a majority that is learned well
         ("bounded_adapt"). ``"auto"``: if :math:`Z_0` and C are also "auto", 0.7 of the expected
-        norm, which is larger with hidden layers; else 0.
+        norm, which is larger with hidden layers, times :math:`\sqrt{K / (2 (K - 1))}` for K
+        classes; else 0.
     threshold : float > 0, default=1.0
         :math:`\tau`.
     lr_z : float > 0 or "auto", default="auto"
@@ -90,10 +92,12 @@ class GlobalAdapt(CountingMethod, name="global_adapt", reference="esipova2023dis
     def update(self, state: Threshold, release: NoisySums) -> Threshold:
         return updated_threshold(state, release)
 
-    def at_scale(self, scale: float, norm_growth: float) -> tuple[Method, float]:
+    def at_scale(
+        self, scale: float, norm_growth: float, output_growth: float = 1.0
+    ) -> tuple[Method, float]:
         c, is_measured = self.max_grad_norm, self.is_auto("strict_max_grad_norm")
         follows = is_measured and isinstance(c, str)
-        lowest = LOWEST_THRESHOLD * norm_growth * scale if follows else 0.0
+        lowest = LOWEST_THRESHOLD * norm_growth * output_growth * scale if follows else 0.0
         method = self.filled(min_strict_max_grad_norm=lowest)
         first = max(scale, method.number("min_strict_max_grad_norm", 0.0))
         method = method.filled(strict_max_grad_norm=first)

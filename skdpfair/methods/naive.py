@@ -72,7 +72,9 @@ class Naive(ClippedMethod, CountingMethod, name="naive", reference="xu2021removi
         weight = factor.index_select(0, sample.group) * clip_to(bound, sample.norm)
         return Clip(weight, bound * factor.max())
 
-    def at_scale(self, scale: float, norm_growth: float) -> tuple[Method, float]:
+    def at_scale(
+        self, scale: float, norm_growth: float, output_growth: float = 1.0
+    ) -> tuple[Method, float]:
         """Set C to the scale, and the largest factor to 1 so that all steps are alike."""
         steady = self.filled(largest_factor=1.0) if self.is_auto("max_grad_norm") else self
-        return super(Naive, steady).at_scale(scale, norm_growth)
+        return super(Naive, steady).at_scale(scale, norm_growth, output_growth)

@@ -206,7 +206,8 @@ class TrainingLoop:
     def _set_scale(self) -> None:
         """Set the bounds and the learning rate from the gradient scale, a released number."""
         lr_scale, scale = self.plan.lr_scale, float(self.scale) * self._clip_gradient
-        method, unit_lr = self.plan.mechanism.method.at_scale(scale, self.plan.norm_growth)
+        growth = self.plan.norm_growth, self.engine.loss.output_growth
+        method, unit_lr = self.plan.mechanism.method.at_scale(scale, *growth)
         self._restart_method(method)
         if lr_scale is not None:
             self.lr = lr_scale * unit_lr

@@ -31,6 +31,18 @@ def test_loss_terms_are_autograds(loss):
     assert (slope != 0).all()
 
 
+@pytest.mark.parametrize("n", [2, 3, 10, 100])
+def test_output_growth_is_that_of_the_gradients_over_that_of_two_classes(n):
+    def growth(n):
+        logits, y = torch.zeros(2, n), torch.zeros(2, dtype=torch.int64)
+        logits[1, 1] = 100.0
+        equal, wrong = CrossEntropy(n).terms(logits, y)[2].norm(dim=1)
+        return float(wrong / equal)
+
+    assert CrossEntropy(n).output_growth == pytest.approx(growth(n) / growth(2), rel=1e-5)
+    assert {make().output_growth for make in REGRESSION.values()} == {1.0}
+
+
 def test_loss_terms_never_underflow():
     """A norm whose square is 0 would let a long gradient pass."""
     certain = torch.tensor([[200.0, -200.0]])
