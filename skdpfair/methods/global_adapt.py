@@ -17,8 +17,8 @@ from skdpfair.methods._clipping import (
 
 # where the estimator chooses the rate of the threshold
 PLANNED_GAIN = 0.15
-# over the norm to expect of two classes: a lower one, of a majority that is learned well, clips rare
-# classes away
+# over the norm to expect of two classes: a lower one, of a majority that is learned well, clips
+# rare classes away
 LOWEST_THRESHOLD = 0.7
 
 
