@@ -15,7 +15,7 @@ from skdpfair.engine.batch import Examples
 from skdpfair.engine.losses import REGRESSION, CrossEntropy
 from skdpfair.engine.mechanism import Mechanism, Task
 from skdpfair.engine.per_sample import ClosedForm, linear_layers
-from skdpfair.engine.per_sample.layers.linear import SparseGradSampler
+from skdpfair.engine.per_sample.samplers import SparseGradSampler
 from skdpfair.engine.sparse_rows import SparseBatch
 from skdpfair.inputs.rows import SparseRows
 from skdpfair.methods import METHODS
@@ -129,7 +129,7 @@ def test_many_equal_rows_do_not_add_up_their_rounding(n):
 @pytest.mark.parametrize(("a", "b"), [(1e-23, 1e18), (1e-30, 1e15), (1.0, 1e-18)])
 def test_sparse_squares_that_underflow_leave_the_norm_above_the_sum(a, b):
     layer, row = nn.Linear(D, 3, bias=False), rows_of(np.full((1, D), a))
-    sampler = SparseGradSampler(layer, row, torch.full((1, 3), b))
+    sampler = SparseGradSampler(row, torch.full((1, 3), b), layer.weight)
     sampler.add(torch.ones(1), {layer.weight: (total := torch.zeros(3, D))})
     least = float(total.double().norm()) * (1 - 1e-5)
     assert float(sampler.norm2(Examples(1, 1))[0]) ** 0.5 >= least

@@ -226,7 +226,7 @@ MUTANTS = (
         "bias left out of the norm",
         "norms leave out the bias (the engine notices, and takes a slower way)",
         "engine/per_sample/closed_form.py",
-        "return length.hypot_(self._one) if grad_sampler.bias_trains else length.add_(self._least)",
+        "return length.hypot_(self._one) if has_bias else length.add_(self._least)",
         "return length",
         PER_SAMPLE + "test_records.py::test_norm_and_weighted_sum_equal_a_loop",
     ),
@@ -382,7 +382,7 @@ MUTANTS = (
     Mutant(
         "norms that others change",
         "one person with many records changes what all norms allow for rounding",
-        "engine/per_sample/layers/linear.py",
+        "engine/per_sample/samplers.py",
         "rounding(max(*self.a.shape[1:], self.b.shape[-1]), self.b)",
         "rounding(max(examples.largest, self.a.shape[-1]), self.b)",
         PER_SAMPLE + "test_records.py::"
@@ -958,9 +958,33 @@ MUTANTS = (
         "a module's code on the records",
         "training calls the module, not the operations that were traced",
         "engine/per_sample/records.py",
-        "outputs: Tensor = self.code(x).forward(self.generator, self._values(), x)",
+        "outputs: Tensor = self.code(x).forward(self.generator, self.values(), x)",
         "outputs: Tensor = self.module(x)",
         PROOF + "test_module_code.py::test_module_is_never_called_on_a_batch",
+    ),
+    Mutant(
+        "parts that overlap",
+        "norms of gradients are those of their parts where two parts share numbers",
+        "engine/per_sample/terms.py",
+        "is_apart = n_taken == taken.sum()",
+        "is_apart = True",
+        PER_SAMPLE + "test_terms.py::test_terms_of_each_use_equal_a_loop[symmetric]",
+    ),
+    Mutant(
+        "numbers that are in two places",
+        "a product whose numbers a parameter holds twice is measured once",
+        "engine/per_sample/terms.py",
+        "return order if is_once else None",
+        "return order",
+        PER_SAMPLE + "test_terms.py::test_numbers_that_come_twice_have_no_places",
+    ),
+    Mutant(
+        "last rows of a table",
+        "rows that are counted from the end are others than those from the start",
+        "engine/per_sample/terms.py",
+        "rows = call(_ATEN.remainder.Scalar, rows, _shape(leaf)[0])",
+        "pass",
+        PER_SAMPLE + "test_terms.py::test_terms_of_each_use_equal_a_loop[index from both ends]",
     ),
     Mutant(
         "operations beyond the closed list",
@@ -1015,13 +1039,13 @@ MUTANTS = (
         "test_private_step_draws_the_same_masks_in_both_passes[book-keeping-1]",
     ),
     Mutant(
-        "other masks under vmap",
-        "the second pass of vmap draws other dropout masks than the first",
+        "other masks in the second pass",
+        "a second pass over the parts of a batch draws other dropout masks than the first",
         "engine/per_sample/records.py",
         "get_state() if self.draws else None",
-        "get_state() if self.draws and self.name != 'vmap' else None",
+        "get_state() if False else None",
         PER_SAMPLE + "test_records.py::"
-        "test_dropout_masks_of_norm_and_weighted_sum_are_the_same[vmap]",
+        "test_dropout_masks_of_norm_and_weighted_sum_are_the_same[two passes]",
     ),
     Mutant(
         "reduced precision",
@@ -1043,35 +1067,36 @@ MUTANTS = (
     Mutant(
         "embeddings that cancel",
         "norms of embeddings lack their guard for output gradients that cancel",
-        "engine/per_sample/layers/embedding.py",
+        "engine/per_sample/samplers.py",
         "norm2 + rounding(b.shape[2], self.b) * longest",
         "norm2",
-        PER_SAMPLE
-        + "layers/test_embedding.py::test_embedding_norms_exceed_output_gradients_that_cancel",
+        PER_SAMPLE + "test_samplers.py::test_embedding_norms_exceed_output_gradients_that_cancel",
     ),
     Mutant(
         "sequences that cancel",
         "norms of sequences lack their guard for positions that cancel",
-        "engine/per_sample/layers/linear.py",
+        "engine/per_sample/samplers.py",
         "examples.sum(length).square_().mul_(slack)",
         "examples.sum(length).square_().mul_(slack if self.b.dim() == 2 else 0.0)",
-        ROUNDING + "test_values_that_cancel_neither_exceed_the_bound_nor_erase_noise",
+        PER_SAMPLE + "test_samplers.py::"
+        "test_products_of_many_positions_exceed_output_gradients_that_cancel",
     ),
     Mutant(
         "long sequences by half",
-        "norms of sequences of 40 positions and more are halved",
-        "engine/per_sample/layers/linear.py",
+        "norms of persons with 40 positions and more are halved",
+        "engine/per_sample/samplers.py",
         "norm2 = torch.bmm(b.transpose(1, 2), a).square_().sum((1, 2))",
         "norm2 = torch.bmm(b.transpose(1, 2), a).square_().sum((1, 2)) "
         "* (0.25 if a.shape[1] >= 40 else 1.0)",
-        PER_SAMPLE + "layers/test_linear.py::test_linear_norms_of_long_sequences_equal_a_loop",
+        PER_SAMPLE
+        + "test_samplers.py::test_product_norms_of_persons_with_sequences_equal_their_sums",
     ),
     Mutant(
         "squares that underflow",
         "a gradient of small inputs and large output gradients measures nothing",
-        "engine/per_sample/layers/linear.py",
-        "else underflow(self.a)",
-        "else 0.0",
+        "engine/per_sample/samplers.py",
+        "vecdot(self.a, self.a).add_(underflow(self.a))",
+        "vecdot(self.a, self.a)",
         ROUNDING + "test_norms_exceed_gradients_whose_squares_underflow",
     ),
     Mutant(
@@ -1161,7 +1186,7 @@ MUTANTS = (
     Mutant(
         "output gradients lost in squares",
         "output gradients along a sequence that underflow hide large inputs",
-        "engine/per_sample/layers/linear.py",
+        "engine/per_sample/samplers.py",
         "length = lengths(self.b).add_(least)",
         "length = lengths(self.b)",
         ROUNDING + "test_norms_exceed_gradients_of_sequences_whose_output_gradients_underflow",
@@ -1169,7 +1194,7 @@ MUTANTS = (
     Mutant(
         "wide rows added up one by one",
         "norms of wide rows round down as often as they have numbers",
-        "engine/per_sample/layers/grad_sampler.py",
+        "engine/per_sample/samplers.py",
         "    if width <= 4096:\n",
         "    if True:\n",
         ROUNDING + "test_norms_of_wide_rows_do_not_add_up_their_rounding",

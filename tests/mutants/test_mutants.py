@@ -15,6 +15,7 @@ from catalogue import MUTANTS  # noqa: E402
 
 # how a test may fail on a mutant; anything else is a mutant that does not run
 REASONS = {"AssertionError", "Failed", "PrivacyAccountingError", "ExceptionGroup", "FlakyFailure"}
+REASONS |= {"UnsupportedModuleError"}  # the engine notices before the first step
 REASONS |= {"InterruptedWarning"}  # as errors: a fit that took fewer steps says so
 
 

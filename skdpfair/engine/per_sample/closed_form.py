@@ -11,11 +11,10 @@ from torch.nn.functional import linear
 from skdpfair._networks import FineColumns
 from skdpfair.engine.batch import Batch
 from skdpfair.engine.losses import Loss
-from skdpfair.engine.per_sample.layers.grad_sampler import lengths_of
-from skdpfair.engine.per_sample.layers.linear import LinearGradSampler, SparseGradSampler
+from skdpfair.engine.per_sample.ascent import gradients_at_ascent
 from skdpfair.engine.per_sample.proof import TraceError
 from skdpfair.engine.per_sample.records import Gradients, Strategy
-from skdpfair.engine.per_sample.vmap import gradients_at_ascent
+from skdpfair.engine.per_sample.samplers import ProductGradSampler, SparseGradSampler, lengths_of
 from skdpfair.engine.precision import without_grad
 from skdpfair.engine.sparse_rows import SparseBatch
 
@@ -44,7 +43,7 @@ Chain: TypeAlias = list[tuple[nn.Linear, Activation | None]]
 class ParameterShift:
     """Parameters moved, record by record, by ``scale`` times the gradients."""
 
-    samplers: list[LinearGradSampler]
+    samplers: list[ProductGradSampler]
     scale: Tensor
 
 
@@ -88,14 +87,14 @@ class ClosedForm(Strategy):
         def at_ascent(scale: Tensor) -> Gradients:
             if is_plain:
                 return self.per_sample_gradients(batch, ParameterShift(samplers, scale))
-            return gradients_at_ascent(self, batch, samplers, scale)
+            return gradients_at_ascent(self, batch, samplers, len(batch), scale)
 
         norm = self._norm(samplers) if is_plain else None
-        return self._gradients(batch, samplers, norm, loss, probability, at_ascent)
+        return self.gradients_of(batch, samplers, norm, loss, probability, at_ascent)
 
     def _backward(
         self, inputs: list[Any], out: Tensor, b: Tensor, shift: ParameterShift | None
-    ) -> list[LinearGradSampler]:
+    ) -> list[ProductGradSampler]:
         """Return the grad samplers from the first layer that trains to the last."""
         grad_samplers = []
         for i in range(len(self._chain) - 1, self._first - 1, -1):
@@ -103,8 +102,10 @@ class ClosedForm(Strategy):
             if activation is not None:
                 b = activation.backward(b, out)
             out = inputs[i]
-            kind = LinearGradSampler if isinstance(out, Tensor) else SparseGradSampler
-            grad_samplers.append(kind(layer, out, b))
+            kind = ProductGradSampler if isinstance(out, Tensor) else SparseGradSampler
+            of_layer = layer.weight, layer.bias
+            trained = [p if p is not None and p.requires_grad else None for p in of_layer]
+            grad_samplers.append(kind(out, b, *trained))
             if i > self._first:
                 change = None
                 if shift is not None:
@@ -114,7 +115,7 @@ class ClosedForm(Strategy):
                     b += change
         return grad_samplers[::-1]
 
-    def _norm(self, grad_samplers: list[LinearGradSampler]) -> Tensor:
+    def _norm(self, grad_samplers: list[ProductGradSampler]) -> Tensor:
         """Return the root of the sum of (|a|^2 + 1) |b|^2 over the layers, for frozen ones less."""
         lengths = [self._lengths(grad_sampler.b) for grad_sampler in grad_samplers]
         factors = [self._factor(grad_sampler) for grad_sampler in grad_samplers]
@@ -124,12 +125,12 @@ class ClosedForm(Strategy):
         norm: Tensor = torch.linalg.vector_norm(torch.stack(factors).mul_(rows), dim=0)
         return norm
 
-    def _factor(self, grad_sampler: LinearGradSampler) -> Tensor:
-        if not grad_sampler.weight_trains:
-            return grad_sampler.b.new_full((len(grad_sampler.b),), float(grad_sampler.bias_trains))
-        a = grad_sampler.a
-        length = self._lengths(a) if isinstance(a, Tensor) else a.lengths(grad_sampler.b)
-        return length.hypot_(self._one) if grad_sampler.bias_trains else length.add_(self._least)
+    def _factor(self, grad_sampler: ProductGradSampler) -> Tensor:
+        a, b, has_bias = grad_sampler.a, grad_sampler.b, grad_sampler.bias is not None
+        if grad_sampler.weight is None:
+            return b.new_full((len(b),), float(has_bias))
+        length = self._lengths(a) if isinstance(a, Tensor) else a.lengths(b)
+        return length.hypot_(self._one) if has_bias else length.add_(self._least)
 
 
 def forward_of(

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from skdpfair.engine.batch import Batch, Examples
 from skdpfair.engine.flat import split
 from skdpfair.engine.losses import MIN_OUTPUT_GRADIENT, Loss
-from skdpfair.engine.per_sample.layers.grad_sampler import GradSampler, sum_of
 from skdpfair.engine.per_sample.proof import ModuleCode, prove
+from skdpfair.engine.per_sample.samplers import GradSampler, sum_of
 from skdpfair.engine.precision import without_grad
 from skdpfair.exceptions import UnsupportedModuleError
 
@@ -102,7 +102,7 @@ class Strategy(abc.ABC):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits of a batch, record by record; autograd may pass through to ``x``."""
-        outputs: Tensor = self.code(x).forward(self.generator, self._values(), x)
+        outputs: Tensor = self.code(x).forward(self.generator, self.values(), x)
         return outputs
 
     def logits(self, batch: Batch) -> Tensor:
@@ -137,18 +137,19 @@ class Strategy(abc.ABC):
         x, output_gradient = batch.dense_x, OutputGradient(self, batch)
         code = self.code_without_draws(x)
         _, gradients = code.gradients(
-            self.generator, self._values(), x, output_gradient=output_gradient
+            self.generator, self.values(), x, output_gradient=output_gradient
         )
         rows = torch.cat([g.flatten(1) for g in gradients], dim=1)
         if hvp_vectors is not None:
             factor = batch.weight_in_example
             factor = rows.new_ones(len(x)) if factor is None else factor
             columns = x, batch.y, factor, hvp_vectors
-            products = code.hessian_products(None, self._values(), *columns)
+            products = code.hessian_products(None, self.values(), *columns)
             rows += torch.cat([p.flatten(1) for p in products], dim=1)
         return rows, *output_gradient.terms()
 
-    def _values(self) -> list[Tensor]:
+    def values(self) -> list[Tensor]:
+        """Return all parameters, without autograd."""
         return [p.detach() for p in self.module.parameters()]
 
     def flat(self) -> Tensor:
@@ -194,14 +195,14 @@ class Strategy(abc.ABC):
             self._views = flat, views
         return views
 
-    def _gradients(
+    def gradients_of(
         self,
         batch: Batch,
         samplers: Sequence[GradSampler],
         norm: Tensor | None,
         loss: Tensor,
         probability: Tensor,
-        at_ascent: Callable[[Tensor], Gradients],
+        at_ascent: Callable[[Tensor], Gradients] | None = None,
     ) -> Gradients:
         """Return the gradients that grad samplers hold; ``norm`` is None if it is not known yet.
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from skdpfair.engine.batch import Batch
 from skdpfair.engine.losses import CrossEntropy, Loss
-from skdpfair.engine.per_sample.bookkeeping import BookKeeping, LayerTrace
+from skdpfair.engine.per_sample.bookkeeping import BookKeeping, factors_of
 from skdpfair.engine.per_sample.closed_form import ClosedForm, linear_layers
 from skdpfair.engine.per_sample.proof import (
     ConstantDraws,
@@ -21,7 +21,6 @@ from skdpfair.engine.per_sample.proof import (
     training_copy,
 )
 from skdpfair.engine.per_sample.records import Strategy
-from skdpfair.engine.per_sample.vmap import MicroVmap
 from skdpfair.engine.precision import full_precision
 from skdpfair.exceptions import UnsupportedModuleError
 
@@ -41,27 +40,23 @@ def select_strategy(
     what it keeps of a batch is gone at the end.
     """
     loss = CrossEntropy(n_classes) if loss is None else loss
-    refusals = dict[str, str]()
+    module = getattr(module, "_orig_mod", module)  # that inside of torch.compile
     # checks draw random numbers, too
     devices = [example.device] if example.is_cuda else []
     with torch.random.fork_rng(devices), full_precision(example.device):
         code = prove(module, example, loss)
-        layer_trace = cache(lambda: LayerTrace(code))
-        makers: dict[str, Callable[[nn.Module], Strategy]] = {
-            "closed_form": lambda m: ClosedForm(m, loss, linear_layers(m, code.probe)),
-            "bookkeeping": lambda m: BookKeeping(m, loss, code, layer_trace()),
-            "vmap": lambda m: MicroVmap(m, loss, code, refusals["bookkeeping"]),
-        }
-        for name, make in makers.items():
+        factors = cache(lambda: factors_of(code))
+        makers: tuple[Callable[[nn.Module], Strategy], ...] = (
+            lambda m: ClosedForm(m, loss, linear_layers(m, code.probe)),
+            lambda m: BookKeeping(m, loss, code, *factors()),
+        )
+        for make in makers:
             reason = _gradient_error(make, code)
             if reason is None:
                 strategy = make(module)
                 log.info("%s: %s", strategy.name, strategy.reason)
                 return strategy
-            refusals[name] = reason
-    raise UnsupportedModuleError(
-        f"No way is known to take per-record gradients of this module. {refusals}"
-    )
+    raise UnsupportedModuleError(f"module cannot be trained: {reason}.")
 
 
 def _gradient_error(make: Callable[[nn.Module], Strategy], code: ModuleCode) -> str | None:
@@ -98,5 +93,5 @@ def _gradient_error(make: Callable[[nn.Module], Strategy], code: ModuleCode) -> 
     except UnsupportedModuleError:
         raise
     except (RuntimeError, ValueError, TypeError, LookupError, AttributeError, TraceError) as error:
-        return f"it fails: {error}"
+        return str(error).strip().rstrip(".")
     return None

@@ -1,11 +1,15 @@
-"""Book-keeping covers modules whose layers are called once each, and names what it does not."""
+"""Book-keeping keeps factors where gradients have some, and names what it makes for each record."""
 
 import pytest
 import torch
+from torch import nn
 
-from skdpfair.engine import select_strategy
+from skdpfair.engine import Batch, select_strategy
+from skdpfair.engine.batch import Examples
+from skdpfair.engine.memory import affordable_batch
+from skdpfair.engine.per_sample import bookkeeping
 from skdpfair.exceptions import UnsupportedModuleError
-from tests.engine.per_sample.modules import linears
+from tests.engine.per_sample.modules import Net, linears, loop, seeded
 
 
 def tied(m):
@@ -13,12 +17,43 @@ def tied(m):
     return m
 
 
-REFUSED = {  # what the slower strategy gives as its reason
-    "not in a layer": lambda: linears(lambda m, x: m.out(m.b(m.a(x)) * m.scale)),
-    "share a parameter": lambda: tied(linears(lambda m, x: m.out(m.b(m.a(x))))),
-    "not called once": lambda: without_scale(lambda m, x: m.out(m.b(m.b(m.a(x))))),
-    "not called on one record": lambda: without_scale(
-        lambda m, x: m.out(m.b(m.a(x.view(-1, 6))).view(-1, 2, 6).sum(1))
+def attention(x_dim=6, **params):
+    layer = nn.MultiheadAttention(x_dim, 2, batch_first=True, **params)
+    return Net(lambda m, x: m.out(m.a(x, x[:, :2], x[:, :2])[0].mean(1)), a=layer, out=(x_dim, 3))
+
+
+MADE = {  # how the module is made, the shape of its records, and what has no factors
+    "bare parameter": (lambda: linears(lambda m, x: m.out(m.b(m.a(x)) * m.scale)), (6,), "scale"),
+    "shared": (lambda: tied(without_scale(lambda m, x: m.out(m.b(m.a(x))))), (6,), ""),
+    "called twice": (lambda: without_scale(lambda m, x: m.out(m.b(m.b(m.a(x))))), (6,), ""),
+    "rows that are not records": (
+        lambda: without_scale(lambda m, x: m.out(m.b(m.a(x.view(-1, 6))).view(-1, 2, 6).sum(1))),
+        (2, 6),
+        "",
+    ),
+    "parts of a weight": (attention, (2, 6), ""),
+    "weights of their own": (lambda: attention(kdim=6, vdim=6), (2, 6), ""),
+    "weight and its sum": (
+        lambda: without_scale(lambda m, x: m.out(m.b(m.a(x))) + m.a.weight.sum() * x[:, :3]),
+        (6,),
+        "a.weight",
+    ),
+    "weight that is made of another": (
+        lambda: nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(6, 3))),
+        (6,),
+        "original0 original1",
+    ),
+    "long sequences": (
+        lambda: Net(lambda m, x: m.out(x).mean(1), out=(6, 3)),
+        (9, 6),
+        "out.weight",
+    ),
+    "recurrent": (
+        lambda: Net(
+            lambda m, x: m.out(m.a(x)[0][:, -1]), a=nn.GRU(6, 8, batch_first=True), out=(8, 3)
+        ),
+        (3, 6),
+        "",
     ),
 }
 
@@ -29,14 +64,50 @@ def without_scale(forward):
     return module
 
 
-@pytest.mark.parametrize("reason", REFUSED)
-def test_layer_trace_leaves_modules_to_vmap_with_the_reason(reason):
-    shape = (2, 6) if "record" in reason else (6,)
-    strategy = select_strategy(REFUSED[reason](), torch.zeros(4, *shape), 3)
-    assert strategy.name == "vmap" and reason in strategy.reason
+@pytest.mark.parametrize("name", MADE)
+def test_bookkeeping_names_the_gradients_that_it_makes(name):
+    make, shape, expected = MADE[name]
+    strategy = select_strategy(seeded(make), torch.zeros(4, *shape), 3)
+    assert strategy.name == "bookkeeping"
+    _, _, names = strategy.reason.partition(": ")
+    made = [n for n in names.split(", ") if "bias" not in n and n != "none"]
+    assert len(made) == len(expected.split())
+    assert all(name.endswith(part) for name, part in zip(made, expected.split(), strict=True))
 
 
-def test_layer_trace_refuses_an_input_that_changes_after_use():
+@pytest.mark.parametrize("most", [1, 40, 2**26])
+def test_gradients_that_are_made_in_parts_are_the_same_and_split_no_example(most, monkeypatch):
+    monkeypatch.setattr(bookkeeping, "_MAX_MADE", most)
+    module = seeded(lambda: nn.Sequential(nn.Linear(6, 4), nn.PReLU(), nn.Linear(4, 3))).double()
+    x, y = seeded(torch.randn, 14, 6).double(), torch.arange(14) % 3
+    sizes = torch.tensor([7, 1, 6])
+    rows = torch.stack([part.mean(0) for part in loop(module, x, y).split(sizes.tolist())])
+    with select_strategy(module, x, 3) as strategy:
+        gradients = strategy.per_sample_gradients(Batch(x, y, examples=Examples(sizes)))
+        weight = torch.tensor([1.0, 0.5, 2.0]).double()
+        gradients.weighted_sum(weight, total := strategy.flat())
+    torch.testing.assert_close((gradients.norm, total), (rows.norm(dim=1), weight @ rows))
+
+
+COMPILED = {
+    "scripted": torch.jit.script,
+    "a scripted part": lambda m: nn.Sequential(torch.jit.script(m), nn.Linear(3, 3)),
+    "compiled": lambda m: torch.compile(m, backend="eager"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", COMPILED)
+def test_bookkeeping_takes_scripted_and_compiled_modules(name):
+    plain = seeded(lambda: nn.Sequential(nn.Linear(6, 4), nn.GELU(), nn.Linear(4, 3)))
+    module, x, y = COMPILED[name](plain), torch.ones(2, 6), torch.tensor([0, 1])
+    assert affordable_batch(module, x) > 0
+    with select_strategy(module, x, 3) as strategy:
+        found = strategy.per_sample_gradients(Batch(x, y))
+    torch.testing.assert_close(found.norm, loop(module, x, y).norm(dim=1))
+
+
+def test_bookkeeping_refuses_an_input_that_changes_after_use():
     def forward(m, x):
         x = x.clone()
         out = m.a(x)

@@ -11,7 +11,7 @@ from torch import nn
 from skdpfair.engine import Batch, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.flat import split
-from skdpfair.engine.per_sample import vmap
+from skdpfair.engine.per_sample import ascent, bookkeeping
 from tests.engine.per_sample.modules import Net, assert_close, chain, linears, loop, seeded, trained
 
 
@@ -124,8 +124,6 @@ CASES = {  # strategy -> name -> how the module is made, and the shape of its re
         "normalised convolutions": (normalised, (2, 6, 6)),
         "frozen scale": (lambda: normalised("1.weight", "4.bias"), (2, 6, 6)),
         "words": (words, (7,)),
-    },
-    "vmap": {
         "called twice": (
             lambda: linears(lambda m, x: m.out(torch.tanh(m.a(torch.tanh(m.a(x)))))),
             (6,),
@@ -198,7 +196,7 @@ def ahead(module, x, y, step, own):
 @pytest.mark.parametrize("most", [0, 2**25], ids=["made twice", "kept"])
 @problems(torch.float64)
 def test_at_ascent_equals_a_loop(problem, most, monkeypatch):
-    monkeypatch.setattr(vmap, "_MAX_KEPT", most)
+    monkeypatch.setattr(ascent, "_MAX_KEPT", most)
     p, scale = problem, torch.linspace(1.0, 0.1, 5, dtype=torch.float64)
     x, y, weight = (values[:5] for values in (p.x, p.y, p.weight))
     one = torch.ones(1, dtype=torch.float64)
@@ -261,7 +259,7 @@ CANCELLING = {
     "convolution": lambda: chain(
         nn.Unflatten(1, (1, 6)), nn.Conv1d(1, 3, 6, bias=False), nn.Flatten()
     ),
-    "vmap": lambda: linears(lambda m, x: x @ m.out.weight.t()),
+    "product": lambda: linears(lambda m, x: x @ m.out.weight.t()),
 }
 
 
@@ -279,13 +277,12 @@ def test_norm_of_a_person_whose_long_gradients_cancel_bounds_the_sum(make):
     assert total.norm() <= 1 + 1e-5
 
 
-@pytest.mark.parametrize("last", [nn.Identity, nn.PReLU], ids=["bookkeeping", "vmap"])
-def test_dropout_masks_of_norm_and_weighted_sum_are_the_same(last, monkeypatch):
-    monkeypatch.setattr(vmap, "_MAX_KEPT", 0)  # so that there is a second pass
-    module = chain((6, 50), nn.Dropout(0.5), (50, 3), last())
+@pytest.mark.parametrize("most", [0, 2**26], ids=["two passes", "one pass"])
+def test_dropout_masks_of_norm_and_weighted_sum_are_the_same(most, monkeypatch):
+    monkeypatch.setattr(bookkeeping, "_MAX_MADE", most)
+    module = chain((6, 50), nn.Dropout(0.5), (50, 3), nn.PReLU())
     x, y = torch.ones(40, 6), torch.zeros(40, dtype=torch.int64)
     with select_strategy(module, x, 3) as strategy:
-        assert strategy.name == ("vmap" if last is nn.PReLU else "bookkeeping")
         gradients = strategy.per_sample_gradients(Batch(x, y))
         torch.rand(64)  # somebody else draws: it changes nothing
         for i in range(20):  # other masks give half of them a shorter sum

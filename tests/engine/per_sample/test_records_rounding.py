@@ -8,7 +8,8 @@ from torch import nn
 from skdpfair.engine import Batch, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.losses import CrossEntropy
-from skdpfair.engine.per_sample import ClosedForm, capped, layers, linear_layers
+from skdpfair.engine.per_sample import ClosedForm, capped, linear_layers
+from skdpfair.engine.per_sample.samplers import SequenceGradSampler, VectorGradSampler
 from tests.engine.per_sample.modules import clipped_mean
 
 
@@ -51,7 +52,8 @@ def test_values_that_cancel_neither_exceed_the_bound_nor_erase_noise(size):
 @pytest.mark.parametrize(("a", "b"), [(1e-23, 1e18), (1e18, 1e-23), (1e-21, 1e15), (1.0, 1e-22)])
 def test_norms_exceed_gradients_whose_squares_underflow(a, b):
     layer = nn.Linear(6, 3, bias=False)
-    sampler = layers.sampler_of(layer)(layer, torch.full((1, 6), a), torch.full((1, 3), b))
+    factors = torch.full((1, 6), a), torch.full((1, 3), b)
+    sampler = VectorGradSampler(*factors, layer.weight)
     sampler.add(torch.ones(1), {layer.weight: (total := torch.zeros(3, 6))})
     least = float(total.double().norm()) * (1 - 1e-5)
     chain = nn.Sequential(layer, nn.ReLU())
@@ -64,11 +66,11 @@ def test_norms_exceed_gradients_whose_squares_underflow(a, b):
 def test_norms_exceed_gradients_of_sequences_whose_output_gradients_underflow(gate):
     layer = nn.Linear(128, 64)
     a, b = torch.full((1, 20, 128), 1.2e18), torch.full((1, 20, 64), 1e-6 * float(np.exp(gate)))
-    sampler = layers.sampler_of(layer)(layer, a, b)
-    totals = {layer.weight: torch.zeros(64, 128), layer.bias: torch.zeros(64)}
-    sampler.add(torch.ones(1), totals)
-    true = sum(float(t.double().square().sum()) for t in totals.values()) ** 0.5
-    assert float(sampler.norm2(Examples(1, 1))[0]) ** 0.5 >= true * (1 - 1e-5)
+    sampler = SequenceGradSampler(a, b, layer.weight)
+    sampler.add(torch.ones(1), {layer.weight: (total := torch.zeros(64, 128))})
+    assert float(sampler.norm2(Examples(1, 1))[0]) ** 0.5 >= float(total.double().norm()) * (
+        1 - 1e-5
+    )
 
 
 @pytest.mark.parametrize("size", [1e10, 1e18])

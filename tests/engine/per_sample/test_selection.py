@@ -108,7 +108,11 @@ ROWS = {
     "frozen backbone": frozen,
     "straight-through": ending(lambda m, x: Step.apply(m.a(x)), a=(6, 4), c=(4, 3)),
     "reversed gradient": ending(lambda m, x: Reverse.apply(m.a(x), 0.5), a=(6, 4), c=(4, 3)),
+    "parametrised": lambda: chain(
+        nn.utils.parametrizations.weight_norm(nn.Linear(6, 4)), nn.Tanh(), (4, 3)
+    ),
 }
+ENCODER = partial(nn.TransformerEncoderLayer, batch_first=True)
 SEQUENCES = {
     "signals": lambda: chain(
         *((nn.Conv1d, 5, 4, 3), nn.ReLU(), nn.MaxPool1d(2), (nn.Conv1d, 4, 2, 2)),
@@ -123,6 +127,13 @@ SEQUENCES = {
     ),
     "einsum": ending(
         lambda m, x: torch.einsum("bti,btj->bij", m.a(x), x).flatten(1), a=(8, 2), c=(16, 3)
+    ),
+    "learned positions": ending(
+        lambda m, x: (x + m.p(torch.arange(5))).mean(1), p=(nn.Embedding, 5, 8), c=(8, 3)
+    ),
+    "torch's encoder": ending(lambda m, x: m.a(x).mean(1), a=(ENCODER, 8, 2, 16), c=(8, 3)),
+    "recurrent": ending(
+        lambda m, x: m.a(x)[0][:, -1], a=(partial(nn.GRU, batch_first=True), 8, 4), c=(4, 3)
     ),
 }
 IMAGES = {
@@ -142,21 +153,6 @@ IMAGES = {
         *(nn.Flatten(), (16, 3)),
     ),
 }
-ROWS_BY_VMAP = {
-    "parametrised": lambda: chain(
-        nn.utils.parametrizations.weight_norm(nn.Linear(6, 4)), nn.Tanh(), (4, 3)
-    )
-}
-ENCODER = partial(nn.TransformerEncoderLayer, batch_first=True)
-SEQUENCES_BY_VMAP = {
-    "learned positions": ending(
-        lambda m, x: (x + m.p(torch.arange(5))).mean(1), p=(nn.Embedding, 5, 8), c=(8, 3)
-    ),
-    "torch's encoder": ending(lambda m, x: m.a(x).mean(1), a=(ENCODER, 8, 2, 16), c=(8, 3)),
-    "recurrent": ending(
-        lambda m, x: m.a(x)[0][:, -1], a=(partial(nn.GRU, batch_first=True), 8, 4), c=(4, 3)
-    ),
-}
 MODULES = {
     name: (make, shape, strategy)
     for modules, shape, strategy in (
@@ -169,8 +165,6 @@ MODULES = {
             (8, 8, 3),
             "bookkeeping",
         ),
-        (ROWS_BY_VMAP, (6,), "vmap"),
-        (SEQUENCES_BY_VMAP, (5, 8), "vmap"),
     )
     for name, make in modules.items()
 }

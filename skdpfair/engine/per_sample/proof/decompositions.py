@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from skdpfair._utils.torch_internals import get_decompositions
 from skdpfair.engine.per_sample.proof.operations import TraceError
@@ -30,6 +31,11 @@ def _embedding_backward(grad: Tensor, index: Tensor, n: int, padding: int, scale
     rows = torch.where((index == padding)[..., None], 0.0, grad).reshape(-1, grad.shape[-1])
     places = index.clamp(0, n - 1).reshape(-1, 1)
     return _added(rows, (n, rows.shape[1]), 0, places.expand_as(rows))
+
+
+def _exponential(x: Tensor, rate: float = 1.0, **_: Any) -> Tensor:
+    """Return numbers above 0; of the operation itself, vmap draws each record's by themselves."""
+    return -torch.log1p(-torch.rand_like(x)).clamp(max=-torch.finfo(x.dtype).eps / 2) / rate
 
 
 def _index_fill(x: Tensor, axis: int, index: Tensor, value: float) -> Tensor:
@@ -62,6 +68,33 @@ def _pool_backward(n_axes: int, grad: Tensor, x: Tensor, *args: Any) -> Tensor:
     planes = (*x.shape[:-n_axes], x.shape[-n_axes:].numel())
     total = _added(grad.flatten(-n_axes), planes, -1, args[-1].flatten(-n_axes))
     return total.view(x.shape)
+
+
+def _convolution_backward(
+    grad: Tensor, x: Tensor, weight: Tensor, bias_shape: Any, stride: Sequence[int],
+    padding: Sequence[int], dilation: Sequence[int], transposed: bool, of_output: Sequence[int],
+    groups: int, wanted: Sequence[bool],
+) -> Any:  # fmt: skip
+    """Take the derivative in the weight by a product of the windows of the input."""
+    if not (wanted[1] and _copies_windows(x)) or transposed or len(x) > 1:
+        return NotImplemented
+    settings = stride, padding, dilation, transposed, of_output, groups
+    mask = [wanted[0], False, wanted[2]]
+    others = _ATEN.convolution_backward(grad, x, weight, bias_shape, *settings, mask)
+    axes = range(2, x.dim())
+    windows = pad(x, [width for width in reversed(padding) for _ in range(2)])
+    for axis in axes:
+        k, step = weight.shape[axis], dilation[axis - 2]
+        windows = windows.unfold(axis, step * (k - 1) + 1, stride[axis - 2])[..., ::step]
+    kernel = range(x.dim(), windows.dim())
+    windows = windows.permute(*axes, 0, 1, *kernel).reshape(-1, groups, weight[0].numel())
+    rows = grad.reshape(groups, -1, len(windows))
+    return others[0], torch.bmm(rows, windows.transpose(0, 1)).view(weight.shape), others[2]
+
+
+def _copies_windows(x: Tensor) -> bool:
+    # cuDNN takes the groups that vmap makes of records one by one: 5 to 10 times slower
+    return x.is_cuda
 
 
 def _added(values: Tensor, shape: tuple[int, ...], axis: int, index: Tensor) -> Tensor:
@@ -117,11 +150,13 @@ DECOMPOSED: Any = {
     _ATEN.copy.default: lambda old, new, _=False: new.to(old.dtype).expand(old.shape).clone(),
     _ATEN.vdot.default: lambda a, b: a.conj().dot(b),
     _ATEN.addbmm.default: lambda x, a, b, *, beta=1, alpha=1: beta * x + alpha * (a @ b).sum(0),
+    _ATEN.exponential.default: _exponential,
     _ATEN.fill.Scalar: lambda old, value: torch.full_like(old, value),
     **_OF_TORCH,
     _ATEN._weight_norm_interface_backward.default: _ATEN._weight_norm_differentiable_backward,
     _GROUPS: _where_sizes_differ(_fits_groups, _OF_TORCH[_GROUPS]),
     _LAYER: _where_sizes_differ(_fits_layer, _OF_TORCH[_LAYER]),
+    _ATEN.convolution_backward.default: _convolution_backward,
     _ATEN.embedding.default: _embedding,
     _ATEN.embedding_dense_backward.default: _embedding_backward,
     _ATEN._embedding_bag_dense_backward.default: _bag_backward,

@@ -10,13 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.fx import GraphModule
 
 from skdpfair._utils.describe import state_of
 from skdpfair.engine.flat import split
 from skdpfair.engine.losses import Loss
 from skdpfair.engine.per_sample.proof.frozen_statistics import hold_statistics
 from skdpfair.engine.per_sample.proof.module_checks import check_module, refuse_mixing
-from skdpfair.engine.per_sample.proof.record_trace import RecordTrace
+from skdpfair.engine.per_sample.proof.record_trace import N_ROWS, RecordTrace
 from skdpfair.engine.per_sample.proof.tracing import trace
 from skdpfair.exceptions import UnsupportedModuleError
 
@@ -49,17 +50,27 @@ class ModuleCode:
         }
         self.trained = {name: p.requires_grad for name, p in module.named_parameters()}
         self.called = hold_statistics(copy.deepcopy(module))
+        # for calls of other functions than its forward
+        self._holder = nn.ModuleDict({"module": self.called})
+        self._holder.forward = lambda run: run()
         self.module, self.probe, self.loss = module, probe, loss
         self._record = probe.new_full(probe.shape[1:], 0.5 if probe.is_floating_point() else 0)
         self._is_unmixed = False
 
     def outputs(self, values: Sequence[Tensor], x: Tensor) -> Tensor:
         """Return the outputs of one record; autograd may pass."""
+        outputs: Tensor = self._with(values, lambda: self._outputs(x))
+        return outputs
+
+    def _with(self, values: Sequence[Tensor], run: Callable[[], Any]) -> Any:
+        """Return the result of ``run()`` where the parameters have other values."""
         named = dict(zip(self.trained, values, strict=True))
-        parameters = {place: named[name] for place, name in self._places.items()}
+        parameters = {f"module.{place}": named[name] for place, name in self._places.items()}
+        return functional_call(self._holder, parameters, (run,), tie_weights=False)
+
+    def _outputs(self, x: Tensor) -> Tensor:
         # a copy, since a layer may change it in place
-        row = x[None].clone()
-        outputs: Tensor = functional_call(self.called, parameters, (row,), tie_weights=False)[0]
+        outputs: Tensor = self.called(x[None].clone())[0]
         return outputs
 
     def leaves(self, values: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
@@ -76,30 +87,44 @@ class ModuleCode:
         function: Callable[..., Any],
         *columns: Tensor,
         parameters_by_record: bool = False,
-        any_size: bool = False,
         output_gradient: bool = False,
+        n_rows: int = N_ROWS,
     ) -> RecordTrace:
         """Return the trace of a function of parameters, a record and what goes with it.
 
         ``columns`` are of one record; ``output_gradient`` adds the gradient in the outputs.  A
         module that brings records together, or remembers them, is refused.
         """
-        if not self._is_unmixed:
-            refuse_mixing(self.module, self.probe)
-            self._is_unmixed = True
+        values, record = self._made_up(*columns, output_gradient=output_gradient)
+        one = (
+            function
+            if isinstance(function, GraphModule)
+            else self._operations(function, *values, *record)
+        )
+        shared, by_record = ([], [*values, *record]) if parameters_by_record else (values, record)
+        return RecordTrace(one, shared, by_record, output_gradient=output_gradient, n_rows=n_rows)
+
+    def _made_up(
+        self, *columns: Tensor, output_gradient: bool
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Return the parameters, and a made-up record with what goes with it."""
         values = [p.detach() for p in self.called.parameters()]
         record = [self._record, *columns]
         if output_gradient:
             record.append(values[0].new_full((self.loss.n_outputs,), 0.5))
-        shared, by_record = ([], [*values, *record]) if parameters_by_record else (values, record)
+        return values, record
+
+    def _operations(self, function: Callable[..., Any], *args: Tensor) -> GraphModule:
+        """Return the operations of a function, of one record and for any parameters."""
+        if not self._is_unmixed:
+            refuse_mixing(self.module, self.probe)
+            self._is_unmixed = True
         before = state_of(self.called)
-        traced = RecordTrace(
-            function, shared, by_record, any_size=any_size, output_gradient=output_gradient
-        )
+        traced = trace(function, args)
         after = state_of(self.called)
         # the first call may change what torch keeps of it
         if after != before:
-            trace(function, (*shared, *by_record))
+            trace(function, args)
             if state_of(self.called) != after:
                 raise UnsupportedModuleError(_REMEMBERS)
         return traced
@@ -110,21 +135,34 @@ class ModuleCode:
         return self.trace(lambda *args: self.outputs(args[:-1], args[-1]))
 
     @cached_property
+    def gradient_operations(self) -> GraphModule:
+        """Those of the outputs, and of their products with the derivatives in what trains."""
+        values, record = self._made_up(output_gradient=True)
+        return self._operations(self._gradient, *values, *record)
+
+    @cached_property
     def gradients(self) -> RecordTrace:
         """The outputs, and their products with the derivatives in the trained parameters."""
-        return self.trace(self._gradient, output_gradient=True)
+        return self.trace(self.gradient_operations, output_gradient=True)
 
     @cached_property
     def gradients_by_record(self) -> RecordTrace:
         """The same where each record has parameters of its own."""
-        return self.trace(self._gradient, output_gradient=True, parameters_by_record=True)
+        one = self.gradient_operations
+        return self.trace(one, output_gradient=True, parameters_by_record=True)
 
     def _gradient(self, *args: Tensor) -> tuple[Tensor, list[Tensor]]:
         *values, x, output_gradient = args
         leaves, trained = self.leaves(values)
-        outputs = self.outputs(leaves, x)
-        gradients = torch.autograd.grad(outputs, trained, output_gradient, materialize_grads=True)
-        return outputs, list(gradients)
+
+        def run() -> tuple[Tensor, list[Tensor]]:
+            outputs = self._outputs(x)
+            each = torch.autograd.grad(outputs, trained, output_gradient, materialize_grads=True)
+            return outputs, list(each)
+
+        # a backward pass may read parameters again, as that of torch.utils.checkpoint does
+        result: tuple[Tensor, list[Tensor]] = self._with(leaves, run)
+        return result
 
     @cached_property
     def hessian_products(self) -> RecordTrace:

@@ -6,8 +6,11 @@ code sees a record of the data, the number of records or another record.
 
 from __future__ import annotations
 
+import copy
+import re
 from collections.abc import Callable, Sequence
-from operator import itemgetter
+from functools import partial
+from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias
 
 import torch
@@ -33,7 +36,6 @@ from skdpfair.engine.per_sample.proof.trace_checks import VmapRuleCheck
 from skdpfair.engine.per_sample.proof.tracing import trace, traceable
 
 N_ROWS = 32  # of batches where operations depend on the size
-N_ROWS_OF_LAYERS = 128  # where no gradients of single records take memory
 
 OutputGradients: TypeAlias = Callable[[Tensor, slice], Tensor]
 
@@ -45,10 +47,10 @@ class RecordTrace:
     and lists of them, of what all records share, such as parameters, and what each has of its own,
     without an axis for the batch.  The values are made up.  With ``output_gradient``, the last
     tensor of a record is a function of the first result, see `__call__`.  Where operations depend
-    on the size of a batch by more than sizes of tensors, they are carried out on 32 records at a
-    time, or refused if ``any_size``; in parts of one size, too, where rounding decides, see
-    `steady`.  ``draws`` is whether they draw random numbers.  A `TraceError` says which operation
-    is not known to act on each record alone.
+    on the size of a batch by more than sizes of tensors, they are carried out on ``n_rows`` records
+    at a time; in parts of one size, too, where rounding decides, see `steady`.  ``draws`` is
+    whether they draw random numbers.  A `TraceError` says which operation is not known to act on
+    each record alone.
     """
 
     def __init__(
@@ -57,33 +59,31 @@ class RecordTrace:
         shared: Sequence[Tensor],
         record: Sequence[Tensor],
         *,
-        any_size: bool = False,
         output_gradient: bool = False,
+        n_rows: int = N_ROWS,
     ) -> None:
-        if not isinstance(function, GraphModule):
-            function = trace(function, (*shared, *record))
-        self.one = function
+        if isinstance(function, GraphModule):
+            self.one = GraphModule(function, copy.deepcopy(function.graph))
+        else:
+            self.one = trace(function, (*shared, *record))
         VmapRuleCheck(self.one, len(shared)).check(*shared, *record)
         simplify(self.one)
         self._made_up = [column[None].clone() for column in record]
         # the size of the batches that the operations run on; None for any
-        rows = N_ROWS_OF_LAYERS if any_size else N_ROWS
-        self._n_rows = None if steady(self.one, len(shared)) else rows
+        self._n_rows = None if steady(self.one, len(shared)) else n_rows
         guard_divisions(self.one)
         try:
             batched, other = (_batched(self.one, shared, record, n) for n in SIZES)
             graph = of_any_size(batched, other)
         except TraceError:
-            if any_size:
-                raise
-            self._n_rows = N_ROWS
-            batched = _batched(self.one, shared, record, N_ROWS)
+            self._n_rows = n_rows
+            batched = _batched(self.one, shared, record, n_rows)
             graph = batched.graph
             first_input(graph, "n")
         if output_gradient:
             output_gradient_as_input(graph)
         self.draws = take_generator(graph)
-        self._run = GraphModule(batched, graph)
+        self._run = _kernels(GraphModule(batched, graph))
 
     def __call__(
         self,
@@ -134,6 +134,21 @@ class RecordTrace:
         size = self._n_rows or n
         outputs = [p for start in range(0, n, size) for p in parts(start, min(start + size, n))]
         return outputs[0] if len(outputs) == 1 else tree_map(lambda *t: torch.cat(t), *outputs)
+
+
+def _kernels(traced: GraphModule) -> Callable[..., Any]:
+    """Return the operations as a function that calls kernels without a frame of Python for each."""
+    code = traced.graph.python_code("self")
+    names = dict[str, Any]()
+
+    def named(match: re.Match[str]) -> str:
+        name = match[1].replace(".", "_")
+        names[name] = attrgetter(match[1])(torch.ops)._op
+        return f"{name}("
+
+    source = re.sub(r"torch\.ops\.([\w.]+)\(", named, code.src)
+    exec(source, scope := code.globals | names)  # as torch.fx does with its own
+    return partial(scope["forward"], traced)
 
 
 def _padded(column: Tensor, made_up: Tensor, size: int) -> Tensor:

@@ -52,7 +52,7 @@ def records():
 CASES = {
     "head": ({}, "bookkeeping"),
     "last layers": ({"of_block": True}, "bookkeeping"),
-    "custom head": ({"custom": True, "of_block": True}, "vmap"),
+    "custom head": ({"custom": True, "of_block": True}, "bookkeeping"),
 }
 
 

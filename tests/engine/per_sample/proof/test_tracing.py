@@ -72,7 +72,6 @@ REMEDIES = {
     "autocast": (lambda: Net(rounded, a=(6, 64), c=(64, 3)), (6,)),
     "_ex|_linalg_check_errors": (lambda: Net(inverse, c=(6, 3)), (6,)),
     "x.long": (lambda: chain(nn.EmbeddingBag(10, 4), (4, 3)), (6,)),
-    "nn.Sequential": (lambda: torch.jit.script(chain((6, 3), nn.PReLU())), (6,)),
     "global variable": (lambda: Net(lambda m, x: m.f(m.c(x)), c=(6, 3), f=compiled()), (6,)),
 }
 

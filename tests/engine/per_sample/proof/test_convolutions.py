@@ -1,4 +1,4 @@
-"""Convolutions, by groups as on a CPU and by windows as on a GPU."""
+"""Convolutions of random shapes: their gradients by groups, as on a CPU, and by windows."""
 
 from itertools import pairwise
 from unittest import mock
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from skdpfair.engine.per_sample.layers import convolution
+from skdpfair.engine.per_sample.proof import decompositions
 from tests.engine.per_sample.modules import assert_equals_loop, seeded
 
 
@@ -37,10 +37,10 @@ def convolutional_nets(draw):
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(width, 3)).double(), shape, seed
 
 
-@pytest.mark.parametrize("correlate", [convolution._by_groups, convolution._by_windows])
+@pytest.mark.parametrize("copies", [False, True], ids=["groups", "windows"])
 @settings(max_examples=6, deadline=None)
 @given(net=convolutional_nets(), n=st.integers(1, 9))
-def test_convolutions_of_random_shapes_equal_a_loop(correlate, net, n):
+def test_convolutions_of_random_shapes_equal_a_loop(copies, net, n):
     module, shape, seed = net
 
     def drawn():
@@ -49,5 +49,5 @@ def test_convolutions_of_random_shapes_equal_a_loop(correlate, net, n):
         x, weight = torch.randn(n, *shape).double(), torch.rand(n).double()
         return module, x, torch.randint(0, 3, (n,)), weight
 
-    with mock.patch.object(convolution, "_by_groups", correlate):
+    with mock.patch.object(decompositions, "_copies_windows", lambda x: copies):
         assert_equals_loop(*seeded(drawn, seed=seed), 1e-10, "bookkeeping")

@@ -1,0 +1,221 @@
+"""What the gradients of one record are made of: factors, read from the operations of their trace.
+
+The last operation of a gradient is mostly a product whose factors are short, such as inputs and
+output gradients of a layer, whatever code the layer has.  Norms and weighted sums of the gradients
+of all records follow from the factors, and no product is made for a record.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, cast
+
+import torch
+from torch import Tensor
+from torch.fx import Graph, GraphModule, Node
+
+from skdpfair._utils.torch_internals import OpOverload, tree_map_only
+from skdpfair.engine.per_sample.samplers import (
+    GradSampler,
+    LookupGradSampler,
+    RowsGradSampler,
+    SequenceGradSampler,
+    VectorGradSampler,
+)
+
+_ATEN = torch.ops.aten
+_PRODUCTS = {_ATEN.mm.default, _ATEN.bmm.default}
+# and which of its inputs is added to some rows of the first
+_LOOKUPS: dict[Any, int] = {_ATEN.scatter_add.default: 3, _ATEN.index_add.default: 3}
+_LOOKUPS |= {_ATEN.index_put.default: 2}
+_ZEROS = {_ATEN.zeros.default, _ATEN.zeros_like.default, _ATEN.new_zeros.default}
+# each number of the result is one of an input, or zero
+_MOVES = {
+    *(_ATEN.t.default, _ATEN.transpose.int, _ATEN.permute.default, _ATEN.view.default),
+    *(_ATEN._unsafe_view.default, _ATEN.reshape.default, _ATEN.unsqueeze.default),
+    *(_ATEN.squeeze.default, _ATEN.squeeze.dim, _ATEN.squeeze.dims, _ATEN.detach.default),
+    *(_ATEN.alias.default, _ATEN.clone.default, _ATEN.slice_backward.default),
+    *(_ATEN.select_backward.default, _ATEN.cat.default),
+}
+Move: TypeAlias = tuple[Node, Node]  # an operation, and the input of it that is followed
+
+
+@dataclass(frozen=True)
+class Term:
+    """A part of the gradient in the parameter number ``parameter``.
+
+    ``factors`` of one record are inputs (positions, n) and output gradients (positions, m) of a
+    product, the rows (positions,) that a lookup takes from a table and gradients (positions, n) in
+    them, or the gradient itself.  ``places`` are those in the parameter of the m n numbers of a
+    product, if they are not all, in order.
+    """
+
+    parameter: int
+    factors: tuple[Node, ...]
+    places: Tensor | None = None
+
+    @property
+    def n_made(self) -> int:
+        """Number of gradients that are made for each record."""
+        return _shape(self.factors[0]).numel() if len(self.factors) == 1 else 0
+
+    def sampler(self, parameter: Tensor, factors: Sequence[Tensor]) -> GradSampler:
+        """Return the grad sampler of a batch's factors."""
+        if len(factors) == 1:
+            return RowsGradSampler(factors[0], parameter)
+        a, b = factors
+        if a.dim() < b.dim():
+            return LookupGradSampler(a, b, parameter)
+        if a.shape[1] == 1:
+            return VectorGradSampler(a[:, 0], b[:, 0], parameter, places=self.places)
+        return SequenceGradSampler(a, b, parameter, places=self.places)
+
+
+def terms_of(one: GraphModule) -> tuple[GraphModule, list[Term]]:
+    """Return operations of one record that return outputs and factors, and the terms of these.
+
+    ``one`` returns the outputs and the list of the gradients.
+    """
+    one = GraphModule(one, copy.deepcopy(one.graph))
+    last = one.graph.output_node()
+    ((outputs, gradients),) = cast("Any", last.args)
+    with one.graph.inserting_before(last):
+        terms = [term for i, g in enumerate(gradients) for term in _terms(one.graph, i, g)]
+    last.args = ((outputs, [factor for term in terms for factor in term.factors]),)
+    one.graph.eliminate_dead_code()
+    one.recompile()
+    return one, terms
+
+
+def _terms(graph: Graph, parameter: int, gradient: Node) -> list[Term]:
+    """Return the terms of a gradient; it is itself the only one where they are not known."""
+    whole = Term(parameter, (gradient,))
+    by_place = defaultdict[Any, list[Term]](list)
+    n_taken = 0
+    taken = torch.zeros(_shape(gradient).numel(), dtype=torch.bool)
+    for leaf, moves in _leaves(gradient, ()):
+        places = _places(leaf, moves, len(taken))
+        term = None if places is None else _term(graph, parameter, leaf, places, len(taken))
+        if places is None or term is None:
+            return [whole]
+        key = None if term.places is None else tuple(term.places.tolist())
+        same = by_place[key, *(_shape(factor)[1:] for factor in term.factors)]
+        same.append(term)
+        if len(same) == 1:
+            n_taken, taken[places] = n_taken + len(places), True
+    # norms of sums follow from those of parts where no two parts share a number
+    is_apart = n_taken == taken.sum()
+    return [_merged(graph, same) for same in by_place.values()] if is_apart else [whole]
+
+
+def _leaves(node: Node, moves: tuple[Move, ...]) -> Iterator[tuple[Node, tuple[Move, ...]]]:
+    """Yield what a gradient is the sum of, each with the moves from the gradient to it."""
+    sources = node.all_input_nodes
+    is_sum = node.target is _ATEN.add.Tensor and len(sources) == 2 and not node.kwargs
+    if is_sum and all(_shape(source) == _shape(node) for source in sources):
+        for source in sources:
+            yield from _leaves(source, moves)
+    elif node.target in _MOVES:
+        for source in sources:
+            yield from _leaves(source, (*moves, (node, source)))
+    elif node.target not in _ZEROS:
+        yield node, moves
+
+
+def _places(leaf: Node, moves: Sequence[Move], size: int) -> Tensor | None:
+    """Return where in the gradient each number of a part is; None if one is there twice."""
+    shape = _shape(leaf)
+    number = torch.arange(1, shape.numel() + 1).view(shape)
+    for node, source in reversed(moves):
+        values = {n: torch.zeros(_shape(n), dtype=torch.int64) for n in node.all_input_nodes}
+        values[source] = number
+        args = tree_map_only(Node, values.__getitem__, node.args)
+        number = node.target(*args, **node.kwargs)  # type: ignore[operator]  # an operation
+    order = number.flatten().argsort(stable=True)[size - shape.numel() :]
+    is_once = torch.equal(number.flatten()[order], torch.arange(1, shape.numel() + 1))
+    return order if is_once else None
+
+
+def _term(graph: Graph, parameter: int, leaf: Node, places: Tensor, size: int) -> Term | None:
+    """Return the term of a product or a lookup, None for other operations."""
+    in_order, is_lookup = torch.arange(size), leaf.target in _LOOKUPS
+    factors = _lookup(graph, leaf) if is_lookup else _product(graph, leaf)
+    if factors is None or torch.equal(places, in_order):
+        return factors and Term(parameter, factors)
+    if is_lookup:
+        return None
+    a, b = factors
+    is_turned = torch.equal(places.view(_shape(b)[1], -1).t().flatten(), in_order)
+    return Term(parameter, (b, a)) if is_turned else Term(parameter, (a, b), places)
+
+
+def _product(graph: Graph, leaf: Node) -> tuple[Node, Node] | None:
+    """Return a (positions, n) and b (positions, m) of which a result is the product b^T a.
+
+    There is None where two matrices of (positions, positions), for the norms, are larger than it.
+    """
+    product, n_shared = leaf, 1
+    # the sum over a batch that shares the parameter
+    if leaf.target is _ATEN.sum.dim_IntList and leaf.args[1] == [0] and not leaf.kwargs:
+        product = leaf.all_input_nodes[0]
+        n_shared = _shape(product)[0]
+    if product.target not in _PRODUCTS or _shape(product)[:-2].numel() != n_shared:
+        return None
+    args: Any = product.args
+    b, a = args[:2]
+    if 2 * _shape(a)[:-1].numel() ** 2 > _shape(product)[-2:].numel():
+        return None
+    if product.target is _ATEN.mm.default:
+        return a, _call(graph, _ATEN.t.default, b)
+    b = _call(graph, _ATEN.permute.default, b, [0, 2, 1])
+    a, b = (_call(graph, _ATEN.reshape.default, f, [-1, _shape(f)[-1]]) for f in (a, b))
+    return a, b
+
+
+def _lookup(graph: Graph, leaf: Node) -> tuple[Node, Node] | None:
+    """Return rows (positions,) of a table and gradients (positions, n) that are added to them."""
+    if leaf.target not in _LOOKUPS or leaf.kwargs:
+        return None
+    args: Any = leaf.args
+    table, gradients = args[0], args[_LOOKUPS[leaf.target]]
+    if leaf.target is _ATEN.index_put.default:
+        rows, is_by_rows = args[1][0], len(args[1]) == 1 and args[3:] == (True,)
+    else:
+        rows, is_by_rows = args[2], args[1] == 0
+    if not (is_by_rows and isinstance(rows, Node) and table.target in _ZEROS):
+        return None
+    if leaf.target is _ATEN.scatter_add.default and rows.target is _ATEN.expand.default:
+        rows = rows.all_input_nodes[0]
+    width, is_index = _shape(leaf)[1:].numel(), rows.meta["val"].dtype == torch.int64
+    if not is_index or _shape(gradients).numel() != _shape(rows).numel() * width:
+        return None
+    if leaf.target is _ATEN.index_put.default:
+        # the last rows have negative numbers, too
+        rows = _call(graph, _ATEN.remainder.Scalar, rows, _shape(leaf)[0])
+    rows = _call(graph, _ATEN.reshape.default, rows, [-1])
+    return rows, _call(graph, _ATEN.reshape.default, gradients, [-1, width])
+
+
+def _merged(graph: Graph, same: Sequence[Term]) -> Term:
+    """Return terms whose products are added up as one, their positions one after the other."""
+    first = same[0]
+    if len(same) == 1:
+        return first
+    columns = zip(*(term.factors for term in same), strict=True)
+    factors = tuple(_call(graph, _ATEN.cat.default, [*column]) for column in columns)
+    return replace(first, factors=factors)
+
+
+def _call(graph: Graph, operation: OpOverload[..., Any], *args: Any) -> Node:
+    """Add an operation to a graph, with what is known of its result."""
+    node = graph.call_function(operation, args)
+    node.meta["val"] = operation(*tree_map_only(Node, lambda n: n.meta["val"], args))
+    return node
+
+
+def _shape(node: Node) -> torch.Size:
+    shape: torch.Size = node.meta["val"].shape
+    return shape
