@@ -29,7 +29,7 @@ def check_engine(module: nn.Module, example: Tensor, n_classes: int) -> str:
     Returns
     -------
     str
-        The name of the strategy: "closed_form", "bookkeeping" or "vmap".
+        The name of the strategy: "closed_form" or "bookkeeping".
 
     Raises
     ------

@@ -982,7 +982,7 @@ MUTANTS = (
         "last rows of a table",
         "rows that are counted from the end are others than those from the start",
         "engine/per_sample/terms.py",
-        "rows = call(_ATEN.remainder.Scalar, rows, _shape(leaf)[0])",
+        "rows = _call(graph, _ATEN.remainder.Scalar, rows, _shape(leaf)[0])",
         "pass",
         PER_SAMPLE + "test_terms.py::test_terms_of_each_use_equal_a_loop[index from both ends]",
     ),

@@ -12,25 +12,21 @@ from skdpfair.engine.per_sample.records import Gradients, OutputGradient, Strate
 from skdpfair.engine.per_sample.samplers import GradSampler, RowsGradSampler
 from skdpfair.engine.precision import without_grad
 
-# numbers of a batch's gradients, which take less time to keep than to make twice: 128 MiB in
-# float32, for instance of 256 records of a network with 130,000 parameters
-_MAX_KEPT = 2**25
+MAX_KEPT = 2**25  # numbers: 128 MiB in float32, as of 256 records and 130,000 parameters
 _MICRO_BATCH = 32  # rows at a time where more are not kept; all of an example that has more
 
 
 @without_grad
 def gradients_at_ascent(
-    model: Strategy, batch: Batch, samplers: Sequence[GradSampler], n_rows: int, scale: Tensor
+    model: Strategy, batch: Batch, samplers: Sequence[GradSampler], scale: Tensor
 ) -> Gradients:
     """Return the gradients of ``batch`` at parameters moved by ``scale`` times an example's own.
 
-    These are made of ``samplers`` where they take little memory, else by another pass.  ``n_rows``
-    are those that ``model`` takes at a time.
+    These are made of ``samplers`` where they take little memory, else by another pass.
     """
-    # where random numbers are drawn, by as many: the masks are the same
-    parts = batch.split(n_rows if model.draws else _MICRO_BATCH)
-    known: dict[Tensor, Tensor] = {}
-    is_kept = len(batch) * model.n_parameters <= _MAX_KEPT
+    # a batch that draws is taken as a whole, as ``model`` takes it: the masks are the same
+    parts = batch.split(len(batch) if model.draws else _MICRO_BATCH)
+    known, is_kept = dict[Tensor, Tensor](), len(batch) * model.n_parameters <= MAX_KEPT
     for sampler in samplers if is_kept else ():
         known |= sampler.rows()
     own: list[Sequence[Tensor] | None] = [None] * len(parts)

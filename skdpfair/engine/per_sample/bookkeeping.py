@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from functools import partial
 
-from torch import nn
+from torch import Tensor, nn
 
 from skdpfair.engine.batch import Batch
 from skdpfair.engine.losses import Loss
-from skdpfair.engine.per_sample.ascent import gradients_at_ascent
+from skdpfair.engine.per_sample.ascent import MAX_KEPT, gradients_at_ascent
 from skdpfair.engine.per_sample.proof import ModuleCode, RecordTrace
 from skdpfair.engine.per_sample.records import Gradients, OutputGradient, Strategy, in_two_passes
 from skdpfair.engine.per_sample.terms import Term, terms_of
 from skdpfair.engine.precision import without_grad
 
 _MAX_MADE = 2**26  # gradients that are in memory at a time: 256 MiB in float32
+# numbers of a part of a batch: what is made of more leaves the cache of a CPU before it is used
+_QUICKEST = 2**24
 _N_ROWS = 128  # records at a time where rounding decides
 
 
@@ -38,9 +40,9 @@ class BookKeeping(Strategy):
     ) -> None:
         names = [name for name, trains in code.trained.items() if trains]
         made = ", ".join({names[term.parameter]: None for term in terms if term.n_made}) or "none"
-        super().__init__(module, loss, code, f"gradients that vmap makes for each record: {made}")
+        self._n_made = n = sum(term.n_made for term in terms)
+        super().__init__(module, loss, code, f"vmap makes {n:,} gradients for each record: {made}")
         self._terms = [(self.parameters[term.parameter], term) for term in terms]
-        self._n_made = sum(term.n_made for term in terms)
         self._trace, self.draws = trace, trace.draws
 
     def __exit__(self, *exc: object) -> None:
@@ -49,20 +51,30 @@ class BookKeeping(Strategy):
 
     @without_grad
     def per_sample_gradients(self, batch: Batch) -> Gradients:
-        n_rows = max(1, _MAX_MADE // max(self._n_made, 1))
-        parts = batch.split(n_rows)
+        n_rows = _MAX_MADE // max(self._n_made, 1)
+        if not batch.y.is_cuda:
+            n_rows = min(n_rows, _QUICKEST // self._trace.n_numbers)
+        parts = batch.split(max(n_rows, 1))
         if len(parts) == 1:
             return self._of_part(batch)
-        at_ascent = partial(gradients_at_ascent, self, batch, (), n_rows)
-        return in_two_passes(self, [(part,) for part in parts], self._of_part, at_ascent)
+        is_kept = len(batch) * self._n_made <= _MAX_MADE
+        kept = [self._of_part(part) for part in parts] if is_kept else []
+
+        def of(i: int) -> Gradients:
+            return kept[i] if kept else self._of_part(parts[i])
+
+        def at_ascent(scale: Tensor) -> Gradients:
+            scales = scale.split([len(part.examples) for part in parts])
+            ahead = lambda i, scale: of(i).at_ascent(scale)  # noqa: E731
+            are_few = len(batch) * self.n_parameters <= MAX_KEPT
+            return in_two_passes(self, [*enumerate(scales)], ahead, is_kept=are_few)
+
+        return in_two_passes(self, [*zip(range(len(parts)))], of, at_ascent, is_kept=is_kept)
 
     def _of_part(self, batch: Batch) -> Gradients:
         last, x = OutputGradient(self, batch), batch.dense_x
         _, factors = self._trace(self.generator, self.values(), x, output_gradient=last)
         rest = iter(factors)
-        samplers = [
-            term.sampler(parameter, [next(rest) for _ in term.factors])
-            for parameter, term in self._terms
-        ]
-        at_ascent = partial(gradients_at_ascent, self, batch, samplers, len(batch))
+        samplers = [term.sampler(p, [next(rest) for _ in term.factors]) for p, term in self._terms]
+        at_ascent = partial(gradients_at_ascent, self, batch, samplers)
         return self.gradients_of(batch, samplers, None, *last.terms(), at_ascent)

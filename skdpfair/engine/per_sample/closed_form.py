@@ -87,7 +87,7 @@ class ClosedForm(Strategy):
         def at_ascent(scale: Tensor) -> Gradients:
             if is_plain:
                 return self.per_sample_gradients(batch, ParameterShift(samplers, scale))
-            return gradients_at_ascent(self, batch, samplers, len(batch), scale)
+            return gradients_at_ascent(self, batch, samplers, scale)
 
         norm = self._norm(samplers) if is_plain else None
         return self.gradients_of(batch, samplers, norm, loss, probability, at_ascent)

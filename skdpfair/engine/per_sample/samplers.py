@@ -1,7 +1,4 @@
-"""Grad samplers: norms and weighted sums of per-record gradients, from what these are made of.
-
-No gradient of a product or of a lookup is ever made for a record.
-"""
+"""Grad samplers: norms and weighted sums of per-record gradients, from what these are made of."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What the gradients of one record are made of: factors, read from the operations of their trace.
+"""What the gradients of one record are made of, as the operations of their trace show.
 
-The last operation of a gradient is mostly a product whose factors are short, such as inputs and
-output gradients of a layer, whatever code the layer has.  Norms and weighted sums of the gradients
-of all records follow from the factors, and no product is made for a record.
+Mostly, the last operation is a product of short factors, such as inputs and output gradients of a
+layer.  Norms and weighted sums follow from these, and no product is made for a record.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _MOVES = {
     *(_ATEN.alias.default, _ATEN.clone.default, _ATEN.slice_backward.default),
     *(_ATEN.select_backward.default, _ATEN.cat.default),
 }
-Move: TypeAlias = tuple[Node, Node]  # an operation, and the input of it that is followed
+Moves: TypeAlias = tuple[tuple[Node, Node], ...]  # operations, each with the input to follow
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ def _terms(graph: Graph, parameter: int, gradient: Node) -> list[Term]:
     return [_merged(graph, same) for same in by_place.values()] if is_apart else [whole]
 
 
-def _leaves(node: Node, moves: tuple[Move, ...]) -> Iterator[tuple[Node, tuple[Move, ...]]]:
+def _leaves(node: Node, moves: Moves) -> Iterator[tuple[Node, Moves]]:
     """Yield what a gradient is the sum of, each with the moves from the gradient to it."""
     sources = node.all_input_nodes
     is_sum = node.target is _ATEN.add.Tensor and len(sources) == 2 and not node.kwargs
@@ -125,7 +124,7 @@ def _leaves(node: Node, moves: tuple[Move, ...]) -> Iterator[tuple[Node, tuple[M
         yield node, moves
 
 
-def _places(leaf: Node, moves: Sequence[Move], size: int) -> Tensor | None:
+def _places(leaf: Node, moves: Moves, size: int) -> Tensor | None:
     """Return where in the gradient each number of a part is; None if one is there twice."""
     shape = _shape(leaf)
     number = torch.arange(1, shape.numel() + 1).view(shape)

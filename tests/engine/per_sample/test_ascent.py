@@ -12,7 +12,7 @@ from tests.engine.per_sample.modules import chain, seeded
 @pytest.mark.parametrize("kept", [0, 2**25])
 @pytest.mark.parametrize("activation", [nn.Tanh, nn.GELU, nn.PReLU])
 def test_gradients_at_ascent_do_not_depend_on_the_rows_at_a_time(activation, kept, monkeypatch):
-    monkeypatch.setattr(ascent, "_MAX_KEPT", kept)
+    monkeypatch.setattr(ascent, "MAX_KEPT", kept)
     module = seeded(chain, (6, 4), activation(), (4, 3)).double()
     x, y = seeded(torch.randn, 9, 6).double(), torch.arange(9) % 3
     found, scale = [], torch.linspace(0.0, 2.0, 9).double()

@@ -196,7 +196,7 @@ def ahead(module, x, y, step, own):
 @pytest.mark.parametrize("most", [0, 2**25], ids=["made twice", "kept"])
 @problems(torch.float64)
 def test_at_ascent_equals_a_loop(problem, most, monkeypatch):
-    monkeypatch.setattr(ascent, "_MAX_KEPT", most)
+    monkeypatch.setattr(ascent, "MAX_KEPT", most)
     p, scale = problem, torch.linspace(1.0, 0.1, 5, dtype=torch.float64)
     x, y, weight = (values[:5] for values in (p.x, p.y, p.weight))
     one = torch.ones(1, dtype=torch.float64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,8 @@ from skdpfair.engine.per_sample.proof.module_checks import check_module, refuse_
 from skdpfair.engine.per_sample.proof.record_trace import N_ROWS, RecordTrace
 from skdpfair.engine.per_sample.proof.tracing import trace
 from skdpfair.exceptions import UnsupportedModuleError
+
+T = TypeVar("T")
 
 
 def prove(module: nn.Module, example: Tensor, loss: Loss) -> ModuleCode:
@@ -55,23 +57,21 @@ class ModuleCode:
         self._holder.forward = lambda run: run()
         self.module, self.probe, self.loss = module, probe, loss
         self._record = probe.new_full(probe.shape[1:], 0.5 if probe.is_floating_point() else 0)
+        self._values = [p.detach() for p in self.called.parameters()]
+        self._slope = self._values[0].new_full((loss.n_outputs,), 0.5)
         self._is_unmixed = False
 
     def outputs(self, values: Sequence[Tensor], x: Tensor) -> Tensor:
         """Return the outputs of one record; autograd may pass."""
-        outputs: Tensor = self._with(values, lambda: self._outputs(x))
-        return outputs
+        # a copy, since a layer may change it in place
+        return self._with(values, lambda: cast(Tensor, self.called(x[None].clone())[0]))
 
-    def _with(self, values: Sequence[Tensor], run: Callable[[], Any]) -> Any:
+    def _with(self, values: Sequence[Tensor], run: Callable[[], T]) -> T:
         """Return the result of ``run()`` where the parameters have other values."""
         named = dict(zip(self.trained, values, strict=True))
         parameters = {f"module.{place}": named[name] for place, name in self._places.items()}
-        return functional_call(self._holder, parameters, (run,), tie_weights=False)
-
-    def _outputs(self, x: Tensor) -> Tensor:
-        # a copy, since a layer may change it in place
-        outputs: Tensor = self.called(x[None].clone())[0]
-        return outputs
+        result: T = functional_call(self._holder, parameters, (run,), tie_weights=False)
+        return result
 
     def leaves(self, values: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         """Return the parameters as leaves of autograd's graph, all of them and the trained ones."""
@@ -95,24 +95,12 @@ class ModuleCode:
         ``columns`` are of one record; ``output_gradient`` adds the gradient in the outputs.  A
         module that brings records together, or remembers them, is refused.
         """
-        values, record = self._made_up(*columns, output_gradient=output_gradient)
-        one = (
-            function
-            if isinstance(function, GraphModule)
-            else self._operations(function, *values, *record)
-        )
-        shared, by_record = ([], [*values, *record]) if parameters_by_record else (values, record)
-        return RecordTrace(one, shared, by_record, output_gradient=output_gradient, n_rows=n_rows)
-
-    def _made_up(
-        self, *columns: Tensor, output_gradient: bool
-    ) -> tuple[list[Tensor], list[Tensor]]:
-        """Return the parameters, and a made-up record with what goes with it."""
-        values = [p.detach() for p in self.called.parameters()]
-        record = [self._record, *columns]
-        if output_gradient:
-            record.append(values[0].new_full((self.loss.n_outputs,), 0.5))
-        return values, record
+        shared, record = self._values, [self._record, *columns, *[self._slope] * output_gradient]
+        if not isinstance(function, GraphModule):
+            function = self._operations(function, *shared, *record)
+        if parameters_by_record:
+            shared, record = [], [*shared, *record]
+        return RecordTrace(function, shared, record, output_gradient=output_gradient, n_rows=n_rows)
 
     def _operations(self, function: Callable[..., Any], *args: Tensor) -> GraphModule:
         """Return the operations of a function, of one record and for any parameters."""
@@ -137,8 +125,7 @@ class ModuleCode:
     @cached_property
     def gradient_operations(self) -> GraphModule:
         """Those of the outputs, and of their products with the derivatives in what trains."""
-        values, record = self._made_up(output_gradient=True)
-        return self._operations(self._gradient, *values, *record)
+        return self._operations(self._gradient, *self._values, self._record, self._slope)
 
     @cached_property
     def gradients(self) -> RecordTrace:
@@ -156,13 +143,12 @@ class ModuleCode:
         leaves, trained = self.leaves(values)
 
         def run() -> tuple[Tensor, list[Tensor]]:
-            outputs = self._outputs(x)
+            outputs = self.called(x[None].clone())[0]
             each = torch.autograd.grad(outputs, trained, output_gradient, materialize_grads=True)
             return outputs, list(each)
 
         # a backward pass may read parameters again, as that of torch.utils.checkpoint does
-        result: tuple[Tensor, list[Tensor]] = self._with(leaves, run)
-        return result
+        return self._with(leaves, run)
 
     @cached_property
     def hessian_products(self) -> RecordTrace:

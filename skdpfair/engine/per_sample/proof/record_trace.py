@@ -25,6 +25,7 @@ from skdpfair.engine.per_sample.proof.graphs import (
     SIZES,
     first_input,
     guard_divisions,
+    n_numbers,
     of_any_size,
     output_gradient_as_input,
     simplify,
@@ -49,8 +50,8 @@ class RecordTrace:
     tensor of a record is a function of the first result, see `__call__`.  Where operations depend
     on the size of a batch by more than sizes of tensors, they are carried out on ``n_rows`` records
     at a time; in parts of one size, too, where rounding decides, see `steady`.  ``draws`` is
-    whether they draw random numbers.  A `TraceError` says which operation is not known to act on
-    each record alone.
+    whether they draw random numbers, ``n_numbers`` how many they make of a record.  A `TraceError`
+    says which operation is not known to act on each record alone.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class RecordTrace:
             first_input(graph, "n")
         if output_gradient:
             output_gradient_as_input(graph)
-        self.draws = take_generator(graph)
+        self.draws, self.n_numbers = take_generator(graph), n_numbers(self.one.graph)
         self._run = _kernels(GraphModule(batched, graph))
 
     def __call__(

@@ -99,8 +99,8 @@ def traceable(args: Sequence[Tensor]) -> Iterator[None]:
     It knows neither mkldnn's and cuDNN's recurrences nor fused attention.
     """
     with (
+        _TRACING,  # first: filters of warnings, too, are those of the whole process
         warnings.catch_warnings(action="ignore"),  # of operations that vmap takes one by one
-        _TRACING,
         torch.random.fork_rng({a.device for a in args if a.is_cuda}),
         torch.enable_grad(),
         torch.backends.mkldnn.flags(enabled=False),
