@@ -32,13 +32,10 @@ _LOOKUPS: dict[Any, int] = {_ATEN.scatter_add.default: 3, _ATEN.index_add.defaul
 _LOOKUPS |= {_ATEN.index_put.default: 2}
 _ZEROS = {_ATEN.zeros.default, _ATEN.zeros_like.default, _ATEN.new_zeros.default}
 # each number of the result is one of an input, or zero
-_MOVES = {
-    *(_ATEN.t.default, _ATEN.transpose.int, _ATEN.permute.default, _ATEN.view.default),
-    *(_ATEN._unsafe_view.default, _ATEN.reshape.default, _ATEN.unsqueeze.default),
-    *(_ATEN.squeeze.default, _ATEN.squeeze.dim, _ATEN.squeeze.dims, _ATEN.detach.default),
-    *(_ATEN.alias.default, _ATEN.clone.default, _ATEN.slice_backward.default),
-    *(_ATEN.select_backward.default, _ATEN.cat.default),
-}
+_VIEWS = {_ATEN.view, _ATEN._unsafe_view, _ATEN.reshape}
+_MOVES = _VIEWS | {_ATEN.t, _ATEN.transpose, _ATEN.permute, _ATEN.unsqueeze, _ATEN.squeeze}
+_MOVES |= {_ATEN.detach, _ATEN.alias, _ATEN.clone, _ATEN.cat}
+_MOVES |= {_ATEN.slice_backward, _ATEN.select_backward}
 Moves: TypeAlias = tuple[tuple[Node, Node], ...]  # operations, each with the input to follow
 
 
@@ -93,8 +90,7 @@ def _terms(graph: Graph, parameter: int, gradient: Node) -> list[Term]:
     """Return the terms of a gradient; it is itself the only one where they are not known."""
     whole = Term(parameter, (gradient,))
     by_place = defaultdict[Any, list[Term]](list)
-    n_taken = 0
-    taken = torch.zeros(_shape(gradient).numel(), dtype=torch.bool)
+    n_taken, taken = 0, torch.zeros(_shape(gradient).numel(), dtype=torch.bool)
     for leaf, moves in _leaves(gradient, ()):
         places = _places(leaf, moves, len(taken))
         term = None if places is None else _term(graph, parameter, leaf, places, len(taken))
@@ -117,7 +113,7 @@ def _leaves(node: Node, moves: Moves) -> Iterator[tuple[Node, Moves]]:
     if is_sum and all(_shape(source) == _shape(node) for source in sources):
         for source in sources:
             yield from _leaves(source, moves)
-    elif node.target in _MOVES:
+    elif getattr(node.target, "overloadpacket", None) in _MOVES:
         for source in sources:
             yield from _leaves(source, (*moves, (node, source)))
     elif node.target not in _ZEROS:
@@ -132,7 +128,9 @@ def _places(leaf: Node, moves: Moves, size: int) -> Tensor | None:
         values = {n: torch.zeros(_shape(n), dtype=torch.int64) for n in node.all_input_nodes}
         values[source] = number
         args = tree_map_only(Node, values.__getitem__, node.args)
-        number = node.target(*args, **node.kwargs)  # type: ignore[operator]  # an operation
+        packet = cast("OpOverload[..., Any]", node.target).overloadpacket
+        # in any layout
+        number = (_ATEN.reshape if packet in _VIEWS else packet)(*args, **node.kwargs)
     order = number.flatten().argsort(stable=True)[size - shape.numel() :]
     is_once = torch.equal(number.flatten()[order], torch.arange(1, shape.numel() + 1))
     return order if is_once else None
@@ -216,5 +214,4 @@ def _call(graph: Graph, operation: OpOverload[..., Any], *args: Any) -> Node:
 
 
 def _shape(node: Node) -> torch.Size:
-    shape: torch.Size = node.meta["val"].shape
-    return shape
+    return cast("torch.Size", node.meta["val"].shape)

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import torch
@@ -130,6 +131,6 @@ def _with_place(refusal: Exception, error: Exception) -> TraceError:
         path = Path(frame.filename)
         if path.is_relative_to(_TORCH) or path.is_relative_to(_OWN):
             continue
-        line = f": {frame.line}" if frame.line else ""
+        line = f": {shorten(frame.line, 80)}" if frame.line else ""
         return TraceError(f"{reason} (in {path.name}, line {frame.lineno}{line})")
     return TraceError(reason)
