@@ -30,6 +30,7 @@ from torch.utils._pytree import tree_unflatten as tree_unflatten
 BatchNorm = torch.nn.modules.batchnorm._BatchNorm
 Convolution = torch.nn.modules.conv._ConvNd
 InstanceNorm = torch.nn.modules.instancenorm._InstanceNorm
+SpectralNorm = torch.nn.utils.parametrizations._SpectralNorm
 
 get_cudnn_enabled: Any = torch._C._get_cudnn_enabled
 set_cudnn_enabled: Any = torch._C._set_cudnn_enabled

@@ -34,8 +34,7 @@ _ZEROS = {_ATEN.zeros.default, _ATEN.zeros_like.default, _ATEN.new_zeros.default
 # each number of the result is one of an input, or zero
 _VIEWS = {_ATEN.view, _ATEN._unsafe_view, _ATEN.reshape}
 _MOVES = _VIEWS | {_ATEN.t, _ATEN.transpose, _ATEN.permute, _ATEN.unsqueeze, _ATEN.squeeze}
-_MOVES |= {_ATEN.detach, _ATEN.alias, _ATEN.clone, _ATEN.cat}
-_MOVES |= {_ATEN.slice_backward, _ATEN.select_backward}
+_MOVES |= {_ATEN.detach, _ATEN.clone, _ATEN.cat, _ATEN.slice_backward, _ATEN.select_backward}
 Moves: TypeAlias = tuple[tuple[Node, Node], ...]  # operations, each with the input to follow
 
 

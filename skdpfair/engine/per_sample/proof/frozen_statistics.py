@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from torch import nn
 
-from skdpfair._utils.torch_internals import BatchNorm, InstanceNorm
+from skdpfair._utils.torch_internals import BatchNorm, InstanceNorm, SpectralNorm
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -16,9 +16,10 @@ def hold_statistics(module: M) -> M:
 
     Their running statistics are then constants: no record changes them, nor another record's
     output.  A layer is frozen if it has running statistics and parameters, and none trains.
+    `spectral_norm` keeps its directions, which it would change with each call.
     """
     for layer in module.modules():
-        if _is_of_batch(layer) and _is_frozen(layer):
+        if isinstance(layer, SpectralNorm) or (_is_of_batch(layer) and _is_frozen(layer)):
             layer.eval()
     return module
 

@@ -134,3 +134,17 @@ def test_hold_statistics_of_frozen_normalisation_alone():
     hold_statistics(module)
     held = {type(m) for m in module.modules() if not m.training}
     assert held == {nn.BatchNorm2d, nn.InstanceNorm2d} and module[2].training
+
+
+def test_spectral_norm_trains_and_keeps_its_directions():
+    layer = nn.utils.parametrizations.spectral_norm(nn.Linear(6, 4))
+    module, x, y = (
+        chain(layer, nn.Tanh(), (4, 3)).train(),
+        seeded(torch.randn, 5, 6),
+        torch.arange(5) % 3,
+    )
+    before = copy.deepcopy([*module.buffers()])
+    with select_strategy(module, x, 3) as strategy:
+        found = strategy.per_sample_gradients(Batch(x, y))
+    torch.testing.assert_close(found.norm, loop(module.eval(), x, y).norm(dim=1))
+    assert all(map(torch.equal, before, module.buffers()))
