@@ -115,7 +115,7 @@ class Examples:
         width = max(c.shape[1:].numel() for c in columns)
         stop = 0
         for each, n in self._runs:
-            step = each * max(1, 2**16 // (each * width))
+            step = each * max(1, 2**16 // max(1, each * width))
             start, stop = stop, stop + each * n
             for first in range(start, stop, step):
                 rows = slice(first, min(first + step, stop))

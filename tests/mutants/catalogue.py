@@ -979,6 +979,14 @@ MUTANTS = (
         PER_SAMPLE + "test_terms.py::test_numbers_that_come_twice_have_no_places",
     ),
     Mutant(
+        "rows of numbers for rows of positions",
+        "where each number has a row of its own, the rows are taken for those of positions",
+        "engine/per_sample/terms.py",
+        "if _shape(rows) != (*_shape(gradients)[:1], *[1] * (len(_shape(gradients)) - 1)):",
+        "if False:",
+        PER_SAMPLE + "test_terms.py::test_terms_of_each_use_equal_a_loop[a row for each number]",
+    ),
+    Mutant(
         "last rows of a table",
         "rows that are counted from the end are others than those from the start",
         "engine/per_sample/terms.py",

@@ -47,11 +47,10 @@ def _of_part(
         _, own = code.gradients(model.generator, values, x, output_gradient=terms)
         model.set_rng_state(rng_state)
     examples = part.examples
-    steps = iter(examples.mean(g.flatten(1)) * scale[:, None] for g in own)
+    rows = (examples.mean(g.reshape(len(x), g[0].numel())) * scale[:, None] for g in own)
+    steps = map(examples.spread, rows)
     moved = [
-        v + examples.spread(next(steps)).view(-1, *v.shape)
-        if trains
-        else v.expand(len(x), *v.shape)
+        v + next(steps).view(len(x), *v.shape) if trains else v.expand(len(x), *v.shape)
         for v, trains in zip(values, code.trained.values(), strict=True)
     ]
     trace, terms = code.gradients_by_record, OutputGradient(model, part)

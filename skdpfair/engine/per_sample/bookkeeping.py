@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import cast
 
 from torch import Tensor, nn
 
@@ -17,13 +18,12 @@ from skdpfair.engine.precision import without_grad
 _MAX_MADE = 2**26  # gradients that are in memory at a time: 256 MiB in float32
 # numbers of a part of a batch: what is made of more leaves the cache of a CPU before it is used
 _QUICKEST = 2**24
-_N_ROWS = 128  # records at a time where rounding decides
 
 
 def factors_of(code: ModuleCode) -> tuple[list[Term], RecordTrace]:
     """Return the terms of a module's gradients, and the trace that makes their factors."""
     one, terms = terms_of(code.gradient_operations)
-    return terms, code.trace(one, output_gradient=True, n_rows=_N_ROWS)
+    return terms, code.trace(one, output_gradient=True)
 
 
 class BookKeeping(Strategy):
@@ -63,9 +63,13 @@ class BookKeeping(Strategy):
         def of(i: int) -> Gradients:
             return kept[i] if kept else self._of_part(parts[i])
 
+        def ahead(i: int, scale: Tensor) -> Gradients:
+            state, gradients = self.rng_state(), of(i)
+            self.set_rng_state(state)  # that of the masks of the gradients
+            return cast("Gradients", gradients.at_ascent(scale))
+
         def at_ascent(scale: Tensor) -> Gradients:
             scales = scale.split([len(part.examples) for part in parts])
-            ahead = lambda i, scale: of(i).at_ascent(scale)  # noqa: E731
             are_few = len(batch) * self.n_parameters <= MAX_KEPT
             return in_two_passes(self, [*enumerate(scales)], ahead, is_kept=are_few)
 

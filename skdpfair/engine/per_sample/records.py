@@ -139,13 +139,13 @@ class Strategy(abc.ABC):
         _, gradients = code.gradients(
             self.generator, self.values(), x, output_gradient=output_gradient
         )
-        rows = torch.cat([g.flatten(1) for g in gradients], dim=1)
+        rows = torch.cat([g.reshape(len(x), -1) for g in gradients if g.numel()], dim=1)
         if hvp_vectors is not None:
             factor = batch.weight_in_example
             factor = rows.new_ones(len(x)) if factor is None else factor
             columns = x, batch.y, factor, hvp_vectors
             products = code.hessian_products(None, self.values(), *columns)
-            rows += torch.cat([p.flatten(1) for p in products], dim=1)
+            rows += torch.cat([p.reshape(len(x), -1) for p in products if p.numel()], dim=1)
         return rows, *output_gradient.terms()
 
     def values(self) -> list[Tensor]:

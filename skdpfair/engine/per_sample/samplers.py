@@ -93,7 +93,8 @@ class RowsGradSampler(GradSampler):
     """The gradients (n_rows, ...) in one parameter."""
 
     def __init__(self, gradients: Tensor, parameter: Tensor) -> None:
-        self.gradients, self.parameter = gradients.flatten(1), parameter
+        self.gradients = gradients.reshape(len(gradients), parameter.numel())
+        self.parameter = parameter
 
     def norm2(self, examples: Examples) -> Tensor:
         norm2 = lengths(self.gradients).square_()

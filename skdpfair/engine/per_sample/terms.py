@@ -35,6 +35,7 @@ _ZEROS = {_ATEN.zeros.default, _ATEN.zeros_like.default, _ATEN.new_zeros.default
 _VIEWS = {_ATEN.view, _ATEN._unsafe_view, _ATEN.reshape}
 _MOVES = _VIEWS | {_ATEN.t, _ATEN.transpose, _ATEN.permute, _ATEN.unsqueeze, _ATEN.squeeze}
 _MOVES |= {_ATEN.detach, _ATEN.clone, _ATEN.cat, _ATEN.slice_backward, _ATEN.select_backward}
+_MAX_TERMS = 2**12  # of a gradient: more are not worth a search
 Moves: TypeAlias = tuple[tuple[Node, Node], ...]  # operations, each with the input to follow
 
 
@@ -81,7 +82,6 @@ def terms_of(one: GraphModule) -> tuple[GraphModule, list[Term]]:
         terms = [term for i, g in enumerate(gradients) for term in _terms(one.graph, i, g)]
     last.args = ((outputs, [factor for term in terms for factor in term.factors]),)
     one.graph.eliminate_dead_code()
-    one.recompile()
     return one, terms
 
 
@@ -90,8 +90,8 @@ def _terms(graph: Graph, parameter: int, gradient: Node) -> list[Term]:
     whole = Term(parameter, (gradient,))
     by_place = defaultdict[Any, list[Term]](list)
     n_taken, taken = 0, torch.zeros(_shape(gradient).numel(), dtype=torch.bool)
-    for leaf, moves in _leaves(gradient, ()):
-        places = _places(leaf, moves, len(taken))
+    for n, (leaf, moves) in enumerate(_leaves(gradient)):
+        places = _places(leaf, moves, len(taken)) if n < _MAX_TERMS else None
         term = None if places is None else _term(graph, parameter, leaf, places, len(taken))
         if places is None or term is None:
             return [whole]
@@ -105,18 +105,19 @@ def _terms(graph: Graph, parameter: int, gradient: Node) -> list[Term]:
     return [_merged(graph, same) for same in by_place.values()] if is_apart else [whole]
 
 
-def _leaves(node: Node, moves: Moves) -> Iterator[tuple[Node, Moves]]:
+def _leaves(gradient: Node) -> Iterator[tuple[Node, Moves]]:
     """Yield what a gradient is the sum of, each with the moves from the gradient to it."""
-    sources = node.all_input_nodes
-    is_sum = node.target is _ATEN.add.Tensor and len(sources) == 2 and not node.kwargs
-    if is_sum and all(_shape(source) == _shape(node) for source in sources):
-        for source in sources:
-            yield from _leaves(source, moves)
-    elif getattr(node.target, "overloadpacket", None) in _MOVES:
-        for source in sources:
-            yield from _leaves(source, (*moves, (node, source)))
-    elif node.target not in _ZEROS:
-        yield node, moves
+    parts: list[tuple[Node, Moves]] = [(gradient, ())]
+    while parts:
+        node, moves = parts.pop()
+        sources = node.all_input_nodes
+        is_sum = node.target is _ATEN.add.Tensor and len(sources) == 2 and not node.kwargs
+        if is_sum and all(_shape(source) == _shape(node) for source in sources):
+            parts += [(source, moves) for source in sources]
+        elif getattr(node.target, "overloadpacket", None) in _MOVES:
+            parts += [(source, (*moves, (node, source))) for source in sources]
+        elif node.target not in _ZEROS:
+            yield node, moves
 
 
 def _places(leaf: Node, moves: Moves, size: int) -> Tensor | None:
@@ -145,6 +146,7 @@ def _term(graph: Graph, parameter: int, leaf: Node, places: Tensor, size: int) -
         return None
     a, b = factors
     is_turned = torch.equal(places.view(_shape(b)[1], -1).t().flatten(), in_order)
+    places = places.to(leaf.meta["val"].device)
     return Term(parameter, (b, a)) if is_turned else Term(parameter, (a, b), places)
 
 
@@ -183,8 +185,10 @@ def _lookup(graph: Graph, leaf: Node) -> tuple[Node, Node] | None:
         rows, is_by_rows = args[2], args[1] == 0
     if not (is_by_rows and isinstance(rows, Node) and table.target in _ZEROS):
         return None
-    if leaf.target is _ATEN.scatter_add.default and rows.target is _ATEN.expand.default:
-        rows = rows.all_input_nodes[0]
+    if leaf.target is _ATEN.scatter_add.default:
+        rows = rows.all_input_nodes[0] if rows.target is _ATEN.expand.default else rows
+        if _shape(rows) != (*_shape(gradients)[:1], *[1] * (len(_shape(gradients)) - 1)):
+            return None  # each number has a row of its own
     width, is_index = _shape(leaf)[1:].numel(), rows.meta["val"].dtype == torch.int64
     if not is_index or _shape(gradients).numel() != _shape(rows).numel() * width:
         return None
@@ -197,12 +201,11 @@ def _lookup(graph: Graph, leaf: Node) -> tuple[Node, Node] | None:
 
 def _merged(graph: Graph, same: Sequence[Term]) -> Term:
     """Return terms whose products are added up as one, their positions one after the other."""
-    first = same[0]
     if len(same) == 1:
-        return first
+        return same[0]
     columns = zip(*(term.factors for term in same), strict=True)
     factors = tuple(_call(graph, _ATEN.cat.default, [*column]) for column in columns)
-    return replace(first, factors=factors)
+    return replace(same[0], factors=factors)
 
 
 def _call(graph: Graph, operation: OpOverload[..., Any], *args: Any) -> Node:

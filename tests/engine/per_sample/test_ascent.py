@@ -5,8 +5,27 @@ import torch
 from torch import nn
 
 from skdpfair.engine import Batch, select_strategy
-from skdpfair.engine.per_sample import ascent
-from tests.engine.per_sample.modules import chain, seeded
+from skdpfair.engine.per_sample import ascent, bookkeeping
+from tests.engine.per_sample.modules import Net, chain, seeded
+
+
+def decided(m, x):
+    h = m.drop(m.a(x))
+    return m.out(m.drop(m.b(torch.where(h > 0, h, 0.1 * h))))
+
+
+@pytest.mark.parametrize("most", [200, 2**26], ids=["in parts", "at once"])
+@pytest.mark.parametrize("run", [decided, lambda m, x: m.out(torch.tanh(m.drop(m.a(x))))])
+def test_masks_at_ascent_are_those_of_the_gradients(most, run, monkeypatch):
+    monkeypatch.setattr(bookkeeping, "_MAX_MADE", most)
+    module = seeded(lambda: Net(run, drop=nn.Dropout(0.5), a=(6, 10), b=(10, 10), out=(10, 3)))
+    batch = Batch(seeded(torch.randn, 100, 6), torch.arange(100) % 3)
+    with select_strategy(module, batch.x, 3) as strategy:
+        state = strategy.rng_state()
+        gradients = strategy.per_sample_gradients(batch)
+        strategy.set_rng_state(state)
+        ahead = gradients.at_ascent(torch.zeros(100))
+        torch.testing.assert_close(ahead.norm, gradients.norm)
 
 
 @pytest.mark.parametrize("kept", [0, 2**25])

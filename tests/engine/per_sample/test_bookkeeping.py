@@ -75,6 +75,34 @@ def test_bookkeeping_names_the_gradients_that_it_makes(name):
     assert all(name.endswith(part) for name, part in zip(made, expected.split(), strict=True))
 
 
+class Odd(nn.Module):
+    """Parameters of one number and of none, and a product over no positions."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.out = nn.Linear(4, 4), nn.Linear(4, 3)
+        self.scale, self.none = nn.Parameter(torch.tensor(0.5)), nn.Parameter(torch.ones(0, 4))
+
+    def forward(self, x):
+        return self.out(self.a(x[:, :0]).sum(1) + x[:, 0] * self.scale.exp()) + self.none.sum()
+
+
+@pytest.mark.parametrize("sizes", [1, torch.tensor([2, 1, 4])], ids=["records", "persons"])
+def test_parameters_of_one_number_or_none_train(sizes):
+    module, x, y = seeded(Odd).double(), seeded(torch.randn, 7, 2, 4).double(), torch.arange(7) % 3
+    rows = loop(module, x, y)
+    if not isinstance(sizes, int):
+        rows = torch.stack([part.mean(0) for part in rows.split(sizes.tolist())])
+    weight = torch.linspace(0.5, 1.0, len(rows)).double()
+    with select_strategy(module, x, 3) as strategy:
+        here = strategy.per_sample_gradients(Batch(x, y, examples=Examples(sizes, 7)))
+        for found in (here, here.at_ascent(0.0 * weight)):
+            found.weighted_sum(weight, total := strategy.flat())
+            torch.testing.assert_close((found.norm, total), (rows.norm(dim=1), weight @ rows))
+        matrix, *_ = strategy.gradient_matrix(Batch(x, y))
+    torch.testing.assert_close(matrix, loop(module, x, y))
+
+
 @pytest.mark.parametrize("most", [1, 40, 2**26])
 def test_gradients_that_are_made_in_parts_are_the_same_and_split_no_example(most, monkeypatch):
     monkeypatch.setattr(bookkeeping, "_MAX_MADE", most)

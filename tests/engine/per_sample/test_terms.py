@@ -54,6 +54,10 @@ USES = {  # of records h (batch, T, D) and parameters: w (6, D) and v, of which 
     "index from the end": lambda h, w, v: h + w[codes(h) - 6],
     "index from both ends": lambda h, w, v: h * w[codes(h) - 6] + w[codes(h)],
     "index of rows": lambda h, w, v: h + w.index_select(0, codes(h).flatten()).view(h.shape),
+    "a row for each number": lambda h, w, v: torch.stack(
+        [r + w.gather(0, codes(r[0][:, None]).expand(D, D)).mean(0) for r in h]
+    ),
+    "one number": lambda h, w, v: h * w[0, 0] + w.view(-1)[3].exp(),
     "table and weight": lambda h, w, v: F.embedding(codes(h), w) @ w[:D],
     "quadratic": lambda h, w, v: (h * (h @ w[:D])) @ w[:D],
     "without gradient": lambda h, w, v: F.linear(h, w[:D].detach()) + w[0],
@@ -113,6 +117,16 @@ def test_numbers_that_come_twice_have_no_places():
     leaf.meta["val"], twice.meta["val"], turned.meta["val"] = value, value.repeat(2, 1), value.t()
     assert terms._places(leaf, [(twice, leaf)], 12) is None
     assert terms._places(leaf, [(turned, leaf)], 6).tolist() == [0, 2, 4, 1, 3, 5]
+
+
+def test_leaves_of_many_uses_take_no_recursion():
+    graph = torch.fx.Graph()
+    total, leaf = graph.placeholder("total"), graph.placeholder("leaf")
+    total.meta["val"] = leaf.meta["val"] = torch.ones(2)
+    for _ in range(5000):
+        total = graph.call_function(torch.ops.aten.add.Tensor, (total, leaf))
+        total.meta["val"] = torch.ones(2)
+    assert len([*terms._leaves(total)]) == 5001
 
 
 def check(module, seed):

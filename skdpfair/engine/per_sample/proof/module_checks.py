@@ -62,7 +62,7 @@ def _is_bounded(module: nn.Module, probe: Tensor) -> bool:
     generator = torch.Generator(probe.device).manual_seed(0)
     for _ in range(_N_DRAWS):
         for p in filter(lambda p: p.requires_grad, module.parameters()):
-            size = _SPREAD * (max(1, p[0].numel()) ** -0.5 if p.dim() > 1 else 1.0)
+            size = _SPREAD * (max(1, p.shape[1:].numel()) ** -0.5 if p.dim() > 1 else 1.0)
             draw = torch.empty(p.shape, dtype=p.dtype, device=probe.device)
             p.data = draw.normal_(0, size, generator=generator)
         try:
@@ -191,7 +191,7 @@ def perturbed_copy(module: nn.Module) -> nn.Module:
     generator = torch.Generator(device).manual_seed(0)
     with torch.no_grad():
         for p in filter(lambda p: p.requires_grad, module.parameters()):
-            size = 2.0 * p[0].numel() ** -0.5 if p.dim() > 1 and p.numel() else 1.0
+            size = 2.0 * p.shape[1:].numel() ** -0.5 if p.dim() > 1 and p.numel() else 1.0
             p.add_((torch.rand(p.shape, generator=generator, device=device) - 0.5) * size)
     return module
 

@@ -17,7 +17,7 @@ from skdpfair.engine.flat import split
 from skdpfair.engine.losses import Loss
 from skdpfair.engine.per_sample.proof.frozen_statistics import hold_statistics
 from skdpfair.engine.per_sample.proof.module_checks import check_module, refuse_mixing
-from skdpfair.engine.per_sample.proof.record_trace import N_ROWS, RecordTrace
+from skdpfair.engine.per_sample.proof.record_trace import RecordTrace
 from skdpfair.engine.per_sample.proof.tracing import trace
 from skdpfair.exceptions import UnsupportedModuleError
 
@@ -88,7 +88,6 @@ class ModuleCode:
         *columns: Tensor,
         parameters_by_record: bool = False,
         output_gradient: bool = False,
-        n_rows: int = N_ROWS,
     ) -> RecordTrace:
         """Return the trace of a function of parameters, a record and what goes with it.
 
@@ -100,7 +99,7 @@ class ModuleCode:
             function = self._operations(function, *shared, *record)
         if parameters_by_record:
             shared, record = [], [*shared, *record]
-        return RecordTrace(function, shared, record, output_gradient=output_gradient, n_rows=n_rows)
+        return RecordTrace(function, shared, record, output_gradient=output_gradient)
 
     def _operations(self, function: Callable[..., Any], *args: Tensor) -> GraphModule:
         """Return the operations of a function, of one record and for any parameters."""

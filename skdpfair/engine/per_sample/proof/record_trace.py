@@ -7,10 +7,9 @@ code sees a record of the data, the number of records or another record.
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Callable, Sequence
 from functools import partial
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import torch
@@ -18,7 +17,7 @@ from torch import Tensor
 from torch.func import vmap
 from torch.fx import GraphModule
 
-from skdpfair._utils.torch_internals import dispatch_functionalize, make_fx, tree_map
+from skdpfair._utils.torch_internals import OpOverload, dispatch_functionalize, make_fx, tree_map
 from skdpfair.engine.memory import is_out_of_memory
 from skdpfair.engine.per_sample.proof.decompositions import DECOMPOSED
 from skdpfair.engine.per_sample.proof.graphs import (
@@ -36,7 +35,7 @@ from skdpfair.engine.per_sample.proof.rounding import steady
 from skdpfair.engine.per_sample.proof.trace_checks import VmapRuleCheck
 from skdpfair.engine.per_sample.proof.tracing import trace, traceable
 
-N_ROWS = 32  # of batches where operations depend on the size
+N_ROWS = 128  # of batches where operations depend on the size
 
 OutputGradients: TypeAlias = Callable[[Tensor, slice], Tensor]
 
@@ -48,7 +47,7 @@ class RecordTrace:
     and lists of them, of what all records share, such as parameters, and what each has of its own,
     without an axis for the batch.  The values are made up.  With ``output_gradient``, the last
     tensor of a record is a function of the first result, see `__call__`.  Where operations depend
-    on the size of a batch by more than sizes of tensors, they are carried out on ``n_rows`` records
+    on the size of a batch by more than sizes of tensors, they are carried out on 128 records
     at a time; in parts of one size, too, where rounding decides, see `steady`.  ``draws`` is
     whether they draw random numbers, ``n_numbers`` how many they make of a record.  A `TraceError`
     says which operation is not known to act on each record alone.
@@ -61,24 +60,22 @@ class RecordTrace:
         record: Sequence[Tensor],
         *,
         output_gradient: bool = False,
-        n_rows: int = N_ROWS,
     ) -> None:
-        if isinstance(function, GraphModule):
-            self.one = GraphModule(function, copy.deepcopy(function.graph))
-        else:
-            self.one = trace(function, (*shared, *record))
+        if not isinstance(function, GraphModule):
+            function = trace(function, (*shared, *record))
+        self.one = GraphModule(function, copy.deepcopy(function.graph))
         VmapRuleCheck(self.one, len(shared)).check(*shared, *record)
         simplify(self.one)
         self._made_up = [column[None].clone() for column in record]
         # the size of the batches that the operations run on; None for any
-        self._n_rows = None if steady(self.one, len(shared)) else n_rows
+        self._n_rows = None if steady(self.one, len(shared)) else N_ROWS
         guard_divisions(self.one)
         try:
             batched, other = (_batched(self.one, shared, record, n) for n in SIZES)
             graph = of_any_size(batched, other)
         except TraceError:
-            self._n_rows = n_rows
-            batched = _batched(self.one, shared, record, n_rows)
+            self._n_rows = N_ROWS
+            batched = _batched(self.one, shared, record, N_ROWS)
             graph = batched.graph
             first_input(graph, "n")
         if output_gradient:
@@ -139,16 +136,13 @@ class RecordTrace:
 
 def _kernels(traced: GraphModule) -> Callable[..., Any]:
     """Return the operations as a function that calls kernels without a frame of Python for each."""
-    code = traced.graph.python_code("self")
-    names = dict[str, Any]()
-
-    def named(match: re.Match[str]) -> str:
-        name = match[1].replace(".", "_")
-        names[name] = attrgetter(match[1])(torch.ops)._op
-        return f"{name}("
-
-    source = re.sub(r"torch\.ops\.([\w.]+)\(", named, code.src)
-    exec(source, scope := code.globals | names)  # as torch.fx does with its own
+    code, kernels = traced.graph.python_code("self"), dict[str, Any]()
+    source = code.src
+    for operation in {n.target for n in traced.graph.nodes if isinstance(n.target, OpOverload)}:
+        name = str(operation).replace(".", "_")
+        source = source.replace(f"torch.ops.{operation}(", f"{name}(")
+        kernels[name] = operation._op
+    exec(source, scope := code.globals | kernels)  # as torch.fx does with its own
     return partial(scope["forward"], traced)
 
 
