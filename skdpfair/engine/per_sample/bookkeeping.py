@@ -54,9 +54,9 @@ class BookKeeping(Strategy):
         n_rows = _MAX_MADE // max(self._n_made, 1)
         if not batch.y.is_cuda:
             n_rows = min(n_rows, _QUICKEST // self._trace.n_numbers)
-        parts = batch.split(max(n_rows, 1))
-        if len(parts) == 1:
+        if len(batch) <= n_rows:
             return self._of_part(batch)
+        parts = batch.split(max(n_rows, 1))
         is_kept = len(batch) * self._n_made <= _MAX_MADE
         kept = [self._of_part(part) for part in parts] if is_kept else []
 
