@@ -30,7 +30,7 @@ bounds, categories = facts["bounds"], facts["categories"]
 
 
 def coded(data):
-    """Return numbers in [0, 1], and codes of the categories, -1 where a value is none of them."""
+    """Return numbers in [0, 1], and codes of categories, -1 for values that are none."""
     low, high = np.array([*bounds.values()], float).T
     numbers = ((data[[*bounds]] - low) / (high - low)).clip(0, 1)
     codes = {name: pd.Categorical(data[name], [*of]).codes for name, of in categories.items()}
@@ -69,12 +69,12 @@ class FTTransformer(nn.Module):
 sizes = [len(of) for of in categories.values()]
 transformer = DPFairClassifier(
     epsilon=1.0,
-    group_col=None,
     module=Factory(FTTransformer, n_numbers=len(bounds), sizes=sizes),
     optimizer="Adam",
-    lr=0.003,
-    max_steps=150,
+    lr=0.005,
+    max_steps=200,
     batch_size=1024,
+    iterate_average=0.5,
 )
 
 # %%
