@@ -161,7 +161,8 @@ def measure(table, n_seeds, known):
             row = measures(probability, table.y[test], table.group[test]) | {"seconds": seconds}
             if name.startswith("skdpfair"):
                 choices = model[-1].privacy_.choices
-                row["chosen"] = [what for what, number, least in choices if number > least]
+                chosen = [what for what, number, least in choices if number > least]
+                row["chosen"] = [c for c in chosen if c.startswith(("pair", "fine"))]  # of columns
                 row["warnings"] = sorted({w.category.__name__ for w in warned} - {SEEDED})
             for key, value in row.items():
                 out.setdefault(name, {}).setdefault(key, []).append(value)
