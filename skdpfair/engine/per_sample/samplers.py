@@ -127,7 +127,7 @@ class ProductGradSampler(GradSampler):
         b: Tensor,
         weight: Tensor | None,
         bias: Tensor | None = None,
-        places: Tensor | None = None,
+        places: Any = None,
     ) -> None:
         self.a, self.b = a, b
         self.weight, self.bias, self.places = weight, bias, places

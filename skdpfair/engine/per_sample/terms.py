@@ -76,6 +76,11 @@ def terms_of(one: GraphModule) -> tuple[GraphModule, list[Term]]:
     ``one`` returns the outputs and the list of the gradients.
     """
     one = GraphModule(one, copy.deepcopy(one.graph))
+    for node in [n for n in one.graph.nodes if n.target is _ATEN.sum.dim_IntList and not n.kwargs]:
+        if _shape(node).numel() == _shape(node.args[0]).numel():  # sums of one number
+            with one.graph.inserting_before(node):
+                view = _call(one.graph, _ATEN.reshape.default, node.args[0], [*_shape(node)])
+            node.replace_all_uses_with(view)
     last = one.graph.output_node()
     ((outputs, gradients),) = cast("Any", last.args)
     with one.graph.inserting_before(last):
