@@ -16,8 +16,7 @@ from skdpfair.engine.per_sample.terms import Term, terms_of
 from skdpfair.engine.precision import without_grad
 
 _MAX_MADE = 2**26  # gradients that are in memory at a time: 256 MiB in float32
-# numbers of a part of a batch: what is made of more leaves the cache of a CPU before it is used
-_QUICKEST = 2**24
+_QUICKEST = 2**24  # numbers of a part of a batch, so that they fit the cache of a CPU
 
 
 def factors_of(code: ModuleCode) -> tuple[list[Term], RecordTrace]:

@@ -16,6 +16,7 @@ from skdpfair.engine.batch import Examples
 from skdpfair.engine.sparse_rows import SparseBatch
 
 Views: TypeAlias = dict[Tensor, Tensor]
+Optional: TypeAlias = Tensor | None
 
 
 def masked(rows: Any, finite_mask: Tensor) -> Any:
@@ -122,12 +123,7 @@ class ProductGradSampler(GradSampler):
     """
 
     def __init__(
-        self,
-        a: Any,
-        b: Tensor,
-        weight: Tensor | None,
-        bias: Tensor | None = None,
-        places: Any = None,
+        self, a: Any, b: Tensor, weight: Optional, bias: Optional = None, places: Optional = None
     ) -> None:
         self.a, self.b = a, b
         self.weight, self.bias, self.places = weight, bias, places
