@@ -974,7 +974,7 @@ MUTANTS = (
         "numbers that are in two places",
         "a product whose numbers a parameter holds twice is measured once",
         "engine/per_sample/terms.py",
-        "return order if is_once else None",
+        "return order if are_unique else None",
         "return order",
         PER_SAMPLE + "test_terms.py::test_numbers_that_come_twice_have_no_places",
     ),

@@ -137,8 +137,8 @@ def _places(leaf: Node, moves: Moves, size: int) -> Tensor | None:
         # in any layout
         number = (_ATEN.reshape if packet in _VIEWS else packet)(*args, **node.kwargs)
     order = number.flatten().argsort(stable=True)[size - shape.numel() :]
-    is_once = torch.equal(number.flatten()[order], torch.arange(1, shape.numel() + 1))
-    return order if is_once else None
+    are_unique = torch.equal(number.flatten()[order], torch.arange(1, shape.numel() + 1))
+    return order if are_unique else None
 
 
 def _term(graph: Graph, parameter: int, leaf: Node, places: Tensor, size: int) -> Term | None:
