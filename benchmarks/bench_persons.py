@@ -9,6 +9,7 @@ epsilon for a record that a person with 5 records has epsilon 1.
 
 import argparse
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ from skdpfair.engine.mechanism import Mechanism, Task
 from skdpfair.model_selection import forecast
 from skdpfair.preprocessing import public_preprocessor
 from skdpfair.privacy import NoisyRelease, calibrate_noise, compute_epsilon
-from skdpfair.training.batches import rows_on
+from skdpfair.training.batches import records_at, rows_on
 
 K, EPSILON, DELTA = 5, 1.0, 1e-5
 
@@ -171,17 +172,18 @@ def _steps(work, batch):
 
 def _step(work, unit, rate):
     n = work.n if unit is None else int(unit.max()) + 1
-    data = rows_on("cpu", work.x, work.y, np.zeros(work.n, dtype=np.int64), unit=unit)
+    data = rows_on("cpu", work.x, work.y, np.zeros(work.n, dtype=np.int64), person=unit)
     model = select_strategy(work.module(), torch.from_numpy(work.x[:1]), work.n_classes)
     mechanism = Mechanism(get_method("dpsgd", max_grad_norm=1.0), Task(n, 1, rate), 1.0)
     noise, out = Streams.fresh().noise(), model.flat()
+    select = partial(records_at, data) if unit is None else data.select
     batches = PoissonSampler(rate, n, np.random.default_rng(1)).draw(60)
     turn = iter(lambda: batches, None)
     position = iter(range(10**9))
 
     def step():
         index = next(turn)[next(position) % len(batches)]
-        private_step(model, data.select(index), mechanism, None, noise, out=out)
+        private_step(model, select(index), mechanism, None, noise, out=out)
 
     return step
 
