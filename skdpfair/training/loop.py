@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from inspect import signature
 from math import inf
 from typing import TypeVar
 
@@ -206,8 +207,10 @@ class TrainingLoop:
     def _set_scale(self) -> None:
         """Set the bounds and the learning rate from the gradient scale, a released number."""
         lr_scale, scale = self.plan.lr_scale, float(self.scale) * self._clip_gradient
-        growth = self.plan.norm_growth, self.engine.loss.output_growth
-        method, unit_lr = self.plan.mechanism.method.at_scale(scale, *growth)
+        hook, growth = self.plan.mechanism.method.at_scale, self.engine.loss.output_growth
+        # that of a user's method may know two numbers only
+        more = {"output_growth": growth} if "output_growth" in signature(hook).parameters else {}
+        method, unit_lr = hook(scale, self.plan.norm_growth, **more)
         self._restart_method(method)
         if lr_scale is not None:
             self.lr = lr_scale * unit_lr

@@ -116,6 +116,20 @@ class Clipped(Method):
         return Clip(1 / sample.norm.clamp(min=1.0), 1.0)
 
 
+class Rescaled(Clipped):
+    """A hook that was written before it was told how far gradients can grow."""
+
+    needs_scale = True
+
+    def at_scale(self, scale, norm_growth):
+        return self, 0.1
+
+
+def test_loop_takes_hooks_of_two_numbers():
+    y = np.arange(len(X)) % 3
+    assert quick(Rescaled()).fit(X, y).net_.lr > 0
+
+
 class QuietLater(Clipped):
     """Less noise by a bound that the warm-up releases."""
 
