@@ -38,9 +38,9 @@ class BookKeeping(Strategy):
         self, module: nn.Module, loss: Loss, code: ModuleCode, terms: list[Term], trace: RecordTrace
     ) -> None:
         names = [name for name, trains in code.trained.items() if trains]
-        made = ", ".join({names[term.parameter]: None for term in terms if term.n_made}) or "none"
+        whose = ", ".join({names[term.parameter]: None for term in terms if term.n_made}) or "none"
         self._n_made = n = sum(term.n_made for term in terms)
-        super().__init__(module, loss, code, f"vmap makes {n:,} gradients for each record: {made}")
+        super().__init__(module, loss, code, f"vmap makes {n:,} gradients for each record: {whose}")
         self._terms = [(self.parameters[term.parameter], term) for term in terms]
         self._trace, self.draws = trace, trace.draws
 

@@ -76,10 +76,11 @@ def terms_of(one: GraphModule) -> tuple[GraphModule, list[Term]]:
     ``one`` returns the outputs and the list of the gradients.
     """
     one = GraphModule(one, copy.deepcopy(one.graph))
-    for node in [n for n in one.graph.nodes if n.target is _ATEN.sum.dim_IntList and not n.kwargs]:
-        if _shape(node).numel() == _shape(node.args[0]).numel():  # sums of one number
+    for node in [n for n in one.graph.nodes if n.target is _ATEN.sum.dim_IntList]:
+        before, after = node.args[0].meta["val"], node.meta["val"]
+        if (before.numel(), before.dtype) == (after.numel(), after.dtype):  # of one number
             with one.graph.inserting_before(node):
-                view = _call(one.graph, _ATEN.reshape.default, node.args[0], [*_shape(node)])
+                view = _call(one.graph, _ATEN.reshape.default, node.args[0], [*after.shape])
             node.replace_all_uses_with(view)
     last = one.graph.output_node()
     ((outputs, gradients),) = cast("Any", last.args)
@@ -134,7 +135,6 @@ def _places(leaf: Node, moves: Moves, size: int) -> Tensor | None:
         values[source] = number
         args = tree_map_only(Node, values.__getitem__, node.args)
         packet = cast("OpOverload[..., Any]", node.target).overloadpacket
-        # in any layout
         number = (_ATEN.reshape if packet in _VIEWS else packet)(*args, **node.kwargs)
     order = number.flatten().argsort(stable=True)[size - shape.numel() :]
     are_unique = torch.equal(number.flatten()[order], torch.arange(1, shape.numel() + 1))

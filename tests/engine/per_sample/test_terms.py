@@ -59,6 +59,9 @@ USES = {  # of records h (batch, T, D) and parameters: w (6, D) and v, of which 
     ),
     "one number": lambda h, w, v: h * w[0, 0] + w.view(-1)[3].exp(),
     "table and weight": lambda h, w, v: F.embedding(codes(h), w) @ w[:D],
+    "counts": lambda h, w, v: (
+        (h @ w[:D]) * torch.add(*[(h[..., :1] > 0).sum(-1, keepdim=True)] * 2)
+    ),
     "quadratic": lambda h, w, v: (h * (h @ w[:D])) @ w[:D],
     "without gradient": lambda h, w, v: F.linear(h, w[:D].detach()) + w[0],
     "softmax of weights": lambda h, w, v: h @ w[:D].softmax(0),

@@ -105,13 +105,13 @@ _OTHERWISE = "its operations on a batch depend on the number of records"
 
 def n_numbers(graph: Graph) -> int:
     """Return how many numbers the operations make, views left out; at least 1."""
-    made = 1
+    total = 1
     for node in graph.nodes:
         schema, result = getattr(node.target, "_schema", None), node.meta.get("val")
         is_view = schema is not None and any(r.alias_info for r in schema.returns)
         if node.op == "call_function" and isinstance(result, Tensor) and not is_view:
-            made += result.numel()
-    return made
+            total += result.numel()
+    return total
 
 
 def first_input(graph: Graph, name: str) -> Node:
