@@ -1,11 +1,10 @@
 """Check of a module's gradients, for this package and for third parties."""
 
-import copy
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from skdpfair._networks import copied
 from skdpfair.engine import Batch, select_strategy
 from skdpfair.engine.per_sample.proof import hold_statistics
 
@@ -20,7 +19,7 @@ def check_engine(module: nn.Module, example: Tensor, n_classes: int) -> str:
     module : torch.nn.Module
         Maps (batch, ...) to logits (batch, n_classes); a float64 copy is used, in the same mode,
         frozen batch normalisation in evaluation mode.  A module with dropout must be in evaluation
-        mode.
+        mode, and code that makes tensors must take their type from its inputs.
     example : Tensor of shape (1, ...)
         An example with the shape of a record.
     n_classes : int
@@ -45,7 +44,7 @@ def check_engine(module: nn.Module, example: Tensor, n_classes: int) -> str:
     >>> check_engine(module, torch.zeros(1, 1, 6), n_classes=2)
     'bookkeeping'
     """
-    module = hold_statistics(copy.deepcopy(module)).double()
+    module = hold_statistics(copied(module)).double()
     generator = torch.Generator().manual_seed(0)
     x = torch.rand((8, *example.shape[1:]), generator=generator, dtype=torch.float64)
     y = torch.randint(0, n_classes, (8,), generator=generator)

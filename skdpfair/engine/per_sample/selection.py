@@ -85,8 +85,9 @@ def _gradient_error(make: Callable[[nn.Module], Strategy], code: ModuleCode) -> 
                 allowed = _TOLERANCE * (expected.norm() + _TOLERANCE)
                 if not (total - expected).norm() <= allowed:
                     return (
-                        "its gradient of one record is not autograd's; where forward rounds, as by "
-                        "autocast or half precision, leave that out"
+                        "its gradient of one record is not autograd's: leave out what rounds, as "
+                        "autocast and half precision, or draws as a part of another operation, as "
+                        "RReLU"
                     )
                 if not (gradients.norm[i] - expected.norm()).abs() <= allowed:
                     return "its norm of one record's gradient is not autograd's"

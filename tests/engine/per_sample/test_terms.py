@@ -64,6 +64,10 @@ USES = {  # of records h (batch, T, D) and parameters: w (6, D) and v, of which 
     ),
     "quadratic": lambda h, w, v: (h * (h @ w[:D])) @ w[:D],
     "without gradient": lambda h, w, v: F.linear(h, w[:D].detach()) + w[0],
+    "Cayley map": lambda h, w, v: (
+        h @ torch.linalg.solve(w[:D] - w[:D].mT + torch.eye(D).to(w), w[2:])
+    ),
+    "exponential of a matrix": lambda h, w, v: h @ torch.linalg.matrix_exp(w[:D] - w[:D].mT),
     "softmax of weights": lambda h, w, v: h @ w[:D].softmax(0),
 }
 

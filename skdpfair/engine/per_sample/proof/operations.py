@@ -38,8 +38,6 @@ _REMEDIES = {  # of what is asked for most; all else has the last one
 }
 _EXPLAINED = {  # parts of torch's errors while it traces
     "value out of a tracing tensor": _BY_VALUES,
-    "token for effect": "an error in one record would end training: use functions of "
-    "torch.linalg whose names end in _ex, such as inv_ex",
     "dynamo-optimized": "compiled code cannot be traced: leave torch.compile out",
     "used with Jitted modules": "a scripted module cannot be traced: pass the module that was "
     "scripted, or put this one into nn.Sequential",

@@ -10,7 +10,7 @@ from torch import nn
 from skdpfair.engine import select_strategy
 from skdpfair.engine.per_sample.proof import TraceError, trace
 from skdpfair.exceptions import UnsupportedModuleError
-from tests.engine.per_sample.modules import Net, chain
+from tests.engine.per_sample.modules import Net, chain, clipped_mean, seeded
 
 KEPT = torch.zeros(8)
 
@@ -59,10 +59,6 @@ def rounded(m, x):
     return found.float()
 
 
-def inverse(m, x):
-    return m.c(torch.linalg.inv(x[:, :, None] * x[:, None] + torch.eye(6)).sum(1))
-
-
 def compiled():
     return torch.jit.trace(torch.tanh, torch.ones(1))
 
@@ -70,7 +66,6 @@ def compiled():
 REMEDIES = {
     "mask": (lambda: Net(packed, r=nn.LSTM(8, 4, batch_first=True), c=(4, 3)), (5, 8)),
     "autocast": (lambda: Net(rounded, a=(6, 64), c=(64, 3)), (6,)),
-    "_ex|_linalg_check_errors": (lambda: Net(inverse, c=(6, 3)), (6,)),
     "x.long": (lambda: chain(nn.EmbeddingBag(10, 4), (4, 3)), (6,)),
     "global variable": (lambda: Net(lambda m, x: m.f(m.c(x)), c=(6, 3), f=compiled()), (6,)),
 }
@@ -82,3 +77,18 @@ def test_trace_refuses_modules_with_a_remedy(remedy):
     make, shape = REMEDIES[remedy]
     with pytest.raises(UnsupportedModuleError, match=remedy):
         select_strategy(make(), torch.zeros(1, *shape), 3)
+
+
+@pytest.mark.parametrize("function", [torch.linalg.inv, torch.linalg.cholesky])
+def test_record_whose_matrix_has_no_inverse_ends_no_fit(function):
+    def forward(m, x):
+        return m.c(function(m.a(x).square().diag_embed()).sum(1))
+
+    module = seeded(lambda: Net(forward, a=(6, 6), c=(6, 3)))
+    module.a.weight.data, module.a.bias.data = torch.eye(6), torch.zeros(6)
+    x = torch.rand(4, 6) + 0.5
+    x[2, 1] = 0.0
+    with select_strategy(module, x[:1], 3) as strategy:
+        both = [clipped_mean(strategy, rows) for rows in (x, x[[0, 1, 3]])]
+    assert torch.isfinite(both[0]).all()
+    torch.testing.assert_close(*both)
