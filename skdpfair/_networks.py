@@ -250,8 +250,13 @@ class ModuleFactory:
 
 
 def copied(module: nn.Module) -> nn.Module:
+    """Return a deep copy, whose parameters are its own."""
     try:
-        return copy.deepcopy(module)
+        module = copy.deepcopy(module)
+        for p in module.parameters():
+            if not p.is_leaf:  # torch copies those of scripted modules as results of the original's
+                p.detach_().requires_grad_()
+        return module
     except (RuntimeError, TypeError, pickle.PickleError) as error:
         raise UnsupportedModuleError(
             f"module cannot be copied: {error} (torch.nn.utils.parametrizations has forms of "

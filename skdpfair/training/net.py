@@ -1,6 +1,5 @@
 """The skorch net of a fit: skorch's loop over epochs and callbacks, with private steps."""
 
-import copy
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -12,6 +11,7 @@ from skorch import NeuralNetClassifier
 from skorch.callbacks import Callback, EpochScoring, EpochTimer, PassthroughScoring, PrintLog
 from torch import Tensor, nn
 
+from skdpfair._networks import copied
 from skdpfair._utils.describe import state_of
 from skdpfair.engine import PoissonSampler, select_strategy
 from skdpfair.engine.flat import acts_elementwise, fixed_places, flat_optimizer, flatten_
@@ -187,7 +187,7 @@ class PrivateNet(NeuralNetClassifier):
         run, flat, method = self.run, self.flat_, self.plan.mechanism.method
         assert run is not None and flat is not None
         engine = select_strategy(self.module_, example, self.loss.n_outputs, loss=self.loss)
-        module, self.engine_ = copy.deepcopy(self.module_), engine
+        module, self.engine_ = copied(self.module_), engine
         with torch.enable_grad(), fixed_draws(example.device):
             engine.fixed = fixed_places(module, module(example.new_zeros(2, *example.shape[1:])))
         self.frozen_ = frozen_numbers(self)

@@ -990,9 +990,27 @@ MUTANTS = (
         "last rows of a table",
         "rows that are counted from the end are others than those from the start",
         "engine/per_sample/terms.py",
-        "rows = _call(graph, _ATEN.remainder.Scalar, rows, _shape(leaf)[0])",
+        "rows = _call(graph, _ATEN.remainder.Scalar, rows, n)",
         "pass",
         PER_SAMPLE + "test_terms.py::test_terms_of_each_use_equal_a_loop[index from both ends]",
+    ),
+    Mutant(
+        "codes beyond a table",
+        "a record whose gradient lies in no row of a table counts for something else",
+        "engine/per_sample/terms.py",
+        "gradients, is_outside, torch.nan)",
+        "gradients, is_outside, 0.0)",
+        PER_SAMPLE + "test_bookkeeping.py::"
+        "test_record_whose_gradient_lies_beyond_a_table_counts_for_nothing",
+    ),
+    Mutant(
+        "sums by the largest person",
+        "the person with the most records decides how all others are added up",
+        "engine/per_sample/samplers.py",
+        "self.b.shape[1] <= _FEW",
+        "self.b.shape[1] <= examples.largest",
+        PER_SAMPLE + "test_records_rounding.py::"
+        "test_person_with_the_most_records_does_not_change_how_others_are_rounded[finite]",
     ),
     Mutant(
         "operations beyond the closed list",
@@ -1076,8 +1094,8 @@ MUTANTS = (
         "embeddings that cancel",
         "norms of embeddings lack their guard for output gradients that cancel",
         "engine/per_sample/samplers.py",
-        "norm2 + rounding(b.shape[2], self.b) * longest",
-        "norm2",
+        "products += rounding(b.shape[2], b) * length[:, :, None] * length[:, None]",
+        "pass",
         PER_SAMPLE + "test_samplers.py::test_embedding_norms_exceed_output_gradients_that_cancel",
     ),
     Mutant(

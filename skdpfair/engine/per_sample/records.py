@@ -16,7 +16,7 @@ from skdpfair.engine.batch import Batch, Examples
 from skdpfair.engine.flat import split
 from skdpfair.engine.losses import MIN_OUTPUT_GRADIENT, Loss
 from skdpfair.engine.per_sample.proof import ModuleCode, prove
-from skdpfair.engine.per_sample.samplers import GradSampler, sum_of
+from skdpfair.engine.per_sample.samplers import GradSampler, masked, sum_of
 from skdpfair.engine.precision import without_grad
 from skdpfair.exceptions import UnsupportedModuleError
 
@@ -228,11 +228,12 @@ class Strategy(abc.ABC):
         """Add the weighted sum of the gradients that grad samplers hold to ``out``."""
         views, weight = self.views(out), examples.over_size(weight)
         for sampler in samplers:
-            if finite_mask is not None:
-                sampler = sampler.masked(examples.spread(finite_mask))
             for parameter, sums in sampler.sums.items():  # fewer than the rows
+                sums = sums if finite_mask is None else masked(sums, finite_mask)
                 views[parameter].view(-1).addmv_(sums.t(), weight)
             if not sampler.sums:
+                if finite_mask is not None:
+                    sampler = sampler.masked(examples.spread(finite_mask))
                 sampler.add(examples.spread(weight), views)
 
     def loss_terms(

@@ -15,6 +15,8 @@ from torch import Tensor
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.sparse_rows import SparseBatch
 
+_FEW = 4  # outputs, so that sums of an example take about as much memory as its inputs
+_MAX_PAIRS = 2**24  # numbers of a part of the pairs of positions
 Views: TypeAlias = dict[Tensor, Tensor]
 Optional: TypeAlias = Tensor | None
 
@@ -98,13 +100,11 @@ class RowsGradSampler(GradSampler):
         self.parameter = parameter
 
     def norm2(self, examples: Examples) -> Tensor:
-        norm2 = lengths(self.gradients).square_()
-        if examples.rows_per_example == 1:
-            return norm2
-        # long rows that cancel leave an error where they are added up
-        error = rounding(examples.sizes, self.gradients)
-        longest = examples.sum(norm2.sqrt_()).square_().mul_(error)
-        return lengths(examples.sum(self.gradients)).square_().add_(longest)
+        gradients = self.gradients
+        if examples.rows_per_example != 1:
+            gradients = examples.sum(gradients)
+            self.sums = {self.parameter: gradients}
+        return lengths(gradients).square_().add_(underflow(gradients))
 
     def add(self, weight: Tensor, views: Views) -> None:
         views[self.parameter].view(-1).addmv_(self.gradients.t(), weight)
@@ -145,8 +145,8 @@ class ProductGradSampler(GradSampler):
         return lengths(self.a)
 
     def _squares_of_sums(self, examples: Examples) -> Tensor:
-        # no larger than the inputs
-        if self.b.dim() == 2 and self.b.shape[1] <= examples.largest and self.places is None:
+        # not by the sizes of others, whose sum would be rounded otherwise without the largest
+        if self.b.dim() == 2 and self.b.shape[1] <= _FEW and self.places is None:
             self.sums = sums = {}
             if self.weight is not None:
                 sums[self.weight] = examples.outer_sum(self.b, self.a).flatten(1)
@@ -271,30 +271,46 @@ class SequenceGradSampler(ProductGradSampler):
 class LookupGradSampler(GradSampler):
     """Gradients ``b`` (n_rows, positions, d) in the rows ``a`` (n_rows, positions) of a table.
 
-    Equal numbers within a record share a row.
+    Equal numbers within a record share a row.  All sums are of float64: a code that is frequent
+    would add up its rounding.
     """
 
     def __init__(self, a: Tensor, b: Tensor, table: Tensor) -> None:
         self.a, self.b, self.table = a, b, table
 
     def norm2(self, examples: Examples) -> Tensor:
-        # the sum of b_s.b_t over an example's positions s, t with equal indices
-        blocks = examples.blocks(self.a[..., None], self.b)
-        return torch.cat([self._norm2(a, b) for a, b in blocks])
+        if examples.rows_per_example == self.a.shape[1] == 1:
+            return lengths(self.b[:, 0]).square_().add_(underflow(self.b))
+        parts = []
+        for a, b in examples.blocks(self.a[..., None], self.b):
+            size = max(1, _MAX_PAIRS // max(1, min(a.shape[1] ** 2, self.table.numel())))
+            pairs = zip(a[..., 0].split(size), b.double().split(size), strict=True)
+            parts += [self._norm2(*pair) for pair in pairs]
+        return torch.cat(parts).add_(underflow(self.b))
 
     def _norm2(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the squared norms, above the errors of sums in the type of the gradients."""
-        equal = a == a.transpose(1, 2)
-        products = torch.bmm(b, b.transpose(1, 2))
-        length = torch.linalg.vector_norm(b, dim=2)
-        longest = torch.where(equal, length[:, :, None] * length[:, None, :], 0.0).sum((1, 2))
-        norm2 = torch.where(equal, products, 0.0).sum((1, 2)).clamp(min=0.0)
-        guarded: Tensor = norm2 + rounding(b.shape[2], self.b) * longest
-        return guarded
+        """Return the squared norms: sums of b_s.b_t over positions s, t of one row, or of rows."""
+        if a.shape[1] ** 2 <= self.table.numel():
+            products, length = torch.bmm(b, b.transpose(1, 2)), lengths(b)
+            # above the error of products that cancel
+            products += rounding(b.shape[2], b) * length[:, :, None] * length[:, None]
+            is_same = a[:, :, None] == a[:, None]
+            return torch.where(is_same, products, 0.0).sum((1, 2)).clamp_(min=0.0)
+        n = self.table.numel() // b.shape[2]
+        places = a + n * torch.arange(len(a), device=a.device)[:, None]
+        sums = b.new_zeros(len(a) * n, b.shape[2])
+        sums.index_add_(0, places.flatten(), b.flatten(0, 1))
+        return sums.square_().view(len(a), -1).sum(1)
 
     def add(self, weight: Tensor, views: Views) -> None:
-        rows = (self.b * weight[:, None, None]).flatten(0, 1)
-        views[self.table].view(-1, rows.shape[1]).index_add_(0, self.a.reshape(-1), rows)
+        rows = (self.b.double() * weight[:, None, None]).flatten(0, 1)
+        out, index = views[self.table].view(-1, rows.shape[1]), self.a.reshape(-1)
+        if len(index) >= len(out):
+            out.add_(rows.new_zeros(out.shape).index_add_(0, index, rows))
+            return
+        places, index = index.unique(return_inverse=True)
+        sums = rows.new_zeros(len(places), rows.shape[1]).index_add_(0, index, rows)
+        out.index_add_(0, places, sums.to(out.dtype))
 
     def masked(self, finite_mask: Tensor) -> LookupGradSampler:
         return LookupGradSampler(

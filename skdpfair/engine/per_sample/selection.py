@@ -79,7 +79,7 @@ def _gradient_error(make: Callable[[nn.Module], Strategy], code: ModuleCode) -> 
             for i, one_hot in enumerate(torch.eye(n).to(gradients.norm)):
                 gradients.weighted_sum(one_hot, total := strategy.flat())
                 with torch.enable_grad():
-                    value = code.loss.each(called(probe)[i : i + 1], y[i : i + 1]).sum()
+                    value = code.loss.each(called(probe.clone())[i : i + 1], y[i : i + 1]).sum()
                 alone = torch.autograd.grad(value, parameters, materialize_grads=True)
                 expected = torch.cat([g.flatten() for g in alone])
                 allowed = _TOLERANCE * (expected.norm() + _TOLERANCE)

@@ -194,14 +194,30 @@ def _lookup(graph: Graph, leaf: Node) -> tuple[Node, Node] | None:
         rows = rows.all_input_nodes[0] if rows.target is _ATEN.expand.default else rows
         if _shape(rows) != (*_shape(gradients)[:1], *[1] * (len(_shape(gradients)) - 1)):
             return None  # each number has a row of its own
-    width, is_index = _shape(leaf)[1:].numel(), rows.meta["val"].dtype == torch.int64
-    if not is_index or _shape(gradients).numel() != _shape(rows).numel() * width:
+    n, width = _shape(leaf)[0], _shape(leaf)[1:].numel()
+    is_index = rows.meta["val"].dtype == torch.int64
+    if not (is_index and n * width and _shape(gradients).numel() == _shape(rows).numel() * width):
         return None
+    gradients = _call(graph, _ATEN.reshape.default, gradients, [-1, width])
     if leaf.target is _ATEN.index_put.default:
         # the last rows have negative numbers, too
-        rows = _call(graph, _ATEN.remainder.Scalar, rows, _shape(leaf)[0])
+        rows = _call(graph, _ATEN.remainder.Scalar, rows, n)
+        return _call(graph, _ATEN.reshape.default, rows, [-1]), gradients
     rows = _call(graph, _ATEN.reshape.default, rows, [-1])
-    return rows, _call(graph, _ATEN.reshape.default, gradients, [-1, width])
+    if not _is_clamped(rows, n):  # where the operation would have failed, nothing counts
+        places = _call(graph, _ATEN.clamp.default, rows, 0, n - 1)
+        is_outside = _call(graph, _ATEN.ne.Tensor, rows, places)
+        is_outside = _call(graph, _ATEN.unsqueeze.default, is_outside, 1)
+        gradients = _call(graph, _ATEN.masked_fill.Scalar, gradients, is_outside, torch.nan)
+        rows = places
+    return rows, gradients
+
+
+def _is_clamped(rows: Node, n: int) -> bool:
+    """Return whether numbers were made to be from 0 to ``n`` - 1."""
+    while getattr(rows.target, "overloadpacket", None) in _VIEWS:
+        rows = rows.all_input_nodes[0]
+    return rows.target is _ATEN.clamp.default and rows.args[1:] == (0, n - 1)
 
 
 def _merged(graph: Graph, same: Sequence[Term]) -> Term:

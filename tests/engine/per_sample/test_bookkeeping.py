@@ -1,15 +1,18 @@
 """Book-keeping keeps factors where gradients have some, and names what it makes for each record."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 
+from skdpfair import DPFairClassifier
 from skdpfair.engine import Batch, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.memory import affordable_batch
-from skdpfair.engine.per_sample import bookkeeping
+from skdpfair.engine.per_sample import bookkeeping, samplers
 from skdpfair.exceptions import UnsupportedModuleError
-from tests.engine.per_sample.modules import Net, linears, loop, seeded
+from tests.engine.per_sample.modules import Net, clipped_mean, linears, loop, seeded
 
 
 def tied(m):
@@ -26,6 +29,11 @@ MADE = {  # how the module is made, the shape of its records, and what has no fa
     "bare parameter": (lambda: linears(lambda m, x: m.out(m.b(m.a(x)) * m.scale)), (6,), "scale"),
     "shared": (lambda: tied(without_scale(lambda m, x: m.out(m.b(m.a(x))))), (6,), ""),
     "called twice": (lambda: without_scale(lambda m, x: m.out(m.b(m.b(m.a(x))))), (6,), ""),
+    "changes its input": (
+        lambda: without_scale(lambda m, x: m.out(m.b(m.a(x.mul_(2))))),
+        (6,),
+        "",
+    ),
     "rows that are not records": (
         lambda: without_scale(lambda m, x: m.out(m.b(m.a(x.view(-1, 6))).view(-1, 2, 6).sum(1))),
         (2, 6),
@@ -133,6 +141,57 @@ def test_bookkeeping_takes_scripted_and_compiled_modules(name):
     with select_strategy(module, x, 3) as strategy:
         found = strategy.per_sample_gradients(Batch(x, y))
     torch.testing.assert_close(found.norm, loop(module, x, y).norm(dim=1))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", COMPILED)
+def test_fits_train_all_weights_of_scripted_and_compiled_modules(name):
+    def make():
+        plain = nn.Sequential(nn.Linear(6, 4), nn.GELU(), nn.Linear(4, 3))
+        return COMPILED[name](seeded(lambda: copy.deepcopy(plain)))
+
+    x, y = seeded(torch.randn, 60, 6).numpy(), [0, 1, 2] * 20
+    model = DPFairClassifier("dpsgd", module=make, epsilon=3.0, max_steps=2, classes=[0, 1, 2])
+    model.fit(x, y)
+    assert model.net_.engine_.fixed is None
+
+
+class LookedUp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, index, table):
+        ctx.save_for_backward(index, table)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        index, table = ctx.saved_tensors
+        return grad, None, torch.zeros_like(table).index_add(0, index, grad)
+
+
+def test_record_whose_gradient_lies_beyond_a_table_counts_for_nothing():
+    def forward(m, x):
+        return m.c(LookedUp.apply(x, x[:, 0].long(), m.table))
+
+    module = seeded(lambda: Net(forward, table=nn.Parameter(torch.rand(10, 6)), c=(6, 3)))
+    x = torch.rand(4, 6)
+    x[2, 0] = 12.0
+    with select_strategy(module, x[:1], 3) as strategy:
+        torch.testing.assert_close(*(clipped_mean(strategy, r) for r in (x, x[[0, 1, 3]])))
+
+
+@pytest.mark.parametrize("sizes", [1, torch.tensor([5, 1])], ids=["records", "persons"])
+def test_long_sequences_of_codes_take_the_memory_of_the_table(sizes, monkeypatch):
+    module = seeded(
+        lambda: Net(lambda m, x: m.c(m.e(x).mean(1)), e=nn.Embedding(5, 4), c=(4, 3))
+    ).double()
+    x, y = torch.arange(6 * 40).view(6, 40) ** 2 % 5, torch.arange(6) % 3
+    monkeypatch.setattr(samplers, "_MAX_PAIRS", 8)  # so that each record is a part
+    rows = loop(module, x, y)
+    if not isinstance(sizes, int):
+        rows = torch.stack([part.mean(0) for part in rows.split(sizes.tolist())])
+    with select_strategy(module, x, 3) as strategy:
+        found = strategy.per_sample_gradients(Batch(x, y, examples=Examples(sizes, 6)))
+    torch.testing.assert_close(found.norm, rows.norm(dim=1))
 
 
 def test_bookkeeping_refuses_an_input_that_changes_after_use():

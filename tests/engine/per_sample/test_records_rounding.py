@@ -5,11 +5,17 @@ import pytest
 import torch
 from torch import nn
 
-from skdpfair.engine import Batch, select_strategy
+from skdpfair import get_method
+from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.losses import CrossEntropy
+from skdpfair.engine.mechanism import Mechanism, Task
 from skdpfair.engine.per_sample import ClosedForm, capped, linear_layers
-from skdpfair.engine.per_sample.samplers import SequenceGradSampler, VectorGradSampler
+from skdpfair.engine.per_sample.samplers import (
+    RowsGradSampler,
+    SequenceGradSampler,
+    VectorGradSampler,
+)
 from tests.engine.per_sample.modules import clipped_mean
 
 
@@ -103,3 +109,57 @@ def test_sums_of_many_equal_records_do_not_add_up_their_rounding(n):
     with select_strategy(module, x, 2) as strategy:
         every, without = (clipped_mean(strategy, x[i:], 1.0, size=n).double() for i in (0, 1))
     assert n * float((every - without).norm()) <= 1 + 1e-6
+
+
+class Codes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.out = nn.Embedding(4, 3), nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.out(self.table(x).mean(1))
+
+
+def test_sums_of_a_frequent_code_do_not_add_up_their_rounding():
+    n, module, x = 2048, Codes(), torch.ones(2048, 10, dtype=torch.int64)
+    with select_strategy(module, x, 2) as strategy:
+        every, without = (clipped_mean(strategy, x[i:], 1e-3, size=n).double() for i in (0, 1))
+    assert n * float((every - without).norm()) <= 1e-3 * (1 + 1e-5)
+
+
+def movement(module, x, sizes, n_classes, bound=1e-2):
+    """Return how far the sum moves, over the bound, where the first person leaves."""
+    n, found = len(sizes), []
+    mechanism = Mechanism(get_method("dpsgd", max_grad_norm=bound), Task(n, 1, 1.0), 0.0)
+    with select_strategy(module, x[1:2], n_classes) as strategy:
+        for i, first in ((0, 0), (1, sizes[0])):
+            rows, y = x[first:], torch.zeros(len(x) - first, dtype=torch.int64)
+            batch = Batch(rows, y, examples=Examples(torch.tensor(sizes[i:]), len(rows)))
+            step = private_step(strategy, batch, mechanism, None, Streams.fresh().noise())
+            found.append(step.gradient.double() * n)
+    return float((found[0] - found[1]).norm()) / bound
+
+
+class Scales(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.zeros(4))
+
+    def forward(self, x):
+        return x * self.w.exp()
+
+
+@pytest.mark.parametrize("first", [1.0, torch.nan], ids=["finite", "not finite"])
+def test_person_with_the_most_records_does_not_change_how_others_are_rounded(first):
+    module = nn.Linear(6, 5)
+    x = torch.cat([torch.rand(5, 6) * first, torch.rand(4, 6).repeat(20000, 1)])
+    assert movement(module, x, [5] + [4] * 20000, 5) <= 1.001
+
+
+def test_persons_with_many_equal_records_stay_within_the_bound():
+    assert movement(Scales(), torch.ones(60000, 4), [20000] * 3, 4) <= 1.00001
+
+
+def test_norms_exceed_rows_whose_squares_underflow():
+    sampler = RowsGradSampler(torch.full((1, 20000), 2.6e-23), nn.Parameter(torch.ones(20000)))
+    assert float(sampler.norm2(Examples(1, 1))[0]) ** 0.5 >= 2.6e-23 * 20000**0.5

@@ -52,6 +52,47 @@ def _normalised(
     return x * scale.view(shape) + shift.view(shape), x.new_empty(0), x.new_empty(0)
 
 
+def _bag(
+    table: Tensor, index: Tensor, offsets: Tensor, scale: bool = False, mode: int = 0,
+    _: bool = False, weight: Tensor | None = None, last: bool = False, padding: int = -1,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Return sums, means or largest numbers of rows; vmap takes torch's bags one by one."""
+    starts, at = offsets[:-1] if last else offsets, torch.arange(len(index), device=index.device)
+    bag, counts = (at[:, None] >= starts).sum(1) - 1, index != padding
+    shape = len(starts), table.shape[1]
+    size = starts.new_zeros(len(starts)).index_add(0, bag, counts.to(starts.dtype))
+    rows = _embedding(table, index)
+    if mode == 2:
+        rows = rows.masked_fill(~counts[:, None], -torch.inf)
+        bags = bag[:, None].expand_as(rows)
+        largest = rows.new_full(shape, -torch.inf).scatter_reduce(0, bags, rows, "amax")
+        is_largest = (rows == largest.index_select(0, bag)) & counts[:, None]
+        first = torch.where(is_largest, at[:, None], len(index))
+        first = first.new_full(shape, len(index)).scatter_reduce(0, bags, first, "amin")
+        is_empty = first == len(index)
+        codes = index.index_select(0, first.clamp(max=len(index) - 1).flatten()).view(shape)
+        return largest.masked_fill(is_empty, 0.0), bag, size, codes.masked_fill(is_empty, -1)
+    rows = rows if weight is None else rows * weight[:, None]
+    total = rows.new_zeros(shape).index_add(0, bag, rows.masked_fill(~counts[:, None], 0.0))
+    mean = total / size.clamp(min=1)[:, None] if mode == 1 else total
+    return mean, bag, size, size
+
+
+def _trilinear(
+    a: Tensor, b: Tensor, c: Tensor, of_a: Sequence[int], of_b: Sequence[int],
+    of_c: Sequence[int], summed: Sequence[int], _: int = 1,
+) -> Tensor:  # fmt: skip
+    """Return a sum of products; vmap takes torch's own one record after the other."""
+    axes = range(a.dim() + len(of_a))
+    of = [[axis for axis in axes if axis not in out] for out in (of_a, of_b, of_c, summed)]
+    left = [axis for axis in of[3] if axis not in of[2]]
+    if of[2] == [0, *of[3][len(left) :]] and 0 in of[0] and 0 in of[1]:  # a weight's, over rows
+        pairs = torch.einsum(a, of[0], b, of[1], [0, *left])
+        return (pairs.flatten(1).mT @ c.flatten(1)).view(pairs.shape[1:] + c.shape[1:])
+    total: Tensor = torch.einsum(a, of[0], b, of[1], c, of[2], of[3])
+    return total
+
+
 def _bag_backward(grad: Tensor, index: Tensor, bag: Tensor, *args: Any) -> Tensor:
     size, largest, n, scale, mode, weight, padding = (*args, -1)[:7]
     # the largest numbers, of which an empty bag has none
@@ -59,7 +100,7 @@ def _bag_backward(grad: Tensor, index: Tensor, bag: Tensor, *args: Any) -> Tenso
         rows = torch.where(largest < 0, 0.0, grad)
         return _added(rows, (n, rows.shape[1]), 0, largest.clamp(min=0))
     rows = grad.index_select(0, bag)
-    rows = rows / size.index_select(0, bag)[:, None] if mode == 1 else rows
+    rows = rows / size.clamp(min=1).index_select(0, bag)[:, None] if mode == 1 else rows
     rows = rows if weight is None else rows * weight[:, None]
     return _embedding_backward(rows, index, n, padding, scale)
 
@@ -159,7 +200,13 @@ DECOMPOSED: Any = {
     _ATEN.convolution_backward.default: _convolution_backward,
     _ATEN.embedding.default: _embedding,
     _ATEN.embedding_dense_backward.default: _embedding_backward,
+    _ATEN._embedding_bag.default: _bag,
+    _ATEN._embedding_bag_forward_only.default: _bag,
     _ATEN._embedding_bag_dense_backward.default: _bag_backward,
+    _ATEN._embedding_bag_backward.default: lambda grad, index, _, *args: _bag_backward(
+        grad, index, *args[:6], *args[7:]
+    ),
+    _ATEN._trilinear.default: _trilinear,
     _ATEN._native_batch_norm_legit_no_training.default: _normalised,
     _ATEN.index_fill.int_Scalar: _index_fill,
     _ATEN._unsafe_index_put.default: _ATEN.index_put.default,

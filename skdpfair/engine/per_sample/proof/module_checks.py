@@ -25,8 +25,8 @@ N_PROBE = 4
 _SCALES = (1.0, -1.0, 100.0)  # of made-up records, for branches on signs and sizes
 _SIZES = (2, 9, 33)  # of batches, for branches on their length
 
-# of the check that outputs are no probabilities: weights that are drawn, and how far they spread
-_N_DRAWS, _SPREAD = 6, 3.0
+# of weights that are drawn to check that outputs are no probabilities
+_SPREADS = (3.0, 3.0, 30.0, 30.0, 300.0, 300.0)
 
 
 def check_module(module: nn.Module, example: Tensor, loss: Loss) -> Tensor:
@@ -39,13 +39,19 @@ def check_module(module: nn.Module, example: Tensor, loss: Loss) -> Tensor:
     probe = _probe(example)
     outputs = _forward(training_copy(module), probe)
     n, is_regression = loss.n_outputs, isinstance(loss, Regression)
+    what = "outputs" if is_regression else "logits"
     if not isinstance(outputs, Tensor) or outputs.shape != (N_PROBE, n):
         got = tuple(getattr(outputs, "shape", ())) or type(outputs).__name__
-        what = "outputs" if is_regression else "logits"
         each = "" if is_regression else ", one column per class"
         raise UnsupportedModuleError(
             f"module must return {what} of shape (batch, {n}){each}, "
             f"got {got} for a batch of {N_PROBE}. Give its last layer {n} outputs."
+        )
+    dtype = next(p.dtype for p in module.parameters() if p.requires_grad)
+    if outputs.dtype != dtype:
+        raise UnsupportedModuleError(
+            f"module must return {what} of {dtype}, as its parameters are, got {outputs.dtype}. "
+            "Convert them at the end of forward."
         )
     if _is_bounded(module, probe):
         wanted = "numbers from -1 to 1" if is_regression else "logits, and applies softmax"
@@ -60,9 +66,9 @@ def _is_bounded(module: nn.Module, probe: Tensor) -> bool:
     """Return whether outputs stay within 0 and 1 for random weights, and between for some."""
     module, is_between = training_copy(module), False
     generator = torch.Generator(probe.device).manual_seed(0)
-    for _ in range(_N_DRAWS):
+    for spread in _SPREADS:
         for p in filter(lambda p: p.requires_grad, module.parameters()):
-            size = _SPREAD * (max(1, p.shape[1:].numel()) ** -0.5 if p.dim() > 1 else 1.0)
+            size = spread * (max(1, p.shape[1:].numel()) ** -0.5 if p.dim() > 1 else 1.0)
             draw = torch.empty(p.shape, dtype=p.dtype, device=probe.device)
             p.data = draw.normal_(0, size, generator=generator)
         try:
@@ -107,7 +113,8 @@ def _check_tensors(module: nn.Module) -> None:
     if len(types) > 1 or not types <= {torch.float32, torch.float64}:
         raise UnsupportedModuleError(
             f"module's trainable parameters are of {sorted(map(str, types))}; noise needs one type "
-            "for all, torch.float32 or torch.float64. Use module.float()."
+            "for all, torch.float32 or torch.float64. Use module.float(), and view_as_complex of "
+            "real parameters."
         )
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         if type(tensor) not in PLAIN_TENSORS:
@@ -200,7 +207,7 @@ def _forward(module: nn.Module, probe: Tensor) -> Tensor:
     """Return the output; equal calls draw equal dropout masks, whoever calls."""
     with fixed_draws(probe.device):
         try:
-            outputs: Tensor = module(probe)
+            outputs: Tensor = module(probe.clone())
             return outputs
         except (RuntimeError, ValueError, IndexError) as error:
             codes = " Convert codes by x.long() in forward." if "Long" in str(error) else ""

@@ -38,6 +38,8 @@ _REMEDIES = {  # of what is asked for most; all else has the last one
 }
 _EXPLAINED = {  # parts of torch's errors while it traces
     "value out of a tracing tensor": _BY_VALUES,
+    "support dynamic shape": "a mask decides how many numbers there are: use torch.where or "
+    "masked_fill",
     "dynamo-optimized": "compiled code cannot be traced: leave torch.compile out",
     "used with Jitted modules": "a scripted module cannot be traced: pass the module that was "
     "scripted, or put this one into nn.Sequential",

@@ -30,7 +30,7 @@ from skdpfair.engine.per_sample.proof.graphs import (
     simplify,
     take_generator,
 )
-from skdpfair.engine.per_sample.proof.operations import TraceError
+from skdpfair.engine.per_sample.proof.operations import TraceError, explained
 from skdpfair.engine.per_sample.proof.rounding import steady
 from skdpfair.engine.per_sample.proof.trace_checks import VmapRuleCheck
 from skdpfair.engine.per_sample.proof.tracing import trace, traceable
@@ -169,6 +169,6 @@ def _batched(
             each = dispatch_functionalize(vmap(one, axes, randomness="different"))
             batched = make_fx(each, DECOMPOSED)(*shared, *rows)
         except Exception as error:
-            raise TraceError(str(error).strip().partition("\n")[0]) from None
+            raise TraceError(str(explained(error)).strip().partition("\n")[0]) from None
     simplify(batched)
     return batched

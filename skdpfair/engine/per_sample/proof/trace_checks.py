@@ -17,7 +17,7 @@ from skdpfair._utils.torch_internals import (
     tree_unflatten,
 )
 from skdpfair.engine.per_sample.proof.alone import same_alone_and_together
-from skdpfair.engine.per_sample.proof.operations import TraceError
+from skdpfair.engine.per_sample.proof.operations import TraceError, explained
 
 
 class VmapRuleCheck(Interpreter):
@@ -40,7 +40,7 @@ class VmapRuleCheck(Interpreter):
             with torch.no_grad():
                 self.run(*record)
         except RuntimeError as error:
-            raise TraceError(str(error).partition("\n")[0]) from None
+            raise TraceError(str(explained(error)).partition("\n")[0]) from None
 
     def run_node(self, n: Node) -> Any:
         """Try an operation, and run it on the one record."""

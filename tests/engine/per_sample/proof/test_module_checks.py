@@ -65,6 +65,8 @@ REFUSED = {
     "nothing trains": (lambda: nn.Linear(6, 3).requires_grad_(False), "no trainable"),
     "float16": (lambda: nn.Linear(6, 3).half(), "float16.*float32"),
     "bfloat16": (lambda: nn.Linear(6, 3).bfloat16(), "bfloat16.*float32"),
+    "complex": (lambda: Net(lambda m, x: m.w, w=nn.Parameter(torch.ones(2) * 1j)), "view_as"),
+    "other type": (lambda: Net(lambda m, x: m.c(x).double(), c=(6, 3)), "of torch.float32.*64"),
     "extra state": (lambda: WithExtraState(6, 3), "extra state"),
     "own tensor": (with_own_tensor, "OwnTensor"),
 }
@@ -79,10 +81,29 @@ def test_check_module_refuses_what_training_would_not_follow(name):
         select_strategy(module, x, 3)
 
 
-@pytest.mark.parametrize("last", [nn.LogSoftmax(1), nn.Tanh(), nn.ReLU()])
-def test_check_module_takes_outputs_of_some_range(last):
-    with select_strategy(chain((6, 3), last), torch.zeros(4, 6), 3) as strategy:
-        assert strategy.n_parameters == 21
+class Narrow(nn.Module):
+    """Its weights have many numbers for each of the first axis, and its outputs no limit."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.ones(1, 3, 400, 6) / 40)
+
+    def forward(self, x):
+        return (x @ self.w[0].mT).square().mean(-1).T
+
+
+@pytest.mark.parametrize(
+    ("module", "n"),
+    [
+        (chain((6, 3), nn.LogSoftmax(1)), 21),
+        (chain((6, 3), nn.Tanh()), 21),
+        (chain((6, 3), nn.ReLU()), 21),
+        (Narrow(), 7200),
+    ],
+)
+def test_check_module_takes_outputs_of_some_range(module, n):
+    with select_strategy(module, torch.zeros(4, 6), 3) as strategy:
+        assert strategy.n_parameters == n
 
 
 def test_refuse_mixing_has_the_layer_that_lacks_batch_first():

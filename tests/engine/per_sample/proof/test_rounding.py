@@ -27,6 +27,12 @@ GATES = {  # of products that are a half in exact arithmetic
     "floor division": lambda z: torch.div(z, 0.5, rounding_mode="floor"),
     "threshold": lambda z: F.threshold(z, 0.5 - 1e-7, 0.0),
     "argmax": lambda z: torch.stack([z, 0.5 + 0 * z]).argmax(0).float(),
+    "choice by NaN": lambda z: torch.fmax(1 + 0 * (z - 0.5).sqrt(), 0 * z),
+    "cut of a complex root": lambda z: torch.complex(0 * z - 1, z - 0.5).sqrt().imag,
+    "half precision": lambda z: ((z + 2**-9).bfloat16().float() - 0.5) * 256,
+    "eigenvectors": lambda z: torch.linalg.eigh(
+        torch.cat([z, 0.5 + 0 * z], 1).diag_embed()
+    ).eigenvectors[:, 0, :1],
     "top-k": lambda z: torch.stack([z, 0.5 + 0 * z]).topk(1, 0).indices[0].float(),
 }
 
@@ -114,6 +120,12 @@ def test_products_that_lead_to_a_decision_are_equal_in_all_places(name, dtype):
         scale = 1e-6 if dtype == torch.float32 else 1e-14
         limit = scale * width * PRODUCTS[name](x, w).abs().amax()
         torch.testing.assert_close(rows[0], PRODUCTS[name](x, w), rtol=0, atol=float(limit))
+
+
+@pytest.mark.parametrize("edge", [torch.acos, torch.atanh, torch.erfinv, torch.bernoulli])
+def test_steady_counts_edges_of_domains_as_decisions(edge):
+    args = torch.eye(3) / 2, torch.ones(3)
+    assert not steady(trace(lambda w, x: edge(w @ x), args), 1)
 
 
 def test_steady_replaces_products_of_a_batch_that_lead_to_a_decision():

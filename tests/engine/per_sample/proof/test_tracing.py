@@ -59,6 +59,12 @@ def rounded(m, x):
     return found.float()
 
 
+def cut(m, x):
+    h = x.clone()
+    h[h < 0] = 0
+    return m.c(h)
+
+
 def compiled():
     return torch.jit.trace(torch.tanh, torch.ones(1))
 
@@ -66,6 +72,7 @@ def compiled():
 REMEDIES = {
     "mask": (lambda: Net(packed, r=nn.LSTM(8, 4, batch_first=True), c=(4, 3)), (5, 8)),
     "autocast": (lambda: Net(rounded, a=(6, 64), c=(64, 3)), (6,)),
+    "masked_fill": (lambda: Net(cut, c=(6, 3)), (6,)),
     "x.long": (lambda: chain(nn.EmbeddingBag(10, 4), (4, 3)), (6,)),
     "global variable": (lambda: Net(lambda m, x: m.f(m.c(x)), c=(6, 3), f=compiled()), (6,)),
 }
