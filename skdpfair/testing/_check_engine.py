@@ -21,7 +21,8 @@ def check_engine(module: nn.Module, example: Tensor, n_classes: int) -> str:
         frozen batch normalisation in evaluation mode.  A module with dropout must be in evaluation
         mode, and code that makes tensors must take their type from its inputs.
     example : Tensor of shape (1, ...)
-        An example with the shape of a record.
+        An example with the shape of a record; random numbers take the place of its own, unless it
+        is of integers.
     n_classes : int
         Number of classes.
 
@@ -47,6 +48,7 @@ def check_engine(module: nn.Module, example: Tensor, n_classes: int) -> str:
     module = hold_statistics(copied(module)).double()
     generator = torch.Generator().manual_seed(0)
     x = torch.rand((8, *example.shape[1:]), generator=generator, dtype=torch.float64)
+    x = x if example.is_floating_point() else example.repeat(8, *[1] * (example.dim() - 1))
     y = torch.randint(0, n_classes, (8,), generator=generator)
     weight = torch.rand(8, generator=generator, dtype=torch.float64)
     with select_strategy(module, x, n_classes) as strategy:

@@ -18,3 +18,8 @@ def test_check_engine_names_the_strategy_or_finds_a_sum_that_differs(error, monk
         return
     with pytest.raises(AssertionError, match="not close"):
         check_engine(module, torch.zeros(1, 1, 6), n_classes=2)
+
+
+def test_check_engine_takes_codes():
+    module = nn.Sequential(nn.Embedding(5, 3), nn.Flatten(), nn.Linear(6, 2))
+    assert check_engine(module, torch.tensor([[1, 4]]), n_classes=2) == "bookkeeping"

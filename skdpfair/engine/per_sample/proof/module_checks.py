@@ -21,6 +21,11 @@ from skdpfair.engine.per_sample.proof.frozen_statistics import hold_statistics, 
 from skdpfair.engine.per_sample.proof.operations import PLAIN_TENSORS
 from skdpfair.exceptions import UnsupportedModuleError
 
+REMEMBERS = (
+    "module remembers: its forward pass changes its attributes, buffers or parameters, or differs "
+    "from call to call, so that one record could act on the gradients of others, or stay in the "
+    "model. Make the forward pass depend on its input and parameters only."
+)
 N_PROBE = 4
 _SCALES = (1.0, -1.0, 100.0)  # of made-up records, for branches on signs and sizes
 _SIZES = (2, 9, 33)  # of batches, for branches on their length
@@ -155,6 +160,8 @@ def _compare_with_alone(module: nn.Module, rows: Tensor) -> None:
     except UnsupportedModuleError as error:
         raise _mixes(f"it fails where a record is alone: {error.__cause__}", module) from None
     if not is_same:
+        if not torch.allclose(_forward(module, rows), together, equal_nan=True):
+            raise UnsupportedModuleError(REMEMBERS)
         raise _mixes(f"the output of a record differs alone and in a batch of {len(rows)}", module)
 
 

@@ -16,7 +16,11 @@ from skdpfair._utils.describe import state_of
 from skdpfair.engine.flat import split
 from skdpfair.engine.losses import Loss
 from skdpfair.engine.per_sample.proof.frozen_statistics import hold_statistics
-from skdpfair.engine.per_sample.proof.module_checks import check_module, refuse_mixing
+from skdpfair.engine.per_sample.proof.module_checks import (
+    REMEMBERS,
+    check_module,
+    refuse_mixing,
+)
 from skdpfair.engine.per_sample.proof.record_trace import RecordTrace
 from skdpfair.engine.per_sample.proof.tracing import trace
 from skdpfair.exceptions import UnsupportedModuleError
@@ -113,7 +117,7 @@ class ModuleCode:
         if after != before:
             trace(function, args)
             if state_of(self.called) != after:
-                raise UnsupportedModuleError(_REMEMBERS)
+                raise UnsupportedModuleError(REMEMBERS)
         return traced
 
     @cached_property
@@ -168,10 +172,3 @@ class ModuleCode:
 
     def _trained(self) -> list[nn.Parameter]:
         return [p for p in self.called.parameters() if p.requires_grad]
-
-
-_REMEMBERS = (
-    "module remembers: its forward pass changes its attributes, buffers or parameters, or differs "
-    "from call to call, so that one record could act on the gradients of others, or stay in the "
-    "model. Make the forward pass depend on its input and parameters only."
-)

@@ -27,7 +27,7 @@ PLAIN_TENSORS = (nn.Parameter, torch.Tensor, getattr(nn, "Buffer", None))  # els
 
 _BY_VALUES = (
     "values of a record enter Python (a branch, item(), lengths of packed sequences): use "
-    "torch.where, or a mask over padded sequences"
+    "torch.where, a mask over padded sequences, or validate_args=False of torch.distributions"
 )
 _REMEDIES = {  # of what is asked for most; all else has the last one
     "as_strided": "use indexing, reshape or unfold, which do not depend on the layout of memory",

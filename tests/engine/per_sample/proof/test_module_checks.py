@@ -67,6 +67,10 @@ REFUSED = {
     "bfloat16": (lambda: nn.Linear(6, 3).bfloat16(), "bfloat16.*float32"),
     "complex": (lambda: Net(lambda m, x: m.w, w=nn.Parameter(torch.ones(2) * 1j)), "view_as"),
     "other type": (lambda: Net(lambda m, x: m.c(x).double(), c=(6, 3)), "of torch.float32.*64"),
+    "old spectral norm": (
+        lambda: chain(nn.utils.spectral_norm(nn.Linear(6, 4)), (4, 3)),
+        "module remembers",
+    ),
     "extra state": (lambda: WithExtraState(6, 3), "extra state"),
     "own tensor": (with_own_tensor, "OwnTensor"),
 }
