@@ -1,7 +1,6 @@
 """Closed form: forward and backward of a chain of Linear layers by formulas, without autograd."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
@@ -21,30 +20,16 @@ from skdpfair.engine.sparse_rows import SparseBatch
 _aten = torch.ops.aten
 
 
-@dataclass(frozen=True)
-class Activation:
-    """``forward(z)``, which may overwrite z, and ``backward(b, out)``, from its output alone."""
-
-    forward: Callable[[Tensor], Tensor]
-    backward: Callable[[Tensor, Tensor], Tensor]
-
-
+# forward(z), which may overwrite z, and backward(b, out), from its output alone
+Activation: TypeAlias = tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]
 ACTIVATIONS: dict[type[nn.Module], Activation] = {
-    nn.Tanh: Activation(torch.tanh_, _aten.tanh_backward),
-    nn.Sigmoid: Activation(torch.sigmoid_, _aten.sigmoid_backward),
-    nn.ReLU: Activation(torch.relu_, lambda b, out: _aten.threshold_backward(b, out, 0)),
+    nn.Tanh: (torch.tanh_, _aten.tanh_backward),
+    nn.Sigmoid: (torch.sigmoid_, _aten.sigmoid_backward),
+    nn.ReLU: (torch.relu_, lambda b, out: _aten.threshold_backward(b, out, 0)),
 }
-
-
 Chain: TypeAlias = list[tuple[nn.Linear, Activation | None]]
-
-
-@dataclass(frozen=True)
-class ParameterShift:
-    """Parameters moved, record by record, by ``scale`` times the gradients."""
-
-    samplers: list[ProductGradSampler]
-    scale: Tensor
+# of parameters, record by record: gradients, and what they are times
+Shift: TypeAlias = tuple[list[ProductGradSampler], Tensor]
 
 
 class ClosedForm(Strategy):
@@ -71,12 +56,12 @@ class ClosedForm(Strategy):
         return self.forward(batch.x)  # stays sparse
 
     @without_grad
-    def per_sample_gradients(self, batch: Batch, shift: ParameterShift | None = None) -> Gradients:
+    def per_sample_gradients(self, batch: Batch, shift: Shift | None = None) -> Gradients:
         """Return the gradients of the examples, at shifted parameters if ``shift`` is given."""
 
         def change(i: int, a: Any) -> Any:
             i -= self._first
-            return 0.0 if shift is None or i < 0 else shift.samplers[i].shift(shift.scale, a)
+            return 0.0 if shift is None or i < 0 else shift[0][i].shift(shift[1], a)
 
         inputs: list[Any] = []
         logits = forward_of(self._chain, batch.x, inputs, None if shift is None else change)
@@ -86,21 +71,21 @@ class ClosedForm(Strategy):
 
         def at_ascent(scale: Tensor) -> Gradients:
             if is_plain:
-                return self.per_sample_gradients(batch, ParameterShift(samplers, scale))
+                return self.per_sample_gradients(batch, (samplers, scale))
             return gradients_at_ascent(self, batch, samplers, scale)
 
         norm = self._norm(samplers) if is_plain else None
         return self.gradients_of(batch, samplers, norm, loss, probability, at_ascent)
 
     def _backward(
-        self, inputs: list[Any], out: Tensor, b: Tensor, shift: ParameterShift | None
+        self, inputs: list[Any], out: Tensor, b: Tensor, shift: Shift | None
     ) -> list[ProductGradSampler]:
         """Return the grad samplers from the first layer that trains to the last."""
         grad_samplers = []
         for i in range(len(self._chain) - 1, self._first - 1, -1):
             layer, activation = self._chain[i]
             if activation is not None:
-                b = activation.backward(b, out)
+                b = activation[1](b, out)
             out = inputs[i]
             kind = ProductGradSampler if isinstance(out, Tensor) else SparseGradSampler
             of_layer = layer.weight, layer.bias
@@ -109,7 +94,7 @@ class ClosedForm(Strategy):
             if i > self._first:
                 change = None
                 if shift is not None:
-                    change = shift.samplers[i - self._first].shift_back(shift.scale, b)
+                    change = shift[0][i - self._first].shift_back(shift[1], b)
                 b = b @ layer.weight
                 if change is not None:
                     b += change
@@ -151,7 +136,7 @@ def forward_of(
         z = product(a, layer.weight, layer.bias)
         if change is not None:
             z += change(i, a)
-        a = z if activation is None else activation.forward(z)
+        a = z if activation is None else activation[0](z)
     outputs: Tensor = a
     return outputs
 

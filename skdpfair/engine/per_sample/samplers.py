@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import copy
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -70,6 +71,7 @@ class GradSampler(abc.ABC):
     """
 
     sums: Mapping[Tensor, Tensor] = MappingProxyType({})
+    of_rows = ("a", "b")  # attributes
 
     @abc.abstractmethod
     def norm2(self, examples: Examples) -> Tensor:
@@ -83,9 +85,12 @@ class GradSampler(abc.ABC):
     def add(self, weight: Tensor, views: Views) -> None:
         """Add the gradients' sum, weighted by (n_rows,) numbers, to views of the flat gradient."""
 
-    @abc.abstractmethod
-    def masked(self, finite_mask: Tensor) -> GradSampler:
+    def masked(self, finite_mask: Tensor) -> Self:
         """Return the grad sampler in which records that are not finite have no gradient."""
+        sampler = copy.copy(self)
+        for name in self.of_rows:
+            setattr(sampler, name, masked(getattr(self, name), finite_mask))
+        return sampler
 
     def rows(self) -> dict[Tensor, Tensor]:
         """Return the gradient of each row (n_rows, n), by parameter; none where they are long."""
@@ -94,6 +99,8 @@ class GradSampler(abc.ABC):
 
 class RowsGradSampler(GradSampler):
     """The gradients (n_rows, ...) in one parameter."""
+
+    of_rows = ("gradients",)
 
     def __init__(self, gradients: Tensor, parameter: Tensor) -> None:
         self.gradients = gradients.reshape(len(gradients), parameter.numel())
@@ -108,9 +115,6 @@ class RowsGradSampler(GradSampler):
 
     def add(self, weight: Tensor, views: Views) -> None:
         views[self.parameter].view(-1).addmv_(self.gradients.t(), weight)
-
-    def masked(self, finite_mask: Tensor) -> RowsGradSampler:
-        return RowsGradSampler(masked(self.gradients, finite_mask), self.parameter)
 
     def rows(self) -> dict[Tensor, Tensor]:
         return {self.parameter: self.gradients}
@@ -193,10 +197,6 @@ class ProductGradSampler(GradSampler):
             out.addmm_(b.t(), a * weight[:, None])
         else:
             out.addmm_((b * weight[:, None]).t(), a)
-
-    def masked(self, finite_mask: Tensor) -> Self:
-        a, b = masked(self.a, finite_mask), masked(self.b, finite_mask)
-        return type(self)(a, b, self.weight, self.bias, self.places)
 
     def shift(self, scale: Tensor, x: Any) -> Tensor:
         """Return the change scale b (a.x + 1) of the output on ``x``."""
@@ -311,8 +311,3 @@ class LookupGradSampler(GradSampler):
         places, index = index.unique(return_inverse=True)
         sums = rows.new_zeros(len(places), rows.shape[1]).index_add_(0, index, rows)
         out.index_add_(0, places, sums.to(out.dtype))
-
-    def masked(self, finite_mask: Tensor) -> LookupGradSampler:
-        return LookupGradSampler(
-            masked(self.a, finite_mask), masked(self.b, finite_mask), self.table
-        )

@@ -5,7 +5,7 @@ place refuse it.  Others draw random numbers that no generator can be given for,
 for batches.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from math import prod
 from typing import Any
@@ -142,39 +142,21 @@ def _added(values: Tensor, shape: tuple[int, ...], axis: int, index: Tensor) -> 
     return values.new_zeros(shape).scatter_add(axis, index.long(), values)
 
 
-def _where_sizes_differ(
-    fits: Callable[..., bool], decomposition: Callable[..., Any]
-) -> Callable[..., Any]:
-    """Return a decomposition that changes an operation only if sizes do not fit its tensors."""
-
-    def either(*args: Any) -> Any:
-        return NotImplemented if fits(*args) else decomposition(*args)
-
-    return either
-
-
-def _fits_groups(
-    grad: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None,
-    n: int, channels: int, size: int, n_groups: int, *_: Any,
-) -> bool:  # fmt: skip
-    sizes_match = grad.numel() == x.numel() == n * channels * size and channels % n_groups == 0
-    scaled = weight is None or weight.numel() == channels
-    return sizes_match and scaled and mean.numel() == rstd.numel() == n * n_groups
-
-
-def _fits_layer(
+def _layer_norm_backward(
     grad: Tensor, x: Tensor, shape: Sequence[int], mean: Tensor, rstd: Tensor,
-    weight: Tensor | None, *_: Any,
-) -> bool:  # fmt: skip
+    weight: Tensor | None, *rest: Any,
+) -> Any:  # fmt: skip
+    """Leave the operation as it is only if its tensors have the sizes that it reads."""
     sizes_match = grad.shape == x.shape and list(x.shape[-len(shape) :]) == list(shape)
     scaled = weight is None or weight.numel() == prod(shape)
-    return (
-        sizes_match and scaled and mean.numel() == rstd.numel() == x.numel() / max(prod(shape), 1)
-    )
+    n_rows = x.numel() / max(prod(shape), 1)
+    if sizes_match and scaled and mean.numel() == rstd.numel() == n_rows:
+        return NotImplemented
+    return _OF_TORCH[_LAYER](grad, x, shape, mean, rstd, weight, *rest)
 
 
 _ATEN = torch.ops.aten
-_GROUPS, _LAYER = _ATEN.native_group_norm_backward.default, _ATEN.native_layer_norm_backward.default
+_LAYER = _ATEN.native_layer_norm_backward.default
 _OF_TORCH: Any = get_decompositions(
     [
         _ATEN.native_dropout,
@@ -195,8 +177,7 @@ DECOMPOSED: Any = {
     _ATEN.fill.Scalar: lambda old, value: torch.full_like(old, value),
     **_OF_TORCH,
     _ATEN._weight_norm_interface_backward.default: _ATEN._weight_norm_differentiable_backward,
-    _GROUPS: _where_sizes_differ(_fits_groups, _OF_TORCH[_GROUPS]),
-    _LAYER: _where_sizes_differ(_fits_layer, _OF_TORCH[_LAYER]),
+    _LAYER: _layer_norm_backward,
     _ATEN.convolution_backward.default: _convolution_backward,
     _ATEN.embedding.default: _embedding,
     _ATEN.embedding_dense_backward.default: _embedding_backward,

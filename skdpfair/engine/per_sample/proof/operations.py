@@ -64,30 +64,12 @@ def reason_to_refuse(node: Node) -> str | None:
     ):
         return f"it calls {operation}, which runs code of its own: use operations of torch"
     name = operation.overloadpacket.__name__
-    if name.startswith("_embedding_bag") and "backward" not in name:
-        table, _, offsets, *_ = node.args
-        if not _is_present(table) or _varies(offsets):
-            return f"{operation} reads a table or offsets of a record: use index_select and mean"
     # in place on constants of the trace, see `InPlaceCheck`
     listed = name.removesuffix("_"), str(operation).removeprefix("aten.")
     if CLOSED_LIST.isdisjoint(listed) or "out" in operation._overloadname:
         remedy = _REMEDIES.get(name, _REMEDIES[""])
         return f"{operation} is not known to act on each record alone: {remedy}"
     return None
-
-
-def _is_present(table: Any) -> bool:
-    """Tell whether a table is as it was given: torch reads others by how they lie in memory."""
-    while isinstance(table, Node) and table.op == "call_function":
-        if table.target is not torch.ops.aten.detach.default:
-            return False
-        table = table.args[0]
-    return True
-
-
-def _varies(value: Any) -> bool:
-    inputs = getattr(value, "all_input_nodes", ())
-    return getattr(value, "op", "") == "placeholder" or any(map(_varies, inputs))
 
 
 def _has_user_kernel(operation: OpOverload[..., Any]) -> bool:

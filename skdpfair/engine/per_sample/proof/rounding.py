@@ -28,8 +28,6 @@ _DECIDING = {
     # no vectors of their own where values are equal
     *("linalg_eig", "_linalg_eigh", "_linalg_svd"),
 }
-_CUT = {"acos", "acosh", "asin", "asinh", "atan", "atanh", "log", "log10", "log1p", "log2", "pow"}
-_CUT |= {"rsqrt", "sqrt"}  # along a line, where their inputs are complex
 # they only move or choose numbers, as views do
 _MOVING = {
     *("_to_copy", "amax", "amin", "cat", "clone", "constant_pad_nd", "copy", "detach", "flip"),
@@ -113,18 +111,7 @@ def _decides(node: Node) -> bool:
         return node.kwargs.get("rounding_mode") is not None
     outputs = [t for t in tree_leaves(node.meta.get("val")) if isinstance(t, Tensor)]
     continuous = all(t.is_floating_point() or t.is_complex() for t in outputs)
-    is_cut = _name(node) in _CUT and any(t.is_complex() for t in outputs)
-    return _name(node) in _DECIDING or is_cut or not continuous or _is_coarser(node)
-
-
-def _is_coarser(node: Node) -> bool:
-    """Tell whether an operation rounds to a type of fewer digits, such as bfloat16."""
-    if _name(node) != "_to_copy":
-        return False
-    (before,), after = node.all_input_nodes, node.meta["val"]
-    of = before.meta["val"]
-    floats = of.is_floating_point() and after.is_floating_point()
-    return bool(floats and torch.finfo(after.dtype).eps > torch.finfo(of.dtype).eps)
+    return _name(node) in _DECIDING or not continuous
 
 
 def _name(node: Node) -> str:

@@ -28,8 +28,6 @@ GATES = {  # of products that are a half in exact arithmetic
     "threshold": lambda z: F.threshold(z, 0.5 - 1e-7, 0.0),
     "argmax": lambda z: torch.stack([z, 0.5 + 0 * z]).argmax(0).float(),
     "choice by NaN": lambda z: torch.fmax(1 + 0 * (z - 0.5).sqrt(), 0 * z),
-    "cut of a complex root": lambda z: torch.complex(0 * z - 1, z - 0.5).sqrt().imag,
-    "half precision": lambda z: ((z + 2**-9).bfloat16().float() - 0.5) * 256,
     "eigenvectors": lambda z: torch.linalg.eigh(
         torch.cat([z, 0.5 + 0 * z], 1).diag_embed()
     ).eigenvectors[:, 0, :1],
