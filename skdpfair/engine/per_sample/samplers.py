@@ -71,7 +71,7 @@ class GradSampler(abc.ABC):
     """
 
     sums: Mapping[Tensor, Tensor] = MappingProxyType({})
-    of_rows = ("a", "b")  # attributes
+    of_rows: tuple[str, ...] = ("a", "b")  # attributes
 
     @abc.abstractmethod
     def norm2(self, examples: Examples) -> Tensor:
