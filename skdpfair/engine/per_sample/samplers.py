@@ -71,7 +71,7 @@ class GradSampler(abc.ABC):
     """
 
     sums: Mapping[Tensor, Tensor] = MappingProxyType({})
-    of_rows: tuple[str, ...] = ("a", "b")  # attributes
+    of_rows: tuple[str, ...] = ("a", "b")  # attributes with a row for each of the batch
 
     @abc.abstractmethod
     def norm2(self, examples: Examples) -> Tensor:
