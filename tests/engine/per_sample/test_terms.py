@@ -18,6 +18,13 @@ def codes(h):
     return (h[..., 0].detach() * 8).long().abs() % 6
 
 
+def cut(h):
+    h = h.clone()
+    h[h < 0] = 0.0
+    h[h.isnan().any(-1)] = 1.0
+    return h
+
+
 USES = {  # of records h (batch, T, D) and parameters: w (6, D) and v, of which parts are taken
     "linear": lambda h, w, v: F.linear(h, w[:D]),
     "product": lambda h, w, v: h @ w[:D],
@@ -71,6 +78,7 @@ USES = {  # of records h (batch, T, D) and parameters: w (6, D) and v, of which 
         h @ torch.linalg.solve(w[:D] - w[:D].mT + torch.eye(D).to(w), w[2:])
     ),
     "exponential of a matrix": lambda h, w, v: h @ torch.linalg.matrix_exp(w[:D] - w[:D].mT),
+    "one number where a mask says so": lambda h, w, v: cut(h @ w[:D]) @ w[2:],
     "softmax of weights": lambda h, w, v: h @ w[:D].softmax(0),
 }
 

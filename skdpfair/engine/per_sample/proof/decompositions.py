@@ -43,6 +43,14 @@ def _index_fill(x: Tensor, axis: int, index: Tensor, value: float) -> Tensor:
     return torch.ops.aten.index_put(x, places, x.new_full((), value)) if x.dim() else x * 0 + value
 
 
+def _index_put(x: Tensor, places: Any, values: Tensor, accumulate: bool = False) -> Any:
+    """Write one number where a mask says so, which vmap takes for an unknown number of places."""
+    mask = places[0] if len(places) == 1 else None
+    if mask is None or mask.dtype != torch.bool or values.numel() != 1 or accumulate:
+        return NotImplemented
+    return torch.where(mask.view(*mask.shape, *[1] * (x.dim() - mask.dim())), values, x)
+
+
 def _normalised(
     x: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, _: float, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -191,6 +199,7 @@ DECOMPOSED: Any = {
     _ATEN._native_batch_norm_legit_no_training.default: _normalised,
     _ATEN.index_fill.int_Scalar: _index_fill,
     _ATEN._unsafe_index_put.default: _ATEN.index_put.default,
+    _ATEN.index_put.default: _index_put,
     _ATEN.max_pool2d_with_indices_backward.default: partial(_pool_backward, 2),
     _ATEN.max_pool3d_with_indices_backward.default: partial(_pool_backward, 3),
     _ATEN.adaptive_max_pool2d_backward.default: partial(_pool_backward, 2),

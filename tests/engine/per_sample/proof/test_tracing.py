@@ -61,7 +61,7 @@ def rounded(m, x):
 
 def cut(m, x):
     h = x.clone()
-    h[h < 0] = 0
+    h[h < 0] *= 0.5
     return m.c(h)
 
 
