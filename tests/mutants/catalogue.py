@@ -1007,7 +1007,7 @@ MUTANTS = (
         "sums by the largest person",
         "the person with the most records decides how all others are added up",
         "engine/per_sample/samplers.py",
-        "self.b.shape[1] <= _FEW",
+        "self.b.shape[1] <= n_few",
         "self.b.shape[1] <= examples.largest",
         PER_SAMPLE + "test_records_rounding.py::"
         "test_person_with_the_most_records_does_not_change_how_others_are_rounded[finite]",

@@ -16,7 +16,7 @@ from torch import Tensor
 from skdpfair.engine.batch import Examples
 from skdpfair.engine.sparse_rows import SparseBatch
 
-_FEW = 4  # outputs, so that sums of an example take about as much memory as its inputs
+_MAX_SUM = 2**14  # numbers of an example's gradient that is summed up: 64 KiB
 _MAX_PAIRS = 2**24  # numbers of a part of the pairs of positions
 Views: TypeAlias = dict[Tensor, Tensor]
 Optional: TypeAlias = Tensor | None
@@ -150,7 +150,8 @@ class ProductGradSampler(GradSampler):
 
     def _squares_of_sums(self, examples: Examples) -> Tensor:
         # not by the sizes of others, whose sum would be rounded otherwise without the largest
-        if self.b.dim() == 2 and self.b.shape[1] <= _FEW and self.places is None:
+        n_few = max(4, _MAX_SUM // max(1, self.a.shape[-1]))
+        if self.b.dim() == 2 and self.b.shape[1] <= n_few and self.places is None:
             self.sums = sums = {}
             if self.weight is not None:
                 sums[self.weight] = examples.outer_sum(self.b, self.a).flatten(1)
