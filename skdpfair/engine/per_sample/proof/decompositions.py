@@ -66,10 +66,14 @@ def _bag(
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Return sums, means or largest numbers of rows; vmap takes torch's bags one by one."""
     starts, at = offsets[:-1] if last else offsets, torch.arange(len(index), device=index.device)
-    bag, counts = (at[:, None] >= starts).sum(1) - 1, index != padding
+    bag = (at[:, None] >= starts).sum(1).clamp(min=1) - 1
+    counts = (index != padding) | (padding < 0)  # -1 stands for no padding
     shape = len(starts), table.shape[1]
     size = starts.new_zeros(len(starts)).index_add(0, bag, counts.to(starts.dtype))
     rows = _embedding(table, index)
+    # a record whose offsets torch would refuse counts for nothing
+    are_in_order = (starts[:1] == 0).all() & (starts.diff() >= 0).all()
+    rows = rows.masked_fill(~(are_in_order & (starts <= len(index)).all()), torch.nan)
     if mode == 2:
         rows = rows.masked_fill(~counts[:, None], -torch.inf)
         bags = bag[:, None].expand_as(rows)
@@ -77,7 +81,7 @@ def _bag(
         is_largest = (rows == largest.index_select(0, bag)) & counts[:, None]
         first = torch.where(is_largest, at[:, None], len(index))
         first = first.new_full(shape, len(index)).scatter_reduce(0, bags, first, "amin")
-        is_empty = first == len(index)
+        is_empty = size[:, None] == 0
         codes = index.index_select(0, first.clamp(max=len(index) - 1).flatten()).view(shape)
         return largest.masked_fill(is_empty, 0.0), bag, size, codes.masked_fill(is_empty, -1)
     rows = rows if weight is None else rows * weight[:, None]
@@ -192,6 +196,12 @@ DECOMPOSED: Any = {
     _ATEN._embedding_bag.default: _bag,
     _ATEN._embedding_bag_forward_only.default: _bag,
     _ATEN._embedding_bag_dense_backward.default: _bag_backward,
+    _ATEN._embedding_bag_per_sample_weights_backward.default: (
+        lambda grad, table, index, _, bag, __, padding=-1: (
+            (grad.index_select(0, bag) * _embedding(table, index)).sum(1)
+            * ((index != padding) | (padding < 0))
+        )
+    ),
     _ATEN._embedding_bag_backward.default: lambda grad, index, _, *args: _bag_backward(
         grad, index, *args[:6], *args[7:]
     ),

@@ -68,6 +68,45 @@ def test_bag_backward_sums_codes_by_record(mode):
     torch.testing.assert_close(norm, loop(module, x, y).norm(dim=1))
 
 
+class Bag(nn.Module):
+    """A bag of codes, or of two by offsets that come first; its weights may train."""
+
+    def __init__(self, mode, offsets=False, weighted=False):
+        super().__init__()
+        self.bag, self.out = nn.EmbeddingBag(6, 4, mode=mode), nn.Linear(4, 3)
+        self.scale = nn.Parameter(torch.tensor([0.5, -1.0, 2.0])) if weighted else None
+        self.offsets = offsets
+
+    def forward(self, x):
+        if not self.offsets:
+            weight = None if self.scale is None else self.scale.expand(len(x), 3)
+            return self.out(self.bag(x.long(), per_sample_weights=weight))
+        bags = [self.bag(row[2:].long(), row[:2].long()) for row in x]
+        return self.out(torch.stack(bags).sum(1))
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize(
+    ("offsets", "wrong"),
+    [(False, [0.0, 1, 9]), (False, [0.0, 1, -1]), (True, [0, 7.0, 1, 2]), (True, [1, 2.0, 1, 2])],
+)
+def test_bags_of_codes_or_offsets_that_torch_refuses_count_for_nothing(mode, offsets, wrong):
+    module, right = seeded(Bag, mode, offsets), [0.0, 1, 2, 3][: len(wrong)]
+    x, y = torch.tensor([wrong, right]), torch.tensor([0, 1])
+    with select_strategy(module, torch.tensor([right]), 3) as strategy:
+        norm = strategy.per_sample_gradients(Batch(x, y)).norm
+    assert norm[0].isnan() and norm[1].isfinite()
+
+
+def test_weights_of_bags_train():
+    module, x = (
+        seeded(lambda: Bag("sum", weighted=True)).double(),
+        torch.tensor([[0.0, 1, 4], [2, 2, 3]]),
+    )
+    weight = torch.tensor([0.5, 2.0]).double()
+    assert_equals_loop(module, x.double(), torch.tensor([0, 1]), weight, 1e-10, "bookkeeping")
+
+
 def test_embedding_backward_refuses_gradients_over_counts():
     def counted(table):
         table = table.detach().requires_grad_()
