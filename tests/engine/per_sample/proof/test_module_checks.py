@@ -8,7 +8,7 @@ from torch import nn
 
 from skdpfair.engine import select_strategy
 from skdpfair.exceptions import UnsupportedModuleError
-from tests.engine.per_sample.modules import Net, chain, linears
+from tests.engine.per_sample.modules import Net, chain, linears, seeded
 
 
 def remembering():
@@ -79,7 +79,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_check_module_refuses_what_training_would_not_follow(name):
     make, match = REFUSED[name]
-    module = make()
+    module = seeded(make)
     x = torch.zeros(4, 6, dtype=next(module.parameters()).dtype)
     with pytest.raises(UnsupportedModuleError, match=match):
         select_strategy(module, x, 3)
