@@ -1,5 +1,6 @@
 """All trainable parameters as one vector, and an SGD that steps on it."""
 
+from collections.abc import Sequence
 from functools import reduce
 from inspect import unwrap
 from typing import Any
@@ -64,7 +65,7 @@ def _without_gradient(p: nn.Parameter, op: Any, place: int, buffers: set[int]) -
     return fixed
 
 
-def split(flat: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
+def split(flat: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
     """Return the part of ``flat`` that belongs to each parameter, in its shape."""
     parts = flat.split([p.numel() for p in parameters])
     return [part.view_as(p) for p, part in zip(parameters, parts, strict=True)]

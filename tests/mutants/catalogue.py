@@ -1804,8 +1804,8 @@ MUTANTS = (
         "decisions by the last bits",
         "a record that leaves the batch turns the gates of others",
         "engine/per_sample/proof/rounding.py",
-        "            if _decides(node):\n",
-        "            if False:\n",
+        "        if is_rounded and _decides(node):\n",
+        "        if False:\n",
         PROOF + "test_rounding.py::test_steady_where_decisions_are_by_exact_numbers",
     ),
     Mutant(

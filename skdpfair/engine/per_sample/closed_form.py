@@ -1,7 +1,7 @@
 """Closed form: forward and backward of a chain of Linear layers by formulas, without autograd."""
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,6 @@ from skdpfair.engine.precision import without_grad
 from skdpfair.engine.sparse_rows import SparseBatch
 
 _aten = torch.ops.aten
-
 
 # forward(z), which may overwrite z, and backward(b, out), from its output alone
 Activation: TypeAlias = tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]
@@ -92,9 +91,7 @@ class ClosedForm(Strategy):
             trained = [p if p is not None and p.requires_grad else None for p in of_layer]
             grad_samplers.append(kind(out, b, *trained))
             if i > self._first:
-                change = None
-                if shift is not None:
-                    change = shift[0][i - self._first].shift_back(shift[1], b)
+                change = shift and shift[0][i - self._first].shift_back(shift[1], b)
                 b = b @ layer.weight
                 if change is not None:
                     b += change
@@ -137,15 +134,12 @@ def forward_of(
         if change is not None:
             z += change(i, a)
         a = z if activation is None else activation[0](z)
-    outputs: Tensor = a
-    return outputs
+    return cast("Tensor", a)
 
 
 def linear_layers(module: nn.Module, x: Tensor) -> Chain:
     """Return the chain of ``module`` for inputs like ``x``; a `TraceError` says why it is none."""
-    chain: Chain = []
-    seen: set[nn.Parameter] = set()
-    flat = x.dim() == 2
+    chain, seen, flat = Chain(), set[nn.Parameter](), x.dim() == 2
     for part in _parts(module):
         kind = type(part)
         if _is_altered(part):

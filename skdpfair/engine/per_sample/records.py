@@ -6,7 +6,7 @@ import abc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any, Self
 
 import torch
@@ -16,7 +16,7 @@ from skdpfair.engine.batch import Batch, Examples
 from skdpfair.engine.flat import split
 from skdpfair.engine.losses import MIN_OUTPUT_GRADIENT, Loss
 from skdpfair.engine.per_sample.proof import ModuleCode, prove
-from skdpfair.engine.per_sample.samplers import GradSampler, masked, sum_of
+from skdpfair.engine.per_sample.samplers import GradSampler, masked, vecdot
 from skdpfair.engine.precision import without_grad
 from skdpfair.exceptions import UnsupportedModuleError
 
@@ -45,18 +45,15 @@ def gradients_of_rows(examples: Examples, *columns: Tensor) -> Gradients:
 
     @without_grad
     def weighted_sum(weight: Tensor, out: Tensor, finite_mask: Tensor | None = None) -> None:
-        finite_gradients = (
-            gradients if finite_mask is None else torch.where(finite_mask[:, None], gradients, 0.0)
-        )
-        out.addmv_(finite_gradients.t(), weight)
+        finite = gradients if finite_mask is None else masked(gradients, finite_mask)
+        out.addmv_(finite.t(), weight)
 
     return Gradients(norms(gradients), loss, probability, weighted_sum)
 
 
 def norms(gradients: Tensor) -> Tensor:
     """Return the L2 norm of each row."""
-    norm: Tensor = torch.linalg.vecdot(gradients, gradients).sqrt()
-    return norm
+    return vecdot(gradients, gradients).sqrt()
 
 
 class Strategy(abc.ABC):
@@ -134,19 +131,16 @@ class Strategy(abc.ABC):
         The Hessian of a row's own loss, times its vector, is added.  Memory is batch times
         parameters.
         """
-        x, output_gradient = batch.dense_x, OutputGradient(self, batch)
+        x, last = batch.dense_x, OutputGradient(self, batch)
         code = self.code_without_draws(x)
-        _, gradients = code.gradients(
-            self.generator, self.values(), x, output_gradient=output_gradient
-        )
+        _, gradients = code.gradients(self.generator, self.values(), x, output_gradient=last)
         rows = torch.cat([g.reshape(len(x), -1) for g in gradients if g.numel()], dim=1)
         if hvp_vectors is not None:
             factor = batch.weight_in_example
             factor = rows.new_ones(len(x)) if factor is None else factor
-            columns = x, batch.y, factor, hvp_vectors
-            products = code.hessian_products(None, self.values(), *columns)
+            products = code.hessian_products(None, self.values(), x, batch.y, factor, hvp_vectors)
             rows += torch.cat([p.reshape(len(x), -1) for p in products if p.numel()], dim=1)
-        return rows, *output_gradient.terms()
+        return rows, *last.terms()
 
     def values(self) -> list[Tensor]:
         """Return all parameters, without autograd."""
@@ -154,8 +148,7 @@ class Strategy(abc.ABC):
 
     def flat(self) -> Tensor:
         """Return a zero vector with one entry per trainable parameter."""
-        like = self.parameters[0]
-        return torch.zeros(self.n_parameters, dtype=like.dtype, device=like.device)
+        return self.parameters[0].new_zeros(self.n_parameters)
 
     def rng_state(self) -> Tensor | None:
         """Return the state of the module's random numbers; None if it draws none.
@@ -189,11 +182,10 @@ class Strategy(abc.ABC):
 
     def views(self, flat: Tensor) -> dict[Tensor, Tensor]:
         """Return the part of ``flat`` that belongs to each trainable parameter."""
-        known, views = self._views
-        if known is not flat:
-            views = dict(zip(self.parameters, split(flat, self.parameters), strict=True))
-            self._views = flat, views
-        return views
+        if self._views[0] is not flat:
+            parts = split(flat, self.parameters)
+            self._views = flat, dict(zip(self.parameters, parts, strict=True))
+        return self._views[1]
 
     def gradients_of(
         self,
@@ -211,7 +203,7 @@ class Strategy(abc.ABC):
         """
         examples = batch.examples
         if norm is None:
-            total = sum_of(sampler.norm2(examples) for sampler in samplers).sqrt()
+            total = reduce(torch.add, (sampler.norm2(examples) for sampler in samplers)).sqrt()
             norm = examples.over_size(total).to(loss.dtype)
         loss, probability = examples.mean(loss), examples.mean(probability)
         return Gradients(norm, loss, probability, partial(self._add, samplers, examples), at_ascent)

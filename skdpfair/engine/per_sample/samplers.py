@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import abc
 import copy
-import functools
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
+from functools import partial, reduce
 from types import MappingProxyType
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -20,6 +19,7 @@ _MAX_SUM = 2**14  # numbers of an example's gradient that is summed up: 64 KiB
 _MAX_PAIRS = 2**24  # numbers of a part of the pairs of positions
 Views: TypeAlias = dict[Tensor, Tensor]
 Optional: TypeAlias = Tensor | None
+vecdot: Callable[[Tensor, Tensor], Tensor] = torch.linalg.vecdot
 
 
 def masked(rows: Any, finite_mask: Tensor) -> Any:
@@ -45,17 +45,12 @@ def lengths_of(width: int) -> Callable[[Tensor], Tensor]:
     """
     if width <= 4096:
         return partial(torch.linalg.vector_norm, dim=-1)
-    return lambda rows: torch.linalg.vecdot(rows, rows).sqrt_()
+    return lambda rows: vecdot(rows, rows).sqrt_()
 
 
 def lengths(rows: Tensor) -> Tensor:
     """Return the L2 norm of each row."""
     return lengths_of(rows.shape[-1])(rows)
-
-
-def sum_of(parts: Iterable[Tensor]) -> Tensor:
-    """Return the sum of one or more tensors."""
-    return functools.reduce(torch.add, parts)
 
 
 def underflow(like: Tensor) -> float:
@@ -124,6 +119,7 @@ class ProductGradSampler(GradSampler):
     """The gradient of a row is ``b_i a_i^T``, of rank one, in a weight, and ``b_i`` in a bias.
 
     One of both may be None. ``places`` says where in a longer weight its numbers are, by rows.
+    Without a bias, factors may be (n, positions, d): the gradient is the sum over positions.
     """
 
     def __init__(
@@ -141,12 +137,10 @@ class ProductGradSampler(GradSampler):
         least = (max(underflow(self.a), underflow(self.b)) / slack) ** 0.5
         length = lengths(self.b).add_(least)
         if self.weight is not None:
-            length.mul_(self._input_lengths().add_(least if self.bias is None else 1.0))
+            of_inputs = lengths(self.a) if isinstance(self.a, Tensor) else self.a.lengths(self.b)
+            length.mul_(of_inputs.add_(least if self.bias is None else 1.0))
         length = length if length.dim() == 1 else length.sum(1)
         return norm2.clamp_(min=0.0).add_(examples.sum(length).square_().mul_(slack))
-
-    def _input_lengths(self) -> Tensor:
-        return lengths(self.a)
 
     def _squares_of_sums(self, examples: Examples) -> Tensor:
         # not by the sizes of others, whose sum would be rounded otherwise without the largest
@@ -157,7 +151,7 @@ class ProductGradSampler(GradSampler):
                 sums[self.weight] = examples.outer_sum(self.b, self.a).flatten(1)
             if self.bias is not None:
                 sums[self.bias] = examples.sum(self.b)
-            return sum_of(lengths(rows).square_() for rows in sums.values())
+            return reduce(torch.add, (lengths(rows).square_() for rows in sums.values()))
         return torch.cat([self._squares(*block) for block in examples.blocks(self.a, self.b)])
 
     def _squares(self, a: Tensor, b: Tensor) -> Tensor:
@@ -192,30 +186,26 @@ class ProductGradSampler(GradSampler):
 
     def add_weight(self, weight: Tensor, out: Tensor) -> None:
         """Add the weighted sum of the products to a matrix."""
-        a, b = self.a, self.b
+        a, b, weight = self.a, self.b, weight.view(-1, *[1] * (self.b.dim() - 1))
         # the narrower of both is weighed
-        if a.shape[1] < b.shape[1]:
-            out.addmm_(b.t(), a * weight[:, None])
+        if a.shape[-1] < b.shape[-1]:
+            a = a * weight
         else:
-            out.addmm_((b * weight[:, None]).t(), a)
+            b = b * weight
+        out.addmm_(b.flatten(0, -2).t(), a.flatten(0, -2))
 
     def shift(self, scale: Tensor, x: Any) -> Tensor:
         """Return the change scale b (a.x + 1) of the output on ``x``."""
         if self.weight is not None:
-            product = self._products(x)
+            product = vecdot(self.a, x) if isinstance(self.a, Tensor) else self.a.dot(x)
             scale = scale * (product if self.bias is None else product + 1.0)
         return scale[:, None] * self.b
-
-    def _products(self, x: Any) -> Tensor:
-        product: Tensor = torch.linalg.vecdot(self.a, x)
-        return product
 
     def shift_back(self, scale: Tensor, b: Tensor) -> Tensor | None:
         """Return the change of the gradient in the layer's input by the shift; None for none."""
         if self.weight is None:
             return None
-        change: Tensor = (scale * torch.linalg.vecdot(self.b, b))[:, None] * self.a
-        return change
+        return (scale * vecdot(self.b, b))[:, None] * cast("Tensor", self.a)
 
 
 class VectorGradSampler(ProductGradSampler):
@@ -224,8 +214,8 @@ class VectorGradSampler(ProductGradSampler):
     def norm2(self, examples: Examples) -> Tensor:
         if examples.rows_per_example != 1:
             return super().norm2(examples)
-        norm2: Tensor = torch.linalg.vecdot(self.b, self.b).add_(underflow(self.b))
-        return norm2.mul_(torch.linalg.vecdot(self.a, self.a).add_(underflow(self.a)))
+        norm2 = vecdot(self.b, self.b).add_(underflow(self.b))
+        return norm2.mul_(vecdot(self.a, self.a).add_(underflow(self.a)))
 
     def rows(self) -> dict[Tensor, Tensor]:
         if self.weight is None or self.places is not None:
@@ -238,9 +228,6 @@ class SparseGradSampler(ProductGradSampler):
 
     a: SparseBatch
 
-    def _input_lengths(self) -> Tensor:
-        return self.a.lengths(self.b)
-
     def _squares_of_sums(self, examples: Examples) -> Tensor:
         norm2 = self.b.new_zeros(len(examples), dtype=torch.float64)
         if self.weight is not None:
@@ -252,21 +239,6 @@ class SparseGradSampler(ProductGradSampler):
 
     def add_weight(self, weight: Tensor, out: Tensor) -> None:
         self.a.add_outer_(self.b * weight[:, None], out)
-
-    def _products(self, x: Any) -> Tensor:
-        return self.a.dot(x)
-
-
-class SequenceGradSampler(ProductGradSampler):
-    """Factors (n, positions, d): Gram matrices if positions are few, else products are made."""
-
-    def add_weight(self, weight: Tensor, out: Tensor) -> None:
-        a, b = self.a, self.b
-        if a.shape[-1] < b.shape[-1]:
-            a = a * weight[:, None, None]
-        else:
-            b = b * weight[:, None, None]
-        out.addmm_(b.flatten(0, 1).t(), a.flatten(0, 1))
 
 
 class LookupGradSampler(GradSampler):

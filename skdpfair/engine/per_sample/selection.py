@@ -51,8 +51,7 @@ def select_strategy(
             lambda m: BookKeeping(m, loss, code, *factors()),
         )
         for make in makers:
-            reason = _gradient_error(make, code)
-            if reason is None:
+            if (reason := _gradient_error(make, code)) is None:
                 strategy = make(module)
                 log.info("%s: %s", strategy.name, strategy.reason)
                 return strategy

@@ -20,8 +20,8 @@ from skdpfair._utils.torch_internals import OpOverload, tree_map_only
 from skdpfair.engine.per_sample.samplers import (
     GradSampler,
     LookupGradSampler,
+    ProductGradSampler,
     RowsGradSampler,
-    SequenceGradSampler,
     VectorGradSampler,
 )
 
@@ -67,7 +67,7 @@ class Term:
             return LookupGradSampler(a, b, parameter)
         if a.shape[1] == 1:
             return VectorGradSampler(a[:, 0], b[:, 0], parameter, places=self.places)
-        return SequenceGradSampler(a, b, parameter, places=self.places)
+        return ProductGradSampler(a, b, parameter, places=self.places)
 
 
 def terms_of(one: GraphModule) -> tuple[GraphModule, list[Term]]:
@@ -180,7 +180,7 @@ def _product(graph: Graph, leaf: Node) -> tuple[Node, Node] | None:
 
 def _lookup(graph: Graph, leaf: Node) -> tuple[Node, Node] | None:
     """Return rows (positions,) of a table and gradients (positions, n) that are added to them."""
-    if leaf.target not in _LOOKUPS or leaf.kwargs:
+    if leaf.kwargs:
         return None
     args: Any = leaf.args
     table, gradients = args[0], args[_LOOKUPS[leaf.target]]
@@ -202,9 +202,9 @@ def _lookup(graph: Graph, leaf: Node) -> tuple[Node, Node] | None:
     if leaf.target is _ATEN.index_put.default:
         # the last rows have negative numbers, too
         rows = _call(graph, _ATEN.remainder.Scalar, rows, n)
-        return _call(graph, _ATEN.reshape.default, rows, [-1]), gradients
     rows = _call(graph, _ATEN.reshape.default, rows, [-1])
-    if not _is_clamped(rows, n):  # where the operation would have failed, nothing counts
+    # where the operation would have failed, nothing counts
+    if leaf.target is not _ATEN.index_put.default and not _is_clamped(rows, n):
         places = _call(graph, _ATEN.clamp.default, rows, 0, n - 1)
         is_outside = _call(graph, _ATEN.ne.Tensor, rows, places)
         is_outside = _call(graph, _ATEN.unsqueeze.default, is_outside, 1)

@@ -12,8 +12,8 @@ from skdpfair.engine.losses import CrossEntropy
 from skdpfair.engine.mechanism import Mechanism, Task
 from skdpfair.engine.per_sample import ClosedForm, capped, linear_layers
 from skdpfair.engine.per_sample.samplers import (
+    ProductGradSampler,
     RowsGradSampler,
-    SequenceGradSampler,
     VectorGradSampler,
 )
 from tests.engine.per_sample.modules import clipped_mean
@@ -72,7 +72,7 @@ def test_norms_exceed_gradients_whose_squares_underflow(a, b):
 def test_norms_exceed_gradients_of_sequences_whose_output_gradients_underflow(gate):
     layer = nn.Linear(128, 64)
     a, b = torch.full((1, 20, 128), 1.2e18), torch.full((1, 20, 64), 1e-6 * float(np.exp(gate)))
-    sampler = SequenceGradSampler(a, b, layer.weight)
+    sampler = ProductGradSampler(a, b, layer.weight)
     sampler.add(torch.ones(1), {layer.weight: (total := torch.zeros(64, 128))})
     assert float(sampler.norm2(Examples(1, 1))[0]) ** 0.5 >= float(total.double().norm()) * (
         1 - 1e-5

@@ -6,7 +6,7 @@ from torch import nn
 
 from skdpfair.engine import Batch, select_strategy
 from skdpfair.engine.batch import Examples
-from skdpfair.engine.per_sample.samplers import SequenceGradSampler
+from skdpfair.engine.per_sample.samplers import ProductGradSampler
 from tests.engine.per_sample.modules import Net, chain, loop, seeded
 
 
@@ -112,7 +112,7 @@ def test_products_of_many_positions_equal_a_loop(width, length):
 def test_product_norms_of_persons_with_sequences_equal_their_sums(width, length):
     a, b = seeded(torch.randn, 2, 12, length, width)
     sums = torch.einsum("ptm,ptn->pmn", b, a).view(4, 3, width, width).double().sum(1)
-    sampler = SequenceGradSampler(a, b, torch.zeros(width, width))
+    sampler = ProductGradSampler(a, b, torch.zeros(width, width))
     ratio = sampler.norm2(Examples(3, 12)).sqrt() / sums.norm(dim=(1, 2))
     # above, by what a sum of as many products may err
     assert bool(((ratio >= 1 - 1e-6) & (ratio <= 1 + 1e-3)).all())

@@ -19,15 +19,13 @@ def same_alone_and_together(
 
     Whole numbers and bools are compared exactly, and others up to rounding.
     """
-    for row, one in zip(together, alone, strict=False):
-        rounds = row.is_floating_point() or row.is_complex()
-        if row.shape != one.shape or not rounds:
-            is_same = torch.equal(row, one)
-        else:
-            is_same = torch.allclose(row, one, rtol, atol, equal_nan)
-        if not is_same:
-            return False
-    return True
+
+    def is_same(row: Tensor, one: Tensor) -> bool:
+        if row.shape == one.shape and (row.is_floating_point() or row.is_complex()):
+            return torch.allclose(row, one, rtol, atol, equal_nan)
+        return torch.equal(row, one)
+
+    return all(map(is_same, together, alone))
 
 
 @contextmanager
@@ -47,13 +45,7 @@ class ConstantDraws(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch states no types
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         # this operation returns the product, too
         if func is torch.ops.aten.native_dropout.default:
             x, p, _ = args

@@ -137,8 +137,7 @@ def refuse_mixing(module: nn.Module, probe: Tensor) -> None:
     # as of the deviation of one record
     quiet = warnings.catch_warnings(action="ignore")
     batches = [(scale * probe).to(probe.dtype) for scale in _SCALES]
-    for size in _SIZES:
-        batches.append(torch.cat([probe[:1], probe[1:2].expand(size - 1, *probe.shape[1:])]))
+    batches += [torch.cat([probe[:1], probe[1:2].expand(n - 1, *probe.shape[1:])]) for n in _SIZES]
     with torch.no_grad(), ConstantDraws(), quiet:
         for called in (perturbed_copy(module), _switched(perturbed_copy(module))):
             for rows in batches:

@@ -16,11 +16,7 @@ from skdpfair._utils.describe import state_of
 from skdpfair.engine.flat import split
 from skdpfair.engine.losses import Loss
 from skdpfair.engine.per_sample.proof.frozen_statistics import hold_statistics
-from skdpfair.engine.per_sample.proof.module_checks import (
-    REMEMBERS,
-    check_module,
-    refuse_mixing,
-)
+from skdpfair.engine.per_sample.proof.module_checks import REMEMBERS, check_module, refuse_mixing
 from skdpfair.engine.per_sample.proof.record_trace import RecordTrace
 from skdpfair.engine.per_sample.proof.tracing import trace
 from skdpfair.exceptions import UnsupportedModuleError
@@ -74,8 +70,7 @@ class ModuleCode:
         """Return the result of ``run()`` where the parameters have other values."""
         named = dict(zip(self.trained, values, strict=True))
         parameters = {f"module.{place}": named[name] for place, name in self._places.items()}
-        result: T = functional_call(self._holder, parameters, (run,), tie_weights=False)
-        return result
+        return cast(T, functional_call(self._holder, parameters, (run,), tie_weights=False))
 
     def leaves(self, values: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         """Return the parameters as leaves of autograd's graph, all of them and the trained ones."""
@@ -112,9 +107,8 @@ class ModuleCode:
             self._is_unmixed = True
         before = state_of(self.called)
         traced = trace(function, args)
-        after = state_of(self.called)
         # the first call may change what torch keeps of it
-        if after != before:
+        if (after := state_of(self.called)) != before:
             trace(function, args)
             if state_of(self.called) != after:
                 raise UnsupportedModuleError(REMEMBERS)
@@ -138,8 +132,7 @@ class ModuleCode:
     @cached_property
     def gradients_by_record(self) -> RecordTrace:
         """The same where each record has parameters of its own."""
-        one = self.gradient_operations
-        return self.trace(one, output_gradient=True, parameters_by_record=True)
+        return self.trace(self.gradient_operations, output_gradient=True, parameters_by_record=True)
 
     def _gradient(self, *args: Tensor) -> tuple[Tensor, list[Tensor]]:
         *values, x, output_gradient = args
@@ -157,7 +150,7 @@ class ModuleCode:
     def hessian_products(self) -> RecordTrace:
         """The Hessian of a record's loss, times a factor and its own vector."""
         like = next(self.called.parameters())
-        vector = like.new_ones(sum(p.numel() for p in self._trained()))
+        vector = like.new_ones(sum(p.numel() for p in self.called.parameters() if p.requires_grad))
         target = self.loss.probe_targets(1, like.device)[0]
         return self.trace(self._hessian_product, target, like.new_ones(()), vector)
 
@@ -166,9 +159,6 @@ class ModuleCode:
         leaves, trained = self.leaves(values)
         loss = factor * self.loss.each(self.outputs(leaves, x)[None], y[None]).sum()
         gradients = torch.autograd.grad(loss, trained, create_graph=True, materialize_grads=True)
-        parts = zip(gradients, split(vector, self._trained()), strict=True)
+        parts = zip(gradients, split(vector, trained), strict=True)
         along = torch.stack([(g * part).sum() for g, part in parts]).sum()
         return list(torch.autograd.grad(along, trained, materialize_grads=True))
-
-    def _trained(self) -> list[nn.Parameter]:
-        return [p for p in self.called.parameters() if p.requires_grad]

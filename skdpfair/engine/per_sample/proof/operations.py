@@ -54,21 +54,17 @@ def explained(error: Exception) -> Exception:
 
 def reason_to_refuse(node: Node) -> str | None:
     """Return why a node of a trace is not an operation of the closed list, or None."""
-    operation = node.target
-    if node.op in ("placeholder", "get_attr", "output") or operation is operator.getitem:
+    target = node.target
+    if node.op in ("placeholder", "get_attr", "output") or target is operator.getitem:
         return None
-    if (
-        not isinstance(operation, OpOverload)
-        or operation.namespace != "aten"
-        or _has_user_kernel(operation)
-    ):
-        return f"it calls {operation}, which runs code of its own: use operations of torch"
-    name = operation.overloadpacket.__name__
+    if not isinstance(target, OpOverload) or target.namespace != "aten" or _has_user_kernel(target):
+        return f"it calls {target}, which runs code of its own: use operations of torch"
+    name = target.overloadpacket.__name__
     # in place on constants of the trace, see `InPlaceCheck`
-    listed = name.removesuffix("_"), str(operation).removeprefix("aten.")
-    if CLOSED_LIST.isdisjoint(listed) or "out" in operation._overloadname:
+    listed = name.removesuffix("_"), str(target).removeprefix("aten.")
+    if CLOSED_LIST.isdisjoint(listed) or "out" in target._overloadname:
         remedy = _REMEDIES.get(name, _REMEDIES[""])
-        return f"{operation} is not known to act on each record alone: {remedy}"
+        return f"{target} is not known to act on each record alone: {remedy}"
     return None
 
 

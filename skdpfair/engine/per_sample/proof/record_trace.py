@@ -120,10 +120,9 @@ class RecordTrace:
             if stop - start > 1:
                 middle = (start + stop) // 2
                 return parts(start, middle) + parts(middle, stop)
-            made_up = self._made_up[: len(columns)]
             last = None if output_gradient is None else lambda outputs, rows: self._made_up[-1]
             # made-up numbers fail only where the code does
-            results = tree_map(_nan_like, run(made_up, slice(0, 1), last))
+            results = tree_map(_nan_like, run(self._made_up[: len(columns)], slice(0, 1), last))
             if output_gradient is not None:
                 output_gradient(results[0], rows)
             return [results]

@@ -59,11 +59,10 @@ def steady(operations: GraphModule, n_shared: int) -> bool:
         if node.op == "output" or sources.isdisjoint(of_record):
             continue
         of_record.add(node)
-        if not sources.isdisjoint(rounded):
-            rounded.add(node)
-            if _decides(node):
-                deciding.append(node)
-        elif not _is_exact(node):
+        is_rounded = not sources.isdisjoint(rounded)
+        if is_rounded and _decides(node):
+            deciding.append(node)
+        if is_rounded or not _is_exact(node):
             rounded.add(node)
     is_steady, leading = not deciding, set[Node]()
     while deciding:

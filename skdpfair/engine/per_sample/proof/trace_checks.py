@@ -54,9 +54,7 @@ class VmapRuleCheck(Interpreter):
         return super().run_node(n)
 
     def _try(self, node: Node, leaves: list[Any], spec: Any) -> None:
-        places = [
-            i for i, leaf in enumerate(leaves) if isinstance(leaf, Node) and leaf in self._by_record
-        ]
+        places = [i for i, n in enumerate(leaves) if isinstance(n, Node) and n in self._by_record]
         leaves = [self.env[leaf] if isinstance(leaf, Node) else leaf for leaf in leaves]
         kinds = tree_map_only(Tensor, lambda t: (t.shape, t.dtype), leaves)
         if (key := repr((node.target, places, kinds, spec))) in self._tried:
@@ -105,12 +103,9 @@ class InPlaceCheck(Interpreter):
     Memory is what counts: schemas do not name all results that share it with an input.
     """
 
-    def __init__(self, operations: GraphModule) -> None:
-        super().__init__(operations)
-        self.extra_traceback = False
-
     def check(self, *args: Any) -> None:
         """Run the operations, on copies of their arguments."""
+        self.extra_traceback = False
         constants = [getattr(self.module, n.target) for n in self.graph.nodes if n.op == "get_attr"]
         self._kept = {*map(memory_address, (*args, *constants))}
         self.run(*args)

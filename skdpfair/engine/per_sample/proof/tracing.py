@@ -78,8 +78,7 @@ def trace(function: Callable[..., Any], args: Sequence[Tensor]) -> GraphModule:
                 raise TraceError(reason)
             if node.kwargs.get("generator") is not None:
                 raise TraceError("it draws random numbers from a generator of its own")
-        names = {node.target for node in traced.graph.nodes if node.op == "get_attr"}
-        for name in names:
+        for name in {node.target for node in traced.graph.nodes if node.op == "get_attr"}:
             constant = getattr(traced, name)
             if type(constant) not in PLAIN_TENSORS or constant.requires_grad:
                 raise TraceError(_FOREIGN)
@@ -139,8 +138,7 @@ def _with_place(refusal: Exception, error: Exception) -> TraceError:
     reason = str(refusal).strip().partition("\n")[0]
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         path = Path(frame.filename)
-        if path.is_relative_to(_TORCH) or path.is_relative_to(_OWN):
-            continue
-        line = f": {shorten(frame.line, 80)}" if frame.line else ""
-        return TraceError(f"{reason} (in {path.name}, line {frame.lineno}{line})")
+        if not (path.is_relative_to(_TORCH) or path.is_relative_to(_OWN)):
+            line = f": {shorten(frame.line, 80)}" if frame.line else ""
+            return TraceError(f"{reason} (in {path.name}, line {frame.lineno}{line})")
     return TraceError(reason)
