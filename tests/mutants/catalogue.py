@@ -1016,7 +1016,7 @@ MUTANTS = (
         "operations beyond the closed list",
         "whatever torch traces passes for an operation on each record alone",
         "engine/per_sample/proof/operations.py",
-        'if CLOSED_LIST.isdisjoint(listed) or "out" in operation._overloadname:',
+        'if CLOSED_LIST.isdisjoint(listed) or "out" in target._overloadname:',
         "if False:",
         PROOF + "test_operations.py::"
         "test_trace_refuses_operations_outside_the_closed_list_by_name[aten._linalg_det]",
