@@ -16,7 +16,7 @@ from skdpfair.engine.batch import Examples
 from skdpfair.engine.sparse_rows import SparseBatch
 
 _MAX_SUM = 2**14  # numbers of an example's gradient that is summed up: 64 KiB
-_MAX_PAIRS = 2**24  # numbers of a part of the pairs of positions
+_MAX_PAIRS = 2**24  # numbers of pairs of positions that are in memory at a time: 128 MiB
 Views: TypeAlias = dict[Tensor, Tensor]
 Optional: TypeAlias = Tensor | None
 vecdot: Callable[[Tensor, Tensor], Tensor] = torch.linalg.vecdot
@@ -144,6 +144,7 @@ class ProductGradSampler(GradSampler):
 
     def _squares_of_sums(self, examples: Examples) -> Tensor:
         # not by the sizes of others, whose sum would be rounded otherwise without the largest
+        # or of few outputs: sums of an example then take about as much memory as its inputs
         n_few = max(4, _MAX_SUM // max(1, self.a.shape[-1]))
         if self.b.dim() == 2 and self.b.shape[1] <= n_few and self.places is None:
             self.sums = sums = {}
@@ -279,7 +280,8 @@ class LookupGradSampler(GradSampler):
         rows = (self.b.double() * weight[:, None, None]).flatten(0, 1)
         out, index = views[self.table].view(-1, rows.shape[1]), self.a.reshape(-1)
         if len(index) >= len(out):
-            out.add_(rows.new_zeros(out.shape).index_add_(0, index, rows))
+            # rounded before it is added, as below: how many rows there are changes no sum
+            out.add_(rows.new_zeros(out.shape).index_add_(0, index, rows).to(out.dtype))
             return
         places, index = index.unique(return_inverse=True)
         sums = rows.new_zeros(len(places), rows.shape[1]).index_add_(0, index, rows)

@@ -6,7 +6,7 @@ from torch import nn
 
 from skdpfair.engine import Batch, select_strategy
 from skdpfair.engine.batch import Examples
-from skdpfair.engine.per_sample.samplers import ProductGradSampler
+from skdpfair.engine.per_sample.samplers import LookupGradSampler, ProductGradSampler
 from tests.engine.per_sample.modules import Net, chain, loop, seeded
 
 
@@ -138,3 +138,13 @@ def test_embedding_norms_of_long_records_equal_a_loop(length):
         return Positions(nn.Embedding(9, 16), 16), torch.cat([factor, words], dim=2)
 
     assert_norms_equal_a_loop(drawn)
+
+
+def test_sums_of_lookups_are_rounded_alike_for_few_and_for_many_rows():
+    a, b = torch.tensor([[0, 1], [1, 2], [2, 2]]), seeded(torch.rand, 3, 2, 64)
+    weight, tables = seeded(torch.rand, 3), [nn.Parameter(torch.zeros(n, 64)) for n in (3, 100)]
+    small, large, noise = *tables, seeded(torch.rand, 100, 64)
+    views = {small: noise[:3].clone(), large: noise.clone()}
+    for table in tables:
+        LookupGradSampler(a, b, table).add(weight, views)
+    assert torch.equal(views[small], views[large][:3]) and torch.equal(views[large][3:], noise[3:])
