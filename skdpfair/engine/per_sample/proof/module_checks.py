@@ -30,7 +30,7 @@ N_PROBE = 4
 _SCALES = (1.0, -1.0, 100.0)  # of made-up records, for branches on signs and sizes
 _SIZES = (2, 9, 33)  # of batches, for branches on their length
 
-# of weights that are drawn to check that outputs are no probabilities: those of a softmax stay so for
+# of weights that are drawn to check that outputs are no probabilities: these stay so for
 # wide ones, and small ones show some between 0 and 1
 _SPREADS = (3.0, 3.0, 30.0, 30.0, 300.0, 300.0)
 
